@@ -76,6 +76,10 @@ class LRU(Generic[Key, Value]):
             self._add(key, make())
         return self._values[key]
 
+    def values(self) -> tuple[Value, ...]:
+        """All that is remembered, without asking for it; the least recently asked for first."""
+        return tuple(self._values.values())
+
     def put(self, key: Key, value: Value) -> None:
         """Remember a value in place of the one that was there."""
         self.drop(key)

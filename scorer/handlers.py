@@ -135,7 +135,15 @@ async def _rank(context: CallContext, body: bytes) -> bytes:
     eligible = [name for name in names if name not in not_eligible]
     ranks = await context.ranks(eligible, pod)
     answers, others = context.nodes.of(eligible, pod), context.nodes.of_not_eligible(not_eligible, pod)
-    return page(answers, ranks, pod=pod, age=context.age(), not_eligible=others)
+    reservations = context.state.reservations
+    return page(
+        answers,
+        ranks,
+        pod=pod,
+        age=context.age(),
+        not_eligible=others,
+        sources=lambda name: reservations.count_by_source((name,)),
+    )
 
 
 HANDLERS: Mapping[str, Callable[[CallContext, bytes], Awaitable[bytes]]] = MappingProxyType(

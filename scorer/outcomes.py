@@ -33,7 +33,8 @@ REMEMBERED_SECONDS = 300.0
 
 REMEMBERED = 1024
 
-_REASONS = frozenset(map(str, RejectionReason))
+REFUSALS = frozenset(map(str, RejectionReason))
+"""The reasons in the status of a pod that its kubelet refused."""
 
 Tell = Callable[[Event], None]
 """Writes an event some time soon; never waits, and never fails."""
@@ -70,7 +71,7 @@ class Outcomes:
             ["reason", "known"],
             registry=registry,
         )
-        for reason in sorted(_REASONS):
+        for reason in sorted(REFUSALS):
             self._refusals.labels(reason, "promised")
             self._refusals.labels(reason, "ranked")
         self._repeated = Counter(
@@ -90,7 +91,7 @@ class Outcomes:
         # Where others chose the node nothing was predicted, nor was what had happened before this process.
         if not reserved and not self._state.was_asked(pod.uid):
             return
-        if pod.phase is Phase.FAILED and pod.reason in _REASONS and not (before and before.ended):
+        if pod.phase is Phase.FAILED and pod.reason in REFUSALS and not (before and before.ended):
             self._refused(pod, reserved)
         elif pod.node and not pod.ended and not (before and before.node):
             self._assigned(pod)

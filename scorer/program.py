@@ -38,6 +38,7 @@ from scorer.disbelief import Disbelief
 from scorer.handlers import application
 from scorer.node_answers import NodeAnswers
 from scorer.outcomes import Outcomes, Tell
+from scorer.predictions import Predictions
 from scorer.preempting import Preemption
 from scorer.ranking import Ranker, RankingRules
 from scorer.scheduler_state import SchedulerState
@@ -109,10 +110,13 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         outcomes = Outcomes(
             state, tell=replica.tell, log=self.log, registry=self.registry, clock=time.monotonic
         )
-        state.watch = outcomes.update_pod
+        predictions = Predictions(
+            state, tell=replica.tell, log=self.log, registry=self.registry, clock=time.monotonic
+        )
+        state.watchers = (outcomes.update_pod, predictions.update_pod)
         self._count(reservations, feed)
         context = self._context(state, feed, rules, replica)
-        caches = (state.caches, pods.caches, outcomes.caches, context.calls.caches)
+        caches = (state.caches, pods.caches, outcomes.caches, predictions.caches, context.calls.caches)
         self.registry.register(CacheSizes(caches))
         self.registry.register(EvaluatedNodes(state.cache.evaluated))
         self.registry.register(ExporterMetrics(lambda: state.snapshot, time.time))
@@ -130,6 +134,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             "snapshot": partial(feed.follow, state.update_snapshot),
             "promises": partial(_repeat, partial(self._expire, reservations)),
             "records": partial(_repeat, Disbelief(reservations, log=self.log).look),
+            "predictions": partial(_repeat, predictions.look),
             "standings": state.work_ahead,
             "answers": warming.run,
             **source.tasks,
@@ -197,10 +202,10 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         gauge(
             f"{PREFIX}doubtful_records",
             "Pods whose record is not believed, for a pod left as their kubelet took them in.",
-        ).set_function(lambda: sum(pod.doubtful for pod in reservations.assigned_pods()))
+        ).set_function(lambda: sum(pod.doubtful for pod in reservations.counted_pods()))
         gauge(
             f"{PREFIX}disbelieved_records",
-            "Pods whose record says what they cannot hold on their node; where that lies counts as unknown.",
+            "Pods whose record, or the agent of their node, says what they cannot hold there.",
         ).set_function(reservations.count_refuted)
         nodes = gauge(
             f"{PREFIX}ledger_nodes",
@@ -243,7 +248,8 @@ def _debug_state(state: SchedulerState, feed: Feed) -> Mapping[str, object]:
         "unknown": list(snapshot.unknown) if snapshot else [],
         "pods": len(state.pods),
         "basis": reservations.count_by_basis(),
+        "sources": reservations.count_by_source(reservations.node_names()),
         "disbelieved": ["/".join(pod.name) for _, pod in reservations.refuted()],
-        "doubtful": ["/".join(pod.name) for pod in reservations.assigned_pods() if pod.doubtful],
+        "doubtful": ["/".join(pod.name) for pod in reservations.counted_pods() if pod.doubtful],
         "promised": {"/".join(pod.name): reservations.node_of(pod.uid) for pod in reservations.reserved()},
     }

@@ -1,6 +1,6 @@
 """The order of nodes for a pod, for people: `/v1/rank`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -12,16 +12,18 @@ from scorer.node_answers import NodeAnswer
 from scorer.scheduler_state import PendingPod
 
 
-def page(
+def page(  # noqa: PLR0913  what a page is made of
     answers: Sequence[NodeAnswer],
     ranks: Ranks,
     *,
     pod: PendingPod,
     age: float | None,
     not_eligible: Sequence[NodeAnswer] = (),
+    sources: Callable[[str], Mapping[str, int]],
 ) -> bytes:
     """Every node with what it answers, the best first, as JSON.
 
+    `sources` gives by a node's name how it is known of how many of its pods what they hold.
     The `ranks` are of the nodes of `answers`; those that the pod may not go to come last, by name.
     """
     best_first = ranks.order([answer.name for answer in answers])
@@ -34,7 +36,7 @@ def page(
             "policy": intent.policy,
             "age": age,
             "nodes": [
-                *(_shown(answers[position], ranks.score(position)) for position in order),
+                *(_shown(answers[position], ranks.score(position), sources) for position in order),
                 *map(_refused, sorted(not_eligible, key=lambda answer: answer.name)),
             ],
         },
@@ -42,7 +44,9 @@ def page(
     )
 
 
-def _shown(answer: NodeAnswer, score: Score) -> Mapping[str, Any]:
+def _shown(
+    answer: NodeAnswer, score: Score, sources: Callable[[str], Mapping[str, int]]
+) -> Mapping[str, Any]:
     prediction = answer.prediction
     shown = {"name": answer.name, "fits": True} if answer.fits else _refused(answer)
     if prediction is None:
@@ -56,6 +60,7 @@ def _shown(answer: NodeAnswer, score: Score) -> Mapping[str, Any]:
         "certain": prediction.record is not None,
         "waitsFor": ["/".join(pod.name) for pod in (*prediction.waits_for, *prediction.terminating)],
         "basis": prediction.basis,
+        "sources": sources(answer.name),
         "known": verdict.known,
         "doubts": [str(doubt) for doubt in verdict.doubts],
     }

@@ -17,12 +17,14 @@ from numalign.cache.pod_question import Invalid, PodQuestion
 from numalign.cache.scheduler_cache import SchedulerCache
 from numalign.decision.evaluate import NO_INTENT
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader, PodReading
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_informer import PodInfo
-from numalign.ledger.model import AssignedPod, Prediction, Stage
+from numalign.ledger.model import AssignedPod, PlacementRecord, Prediction, Source, Stage
+from numalign.ledger.observations import ObservedPods
 from numalign.ledger.reservations import Reservations
 from numalign.lru import LRU, Caches
 from numalign.memory_size import weight
@@ -109,8 +111,8 @@ Watcher = Callable[[PodInfo, PodInfo | None], None]
 class SchedulerState:
     """Everything that is known. Times are seconds of `clock`; `wall` is seconds since 1970.
 
-    `watch` is called with every change of a pod, before the ledger has it. `complete` says whether a snapshot
-    comes with all pods.
+    `watchers` are called with every change of a pod, before the ledger has it. `complete` says whether a
+    snapshot comes with all pods.
     """
 
     reservations: Reservations
@@ -119,7 +121,7 @@ class SchedulerState:
     match: InitVar[Match]
     clock: Callable[[], float]
     wall: Callable[[], float]
-    watch: Watcher = lambda _now, _before: None
+    watchers: tuple[Watcher, ...] = ()
     complete: Callable[[Snapshot], bool] = lambda _snapshot: True
     pods: dict[str, PodInfo] = field(init=False, default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(init=False, default_factory=dict)
@@ -142,13 +144,17 @@ class SchedulerState:
 
     async def update_snapshot(self, snapshot: Snapshot) -> None:
         """The nodes and namespaces are these now."""
-        names = {node.name for node in snapshot.nodes}
+        before, nodes = self.snapshot or Snapshot(), {node.name: node for node in snapshot.nodes}
+        changed = _different(nodes, {node.name: node for node in before.nodes})
+        changed |= _different(snapshot.fingerprints, before.fingerprints)
+        changed |= _different(snapshot.placements, before.placements)
         self.reservations.set_complete(self.complete(snapshot))
-        self.reservations.remove_nodes(set(self.reservations.node_names()) - names)
-        for node in snapshot.nodes:
-            fingerprint = snapshot.fingerprints.get(node.name)
+        self.reservations.remove_nodes(set(self.reservations.node_names()) - nodes.keys())
+        for name in sorted(changed & nodes.keys()):
+            fingerprint = snapshot.fingerprints.get(name)
             reader = PodFingerprintReader(fingerprint) if fingerprint else None
-            self.reservations.update_node(node, reader)
+            self.reservations.update_node(nodes[name], reader)
+            self.reservations.update_observed(name, _records(snapshot.placements.get(name, {})))
         await patiently(self.cache.set_unknown(snapshot.bare))
         self.labels = snapshot.node_labels
         self.snapshot = snapshot
@@ -165,7 +171,8 @@ class SchedulerState:
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
         # Whoever watches may want to know what was reserved for the pod, which its end takes away.
-        self.watch(pod, before)
+        for watch in self.watchers:
+            watch(pod, before)
         if pod.ended:
             self.reservations.remove_pod(pod.uid, now=self.clock())
         elif pod.node:
@@ -268,6 +275,21 @@ class SchedulerState:
         """All nodes, those without a topology too."""
         yield from self.reservations.node_names()
         yield from self.snapshot.unknown if self.snapshot else ()
+
+
+def _different(now: Mapping[str, object], before: Mapping[str, object]) -> set[str]:
+    """The names under which there is another value, or none any more."""
+    if now is before:
+        return set()
+    return {name for name, value in now.items() if before.get(name) is not value} | before.keys() - now.keys()
+
+
+def _records(observed: Mapping[str, ObservedPlacement]) -> ObservedPods:
+    """What an agent says of pods, as the ledger keeps it."""
+    return {
+        uid: PlacementRecord(placement.held, Source.KUBELET, cpus=placement.cpus)
+        for uid, placement in observed.items()
+    }
 
 
 def _identity(pod: Mapping[str, object]) -> _Identity:

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from numalign.kube.decode import device_classes, kubelet_config, namespaces, nodes, nrt, shapes
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
+from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.decode.namespaces import NamespaceFacts
 from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
@@ -60,6 +61,7 @@ class Snapshot:
     rules of each, and `namespace_labels` all of its labels.
     `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells
     one. `observed_at` is when the agent of a node last looked, in seconds since 1970; None without an agent.
+    `placements` is what an agent says of the pods of its node, by uid.
     `served` are the extended resources that DRA serves. `pods` counts what was listed, and `ignored` the
     objects of kinds that nobody reads, by kind and group (`Deployment.apps`).
     """
@@ -74,6 +76,7 @@ class Snapshot:
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
     observed_at: Mapping[str, float | None] = field(default_factory=dict)
+    placements: Mapping[str, Mapping[str, ObservedPlacement]] = field(default_factory=dict)
     served: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)

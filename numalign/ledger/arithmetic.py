@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from numalign.kubelet.observed_state import ObservedContainer, observe
 from numalign.model.demand import WHOLE_POD, Demand, Step
+from numalign.model.machine import CpuSet
 from numalign.model.node import Node, Zone
 from numalign.model.placement import Held, ZoneSet
 from numalign.model.pod import Qos, Role
@@ -90,12 +91,24 @@ def less_everywhere(node: Node, bag: Resources) -> Node:
     )
 
 
-def allocated(node: Node, amounts: Amounts) -> Node:
-    """The node, where nothing is allocated yet, once its managers have given all of this out."""
-    if not amounts:
-        return node
-    cpus = None if any(CPU in bag for bag in amounts.values()) else 0
-    return observe(node, _ASKS_NOTHING, [ObservedContainer(WHOLE_POD, cpus, amounts)])[0]
+def allocated(node: Node, amounts: Amounts, cpus: CpuSet = 0) -> Node:
+    """The node, where nothing is allocated yet, once its managers have given all of this out.
+
+    `cpus` are given out beside the amounts, by their ids. Those of the amounts are any others of their zones.
+    """
+    observed = [ObservedContainer(WHOLE_POD, cpus, {})] if cpus else []
+    if amounts:
+        any_cpus = None if any(CPU in bag for bag in amounts.values()) else 0
+        observed.append(ObservedContainer(WHOLE_POD, any_cpus, amounts))
+    return observe(node, _ASKS_NOTHING, observed)[0] if observed else node
+
+
+def without_cpus(amounts: Amounts) -> Amounts:
+    """The amounts of all else."""
+    return {
+        zones: Resources({name: amount for name, amount in bag.items() if name != CPU})
+        for zones, bag in amounts.items()
+    }
 
 
 _ASKS_NOTHING = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)

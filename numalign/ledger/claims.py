@@ -22,6 +22,7 @@ from typing import NamedTuple
 from numalign.kubelet import admit as kubelet
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy, Scope
+from numalign.model.machine import Machine
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.options import Options
 from numalign.model.placement import Held
@@ -79,13 +80,15 @@ class StaticFacts(NamedTuple):
     managers: tuple[CpuManager, MemoryManager]
     options: Options
     zones: tuple[tuple[str, Resources, Resources], ...]
+    machine: Machine | None
 
 
 def static_facts(node: Node) -> StaticFacts:
     """What beliefs rest on: as long as it is the same, so are they."""
     every = chain(node.zones, node.health.zones if node.health else ())
     zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in every)
-    return StaticFacts(node.policy, node.scope, (node.cpu_manager, node.memory_manager), node.options, zones)
+    managers = (node.cpu_manager, node.memory_manager)
+    return StaticFacts(node.policy, node.scope, managers, node.options, zones, node.machine)
 
 
 def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
@@ -138,7 +141,7 @@ def believed(node: Node, demand: Demand, held: Held) -> Belief:
         for name, amount in amounts.items():
             if given_out(node, name):
                 claimed[name] = claimed.get(name, 0) + amount
-                if amount > _capacity(node, zones, name):
+                if amount > capacity(node, zones, name):
                     refuted.add(name)
     for name, amount in claimed.items():
         beyond = amount - given.running.get(name, 0)
@@ -147,7 +150,7 @@ def believed(node: Node, demand: Demand, held: Held) -> Belief:
     return Belief(_only(held, claimed.keys() - refuted), frozenset(refuted))
 
 
-def _capacity(node: Node, zones: Collection[str], name: str) -> int:
+def capacity(node: Node, zones: Collection[str], name: str) -> int:
     """How much of a resource there is on these zones, used or not; what lies on none may be nowhere else.
 
     Of an ill node it counts what was there before: pods keep the devices that were given to them.

@@ -8,7 +8,8 @@ what is free is worked out from the best that is known, in one of three ways:
    may give out, and no topology needs to be waited for;
 2. anchored: the topology carries a fingerprint of the pods that it accounts for, so only the others are
    subtracted, and those that left since are added;
-3. reported: what the topology says is free, less all that came since and may not be in it yet.
+3. reported: what the topology says is free, less all that came since and may not be in it yet. Where an agent
+   tells what the machine is made of, that is all that can be free, less all that pods hold or may hold.
 
 Nothing is ever guessed in favour of a pod. One that holds nobody knows what counts in full on every zone, and
 what leaves is given back only where it is known to have been taken; of two bounds from below the higher one
@@ -22,10 +23,12 @@ from dataclasses import replace
 from numalign.kubelet import admit as kubelet
 from numalign.ledger import arithmetic, claims
 from numalign.ledger.arithmetic import Amounts
-from numalign.ledger.model import AssignedPod, Basis, FreeCapacity, NodeInfo, Stage
+from numalign.ledger.model import AssignedPod, Basis, FreeCapacity, NodeInfo, Source, Stage
+from numalign.model.bitset import union
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy
-from numalign.model.node import MemoryManager, Node
+from numalign.model.machine import CpuSet
+from numalign.model.node import Known, MemoryManager, Node
 from numalign.model.resources import EMPTY, Kind, Resources, ZoneId, kind
 
 MOST_RECENT = 6
@@ -49,7 +52,10 @@ def free_capacity(
     pending = tuple(sorted((pod for pod in holding if not pod.admitted), key=AssignedPod.in_turn))
     if before and before[1].basis is Basis.OBSERVED and _hold_the_same(before[0], info):
         return replace(before[1], pending=pending)
-    counted = _observed(info, holding) or _anchored(info, holding)
+    counted = _observed(info, holding)
+    if counted is None and info.node.machine:
+        counted = _counted_up(info.node, holding)
+    counted = counted or _anchored(info, holding)
     node, basis, sure = counted or _reported(info, holding, before=now - lag)
     return FreeCapacity(node, basis, sure, pending)
 
@@ -68,20 +74,60 @@ def _hold_the_same(one: NodeInfo, other: NodeInfo) -> bool:
 
 
 def _holds_the_same(one: AssignedPod, other: AssignedPod) -> bool:
-    mine, theirs = (pod.record and (pod.record.held, pod.record.unknown) for pod in (one, other))
+    mine, theirs = (
+        pod.record and (pod.record.held, pod.record.unknown, pod.record.cpus) for pod in (one, other)
+    )
     return one.demand == other.demand and mine == theirs
 
 
-def _observed(info: NodeInfo, holding: Iterable[AssignedPod]) -> _Counted | None:
+def _observed(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None:
     """What the kubelet may give out, less what every pod holds; None unless all of that is known and fits."""
     if not info.complete:
         return None
     held, unknown = _recorded(info.node, holding)
     if unknown or _overdrawn(info.node, held):
         return None
-    node = arithmetic.allocated(info.node.emptied(), held)
+    node = _allocated(info.node.emptied(), holding, held)
     negative = any(amount < 0 for zone in node.zones for amount in zone.free.values())
     return None if negative or _contradicted(info, node) else (node, Basis.OBSERVED, True)
+
+
+def _allocated(node: Node, holding: Sequence[AssignedPod], held: Amounts) -> Node:
+    """The node, where nothing is allocated yet, once it has given out all that is held, by ids of CPUs.
+
+    Where it is not known which CPUs a pod has, any others of their zones are as good.
+    """
+    cpus = _known_cpus(holding) if node.machine else {}
+    if not cpus:
+        return arithmetic.allocated(node, held)
+    some, _ = _recorded(node, (pod for pod in holding if pod.uid not in cpus))
+    others, _ = _recorded(node, (pod for pod in holding if pod.uid in cpus))
+    amounts = arithmetic.merged([some, arithmetic.without_cpus(others)])
+    return arithmetic.allocated(node, amounts, union(cpus.values()))
+
+
+def _known_cpus(holding: Sequence[AssignedPod]) -> Mapping[str, CpuSet]:
+    """The ids of pods' CPUs, by uid; of two that were predicted the same, one at most gets them."""
+    records = ((pod, pod.record) for pod in holding if pod.record)
+    known = [(pod, record.source, record.cpus) for pod, record in records if record.cpus is not None]
+    once = twice = 0
+    for *_, cpus in known:
+        once, twice = once | cpus, twice | once & cpus
+    return {pod.uid: cpus for pod, source, cpus in known if not cpus & twice or source is Source.KUBELET}
+
+
+def _counted_up(node: Node, holding: Sequence[AssignedPod]) -> _Counted:
+    """What a machine may give out, less what every pod holds; in full on every zone where that is not known.
+
+    So it is not known which CPUs are free, and amounts are all that is left to count with.
+    """
+    if not holding:
+        return node, Basis.REPORTED, False
+    threads = node.machine.topology.threads_per_core if node.machine else node.threads
+    plain = replace(node.emptied(), machine=None, stock=None, known=Known.CONFIGURED, threads=threads)
+    counted, _ = _less(plain, holding)
+    counted, _ = _grouped(counted, holding)
+    return counted, Basis.REPORTED, False
 
 
 def _overdrawn(node: Node, held: Amounts) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from numalign.decision.verdict import Verdict
 from numalign.ledger import claims
 from numalign.model.demand import Demand
+from numalign.model.machine import CpuSet
 from numalign.model.node import Node
 from numalign.model.placement import Held
 
@@ -16,20 +17,33 @@ PodName = tuple[str, str]
 
 
 class Source(StrEnum):
-    """How it is known what a pod holds; the first one known counts."""
+    """How it is known what a pod holds; the first one known counts.
 
+    The agent beside the pod's own kubelet says `kubelet`. All others stand on the pod, where whoever may
+    write annotations can claim them, so these are checked against what the pod asks for.
+    """
+
+    KUBELET = "kubelet"
     OBSERVED = "observed"
     RECORDED = "recorded"
     PREDICTED = "predicted"
 
 
+SEEN = frozenset({Source.KUBELET, Source.OBSERVED})
+"""What somebody saw, once the pod was there: nothing that happened before can make it wrong."""
+
+
 @dataclass(frozen=True, slots=True)
 class PlacementRecord:
-    """What a pod holds, and how that is known; of what is `unknown` nobody knows from which zones it is."""
+    """What a pod holds, and how that is known; of what is `unknown` nobody knows from which zones it is.
+
+    `cpus` are the ids of CPUs that are the pod's own, on a node whose machine is known; None if nobody told.
+    """
 
     held: Held
     source: Source
     unknown: frozenset[str] = frozenset()
+    cpus: CpuSet | None = None
 
 
 class Stage(StrEnum):
@@ -84,7 +98,9 @@ class AssignedPod:
         return self.record.held if self.record and not self.record.unknown else self.guess
 
     def holds(self, node: Node) -> bool:
-        """Whether the managers of this node's kubelet give it anything of its own."""
+        """Whether the managers of this node's kubelet give it anything of its own, or were seen to."""
+        if self.record and self.record.source is Source.KUBELET:
+            return bool(self.record.held)
         return self.demand is None or claims.holds(node, self.demand)
 
     def in_turn(self) -> tuple[int, str]:
@@ -92,9 +108,12 @@ class AssignedPod:
         return self.turn, self.uid
 
     def counted_on(self, node: Node) -> "AssignedPod":
-        """The pod with as much of its record as is believed on this node, see `claims`."""
+        """The pod with as much of its record as is believed on this node, see `claims`.
+
+        A kubelet's own word is not held against what the pod asks for: it was resized since, perhaps.
+        """
         record, demand = self.record, self.demand
-        if record is None:
+        if record is None or record.source is Source.KUBELET:
             return self
         if demand is None:
             return replace(self, record=None)
@@ -105,6 +124,18 @@ class AssignedPod:
         unknown = refuted & due.keys()
         kept = None if due and unknown == due.keys() else PlacementRecord(held, record.source, unknown)
         return replace(self, record=kept, refuted=refuted)
+
+    def observed_as(self, record: PlacementRecord) -> "AssignedPod":
+        """The pod as its kubelet has it, which has admitted it and knows better than anybody."""
+        return replace(
+            self,
+            stage=Stage.ADMITTED,
+            record=record,
+            guess=None,
+            doubtful=False,
+            unconfirmed=False,
+            refuted=frozenset(),
+        )
 
 
 class Basis(StrEnum):

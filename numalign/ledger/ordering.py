@@ -17,6 +17,7 @@ from numalign.ledger import claims
 from numalign.ledger.arithmetic import named, same
 from numalign.ledger.free import free_capacity
 from numalign.ledger.model import (
+    SEEN,
     AssignedPod,
     Basis,
     FreeCapacity,
@@ -25,10 +26,12 @@ from numalign.ledger.model import (
     Prediction,
     Source,
 )
+from numalign.model.bitset import union
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent
+from numalign.model.machine import CpuSet
 from numalign.model.node import Node
-from numalign.model.placement import Held
+from numalign.model.placement import Held, Placement
 
 MOST_PENDING = 3
 """Pods of which it may be open in which order a kubelet takes them: with n there are n! orders to try."""
@@ -61,7 +64,11 @@ def predict(  # noqa: PLR0913  a node, a pod, and the time
         return Prediction(current.node, verdict, current.basis)
     kept = named(verdict.placement.kept, current.node)
     certain = current.exact and not any(grant.chosen for grant in verdict.placement.grants)
-    record = PlacementRecord(kept, Source.PREDICTED) if certain else None
+    record = (
+        PlacementRecord(kept, Source.PREDICTED, cpus=_cpus(current.node, verdict.placement))
+        if certain
+        else None
+    )
     if not claims.holds(info.node, demand):
         return Prediction(current.node, verdict, current.basis, held=kept, record=record)
     waits_for = _rivals(current, created)
@@ -76,6 +83,13 @@ def predict(  # noqa: PLR0913  a node, a pod, and the time
     return Prediction(
         current.node, verdict, current.basis, waits_for, leavers, kept, None if leavers else record
     )
+
+
+def _cpus(node: Node, placement: Placement) -> CpuSet | None:
+    """The ids of all CPUs that a pod is given; None on a machine that is only assumed."""
+    # What init containers leave behind stays the pod's.
+    grants = (*placement.grants, *filter(None, (placement.whole,)))
+    return union(grant.cpus for grant in grants) if node.machine else None
 
 
 def _rivals(current: FreeCapacity, created: int) -> tuple[AssignedPod, ...]:
@@ -171,7 +185,7 @@ def _late(info: NodeInfo, leaver: str, *, since: float) -> tuple[AssignedPod, ..
             (
                 pod
                 for pod in info.assigned_pods
-                if pod.record is not None and pod.record.source is not Source.OBSERVED
+                if pod.record is not None and pod.record.source not in SEEN
                 if not pod.admitted or pod.since >= since
                 if pod.uid != leaver and pod.holds(info.node)
             ),

@@ -7,22 +7,26 @@ reservation lives until its pod is seen bound, and then the pod itself says what
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from numalign.decision.evaluate import NO_INTENT
-from numalign.ledger import claims, ordering
+from numalign.ledger import claims, observations, ordering
 from numalign.ledger.free import MOST_RECENT, free_capacity
 from numalign.ledger.model import (
+    SEEN,
     AssignedPod,
     Basis,
     FingerprintReader,
     FreeCapacity,
     NodeInfo,
+    PlacementRecord,
     Prediction,
     Source,
     Stage,
 )
+from numalign.ledger.observations import RELEASED, ObservedPods
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent
 from numalign.model.node import Node, alike
@@ -36,6 +40,9 @@ RELEASE_SECONDS = 10.0
 NEWS_SECONDS = 2.0
 """How long the news of a pod's end take, nearly always."""
 
+UNKNOWN = "unknown"
+"""In place of a source, of pods of which nobody knows what they hold."""
+
 KEPT_SECONDS = 60.0
 """How long a reservation is kept for a pod that nobody sees bound: a scheduler gives up earlier."""
 
@@ -44,7 +51,9 @@ KEPT_SECONDS = 60.0
 class _NodeEntry:
     """What is known of one node; `node` is None as long as its topology is not.
 
-    `counted` are the assigned pods as they count there, by the `facts` of the node.
+    `counted` are the assigned pods as they count there, by the `facts` of the node. `told` is what the agent
+    beside its kubelet says now, `observed` what of that is believed, and `last` what was believed last of
+    pods that are there still and that are not in it any more.
     """
 
     node: Node | None = None
@@ -53,6 +62,9 @@ class _NodeEntry:
     assigned_pods: dict[str, AssignedPod] = field(default_factory=dict)
     counted: dict[str, AssignedPod] = field(default_factory=dict)
     departed: dict[str, AssignedPod] = field(default_factory=dict)
+    told: ObservedPods = field(default_factory=dict)
+    observed: ObservedPods = field(default_factory=dict)
+    last: dict[str, PlacementRecord] = field(default_factory=dict)
     info: NodeInfo | None = None
     free: FreeCapacity | None = None
     before: tuple[NodeInfo, FreeCapacity] | None = None
@@ -66,6 +78,27 @@ class _NodeEntry:
         if self.before:
             info, free = self.before
             self.before = replace(info, node=node), _relabelled(free, node)
+
+    def seen(self, pod: AssignedPod) -> PlacementRecord | None:
+        """What the kubelet has down for a pod, as far as its agent ever said.
+
+        An agent leaves out pods of which it is not sure. But a pod that was deleted and is left out is gone.
+        """
+        if record := self.observed.get(pod.uid):
+            return record
+        last = self.last.get(pod.uid)
+        return RELEASED if last and pod.terminating and pod.uid not in self.told else last
+
+    def impossible(self, pod: AssignedPod) -> frozenset[str]:
+        """The resources of a pod of which the agent says what cannot be."""
+        told = self.told.get(pod.uid)
+        if told is None or pod.uid in self.observed:
+            return frozenset()
+        return frozenset(name for bag in told.held.values() for name in bag)
+
+    def word_on(self, pod: AssignedPod) -> tuple[PlacementRecord | None, frozenset[str]]:
+        """What there is of the agent that a pod counts by."""
+        return self.seen(pod), self.impossible(pod)
 
 
 class Reservations:
@@ -117,15 +150,49 @@ class Reservations:
         facts = claims.static_facts(node)
         if entry.facts != facts:
             entry.facts = facts
+            self._observe(entry)
             for assigned_pod in entry.assigned_pods.values():
                 self._count(entry, assigned_pod)
         self._changed(node.name)
+
+    def update_observed(self, name: str, told: ObservedPods) -> None:
+        """Take what the agent beside a node's kubelet says of its pods, by uid; of no other node's pods.
+
+        Of a pod that is not in it any more nothing is forgotten, until it leaves or was deleted, or others
+        have what it had.
+        """
+        entry = self._entries.get(name)
+        if entry is None or entry.told == told:
+            return
+        before = {uid: entry.word_on(pod) for uid, pod in entry.assigned_pods.items()}
+        entry.told = told
+        self._observe(entry)
+        changed = [pod for uid, pod in entry.assigned_pods.items() if entry.word_on(pod) != before[uid]]
+        for assigned_pod in changed:
+            self._count(entry, assigned_pod)
+        if changed:
+            self._changed(name)
+
+    def _observe(self, entry: _NodeEntry) -> None:
+        """Believe what the agent says as far as it can be so on the node as it is now."""
+        node = entry.node
+        if node is None:
+            return
+        seen = entry.last | {uid: entry.observed[uid] for uid in entry.observed if uid in entry.assigned_pods}
+        now = observations.believed(node, entry.told)
+        entry.observed = now
+        entry.last = {
+            uid: RELEASED if observations.since_given_away(node, record, now.values()) else record
+            for uid, record in seen.items()
+            if uid not in now
+        }
 
     def remove_nodes(self, names: Iterable[str]) -> None:
         """Forget the topologies of these nodes; their pods stay."""
         for name in names:
             entry = self._entry(name)
             entry.node = entry.fingerprint = entry.facts = None
+            entry.told = {}
             self._changed(name)
             if not entry.assigned_pods:
                 del self._entries[name]
@@ -263,6 +330,20 @@ class Reservations:
         """All pods on nodes and on their way to them."""
         return (pod for entry in self._entries.values() for pod in entry.assigned_pods.values())
 
+    def counted_pods(self) -> Iterator[AssignedPod]:
+        """The same pods as they count on their nodes."""
+        return (pod for entry in self._entries.values() for pod in entry.counted.values())
+
+    def observed(self, uid: str) -> PlacementRecord | None:
+        """What the agent beside its kubelet says of a pod on its node; None as long as that is nothing."""
+        name = self._node_of.get(uid)
+        return None if name is None else self._entries[name].observed.get(uid)
+
+    def is_observed(self, name: str) -> bool:
+        """Whether an agent says what the pods of a node hold."""
+        entry = self._entries.get(name)
+        return bool(entry and entry.told)
+
     def refuted(self) -> Iterator[tuple[str, AssignedPod]]:
         """Pods whose record says what cannot be, as they count on their node, each with its node's name."""
         for uid in self._refuted:
@@ -280,6 +361,20 @@ class Reservations:
             if entry.free:
                 counts[entry.free.basis] += 1
         return counts
+
+    def count_by_source(self, names: Iterable[str]) -> Mapping[str, int]:
+        """How it is known of how many pods what they hold, of those on these nodes that hold anything.
+
+        Of a pod that counts as `unknown` nobody knows all that it holds.
+        """
+        infos = filter(None, map(self.node_info, names))
+        counts = Counter(
+            pod.record.source if pod.record and not pod.record.unknown else UNKNOWN
+            for info in infos
+            for pod in info.assigned_pods
+            if pod.holds(info.node)
+        )
+        return {source: counts[source] for source in (*Source, UNKNOWN) if counts[source]}
 
     def node_info(self, name: str) -> NodeInfo | None:
         """All that is known of a node; None if its topology is not."""
@@ -348,7 +443,12 @@ class Reservations:
 
     def _count(self, entry: _NodeEntry, assigned_pod: AssignedPod) -> None:
         """Keep a pod as it counts on its node."""
-        counted = assigned_pod.counted_on(entry.node) if entry.node else assigned_pod
+        seen, impossible = entry.word_on(assigned_pod) if entry.node else (None, frozenset[str]())
+        counted = assigned_pod.counted_on(entry.node) if entry.node and not seen else assigned_pod
+        if seen:
+            counted = counted.observed_as(seen)
+        if impossible:
+            counted = replace(counted, refuted=counted.refuted | impossible)
         entry.counted[assigned_pod.uid] = counted
         (self._refuted.add if counted.refuted else self._refuted.discard)(assigned_pod.uid)
 
@@ -372,6 +472,7 @@ class Reservations:
             return
         entry = self._entries[name]
         del entry.assigned_pods[uid], entry.counted[uid]
+        entry.last.pop(uid, None)
         self._changed(name)
         self._reserved.discard(uid)
         self._refuted.discard(uid)
@@ -394,7 +495,10 @@ def _claims_the_same(one: AssignedPod, other: AssignedPod) -> bool:
 def _continued(before: AssignedPod, now: AssignedPod) -> AssignedPod:
     """A pod that is seen again on its node: what is better known counts, and a stage has begun only once."""
     record = now.record or before.record
-    if before.doubtful and record and record.source is not Source.OBSERVED:
+    if now.record and before.record and now.record.held == before.record.held and now.record.cpus is None:
+        # What was written down at bind has no ids.
+        record = replace(now.record, cpus=before.record.cpus)
+    if before.doubtful and record and record.source not in SEEN:
         record = None
     return replace(
         now,

@@ -33,6 +33,7 @@ from scorer.extender_protocol import BindingCall, Filtered
 from scorer.handlers import application
 from scorer.node_answers import NodeAnswer, NodeAnswers
 from scorer.outcomes import Outcomes
+from scorer.predictions import Predictions
 from scorer.preempting import Preemption
 from scorer.ranking import Ranker, RankingRules
 from scorer.scheduler_state import PendingPod, SchedulerState
@@ -241,7 +242,10 @@ class Scorer:
         self.outcomes = Outcomes(
             self.state, tell=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
         )
-        self.state.watch = self.outcomes.update_pod
+        self.predictions = Predictions(
+            self.state, tell=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
+        )
+        self.state.watchers = (self.outcomes.update_pod, self.predictions.update_pod)
         self.pods = PodInformer(self.state, self.state.reader, log=self.told.log, registry=self.registry)
         self.nodes = NodeAnswers(self.state, unknown=self.settings().unknown_nodes, clock=self.time)
         self.preemption = Preemption(self.state)

@@ -23,7 +23,15 @@ async def page(scorer: Scorer, made: Raw, *names: str, age: float = 0.5) -> Raw:
     """What is told of these nodes; a pod that says nothing is ranked by what kubelets would do."""
     pod = scorer.subject(made)
     ranks = await scorer.context.ranks(names, pod)
-    read: Raw = orjson.loads(rank_page.page(scorer.nodes.of(names, pod), ranks, pod=pod, age=age))
+    answers = scorer.nodes.of(names, pod)
+    written = rank_page.page(
+        answers,
+        ranks,
+        pod=pod,
+        age=age,
+        sources=lambda name: scorer.reservations.count_by_source((name,)),
+    )
+    read: Raw = orjson.loads(written)
     return read
 
 
@@ -49,6 +57,7 @@ async def test_a_node_that_takes_the_pod_says_what_it_would_get() -> None:
         "certain": True,
         "waitsFor": [],
         "basis": "observed",
+        "sources": {},
         "known": "counts",
     }
     assert len(said["scores"]) == len(Ranking().strategies)

@@ -125,7 +125,7 @@ async def test_whoever_watches_hears_of_a_pod_before_its_promise_is_gone(scorer:
         known = scorer.reservations.assigned_pod(now.uid) is not None
         heard.append((now.phase, before.phase if before else None, known))
 
-    scorer.state.watch = watch
+    scorer.state.watchers = (watch,)
     scorer.see(raw(FOUR))
     scorer.promised(raw(FOUR), "a")
     scorer.see({**on("a", raw(FOUR)), "status": {"phase": "Failed"}})

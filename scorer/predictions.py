@@ -1,0 +1,154 @@
+"""
+What pods were predicted to get, beside what their kubelets gave them.
+
+Where an agent stands beside a kubelet, every prediction is put to the test a moment after the bind. So each
+pod that was asked about here counts once, by what became of its prediction; and where a kubelet did
+otherwise, the owner reads on the pod what was predicted and what the pod has. Nothing of it is needed to go
+on: the ledger counts with what the agent says, whatever was predicted.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from prometheus_client import CollectorRegistry, Counter
+
+from numalign.kube.events import LONGEST_MESSAGE, Event, Type
+from numalign.kube.pod_informer import Phase, PodInfo
+from numalign.ledger.arithmetic import same
+from numalign.ledger.model import AssignedPod
+from numalign.lru import LRU, Caches
+from numalign.model.errors import cut
+from numalign.model.placement import Held
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
+from numalign.runtime.metrics import PREFIX
+from scorer.outcomes import EVENT, REFUSALS, Tell, shown
+from scorer.scheduler_state import SchedulerState
+
+PATIENCE_SECONDS = 60.0
+"""How long an agent may take to show a pod before it counts as one that nobody saw."""
+
+REMEMBERED = 4096
+"""Pods that are waited for; a thousand may be bound in a second."""
+
+
+class PredictionResult(StrEnum):
+    """What became of a prediction, as a label."""
+
+    AGREED = "agreed"
+    DIFFERED = "differed"
+    REFUSED = "refused"
+    UNPREDICTED = "unpredicted"
+    UNOBSERVED = "unobserved"
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundPod:
+    """A pod that came to a node, when, and what it was predicted to hold; None where that was not certain."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    predicted: Held | None
+    at: float
+
+
+class Predictions:
+    """Compares what agents show of pods with what was predicted of them."""
+
+    def __init__(
+        self,
+        state: SchedulerState,
+        *,
+        tell: Tell,
+        log: Log,
+        registry: CollectorRegistry,
+        clock: Callable[[], float],
+    ) -> None:
+        self._state = state
+        self._reservations = state.reservations
+        self._tell = tell
+        self._log = QuietLog(log, lines=MANY_LINES)
+        self._clock = clock
+        self._bound: LRU[str, _BoundPod] = LRU(REMEMBERED)
+        self._results = Counter(
+            f"{PREFIX}predictions",
+            "Pods that were asked about here and came to a node with an agent, by what became of them.",
+            ["result"],
+            registry=registry,
+        )
+        for result in PredictionResult:
+            self._results.labels(result)
+
+    def caches(self) -> Caches:
+        """Pods that no agent has shown yet."""
+        return {"unobserved": self._bound}
+
+    def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
+        """A pod is like this now, which the ledger hears next; it was like that before, or not seen."""
+        if pod.node and not (before and before.node):
+            self._assigned(pod)
+        if pod.phase is Phase.FAILED:
+            self._failed(pod)
+
+    def _assigned(self, pod: PodInfo) -> None:
+        """A pod came to a node."""
+        there = self._reservations.node_of(pod.uid) == pod.node
+        reserved = self._reservations.assigned_pod(pod.uid) if there else None
+        if reserved or self._state.was_asked(pod.uid):
+            now, predicted = self._clock(), _predicted(reserved)
+            bound = _BoundPod(pod.namespace, pod.name, pod.uid, pod.node, predicted, now)
+            self._bound.put(pod.uid, bound)
+
+    def look(self) -> None:
+        """Compare what was shown since the last look, and give up on what is shown no more."""
+        now = self._clock()
+        for bound in self._bound.values():
+            seen = self._reservations.observed(bound.uid)
+            if seen is None and self._may_come(bound, now):
+                continue
+            self._bound.drop(bound.uid)
+            if seen:
+                self._compare(bound, seen.held)
+            elif self._reservations.is_observed(bound.node):
+                self._results.labels(PredictionResult.UNOBSERVED).inc()
+
+    def _may_come(self, bound: _BoundPod, now: float) -> bool:
+        """Whether the agent may still show a pod."""
+        there = self._reservations.node_of(bound.uid) == bound.node
+        return there and now - bound.at < PATIENCE_SECONDS
+
+    def _failed(self, pod: PodInfo) -> None:
+        """A kubelet refused a pod, which is told of elsewhere, or its containers failed."""
+        if pod.reason in REFUSALS and pod.uid in self._bound:
+            self._bound.drop(pod.uid)
+            self._results.labels(PredictionResult.REFUSED).inc()
+
+    def _compare(self, bound: _BoundPod, held: Held) -> None:
+        if bound.predicted is None:
+            # Of what gets nothing there is nothing to predict.
+            if held:
+                self._results.labels(PredictionResult.UNPREDICTED).inc()
+        elif not same(bound.predicted, held):
+            self._results.labels(PredictionResult.DIFFERED).inc()
+            self._differed(bound, bound.predicted, held)
+        elif held:
+            self._results.labels(PredictionResult.AGREED).inc()
+
+    def _differed(self, bound: _BoundPod, predicted: Held, held: Held) -> None:
+        message = (
+            f"it was predicted that the pod gets {shown(predicted)} on {bound.node};"
+            f" the kubelet of {bound.node} gave it {shown(held)}"
+        )
+        message = cut(message, LONGEST_MESSAGE)
+        self._log.warning(
+            "prediction.wrong", pod=f"{bound.namespace}/{bound.name}", node=bound.node, story=message
+        )
+        self._tell(Event(bound.namespace, bound.name, bound.uid, Type.WARNING, EVENT, message))
+
+
+def _predicted(reserved: AssignedPod | None) -> Held | None:
+    """What a reservation was certain of."""
+    record = reserved.record if reserved and reserved.reserved else None
+    return record.held if record and not record.unknown else None
