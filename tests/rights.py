@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "security.md"
 
 HEAD = ("right", "where", "only with", "what for", "without it")
 CLUSTER, NAMESPACE = "everywhere", "in its namespace"
-PROGRAMS = ("webhook", "controller", "scorer", "scheduler")
+PROGRAMS = ("webhook", "controller", "scorer", "agent", "scheduler")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 `python -m tests.deploy.render` writes deploy/manifests anew: what helm makes of deploy/chart with the values
 that stand there, without what only helm needs, and with the namespace that helm would make itself. What the
-values leave out, the scorer and a scheduler that asks it, comes into a folder of its own each, and so does
-what older clusters do not know.
+values leave out (the scorer, a scheduler that asks it, the agent) comes into a folder of its own each, and so
+does what older clusters do not know.
 """
 
 import asyncio
@@ -31,12 +31,14 @@ DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 CHART = DEPLOY / "chart"
 MANIFESTS = DEPLOY / "manifests"
 NAMESPACE = "numalign-system"
+AGENT_NAMESPACE = "numalign-agent"
+TOPOLOGIES = "topology.node.k8s.io/v1alpha2"
 COMMAND = "python -m tests.deploy.render"
 
-PARTS = ("scorer", "scheduler")
+PARTS = ("scorer", "scheduler", "agent")
 """What is installed only where it is wanted: a value that enables it, and a folder."""
 
-GUARD, SCORER_GUARD = GUARDS = ("guard", "scorer/guard")
+GUARD, SCORER_GUARD, AGENT_GUARD = GUARDS = ("guard", "scorer/guard", "agent/guard")
 """What is installed everywhere but on clusters that are too old for it, and so in folders of their own."""
 
 EVERY_PART = ",".join(f"{part}.enabled=true" for part in PARTS)
@@ -101,7 +103,10 @@ async def template(program: Path, *arguments: str | Path) -> str:
 async def manifests(program: Path) -> dict[str, str]:
     """The plain manifests: name of the file below its folder, and its text."""
     with tempfile.TemporaryDirectory() as folder:
-        await template(program, f"--output-dir={folder}", f"--set={EVERY_PART}")
+        # The definition stands by itself: `kubectl delete -k` would take every topology along.
+        await template(
+            program, f"--output-dir={folder}", f"--set={EVERY_PART}", f"--api-versions={TOPOLOGIES}"
+        )
         files = {"namespace.yaml": _NAMESPACE_TEXT, **_rendered(Path(folder))}
     return {name: _MADE + text for name, text in (files | _kustomizations(files)).items()}
 
@@ -123,8 +128,9 @@ def _kustomizations(files: Mapping[str, str]) -> dict[str, str]:
     texts = {}
     for folder, names in folders.items():
         text = _KUSTOMIZATION_TEXT.format(resources="\n".join(f"  - {name}" for name in names))
-        if deployment := files.get(str(Path(folder, "deployment.yaml"))):
-            [container] = yaml.safe_load(deployment)["spec"]["template"]["spec"]["containers"]
+        of_pods = (files.get(str(Path(folder, f"{kind}.yaml"))) for kind in ("deployment", "daemonset"))
+        if controller := next(filter(None, of_pods), None):
+            [container] = yaml.safe_load(controller)["spec"]["template"]["spec"]["containers"]
             image, _, version = container["image"].partition(":")
             text += _IMAGES_TEXT.format(where=_WHERE.get(folder, _OURS), image=image, version=version)
         texts[str(Path(folder, _KUSTOMIZATION))] = text
@@ -172,9 +178,14 @@ class Installation(dict[tuple[str, str], Object]):
         """Objects by name."""
         return {name: document for (kind, name), document in self.items() if kind in kinds}
 
+    @property
+    def of_pods(self) -> dict[str, Object]:
+        """What makes pods, by name."""
+        return self.of_kind("Deployment", "DaemonSet")
+
     def pod(self, name: str) -> Any:  # noqa: ANN401 whatever stands there
-        """The spec of the pods of a Deployment."""
-        return self["Deployment", name]["spec"]["template"]["spec"]
+        """The spec of the pods of a Deployment or DaemonSet."""
+        return self.of_pods[name]["spec"]["template"]["spec"]
 
     def container(self, name: str) -> Any:  # noqa: ANN401 whatever stands there
         """The only container of these pods."""

@@ -50,6 +50,8 @@ def test_every_value_is_explained() -> None:
         "  service:",
         "    requests: {cpu: 250m, memory: 512Mi}",
         "    limits: {memory: 1Gi}",
+        "    requests: {cpu: 10m, memory: 48Mi}",
+        "    limits: {memory: 128Mi}",
         "  image:",
         "    requests: {cpu: 100m, memory: 256Mi}",
         "    limits: {memory: 1Gi}",

@@ -68,7 +68,7 @@ def test_whoever_installed_it_sees_it_refuse_what_is_no_policy() -> None:
 
 def test_every_value_that_is_named_is_one_of_the_chart() -> None:
     named = re.findall(r"--set (\S+?)=", GUIDE)
-    named += re.findall(r"`((?:tls|webhooks|kubeletConfigs|image|scorer|scheduler)\.[\w.]+)", GUIDE)
+    named += re.findall(r"`((?:tls|webhooks|kubeletConfigs|image|scorer|scheduler|agent)\.[\w.]+)", GUIDE)
     assert named
     for path in named:
         value: Any = VALUES
@@ -105,6 +105,18 @@ def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
     by_helm, _, *labels = commands("Uninstall what Helm installed")
     assert by_helm.startswith("helm uninstall numalign --namespace numalign-system")
     assert labels == [nodes, namespaces]
+
+
+# ---- the agent
+
+
+def test_agents_are_waited_for_where_they_are() -> None:
+    enabled, waiting, _, *by_kubectl = commands("The agent")
+    assert enabled.endswith("--set agent.enabled=true")
+    agents = installed("agent")["DaemonSet", "numalign-agent"]["metadata"]
+    assert waiting == f"kubectl -n {agents['namespace']} rollout status daemonset/{agents['name']}"
+    files = [line.split()[-1] for line in by_kubectl]
+    assert [(ROOT / file).exists() for file in files] == [True] * 3
 
 
 # ---- the scorer

@@ -17,12 +17,15 @@ from numalign.runtime.process_settings import ProcessSettings
 from scorer import ranking, ranking_file
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import (
+    AGENT_GUARD,
     CHART,
     COMMAND,
+    DEPLOY,
     EVERY_PART,
     NAMESPACE,
     PARTS,
     SCORER_GUARD,
+    TOPOLOGIES,
     HelmError,
     Installation,
     installed,
@@ -46,9 +49,10 @@ FOREIGN = ("cert-manager.io/v1", "monitoring.coreos.com/v1")
 
 AN_AUTHORITY = "LS0tLS1CRUdJTg=="
 ZEROS = "0" * 64
-WEBHOOK, CONTROLLER, SCORER, SCHEDULER = (
-    f"numalign-{name}" for name in ("webhook", "controller", "scorer", "scheduler")
+WEBHOOK, CONTROLLER, SCORER, SCHEDULER, AGENT = (
+    f"numalign-{name}" for name in ("webhook", "controller", "scorer", "scheduler", "agent")
 )
+DEFINITION = ("CustomResourceDefinition", "noderesourcetopologies.topology.node.k8s.io")
 PROGRAMS: dict[str, type[ProcessSettings]] = {
     WEBHOOK: WebhookSettings,
     CONTROLLER: ControllerSettings,
@@ -128,6 +132,21 @@ SETS = {
         f"scheduler.image.digest=sha256:{ZEROS} scheduler.percentageOfNodesToScore=0"
     ),
     "a scorer that listens on IPv6": "scorer.enabled=true scorer.service.clusterIP=fd00::53",
+    "the agent": "agent.enabled=true",
+    "an agent with everything": (
+        "agent.enabled=true agent.publish=always agent.annotatePods=true agent.nodeProxy=true "
+        "agent.kubeletConfig=/etc/kubernetes/kubelet.yaml agent.kubeletFolder=/srv/kubelet "
+        "agent.kubeletPort=1 agent.hiddenFolders={pods} agent.seLinuxOptions.type=spc_t "
+        "agent.nodeSelector.a=b agent.affinity.nodeAffinity=null "
+        "agent.settings.resync-seconds=30 agent.settings.log-level=debug "
+        "scorer.enabled=true serviceMonitor.enabled=true serviceMonitor.labels.a=b podLabels.a=b "
+        "podAnnotations.a=b image.pullSecrets[0].name=a serviceAccount.annotations.a=b"
+    ),
+    "an agent with little": (
+        "agent.enabled=true agent.checkpoints=false agent.priorityClassName= agent.tolerations=null "
+        "agent.namespace=numalign-system networkPolicy.enabled=false"
+    ),
+    "an agent that sees all of the folder": "agent.enabled=true agent.hiddenFolders=null",
     "everything off": "networkPolicy.enabled=false priorityClassName= labelNodes=false",
 }
 
@@ -150,11 +169,12 @@ async def test_guards_come_where_they_are_known_and_wanted(helm: Path) -> None:
     async def guards(values: str, *arguments: str) -> set[str]:
         return {*(await made(helm, values, *arguments)).of_kind("ValidatingAdmissionPolicy")}
 
-    both = {CONTROLLER, "numalign-shapes"}
-    assert await guards("", "--kube-version=1.30.0-eks-1") == await guards("") == both
-    assert await guards("scorer.enabled=true") == {*both, "numalign-records"}
-    assert await guards("scorer.enabled=true scorer.records.guarded=false") == both
-    assert await guards("scorer.enabled=true", "--kube-version=1.29.9") == set()
+    always = {CONTROLLER, "numalign-shapes", "numalign-topologies"}
+    assert await guards("", "--kube-version=1.30.0-eks-1") == await guards("") == always
+    assert await guards("scorer.enabled=true") == {*always, "numalign-records"}
+    assert await guards("scorer.enabled=true scorer.records.guarded=false") == always
+    assert await guards("agent.enabled=true") == {*always, AGENT}
+    assert await guards("scorer.enabled=true agent.enabled=true", "--kube-version=1.29.9") == set()
 
 
 async def test_whoever_else_writes_records_is_named(helm: Path) -> None:
@@ -171,6 +191,14 @@ async def test_whoever_else_writes_records_is_named(helm: Path) -> None:
             await template(
                 helm, "--set=scorer.enabled=true", f"--set-json=scorer.records.writers={json.dumps([odd])}"
             )
+
+
+async def test_agents_that_annotate_pods_are_named_too(helm: Path) -> None:
+    account = "system:serviceaccount:numalign-agent:numalign-agent"
+    for value in ("true", "false"):
+        found = await made(helm, f"scorer.enabled=true agent.enabled=true agent.annotatePods={value}")
+        [condition] = found["ValidatingAdmissionPolicy", "numalign-records"]["spec"]["matchConditions"]
+        assert (f"'{account}'" in condition["expression"]) == (value == "true")
 
 
 async def test_the_certificate_is_made_as_the_settings_say(helm: Path) -> None:
@@ -291,7 +319,10 @@ async def test_one_replica_alone_may_be_moved(helm: Path) -> None:
 async def test_who_wants_the_scorer_gets_the_webhook_as_it_is(helm: Path) -> None:
     with_parts, without = await made(helm, EVERY_PART), await made(helm)
     assert without.items() <= with_parts.items()
-    assert with_parts.keys() - without.keys() == installed(*PARTS, SCORER_GUARD).keys()
+    assert with_parts.keys() - without.keys() == {
+        *installed(*PARTS, SCORER_GUARD, AGENT_GUARD),
+        DEFINITION,
+    }
 
 
 async def test_where_the_scheduler_binds_by_itself_the_scorer_promises_when_it_ranks(helm: Path) -> None:
@@ -412,6 +443,60 @@ async def test_the_scheduler_is_of_the_version_that_is_asked_for(helm: Path, val
     assert found.container(SCHEDULER)["image"] == image
 
 
+# ---- the agent
+
+
+def agent_rights(found: Installation) -> set[tuple[str, str]]:
+    rules = found["ClusterRole", AGENT]["rules"]
+    return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+
+
+async def test_an_agent_lives_in_a_namespace_of_its_own_or_in_that_of_the_release(helm: Path) -> None:
+    own = await made(helm, "agent.enabled=true agent.namespace=elsewhere")
+    level = own["Namespace", "elsewhere"]["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+    assert level == "privileged"
+    user = "'system:serviceaccount:elsewhere:numalign-agent'"
+    for policy_name in (AGENT, "numalign-topologies"):
+        [condition] = own["ValidatingAdmissionPolicy", policy_name]["spec"]["matchConditions"]
+        assert user in condition["expression"]
+    shared = await made(helm, f"agent.enabled=true agent.namespace={NAMESPACE}")
+    assert shared.of_kind("Namespace") == {}
+    assert {*at("namespace", [*shared.values()])} == {NAMESPACE}
+
+
+async def test_an_agent_without_checkpoints_has_the_folder_of_the_socket_alone(helm: Path) -> None:
+    found = await made(helm, "agent.enabled=true agent.checkpoints=false agent.kubeletFolder=/srv/kubelet")
+    folders = [each["hostPath"]["path"] for each in found.pod(AGENT)["volumes"] if "hostPath" in each]
+    assert folders == ["/srv/kubelet/pod-resources"]
+    assert not any("--kubelet-state" in argument for argument in found.container(AGENT)["args"])
+
+
+async def test_an_agent_that_reads_a_file_may_ask_kubelets_nothing(helm: Path) -> None:
+    found = await made(helm, "agent.enabled=true agent.kubeletConfig=/etc/kubelet.yaml")
+    [argument] = [each for each in found.container(AGENT)["args"] if each.startswith("--kubelet-config=")]
+    assert argument == f"--kubelet-config={mounted(found, AGENT, 'kubelet-config')}"
+    assert not {right for right in agent_rights(found) if right[1].startswith("nodes/")}
+    assert ("list", "pods") in agent_rights(found)
+
+
+async def test_the_definition_of_topologies_comes_where_there_is_none_and_stays(helm: Path) -> None:
+    found = await made(helm, "agent.enabled=true")
+    [shipped] = parsed((DEPLOY / "crd" / "noderesourcetopologies.yaml").read_text())
+    assert found[DEFINITION] == shipped
+    assert shipped["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    for values, known in (("agent.enabled=true", f"--api-versions={TOPOLOGIES}"), ("", "")):
+        assert DEFINITION not in await made(helm, values, *filter(None, [known]))
+
+
+async def test_metrics_of_agents_are_read_from_their_pods(helm: Path) -> None:
+    found = await made(helm, "agent.enabled=true serviceMonitor.enabled=true metricsPort=9090")
+    spec = found["PodMonitor", AGENT]["spec"]
+    [endpoint], [port] = spec["podMetricsEndpoints"], found.container(AGENT)["ports"]
+    assert (endpoint["port"], port["containerPort"]) == (port["name"], 9090)
+    labels = found.of_pods[AGENT]["spec"]["template"]["metadata"]["labels"]
+    assert spec["selector"]["matchLabels"].items() <= labels.items()
+
+
 CONDITION = "webhooks.matchConditions[0]"
 REFUSED = [
     # what is wrong, the values, and what helm says of it
@@ -498,6 +583,14 @@ REFUSED = [
     ("more nodes than there are",
      "scheduler.percentageOfNodesToScore=101", "at '/scheduler/percentageOfNodesToScore': maximum"),
     ("a scheduler of a version that moves", "scheduler.image.tag=latest", "at '/scheduler/image/tag'"),
+    ("an agent that writes otherwise", "agent.publish=sometimes", "at '/agent/publish'"),
+    ("a setting of the agent that has a value of its own",
+     "agent.settings.publish=never", "at '/agent/settings': additional properties 'publish' not allowed"),
+    ("a folder that is none", "agent.kubeletFolder=var/lib/kubelet", "at '/agent/kubeletFolder'"),
+    ("a folder above", "agent.kubeletFolder=/var/lib/../..", "at '/agent/kubeletFolder'"),
+    ("a folder that is covered with those above", "agent.hiddenFolders={..}", "at '/agent/hiddenFolders/0'"),
+    ("a file in no folder", "agent.kubeletConfig=config.yaml", "at '/agent/kubeletConfig'"),
+    ("a namespace of the agent that there cannot be", "agent.namespace=a.b", "at '/agent/namespace'"),
     ("a port that is none", "networkPolicy.apiServerPorts[0]=0", "at '/networkPolicy/apiServerPorts/0'"),
     *(
         (f"a condition called {name}", f"{CONDITION}.name={name} {CONDITION}.expression=true", "/0/name'")

@@ -14,6 +14,7 @@ from controller.settings import ControllerSettings
 from numalign.kube.decode import placement_records
 from numalign.runtime import health, server
 from tests.deploy.render import (
+    AGENT_NAMESPACE,
     DEPLOY,
     GUARDS,
     MANIFESTS,
@@ -29,6 +30,7 @@ from webhook.settings import WebhookSettings
 
 EVERYTHING = Installation(everything())
 DEPLOYMENTS = EVERYTHING.of_kind("Deployment")
+OF_PODS = EVERYTHING.of_pods
 FOLDERS = {".": MANIFESTS} | {part: MANIFESTS / part for part in (*GUARDS, *PARTS)}
 GUARDING = installed(*GUARDS)
 
@@ -63,9 +65,10 @@ def test_every_object_is_one_that_kubernetes_knows(kind: str, name: str, version
 
 def test_every_object_stands_once_and_where_it_belongs() -> None:
     assert len(EVERYTHING) == len(everything())
-    for (kind, _), each in EVERYTHING.items():
-        wanted = None if kind in CLUSTER_WIDE else NAMESPACE
-        assert each["metadata"].get("namespace") == wanted
+    of_agents = installed("agent").keys()
+    for (kind, name), each in EVERYTHING.items():
+        home = AGENT_NAMESPACE if (kind, name) in of_agents else NAMESPACE
+        assert each["metadata"].get("namespace") == (None if kind in CLUSTER_WIDE else home)
 
 
 async def kustomized(kubectl: str, folder: Path) -> Installation:
@@ -114,7 +117,7 @@ def test_the_annotations_that_are_read_are_those_that_are_guarded() -> None:
     assert (rule["resources"], rule["operations"]) == (["pods", "pods/*", "bindings"], ["CREATE", "UPDATE"])
 
 
-@pytest.mark.parametrize("name", ["numalign-controller", "numalign-records"])
+@pytest.mark.parametrize("name", GUARDING.of_kind("ValidatingAdmissionPolicy"))
 def test_what_a_policy_forbids_is_denied(name: str) -> None:
     assert GUARDING["ValidatingAdmissionPolicy", name]["spec"]["failurePolicy"] == "Fail"
     binding = GUARDING["ValidatingAdmissionPolicyBinding", name]
@@ -128,11 +131,12 @@ BINDINGS = [(kind, name) for kind, name in EVERYTHING if kind.endswith("RoleBind
 def test_rights_are_bound_to_the_account_of_the_pods(kind: str, name: str) -> None:
     binding = EVERYTHING[kind, name]
     [subject] = binding["subjects"]
-    accounts = {EVERYTHING.pod(deployment)["serviceAccountName"] for deployment in DEPLOYMENTS}
+    accounts = {EVERYTHING.pod(each)["serviceAccountName"] for each in OF_PODS}
     account = subject["name"]
     assert account in accounts
-    assert subject == {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
-    if name in DEPLOYMENTS:
+    home = EVERYTHING["ServiceAccount", account]["metadata"]["namespace"]
+    assert subject == {"kind": "ServiceAccount", "name": account, "namespace": home}
+    if name in OF_PODS:
         role = kind.removesuffix("Binding")
         assert binding["roleRef"] == {"apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name}
         assert account == EVERYTHING.pod(name)["serviceAccountName"]
@@ -141,8 +145,8 @@ def test_rights_are_bound_to_the_account_of_the_pods(kind: str, name: str) -> No
 def test_every_role_is_bound_and_every_program_has_an_account_of_its_own() -> None:
     roles = {(f"{kind}Binding", name) for kind, name in EVERYTHING if kind in {"Role", "ClusterRole"}}
     assert roles <= {*BINDINGS}
-    accounts = {EVERYTHING.pod(name)["serviceAccountName"] for name in DEPLOYMENTS}
-    assert len(accounts) == len(DEPLOYMENTS)
+    accounts = {EVERYTHING.pod(name)["serviceAccountName"] for name in OF_PODS}
+    assert len(accounts) == len(OF_PODS)
 
 
 # ---- the pod
@@ -214,7 +218,9 @@ def test_the_controller_makes_what_the_webhook_serves() -> None:
     assert (port["name"], port["containerPort"]) == ("metrics", controller.metrics_port)
 
 
-@pytest.mark.parametrize("name", ["numalign-webhook", "numalign-controller", "numalign-scorer"])
+@pytest.mark.parametrize(
+    "name", ["numalign-webhook", "numalign-controller", "numalign-scorer", "numalign-agent"]
+)
 @pytest.mark.parametrize(
     ("probe", "path"),
     [("startupProbe", health.HEALTH), ("readinessProbe", health.READINESS), ("livenessProbe", health.HEALTH)],
@@ -238,6 +244,7 @@ def test_the_service_leads_to_the_pods() -> None:
 
 SELECTING = {
     "Deployment": ("spec", "selector", "matchLabels"),
+    "DaemonSet": ("spec", "selector", "matchLabels"),
     "PodDisruptionBudget": ("spec", "selector", "matchLabels"),
     "NetworkPolicy": ("spec", "podSelector", "matchLabels"),
     "Service": ("spec", "selector"),
@@ -246,14 +253,14 @@ SELECTING = {
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in EVERYTHING if kind in SELECTING])
 def test_whatever_speaks_of_pods_means_those_of_its_name(kind: str, name: str) -> None:
-    labels = DEPLOYMENTS[name]["spec"]["template"]["metadata"]["labels"]
+    labels = OF_PODS[name]["spec"]["template"]["metadata"]["labels"]
     assert reduce(operator.getitem, SELECTING[kind], EVERYTHING[kind, name]) == labels
 
 
-def test_no_two_deployments_mean_the_same_pods() -> None:
-    labels = [each["spec"]["selector"]["matchLabels"] for each in DEPLOYMENTS.values()]
+def test_no_two_programs_mean_the_same_pods() -> None:
+    labels = [each["spec"]["selector"]["matchLabels"] for each in OF_PODS.values()]
     assert all(mine == theirs or not mine.items() <= theirs.items() for mine in labels for theirs in labels)
-    assert len({tuple(each.items()) for each in labels}) == len(DEPLOYMENTS)
+    assert len({tuple(each.items()) for each in labels}) == len(OF_PODS)
 
 
 @pytest.mark.parametrize("name", ["numalign-webhook", "numalign-controller"])

@@ -156,7 +156,7 @@ apiVersion: v1
 kind: ServiceAccount
 metadata:
   name: numalign-{{ .component | default "webhook" }}
-  namespace: {{ .Release.Namespace | quote }}
+  namespace: {{ .namespace | default .Release.Namespace | quote }}
   labels:
     {{- include "numalign.labels" . | nindent 4 }}
   {{- with .Values.serviceAccount.annotations }}
@@ -319,4 +319,9 @@ extenders:
     # A scheduler that ignored a refused bind would bind the pod itself, where nobody promised it anything. So
     # this one's pods wait while no scorer answers; nobody else's do.
     ignorable: false
+{{- end }}
+
+{{- /* Who API servers take an agent for. */}}
+{{- define "numalign.agentUser" -}}
+system:serviceaccount:{{ .Values.agent.namespace }}:numalign-agent
 {{- end }}
