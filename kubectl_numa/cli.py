@@ -13,6 +13,7 @@ from numalign.runtime import about
 COMMANDS = (
     LazyCommand("check", "kubectl_numa.commands.check", "Check what the webhook would say to every pod"),
     LazyCommand("demo", "kubectl_numa.commands.demo", "Start the webhook on a bundled cluster"),
+    LazyCommand("doctor", "kubectl_numa.commands.doctor", "Tell what nodes lack for exact verdicts"),
     LazyCommand("explain", "kubectl_numa.commands.explain", "Tell what every node says to a pod"),
     LazyCommand("nodes", "kubectl_numa.commands.nodes", "Draw the zones of every node"),
     LazyCommand(
@@ -34,6 +35,7 @@ COMMANDS = (
 Examples:
   kubectl numa demo
   kubectl numa nodes
+  kubectl numa doctor
   kubectl numa explain -f pod.yaml
   kubectl numa check -f deploy/ --snapshot cluster.json.gz
 """,

@@ -14,6 +14,7 @@ from kubectl_numa.manifests import Namespace
 from kubectl_numa.notices import tell_left_out, waiting
 from kubectl_numa.questions import DEFAULTS, ClusterView, WebhookOptions
 from numalign.kube import exporters
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.errors import Unconfigured
 from numalign.kube.files import documents, policy, snapshot
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
@@ -40,13 +41,16 @@ class ClusterSource:
 
         return RunningCluster(self.kubeconfig, self.context)
 
-    def documents(self) -> list[object]:
-        """Everything there is, undecoded; raises `BadInput` and `ClusterError`."""
+    def documents(self, *, with_pods: bool = False) -> list[object]:
+        """Everything there is, undecoded; raises `BadInput` and `ClusterError`.
+
+        A running cluster is asked for its pods only `with_pods`; of a file they are part if they are in it.
+        """
         if self.snapshot is not None:
             with waiting("reading the snapshot"):
                 return documents.load(self.snapshot)
         try:
-            return [self.running.collect()]
+            return [self.running.collect(with_pods=with_pods)]
         except Unconfigured as error:
             raise Unconfigured(f"{error}, or read a file with --snapshot") from error
 
@@ -59,11 +63,21 @@ class ClusterSource:
         cluster_policy, now = self.policy(options.policy), time.time()
         history = ShapeHistory(remember=options.remember, wall=lambda: now)
         history.declare(cluster_policy.shapes)
-        where = "standard input" if self.snapshot == "-" else self.snapshot or "the cluster"
-        cluster = snapshot.of(objects, shape_history=history, where=where)
+        cluster = self.decoded(objects, history)
         tell_left_out(cluster.problems)
-        seen = now if self.snapshot is None else exporters.newest(cluster, now=now)
-        return ClusterView(cluster, cluster_policy, options, now=now, seen=seen)
+        return ClusterView(cluster, cluster_policy, options, now=now, seen=self.seen(cluster, now=now))
+
+    def decoded(self, objects: list[object], history: ShapeHistory | None = None) -> Snapshot:
+        """The cluster of these documents; raises `BadSnapshot`.
+
+        What could not be used is among its problems. The `history` knows what was there before.
+        """
+        where = "standard input" if self.snapshot == "-" else self.snapshot or "the cluster"
+        return snapshot.of(objects, shape_history=history, where=where)
+
+    def seen(self, cluster: Snapshot, *, now: float) -> float:
+        """When a cluster was like that: `now`, or when its file was written; in seconds since 1970."""
+        return now if self.snapshot is None else exporters.newest(cluster, now=now)
 
     def namespace(self, name: str | None) -> Namespace:
         """Where pods are that name no namespace; raises `ClusterError`.

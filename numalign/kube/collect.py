@@ -39,7 +39,7 @@ async def collect(
         with _advised():
             nodes = await _list(api, kinds.NODES_IN_FILES)
             items = [*nodes]
-            items += await _list_topologies(api)
+            items += await _list_topologies(api, left_out)
             items += await _list(api, kinds.NAMESPACES)
             items += await _list(api, kinds.PODS) if with_pods else []
         items += await _remembered(api, left_out)
@@ -110,14 +110,18 @@ _GRANT = (
 )
 
 
-async def _list_topologies(api: Api) -> list[Object]:
-    """In the newest version that is served."""
+async def _list_topologies(api: Api, left_out: Callable[[str, ClusterError], object]) -> list[Object]:
+    """In the newest version that is served; none where none is."""
     with suppress(NotFound):
-        return await _list_first(api, kinds.TOPOLOGIES)
-    raise NotFound(
-        f"the cluster serves no noderesourcetopologies.{GROUP}: an exporter has to publish the zones of its "
-        "nodes first, for example node-feature-discovery with its topology updater"
-    )
+        return await _list_first(api, kinds.TOPOLOGIES_IN_FILES)
+    left_out(kinds.TOPOLOGIES[0].plural, _NOT_SERVED)
+    return []
+
+
+_NOT_SERVED = NotFound(
+    f"the cluster serves no noderesourcetopologies.{GROUP}: an exporter has to publish the zones of its "
+    "nodes first, numalign-agent (deploy/crd has the definition) or another one that brings it along"
+)
 
 
 async def _list_first(api: Api, versions: Sequence[Collection]) -> list[Object]:

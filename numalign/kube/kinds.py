@@ -6,7 +6,7 @@ What nobody reads is cut away as soon as it arrives, so that it takes no memory 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
@@ -149,6 +149,22 @@ TOPOLOGIES = tuple(
     for version in VERSIONS
 )
 """The versions that can be read, the preferred one first."""
+
+_WRITTEN: Mapping[str, object] = {"f:zones": {}, "f:attributes": {}, "f:topologyPolicies": {}}
+
+
+def _with_writers(topologies: Collection) -> Collection:
+    """The same, with the names of those who wrote the topology into it."""
+    kept = dict(topologies.kept)
+    kept["metadata"] = {
+        **cast("Mapping[str, object]", kept["metadata"]),
+        "managedFields": {"manager": _ALL, "fieldsV1": _WRITTEN},
+    }
+    return replace(topologies, kept=MappingProxyType(kept))
+
+
+TOPOLOGIES_IN_FILES = tuple(map(_with_writers, TOPOLOGIES))
+"""What of a topology is written into files: also which programs wrote it, for there should be one."""
 
 
 def cut(value: object, kept: object) -> object:

@@ -169,7 +169,6 @@ LISTS_THAT_FAIL: list[tuple[str, HTTPStatus, type[Exception], str]] = [
     (NAMESPACES, HTTPStatus.TOO_MANY_REQUESTS, Unreachable, "answered 429"),
     (NAMESPACES, HTTPStatus.SERVICE_UNAVAILABLE, Unreachable, "answered 503"),
     (V1ALPHA2, HTTPStatus.FORBIDDEN, Forbidden, "ClusterRole with the verbs get and list on nodes"),
-    (V1ALPHA2, HTTPStatus.NOT_FOUND, NotFound, "an exporter has to publish the zones"),
 ]
 
 
@@ -181,6 +180,36 @@ async def test_a_failing_list_is_told(  # noqa: PLR0913, PLR0917  a row of the t
 
     with pytest.raises(error, match=re.escape(sentence)):
         await collect.collect(kubeconfig=kubeconfig())
+
+
+async def test_a_cluster_without_topologies_is_collected_and_that_is_told(
+    api: FakeApi, kubeconfig: Kubeconfig
+) -> None:
+    api.not_served = {V1ALPHA1, V1ALPHA2}
+    told: list[tuple[str, str]] = []
+
+    found = await collect.collect(
+        kubeconfig=kubeconfig(), left_out=lambda what, error: told.append((what, str(error)))
+    )
+
+    assert {kind for _, kind, _ in kinds(found)} == {"Node", "Namespace"}
+    [(what, why)] = told
+    assert what == "noderesourcetopologies"
+    assert "numalign-agent (deploy/crd has the definition)" in why
+
+
+async def test_of_a_topology_who_wrote_it_is_kept_and_not_what(api: FakeApi, kubeconfig: Kubeconfig) -> None:
+    written = {"f:zones": {"secret": {}}, "f:metadata": {"f:annotations": {}}}
+    entry = {"manager": "nfd", "operation": "Apply", "time": "2026-01-01T00:00:00Z", "fieldsV1": written}
+    api.put({**nrt("c"), "metadata": {"name": "c", "managedFields": [entry]}})
+
+    found = await collect.collect(kubeconfig=kubeconfig())
+
+    [metadata] = [item["metadata"] for item in found["items"] if item["kind"] == "NodeResourceTopology"][1:]
+    assert metadata == {
+        "name": "c",
+        "managedFields": [{"manager": "nfd", "fieldsV1": {"f:zones": {}}}],
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+"""`kubectl numa doctor`: what is missing for exact verdicts, and the way out."""
+
+import time
+from collections.abc import Sequence
+
+import click
+
+from kubectl_numa import diagnosis, options
+from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.diagnosis import DiagnosedNode, FindingGroup, Severity
+from kubectl_numa.lines import Paper, counted, some
+from kubectl_numa.notices import tell_left_out
+from kubectl_numa.options import Output
+from kubectl_numa.traces import traces
+from numalign.kube.command_line import Trouble
+
+LACKING = 1
+"""The exit code where something is missing."""
+
+_STYLES = {Severity.LACK: "red", Severity.NOTE: "yellow"}
+_INDENT = 8
+_NAMES, _DETAILS = 6, 5
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl numa doctor
+  kubectl numa doctor dgx-1 --all
+  kubectl numa doctor --snapshot cluster.json.gz
+  kubectl numa doctor -o json | jq -r '.[] | select(.findings != []).name'
+"""
+)
+@click.argument("names", nargs=-1)
+@options.from_cluster
+@click.option(
+    "--with-pods",
+    is_flag=True,
+    help="Look at pods too: which of them ask for alignment where nothing is known. Those of a file are"
+    " looked at in any case.",
+)
+@click.option("--all", "everything", is_flag=True, help="Name every node, however many there are.")
+@options.output_option
+def doctor(
+    *, names: tuple[str, ...], source: ClusterSource, with_pods: bool, everything: bool, output: str
+) -> None:
+    """Tell what nodes lack for exact verdicts, or those that are NAMED, and the way out.
+
+    Nodes with the same finding stand together. A lack makes verdicts less than exact: no topology, amounts
+    alone, an agent that stopped to write, what cannot be read. A note is to be known: a kubelet that aligns
+    nothing, a version that the rules were not compared with.
+
+    The exit code is 0 if nothing is missing, whatever notes there are, 1 if something is, 2 if the cluster
+    could not be read. In a snapshot file, how long an agent has been silent counts from the newest report.
+    """
+    objects = source.documents(with_pods=with_pods)
+    cluster = source.decoded(objects)
+    tell_left_out([problem for problem in cluster.problems if not diagnosis.is_of_node(problem)])
+    seen = source.seen(cluster, now=time.time())
+    nodes = _narrowed(diagnosis.diagnose(cluster, traces(objects), seen=seen), names)
+    if not nodes:
+        raise Trouble("there is not a single node in it: neither Nodes nor topologies")
+    if output == Output.JSON:
+        options.print_json([node.to_json() for node in nodes])
+    else:
+        _show(nodes, options.paper(), most=len(nodes) if everything else None)
+    raise click.exceptions.Exit(LACKING if any(node.lacking for node in nodes) else 0)
+
+
+def _narrowed(nodes: Sequence[DiagnosedNode], names: Sequence[str]) -> Sequence[DiagnosedNode]:
+    """The nodes that are named, by default all."""
+    there = {node.name for node in nodes}
+    if strange := [name for name in names if name not in there]:
+        raise Trouble(f"there is no node {some(strange)}; there are {some(sorted(there), most=8)}")
+    return [node for node in nodes if node.name in names] if names else nodes
+
+
+def _show(nodes: Sequence[DiagnosedNode], paper: Paper, *, most: int | None) -> None:
+    """All findings; of a finding at most so many names and details."""
+    lacking = sum(node.lacking for node in nodes)
+    paper.entry("", _summary(len(nodes), lacking), indent=0, style="bold")
+    for group in diagnosis.groups(nodes):
+        paper.write("")
+        _show_group(group, paper, most=most)
+
+
+def _summary(total: int, lacking: int) -> str:
+    if not lacking:
+        return f"{counted(total)}: nothing is missing for exact verdicts"
+    return (
+        f"{lacking:,} of {counted(total)} {'lacks' if lacking == 1 else 'lack'} something for exact verdicts"
+    )
+
+
+def _show_group(group: FindingGroup, paper: Paper, *, most: int | None) -> None:
+    style, names = _STYLES[group.severity], group.names
+    head = f"{group.finding}: {counted(len(names))} ({some(names, most=most or _NAMES)})"
+    paper.entry(f"  {group.severity}", head, indent=_INDENT, label_style=style, style="bold")
+    paper.entry("", f"{group.what}.", indent=_INDENT)
+    details = [(detail, of) for detail, of in group.names_by_detail.items() if detail]
+    shown = details if most else details[:_DETAILS]
+    for detail, of in shown:
+        paper.entry(" " * _INDENT + "* ", f"{detail} ({some(of, most=most or _NAMES)})", indent=_INDENT + 2)
+    if hidden := len(details) - len(shown):
+        paper.entry(" " * _INDENT + "* ", f"and {hidden:,} more (--all shows them)", indent=_INDENT + 2)
+    paper.entry("  do", group.remedy, indent=_INDENT, label_style="green")

@@ -1,0 +1,458 @@
+"""
+What is missing for exact verdicts, node by node, and the way out.
+
+A verdict is exact where an agent told the machine a moment ago, of a kubelet that the rules were compared
+with. Whatever is less is a finding: one row of a table, with when it holds, what follows from it, and what to
+do. Nodes with the same finding stand together, since they are mended together.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from kubectl_numa.explanation import told
+from kubectl_numa.nodemap import NOTHING
+from numalign.decision import wording
+from numalign.kube import exporters
+from numalign.kube.cluster_state import Problem, Snapshot
+from numalign.kube.decode import kubelet_config, nrt
+from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
+from numalign.model.errors import Mistake
+from numalign.model.intent import PREFIX, Policy
+from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, Node
+from numalign.model.options import COMPARED
+
+_NODE = "Node"
+
+
+class Severity(StrEnum):
+    """Whether something is missing, or only should be known."""
+
+    LACK = "lack"
+    NOTE = "note"
+
+
+class Finding(StrEnum):
+    """What a node lacks, or what is to be known of it, in the order in which it is told."""
+
+    NO_TOPOLOGY = "no-topology"
+    BAD_TOPOLOGY = "bad-topology"
+    BAD_NODE = "bad-node"
+    STALE = "stale"
+    BAD_REPORT = "bad-report"
+    UNKNOWN_OPTION = "unknown-option"
+    BAD_CONFIGURATION = "bad-configuration"
+    COUNTS_ONLY = "counts-only"
+    NO_MACHINE = "no-machine"
+    SILENT_AGENT = "silent-agent"
+    NO_FINGERPRINT = "no-fingerprint"
+    TWO_WRITERS = "two-writers"
+    UNJUDGED_PODS = "unjudged-pods"
+    NO_VERSION = "no-version"
+    VERSION = "version"
+    NOT_ALIGNED = "not-aligned"
+    SHARED_CPUS = "shared-cpus"
+    MANY_ZONES = "many-zones"
+    ORPHAN = "orphan"
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """What objects tell beside what the rules read of them, by node.
+
+    `writers` are the programs that wrote its topology, `asking` the pods there that ask for alignment.
+    """
+
+    writers: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    asking: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ExaminedNode:
+    """All that findings about one node rest on.
+
+    `present` is whether there is such a node; under some names other objects are left behind. `node` is None
+    where its topology is not known. `agents` is whether any node of the cluster has an agent. `mistakes` are
+    those of its objects, by what they lead to.
+    """
+
+    name: str
+    present: bool = True
+    node: Node | None = None
+    exporter: ExporterHealth = NOBODY
+    fingerprinted: bool = False
+    agents: bool = False
+    writers: Sequence[str] = ()
+    asking: Sequence[str] = ()
+    mistakes: Mapping[Finding, Sequence[str]] = field(default_factory=dict)
+
+
+class FoundOnNode(NamedTuple):
+    """A finding about one node; `detail` says more, where there is more to say."""
+
+    finding: Finding
+    detail: str
+    remedy: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The finding for programs."""
+        row = _ROWS[self.finding]
+        return {
+            "finding": self.finding,
+            "severity": row.severity,
+            "detail": self.detail or None,
+            "what": row.what,
+            "remedy": self.remedy,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class DiagnosedNode:
+    """A node, and what was found."""
+
+    examined: ExaminedNode
+    found: tuple[FoundOnNode, ...]
+
+    @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.examined.name
+
+    @property
+    def lacking(self) -> bool:
+        """Whether something is missing."""
+        return any(_ROWS[each.finding].severity is Severity.LACK for each in self.found)
+
+    def to_json(self) -> dict[str, Any]:
+        """The node for programs."""
+        node = self.examined.node
+        return {
+            "name": self.name,
+            "known": node.known if node else NOTHING,
+            **told(self.examined.exporter),
+            "findings": [each.to_json() for each in self.found],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class FindingGroup:
+    """Nodes with the same finding and the same way out, their names by detail."""
+
+    finding: Finding
+    remedy: str
+    names_by_detail: Mapping[str, Sequence[str]]
+
+    @property
+    def severity(self) -> Severity:
+        """Whether they lack something."""
+        return _ROWS[self.finding].severity
+
+    @property
+    def what(self) -> str:
+        """What follows from it, in a sentence without a full stop."""
+        return _ROWS[self.finding].what
+
+    @property
+    def names(self) -> Sequence[str]:
+        """All of the nodes, each once."""
+        return sorted({name for names in self.names_by_detail.values() for name in names})
+
+
+def diagnose(snapshot: Snapshot, traces: Traces, *, seen: float) -> tuple[DiagnosedNode, ...]:
+    """What was found on every node, by name, as it was `seen`, in seconds since 1970.
+
+    Names under which only a topology or a configuration is there count as nodes too.
+    """
+    return tuple(DiagnosedNode(node, tuple(_found(node))) for node in _examined(snapshot, traces, seen=seen))
+
+
+def is_of_node(problem: Problem) -> bool:
+    """Whether a problem is one of a node, and so is among what is found there."""
+    return problem.kind in {nrt.KIND, kubelet_config.KIND, _NODE}
+
+
+def groups(nodes: Iterable[DiagnosedNode]) -> list[FindingGroup]:
+    """The same findings put together: what is missing first, and of that what most nodes lack."""
+    same = defaultdict[tuple[Finding, str], dict[str, list[str]]](dict)
+    for node in nodes:
+        for finding, detail, remedy in node.found:
+            same[finding, remedy].setdefault(detail, []).append(node.name)
+    put_together = [FindingGroup(*key, details) for key, details in same.items()]
+    return sorted(put_together, key=_rank)
+
+
+def _rank(group: FindingGroup) -> tuple[int, int, int]:
+    return _SEVERITIES[group.severity], -len(group.names), _PLACES[group.finding]
+
+
+_SEVERITIES = {severity: place for place, severity in enumerate(Severity)}
+_PLACES = {finding: place for place, finding in enumerate(Finding)}
+
+
+def _examined(snapshot: Snapshot, traces: Traces, *, seen: float) -> Iterator[ExaminedNode]:
+    nodes = {node.name: node for node in snapshot.nodes}
+    present = {*nodes, *snapshot.unknown}
+    mistakes = _mistakes(snapshot.problems, present)
+    health = {name: exporters.of_node(snapshot, name, now=seen) for name in nodes}
+    agents = any(each.source is TopologySource.AGENT for each in health.values())
+    for name in sorted(present | mistakes.keys()):
+        yield ExaminedNode(
+            name,
+            present=name in present,
+            node=nodes.get(name),
+            exporter=health.get(name, NOBODY),
+            fingerprinted=name in snapshot.fingerprints,
+            agents=agents,
+            writers=traces.writers.get(name, ()),
+            asking=traces.asking.get(name, ()),
+            mistakes=mistakes.get(name, {}),
+        )
+
+
+def _mistakes(
+    problems: Iterable[Problem], present: set[str]
+) -> Mapping[str, Mapping[Finding, Sequence[str]]]:
+    """By name of the node the mistakes in its objects, by what they lead to."""
+    by_name = defaultdict[str, dict[Finding, list[str]]](dict)
+    for problem in filter(is_of_node, problems):
+        for mistake in problem.mistakes:
+            finding = _leads_to(problem, mistake, present)
+            by_name[problem.name].setdefault(finding, []).append(str(mistake))
+    return by_name
+
+
+def _leads_to(problem: Problem, mistake: Mistake, present: set[str]) -> Finding:
+    if "PolicyOptions" in mistake.where:
+        return Finding.UNKNOWN_OPTION
+    if PREFIX in mistake.where:
+        return Finding.BAD_REPORT
+    if problem.kind == nrt.KIND:
+        return Finding.BAD_TOPOLOGY if problem.name in present else Finding.ORPHAN
+    return Finding.BAD_CONFIGURATION if problem.kind == kubelet_config.KIND else Finding.BAD_NODE
+
+
+def _found(examined: ExaminedNode) -> Iterator[FoundOnNode]:
+    for finding, row in _ROWS.items():
+        for detail in row.details(examined):
+            yield FoundOnNode(finding, detail, row.remedy(examined))
+
+
+class _Row(NamedTuple):
+    """When a finding holds (a detail for each time it does), what follows from it, and what to do."""
+
+    severity: Severity
+    details: Callable[[ExaminedNode], Iterable[str]]
+    what: str
+    remedy: Callable[[ExaminedNode], str]
+
+
+def _where(holds: Callable[[ExaminedNode], bool]) -> Callable[[ExaminedNode], Iterable[str]]:
+    """A finding that holds or does not; there is no more to say of it."""
+    return lambda examined: ("",) if holds(examined) else ()
+
+
+def _on_node(details: Callable[[Node], Iterable[str]]) -> Callable[[ExaminedNode], Iterable[str]]:
+    """A finding about what is known of a node."""
+    return lambda examined: details(examined.node) if examined.node else ()
+
+
+def _wrong(finding: Finding) -> Callable[[ExaminedNode], Iterable[str]]:
+    """A finding for each mistake of a kind."""
+    return lambda examined: examined.mistakes.get(finding, ())
+
+
+def _do(text: str) -> Callable[[ExaminedNode], str]:
+    return lambda _examined: text
+
+
+def _have_agent(examined: ExaminedNode) -> str:
+    return _LOOK_FOR_AGENT if examined.agents else _INSTALL_AGENT
+
+
+def _knows(level: Known, source: TopologySource) -> Callable[[ExaminedNode], Iterable[str]]:
+    """A level at which this source leaves a node."""
+    return _where(
+        lambda examined: (
+            examined.node is not None and examined.node.known is level and examined.exporter.source is source
+        )
+    )
+
+
+def _without_topology(examined: ExaminedNode) -> bool:
+    return examined.present and examined.node is None and Finding.BAD_TOPOLOGY not in examined.mistakes
+
+
+def _silent(examined: ExaminedNode) -> bool:
+    """Whether an agent leaves its machine untold, and no mistake is to blame."""
+    if examined.node is None or examined.exporter.source is not TopologySource.AGENT:
+        return False
+    return examined.node.known is not Known.MACHINE and examined.mistakes.keys().isdisjoint(_UNTOLD)
+
+
+_UNTOLD = frozenset({Finding.BAD_REPORT, Finding.UNKNOWN_OPTION, Finding.BAD_CONFIGURATION})
+
+
+def _stale(examined: ExaminedNode) -> Iterable[str]:
+    health = examined.exporter
+    return [f"for {wording.ago(health.age)}"] if health.stale and health.age is not None else []
+
+
+def _version(node: Node) -> Iterable[str]:
+    minor = node.options.minor
+    return [f"1.{minor}"] if minor is not None and minor not in COMPARED else []
+
+
+_UPGRADE = "helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
+_INSTALL_AGENT = f"Run the agent on every node:\n  {_UPGRADE} --set agent.enabled=true"
+_LOOK_FOR_AGENT = (
+    "Other nodes have an agent. See whether one runs here, and what it logs:\n"
+    "  kubectl get pods -A -o wide -l app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent"
+)
+_SHOW_TOPOLOGY = "kubectl get noderesourcetopologies NODE -o yaml"
+
+_ROWS: Mapping[Finding, _Row] = MappingProxyType(
+    {
+        Finding.NO_TOPOLOGY: _Row(
+            Severity.LACK,
+            _where(_without_topology),
+            "Nobody publishes the zones: no pod is steered there or away, and verdicts are a guess",
+            _have_agent,
+        ),
+        Finding.BAD_TOPOLOGY: _Row(
+            Severity.LACK,
+            _wrong(Finding.BAD_TOPOLOGY),
+            "What is published makes no sense, so the node counts as one without a topology",
+            _do(f"Mend or update the exporter that writes it:\n  {_SHOW_TOPOLOGY}"),
+        ),
+        Finding.BAD_NODE: _Row(
+            Severity.LACK,
+            _wrong(Finding.BAD_NODE),
+            "The Node makes no sense, so its labels, taints and totals are not known",
+            _do("Mend what is wrong in it:\n  kubectl get node NODE -o yaml"),
+        ),
+        Finding.STALE: _Row(
+            Severity.LACK,
+            _stale,
+            "The agent has stopped to write: what runs there may be other pods by now",
+            _do(
+                "See whether it runs, and what it logs:\n"
+                "  kubectl get pods -A -o wide -l"
+                " app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent"
+            ),
+        ),
+        Finding.BAD_REPORT: _Row(
+            Severity.LACK,
+            _wrong(Finding.BAD_REPORT),
+            "What the agent says of the machine cannot be read, so verdicts rest on amounts by zone",
+            _do(f"Run agents and the other programs in one version:\n  {_UPGRADE}"),
+        ),
+        Finding.UNKNOWN_OPTION: _Row(
+            Severity.LACK,
+            _wrong(Finding.UNKNOWN_OPTION),
+            "The kubelet has an option that is not known here, so nothing of its configuration is used",
+            _do("Update numalign, or take the option out of the kubelet's configuration."),
+        ),
+        Finding.BAD_CONFIGURATION: _Row(
+            Severity.LACK,
+            _wrong(Finding.BAD_CONFIGURATION),
+            "The kubelet's configuration makes no sense for this node, so nothing of it is used",
+            _do(
+                "Compare it with what the kubelet has:\n  kubectl get --raw /api/v1/nodes/NODE/proxy/configz"
+            ),
+        ),
+        Finding.COUNTS_ONLY: _Row(
+            Severity.LACK,
+            _knows(Known.COUNTS, TopologySource.EXPORTER),
+            "Only amounts by zone are known, not the kubelet's options, its cores and sick devices",
+            _have_agent,
+        ),
+        Finding.NO_MACHINE: _Row(
+            Severity.LACK,
+            _knows(Known.CONFIGURED, TopologySource.EXPORTER),
+            "The kubelet's options are known, but not its cores, nor devices that are sick or between zones",
+            _have_agent,
+        ),
+        Finding.SILENT_AGENT: _Row(
+            Severity.LACK,
+            _where(_silent),
+            "The agent says nothing of the machine",
+            _do(
+                "Read in its log what it could not see, or could not write:\n"
+                "  kubectl logs -n NAMESPACE -l"
+                " app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent --prefix"
+            ),
+        ),
+        Finding.NO_FINGERPRINT: _Row(
+            Severity.LACK,
+            _where(
+                lambda examined: (
+                    examined.exporter.source is TopologySource.EXPORTER and not examined.fingerprinted
+                )
+            ),
+            "The exporter does not say which pods its amounts account for, so news of pods are waited for",
+            _do("Switch fingerprints on in the exporter (--pods-fingerprint), or run the agent."),
+        ),
+        Finding.TWO_WRITERS: _Row(
+            Severity.LACK,
+            lambda examined: [", ".join(examined.writers)] if len(examined.writers) > 1 else [],
+            "Several programs write the topology, and each takes back what the other says",
+            _do("Keep one of them; the agent leaves zones to others with agent.publish=if-absent or never."),
+        ),
+        Finding.UNJUDGED_PODS: _Row(
+            Severity.LACK,
+            lambda examined: [] if examined.node else examined.asking,
+            "Pods that ask for alignment run where nobody can say whether they have it",
+            _have_agent,
+        ),
+        Finding.NO_VERSION: _Row(
+            Severity.LACK,
+            _on_node(lambda node: [""] if node.options.minor is None else []),
+            "The kubelet's version is not known; it is taken to be the newest one compared",
+            _do("Take a snapshot that holds the Nodes:\n  kubectl numa snapshot -o cluster.json.gz"),
+        ),
+        Finding.VERSION: _Row(
+            Severity.NOTE,
+            _on_node(_version),
+            "The rules were not compared with this version of the kubelet, but with ones near it",
+            _do("Update numalign once it was compared; docs/agreement.md has the versions."),
+        ),
+        Finding.NOT_ALIGNED: _Row(
+            Severity.NOTE,
+            _on_node(lambda node: [""] if node.policy is Policy.NONE else []),
+            "The topology manager's policy is none: nothing is aligned, whatever pods ask for",
+            _do(
+                "To have pods aligned, set topologyManagerPolicy in the kubelet's configuration to"
+                " best-effort, restricted or single-numa-node, and restart the kubelet."
+            ),
+        ),
+        Finding.SHARED_CPUS: _Row(
+            Severity.NOTE,
+            _on_node(lambda node: [""] if node.cpu_manager is CpuManager.NONE else []),
+            "The CPU manager's policy is none: no container gets CPUs of its own",
+            _do(
+                "To have CPUs given out, drain the node, set cpuManagerPolicy to static and"
+                " reservedSystemCPUs, remove /var/lib/kubelet/cpu_manager_state and restart the kubelet."
+            ),
+        ),
+        Finding.MANY_ZONES: _Row(
+            Severity.NOTE,
+            _on_node(
+                lambda node: [f"{len(node.zones)} zones"] if len(node.zones) > DEFAULT_MAX_ZONES else []
+            ),
+            "A kubelet that aligns starts with so many zones only if it is told to, and verdicts take longer",
+            _do(
+                "Set max-allowable-numa-nodes in topologyManagerPolicyOptions, or have the firmware make"
+                " fewer zones."
+            ),
+        ),
+        Finding.ORPHAN: _Row(
+            Severity.NOTE,
+            _wrong(Finding.ORPHAN),
+            "A topology without a Node: its exporter left it behind",
+            _do("Delete it:\n  kubectl delete noderesourcetopologies NODE"),
+        ),
+    }
+)

@@ -1,0 +1,48 @@
+"""What objects tell beside what the rules read: who wrote topologies, which pods ask for alignment."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from kubectl_numa.diagnosis import Traces
+from numalign.kube.decode import nrt
+from numalign.kube.decode.parts import Part
+from numalign.kube.files import documents
+from numalign.model.intent import POLICY, VOLCANO_POLICY
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+_ASKING = (POLICY, VOLCANO_POLICY)
+_TOPOLOGY = ("f:zones", "f:attributes", "f:topologyPolicies")
+
+
+def traces(values: Iterable[object]) -> Traces:
+    """The traces in values from JSON or YAML, lists of objects included; what makes no sense has none."""
+    writers, asking = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for document in documents.objects(values):
+        part = Part(document.raw)
+        match document.group, document.kind:
+            case nrt.GROUP, nrt.KIND:
+                writers[part["metadata"]["name"].text()] += sorted({*_writers(part)})
+            case "", "Pod" if place := _asks_on(part):
+                asking[place].append(_name(part))
+    return Traces(writers, {node: sorted(pods) for node, pods in asking.items()})
+
+
+def _writers(topology: Part) -> Iterator[str]:
+    """The programs that hold a part of what an exporter tells; annotations beside it may be anybody's."""
+    for entry in topology["metadata"]["managedFields"].objects():
+        written = {name for name, _ in entry["fieldsV1"].members()}
+        if not written.isdisjoint(_TOPOLOGY) and (manager := entry["manager"].text()):
+            yield manager
+
+
+def _asks_on(pod: Part) -> str:
+    """The node of a pod that asks for alignment; empty for any other pod, and for one that has ended."""
+    annotations = pod["metadata"]["annotations"]
+    if pod["status"]["phase"].text() in _ENDED or not any(annotations[key].text() for key in _ASKING):
+        return ""
+    return pod["spec"]["nodeName"].text()
+
+
+def _name(pod: Part) -> str:
+    metadata = pod["metadata"]
+    return f"{metadata['namespace'].text() or 'default'}/{metadata['name'].text()}"

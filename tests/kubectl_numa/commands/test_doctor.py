@@ -1,0 +1,144 @@
+"""doctor: what is missing as text, as JSON and as an exit code."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from tests.kubectl_numa.objects import known, manifest
+
+Run = Callable[..., Result]
+Write = Callable[..., Path]
+
+ENABLE = (
+    "  do    Run the agent on every node:\n"
+    "          helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
+    " --set agent.enabled=true\n"
+)
+
+
+def nodes(*names: str, version: str = "v1.34.4") -> list[dict[str, Any]]:
+    """Nodes whose topology nobody tells."""
+    status = {"allocatable": {"cpu": "8"}, "nodeInfo": {"kubeletVersion": version}}
+    return [known("Node", name, status=status) for name in names]
+
+
+def test_every_finding_stands_with_its_nodes_and_the_way_out(run: Run, cluster_file: Path) -> None:
+    result = run("doctor", "--snapshot", cluster_file)
+
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "3 of 3 nodes lack something for exact verdicts\n"
+        "\n"
+        "  lack  counts-only: 2 nodes (big, small)\n"
+        "        Only amounts by zone are known, not the kubelet's options, its cores and\n"
+        "        sick devices.\n"
+        f"{ENABLE}"
+        "\n"
+        "  lack  no-fingerprint: 2 nodes (big, small)\n"
+        "        The exporter does not say which pods its amounts account for, so news of\n"
+        "        pods are waited for.\n"
+        "  do    Switch fingerprints on in the exporter (--pods-fingerprint), or run the\n"
+        "        agent.\n"
+        "\n"
+        "  lack  no-version: 2 nodes (big, small)\n"
+        "        The kubelet's version is not known; it is taken to be the newest one\n"
+        "        compared.\n"
+        "  do    Take a snapshot that holds the Nodes:\n"
+        "          kubectl numa snapshot -o cluster.json.gz\n"
+        "\n"
+        "  lack  no-topology: 1 node (hidden)\n"
+        "        Nobody publishes the zones: no pod is steered there or away, and\n"
+        "        verdicts are a guess.\n"
+        f"{ENABLE}"
+    )
+    assert result.stderr == ""
+
+
+def test_programs_get_every_node_with_all_of_it(run: Run, cluster_file: Path) -> None:
+    listed = json.loads(run("doctor", "--snapshot", cluster_file, "-o", "json").stdout)
+
+    assert {node["name"]: [each["finding"] for each in node["findings"]] for node in listed} == {
+        "big": ["counts-only", "no-fingerprint", "no-version"],
+        "hidden": ["no-topology"],
+        "small": ["counts-only", "no-fingerprint", "no-version"],
+    }
+
+
+def test_only_the_nodes_that_are_named(run: Run, cluster_file: Path) -> None:
+    stdout = run("doctor", "hidden", "--snapshot", cluster_file).stdout
+
+    assert stdout.startswith("1 of 1 node lacks something for exact verdicts\n")
+    assert "big" not in stdout
+
+
+def test_names_are_counted_unless_all_are_asked_for(run: Run, write: Write) -> None:
+    path = write("many.yaml", *nodes(*(f"n{number}" for number in range(9))))
+
+    assert (
+        "  lack  no-topology: 9 nodes (n0, n1, n2, n3, n4 and 4 more)\n"
+        in run("doctor", "--snapshot", path).stdout
+    )
+    every = run("doctor", "--all", "--snapshot", path).stdout
+    assert "  lack  no-topology: 9 nodes (n0, n1, n2, n3, n4, n5, n6, n7, n8)\n" in every
+
+
+def test_what_is_wrong_with_objects_is_told_here_and_nowhere_else(run: Run, write: Write) -> None:
+    broken = {
+        "apiVersion": "topology.node.k8s.io/v1alpha2",
+        "kind": "NodeResourceTopology",
+        "metadata": {"name": "a"},
+        "zones": [{"name": f"node-{zone}", "type": "Node", "costs": 1} for zone in range(7)],
+    }
+    result = run("doctor", "--snapshot", write("broken.yaml", broken, *nodes("a")))
+
+    assert result.stderr == ""
+    assert "  lack  bad-topology: 1 node (a)\n" in result.stdout
+    assert "        * zones[4].costs: must be a list, not a number (a)\n" in result.stdout
+    assert "        * and 2 more (--all shows them)\n" in result.stdout
+
+
+def test_problems_of_other_objects_are_told_beside(run: Run, write: Write) -> None:
+    namespace = known("Namespace", "team", metadata={"labels": {"numalign.io/enforce": "strictly"}})
+    result = run("doctor", "--snapshot", write("cluster.yaml", namespace, *nodes("a")))
+
+    assert result.stderr.startswith("left out: Namespace team: ")
+
+
+def test_pods_that_ask_where_nothing_is_known_are_named(run: Run, write: Write) -> None:
+    asking = manifest("p", "2", policy="restricted", namespace="team")
+    asking["spec"]["nodeName"] = "a"
+    stdout = run("doctor", "--snapshot", write("cluster.yaml", asking, *nodes("a"))).stdout
+
+    assert "  lack  unjudged-pods: 1 node (a)\n" in stdout
+    assert "        * team/p (a)\n" in stdout
+
+
+@pytest.fixture
+def asked_on_hidden(cluster_file: Path) -> None:
+    """A pod that asks runs where nothing is known."""
+    asking = manifest("p", "2", policy="restricted", namespace="team")
+    asking["spec"]["nodeName"] = "hidden"
+    listed = json.loads(cluster_file.read_text())
+    cluster_file.write_text(json.dumps({**listed, "items": [*listed["items"], asking]}))
+
+
+@pytest.mark.usefixtures("asked_on_hidden")
+@pytest.mark.parametrize(("flags", "asked"), [((), False), (("--with-pods",), True)], ids=["without", "with"])
+def test_a_running_cluster_is_asked_for_pods_only_if_told_to(
+    run: Run, api_server: Path, *, flags: tuple[str, ...], asked: bool
+) -> None:
+    result = run("doctor", *flags, "--kubeconfig", api_server)
+
+    assert result.exit_code == 1
+    assert ("unjudged-pods" in result.stdout) is asked
+
+
+def test_colour_comes_only_when_asked_for(run: Run, cluster_file: Path) -> None:
+    arguments = ("doctor", "--snapshot", cluster_file)
+
+    assert "\x1b[" not in run(*arguments).stdout
+    assert "\x1b[31m" in run(*arguments, FORCE_COLOR="1", TERM="xterm-256color").stdout
