@@ -240,7 +240,7 @@ def _found(examined: ExaminedNode) -> Iterator[FoundOnNode]:
             yield FoundOnNode(finding, detail, row.remedy(examined))
 
 
-class _Row(NamedTuple):
+class _FindingRow(NamedTuple):
     """When a finding holds (a detail for each time it does), what follows from it, and what to do."""
 
     severity: Severity
@@ -313,27 +313,27 @@ _LOOK_FOR_AGENT = (
 )
 _SHOW_TOPOLOGY = "kubectl get noderesourcetopologies NODE -o yaml"
 
-_ROWS: Mapping[Finding, _Row] = MappingProxyType(
+_ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
     {
-        Finding.NO_TOPOLOGY: _Row(
+        Finding.NO_TOPOLOGY: _FindingRow(
             Severity.LACK,
             _where(_without_topology),
             "Nobody publishes the zones: no pod is steered there or away, and verdicts are a guess",
             _have_agent,
         ),
-        Finding.BAD_TOPOLOGY: _Row(
+        Finding.BAD_TOPOLOGY: _FindingRow(
             Severity.LACK,
             _wrong(Finding.BAD_TOPOLOGY),
             "What is published makes no sense, so the node counts as one without a topology",
             _do(f"Mend or update the exporter that writes it:\n  {_SHOW_TOPOLOGY}"),
         ),
-        Finding.BAD_NODE: _Row(
+        Finding.BAD_NODE: _FindingRow(
             Severity.LACK,
             _wrong(Finding.BAD_NODE),
             "The Node makes no sense, so its labels, taints and totals are not known",
             _do("Mend what is wrong in it:\n  kubectl get node NODE -o yaml"),
         ),
-        Finding.STALE: _Row(
+        Finding.STALE: _FindingRow(
             Severity.LACK,
             _stale,
             "The agent has stopped to write: what runs there may be other pods by now",
@@ -343,19 +343,19 @@ _ROWS: Mapping[Finding, _Row] = MappingProxyType(
                 " app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent"
             ),
         ),
-        Finding.BAD_REPORT: _Row(
+        Finding.BAD_REPORT: _FindingRow(
             Severity.LACK,
             _wrong(Finding.BAD_REPORT),
             "What the agent says of the machine cannot be read, so verdicts rest on amounts by zone",
             _do(f"Run agents and the other programs in one version:\n  {_UPGRADE}"),
         ),
-        Finding.UNKNOWN_OPTION: _Row(
+        Finding.UNKNOWN_OPTION: _FindingRow(
             Severity.LACK,
             _wrong(Finding.UNKNOWN_OPTION),
             "The kubelet has an option that is not known here, so nothing of its configuration is used",
             _do("Update numalign, or take the option out of the kubelet's configuration."),
         ),
-        Finding.BAD_CONFIGURATION: _Row(
+        Finding.BAD_CONFIGURATION: _FindingRow(
             Severity.LACK,
             _wrong(Finding.BAD_CONFIGURATION),
             "The kubelet's configuration makes no sense for this node, so nothing of it is used",
@@ -363,19 +363,19 @@ _ROWS: Mapping[Finding, _Row] = MappingProxyType(
                 "Compare it with what the kubelet has:\n  kubectl get --raw /api/v1/nodes/NODE/proxy/configz"
             ),
         ),
-        Finding.COUNTS_ONLY: _Row(
+        Finding.COUNTS_ONLY: _FindingRow(
             Severity.LACK,
             _knows(Known.COUNTS, TopologySource.EXPORTER),
             "Only amounts by zone are known, not the kubelet's options, its cores and sick devices",
             _have_agent,
         ),
-        Finding.NO_MACHINE: _Row(
+        Finding.NO_MACHINE: _FindingRow(
             Severity.LACK,
             _knows(Known.CONFIGURED, TopologySource.EXPORTER),
             "The kubelet's options are known, but not its cores, nor devices that are sick or between zones",
             _have_agent,
         ),
-        Finding.SILENT_AGENT: _Row(
+        Finding.SILENT_AGENT: _FindingRow(
             Severity.LACK,
             _where(_silent),
             "The agent says nothing of the machine",
@@ -385,7 +385,7 @@ _ROWS: Mapping[Finding, _Row] = MappingProxyType(
                 " app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent --prefix"
             ),
         ),
-        Finding.NO_FINGERPRINT: _Row(
+        Finding.NO_FINGERPRINT: _FindingRow(
             Severity.LACK,
             _where(
                 lambda examined: (
@@ -395,31 +395,31 @@ _ROWS: Mapping[Finding, _Row] = MappingProxyType(
             "The exporter does not say which pods its amounts account for, so news of pods are waited for",
             _do("Switch fingerprints on in the exporter (--pods-fingerprint), or run the agent."),
         ),
-        Finding.TWO_WRITERS: _Row(
+        Finding.TWO_WRITERS: _FindingRow(
             Severity.LACK,
             lambda examined: [", ".join(examined.writers)] if len(examined.writers) > 1 else [],
             "Several programs write the topology, and each takes back what the other says",
             _do("Keep one of them; the agent leaves zones to others with agent.publish=if-absent or never."),
         ),
-        Finding.UNJUDGED_PODS: _Row(
+        Finding.UNJUDGED_PODS: _FindingRow(
             Severity.LACK,
             lambda examined: [] if examined.node else examined.asking,
             "Pods that ask for alignment run where nobody can say whether they have it",
             _have_agent,
         ),
-        Finding.NO_VERSION: _Row(
+        Finding.NO_VERSION: _FindingRow(
             Severity.LACK,
             _on_node(lambda node: [""] if node.options.minor is None else []),
             "The kubelet's version is not known; it is taken to be the newest one compared",
             _do("Take a snapshot that holds the Nodes:\n  kubectl numa snapshot -o cluster.json.gz"),
         ),
-        Finding.VERSION: _Row(
+        Finding.VERSION: _FindingRow(
             Severity.NOTE,
             _on_node(_version),
             "The rules were not compared with this version of the kubelet, but with ones near it",
             _do("Update numalign once it was compared; docs/agreement.md has the versions."),
         ),
-        Finding.NOT_ALIGNED: _Row(
+        Finding.NOT_ALIGNED: _FindingRow(
             Severity.NOTE,
             _on_node(lambda node: [""] if node.policy is Policy.NONE else []),
             "The topology manager's policy is none: nothing is aligned, whatever pods ask for",
@@ -428,7 +428,7 @@ _ROWS: Mapping[Finding, _Row] = MappingProxyType(
                 " best-effort, restricted or single-numa-node, and restart the kubelet."
             ),
         ),
-        Finding.SHARED_CPUS: _Row(
+        Finding.SHARED_CPUS: _FindingRow(
             Severity.NOTE,
             _on_node(lambda node: [""] if node.cpu_manager is CpuManager.NONE else []),
             "The CPU manager's policy is none: no container gets CPUs of its own",
@@ -437,7 +437,7 @@ _ROWS: Mapping[Finding, _Row] = MappingProxyType(
                 " reservedSystemCPUs, remove /var/lib/kubelet/cpu_manager_state and restart the kubelet."
             ),
         ),
-        Finding.MANY_ZONES: _Row(
+        Finding.MANY_ZONES: _FindingRow(
             Severity.NOTE,
             _on_node(
                 lambda node: [f"{len(node.zones)} zones"] if len(node.zones) > DEFAULT_MAX_ZONES else []
@@ -448,7 +448,7 @@ _ROWS: Mapping[Finding, _Row] = MappingProxyType(
                 " fewer zones."
             ),
         ),
-        Finding.ORPHAN: _Row(
+        Finding.ORPHAN: _FindingRow(
             Severity.NOTE,
             _wrong(Finding.ORPHAN),
             "A topology without a Node: its exporter left it behind",

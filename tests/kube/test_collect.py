@@ -199,7 +199,7 @@ async def test_a_cluster_without_topologies_is_collected_and_that_is_told(
 
 
 async def test_of_a_topology_who_wrote_it_is_kept_and_not_what(api: FakeApi, kubeconfig: Kubeconfig) -> None:
-    written = {"f:zones": {"secret": {}}, "f:metadata": {"f:annotations": {}}}
+    written: dict[str, Any] = {"f:zones": {"secret": {}}, "f:metadata": {"f:annotations": {}}}
     entry = {"manager": "nfd", "operation": "Apply", "time": "2026-01-01T00:00:00Z", "fieldsV1": written}
     api.put({**nrt("c"), "metadata": {"name": "c", "managedFields": [entry]}})
 
