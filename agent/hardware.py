@@ -1,0 +1,308 @@
+"""
+The machine as its kernel tells it under /sys/devices/system, seen with the eyes of the kubelet.
+
+What counts is not what a machine is but what its kubelet takes it for: that asks cadvisor (GetNodesInfo of
+utils/sysinfo in google/cadvisor), and sorts the CPUs it is told (Discover in the kubelet's
+cm/cpumanager/topology). So threads are one core where they share their zone, core_id and package; the cache
+that cores share is the first above level 2 that is not the whole zone's, and else their socket stands for it;
+CPUs that are offline are none; and a machine whose kernel knows no zones has one for each socket, without
+memory.
+
+No symbolic link is followed: what is read stands in plain folders, so nothing outside of them is.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeGuard
+
+from agent.devices import LARGEST_ZONE
+from agent.observation import Hardware
+from numalign.kube.decode.machines import ZoneMemory
+from numalign.model import quantity
+from numalign.model.bitset import union
+from numalign.model.errors import BadInput, Mistake, cut
+from numalign.model.machine import MOST_CPUS, Core, CpuSet, read_list
+from numalign.model.resources import EMPTY, Resources, ZoneId
+
+SYSFS = Path("/sys")
+
+_SYSTEM = Path("devices/system")
+_LONGEST_FILE = 2**16
+_SHOWN = 64
+_KIBI = 1024
+
+_ZONE = re.compile(r"node([0-9]{1,4})")
+_CPU = re.compile(r"cpu([0-9]{1,4})")
+_CACHE = re.compile(r"index([0-9]{1,4})")
+_PAGES = re.compile(r"hugepages-([0-9]{1,12})kB")
+_MEMORY = re.compile(r"MemTotal:\s*([0-9]{1,15}) kB")
+_NUMBER = re.compile(r"-?[0-9]{1,15}")
+_MASK = re.compile(r"[0-9a-fA-F,]{1,4096}")
+_PRIVATE_LEVELS = 2
+
+
+class BadHardware(BadInput):
+    """Raised when the kernel's files do not tell what the machine is; each mistake names its file."""
+
+
+def hardware(sysfs: Path = SYSFS) -> Hardware:
+    """The machine under this mount of sysfs; raises `BadHardware` with every mistake."""
+    with _Files(sysfs / _SYSTEM) as files:
+        read = _Reader(files).hardware()
+    if files.mistakes:
+        raise BadHardware(files.mistakes)
+    return read
+
+
+class _Files(AbstractContextManager["_Files"]):
+    """Files in a folder, and what is wrong with them."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._fd = -1
+        self.mistakes: list[Mistake] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._fd = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            raise BadHardware([Mistake(str(self._root), f"cannot be opened: {error.strerror}")]) from error
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
+    ) -> None:
+        os.close(self._fd)
+
+    def wrong(self, path: str, message: str) -> None:
+        """Note a mistake in a file."""
+        self.mistakes.append(Mistake(str(self._root / path), message))
+
+    def text(self, path: str) -> str:
+        """What a file says, without white space around it; "" and a mistake, if it cannot be read."""
+        read = self.optional(path)
+        if not read:
+            self.wrong(path, "is missing, or cannot be read" if read is None else "is empty")
+        return read or ""
+
+    def optional(self, path: str) -> str | None:
+        """As `text`; None, if it cannot be read."""
+        try:
+            fd = self._open(path, os.O_NONBLOCK)
+            try:
+                content = os.read(fd, _LONGEST_FILE + 1)
+            finally:
+                os.close(fd)
+        except OSError:
+            return None
+        if len(content) > _LONGEST_FILE:
+            self.wrong(path, f"is longer than {_LONGEST_FILE} bytes")
+        return content.decode("ascii", errors="replace")[:_LONGEST_FILE].strip()
+
+    def number(self, path: str) -> int:
+        """A whole number; 0 and a mistake, if it is none."""
+        text = self.text(path)
+        if text and not _NUMBER.fullmatch(text):
+            self.wrong(path, f'"{cut(text, _SHOWN)}" is no number')
+        return int(text) if _NUMBER.fullmatch(text) else 0
+
+    def folders(self, path: str, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
+        """The number and the name of each entry that matches, ordered by name as cadvisor has them."""
+        try:
+            fd = self._open(path, os.O_DIRECTORY)
+        except OSError:
+            return []
+        try:
+            names = sorted(os.listdir(fd))  # noqa: PTH208  a path would be opened again
+        finally:
+            os.close(fd)
+        return [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
+
+    def _open(self, path: str, flags: int) -> int:
+        """Open what stands at a path inside, following no link on the way."""
+        *folders, last = path.split("/")
+        fd = self._fd
+        try:
+            for folder in folders:
+                inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                self._close(fd)
+                fd = inner
+            return os.open(last, os.O_RDONLY | os.O_NOFOLLOW | flags, dir_fd=fd)
+        finally:
+            self._close(fd)
+
+    def _close(self, fd: int) -> None:
+        if fd != self._fd:
+            os.close(fd)
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenCore:
+    """A core, and its threads in the order in which they were met."""
+
+    socket: int
+    threads: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _SharedCache:
+    """A cache, and how many CPUs have it."""
+
+    id: int
+    cpus: int
+
+
+class _Reader:
+    """Reads one machine; what is wrong is noted in the files, and reads as 0."""
+
+    def __init__(self, files: _Files) -> None:
+        self._files = files
+
+    def hardware(self) -> Hardware:
+        zones = self._files.folders("node", _ZONE)
+        for number, name in zones:
+            if number > LARGEST_ZONE:
+                self._files.wrong(f"node/{name}", f"is beyond {LARGEST_ZONE}, the last zone that Linux knows")
+        if not zones:
+            return self._without_zones()
+        cores = (self._cores(ZoneId(zone), self._grouped(self._cpus(f"node/{name}"))) for zone, name in zones)
+        return self._checked(
+            [self._bank(ZoneId(zone), f"node/{name}", len(zones)) for zone, name in zones],
+            [core for each in cores for core in each],
+        )
+
+    def _without_zones(self) -> Hardware:
+        """As getCPUTopology of utils/sysinfo has it: a zone for each socket."""
+        by_socket: dict[int, list[int]] = {}
+        for cpu in self._cpus("cpu"):
+            by_socket.setdefault(self._socket(cpu), []).append(cpu)
+        banks = [ZoneMemory(ZoneId(socket), 0, None, EMPTY, ()) for socket in by_socket]
+        cores = (
+            core
+            for socket, cpus in by_socket.items()
+            for core in self._cores(ZoneId(socket), self._grouped(cpus))
+        )
+        return self._checked(banks, cores)
+
+    def _checked(self, banks: Iterable[ZoneMemory], cores: Iterable[Core]) -> Hardware:
+        ordered = sorted(cores, key=lambda core: core.threads & -core.threads)
+        if not ordered:
+            self._files.wrong("cpu", "tells of no CPU that is online")
+        everything: CpuSet = 0
+        for core in ordered:
+            if core.threads & everything:
+                self._files.wrong("node", f"has CPUs that stand in two zones, {core.zone} among them")
+            everything |= core.threads
+        return Hardware(tuple(sorted(banks, key=lambda bank: bank.zone)), tuple(ordered))
+
+    def _cpus(self, folder: str) -> Iterator[int]:
+        """The CPUs in a folder that are online."""
+        for cpu, name in self._files.folders(folder, _CPU):
+            if cpu >= MOST_CPUS:
+                self._files.wrong(f"{folder}/{name}", f"is beyond {MOST_CPUS - 1}, the last CPU of Linux")
+            elif self._online >> cpu & 1:
+                yield cpu
+
+    @cached_property
+    def _online(self) -> CpuSet:
+        """All CPUs that are online; a kernel that cannot switch them off does not tell."""
+        text = self._files.optional("cpu/online")
+        if text is None:
+            return (1 << MOST_CPUS) - 1
+        try:
+            return read_list(text)
+        except ValueError as error:
+            self._files.wrong("cpu/online", str(error))
+            return 0
+
+    def _socket(self, cpu: int) -> int:
+        """The package of a CPU; firmware that knows of none says -1 for all."""
+        return max(self._files.number(f"cpu/cpu{cpu}/topology/physical_package_id"), 0)
+
+    def _grouped(self, cpus: Iterable[int]) -> list[_SeenCore]:
+        """The cores of one zone, as getCoresInfo of utils/sysinfo puts threads together."""
+        threads: dict[tuple[int, int], list[int]] = {}
+        for cpu in cpus:
+            core_id = self._files.number(f"cpu/cpu{cpu}/topology/core_id")
+            threads.setdefault((self._socket(cpu), core_id), []).append(cpu)
+        return [_SeenCore(socket, tuple(met)) for (socket, _), met in threads.items()]
+
+    def _cores(self, zone: ZoneId, seen: list[_SeenCore]) -> Iterator[Core]:
+        caches = self._caches(seen)
+        for core in seen:
+            cache = caches.get(core.threads[0], core.socket)
+            yield Core(zone, core.socket, cache, union(1 << cpu for cpu in core.threads))
+
+    def _caches(self, seen: list[_SeenCore]) -> Mapping[int, int]:
+        """
+        The id of the cache that each core shares with some, by its first thread (addCacheInfo).
+
+        Where a file of one core cannot be read, nothing is asked of those that come after it.
+        """
+        found: dict[int, int] = {}
+        for core in seen:
+            zone_threads = len(seen) * len(core.threads)
+            for shared in self._shared(core.threads[0]):
+                if shared is None:
+                    return found
+                if shared.cpus != zone_threads:
+                    found.setdefault(core.threads[0], shared.id)
+        return found
+
+    def _shared(self, cpu: int) -> Iterator["_SharedCache | None"]:
+        """The caches of a CPU above those of its core; None for one that cannot be read."""
+        folder = f"cpu/cpu{cpu}/cache"
+        listed = self._files.folders(folder, _CACHE)
+        if not listed:
+            yield None
+        for _, name in listed:
+            level, number = (self._files.optional(f"{folder}/{name}/{field}") for field in ("level", "id"))
+            if not (_is_number(level) and _is_number(number)):
+                yield None
+            elif int(level) > _PRIVATE_LEVELS:
+                mask = self._files.optional(f"{folder}/{name}/shared_cpu_map")
+                yield _SharedCache(int(number), _count(mask)) if mask and _MASK.fullmatch(mask) else None
+
+    def _bank(self, zone: ZoneId, folder: str, count: int) -> ZoneMemory:
+        path = f"{folder}/meminfo"
+        text = self._files.text(path)
+        match = _MEMORY.search(text)
+        if text and not match:
+            self._files.wrong(path, "tells no MemTotal in kB")
+        memory = int(match[1]) * _KIBI if match else 0
+        return ZoneMemory(zone, memory, None, self._hugepages(folder), self._distances(folder, count))
+
+    def _hugepages(self, folder: str) -> Resources:
+        pages = {}
+        for kibibytes, name in self._files.folders(f"{folder}/hugepages", _PAGES):
+            page = kibibytes * _KIBI
+            held = self._files.number(f"{folder}/hugepages/{name}/nr_hugepages")
+            pages[f"hugepages-{quantity.render_units(page)}"] = page * max(held, 0)
+        return Resources(pages)
+
+    def _distances(self, folder: str, count: int) -> tuple[int, ...]:
+        """To each zone that is online, ascending; none, where the kernel does not tell."""
+        path = f"{folder}/distance"
+        text = self._files.optional(path)
+        if text is None:
+            return ()
+        told = text.split()
+        if len(told) != count or not all(map(str.isdigit, told)):
+            self._files.wrong(path, f'"{cut(text, _SHOWN)}" is not one distance for each of {count} zones')
+            return ()
+        return tuple(map(int, told))
+
+
+def _is_number(text: str | None) -> TypeGuard[str]:
+    return text is not None and _NUMBER.fullmatch(text) is not None
+
+
+def _count(mask: str) -> int:
+    """How many CPUs a mask of the kernel has."""
+    return int(mask.replace(",", ""), 16).bit_count()
