@@ -14,9 +14,10 @@ from functools import partial
 from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.cache import ClusterCache
-from numalign.kube.cluster_state import Problem, Snapshot
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.exporter_metrics import ExporterMetrics
 from numalign.kube.feed import Feed, count_age
+from numalign.kube.stores import Problem
 from numalign.lru import Caches
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log

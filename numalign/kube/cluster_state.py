@@ -7,47 +7,31 @@ object never stops the rest: it is left out and told of, with its kind, its name
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop
-from sys import intern
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-from numalign.kube.decode import device_classes, kubelet_config, namespaces, nodes, nrt, shapes
+from numalign.kube.decode import device_classes, kubelet_config, machine_nodes, namespaces, nodes, nrt, shapes
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
-from numalign.kube.decode.kubelet_reports import ObservedPlacement
+from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS, MachineReport
 from numalign.kube.decode.namespaces import NamespaceFacts
 from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.named_values import NamedValues, SortedValues
 from numalign.kube.pod_counts import PodCounts
-from numalign.model.errors import BadInput, Mistake
-from numalign.model.intent import NamespaceRules
+from numalign.kube.stores import Placements, Problem, Store, TopologyStore, sensible
+from numalign.model.errors import BadTopology, Mistake
+from numalign.model.intent import NamespaceRules, Policy, Scope
 from numalign.model.node import Node
 from numalign.model.steps import Steps, finished
 from numalign.shapes import KnownShape, RememberedShapes, ShapeHistory
 from numalign.shapes.unknown_node import UnknownNode
 
-Decoded = TypeVar("Decoded")
-
 _NODES_A_STEP = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """An object that was left out, and all that is wrong with it."""
-
-    kind: str
-    name: str
-    mistakes: tuple[Mistake, ...]
-
-    def __str__(self) -> str:
-        """Every mistake on its own line, each with the object it is in."""
-        return "\n".join(f"{self.kind} {self.name}: {mistake}" for mistake in self.mistakes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +44,9 @@ class Snapshot:
     whose topology makes none, is not in it. `node_labels` are all labels of each Node. `namespaces` are the
     rules of each, and `namespace_labels` all of its labels.
     `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells
-    one. `observed_at` is when the agent of a node last looked, in seconds since 1970; None without an agent.
-    `placements` is what an agent says of the pods of its node, by uid.
+    one. `placements` are what the agent of a node saw its pods hold, by uid. `observed_at` is when it last
+    looked, in seconds since 1970, None if that cannot be read; it is always that of now, for nothing else
+    changes with it.
     `served` are the extended resources that DRA serves. `pods` counts what was listed, and `ignored` the
     objects of kinds that nobody reads, by kind and group (`Deployment.apps`).
     """
@@ -75,78 +60,12 @@ class Snapshot:
     namespaces: Mapping[str, NamespaceRules] = field(default_factory=dict)
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
+    placements: Mapping[str, Placements] = field(default_factory=dict)
     observed_at: Mapping[str, float | None] = field(default_factory=dict)
-    placements: Mapping[str, Mapping[str, ObservedPlacement]] = field(default_factory=dict)
     served: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
     pods: int = 0
-
-
-class Store(Generic[Decoded]):
-    """The decoded objects of one cluster-scoped kind, by name.
-
-    `decode` gives the decoded object, None if it makes no sense, and all its mistakes. `version` grows with
-    every change of either, and `changed` holds the names concerned, until somebody takes them out.
-    """
-
-    def __init__(
-        self, kind: str, decode: Callable[[Mapping[str, object]], tuple[Decoded | None, tuple[Mistake, ...]]]
-    ) -> None:
-        self.kind = kind
-        self.version = 0
-        self.changed: set[str] = set()
-        self._decode = decode
-        self._decoded: dict[str, Decoded | None] = {}
-        self._mistakes: dict[str, tuple[Mistake, ...]] = {}
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._decoded
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of all objects, those that could not be decoded included."""
-        return iter(self._decoded)
-
-    def get(self, name: str) -> Decoded | None:
-        """The decoded object; None if it is not there, or could not be decoded."""
-        return self._decoded.get(name)
-
-    def decoded(self) -> Iterator[tuple[str, Decoded]]:
-        """The name and the decoded object, of all that could be decoded."""
-        return ((name, decoded) for name, decoded in self._decoded.items() if decoded is not None)
-
-    def put(self, name: str, raw: Mapping[str, object]) -> None:
-        """Add an object, or replace the one of its name; one that is decoded to the same changes nothing."""
-        decoded, mistakes = self._decode(raw)
-        before = (self._decoded.get(name), self._mistakes.get(name, ()))
-        # What says the same stays the same, so that nothing is joined anew for a heartbeat.
-        if name in self._decoded and before == (decoded, mistakes):
-            return
-        self._change(name)
-        self._decoded[intern(name)] = decoded
-        self._mistakes.pop(name, None)
-        if mistakes:
-            self._mistakes[name] = mistakes
-
-    def drop(self, name: str) -> None:
-        """Remove an object, if it is there."""
-        if name in self._decoded:
-            self._change(name)
-            del self._decoded[name]
-            self._mistakes.pop(name, None)
-
-    def keep(self, names: AbstractSet[str]) -> None:
-        """Remove all other objects, as after a whole list."""
-        for name in self._decoded.keys() - names:
-            self.drop(name)
-
-    def _change(self, name: str) -> None:
-        self.version += 1
-        self.changed.add(name)
-
-    def problems(self) -> Iterator[Problem]:
-        """The objects with mistakes."""
-        return (Problem(self.kind, name, mistakes) for name, mistakes in self._mistakes.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +77,7 @@ class _Told:
     labels: NamedValues[str | None] = field(default_factory=NamedValues)
     node_labels: NamedValues[Mapping[str, str]] = field(default_factory=NamedValues)
     fingerprints: NamedValues[Fingerprint] = field(default_factory=NamedValues)
+    placements: NamedValues[Placements] = field(default_factory=NamedValues)
     problems: SortedValues[tuple[Problem, ...]] = field(default_factory=SortedValues)
 
 
@@ -179,19 +99,21 @@ class ClusterState:
     ) -> None:
         self.shape_history = shape_history or ShapeHistory(wall=time.time)
         self._complete = self._can_have_orphans = complete
-        self.nodes = Store("Node", _sensible(nodes.facts))
-        self.topologies = Store(nrt.KIND, _sensible(nrt.topology))
-        self.configurations = Store(kubelet_config.KIND, _sensible(kubelet_config.kubelet_configuration))
+        self.nodes = Store("Node", sensible(nodes.facts))
+        self.topologies = TopologyStore()
+        self.configurations = Store(kubelet_config.KIND, sensible(kubelet_config.kubelet_configuration))
         self.namespaces: Store[NamespaceFacts] = Store("Namespace", namespaces.facts)
         self.remembered_shapes: Store[RememberedShapes] = Store(shapes.KIND, shapes.decode)
         self.device_classes: Store[frozenset[str]] = Store(device_classes.KIND, device_classes.served)
-        self._joins: tuple[Store[Any], ...] = (self.nodes, self.topologies, self.configurations)
+        reported = self.topologies.machines, self.topologies.placements
+        self._joins: tuple[Store[Any], ...] = (self.nodes, self.topologies, *reported, self.configurations)
         self._stores: tuple[Store[Any], ...] = (
             *self._joins,
             *(self.namespaces, self.remembered_shapes, self.device_classes),
         )
         self.pod_counts = PodCounts(reader or PodReader())
         self._unjoined: set[str] = set()
+        self._machines: dict[str, tuple[_ToldMachine, Node]] = {}
         self._joined: dict[str, Node] = {}
         self._join_problems: dict[str, tuple[Problem, ...]] = {}
         self._unexamined: set[str] = set()
@@ -224,6 +146,8 @@ class ClusterState:
             namespaces=MappingProxyType({name: namespace.rules for name, namespace in ruled.items()}),
             namespace_labels=MappingProxyType({name: namespace.labels for name, namespace in ruled.items()}),
             fingerprints=told.fingerprints.copy(),
+            placements=told.placements.copy(),
+            observed_at=self.topologies.observed_at.view(),
             served=frozenset().union(*(names for _, names in self.device_classes.decoded())),
             problems=tuple(self._problems()),
             pods=len(self.pod_counts),
@@ -292,6 +216,7 @@ class ClusterState:
         told.bare.set(name, self._facts(name).bare() if known is None and name in self.nodes else None)
         told.node_labels.set(name, node_facts.attributes.labels if node_facts else None)
         told.fingerprints.set(name, topology.fingerprint if known and topology else None)
+        told.placements.set(name, self.topologies.placements.get(name) if known else None)
         told.problems.set(name, tuple(self._problems_of(name)) or None)
         # A topology that is there and makes no sense says nothing against the label that its node has.
         if node_facts and (known or name not in self.topologies):
@@ -319,7 +244,45 @@ class ClusterState:
             return None, ()
         if self._can_have_orphans and name not in self.nodes:
             return None, (Problem(nrt.KIND, name, (_ORPHAN,)),)
-        return _joined(topology, node_facts=self.nodes.get(name), configured=self.configurations.get(name))
+        node_facts, configured = self.nodes.get(name), self.configurations.get(name)
+        node, problems = self._reported(topology, node_facts)
+        if node is None:
+            node, others = _joined(topology, node_facts=node_facts, configured=configured)
+            problems = (*problems, *others)
+        return node, problems
+
+    def _reported(
+        self, topology: Topology, node_facts: NodeFacts | None
+    ) -> tuple[Node | None, tuple[Problem, ...]]:
+        """The node with the machine that its agent tells, and what is free on it; None if there is none.
+
+        What an agent says of machine and configuration counts before what anybody else does: it is the
+        kubelet's own, and newer.
+        """
+        name = topology.name
+        report = self.topologies.machines.get(name)
+        if report is None:
+            self._machines.pop(name, None)
+            return None, ()
+        told = report, topology.policy, topology.scope, topology.max_zones, node_facts
+        before = self._machines.get(name)
+        if before is None or before[0] != told:
+            try:
+                node = machine_nodes.reported(report, topology, node_facts=node_facts)
+            except BadNode as error:
+                self._machines.pop(name, None)
+                return None, (_in_annotation(name, MACHINE, error.mistakes),)
+            before = self._machines[name] = told, node
+        return self._occupied(before[1], topology)
+
+    def _occupied(self, node: Node, topology: Topology) -> tuple[Node, tuple[Problem, ...]]:
+        """The node with what is free there; placements that contradict it count for nothing."""
+        placements = self.topologies.placements.get(node.name) or {}
+        try:
+            return machine_nodes.occupied(node, placements, topology), ()
+        except BadTopology as error:
+            problem = _in_annotation(node.name, PLACEMENTS, error.mistakes)
+            return machine_nodes.occupied(node, {}, topology), (problem,)
 
     def _problems_of(self, name: str) -> Iterator[Problem]:
         yield from self._join_problems.get(name, ())
@@ -328,10 +291,20 @@ class ClusterState:
             yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
 
     def _problems(self) -> Iterator[Problem]:
-        for store in self._stores:
+        for store in (*self._stores, self.topologies.observed_at):
             yield from store.problems()
         for problems in self._told.problems.copy():
             yield from problems
+
+
+_ToldMachine = tuple[MachineReport, Policy, Scope, int, NodeFacts | None]
+"""What a node with a machine is made of while it is empty."""
+
+
+def _in_annotation(name: str, key: str, mistakes: Iterable[Mistake]) -> Problem:
+    """What is wrong with an annotation of a node's topology."""
+    where = f"metadata.annotations[{key}]"
+    return Problem(nrt.KIND, name, tuple(mistake.under(where) for mistake in mistakes))
 
 
 _ORPHAN = Mistake("metadata.name", "no Node of this name: its exporter left it behind")
@@ -358,17 +331,3 @@ def _joined(
         problem = Problem(kubelet_config.KIND, topology.name, error.configuration)
     node, problems = _joined(topology, node_facts=node_facts, configured=None)
     return node, (problem, *problems)
-
-
-def _sensible(
-    decode: Callable[[Mapping[str, object]], Decoded],
-) -> Callable[[Mapping[str, object]], tuple[Decoded | None, tuple[Mistake, ...]]]:
-    """A decoder that gives the mistakes which it would raise."""
-
-    def attempt(raw: Mapping[str, object]) -> tuple[Decoded | None, tuple[Mistake, ...]]:
-        try:
-            return decode(raw), ()
-        except BadInput as error:
-            return None, error.mistakes
-
-    return attempt

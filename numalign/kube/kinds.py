@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
+from numalign.kube.decode.kubelet_reports import MACHINE, OBSERVED_AT, PLACEMENTS
 from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, GROUP, KIND, VERSIONS
 from numalign.model import intent
 
@@ -139,7 +140,10 @@ TOPOLOGIES = tuple(
         f"/apis/{GROUP}/{version}/noderesourcetopologies",
         MappingProxyType(
             {
-                "metadata": {"name": _ALL, "annotations": (FINGERPRINT_ANNOTATION,)},
+                "metadata": {
+                    "name": _ALL,
+                    "annotations": (FINGERPRINT_ANNOTATION, MACHINE, PLACEMENTS, OBSERVED_AT),
+                },
                 "topologyPolicies": _ALL,
                 "attributes": _ALL,
                 "zones": _ALL,

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube import kinds
 from numalign.kube.client import Api
-from numalign.kube.cluster_state import ClusterState, Store
+from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import device_classes, shapes
 from numalign.kube.decode.nrt import KIND
 from numalign.kube.decode.pod_reader import PodReader
@@ -26,6 +26,7 @@ from numalign.kube.feed import Take
 from numalign.kube.informer import Informer, Sink, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
 from numalign.kube.pod_counts import PodCount, PodCounts
+from numalign.kube.stores import Store
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log

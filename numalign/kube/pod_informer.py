@@ -17,13 +17,13 @@ from typing import Protocol
 import orjson
 from prometheus_client import CollectorRegistry, Gauge
 
-from numalign.kube.cluster_state import Problem
 from numalign.kube.decode import placement_records
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.placement_records import DecodedRecord
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.kinds import PODS, Key, Object
+from numalign.kube.stores import Problem
 from numalign.ledger.model import PlacementRecord
 from numalign.lru import LRU, Caches, digest
 from numalign.model.demand import Demand

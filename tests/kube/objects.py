@@ -1,5 +1,6 @@
 """Objects of a cluster as an API server or a file has them, and machines as people describe them."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +32,27 @@ def nrt(name: str, *zones: str, cpu: object = 8, available: object = None, **fie
         "zones": [{"name": zone, "type": "Node", "resources": [amount]} for zone in zones or ("node-0",)],
         **fields,
     }
+
+
+def reported(
+    topology: Json, described: object = None, *, pods: object = None, kubelet: object = None, **texts: object
+) -> Json:
+    """A topology with what an agent wrote beside it; `texts` are annotations as they are."""
+    report = {"version": 1, "kubelet": kubelet or STATIC_KUBELET, "machine": described}
+    written = {
+        "machine": described and json.dumps(report),
+        "placements": pods and json.dumps({"version": 1, "pods": pods}),
+        **texts,
+    }
+    annotations = {f"numalign.io/{key}": text for key, text in written.items() if text is not None}
+    return {**topology, "metadata": {**topology["metadata"], "annotations": annotations}}
+
+
+STATIC_KUBELET: Json = {
+    "version": "v1.34.4",
+    "cpuManagerPolicy": "static",
+    "topologyManagerPolicy": "single-numa-node",
+}
 
 
 def namespace(name: str, **labels: str) -> Json:

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.kube.cluster_state import ClusterState, Snapshot, Store
+from numalign.kube.cluster_state import ClusterState, Snapshot
 from numalign.kube.decode import shapes
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.files import snapshot
+from numalign.kube.stores import Store
 from numalign.model.attributes import Attributes, Labels
 from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy
 from numalign.model.node import Known

@@ -6,21 +6,27 @@ so a description alone says neither. The two may also tell of different machines
 follows from them would hold.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from numalign.kube.decode import nodes
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
+from numalign.kube.decode.kubelet_reports import MachineReport, ObservedPlacement
 from numalign.kube.decode.machines import DescribedMachine, ZoneMemory
 from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
 from numalign.kubelet import cpu_manager
+from numalign.kubelet.observed_state import ObservedContainer, observe
+from numalign.ledger import arithmetic
 from numalign.model import resources
-from numalign.model.errors import Mistake
-from numalign.model.machine import CpuSet, Machine, cpu_topology, render_list
+from numalign.model.bitset import lowest, union
+from numalign.model.demand import WHOLE_POD, Demand, Step
+from numalign.model.errors import BadTopology, Mistake
+from numalign.model.machine import CpuSet, Machine, Stock, cpu_topology, render_list
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import Options
-from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources
+from numalign.model.pod import Qos, Role
+from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources, ZoneId
 
 
 def join(
@@ -48,6 +54,115 @@ def join(
         plain, zones=_zones(plain, built, described, configuration), machine=built, known=Known.MACHINE
     )
     return nodes.checked(node, configured)
+
+
+def reported(report: MachineReport, topology: Topology, *, node_facts: NodeFacts | None = None) -> Node:
+    """The empty node that its agent tells of; of the topology the name and policies count, as for `join`.
+
+    Raises `BadNode` as `join` does, with the places of the report, and if the topology has other zones.
+    """
+    strange = (zone.id for zone in topology.zones if zone.id not in report.machine.zones)
+    if mistakes := [_no_such_zone(zone) for zone in strange]:
+        raise BadNode(mistakes, ())
+    minor = nodes.minor(report.version)
+    known = node_facts or NodeFacts(topology.name)
+    known = known if minor is None else replace(known, minor=minor)
+    try:
+        return join(report.machine, topology, node_facts=known, configured=report.configuration)
+    except BadNode as error:
+        machine, kubelet = (
+            [mistake.under(step) for mistake in mistakes]
+            for step, mistakes in (("machine", error.zones), ("kubelet", error.configuration))
+        )
+        raise BadNode(machine, kubelet) from error
+
+
+def _no_such_zone(zone: ZoneId) -> Mistake:
+    return Mistake("machine.zones", f"zone {zone} of the topology is not on this machine")
+
+
+def occupied(node: Node, placements: Mapping[str, ObservedPlacement], topology: Topology) -> Node:
+    """An empty node once its kubelet has given its pods, by uid, what these were observed to hold.
+
+    No zone has more free than the topology says: there may be pods of which nobody could tell what they hold.
+    Raises `BadTopology` where pods hold what is not there.
+    """
+    if mistakes := [*_strange(node, placements)]:
+        raise BadTopology(mistakes)
+    held = (arithmetic.by_id(pod.held, node) for pod in placements.values())
+    cpus = union(pod.cpus for pod in placements.values())
+    given = ObservedContainer(WHOLE_POD, cpus or None, arithmetic.merged(filter(None, held)))
+    charged, _ = observe(node, _ASKS_NOTHING, [given])
+    if mistakes := [*_overdrawn(charged)]:
+        raise BadTopology(mistakes)
+    return _limited(charged, {zone.id: zone.free for zone in topology.zones})
+
+
+_ASKS_NOTHING = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
+
+
+def _strange(node: Node, placements: Mapping[str, ObservedPlacement]) -> Iterator[Mistake]:
+    """Where pods hold what the machine does not have, or what another one holds."""
+    everything = node.machine.topology.everything if node.machine else 0
+    given = 0
+    for uid, pod in placements.items():
+        if arithmetic.by_id(pod.held, node) is None:
+            yield Mistake(f"pods.{uid}.held", "names a zone that is not on this machine")
+        if strange := pod.cpus & ~everything:
+            yield Mistake(f"pods.{uid}.cpus", f"CPU {render_list(strange)} is not on this machine")
+        if again := pod.cpus & given:
+            yield Mistake(f"pods.{uid}.cpus", f"CPU {render_list(again)} is held by another pod too")
+        given |= pod.cpus
+
+
+def _overdrawn(node: Node) -> Iterator[Mistake]:
+    """Where more is held than there is."""
+    for zone in node.zones:
+        for name, amount in zone.free.items():
+            if amount < 0:
+                over = resources.render(name, -amount)
+                yield Mistake("pods", f"hold {over} more {name} than zone {zone.id} gives out")
+    for name, free in node.stock.devices if node.stock else ():
+        if min(free, default=0) < 0:
+            yield Mistake("pods", f"hold more {name} than sit on their zones")
+
+
+def _limited(node: Node, most: Mapping[ZoneId, Resources]) -> Node:
+    """The node with no more free on any zone than this, where that is told."""
+    zones = tuple(_less(zone, most.get(zone.id, EMPTY)) for zone in node.zones)
+    if zones == node.zones or node.machine is None or node.stock is None:
+        return node
+    devices = ((name, _devices_within(node.machine, name, free, zones)) for name, free in node.stock.devices)
+    cpus = _cpus_within(node.machine, node.stock.cpus, zones)
+    return replace(node, zones=zones, stock=Stock(cpus, tuple(devices)))
+
+
+def _less(zone: Zone, most: Resources) -> Zone:
+    free = Resources({name: min(amount, most.get(name, amount)) for name, amount in zone.free.items()})
+    return zone if free == zone.free else replace(zone, free=free)
+
+
+def _cpus_within(machine: Machine, cpus: CpuSet, zones: Sequence[Zone]) -> CpuSet:
+    """The last free CPUs of each zone, as many as it has free; as of a machine that is assumed."""
+    spare = (
+        (own, own.bit_count() - zone.free.get(CPU, 0) // MILLI)
+        for zone, held in zip(zones, machine.topology.zones, strict=True)
+        if (own := held & cpus) and CPU in zone.free
+    )
+    return cpus & ~union(lowest(own, more) for own, more in spare if more > 0)
+
+
+def _devices_within(
+    machine: Machine, name: str, free: Sequence[int], zones: Sequence[Zone]
+) -> tuple[int, ...]:
+    """The free devices of each place, so that no zone has more than it has free; between zones last."""
+    left = {zone.id: zone.free.get(name, 0) for zone in zones}
+    kept = []
+    for place, amount in zip(dict(machine.devices)[name], free, strict=True):
+        here = min((left[zone] for zone in place.zones), default=amount)
+        kept.append(max(0, min(amount, here)))
+        left |= {zone: left[zone] - kept[-1] for zone in place.zones}
+    return tuple(kept)
 
 
 def _contradictions(described: DescribedMachine, configuration: KubeletConfiguration) -> Iterator[Mistake]:

@@ -85,7 +85,7 @@ def facts(raw: Mapping[str, object]) -> NodeFacts:
         totals,
         _label(metadata["labels"][CLASS_LABEL], carried.get(CLASS_LABEL, "")),
         # What does not run the kubelet says what it likes there, and is a node all the same.
-        minor=_minor(info["kubeletVersion"].text()),
+        minor=minor(info["kubeletVersion"].text()),
         threads=_THREADS.get(carried.get(THREADS_LABEL, "")),
         attributes=_attributes(node, carried),
         identity=Identity(metadata["uid"].text(), info["systemUUID"].text(), info["machineID"].text()),
@@ -147,13 +147,14 @@ def _most(totals: Resources | None, capacity: Part) -> Resources | None:
 def minor_version(part: Part) -> int | None:
     """The minor version of a kubelet, as in v1.34.4; None, if absent."""
     text = part.text()
-    minor = _minor(text)
-    if text and minor is None:
+    read = minor(text)
+    if text and read is None:
         part.wrong(f"{named(text)} is not a version of Kubernetes, as v1.34.4 is")
-    return minor
+    return read
 
 
-def _minor(version: str) -> int | None:
+def minor(version: str) -> int | None:
+    """The minor version in a text like v1.34.4, whatever a distribution adds; None if it is none."""
     match = _VERSION.fullmatch(version)
     return int(match[1]) if match else None
 

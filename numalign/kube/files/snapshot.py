@@ -14,12 +14,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO
 
-from numalign.kube.cluster_state import ClusterState, Problem, Snapshot, Store
+from numalign.kube.cluster_state import ClusterState, Snapshot
 from numalign.kube.decode import device_classes, kubelet_config, nrt, shapes
 from numalign.kube.decode.parts import Part
 from numalign.kube.files import documents
 from numalign.kube.files.documents import BadDocument, Document
 from numalign.kube.kinds import PODS, Object
+from numalign.kube.stores import Problem, Store
 from numalign.model.errors import BadInput, Mistake
 from numalign.shapes import ShapeHistory
 

@@ -1,0 +1,230 @@
+"""
+The decoded objects of a cluster, kind by kind.
+
+Each object is decoded when it comes and its text forgotten. An exporter writes every node again and again,
+and nearly always what it wrote before: so what a store knows by its digest is not even decoded, and what is
+decoded to the same changes nothing.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import lru_cache
+from sys import intern
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+import orjson
+
+from numalign.kube.decode import kubelet_reports, nrt
+from numalign.kube.decode.kubelet_reports import (
+    MACHINE,
+    OBSERVED_AT,
+    PLACEMENTS,
+    MachineReport,
+    ObservedPlacement,
+)
+from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, Topology
+from numalign.kube.decode.parts import Part, inner
+from numalign.model.errors import BadInput, BadTopology, Mistake
+
+Decoded = TypeVar("Decoded")
+Decoder = Callable[[Mapping[str, object]], tuple[Decoded | None, tuple[Mistake, ...]]]
+"""Gives what an object is decoded to, None if it makes no sense, and all its mistakes."""
+
+Placements = Mapping[str, ObservedPlacement]
+"""What each pod of a node holds, by uid."""
+
+MOST_REPORTS = 256
+"""Machines of different reports that are kept for other nodes to have as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An object that was left out, and all that is wrong with it."""
+
+    kind: str
+    name: str
+    mistakes: tuple[Mistake, ...]
+
+    def __str__(self) -> str:
+        """Every mistake on its own line, each with the object it is in."""
+        return "\n".join(f"{self.kind} {self.name}: {mistake}" for mistake in self.mistakes)
+
+
+class Store(Generic[Decoded]):
+    """The decoded objects of one cluster-scoped kind, by name.
+
+    `decode` gives the decoded object, None if it makes no sense, and all its mistakes. Objects with the same
+    `digest` are decoded to the same; None for one that has to be decoded to know. `version` grows with every
+    change of what is decoded, and `changed` holds the names concerned, until somebody takes them out.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        decode: Decoder[Decoded],
+        digest: Callable[[Mapping[str, object]], bytes | None] = lambda _raw: None,
+    ) -> None:
+        self.kind = kind
+        self.version = 0
+        self.changed: set[str] = set()
+        self._decode, self._digest = decode, digest
+        self._digests: dict[str, bytes | None] = {}
+        self._decoded: dict[str, Decoded | None] = {}
+        self._mistakes: dict[str, tuple[Mistake, ...]] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._decoded
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all objects, those that could not be decoded included."""
+        return iter(self._decoded)
+
+    def get(self, name: str) -> Decoded | None:
+        """The decoded object; None if it is not there, or could not be decoded."""
+        return self._decoded.get(name)
+
+    def view(self) -> Mapping[str, Decoded | None]:
+        """What each object is decoded to, as it is at any time."""
+        return MappingProxyType(self._decoded)
+
+    def decoded(self) -> Iterator[tuple[str, Decoded]]:
+        """The name and the decoded object, of all that could be decoded."""
+        return ((name, decoded) for name, decoded in self._decoded.items() if decoded is not None)
+
+    def put(self, name: str, raw: Mapping[str, object]) -> None:
+        """Add an object, or replace the one of its name; one that is decoded to the same changes nothing."""
+        digest = self._digest(raw)
+        if digest is not None and self._digests.get(name) == digest:
+            return
+        self._digests[name] = digest
+        decoded, mistakes = self._decode(raw)
+        before = (self._decoded.get(name), self._mistakes.get(name, ()))
+        # What says the same stays the same, so that nothing is joined anew for a heartbeat.
+        if name in self._decoded and before == (decoded, mistakes):
+            return
+        self._change(name)
+        self._decoded[intern(name)] = decoded
+        self._mistakes.pop(name, None)
+        if mistakes:
+            self._mistakes[name] = mistakes
+
+    def drop(self, name: str) -> None:
+        """Remove an object, if it is there."""
+        if name in self._decoded:
+            self._change(name)
+            del self._decoded[name], self._digests[name]
+            self._mistakes.pop(name, None)
+
+    def keep(self, names: AbstractSet[str]) -> None:
+        """Remove all other objects, as after a whole list."""
+        for name in self._decoded.keys() - names:
+            self.drop(name)
+
+    def _change(self, name: str) -> None:
+        self.version += 1
+        self.changed.add(name)
+
+    def problems(self) -> Iterator[Problem]:
+        """The objects with mistakes."""
+        return (Problem(self.kind, name, mistakes) for name, mistakes in self._mistakes.items())
+
+
+class TopologyStore(Store[Topology]):
+    """The topologies of nodes, and what an agent wrote beside them, each in a store of its own.
+
+    `observed_at` is when the agent of a node last looked, in seconds since 1970. Agents write it again and
+    again, so it changes in place, and no version grows with it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(nrt.KIND, sensible(nrt.topology), _digest)
+        self.machines = _annotation(MACHINE, _machine)
+        self.placements = _annotation(PLACEMENTS, kubelet_reports.read_placements)
+        self.observed_at = _annotation(OBSERVED_AT, _moment)
+        self._beside: Mapping[str, Store[Any]] = {
+            MACHINE: self.machines,
+            PLACEMENTS: self.placements,
+            OBSERVED_AT: self.observed_at,
+        }
+
+    def put(self, name: str, raw: Mapping[str, object]) -> None:
+        """As of any store; what stands beside the topology is only decoded where it is another text."""
+        super().put(name, raw)
+        for key, store in self._beside.items():
+            if _written(raw, key) is None:
+                store.drop(name)
+            else:
+                store.put(name, raw)
+
+    def drop(self, name: str) -> None:
+        """As of any store."""
+        super().drop(name)
+        for store in self._beside.values():
+            store.drop(name)
+
+
+def sensible(decode: Callable[[Mapping[str, object]], Decoded]) -> Decoder[Decoded]:
+    """A decoder that gives the mistakes which it would raise."""
+
+    def attempt(raw: Mapping[str, object]) -> tuple[Decoded | None, tuple[Mistake, ...]]:
+        try:
+            return decode(raw), ()
+        except BadInput as error:
+            return None, error.mistakes
+
+    return attempt
+
+
+def _annotation(key: str, read: Callable[[object], Decoded]) -> Store[Decoded]:
+    """A store of what an annotation of topologies says."""
+
+    def decode(raw: Mapping[str, object]) -> Decoded:
+        try:
+            return read(_written(raw, key))
+        except BadInput as error:
+            raise BadTopology(
+                mistake.under(f"metadata.annotations[{key}]") for mistake in error.mistakes
+            ) from error
+
+    return Store(nrt.KIND, sensible(decode), lambda raw: _digest_of(_written(raw, key)))
+
+
+def _written(raw: Mapping[str, object], key: str) -> object:
+    """An annotation; None, if there is none."""
+    return inner(inner(raw.get("metadata"), "annotations"), key)
+
+
+def _digest(raw: Mapping[str, object]) -> bytes | None:
+    """Of all that `nrt.topology` reads."""
+    name, fingerprint = inner(raw.get("metadata"), "name"), _written(raw, FINGERPRINT_ANNOTATION)
+    return _digest_of(
+        [name, fingerprint, *map(raw.get, ("apiVersion", "topologyPolicies", "attributes", "zones"))]
+    )
+
+
+def _digest_of(value: object) -> bytes | None:
+    """The same for the same value; None for one that is no JSON."""
+    try:
+        return hashlib.blake2b(orjson.dumps(value), digest_size=16).digest()
+    except orjson.JSONEncodeError:
+        return None
+
+
+def _machine(text: object) -> MachineReport:
+    """A report, the same one for all nodes with the same text."""
+    return _machine_of(text) if isinstance(text, str) else kubelet_reports.read_machine(text, "")
+
+
+@lru_cache(maxsize=MOST_REPORTS)
+def _machine_of(text: str) -> MachineReport:
+    return kubelet_reports.read_machine(text, "")
+
+
+def _moment(text: object) -> float:
+    part = Part(text)
+    read = part.time()
+    part.raise_mistakes(BadTopology)
+    return float(read)
