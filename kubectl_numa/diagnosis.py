@@ -17,9 +17,10 @@ from kubectl_numa.explanation import told
 from kubectl_numa.nodemap import NOTHING
 from numalign.decision import wording
 from numalign.kube import exporters
-from numalign.kube.cluster_state import Problem, Snapshot
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import kubelet_config, nrt
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
+from numalign.kube.stores import Problem
 from numalign.model.errors import Mistake
 from numalign.model.intent import PREFIX, Policy
 from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, Node

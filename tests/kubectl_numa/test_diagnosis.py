@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from kubectl_numa import diagnosis
 from kubectl_numa.diagnosis import DiagnosedNode, Finding, Severity, Traces, diagnose
-from numalign.kube.cluster_state import Problem, Snapshot
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.fingerprints import Fingerprint
+from numalign.kube.stores import Problem
 from numalign.model.errors import Mistake
 from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, Known, Node
