@@ -296,6 +296,16 @@ def _silent(examined: ExaminedNode) -> bool:
 _UNTOLD = frozenset({Finding.BAD_REPORT, Finding.UNKNOWN_OPTION, Finding.BAD_CONFIGURATION})
 
 
+def _hear_agent(examined: ExaminedNode) -> str:
+    """What keeps an agent from telling the machine: before 1.33, mostly that it may not ask its kubelet."""
+    minor = examined.node.options.minor if examined.node else None
+    return _READ_LOG if minor is None or minor >= _FINE_RIGHTS else _GRANT_PROXY
+
+
+_FINE_RIGHTS = 33
+"""The minor version from which there is a right to a kubelet's configuration alone (KEP-2862)."""
+
+
 def _stale(examined: ExaminedNode) -> Iterable[str]:
     health = examined.exporter
     return [f"for {wording.ago(health.age)}"] if health.stale and health.age is not None else []
@@ -311,6 +321,14 @@ _INSTALL_AGENT = f"Run the agent on every node:\n  {_UPGRADE} --set agent.enable
 _LOOK_FOR_AGENT = (
     "Other nodes have an agent. See whether one runs here, and what it logs:\n"
     "  kubectl get pods -A -o wide -l app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent"
+)
+_READ_LOG = (
+    "Read in its log what it could not see, or could not write:\n"
+    "  kubectl -n numalign-agent logs -l app.kubernetes.io/component=agent --prefix"
+)
+_GRANT_PROXY = (
+    "Kubelets before 1.33 tell their configuration only to who may get nodes/proxy:\n"
+    f"  {_UPGRADE} --set agent.nodeProxy=true"
 )
 _SHOW_TOPOLOGY = "kubectl get noderesourcetopologies NODE -o yaml"
 
@@ -380,11 +398,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.LACK,
             _where(_silent),
             "The agent says nothing of the machine",
-            _do(
-                "Read in its log what it could not see, or could not write:\n"
-                "  kubectl logs -n NAMESPACE -l"
-                " app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent --prefix"
-            ),
+            _hear_agent,
         ),
         Finding.NO_FINGERPRINT: _FindingRow(
             Severity.LACK,

@@ -120,7 +120,7 @@ async def _list_topologies(api: Api, left_out: Callable[[str, ClusterError], obj
 
 _NOT_SERVED = NotFound(
     f"the cluster serves no noderesourcetopologies.{GROUP}: an exporter has to publish the zones of its "
-    "nodes first, numalign-agent (deploy/crd has the definition) or another one that brings it along"
+    "nodes first, numalign's own agent (agent.enabled of the chart, which brings the definition) or another"
 )
 
 

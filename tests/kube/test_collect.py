@@ -195,7 +195,7 @@ async def test_a_cluster_without_topologies_is_collected_and_that_is_told(
     assert {kind for _, kind, _ in kinds(found)} == {"Node", "Namespace"}
     [(what, why)] = told
     assert what == "noderesourcetopologies"
-    assert "numalign-agent (deploy/crd has the definition)" in why
+    assert "agent.enabled of the chart" in why
 
 
 async def test_of_a_topology_who_wrote_it_is_kept_and_not_what(api: FakeApi, kubeconfig: Kubeconfig) -> None:

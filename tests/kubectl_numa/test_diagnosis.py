@@ -138,6 +138,16 @@ def test_an_agent_is_installed_where_there_is_none_and_looked_for_where_there_ar
     assert remedy in remedies[Finding.NO_TOPOLOGY]
 
 
+@pytest.mark.parametrize(
+    ("minor", "remedy"),
+    [(32, "--set agent.nodeProxy=true"), (34, "Read in its log"), (None, "Read in its log")],
+)
+def test_an_agent_that_says_nothing_of_the_machine_may_lack_a_right(minor: int | None, remedy: str) -> None:
+    [examined] = diagnose(seen(replace(COUNTED, options=Options(minor=minor))), Traces(), seen=NOW)
+
+    assert remedy in examined.found[0].remedy
+
+
 def test_problems_of_other_objects_are_no_findings() -> None:
     problem = Problem("Namespace", "a", (Mistake("metadata.labels", "is wrong"),))
 
