@@ -34,7 +34,7 @@ from numalign.cache.evaluation import Evaluation
 from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import EVEN, Strategy
 from numalign.model.intent import Policy
-from numalign.model.node import Node
+from numalign.model.node import Known, Node
 
 STRATEGIES = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
 
@@ -123,6 +123,7 @@ def measure_makes(sizes: Sizes, counts: Sequence[int], program: Floor | None, sa
         "judged_at": sizes.judged_at,
         "usual": sizes.usual,
         "mixed": list(_mixed(sizes, counts, program, say)),
+        "described": list(_described(sizes, program, say)),
     }
 
 
@@ -132,14 +133,26 @@ def _mixed(sizes: Sizes, counts: Sequence[int], program: Floor | None, say: Say)
         plan += [(nodes, sizes.usual) for nodes in sizes.nodes if nodes != sizes.judged_at]
     for nodes, makes in plan:
         say(f"columns: {nodes:,} nodes, {makes} makes")
-        case = Case.mixed(nodes, makes, ASKED[0])
-        members, load = case.members(), Load(2 * sizes.questions, sizes.rounds)
-        # Plain Go knows nothing of what pods ask of their placement.
-        passes = program.passes(case, members, (MIXED,), load) if program else {}
-        for asks in ASKED:
-            found = passes.get(MIXED) if asks is ASKED[0] else None
-            with undisturbed():
-                yield {"makes": makes, "asks": asks, **cell(replace(case, asks=asks), members, sizes, found)}
+        yield from _asked(sizes, Case.mixed(nodes, makes, ASKED[0]), program)
+
+
+def _described(sizes: Sizes, program: Floor | None, say: Say) -> Iterator[Raw]:
+    """The usual fleet with its machines described."""
+    say(f"columns: {sizes.judged_at:,} nodes, {sizes.usual} makes, machines described")
+    case = replace(Case.mixed(sizes.judged_at, sizes.usual, ASKED[0]), known=Known.MACHINE)
+    yield from _asked(sizes, case, program)
+
+
+def _asked(sizes: Sizes, case: Case, program: Floor | None) -> Iterator[Raw]:
+    """A mixed fleet, by what pods ask."""
+    members, load = case.members(), Load(2 * sizes.questions, sizes.rounds)
+    # Plain Go knows nothing of what pods ask of their placement.
+    passes = program.passes(case, members, (MIXED,), load) if program else {}
+    for asks in ASKED:
+        found = passes.get(MIXED) if asks is ASKED[0] else None
+        with undisturbed():
+            measured = cell(replace(case, asks=asks), members, sizes, found)
+        yield {"makes": len(case.makes), "known": case.known, "asks": asks, **measured}
 
 
 def _cells(
@@ -302,7 +315,7 @@ def main() -> int:
     try:
         if chosen.makes:
             found = measure_makes(sizes, chosen.makes, program, _say)
-            print(mixed_text(found["mixed"]))
+            print(mixed_text([*found["mixed"], *found["described"]]))
         else:
             found = measure(sizes, program, _say)
             print(orjson.dumps(found, option=orjson.OPT_INDENT_2).decode())
@@ -336,14 +349,21 @@ _MIXED = {
 
 def mixed_text(cells: Sequence[Raw]) -> str:
     """The fleets of several makes, in milliseconds of a processor."""
-    head = ["makes, ms", "nodes", "asks", *_MIXED, "in Go", "by the rules"]
+    head = ["makes, ms", "nodes", "known", "asks", *_MIXED, "in Go", "by the rules"]
     return table(head, map(_mixed_row, cells))
 
 
 def _mixed_row(cell: Raw) -> list[str]:
     times = [cell[key] for key in _MIXED.values()] + [(cell["floor"] or {}).get("verdicts_ms")]
     shown = [digits(each["median"]) if each else "-" for each in times]
-    return [str(cell["makes"]), f"{cell['nodes']:,}", cell["asks"], *shown, digits(cell["rules_ms"])]
+    return [
+        str(cell["makes"]),
+        f"{cell['nodes']:,}",
+        cell["known"],
+        cell["asks"],
+        *shown,
+        digits(cell["rules_ms"]),
+    ]
 
 
 def _floor() -> Floor | None:

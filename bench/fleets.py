@@ -18,7 +18,9 @@ from typing import Any
 
 from numalign.cache import Question
 from numalign.model import demand
+from numalign.model.bitset import bits, members
 from numalign.model.intent import Intent, Policy, Scope
+from numalign.model.machine import Core, DevicePlace, Machine, Stock
 from numalign.model.node import Known, Node, Zone
 from numalign.model.pod import Container, Pod
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
@@ -120,12 +122,16 @@ def makes(count: int) -> tuple[Make, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """So many nodes, their makes in turn, and a pod that takes `needed` zones of a node and asks a policy."""
+    """So many nodes, their makes in turn, and a pod that takes `needed` zones of a node and asks a policy.
+
+    With `known` of level machine, cores, the CPUs that are free and the places of devices are known.
+    """
 
     nodes: int
     makes: tuple[Make, ...]
     asks: Policy
     needed: int = 1
+    known: Known = Known.CONFIGURED
 
     @classmethod
     def alike(cls, nodes: int, zones: int, policy: Policy, needed: int = 1) -> "Case":
@@ -153,7 +159,10 @@ class Case:
         """Some of these nodes with other free amounts; others at every turn."""
         dice = self._dice(turn)
         chosen = dice.sample(range(len(nodes)), max(1, round(share * len(nodes))))
-        return [replace(nodes[at], zones=tuple(self._used(nodes[at].zones, dice))) for at in chosen]
+        return [
+            self._told(replace(nodes[at], zones=tuple(self._used(nodes[at].zones, dice))), dice)
+            for at in chosen
+        ]
 
     def question(self, number: int) -> Question:
         """A pod of one container; each number asks for a byte more, so that its answer is not remembered."""
@@ -176,14 +185,19 @@ class Case:
         machine = make.machine(dice)
         names = machine[0].allocatable
         totals = {name: sum(zone.allocatable[name] for zone in machine) for name in names}
-        return Node(
+        node = Node(
             f"node-{number:05}",
             tuple(self._used(machine, dice)),
             policy=make.policy,
             scope=make.scope,
             totals=Resources({**totals, "pods": 110}),
-            known=Known.CONFIGURED,
+            known=self.known,
         )
+        return self._told(node, dice)
+
+    def _told(self, node: Node, dice: random.Random) -> Node:
+        """The node as it is known."""
+        return described(node, dice) if self.known is Known.MACHINE else node
 
     def _used(self, machine: Sequence[Zone], dice: random.Random) -> Iterator[Zone]:
         """The zones with pods on them."""
@@ -209,6 +223,40 @@ class Case:
                 }
             )
         )
+
+
+def described(node: Node, dice: random.Random) -> Node:
+    """The node with the machine that it has: two sockets, cores of two threads, devices each on one zone.
+
+    Linux counts the first threads of all cores before the second ones. Which CPUs are free is drawn.
+    """
+    machine = node.machine or _machine(node)
+    names = [name for name, _ in machine.devices]
+    free = 0
+    for zone, cpus in zip(node.zones, machine.topology.zones, strict=True):
+        given_out = [*members(cpus & ~machine.reserved)]
+        free |= bits(dice.sample(given_out, zone.free[CPU] // MILLI))
+    left = tuple((name, tuple(zone.free[name] for zone in node.zones)) for name in names)
+    return replace(node, machine=machine, stock=Stock(free, left))
+
+
+def _machine(node: Node) -> Machine:
+    count = len(node.zones)
+    sizes = [zone.capacity[CPU] // MILLI for zone in node.zones]
+    half = sum(sizes) // 2
+    starts = [sum(sizes[:at]) // 2 for at in range(count)]
+    cores = (
+        Core(zone.id, at * 2 // count, zone.id, bits([first, half + first]))
+        for at, zone in enumerate(node.zones)
+        for first in range(starts[at], starts[at] + sizes[at] // 2)
+    )
+    devices = tuple((name, tuple(_places(node, name))) for name in sorted(node.devices))
+    return Machine(node.ids, tuple(cores), bits(starts), devices)
+
+
+def _places(node: Node, name: str) -> Iterator[DevicePlace]:
+    for zone in node.zones:
+        yield DevicePlace((zone.id,), zone.capacity[name], zone.allocatable[name])
 
 
 def _drawn(dice: random.Random, least: int, most: int, *, short: bool) -> int:

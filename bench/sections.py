@@ -100,6 +100,12 @@ def _mixed(found: Raw) -> Iterator[Row]:
         if cell not in here:
             named = f"cold verdicts, {cell['nodes']:,} nodes, {cell['makes']} makes, {_ASKS[cell['asks']]}"
             yield Row(named, median(cell["verdicts_ms"]), "ms")
+    counted = {cell["asks"]: cell for cell in usual}
+    for cell in found.get("described", []):
+        for key, what in MIXED.items():
+            beside = median(counted[cell["asks"]][key]) if counted else None
+            named = f"{what}, {cell['makes']} makes, machines described, {_ASKS[cell['asks']]}"
+            yield Row(named, median(cell[key]), "ms", beside, "of counts")
 
 
 _ASKS = {"none": "pods that ask nothing", "single-numa-node": "pods that ask for one zone"}

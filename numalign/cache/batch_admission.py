@@ -161,7 +161,9 @@ def cpus_of(state: ColumnState, sockets: tuple[int, ...], threads: int) -> CpuCo
     if threads == COUNTED_THREADS:
         cores = columns.of(state.when, CORES, state.rows) * threads
         available = np.stack([free - cores, cores])
-    if columns.counts_cores:
+        # The other thread of such a core is the system's.
+        split[0] = columns.of(state.when, SPLIT, state.rows)
+    elif columns.counts_cores:
         split = batch_cpus.last_ones(columns.of(state.when, SPLIT, state.rows), threads)
     sizes = columns.of(EVER, SIZES, state.rows)
     return CpuColumns(sizes, sockets, available, np.zeros_like(available), split)

@@ -16,14 +16,13 @@ import numpy as np
 from numalign.cache import zone_sets
 from numalign.cache.arrays import Ints, Rows
 from numalign.cache.change_log import ChangeLog, TrackedArray
-from numalign.cache.layout import COUNTED_THREADS, MOST_ZONES, Layout
+from numalign.cache.layout import COUNTED_THREADS, Layout
 from numalign.decision.evaluate import most_of
 from numalign.kubelet import cpu_manager, memory_manager
 from numalign.kubelet.cpu_manager import CpuState
 from numalign.model.bitset import bits
-from numalign.model.machine import MOST_CPUS
 from numalign.model.node import Node, Zone
-from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, Resources, kind
+from numalign.model.resources import CPU, NODE_LEVEL, Kind, Resources, kind
 
 FreeOrEmpty: TypeAlias = Literal["now", "empty"]
 """Which amounts are meant: as things stand, or with nothing on the node."""
@@ -263,29 +262,24 @@ class Columns:
     def _now(self, node: Node, cpus: CpuState | None) -> list[int]:
         """What is free on a node, in the order of `_blocks`."""
         frees = [zone.free for zone in node.zones]
+        return [*self._amounts(frees, cpus), *self._cores(cpus), *_groups(node)]
+
+    def _amounts(self, bags: Sequence[Resources], cpus: CpuState | None) -> list[int]:
+        """What zones may give of each resource, and millicores; whole CPUs are those that are free."""
         amounts: list[int] = []
         for name in self._names:
             if name == CPU:
                 amounts += cpu_manager.cpus_per_zone(cpus.topology, cpus.free) if cpus else [0] * self.zones
             else:
-                amounts += [free.get(name, 0) for free in frees]
-        amounts += [free.get(CPU, 0) for free in frees]
-        return [*amounts, *self._cores(cpus), *_groups(node)]
+                amounts += [bag.get(name, 0) for bag in bags]
+        return [*amounts, *(bag.get(CPU, 0) for bag in bags)]
 
     def _ever(self, node: Node, cpus: CpuState | None) -> list[int]:
         """What a node has, in the order of `_blocks`."""
         empty = cpus and cpus.emptied()
         bags = [zone.allocatable for zone in node.zones]
         hardware = [self._hardware(node, name, empty) for name in self._names]
-        amounts: list[int] = []
-        for name, sizes in zip(self._names, hardware, strict=True):
-            if name == CPU:
-                amounts += [
-                    min(bag.get(CPU, 0) // MILLI, size) for bag, size in zip(bags, sizes, strict=True)
-                ]
-            else:
-                amounts += [bag.get(name, 0) for bag in bags]
-        amounts += [bag.get(CPU, 0) for bag in bags]
+        amounts = self._amounts(bags, empty)
         amounts += [*self._cores(empty), *(empty.topology.sizes if empty else [0] * self.zones)]
         for sizes in hardware:
             amounts += accumulate(sorted(sizes, reverse=True))
@@ -305,8 +299,7 @@ class Columns:
             return []
         if cpus is None:
             return [0] * (2 * self.zones)
-        # Threads of a core of an assumed machine stand side by side, the first at an even place.
-        first = cpus.free & cpus.free >> 1 & _EVEN if cpus.topology.threads_per_core == COUNTED_THREADS else 0
+        first = cpus.topology.whole_pairs(cpus.free)
         split = cpus.free & ~cpu_manager.whole_cores(cpus)
         zones = cpus.topology.zones
         return [
@@ -381,9 +374,6 @@ _HARDWARE: Mapping[Kind, Callable[[Zone], Resources]] = MappingProxyType(
 
 def _counts_cores(layout: Layout) -> bool:
     return layout.config.whole_cores or layout.config.threads == COUNTED_THREADS
-
-
-_EVEN = int("01" * (MOST_ZONES * MOST_CPUS // 2), 2)
 
 
 def _groups(node: Node) -> list[int]:

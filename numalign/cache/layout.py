@@ -9,7 +9,7 @@ evaluated by the rules.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, count
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -47,8 +47,6 @@ class Unfit(StrEnum):
 
     ZONES = "zones"
     """It has none, or more than `MOST_ZONES`."""
-    MACHINE = "machine"
-    """Somebody described its CPUs and devices one by one."""
     CPU_OPTIONS = "cpu-options"
     """Its kubelet chooses CPUs by an option beyond those that only count."""
     POD_LEVEL = "pod-level-managers"
@@ -57,8 +55,12 @@ class Unfit(StrEnum):
     """Zones are grouped by memory that nobody holds."""
     UNEVEN_CPUS = "uneven-cpus"
     """Zones, sockets or cores differ in size: there the kubelet can take CPUs that it has not got."""
+    SOCKETS = "sockets"
+    """A zone lies on several sockets."""
+    SPLIT_CORES = "split-cores"
+    """It gives out whole cores, and keeps threads of others than the first ones of a zone."""
     AMOUNTS = "amounts"
-    """A zone reports more than it has, or more than a column holds."""
+    """A zone reports more than it has, other than its machine has, or more than a column holds."""
     THREADS = "threads"
     """Cores have more than two threads, and it is known which CPUs are given out."""
     NAMES = "names"
@@ -103,13 +105,15 @@ class Layout:
     """The facts beside amounts of a node; `totals` is None where the node tells none.
 
     `names` are those of everything that a zone has, `listed` those that it may give out, and `devices` those
-    that a plugin gives out. `sockets` has a number for each zone, the same for zones on one socket; `numa`
-    says how far apart zones are where the kubelet prefers the closest.
+    that a plugin gives out. Of those that are `unplaced` some sit between zones or on none, so that
+    columns say nothing of them. `sockets` has the number of each zone's socket, in the kubelet's order;
+    `numa` says how far apart zones are where the kubelet prefers the closest.
     """
 
     ids: tuple[ZoneId, ...]
     config: KubeletConfig
     devices: frozenset[str]
+    unplaced: frozenset[str]
     names: tuple[str, ...]
     listed: frozenset[str]
     totals: frozenset[str] | None
@@ -147,7 +151,7 @@ def only_free_differs(node: Node, before: Node) -> bool:
     """Whether a node has the layout and all amounts that it had, but for what is free."""
     facts_alike = _facts(node) == _facts(before) and alike(node.health, before.health)
     amounts_alike = facts_alike and all(map(_alike_zones, node.zones, before.zones))
-    return amounts_alike and not _joined(node) and not _scattered(node)
+    return amounts_alike and not (_joined(node) or _scattered(node) or _contradicts(node))
 
 
 _facts = attrgetter(
@@ -181,6 +185,7 @@ def layout_of(node: Node) -> Layout | Unfit:
         ids=node.ids,
         config=config_of(node, cpus),
         devices=node.devices,
+        unplaced=_unplaced(node),
         names=tuple(sorted({*chain.from_iterable(bags)})),
         listed=frozenset(chain.from_iterable(zone.allocatable for zone in node.zones)),
         totals=None if node.totals is None else frozenset(node.totals),
@@ -215,12 +220,13 @@ def _gives_whole_cores(node: Node) -> bool:
 
 
 def _sockets(node: Node, cpus: CpuTopology | None) -> tuple[int, ...]:
-    """By zone the position of the first zone on its socket; what has no CPUs is a socket of its own."""
+    """By zone the place of its socket among all; what has no CPUs is a socket of its own, after them."""
     zones = cpus.zones if cpus else (0,) * len(node.zones)
     sockets = cpus.sockets if cpus else ()
-    around = [next((socket for socket in sockets if socket & zone), zone) for zone in zones]
+    others = count(len(sockets))
     return tuple(
-        next((other for other in range(at) if zones[other] & socket), at) for at, socket in enumerate(around)
+        next(at for at, socket in enumerate(sockets) if socket & zone) if zone else next(others)
+        for zone in zones
     )
 
 
@@ -250,9 +256,59 @@ def _uneven(cpus: CpuTopology | None) -> bool:
     return cpus is not None and not cpus.even
 
 
+def _across_sockets(cpus: CpuTopology | None) -> bool:
+    """Whether a zone lies on several sockets, as the kubelet orders zones only where none does."""
+    return cpus is not None and any(
+        sum([bool(zone & socket) for socket in cpus.sockets]) > 1 for zone in cpus.zones
+    )
+
+
+def _splits_late(node: Node, cpus: CpuTopology | None) -> bool:
+    """Whether cores that the system has a part of come after others that containers get as a whole."""
+    if cpus is None or node.machine is None or not _gives_whole_cores(node):
+        return False
+    kept = node.machine.reserved
+    split = [[bool(core & kept) for core in cpus.cores if core & zone & ~kept] for zone in cpus.zones]
+    return any(each != sorted(each, reverse=True) for each in split)
+
+
+def _unplaced(node: Node) -> frozenset[str]:
+    """The devices of which some sit between zones or on none; or of which there are none."""
+    machine = node.machine
+    if machine is None:
+        return frozenset()
+    return frozenset(
+        name
+        for name, places in machine.devices
+        if {len(place.zones) for place in places if place.total} != _ON_ONE_ZONE
+    )
+
+
+_ON_ONE_ZONE = frozenset({1})
+
+
 def _incredible(node: Node) -> bool:
     """Whether a zone reports more than it has, so that what is free says nothing about hardware."""
-    return any(_beyond(zone) for zone in node.zones)
+    return _contradicts(node) or any(_beyond(zone) for zone in node.zones)
+
+
+def _contradicts(node: Node) -> bool:
+    """Whether zones report other devices than the described machine, or CPUs are free that it keeps."""
+    machine, stock = node.machine, node.stock
+    if machine is None or stock is None:
+        return False
+    left, known = dict(stock.devices), dict(machine.devices)
+    foreign = stock.cpus & ~(machine.topology.everything & ~machine.reserved)
+    if foreign or machine.zones != node.ids or not node.devices <= known.keys() == left.keys():
+        return True
+    zones = len(node.zones)
+    return any(
+        (zone.capacity.get(name, 0), zone.allocatable.get(name, 0), zone.free.get(name, 0))
+        != (place.total, place.healthy, free)
+        for name, places in known.items()
+        if len(places) == zones
+        for zone, place, free in zip(node.zones, places, left[name], strict=True)
+    )
 
 
 def _beyond(zone: Zone) -> bool:
@@ -280,12 +336,13 @@ def _lists_many(node: Node) -> bool:
 
 _UNFIT: Mapping[Unfit, Callable[[Node, CpuTopology | None], bool]] = MappingProxyType(
     {
-        Unfit.MACHINE: lambda node, _: node.machine is not None,
         Unfit.CPU_OPTIONS: lambda node, _: _chooses_cpus(node),
         Unfit.POD_LEVEL: lambda node, _: node.options.on(FeatureGate.POD_LEVEL_MANAGERS),
         Unfit.MEMORY_GROUPS: lambda node, _: _joined(node),
         Unfit.AMOUNTS: lambda node, _: _incredible(node),
         Unfit.UNEVEN_CPUS: lambda _, cpus: _uneven(cpus),
+        Unfit.SOCKETS: lambda _, cpus: _across_sockets(cpus),
+        Unfit.SPLIT_CORES: _splits_late,
         Unfit.THREADS: lambda node, _: _scattered(node),
         Unfit.NAMES: lambda node, _: _lists_many(node),
     }

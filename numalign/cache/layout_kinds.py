@@ -23,14 +23,15 @@ class LayoutKind(NamedTuple):
     """All of a layout that a question about some resources turns on.
 
     Of these resources `given` are those that managers of these kubelets give out, `devices` those of which a
-    node has any by hardware, and `listed` those that its zones may give. With `told`, a node has none of what
-    it does not list.
+    node has any by hardware, `unplaced` those of which some sit between zones or on none, and `listed` those
+    that its zones may give. With `told`, a node has none of what it does not list.
     """
 
     config: KubeletConfig
     single_zone: bool
     given: frozenset[str]
     devices: frozenset[str]
+    unplaced: frozenset[str]
     listed: frozenset[str]
     told: bool
 
@@ -42,6 +43,7 @@ class LayoutKind(NamedTuple):
             len(layout.ids) == 1,
             frozenset(filter(layout.gives_out, asked)),
             layout.devices & asked,
+            layout.unplaced & asked,
             layout.listed & asked,
             layout.totals is not None,
         )

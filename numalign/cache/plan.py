@@ -32,6 +32,8 @@ class Undecided(StrEnum):
 
     AMOUNTS = "requested-amounts"
     """It asks for more than a column holds."""
+    DEVICES = "requested-devices"
+    """It asks for devices of which the node has some between zones or on none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +136,7 @@ class TablePlan:
         demand = self.question.demand
         if any(amount >= BOUNDLESS for amount in demand.total.values()):
             return Undecided.AMOUNTS
-        return None
+        return Undecided.DEVICES if any(plan.kind.unplaced for _, plan in self.plans) else None
 
     @cached_property
     def steps(self) -> tuple[StepRequest, ...]:
@@ -222,7 +224,7 @@ class Plans:
     def _planned(self, columns: Columns, kinds: LayoutKinds) -> tuple[TablePlan, ...]:
         every = tuple(map(self._plan, kinds.kinds, kinds.examples))
         plan = TablePlan(columns, kinds, every, np.ones(len(every), dtype=np.bool_))
-        return tuple(_split(plan)) if self._question.demand.by_dra else (plan,)
+        return tuple(_split(plan))
 
     def _plan(self, kind: LayoutKind, example: Node) -> LayoutPlan:
         if kind not in self._plans:
@@ -241,8 +243,8 @@ class Plans:
 
 
 def _split(plan: TablePlan) -> Iterator[TablePlan]:
-    """The same by demand."""
-    keys = [id(each.question) for each in plan.every]
+    """The same by demand, and by whether columns can tell of all that is asked for."""
+    keys = [(id(each.question), bool(each.kind.unplaced)) for each in plan.every]
     for key in dict.fromkeys(keys):
         yield replace(plan, meant=np.array([each == key for each in keys]))
 

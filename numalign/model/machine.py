@@ -25,6 +25,7 @@ LONGEST_LIST = 2**16
 """Characters of a list of CPUs; one of every other CPU has a third of that."""
 
 _SHOWN = 64
+_PAIR = 2
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
@@ -69,6 +70,8 @@ class CpuTopology:
     """The positions of zones that own a CPU."""
     even: bool = field(init=False)
     """Whether all zones with CPUs are of one size, and all sockets, and all cores."""
+    pairs: tuple[tuple[int, CpuSet], ...] = field(init=False)
+    """Of cores of two threads the first ones, by how far off the second ones are."""
 
     def __post_init__(self) -> None:
         sizes = tuple(map(int.bit_count, self.zones))
@@ -77,6 +80,7 @@ class CpuTopology:
         object.__setattr__(self, "hosts", tuple(at for at, size in enumerate(sizes) if size))
         units = (filter(None, self.zones), self.sockets, self.cores)
         object.__setattr__(self, "even", all(len({*map(int.bit_count, each)}) <= 1 for each in units))
+        object.__setattr__(self, "pairs", tuple(_pairs(self.cores)))
 
     @property
     def zones_with_cpus(self) -> int:
@@ -87,6 +91,10 @@ class CpuTopology:
     def everything(self) -> CpuSet:
         """The CPUs of all zones, reserved ones included."""
         return union(self.zones)
+
+    def whole_pairs(self, cpus: CpuSet) -> CpuSet:
+        """The first threads of cores of two that are both among these CPUs."""
+        return union(cpus & cpus >> apart & first for apart, first in self.pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +192,12 @@ def _range(part: str) -> CpuSet:
     if first > last or last >= MOST_CPUS:
         raise ValueError(f'"{cut(part, _SHOWN)}" is no CPU id and no range of them, as in 0-3,8')
     return (1 << last + 1) - (1 << first)
+
+
+def _pairs(cores: Iterable[CpuSet]) -> Iterable[tuple[int, CpuSet]]:
+    """The threads of cores of two, of which nearly always all are equally far apart."""
+    both = ((core & -core, core & core - 1) for core in cores if core.bit_count() == _PAIR)
+    return _joined((second.bit_length() - first.bit_length(), first) for first, second in both).items()
 
 
 def _joined(pairs: Iterable[tuple[int, CpuSet]]) -> Mapping[int, CpuSet]:

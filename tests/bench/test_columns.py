@@ -74,8 +74,15 @@ def test_fleets_of_the_usual_makes_are_of_every_size() -> None:
 
 def test_the_table_of_mixed_fleets_has_a_row_for_each() -> None:
     head, *rows = columns.mixed_text(mixed(TINY)).splitlines()
-    assert head.startswith("makes, ms  nodes              asks  verdicts")
-    assert [row.split()[:3] for row in rows[::2]] == [["1", "6", "none"], ["6", "6", "none"]]
+    assert head.split()[:6] == ["makes,", "ms", "nodes", "known", "asks", "verdicts"]
+    assert [row.split()[:3] for row in rows[::2]] == [["1", "6", "configured"], ["6", "6", "configured"]]
+
+
+def test_the_usual_fleet_is_measured_with_its_machines_described_too() -> None:
+    cells = columns.measure_makes(TINY, (1,), None, lambda _: None)["described"]
+    assert [(cell["makes"], cell["known"], cell["asks"]) for cell in cells] == [
+        (6, "machine", asks) for asks in ("none", "single-numa-node")
+    ]
 
 
 def test_a_run_has_a_cell_for_each_policy_and_one_where_more_zones_are_needed() -> None:

@@ -4,10 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from bench.fleets import MOST_MAKES, Case, Make, makes
+from bench.fleets import GPU, MOST_MAKES, Case, Make, makes
+from numalign.cache import ClusterCache
 from numalign.decision.evaluate import evaluate
+from numalign.kubelet.cpu_manager import cpus_per_zone
 from numalign.model.intent import Policy
-from numalign.model.node import Node
+from numalign.model.node import Known, Node
+from numalign.model.resources import CPU, MILLI
 
 CASES = [
     Case.alike(80, 2, Policy.SINGLE_NUMA_NODE),
@@ -97,3 +100,24 @@ def test_nodes_that_change_have_other_amounts_free_and_are_the_same_otherwise() 
     for name, node in changed.items():
         assert node != before[name]
         assert shape(node) == shape(before[name])
+
+
+DESCRIBED = replace(Case.mixed(72, 36, Policy.NONE), known=Known.MACHINE)
+
+
+def test_described_nodes_have_what_their_zones_have_left() -> None:
+    for node in DESCRIBED.members():
+        assert node.machine is not None
+        assert node.stock is not None
+        free = cpus_per_zone(node.machine.topology, node.stock.cpus)
+        assert [count * MILLI for count in free] == [zone.free[CPU] for zone in node.zones]
+        assert dict(node.stock.devices)[GPU] == tuple(zone.free[GPU] for zone in node.zones)
+
+
+def test_all_described_nodes_stand_in_columns_and_stay_there() -> None:
+    nodes = DESCRIBED.members()
+    cluster = ClusterCache.of(nodes)
+    for one in DESCRIBED.changed(nodes, 0.5, 1):
+        cluster.nodes.put(one)
+
+    assert cluster.nodes.unfit == {}

@@ -30,7 +30,7 @@ from numalign.cache.layout import MOST_BYTES
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.resources import CPU, MEMORY, Resources
 from tests.in_columns import columns, layout, left
-from tests.notation import GPU, HUGE, NIC, bag, node, options, table
+from tests.notation import GPU, HUGE, NIC, bag, machine, node, options, table
 
 GIB = 2**30
 
@@ -128,6 +128,38 @@ def test_of_cores_with_two_threads_columns_tell_the_whole_free_and_the_split_one
 
     assert told(cores, When.NOW, CORES) == [4, whole]
     assert told(cores, When.NOW, SPLIT) == [0, split]
+
+
+DESCRIBED = [
+    # the machine                                            whole      split
+    ("threads of a core are side by side or far apart",
+     machine("cpu=0-3", "cpu=4-7", threads=2, free="0,2-6"),  [1, 1],    [0, 0]),
+    ("zones have every other CPU",
+     machine("cpu=0,2,4,6", "cpu=1,3,5,7", threads=2),       [2, 2],    [0, 0]),
+    ("a core of each zone is kept in part",
+     machine("cpu=0-3", "cpu=4-7", threads=2, reserved="0,7"), [1, 1],  [1, 1]),
+    ("two cores are",
+     machine("cpu=0-3", "cpu=4-7", threads=2, reserved="0,1"), [0, 2],  [2, 0]),
+    ("one thread of a core is all there is",
+     machine("cpu=0-3", "cpu=4-7", threads=2, free="3,4"),   [0, 0],    [0, 0]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "whole", "split"), table(DESCRIBED))
+def test_cores_of_a_described_machine_are_counted_wherever_their_threads_are(
+    one: Node, whole: list[int], split: list[int]
+) -> None:
+    assert told(one, When.NOW, CORES) == whole
+    assert told(one, When.NOW, SPLIT) == split
+
+
+def test_an_empty_described_machine_gives_all_cpus_but_those_that_it_keeps() -> None:
+    used = columns(machine("cpu=0-3", "cpu=4-7", threads=2, reserved="0,2,4", free="7"))
+
+    assert gives(used, CPU) == [[0, 1]]
+    assert gives(used, CPU, When.EMPTY) == [[2, 3]]
+    assert used.of(When.EMPTY, CORES).T.tolist() == [[1, 1]]
+    assert used.of(EVER, SIZES).T.tolist() == [[4, 4]]
 
 
 def test_empty_nodes_have_all_cores_but_what_is_reserved() -> None:

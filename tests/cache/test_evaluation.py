@@ -38,9 +38,15 @@ ROOMY = node(ZONE, ZONE, policy="single-numa-node")
 BUSY = left(ROOMY, "gpu=1", "gpu=0")
 NONE = replace(ROOMY, policy=Policy.NONE)
 SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy="single-numa-node")
-ODD = machine("cpu=0-7 mem=8Gi", "cpu=8-15 mem=8Gi", devices="gpu=0,0,1", policy="single-numa-node")
-ODD_BUSY = machine("cpu=0-7 mem=8Gi", "cpu=8-15 mem=8Gi", devices="gpu=0*,0,1", policy="single-numa-node")
-ODD_SMALL = machine("cpu=0-7 mem=8Gi", "cpu=8-15 mem=8Gi", devices="gpu=0,1", policy="single-numa-node")
+
+
+def odd(devices: str, policy: str = "single-numa-node") -> Node:
+    """A node whose kubelet chooses CPUs by more than counts."""
+    chosen = options("align-by-socket")
+    return machine("cpu=0-7 mem=8Gi", "cpu=8-15 mem=8Gi", devices=devices, policy=policy, options=chosen)
+
+
+ODD, ODD_BUSY, ODD_SMALL = map(odd, ("gpu=0,0,1", "gpu=0*,0,1", "gpu=0,1"))
 
 MOST, FEWEST = Strategy.MOST_ALLOCATED, Strategy.LEAST_NUMA_NODES
 
@@ -179,8 +185,7 @@ def test_codes_of_equal_refusals_are_one_code() -> None:
 
 
 def test_odd_nodes_with_the_same_words_have_one_number_and_with_others_another() -> None:
-    two = machine("cpu=0-7 mem=8Gi", "cpu=8-15 mem=8Gi", devices="gpu=0,1", policy="restricted")
-    _, answer = watched(ODD_SMALL, ODD_SMALL, two, ODD_BUSY)
+    _, answer = watched(ODD_SMALL, ODD_SMALL, odd("gpu=0,1", "restricted"), ODD_BUSY)
     refusals = answer.refusals().tolist()
 
     assert refusals[0] == refusals[1]
@@ -368,7 +373,7 @@ def test_it_is_counted_how_often_columns_answer_and_why_rules_do() -> None:
     answer.admitted()
 
     assert counts.in_columns == 3
-    assert counts.by_rules == {Unfit.MACHINE: 1, Unfit.POD_LEVEL: 1}
+    assert counts.by_rules == {Unfit.CPU_OPTIONS: 1, Unfit.POD_LEVEL: 1}
 
 
 def test_what_was_tried_serves_everything_that_is_asked_of_the_same_rows() -> None:
@@ -389,6 +394,31 @@ def test_pods_of_more_than_columns_hold_are_left_to_the_rules() -> None:
 
     assert answer.admitted().tolist() == [False]
     assert (counts.in_columns, counts.by_rules) == (0, {Undecided.AMOUNTS: 1})
+
+
+DEVICES_ASKED = [
+    # the pod                   pairs answered in columns   by the rules
+    ("cpu=1 mem=1Gi nic=1",     2,                          0),
+    ("cpu=1 mem=1Gi gpu=1",     1,                          1),
+    ("cpu=1 mem=1Gi gpu=0",     1,                          1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "in_columns", "by_rules"), DEVICES_ASKED)
+def test_pods_that_ask_for_devices_between_zones_are_left_to_the_rules_there(
+    pod: str, in_columns: int, by_rules: int
+) -> None:
+    between, placed = (
+        machine("cpu=0-3 mem=8Gi", "cpu=4-7 mem=8Gi", devices=devices, policy="restricted")
+        for devices in ("gpu=0,01 nic=1", "gpu=0,1 nic=1")
+    )
+    tables, counts = NodeTable(), Workspace()
+    for one in named([between, placed]):
+        tables.put(one)
+    answer = Evaluation(tables, Question(asks(pod), NO_INTENT), workspace=counts)
+
+    assert answer.admitted().tolist() == [True, True]
+    assert (counts.in_columns, counts.by_rules[Undecided.DEVICES]) == (in_columns, by_rules)
 
 
 def test_no_two_reasons_to_ask_the_rules_are_counted_as_one() -> None:
@@ -640,7 +670,7 @@ def test_more_changes_than_anybody_notes_are_not_missed() -> None:
             ("a gate", called("a", FREE_ZONE, FREE_ZONE, chosen=options("PodLevelResourceManagers")), 0),
             ("cores of different size", replace(called("a", "cpu=6", "cpu=6"), threads=4), 0),
             ("zones of different size", called("a", "cpu=8", "cpu=4"), 0),
-            ("a described machine", machine("cpu=0-3", "cpu=4-7", policy=BINDING), 0),
+            ("a described machine", machine("cpu=0-3", "cpu=4-7", policy=BINDING), 1),
             ("more free than there is", called("a", "cpu=8//9", "cpu=8"), 0),
             ("memory in groups", node(FREE_ZONE, FREE_ZONE, policy=BINDING, blocks=[(0, 1)]), 1),
         ]

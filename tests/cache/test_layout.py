@@ -21,9 +21,9 @@ from numalign.kubelet import cpu_manager
 from numalign.model.attributes import Attributes
 from numalign.model.bitset import bits
 from numalign.model.intent import Policy, Scope
-from numalign.model.machine import MOST_CPUS, Stock
+from numalign.model.machine import MOST_CPUS, Core, CpuSet, DevicePlace, Machine, Stock
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone, alike
-from numalign.model.resources import CPU, MEMORY, Resources
+from numalign.model.resources import CPU, MEMORY, Resources, ZoneId
 from tests.in_columns import layout, left
 from tests.notation import GPU, HUGE, NIC, Ids, bag, machine, node, options, table, zone_ids
 
@@ -203,8 +203,9 @@ def test_strict_kubelets_refuse_what_they_cannot_align(policy: str, *, strict: b
             (
                 "zones without CPUs share none",
                 node("cpu=0", "cpu=4", "cpu=4", "cpu=0", costs=PAIRS),
-                (0, 1, 1, 3),
+                (1, 0, 0, 2),
             ),
+            ("they come in their own order", machine("cpu=0", "cpu=1", sockets=[1, 0]), (1, 0)),
             ("nobody looks at CPUs", node(*["cpu=4/0"] * 4, costs=PAIRS), (0, 1, 2, 3)),
         ]
     ),
@@ -240,6 +241,30 @@ def shared_cpus(count: int) -> Node:
 NEAR: dict[Ids, int] = dict.fromkeys([(0, 0), (0, 1), (1, 0), (1, 1), (2, 2)], 12)
 """Of three zones, the first two are on one socket."""
 
+KEEPING = machine("cpu=0-3 mem=8Gi", "cpu=4-7 mem=8Gi", devices="gpu=0,1*", reserved="0")
+"""A described machine that keeps a CPU, with a device given out."""
+
+UNKNOWN_DEVICES = replace(KEEPING, zones=node("cpu=4/3 mem=8Gi gpu=1", "cpu=4 mem=8Gi gpu=1//0 nic=1").zones)
+
+
+def with_stock(cpus: CpuSet = 0b110, gpus: tuple[int, ...] = (1, 0)) -> Node:
+    return replace(KEEPING, stock=Stock(cpus, ((GPU, gpus),)))
+
+
+def across() -> Node:
+    """A described machine of one zone on two sockets."""
+    known = Machine(zone_ids(0), tuple(Core(ZoneId(0), at, 0, 1 << at) for at in range(2)))
+    return replace(node("cpu=2"), machine=known)
+
+
+ACROSS = across()
+
+
+def cores(reserved: str) -> Node:
+    """A described machine that gives out whole cores: 0 and 2 are one, and 1 and 3."""
+    return machine("cpu=0-3", threads=2, reserved=reserved, options=FULL)
+
+
 BELOW_NOTHING = with_bags(allocatable=Resources({"x": -1}), free=bag(""))
 WITHOUT = with_bags(capacity=bag("cpu=16"), allocatable=bag("gpu=1"), free=bag(""))
 
@@ -250,7 +275,6 @@ WITHOUT = with_bags(capacity=bag("cpu=16"), allocatable=bag("gpu=1"), free=bag("
         [
             ("it has no zones", Unfit.ZONES, node()),
             ("it has more zones than are counted", Unfit.ZONES, node(*[ZONE] * 9)),
-            ("its machine is described", Unfit.MACHINE, machine("cpu=0-3 mem=8Gi", "cpu=4-7 mem=8Gi")),
             ("its kubelet chooses CPUs", Unfit.CPU_OPTIONS, told(options=BY_SOCKET)),
             (
                 "one option is harmless, one is not",
@@ -280,7 +304,15 @@ WITHOUT = with_bags(capacity=bag("cpu=16"), allocatable=bag("gpu=1"), free=bag("
             ),
             ("there are absurdly many devices", Unfit.AMOUNTS, sized(f"gpu={MOST_PIECES + 1}")),
             ("there are absurdly many CPUs", Unfit.AMOUNTS, shared_cpus(MOST_CPUS + 1)),
-            ("threads of many-threaded cores are given out", Unfit.THREADS, scattered(4)),
+            ("it is known which threads of many-threaded cores are given out", Unfit.THREADS, scattered(4)),
+            ("a machine's cores have many threads", Unfit.THREADS, machine("cpu=0-7", threads=4)),
+            ("a machine's zones differ in CPUs", Unfit.UNEVEN_CPUS, machine("cpu=0-3", "cpu=4-5")),
+            ("a zone lies on two sockets", Unfit.SOCKETS, ACROSS),
+            ("a core is split after a whole one", Unfit.SPLIT_CORES, cores("1")),
+            ("a machine has more devices than zones report", Unfit.AMOUNTS, with_stock(gpus=(1, 1))),
+            ("a machine has other CPUs than are free", Unfit.AMOUNTS, with_stock(cpus=bits([99]))),
+            ("CPUs are free that are kept", Unfit.AMOUNTS, with_stock(cpus=bits([0, 1]))),
+            ("zones report devices that a machine has not", Unfit.AMOUNTS, UNKNOWN_DEVICES),
             ("it lists too many resources", Unfit.NAMES, listing(MOST_NAMES + 1)),
         ]
     ),
@@ -290,7 +322,7 @@ def test_a_node_stands_in_no_table_where(why: Unfit, one: Node) -> None:
 
 
 def test_every_reason_is_told_of_some_node() -> None:
-    nodes = [node(), machine("cpu=0-3"), told(options=BY_SOCKET), told(options=options(GATE))]
+    nodes = [node(), ACROSS, cores("1"), told(options=BY_SOCKET), told(options=options(GATE))]
     nodes += [grouped((0, 1), 0), sized("cpu=16", "cpu=8"), WITHOUT, scattered(4), listing(MOST_NAMES + 1)]
 
     assert {layout_of(one) for one in nodes} == {*Unfit}
@@ -314,6 +346,15 @@ def test_every_reason_is_told_of_some_node() -> None:
             ("sockets have as many zones", sized(*["cpu=4"] * 2, costs=NEAR)),
             ("more memory is given out than there is", with_bags(capacity=bag("cpu=16 mem=1Gi gpu=2"))),
             ("there are as many CPUs as are counted", shared_cpus(MOST_CPUS)),
+            ("its machine is described", KEEPING),
+            ("other CPUs of its machine are given out", with_stock()),
+            ("the first core is split", cores("2")),
+            ("a whole core is kept after others", cores("1,3")),
+            (
+                "a core is split anywhere, and may be broken into",
+                machine("cpu=0-3", threads=2, reserved="1"),
+            ),
+            ("some devices sit between zones", machine("cpu=0-3", "cpu=4-7", devices="gpu=0,01,-")),
             ("there is as much as anything has", sized(f"gpu={MOST_PIECES} mem={MOST_BYTES}")),
             ("less CPUs are listed than given out", with_bags(allocatable=bag("cpu=17"), free=bag(""))),
         ]
@@ -326,6 +367,30 @@ def test_a_node_has_a_layout_though(one: Node) -> None:
 def test_what_eight_zones_have_at_the_most_is_still_counted() -> None:
     assert 8 * MOST_BYTES <= 2**53
     assert 8 * MOST_PIECES < 2**31
+
+
+DEVICES = [
+    # where they sit                     devices            unplaced
+    ("each on a zone",                   "gpu=0,1,0x,1*",   set()),
+    ("ill ones only",                    "gpu=0x",          set()),
+    ("one between zones",                "gpu=0,01 nic=1",  {GPU}),
+    ("one on none",                      "gpu=0,- nic=-",   {GPU, NIC}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("devices", "unplaced"), table(DEVICES))
+def test_devices_that_do_not_each_sit_on_one_zone_are_unplaced(devices: str, unplaced: set[str]) -> None:
+    assert layout(machine("cpu=0-3", "cpu=4-7", devices=devices)).unplaced == unplaced
+
+
+def test_where_devices_of_counted_nodes_sit_is_told() -> None:
+    assert layout(told()).unplaced == frozenset()
+
+
+def test_of_devices_that_are_not_there_columns_say_nothing() -> None:
+    known = Machine(zone_ids(0), (), devices=((GPU, (DevicePlace(zone_ids(0), 0, 0),)),))
+
+    assert layout(replace(node("mem=8Gi"), machine=known)).unplaced == {GPU}
 
 
 # How far apart zones are.
@@ -394,6 +459,12 @@ def test_more_than_what_is_free_differs_by(other: Node) -> None:
 def test_which_threads_are_given_out_is_an_amount_of_cores_in_pairs_alone() -> None:
     assert only_free_differs(scattered(2), told(threads=2))
     assert not only_free_differs(scattered(4), told(threads=4))
+
+
+def test_what_a_described_machine_has_left_is_an_amount_unless_its_zones_report_another() -> None:
+    assert only_free_differs(with_stock(), KEEPING)
+    assert not only_free_differs(with_stock(gpus=(0, 0)), KEEPING)
+    assert not only_free_differs(with_stock(cpus=bits([0])), KEEPING)
 
 
 def test_a_group_without_a_block_is_no_amount() -> None:

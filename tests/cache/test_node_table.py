@@ -13,13 +13,15 @@ from numalign.cache.node_table import GONE, ODD, NodeTable
 from numalign.model.attributes import Attributes
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
+from numalign.model.resources import CPU
 from tests.in_columns import left, named
 from tests.notation import GPU, machine, node, options
 
 TWO = node("cpu=8 gpu=4", "cpu=8 gpu=4", policy="restricted")
 FOUR = node(*["cpu=8 gpu=4"] * 4, policy="restricted")
-DESCRIBED = machine("cpu=0-3", "cpu=4-7", devices="gpu=0,1", policy="restricted")
-"""A node that no columns describe."""
+BY_SOCKET = options("align-by-socket")
+CHOOSING = machine("cpu=0-3", "cpu=4-7", devices="gpu=0,1", policy="restricted", options=BY_SOCKET)
+"""A node that stands in no columns."""
 
 
 def tables(*nodes: Node) -> NodeTable:
@@ -52,15 +54,15 @@ def _told(made: NodeTable, number: int, place: int, row: int) -> object:
 
 
 def free(one: Node) -> object:
-    """What it has free of GPUs, if columns describe it."""
-    return "odd" if one.machine else [zone.free.get(GPU, 0) for zone in one.zones]
+    """What it has free of GPUs, if it stands in columns."""
+    return "odd" if one.options == BY_SOCKET else [zone.free.get(GPU, 0) for zone in one.zones]
 
 
 # Rows.
 
 
 def test_every_node_has_a_row() -> None:
-    made = tables(*named([TWO, FOUR, DESCRIBED]))
+    made = tables(*named([TWO, FOUR, CHOOSING]))
 
     assert [made.row(name) for name in ("n0", "n1", "n2", "n3")] == [0, 1, 2, None]
     assert made.rows(["n2", "n3", "n0"]).tolist() == [2, -1, 0]
@@ -99,7 +101,7 @@ def test_who_is_not_there_cannot_go() -> None:
 
 
 def test_there_is_room_for_many() -> None:
-    many = named([TWO, FOUR, DESCRIBED] * 30)
+    many = named([TWO, FOUR, CHOOSING] * 30)
     made = tables(*many)
 
     assert stands(made) == [(one.name, free(one)) for one in many]
@@ -153,8 +155,8 @@ def test_who_may_go_to_a_node_is_noted_by_itself() -> None:
 
 
 def test_of_nodes_that_stand_in_no_columns_it_is_noted_too_what_changes() -> None:
-    made = tables(*named([DESCRIBED, called("", TWO, "gpu=5", "")]))
-    used = machine("cpu=0-3", "cpu=4-7", devices="gpu=0*,1", policy="restricted")
+    made = tables(*named([CHOOSING, called("", TWO, "gpu=5", "")]))
+    used = machine("cpu=0-3", "cpu=4-7", devices="gpu=0*,1", policy="restricted", options=BY_SOCKET)
 
     assert changed(made, called("n0", used)) == ([0], [])
     assert changed(made, called("n1", TWO, "gpu=6", "")) == ([1], [])
@@ -224,7 +226,7 @@ def test_a_node_that_reports_more_than_it_has_leaves_columns() -> None:
 
 
 def test_places_are_told_of_some_rows() -> None:
-    made = tables(*named([TWO, FOUR, DESCRIBED, TWO]))
+    made = tables(*named([TWO, FOUR, CHOOSING, TWO]))
     numbers, places = made.places(made.rows(["n3", "n2", "n1"]))
 
     assert numbers.tolist() == [0, ODD, 1]
@@ -232,7 +234,7 @@ def test_places_are_told_of_some_rows() -> None:
 
 
 def test_tables_have_the_row_of_each_of_their_nodes() -> None:
-    made = tables(*named([TWO, FOUR, DESCRIBED, TWO, TWO]))
+    made = tables(*named([TWO, FOUR, CHOOSING, TWO, TWO]))
     made.drop("n0")
     (two, four) = (table for _, table in made.tables())
 
@@ -259,30 +261,61 @@ def test_nodes_with_too_many_resources_for_one_table_stand_in_two() -> None:
     assert [(number, table.rows.tolist()) for number, table in made.tables()] == [(0, [0, 1, 3]), (1, [2])]
 
 
+# Nodes whose machine is described.
+
+
+def described(devices: str = "gpu=0,1", free: str = "0-7") -> Node:
+    return machine("cpu=0-3", "cpu=4-7", devices=devices, free=free, policy="restricted")
+
+
+def left_of(made: NodeTable) -> list[list[int]]:
+    """What columns say is free of CPUs and GPUs in each zone of the first node."""
+    table: list[list[int]] = made.table(0).columns.free(When.NOW, [CPU, GPU])[..., 0].tolist()
+    return table
+
+
+def test_of_a_described_machine_columns_follow_what_is_left() -> None:
+    made = tables(described())
+
+    assert changed(made, described("gpu=0*,1", "1-4")) == ([0], [])
+    assert left_of(made) == [[3, 1], [0, 1]]
+    assert changed(made, described("gpu=0*,1", "4-6")) == ([0], [])
+    assert left_of(made) == [[0, 3], [0, 1]]
+
+
+def test_a_described_machine_whose_zones_report_other_devices_leaves_columns() -> None:
+    made = tables(described())
+    made.put(left(described(), "gpu=0", ""))
+    assert made.unfit == {Unfit.AMOUNTS: 1}
+
+    made.put(described("gpu=0*,1"))
+    assert made.unfit == {}
+
+
 # Nodes that stand in no columns.
 
 
 def test_it_is_told_why_nodes_stand_in_no_columns() -> None:
     pods = replace(TWO, options=options("PodLevelResourceManagers"))
-    made = tables(*named([DESCRIBED, TWO, pods, DESCRIBED]))
+    made = tables(*named([CHOOSING, TWO, pods, CHOOSING]))
 
-    assert made.unfit == {Unfit.MACHINE: 2, Unfit.POD_LEVEL: 1}
-    assert (made.why_odd(0), made.why_odd(2)) == (Unfit.MACHINE, Unfit.POD_LEVEL)
+    assert made.unfit == {Unfit.CPU_OPTIONS: 2, Unfit.POD_LEVEL: 1}
+    assert (made.why_odd(0), made.why_odd(2)) == (Unfit.CPU_OPTIONS, Unfit.POD_LEVEL)
     with pytest.raises(KeyError, match="1"):
         made.why_odd(1)
 
 
 def test_a_node_that_comes_to_stand_in_columns_is_told_of_no_more() -> None:
-    made = tables(*named([DESCRIBED, DESCRIBED, TWO]))
+    made = tables(*named([CHOOSING, CHOOSING, TWO]))
     made.put(called("n0", TWO))
     made.drop("n1")
     assert made.unfit == {}
 
-    made.put(called("n2", DESCRIBED))
-    assert made.unfit == {Unfit.MACHINE: 1}
+    made.put(called("n2", CHOOSING))
+    assert made.unfit == {Unfit.CPU_OPTIONS: 1}
 
 
-kinds = st.sampled_from([None, TWO, FOUR, DESCRIBED])
+kinds = st.sampled_from([None, TWO, FOUR, CHOOSING])
 steps = st.lists(st.tuples(st.sampled_from("abcd"), kinds, st.integers(0, 4)))
 
 
@@ -296,12 +329,12 @@ def test_whoever_comes_and_goes_all_stand_where_they_should(
         if kind is None:
             made.drop(name)
             continue
-        amounts = [] if kind.machine else [f"gpu={amount}"] * len(kind.zones)
+        amounts = [] if kind is CHOOSING else [f"gpu={amount}"] * len(kind.zones)
         nodes[name] = called(name, kind, *amounts)
         made.put(nodes[name])
 
     assert dict(stands(made)) == {name: free(one) for name, one in nodes.items()}
-    assert made.in_columns == sum(one.machine is None for one in nodes.values())
+    assert made.in_columns == sum(one.options != BY_SOCKET for one in nodes.values())
 
 
 def test_what_kinds_of_layouts_are_found_for_is_kept_however_large_a_table_is() -> None:

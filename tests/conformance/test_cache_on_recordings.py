@@ -45,7 +45,7 @@ LEVELS = [Level.MACHINE, Level.CONFIGURED, Level.COUNTS]
 QUESTIONS = 10
 """So many of the questions are put to all nodes."""
 
-LEAST_SHARE = {Level.CONFIGURED: 0.5, Level.COUNTS: 0.75}
+LEAST_SHARE = {Level.MACHINE: 0.5, Level.CONFIGURED: 0.5, Level.COUNTS: 0.75}
 """Of so many of the nodes columns answer at the least."""
 
 BESIDE = 3
@@ -98,8 +98,7 @@ def test_all_recorded_nodes_together_answer_what_each_answers_by_the_rules(level
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_columns_answer_for_recorded_nodes_unless_their_machines_are_described(level: Level) -> None:
+def test_columns_answer_for_many_of_the_recorded_nodes(level: Level) -> None:
     *_, (cluster, _, _) = board(level)
 
-    share = cluster.nodes.in_columns / len(cluster.nodes)
-    assert share == 0 if level is Level.MACHINE else share > LEAST_SHARE[level]
+    assert cluster.nodes.in_columns / len(cluster.nodes) > LEAST_SHARE[level]

@@ -21,7 +21,7 @@ from numalign.cache import Question, dra
 from numalign.decision.scoring import EVEN, Weights
 from numalign.kubelet.admit import admit, charge
 from numalign.model import demand as demands
-from numalign.model.bitset import bits
+from numalign.model.bitset import bits, members, union
 from numalign.model.intent import Intent, Match, Policy, Scope
 from numalign.model.machine import CpuSet, render_list
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone, managers
@@ -264,28 +264,38 @@ def _grouped(pick: Pick, zones: tuple[Zone, ...]) -> tuple[Zone, ...]:
 
 SOME_MEMORY = ["8Gi", "8Gi/7Gi/3Gi", "4Gi//0", "8Gi/7Gi", "2Gi"]
 STATES = ["", "", "", "*", "x"]
+DESCRIBED_IDS = [*FEW_IDS, *FEW_IDS, tuple(range(8))]
+WHOLE_CORES = [options("full-pcpus-only", minor=minor) for minor in (None, 34)]
 
 
 def described(pick: Pick) -> Node:
     """A node of which somebody described the machine, with even cores, and sockets of one or two zones."""
-    ids = pick(FEW_IDS)
-    threads, each = pick([1, 2]), pick([1, 2, 4])
+    ids = pick(DESCRIBED_IDS)
+    threads, each = pick([1, 2, 2, 2]), pick([1, 2, 4, 3])
     owned = _threads(len(ids), each * threads, beside=pick([True, False]))
     every = range(each * threads * len(ids))
-    kept, busy = _some(pick, every, SELDOM), _some(pick, every, SOMETIMES)
+    kept, busy = _kept(pick, owned, each), _some(pick, every, SOMETIMES)
+    placed = pick(OFTEN)
     return machine(
         *(f"cpu={render_list(held)} mem={pick(SOME_MEMORY)}" for held in owned),
         ids=ids,
         threads=threads,
-        sockets=pick([(), [at // 2 for at in range(len(ids))]]),
+        sockets=pick([(), *([at // 2 * way for at in range(len(ids))] for way in (1, -1))]),
         reserved=render_list(kept),
         free=render_list(bits(every) & ~kept & ~busy),
-        devices=" ".join(f"{name}={','.join(_devices(pick, ids))}" for name in ("gpu", "nic")),
+        devices=" ".join(f"{name}={','.join(_devices(pick, ids, placed=placed))}" for name in ("gpu", "nic")),
         costs={(here, there): pick(NEAR) for here in ids for there in ids},
         policy=pick(POLICIES),
         scope=pick(list(Scope)),
-        options=pick(PLAIN) if pick(OFTEN) else pick(TOLD),
+        options=pick([*PLAIN, *WHOLE_CORES]) if pick(OFTEN) else pick(TOLD),
     )
+
+
+def _kept(pick: Pick, owned: Sequence[CpuSet], cores: int) -> CpuSet:
+    """No CPU, the lowest ones, the first core of a zone or of each, or any."""
+    every = [*members(union(owned))]
+    firsts = [bits([*members(held)][::cores]) for held in owned]
+    return pick([0, bits(every[:1]), bits(every[:2]), firsts[0], union(firsts), _some(pick, every, SELDOM)])
 
 
 def _threads(zones: int, each: int, *, beside: bool) -> list[CpuSet]:
@@ -298,9 +308,10 @@ def _some(pick: Pick, every: Sequence[int], often: Sequence[bool]) -> CpuSet:
     return bits(one for one in every if pick(often))
 
 
-def _devices(pick: Pick, ids: Sequence[int]) -> list[str]:
-    """Devices on zones, a few between them or nowhere; some are broken, some given out."""
-    return [_place(pick, ids) + pick(STATES) for _ in range(pick([1, 2, 4]))]
+def _devices(pick: Pick, ids: Sequence[int], *, placed: bool) -> list[str]:
+    """Devices on zones, a few between them or nowhere unless all are `placed`; broken, or given out."""
+    places = (str(pick(ids)) if placed else _place(pick, ids) for _ in range(pick([1, 2, 4])))
+    return [place + pick(STATES) for place in places]
 
 
 def _place(pick: Pick, ids: Sequence[int]) -> str:
@@ -508,6 +519,13 @@ HUNDREDS: Size = ((1,), (300,))
 def case(pick: Pick, *, size: Size = SMALL) -> Case:
     """A fleet and a question: any, some that make it tight, or such that pods are served as a whole."""
     return pick([_any_case, _any_case, _any_case, _tight_case, _tight_case, _whole_case])(pick, size)
+
+
+def machines(pick: Pick, size: Size) -> Case:
+    """Nodes whose machines are described, many of them with pods on them, and a question to all of them."""
+    empty = [described(pick) for _ in range(pick(size[0]))]
+    nodes = [charged(pick, one) if pick(OFTEN) else one for one in empty for _ in range(pick(size[1]))]
+    return Case(_with_names(nodes), question(pick), pick(WEIGHTS))
 
 
 def _any_case(pick: Pick, size: Size) -> Case:

@@ -23,15 +23,19 @@ from tests.laws.fleets import (
     Case,
     Size,
     case,
+    charged,
     counted,
     described,
     like,
+    machines,
     question,
     seeded,
 )
 
 MANY: Size = ((32, 48), (1, 1, 2))
 """So many kinds of nodes, mostly with one node of each."""
+
+MACHINES: Size = ((4, 8), (1, 2, 3))
 
 seeds = st.integers(0, 2**32)
 TRIED = settings().max_examples
@@ -114,6 +118,33 @@ def changed(random: Random, node: Node) -> Node:
     return like(pick, counted(pick) if random.random() < 0.9 else described(pick))
 
 
+def of_machines(seed: int) -> Case:
+    """Nodes whose machines are described, and a question to all of them."""
+    return seeded(lambda pick: machines(pick, MACHINES), seed)
+
+
+@given(seeds)
+def test_nodes_whose_machines_are_described_are_answered_for_as_by_the_rules(seed: int) -> None:
+    asked = of_machines(seed)
+    cache = ClusterCache.of(asked.nodes)
+
+    for one in (asked.question, seeded(question, seed + 1)):
+        assert differences(cache, one, asked.nodes, asked.weights) == []
+
+
+@HALF
+@given(seeds)
+def test_columns_follow_what_is_left_of_described_machines(seed: int) -> None:
+    asked, random = of_machines(seed), Random(seed)  # noqa: S311 - which ones change is no secret
+    cache, nodes = ClusterCache.of(asked.nodes), [*asked.nodes]
+
+    for _ in range(3):
+        nodes = [charged(random.choice, one) if random.random() < 0.5 else one for one in nodes]
+        for one in nodes:
+            cache.nodes.put(one)
+        assert differences(cache, asked.question, nodes, asked.weights) == []
+
+
 # What the laws above are tried on.
 
 
@@ -137,3 +168,9 @@ def test_columns_answer_for_most_nodes(fleets: list[NodeTable]) -> None:
     in_columns = sum(nodes.in_columns for nodes in fleets)
 
     assert 0.6 < in_columns / sum(map(len, fleets)) < 0.95
+
+
+def test_columns_answer_for_most_nodes_whose_machines_are_described() -> None:
+    known = [ClusterCache.of(of_machines(seed).nodes).nodes for seed in range(20)]
+
+    assert 0.6 < sum(nodes.in_columns for nodes in known) / sum(map(len, known)) < 0.95

@@ -14,6 +14,7 @@ from numalign.model.machine import (
     read_list,
     render_list,
 )
+from numalign.model.node import Node
 from tests.notation import GPU, machine, table
 
 DEVICES = [
@@ -54,6 +55,23 @@ def test_a_machine_is_even_where(zones: tuple[str, ...], fields: dict[str, Any],
 
     assert described
     assert described.topology.even is even
+
+
+PAIRS = [
+    # what it shows                the machine                                       CPUs       firsts
+    ("threads far apart",          machine("cpu=0-3", "cpu=4-7", threads=2),         "0-2,5,7", [0, 5]),
+    ("threads of zones in turn",   machine("cpu=0,2,4,6", "cpu=1,3,5,7", threads=2), "0-5",     [0, 1]),
+    ("cores of different width",   machine("cpu=0-1", "cpu=2-5", threads=2),         "0-5",     [0, 2, 3]),
+    ("half of each core",          machine("cpu=0-3", threads=2),                    "0,1",     []),
+    ("cores of one thread",        machine("cpu=0-3"),                               "0-3",     []),
+    ("cores of four",              machine("cpu=0-3", threads=4),                    "0-3",     []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "cpus", "firsts"), table(PAIRS))
+def test_whole_cores_are_told_by_their_first_threads(one: Node, cpus: str, firsts: list[int]) -> None:
+    assert one.machine
+    assert [*members(one.machine.topology.whole_pairs(read_list(cpus)))] == firsts
 
 
 LISTS = [
