@@ -365,7 +365,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
         Finding.BAD_REPORT: _FindingRow(
             Severity.LACK,
             _wrong(Finding.BAD_REPORT),
-            "What the agent says of the machine cannot be read, so verdicts rest on amounts by zone",
+            "What the agent says cannot be read, or contradicts the node, and is not used",
             _do(f"Run agents and the other programs in one version:\n  {_UPGRADE}"),
         ),
         Finding.UNKNOWN_OPTION: _FindingRow(

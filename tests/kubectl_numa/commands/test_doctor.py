@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from tests.kube.objects import STATIC_KUBELET, described_machine, machine_zone, nrt, reported
 from tests.kubectl_numa.objects import known, manifest
+from tests.notation import table
 
 Run = Callable[..., Result]
 Write = Callable[..., Path]
@@ -73,6 +75,55 @@ def test_only_the_nodes_that_are_named(run: Run, cluster_file: Path) -> None:
 
     assert stdout.startswith("1 of 1 node lacks something for exact verdicts\n")
     assert "big" not in stdout
+
+
+NOW, BEFORE = "2026-11-22T21:00:00Z", "2026-11-22T18:30:00Z"
+MACHINE = described_machine(machine_zone(reservedMemory=None))
+OPTION = {**STATIC_KUBELET, "cpuManagerPolicyOptions": {"share-nothing": "true"}}
+
+
+def told(name: str, described: object = MACHINE, *, at: object = NOW, **beside: Any) -> list[dict[str, Any]]:  # noqa: ANN401  as of `reported`
+    """A node and what its agent wrote."""
+    attributes = [{"name": "topologyManagerPolicy", "value": "single-numa-node"}]
+    return [
+        reported(nrt(name, cpu=4, attributes=attributes), described, **{"observed-at": at}, **beside),
+        *nodes(name),
+    ]
+
+
+TOLD: list[tuple[str, list[dict[str, Any]], int, list[str]]] = [
+    ("the machine a moment ago", told("a"), 0, []),
+    ("the machine, of a kubelet that was not compared",
+        [*told("a", kubelet={**STATIC_KUBELET, "version": "v1.35.1"})[:1], *nodes("a", version="v1.35.1")],
+        0, ["version"]),
+    ("the machine long before others", told("a", at=BEFORE), 1, ["stale"]),
+    ("amounts alone", told("a", None), 1, ["silent-agent"]),
+    ("an option that is not known", told("a", kubelet=OPTION), 1, ["unknown-option"]),
+    ("in another version", told("a", None, machine='{"version": 2}'), 1, ["bad-report"]),
+    ("no JSON", told("a", None, machine="{"), 1, ["bad-report"]),
+    ("a machine of another size", told("a", described_machine(machine_zone(7))), 1, ["bad-report"]),
+    ("placements of nonsense", told("a", placements="[]"), 1, ["bad-report"]),
+    ("a time of nonsense", told("a", at="yesterday"), 1, ["bad-report", "no-fingerprint"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("objects", "code", "findings"), table(TOLD))
+def test_of_a_node_whose_agent_told(
+    run: Run, write: Write, objects: list[dict[str, Any]], code: int, findings: list[str]
+) -> None:
+    path = write("cluster.yaml", *objects, *told("b"))
+    result = run("doctor", "--snapshot", path, "-o", "json")
+
+    assert result.exit_code == code
+    listed = {node["name"]: node["findings"] for node in json.loads(result.stdout)}
+    found = {name: [*dict.fromkeys(each["finding"] for each in told)] for name, told in listed.items()}
+    assert found == {"a": findings, "b": []}
+
+
+def test_where_nothing_is_missing_that_is_said(run: Run, write: Write) -> None:
+    result = run("doctor", "--snapshot", write("cluster.yaml", *told("a"), *told("b")))
+
+    assert result.stdout == "2 nodes: nothing is missing for exact verdicts\n"
 
 
 def test_names_are_counted_unless_all_are_asked_for(run: Run, write: Write) -> None:
