@@ -6,7 +6,7 @@ otherwise untouched: nothing is added up here, and no source is believed in plac
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from numalign.kube.decode.machines import ZoneMemory
 from numalign.model.machine import Core, CpuSet
@@ -111,11 +111,13 @@ class Checkpoints:
     What the managers wrote down by UID of the pod and name of the container, init containers included.
 
     They may tell of pods that are gone, and are only good for telling pods of one name apart and for what
-    finished init containers keep.
+    finished init containers keep. `pod_cpus` are all CPUs of a pod that was served as a whole, which its
+    containers have parts of.
     """
 
     cpus: Mapping[str, Mapping[str, CpuSet]]
     devices: Mapping[str, Mapping[str, tuple[HeldDevices, ...]]]
+    pod_cpus: Mapping[str, CpuSet] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,131 @@
+"""
+The checkpoints that the kubelet's managers write, as far as podresources does not tell the same.
+
+They are nobody's interface, so nothing in them is guessed: what has a field that is not known is of a version
+that is not known, and is not read at all. Known are the CPU manager's checkpoints with containers of pods
+(versions 2, of Kubernetes 1.16, to 4, of 1.37; cm/cpumanager/state/checkpoint.go) and the device manager's
+with devices by zone (1.20 on; cm/devicemanager/checkpoint/checkpoint.go). The kubelet puts each in place in
+one step, so none is ever half written. Their checksums are over Go's way to print values, and are left alone.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import orjson
+
+from agent.devices import held, sites
+from agent.observation import Checkpoints, HeldDevices
+from numalign.kube.decode.parts import Part
+from numalign.model.errors import BadInput, Mistake
+from numalign.model.machine import CpuSet
+from numalign.model.resources import ZoneId
+
+CPUS = "cpu_manager_state"
+DEVICES = "device-plugins/kubelet_internal_checkpoint"
+
+LONGEST = 2**24
+"""Bytes; a device has some hundred, with all that its plugin wants set in a container."""
+
+_STATE_FIELDS = ("policyName", "defaultCpuSet", "entries", "podEntries")
+_SIGNED_FIELDS = (*_STATE_FIELDS, "checksum", "data", "dataChecksum")
+_ENTRY_FIELDS = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")
+# Devices that sit nowhere in particular (nodeWithoutTopology of cm/devicemanager/manager.go).
+_NOWHERE = "-1"
+
+
+class BadCheckpoint(BadInput):
+    """Raised when a checkpoint cannot be read, or is of a version that is not known."""
+
+
+def checkpoints(folder: Path) -> Checkpoints:
+    """
+    What stands in the checkpoints in a kubelet's folder (`/var/lib/kubelet`).
+
+    A kubelet that never met a device plugin has no checkpoint of devices. Raises `BadCheckpoint`.
+    """
+    state = _parsed(folder / CPUS)
+    if state is None:
+        raise BadCheckpoint([Mistake(str(folder / CPUS), "is missing")])
+    containers, pods = _cpus(folder / CPUS, state)
+    given = _parsed(folder / DEVICES)
+    return Checkpoints(containers, {} if given is None else _devices(folder / DEVICES, given), pods)
+
+
+def _parsed(path: Path) -> object | None:
+    """What a file holds; None if it is not there."""
+    try:
+        with open(path, "rb", opener=_plainly) as file:
+            content = file.read(LONGEST + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadCheckpoint([Mistake(str(path), f"cannot be read: {error.strerror}")]) from error
+    if len(content) > LONGEST:
+        raise BadCheckpoint([Mistake(str(path), f"is longer than {LONGEST} bytes")])
+    return _json(path, content)
+
+
+def _plainly(path: str, flags: int) -> int:
+    """Opens what is no link, and does not wait for whoever would write into it."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _json(path: Path, content: bytes | str) -> object:
+    try:
+        parsed: object = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise BadCheckpoint([Mistake(str(path), f"is not JSON: {error}")]) from error
+    return {} if parsed is None else parsed
+
+
+def _cpus(path: Path, state: object) -> tuple[Mapping[str, Mapping[str, CpuSet]], Mapping[str, CpuSet]]:
+    """The CPUs of containers, by the UID of their pod and their name, and those of pods as a whole."""
+    signed = Part(state)
+    signed.only(_SIGNED_FIELDS)
+    serialized = signed["data"].text()
+    # From version 4 on this is what counts, and what stands beside it is for kubelets that are older.
+    counts = Part(_json(path, serialized), "data", signed) if serialized else signed
+    counts.only(_STATE_FIELDS if serialized else _SIGNED_FIELDS)
+    counts["policyName"].required_text()
+    containers = {
+        uid: {name: cpus.cpu_list() or 0 for name, cpus in pod.members()}
+        for uid, pod in counts["entries"].members()
+    }
+    pods = {uid: pod["cpuSet"].cpu_list() or 0 for uid, pod in counts["podEntries"].members()}
+    _settle(path, signed)
+    return containers, pods
+
+
+def _devices(path: Path, given: object) -> Mapping[str, Mapping[str, tuple[HeldDevices, ...]]]:
+    """The devices of containers, by the UID of their pod and their name."""
+    signed = Part(given)
+    signed.only(("Data", "Checksum"))
+    data = signed["Data"].required()
+    data.only(("PodDeviceEntries", "RegisteredDevices"))
+    found = defaultdict[str, dict[str, dict[tuple[str, str], frozenset[ZoneId]]]](dict)
+    for entry in data["PodDeviceEntries"].objects():
+        entry.only(_ENTRY_FIELDS)
+        uid, container = entry["PodUID"].required_text(), entry["ContainerName"].required_text()
+        resource = entry["ResourceName"].required_text()
+        by_zone = [*_by_zone(entry["DeviceIDs"])]
+        if not entry.mistakes:
+            where = sites((resource, ids, zones) for zones, ids in by_zone)
+            found[uid].setdefault(container, {}).update(where)
+    _settle(path, signed)
+    return {uid: {name: held(where) for name, where in pod.items()} for uid, pod in found.items()}
+
+
+def _settle(path: Path, part: Part) -> None:
+    if part.mistakes:
+        raise BadCheckpoint(mistake.under(str(path)) for mistake in part.mistakes)
+
+
+def _by_zone(listed: Part) -> Iterator[tuple[list[int], list[str]]]:
+    """Zones, and the ids of devices on them; a device on several is told of for each."""
+    for zone, ids in listed.members():
+        if zone != _NOWHERE and not (zone.isascii() and zone.isdigit()):
+            ids.wrong("is no zone")
+        else:
+            yield [int(zone)], [part.required_text() for part in ids.elements()]

@@ -1,0 +1,177 @@
+"""The checkpoints of the kubelet's managers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.checkpoints import BadCheckpoint, checkpoints
+from agent.observation import Checkpoints, HeldDevices
+from numalign.model.resources import ZoneId
+
+GPU = "example.com/gpu"
+STATE: dict[str, Any] = {
+    "policyName": "static",
+    "defaultCpuSet": "0,4-7",
+    "entries": {"uid-1": {"init": "1-2", "app": "1-3"}},
+    "checksum": 1353318690,
+}
+POD_ENTRIES = {"uid-2": {"cpuSet": "5-6"}}
+CONTAINERS = {"uid-1": {"init": 0b110, "app": 0b1110}}
+
+
+def held(*ids: str, zones: tuple[int, ...] = ()) -> HeldDevices:
+    return HeldDevices(GPU, ids, frozenset(map(ZoneId, zones)))
+
+
+def entry(**fields: object) -> dict[str, object]:
+    """What one container was given of one resource."""
+    told = {
+        "PodUID": "uid-1",
+        "ContainerName": "app",
+        "ResourceName": GPU,
+        "AllocResp": "CgwKA2dwdRIFZ3B1LTA=",
+    }
+    return {**told, "DeviceIDs": {"0": ["gpu-0"]}, **fields}
+
+
+def devices(*entries: object) -> dict[str, Any]:
+    return {"Data": {"PodDeviceEntries": [*entries], "RegisteredDevices": {GPU: ["gpu-0"]}}, "Checksum": 1}
+
+
+def read(folder: Path, state: object = STATE, given: object = None) -> Checkpoints:
+    """What is read where these stand in a kubelet's folder; None is no checkpoint of devices."""
+    (folder / "cpu_manager_state").write_text(state if isinstance(state, str) else json.dumps(state))
+    (folder / "device-plugins").mkdir(exist_ok=True)
+    if given is not None:
+        text = given if isinstance(given, str) else json.dumps(given)
+        (folder / "device-plugins/kubelet_internal_checkpoint").write_text(text)
+    return checkpoints(folder)
+
+
+def test_cpus_are_told_by_pod_and_container(tmp_path: Path) -> None:
+    assert read(tmp_path) == Checkpoints(CONTAINERS, {})
+
+
+def test_a_manager_without_a_policy_tells_of_nobody(tmp_path: Path) -> None:
+    assert read(tmp_path, {"policyName": "none", "defaultCpuSet": "", "checksum": 1}) == Checkpoints({}, {})
+
+
+def test_a_pod_served_as_a_whole_has_cpus_of_its_own(tmp_path: Path) -> None:
+    assert read(tmp_path, STATE | {"podEntries": POD_ENTRIES}).pod_cpus == {"uid-2": 0b1100000}
+
+
+def test_what_is_signed_counts_before_what_is_there_for_older_kubelets(tmp_path: Path) -> None:
+    data = {
+        "policyName": "static",
+        "defaultCpuSet": "0",
+        "entries": STATE["entries"],
+        "podEntries": POD_ENTRIES,
+    }
+    older = {"policyName": "static", "defaultCpuSet": "0", "entries": {"uid-9": {"app": "7"}}, "checksum": 0}
+    state = {**older, "data": json.dumps(data), "dataChecksum": 1}
+
+    assert read(tmp_path, state) == Checkpoints(CONTAINERS, {}, {"uid-2": 0b1100000})
+
+
+def test_devices_are_told_by_pod_and_container(tmp_path: Path) -> None:
+    given = devices(entry(DeviceIDs={"1": ["gpu-3", "gpu-2"], "0": ["gpu-0"]}), entry(ContainerName="init"))
+
+    assert read(tmp_path, given=given).devices == {
+        "uid-1": {
+            "app": (held("gpu-0", zones=(0,)), held("gpu-2", "gpu-3", zones=(1,))),
+            "init": (held("gpu-0", zones=(0,)),),
+        }
+    }
+
+
+def test_a_device_on_two_zones_is_one_device(tmp_path: Path) -> None:
+    given = devices(entry(DeviceIDs={"0": ["gpu-0"], "1": ["gpu-0"]}))
+
+    assert read(tmp_path, given=given).devices["uid-1"]["app"] == (held("gpu-0", zones=(0, 1)),)
+
+
+def test_a_device_may_sit_nowhere_in_particular(tmp_path: Path) -> None:
+    given = devices(entry(DeviceIDs={"-1": ["gpu-0"]}))
+
+    assert read(tmp_path, given=given).devices["uid-1"]["app"] == (held("gpu-0"),)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"Data": {"PodDeviceEntries": None, "RegisteredDevices": {}}, "Checksum": 1},
+        devices(entry(DeviceIDs=None)),
+    ],
+)
+def test_nobody_may_hold_a_device(tmp_path: Path, given: object) -> None:
+    assert not any(held for pod in read(tmp_path, given=given).devices.values() for held in pod.values())
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("", "cpu_manager_state: is not JSON"),
+        ("null", r"policyName: is missing"),
+        ("[]", "must be an object"),
+        ({**STATE, "version": 5}, "version: is none of the fields that are known here"),
+        ({"policyName": "static", "entries": {"container": "1-3"}}, "entries.container: must be an object"),
+        ({**STATE, "entries": {"uid": {"app": "3-1"}}}, 'entries.uid.app: "3-1" is no CPU id'),
+        ({**STATE, "entries": {"uid": {"app": 3}}}, "entries.uid.app: must be a text"),
+        ({**STATE, "podEntries": {"uid": "1"}}, "podEntries.uid: must be an object"),
+        ({**STATE, "data": "{"}, "cpu_manager_state: is not JSON"),
+        ({**STATE, "data": '{"policyName": "static", "more": 1}'}, "data.more: is none of the fields"),
+        ("[" * 100_000, "cpu_manager_state: is not JSON"),
+    ],
+    ids=map(str, range(11)),
+)
+def test_a_checkpoint_of_another_version_is_not_read(tmp_path: Path, state: object, said: str) -> None:
+    with pytest.raises(BadCheckpoint, match=said):
+        read(tmp_path, state)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{", "kubelet_internal_checkpoint: is not JSON"),
+        ({"Checksum": 1}, "Data: is missing"),
+        ({**devices(), "Version": 3}, "Version: is none of the fields"),
+        (devices(entry(DeviceIDs=["gpu-0"])), r"PodDeviceEntries\[0\].DeviceIDs: must be an object"),
+        (devices(entry(DeviceIDs={"x": ["gpu-0"]})), "DeviceIDs.x: is no zone"),
+        (devices(entry(DeviceIDs={"0": [7]})), r"DeviceIDs.0\[0\]: must be a text"),
+        (devices(entry(PodUID="")), "PodUID: is empty"),
+        (devices(entry(ResourceName=None)), "ResourceName: is missing"),
+        (devices(entry(Claims=[])), "Claims: is none of the fields"),
+        (devices("entry"), "must be an object"),
+    ],
+    ids=map(str, range(10)),
+)
+def test_a_checkpoint_of_devices_of_another_version_is_not_read(
+    tmp_path: Path, given: object, said: str
+) -> None:
+    with pytest.raises(BadCheckpoint, match=said):
+        read(tmp_path, given=given)
+
+
+def test_a_checkpoint_that_is_missing_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BadCheckpoint, match=f"{tmp_path}/cpu_manager_state: is missing"):
+        checkpoints(tmp_path)
+
+
+def test_a_checkpoint_that_is_no_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cpu_manager_state").mkdir()
+    with pytest.raises(BadCheckpoint, match="cannot be read: Is a directory"):
+        checkpoints(tmp_path)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_text(json.dumps(STATE))
+    (tmp_path / "cpu_manager_state").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BadCheckpoint, match="cannot be read: Too many levels of symbolic links"):
+        checkpoints(tmp_path)
+
+
+def test_a_checkpoint_without_end_is_not_read(tmp_path: Path) -> None:
+    with pytest.raises(BadCheckpoint, match="is longer than 16777216 bytes"):
+        read(tmp_path, " " * (2**24 + 1))
