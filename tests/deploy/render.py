@@ -75,9 +75,12 @@ images:
     newTag: "{version}"
 """
 
-# Of all programs but one, the image is the same.
+# Of all programs but two, the image is the same.
 _OURS = "you pushed what deploy/Dockerfile makes"
-_WHERE = {"scheduler": "you keep a copy, and newTag a version that fits your cluster"}
+_WHERE = {
+    "scheduler": "you keep a copy, and newTag a version that fits your cluster",
+    "agent": f"{_OURS} with `--target agent`",
+}
 
 
 class HelmError(Exception):

@@ -50,6 +50,7 @@ def test_every_value_is_explained() -> None:
         "  service:",
         "    requests: {cpu: 250m, memory: 512Mi}",
         "    limits: {memory: 1Gi}",
+        "  image:",
         "    requests: {cpu: 10m, memory: 48Mi}",
         "    limits: {memory: 128Mi}",
         "  image:",

@@ -488,6 +488,12 @@ async def test_the_definition_of_topologies_comes_where_there_is_none_and_stays(
         assert DEFINITION not in await made(helm, values, *filter(None, [known]))
 
 
+async def test_the_agent_is_of_an_image_of_its_own(helm: Path) -> None:
+    found = await made(helm, f"agent.enabled=true agent.image.digest=sha256:{ZEROS} image.tag=v9")
+    assert found.container(AGENT)["image"] == f"numalign-agent@sha256:{ZEROS}"
+    assert found.container(WEBHOOK)["image"] == "numalign-webhook:v9"
+
+
 async def test_metrics_of_agents_are_read_from_their_pods(helm: Path) -> None:
     found = await made(helm, "agent.enabled=true serviceMonitor.enabled=true metricsPort=9090")
     spec = found["PodMonitor", AGENT]["spec"]

@@ -1,4 +1,4 @@
-"""The image, as far as it can be looked at without an engine: what it is made of, and that its steps work."""
+"""The images, as far as they can be looked at without an engine: what is in them, and that the steps work."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ from tests.deploy.render import DEPLOY, Installation, everything, installed
 
 ROOT = DEPLOY.parent
 FILE = DEPLOY / "Dockerfile"
-REQUIREMENTS = (DEPLOY / "requirements.txt", DEPLOY / "requirements-build.txt")
+REQUIREMENTS = tuple(DEPLOY / f"requirements{name}.txt" for name in ("", "-agent", "-build"))
 PINNED = re.compile(r"python:3\.\d+\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}")
 
 
@@ -48,13 +48,16 @@ def stages() -> list[list[Step]]:
     return found
 
 
-BUILD, FINAL = stages()
+BUILD, BUILD_AGENT, AGENT, FINAL = STAGES = stages()
 
 
-def test_both_stages_start_from_the_same_image_of_exact_bytes() -> None:
-    images = [stage[0].words[0] for stage in (BUILD, FINAL)]
-    assert images[0] == images[1]
-    assert PINNED.fullmatch(images[0])
+def test_all_stages_start_from_the_same_image_of_exact_bytes() -> None:
+    [image] = {stage[0].words[0] for stage in STAGES}
+    assert PINNED.fullmatch(image)
+
+
+def test_who_names_no_stage_builds_the_last_and_the_agent_is_built_by_name() -> None:
+    assert [stage[0].words[1:] for stage in (AGENT, FINAL)] == [["AS", "agent"], []]
 
 
 def test_the_image_has_the_oldest_python_that_is_supported() -> None:
@@ -67,15 +70,23 @@ def test_what_is_copied_is_there_and_is_let_into_the_build() -> None:
     let_in = {
         line.removeprefix("!") for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines()
     }
-    copied = [source for step in BUILD if step.verb == "COPY" for source in step.words[:-1]]
+    copied = [
+        source
+        for step in (*BUILD, *BUILD_AGENT)
+        if step.verb == "COPY" and "--from=build" not in step.rest
+        for source in step.words[:-1]
+    ]
     assert copied
     assert [source for source in copied if not (ROOT / source).exists() or source not in let_in] == []
 
 
-def test_the_program_runs_as_nobody_and_without_a_shell() -> None:
-    verbs = {step.verb: step.rest for step in FINAL}
+@pytest.mark.parametrize(
+    ("stage", "program"), [(FINAL, "numalign-webhook"), (AGENT, "numalign-agent")], ids=["webhook", "agent"]
+)
+def test_the_program_runs_as_nobody_and_without_a_shell(stage: list[Step], program: str) -> None:
+    verbs = {step.verb: step.rest for step in stage}
     assert verbs["USER"] == "65532:65532"
-    assert verbs["ENTRYPOINT"] == '["/opt/numalign/bin/numalign-webhook"]'
+    assert verbs["ENTRYPOINT"] == f'["/opt/numalign/bin/{program}"]'
     assert verbs.keys().isdisjoint({"RUN", "CMD", "SHELL", "ADD"})
 
 
@@ -129,25 +140,50 @@ def test_every_dependency_of_the_project_is_among_the_requirements() -> None:
     assert wanted <= pinned
 
 
+def pins(file: Path) -> dict[str, str]:
+    """What is pinned, and all that stands there of it."""
+    found = re.split(r"^(?=[a-z0-9-]+==)", file.read_text(), flags=re.MULTILINE)[1:]
+    return {text.partition("==")[0]: text.rstrip() for text in found}
+
+
+def test_the_agent_has_of_the_others_requirements_a_few_of_the_same_bytes() -> None:
+    agents, all_of_them = pins(DEPLOY / "requirements-agent.txt"), pins(DEPLOY / "requirements.txt")
+    assert {"h2", "protobuf", "pydantic"} <= agents.keys()
+    assert agents.keys().isdisjoint({"numpy", "aiohttp", "kubernetes-asyncio", "cryptography"})
+    assert agents.items() <= all_of_them.items()
+
+
 @pytest.mark.packaging
 @pytest.mark.timeout(600)
 async def test_the_steps_make_a_program_that_starts(tmp_path: Path) -> None:
-    """Every COPY and RUN of the first stage, with folders of this test in place of the image's own."""
+    """Every COPY and RUN of two stages, with folders of this test in place of the images' own."""
     image = tmp_path / "usr"
     await command(f"{sys.executable} -m venv {image}", cwd=tmp_path)
     places = {name: tmp_path / name for name in ("src", "opt", "wheels")}
     for folder in places.values():
         folder.mkdir()
-    for step in BUILD:
-        if step.verb == "COPY":
-            copy(step.words, into=places["src"])
-        if step.verb == "RUN":
-            await command(moved(step.rest, places), cwd=places["src"], path=f"{image}/bin:/usr/bin:/bin")
+    await take(BUILD, places, image)
     made = places["opt"] / "numalign" / "bin"
     for program in ("numalign-webhook", "numalign-controller", "numalign-scorer"):
         said = await command(f"{made}/{program} --version", cwd=tmp_path)
         assert said.startswith(f"{program} 0.")
     assert not (made / "pip").exists()
+
+    # The wheel stays where the other stage copies it from.
+    for name in ("src", "opt"):
+        shutil.rmtree(places[name])
+        places[name].mkdir()
+    await take(BUILD_AGENT, places, image)
+    await command(f"{made}/python -c 'import agent.podresources'", cwd=tmp_path)
+
+
+async def take(stage: list[Step], places: dict[str, Path], image: Path) -> None:
+    """The steps of a stage; what it copies from another one is there already."""
+    for step in stage:
+        if step.verb == "COPY" and "--from" not in step.rest:
+            copy(step.words, into=places["src"])
+        if step.verb == "RUN":
+            await command(moved(step.rest, places), cwd=places["src"], path=f"{image}/bin:/usr/bin:/bin")
 
 
 def moved(line: str, places: dict[str, Path]) -> str:

@@ -11,11 +11,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
+{{- /* That of the values, or `image` where a program has another. */}}
 {{- define "numalign.image" -}}
-{{- if .Values.image.digest -}}
-{{ .Values.image.repository }}@{{ .Values.image.digest }}
+{{- with .image | default .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
 {{- else -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end -}}
 {{- end -}}
 {{- end }}
 
