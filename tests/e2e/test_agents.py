@@ -169,7 +169,7 @@ async def applied(api: ApiClient, node: str, *, manager: str = AGENT, **metadata
 
 
 def denied(answer: Answer, by: str) -> bool:
-    return answer.code == HTTPStatus.UNPROCESSABLE_ENTITY and by in answer.body["message"]
+    return answer.code == HTTPStatus.FORBIDDEN and by in answer.body["message"]
 
 
 # ---- what an agent is for
@@ -282,6 +282,8 @@ async def test_what_others_wrote_on_its_object_stays(clients: Clients) -> None:
     [
         ("DELETE", f"{TOPOLOGIES}/{HERE}"),
         ("GET", TOPOLOGIES),
+        ("GET", f"{TOPOLOGIES}/{HERE}"),
+        ("PUT", f"{TOPOLOGIES}/{HERE}"),
         ("GET", "/api/v1/nodes"),
         ("GET", "/api/v1/pods"),
         ("GET", f"{PODS}/near"),
@@ -293,7 +295,7 @@ async def test_what_others_wrote_on_its_object_stays(clients: Clients) -> None:
     ],
 )
 async def test_roles_give_an_agent_nothing_else(clients: Clients, method: str, path: str) -> None:
-    body = pod("more", HOME, HERE, AGENT) if method == "POST" else None
+    body = {"POST": pod("more", HOME, HERE, AGENT), "PUT": topology(HERE)}.get(method)
     assert (await ask(clients["here"], method, path, body)).code == HTTPStatus.FORBIDDEN
 
 
