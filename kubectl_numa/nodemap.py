@@ -97,13 +97,14 @@ def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
 
     What it is labelled with is told if that is not its class.
     """
-    facts = f"{node.policy}, scope {node.scope} (known: {node.known}, {told_by(health)})"
     name = node_class(node)
-    paper.write(Text.assemble((node.name, "bold"), f"  {facts}"), Text(f"  {name}", "dim"))
+    paper.write(
+        Text.assemble((node.name, "bold"), f"  {node.policy}, scope {node.scope}"),
+        Text(f"  known: {node.known}, {told_by(health)}", "red" if health.stale else ""),
+        Text(f"  {name}", "dim"),
+    )
     if node.label != name:
         paper.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))
-    if health.stale:
-        paper.write(Text(f"  its agent has said nothing for {wording.ago(health.age or 0)}", "red"))
     if missing := missing_devices(node):
         paper.write(Text(f"  lacks {amounts(quantities(missing))} that it had", "red"))
     if node.attributes.cordoned:
@@ -115,9 +116,11 @@ def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
 
 def told_by(health: ExporterHealth) -> str:
     """Who tells of a node, in words."""
+    teller = f"by {_TELLERS[health.source]}"
     if health.age is None:
-        return f"by {_TELLERS[health.source]}"
-    return f"by {_TELLERS[health.source]} {wording.ago(health.age)} ago"
+        return teller
+    ago = wording.ago(health.age)
+    return f"{teller}, silent for {ago}" if health.stale else f"{teller} {ago} ago"
 
 
 _TELLERS = {

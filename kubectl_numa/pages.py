@@ -34,11 +34,6 @@ STYLES = {
     Chance.NEVER: "red",
 }
 
-_TOLD_BY = {
-    TopologySource.AGENT: " by their agents",
-    TopologySource.EXPORTER: "",
-    TopologySource.NONE: "",
-}
 _INDENT = 13
 _COUNTED = 9
 _DECIDED = 11
@@ -158,12 +153,27 @@ def _detail(label: str, words: str | None, paper: Paper, *, style: str = "") -> 
         paper.entry(" " * _INDENT + label, words, indent=_INNER, label_style="dim", style=style)
 
 
+def _told_by(source: TopologySource, count: int) -> str:
+    """Who tells of so many nodes, after their number; an exporter goes without saying."""
+    if source is not TopologySource.AGENT:
+        return ""
+    return " by its agent" if count == 1 else " by their agents"
+
+
 def _rests_on(explanation: Explanation) -> str:
     """What was known of the nodes, and in a word each what else could count."""
     levels = Counter((answer.node.known, answer.exporter.source) for answer in explanation.answers)
     doubts = {doubt for answer in explanation.answers for doubt in answer.doubts}
     levels_known = ", ".join(
-        f"{level} of {counted(count)}{_TOLD_BY[source]}" for (level, source), count in levels.most_common()
+        f"{level} of {counted(count)}{_told_by(source, count)}"
+        for (level, source), count in levels.most_common()
     )
     missing = ", ".join(doubt.value.replace("-", " ") for doubt in Doubt if doubt in doubts)
-    return f"{levels_known}; not told: {missing}" if missing else levels_known
+    silent = sum(answer.exporter.stale for answer in explanation.answers)
+    return "; ".join(
+        [
+            levels_known,
+            *([f"not told: {missing}"] if missing else []),
+            *([f"silent: {'the agent' if silent == 1 else 'agents'} of {counted(silent)}"] if silent else []),
+        ]
+    )

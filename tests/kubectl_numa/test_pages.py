@@ -86,11 +86,11 @@ def test_it_is_told_what_agents_tell() -> None:
     cluster = view(*nodes, now=1_790_000_000.0, observed_at={"a": 1_789_999_990.0, "b": 1_789_999_000.0})
     page = shown(cluster, "cpu=4 mem=1Gi", SINGLE, depth=True)
 
-    assert "rests on machine of 2 nodes by their agents, counts of 1 node; not told: " in " ".join(
-        page.split()
-    )
-    assert "(known: machine, by its agent less than a minute ago)\n" in page
-    assert "  its agent has said nothing for 16 min\n" in page
+    words = " ".join(page.split())
+    assert "rests on machine of 2 nodes by their agents, counts of 1 node; not told: " in words
+    assert "; silent: the agent of 1 node " in words
+    assert "  known: machine, by its agent less than a minute ago\n" in page
+    assert "  known: machine, by its agent, silent for 16 min\n" in page
 
 
 def test_a_refusal_stands_above_the_nodes(cluster: ClusterView) -> None:
@@ -166,7 +166,8 @@ def test_a_node_in_depth_shows_what_the_kubelet_would_do_and_what_is_short_where
     page = shown(best_effort, "cpu=6 mem=1Gi", SINGLE, depth=True)
     assert page.endswith(
         "\n"
-        "node  best-effort, scope container (known: counts, by an exporter)\n"
+        "node  best-effort, scope container\n"
+        "  known: counts, by an exporter\n"
         f"  {node_class(best_effort.snapshot.nodes[0])}\n"
         "  not labelled\n"
         "          cpu                   memory\n"

@@ -17,14 +17,16 @@ def test_the_map_of_the_cluster(run: Run, cluster_file: Path, cluster: ClusterVi
     result = run("nodes", "--snapshot", cluster_file)
     assert result.exit_code == 0
     assert result.stdout == (
-        "big  single-numa-node, scope container (known: counts, by an exporter)\n"
+        "big  single-numa-node, scope container\n"
+        "  known: counts, by an exporter\n"
         f"  {big}\n"
         "  not labelled\n"
         "          cpu                     memory\n"
         "  node-0  ████████████░░░░ 24/32  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "  node-1  ░░░░░░░░░░░░░░░░ 0/32   ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "\n"
-        "small  single-numa-node, scope container (known: counts, by an exporter)\n"
+        "small  single-numa-node, scope container\n"
+        "  known: counts, by an exporter\n"
         f"  {small}\n"
         "  not labelled\n"
         "          cpu                   memory\n"
