@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test fuzz-kubelet deploy-test manifests e2e \
-	attack soak sim bench bench-e2e clean
+.PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test kubelets-test fuzz-kubelet \
+	deploy-test manifests e2e attack soak sim bench bench-e2e clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -58,6 +58,10 @@ oracle: $(READY)
 # Fresh scenarios, recorded and compared on the spot.
 oracle-test: $(READY)
 	$(BIN)/python -m pytest tests/oracle -m oracle -v
+
+# Real kubelets on machines that do not exist; needs root, mount namespaces, and Go once, then its cache.
+kubelets-test: $(READY)
+	$(BIN)/python -m pytest tests/kubelets -m "kubelets or not kubelets" -v
 
 # Search for a disagreement: make fuzz-kubelet MINUTES=5 [SEED=1]
 MINUTES ?= 5

@@ -63,7 +63,7 @@ class Plane:
             f"--tls-cert-file={place.pair.cert}",
             f"--tls-private-key-file={place.pair.key}",
             f"--token-auth-file={_tokens(users, place.folder)}",
-            "--authorization-mode=RBAC",
+            "--authorization-mode=Node,RBAC",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--service-account-issuer=https://127.0.0.1",
             f"--service-account-key-file={place.pair.cert}",

@@ -1,0 +1,122 @@
+"""A control plane of its own with real kubelets at it, as a test or a bench has it in its hands."""
+
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+
+from certs import authority
+from harness.certificates import key_pem
+from harness.controlplane import build as controlplane
+from harness.controlplane.planes import Place, Plane, Users
+from harness.kubelets.build import USUAL, Programs, find
+from harness.kubelets.kubelets import RealKubelet, RealNode, running, users
+from harness.processes import Children
+
+ADMIN: Users = {"admin": "system:masters"}
+DAYS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class RealCluster:
+    """An API server, and by name of its node each kubelet. `children` is what else is started beside them."""
+
+    plane: Plane
+    kubelets: Mapping[str, RealKubelet]
+    children: Children
+    folder: Path
+
+    def memory(self) -> int:
+        """Bytes that all kubelets hold, with their companions."""
+        return sum(kubelet.memory() for kubelet in self.kubelets.values())
+
+
+@asynccontextmanager
+async def started(
+    nodes: Sequence[RealNode],
+    *,
+    version: str = USUAL,
+    others: Users = ADMIN,
+    flags: Sequence[str] = (),
+) -> AsyncIterator[RealCluster]:
+    """A cluster of these nodes, each of them ready, all of one version; all of it ends when this is left.
+
+    `others` come to the API server besides the nodes, an `admin` among them; `flags` are the API server's.
+    Raises `UnavailableError` with what is missing here, and `BrokenError`.
+    """
+    programs = await find(version)
+    [binaries] = await controlplane.find(version)
+    # Sockets have short paths, and so does this.
+    with tempfile.TemporaryDirectory(prefix="kubelets-") as made:
+        folder = Path(made)
+        for name in ("logs", "tls"):
+            (folder / name).mkdir()
+        children = Children(logs=folder / "logs")
+        try:
+            plane = _plane(children, binaries, folder, users={**others, **users(nodes)}, flags=flags)
+            await plane.start()
+            kubelets = [_kubelet(node, programs, plane, children) for node in nodes]
+            async with running(kubelets) as by_name:
+                yield RealCluster(plane, by_name, children, folder)
+        finally:
+            await children.end()
+
+
+def _plane(children: Children, binaries: Path, folder: Path, *, users: Users, flags: Sequence[str]) -> Plane:
+    issued = authority.issue(names=["127.0.0.1"], days=DAYS, now=datetime.now(UTC))
+    place = Place(binaries, folder, authority.write(issued, folder / "tls"))
+    return Plane(children, place, users=users, flags=(*_towards_kubelets(folder / "tls"), *flags))
+
+
+def _kubelet(node: RealNode, programs: Programs, plane: Plane, children: Children) -> RealKubelet:
+    trusting = RealNode(
+        name=node.name,
+        machine=node.machine,
+        labels=node.labels,
+        configuration={**_trust(plane.folder / "tls"), **node.configuration},
+    )
+    return RealKubelet(trusting, programs, plane, children, plane.folder / node.name)
+
+
+def _trust(folder: Path) -> Mapping[str, object]:
+    """The configuration of a kubelet that lets this API server in, and others by token."""
+    return {
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True, "cacheTTL": "1s"},
+            "x509": {"clientCAFile": str(folder / "to-kubelets.crt")},
+        }
+    }
+
+
+def _towards_kubelets(folder: Path) -> tuple[str, ...]:
+    """The flags of an API server that shows kubelets who it is: to them it is an administrator."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    own = (
+        x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"),
+        x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver"),
+    )
+    name, now = x509.Name(own), datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(days=DAYS))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    certificate, secret = folder / "to-kubelets.crt", folder / "to-kubelets.key"
+    certificate.write_bytes(made.public_bytes(Encoding.PEM))
+    secret.write_bytes(key_pem(key))
+    return (
+        f"--kubelet-client-certificate={certificate}",
+        f"--kubelet-client-key={secret}",
+        "--kubelet-preferred-address-types=InternalIP,Hostname",
+    )

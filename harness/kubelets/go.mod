@@ -1,0 +1,4 @@
+// Only marks the folder as a module: what is required stands in go.<minor>.mod, one for each version of Kubernetes.
+module numalign.io/kubelets
+
+go 1.24.0

@@ -1,0 +1,192 @@
+"""Writes the files in which Linux shows a machine, for one that nobody owns.
+
+A kubelet learns of its machine through cAdvisor (v0.52.1 for Kubernetes v1.34, v0.56.2 for v1.36), which
+reads `/sys/devices/system` (utils/sysfs, utils/sysinfo), the sizes of hugepages in
+`/sys/kernel/mm/hugepages`, memory in `/proc/meminfo` and the number of sockets in `/proc/cpuinfo`
+(machine/machine.go). Whoever mounts these files over the real ones has that machine. The machine is
+described as in the recordings of the kubelet (tests/conformance/data): every shape of these can be written.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from numalign.kube.decode.machines import DescribedMachine, ZoneMemory
+from numalign.model.bitset import bits, members, union
+from numalign.model.machine import Core, CpuSet, render_list
+from numalign.model.quantity import units
+
+Json = dict[str, Any]
+
+KIB = 2**10
+HUGEPAGES = "hugepages-"
+
+MOUNTED = ("sys/devices/system", "sys/kernel/mm", "proc/meminfo", "proc/cpuinfo")
+"""What of `write`'s folder goes over the files of the same names."""
+
+TUNABLES: Mapping[str, int] = {
+    "proc/sys/vm/overcommit_memory": 1,
+    "proc/sys/vm/panic_on_oom": 0,
+    "proc/sys/kernel/panic": 10,
+    "proc/sys/kernel/panic_on_oops": 1,
+    "proc/sys/kernel/keys/root_maxkeys": 1_000_000,
+    "proc/sys/kernel/keys/root_maxbytes": 25_000_000,
+}
+"""What a kubelet sets in the kernel when it starts (cm/container_manager_linux.go, setupKernelTunables):
+mounted too, as it wants them, so that it changes nothing of the host."""
+
+
+def write(machine: DescribedMachine, folder: Path) -> None:
+    """Have the machine's files in this folder: `sys` and `proc`, as they stand below `/`."""
+    for name, text in _files(machine):
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    for name, target in _links(machine):
+        (folder / name).symlink_to(target, target_is_directory=True)
+    for name in MOUNTED[:2]:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+
+
+def reservations(machine: DescribedMachine) -> Json:
+    """The fields of KubeletConfiguration that keep from pods what the description keeps from them.
+
+    Nothing is kept beside for evictions: a memory manager does not start unless its figures add up exactly.
+    """
+    kept = {bank.zone: bank.reserved for bank in machine.banks if bank.reserved}
+    system = {"memory": str(sum(kept.values()))} if kept else {}
+    cpus = {"cpu": str(machine.kept)} if machine.kept else {}
+    return {
+        "systemReserved": {**system, **cpus},
+        "evictionHard": {"memory.available": "0%"},
+        "reservedMemory": [
+            {"numaNode": zone, "limits": {"memory": str(amount)}} for zone, amount in kept.items()
+        ],
+        **({"reservedSystemCPUs": render_list(machine.reserved)} if machine.reserved else {}),
+    }
+
+
+def _files(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
+    yield from _lists("sys/devices/system/cpu", machine.cpus, ("online", "possible", "present"))
+    for core in machine.cores:
+        yield from _core(core, machine)
+    yield from _lists("sys/devices/system/node", bits(machine.zones), ("online", "possible"))
+    yield from _lists("sys/devices/system/node", bits(core.zone for core in machine.cores), ("has_cpu",))
+    stocked = bits(bank.zone for bank in machine.banks if bank.memory)
+    yield from _lists("sys/devices/system/node", stocked, ("has_memory", "has_normal_memory"))
+    for bank in machine.banks:
+        yield from _zone(bank, machine)
+    for size in _page_sizes(machine):
+        total = sum(_pages(bank, size) for bank in machine.banks)
+        yield from _hugepages("sys/kernel/mm", size, total)
+    yield "proc/meminfo", _memory(machine.banks)
+    yield "proc/cpuinfo", "\n\n".join(_processors(machine))
+    for name, value in TUNABLES.items():
+        yield name, str(value)
+
+
+def _lists(folder: str, held: CpuSet, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    for name in names:
+        yield f"{folder}/{name}", render_list(held)
+
+
+def _core(core: Core, machine: DescribedMachine) -> Iterator[tuple[str, str]]:
+    siblings = render_list(core.threads)
+    socket = union(other.threads for other in machine.cores if other.socket == core.socket)
+    told = {
+        "online": "1",
+        "topology/core_id": str(_core_id(core, machine)),
+        "topology/physical_package_id": str(core.socket),
+        "topology/thread_siblings_list": siblings,
+        "topology/core_cpus_list": siblings,
+        "topology/core_siblings_list": render_list(socket),
+        "topology/package_cpus_list": render_list(socket),
+    }
+    shared = union(other.threads for other in machine.cores if other.cache == core.cache)
+    first = next(members(core.threads))
+    for cpu in members(core.threads):
+        folder = f"sys/devices/system/cpu/cpu{cpu}"
+        for name, text in told.items():
+            yield f"{folder}/{name}", text
+        yield from _cache(f"{folder}/cache/index0", core.threads, level=1, kind="Data", number=first)
+        yield from _cache(f"{folder}/cache/index3", shared, level=3, kind="Unified", number=core.cache)
+
+
+def _core_id(core: Core, machine: DescribedMachine) -> int:
+    """Numbers start anew in every socket, as those of real processors do."""
+    return [other.threads for other in machine.cores if other.socket == core.socket].index(core.threads)
+
+
+def _cache(folder: str, cpus: CpuSet, *, level: int, kind: str, number: int) -> Iterator[tuple[str, str]]:
+    yield f"{folder}/id", str(number)
+    yield f"{folder}/level", str(level)
+    yield f"{folder}/type", kind
+    yield f"{folder}/size", f"{32 * KIB ** (level > 1)}K"
+    yield f"{folder}/shared_cpu_list", render_list(cpus)
+    yield f"{folder}/shared_cpu_map", _map(cpus)
+
+
+def _zone(bank: ZoneMemory, machine: DescribedMachine) -> Iterator[tuple[str, str]]:
+    folder = f"sys/devices/system/node/node{bank.zone}"
+    cpus = union(core.threads for core in machine.cores if core.zone == bank.zone)
+    yield f"{folder}/cpulist", render_list(cpus)
+    yield f"{folder}/cpumap", _map(cpus)
+    yield f"{folder}/meminfo", _memory([bank], before=f"Node {bank.zone} ")
+    if bank.distances:
+        yield f"{folder}/distance", " ".join(map(str, bank.distances))
+    for size in _page_sizes(machine):
+        yield from _hugepages(folder, size, _pages(bank, size))
+
+
+def _hugepages(folder: str, size: int, pages: int) -> Iterator[tuple[str, str]]:
+    names = {"nr_hugepages": pages, "free_hugepages": pages, "surplus_hugepages": 0}
+    for name, number in names.items():
+        yield f"{folder}/hugepages/hugepages-{size // KIB}kB/{name}", str(number)
+
+
+def _page_sizes(machine: DescribedMachine) -> list[int]:
+    """Every size in bytes that any zone names: Linux shows each in every zone."""
+    return sorted({units(name.removeprefix(HUGEPAGES)) for bank in machine.banks for name in bank.huge})
+
+
+def _pages(bank: ZoneMemory, size: int) -> int:
+    held = {units(name.removeprefix(HUGEPAGES)): amount for name, amount in bank.huge.items()}
+    return held.get(size, 0) // size
+
+
+def _memory(banks: Sequence[ZoneMemory], *, before: str = "") -> str:
+    total = sum(bank.memory for bank in banks) // KIB
+    free = total - sum(amount for bank in banks for amount in bank.huge.values()) // KIB
+    told = {"MemTotal": total, "MemFree": free, "MemAvailable": free, "SwapTotal": 0, "SwapFree": 0}
+    return "\n".join(f"{before}{name}: {kib:>15} kB" for name, kib in told.items())
+
+
+def _processors(machine: DescribedMachine) -> Iterator[str]:
+    by_cpu = {cpu: core for core in machine.cores for cpu in members(core.threads)}
+    for cpu, core in sorted(by_cpu.items()):
+        told = {
+            "processor": cpu,
+            "vendor_id": "GenuineIntel",
+            "model name": "A processor that was made up",
+            "cpu MHz": "2400.000",
+            "physical id": core.socket,
+            "core id": _core_id(core, machine),
+        }
+        yield "\n".join(f"{name}\t: {value}" for name, value in told.items())
+
+
+def _links(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
+    for core in machine.cores:
+        for cpu in members(core.threads):
+            system = "sys/devices/system"
+            yield f"{system}/node/node{core.zone}/cpu{cpu}", f"../../cpu/cpu{cpu}"
+            yield f"{system}/cpu/cpu{cpu}/node{core.zone}", f"../../node/node{core.zone}"
+
+
+def _map(cpus: CpuSet) -> str:
+    """As the kernel writes masks: groups of 32 bits, the highest first."""
+    groups = defaultdict[int, int](int)
+    for cpu in members(cpus):
+        groups[cpu // 32] |= 1 << cpu % 32
+    return ",".join(f"{groups[at]:08x}" for at in reversed(range(max(groups, default=0) + 1)))
