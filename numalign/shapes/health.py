@@ -5,13 +5,16 @@ A device plugin that is restarted takes all its devices along, first out of what
 minutes out of sight; a device that breaks is not counted any more. Nothing else about the machine changes. So
 a node is ill if, given back the devices of the class that it was of, it is of that class again. One that
 differs in anything else, or has more of any device, is another machine or another configuration.
+
+Of a machine that somebody described it is known as well which of its devices are there and not in health.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 
+from numalign.model.machine import DevicePlace, Machine
 from numalign.model.node import Node, Zone, node_class
 from numalign.model.resources import EMPTY, Kind, Resources, kind
 from numalign.model.sharing import shared
@@ -22,13 +25,31 @@ def with_devices_of(node: Node, healthy: Node) -> Node | None:
 
     None if it is in health, or of another kind.
     """
-    if node.machine or node.ids != healthy.ids or not _lacks(node, healthy):
+    if node.ids != healthy.ids or not _lacks(node, healthy):
         return None
     zones = _restored_zones(tuple(zone.emptied() for zone in node.zones), healthy.zones)
     if zones is None:
         return None
-    restored = replace(node, zones=zones, totals=_totals(node.totals, healthy), stock=None, health=None)
+    machine = node.machine and _restored_machine(node.machine, healthy.machine, zones)
+    totals = _totals(node.totals, healthy)
+    restored = replace(node, zones=zones, totals=totals, machine=machine, stock=None, health=None)
     return restored if node_class(restored) == node_class(healthy) else None
+
+
+def with_whole_machine(node: Node) -> Node | None:
+    """The node with nothing on it and every device of its machine in health; None if it lacks none."""
+    machine = node.machine
+    if machine is None or all(place.healthy == place.total for place in _places(machine)):
+        return None
+    devices = (
+        (name, tuple(replace(place, healthy=place.total) for place in places))
+        for name, places in machine.devices
+    )
+    zones = tuple(_with_all(zone.emptied(), frozenset()) for zone in node.zones)
+    listed = {name: amount for name, amount in _listed(node).items() if name in (node.totals or {})}
+    totals = node.totals and shared(node.totals.most(listed))
+    whole = replace(machine, devices=tuple(devices))
+    return replace(node, zones=zones, totals=totals, machine=whole, stock=None, health=None)
 
 
 def with_all_devices(node: Node, most: Resources | None) -> Node | None:
@@ -38,16 +59,18 @@ def with_all_devices(node: Node, most: Resources | None) -> Node | None:
     seen for the first time in between. `most` is what the Node object tells of, None if there is none. Which
     zones devices are on that no zone lists is not known, so they count for the node as a whole.
     """
-    if node.machine or node.totals is None or most is None:
+    if node.totals is None or most is None:
         return None
-    listed = _summed(zone.capacity for zone in node.zones)
+    listed = _listed(node)
     total = {name: max(most.get(name, 0), listed.get(name, 0)) for name in {*_devices(most), *listed}}
     unplaced = {name for name, amount in listed.items() if 0 < amount < total[name]}
     given = all(_within(zone.capacity, zone.allocatable) for zone in node.zones)
     if given and not unplaced and _within(Resources(total), node.totals):
         return None
     zones = tuple(_with_all(zone.emptied(), unplaced) for zone in node.zones)
-    return replace(node, zones=zones, totals=shared(node.totals.most(total)), stock=None, health=None)
+    machine = node.machine and _without(node.machine, unplaced)
+    totals = shared(node.totals.most(total))
+    return replace(node, zones=zones, totals=totals, machine=machine, stock=None, health=None)
 
 
 def _with_all(zone: Zone, unplaced: AbstractSet[str]) -> Zone:
@@ -58,6 +81,46 @@ def _with_all(zone: Zone, unplaced: AbstractSet[str]) -> Zone:
         for bag in (zone.capacity, given)
     )
     return replace(zone, capacity=capacity, allocatable=allocatable, free=allocatable)
+
+
+def _places(machine: Machine) -> Iterator[DevicePlace]:
+    return (place for _, places in machine.devices for place in places)
+
+
+def _listed(node: Node) -> dict[str, int]:
+    """How many devices of each resource a node lists, without those of which there are none."""
+    if node.machine is None:
+        return _summed(zone.capacity for zone in node.zones)
+    # One that sits between zones counts for each of them there.
+    totals = ((name, sum(place.total for place in places)) for name, places in node.machine.devices)
+    return {name: total for name, total in totals if total}
+
+
+def _without(machine: Machine, names: AbstractSet[str]) -> Machine:
+    """The machine without any device of these resources."""
+    return replace(machine, devices=tuple(pair for pair in machine.devices if pair[0] not in names))
+
+
+def _restored_machine(machine: Machine, healthy: Machine | None, zones: tuple[Zone, ...]) -> Machine:
+    """A machine with the devices of one in health; where only zones tell of those, with devices on these."""
+    had = dict(healthy.devices) if healthy else {}
+    mine = dict(machine.devices)
+    names = {name for zone in zones for name in _devices(zone.capacity)}
+    devices = {name: had.get(name) or _on_zones(name, mine.get(name, ()), zones) for name in {*mine, *names}}
+    return replace(machine, devices=tuple(sorted(devices.items())))
+
+
+def _on_zones(name: str, places: tuple[DevicePlace, ...], zones: tuple[Zone, ...]) -> tuple[DevicePlace, ...]:
+    """As many devices on each zone as it lists, and those between zones, or on none, in health."""
+    wide = [replace(place, healthy=place.total) for place in places if len(place.zones) != 1]
+    return (*(_on_zone(name, zone, wide) for zone in zones), *wide)
+
+
+def _on_zone(name: str, zone: Zone, wide: Iterable[DevicePlace]) -> DevicePlace:
+    """What of the devices that a zone lists sits on it alone."""
+    between = sum(place.total for place in wide if zone.id in place.zones)
+    total, healthy = (max(0, bag.get(name, 0) - between) for bag in (zone.capacity, zone.allocatable))
+    return DevicePlace((zone.id,), total, healthy)
 
 
 def _lacks(node: Node, healthy: Node) -> bool:

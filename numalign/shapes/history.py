@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from numalign.model.attributes import Taint
 from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources
-from numalign.shapes.health import with_all_devices, with_devices_of
+from numalign.shapes.health import with_all_devices, with_devices_of, with_whole_machine
 from numalign.shapes.identity import Identity
 from numalign.shapes.shape import KnownShape, Shape, Traits, larger, of, traits
 
@@ -182,7 +182,8 @@ class ShapeHistory:
         models = (self._healthy[name] for name in pasts if name in self._healthy)
         kept = healthy = next(filter(None, (with_devices_of(node, model) for model in models)), None)
         if healthy is None and own not in disbelieved:
-            healthy = with_all_devices(node, most)
+            kept = with_whole_machine(node)
+            healthy = kept or with_all_devices(node, most)
         ill = None
         if healthy:
             now = self._wall()
@@ -242,7 +243,9 @@ class ShapeHistory:
     def _learn_health(self, shape: Shape) -> None:
         """Keep how nodes of a class are in health."""
         name, before = shape.node_class, self._healthy.get(shape.node_class)
-        after = self._healthy[name] = larger(before, shape.node) if before else shape.node
+        # Where its devices are, a machine that was described tells best.
+        pair = (before or shape.node, shape.node)
+        after = self._healthy[name] = larger(*(pair if pair[0].machine else reversed(pair)))
         if before is None:
             self._mark_stale({node for node, label in self._unknown_labels.items() if label == name})
         elif with_devices_of(before, after):
