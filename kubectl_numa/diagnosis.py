@@ -226,7 +226,7 @@ def _mistakes(
 
 
 def _leads_to(problem: Problem, mistake: Mistake, present: set[str]) -> Finding:
-    if "PolicyOptions" in mistake.where:
+    if mistake.message.startswith(kubelet_config.UNKNOWN_OPTION):
         return Finding.UNKNOWN_OPTION
     if PREFIX in mistake.where:
         return Finding.BAD_REPORT
@@ -366,7 +366,11 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.LACK,
             _wrong(Finding.BAD_REPORT),
             "What the agent says cannot be read, or contradicts the node, and is not used",
-            _do(f"Run agents and the other programs in one version:\n  {_UPGRADE}"),
+            _do(
+                "Run agents and the other programs in one version; where they are, it is a fault of"
+                f" numalign's, and a snapshot shows it:\n  {_UPGRADE}\n"
+                "  kubectl numa snapshot -o cluster.json.gz"
+            ),
         ),
         Finding.UNKNOWN_OPTION: _FindingRow(
             Severity.LACK,

@@ -100,7 +100,7 @@ def _show_group(group: FindingGroup, paper: Paper, *, most: int | None) -> None:
     details = [(detail, of) for detail, of in group.names_by_detail.items() if detail]
     shown = details if most else details[:_DETAILS]
     for detail, of in shown:
-        paper.entry(" " * _INDENT + "* ", f"{detail} ({some(of, most=most or _NAMES)})", indent=_INDENT + 2)
+        paper.entry(" " * _INDENT + "* ", f"{some(of, most=most or _NAMES)}: {detail}", indent=_INDENT + 2)
     if hidden := len(details) - len(shown):
         paper.entry(" " * _INDENT + "* ", f"and {hidden:,} more (--all shows them)", indent=_INDENT + 2)
     paper.entry("  do", group.remedy, indent=_INDENT, label_style="green")

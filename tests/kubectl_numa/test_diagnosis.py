@@ -11,6 +11,7 @@ from kubectl_numa import diagnosis
 from kubectl_numa.diagnosis import DiagnosedNode, Finding, Severity, Traces, diagnose
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.fingerprints import Fingerprint
+from numalign.kube.decode.kubelet_config import UNKNOWN_OPTION
 from numalign.kube.stores import Problem
 from numalign.model.errors import Mistake
 from numalign.model.intent import Policy
@@ -63,11 +64,13 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
     ("an agent that cannot be read", seen(COUNTED, **wrong(NRT, f"{REPORT}.version")),
         [("bad-report", f"{REPORT}.version: is wrong")]),
     ("an option that is not known, by its agent",
-        seen(COUNTED, **wrong(NRT, f"{REPORT}.kubelet.cpuManagerPolicyOptions.new")),
-        [("unknown-option", f"{REPORT}.kubelet.cpuManagerPolicyOptions.new: is wrong")]),
+        seen(COUNTED, **wrong(NRT, f"{REPORT}.kubelet.x", f"{UNKNOWN_OPTION}, but a")),
+        [("unknown-option", f"{REPORT}.kubelet.x: {UNKNOWN_OPTION}, but a")]),
     ("an option that is not known",
-        seen(GOOD, **wrong(CONFIGURATION, "topologyManagerPolicyOptions.new")),
-        [("unknown-option", "topologyManagerPolicyOptions.new: is wrong")]),
+        seen(GOOD, **wrong(CONFIGURATION, "x", f"{UNKNOWN_OPTION}, but a")),
+        [("unknown-option", f"x: {UNKNOWN_OPTION}, but a")]),
+    ("options that are at odds", seen(GOOD, **wrong(CONFIGURATION, "cpuManagerPolicyOptions.a")),
+        [("bad-configuration", "cpuManagerPolicyOptions.a: is wrong")]),
     ("a configuration that makes no sense", seen(GOOD, **wrong(CONFIGURATION, "reservedMemory")),
         [("bad-configuration", "reservedMemory: is wrong")]),
     ("an exporter that counts", seen(COUNTED, agents={}, fingerprints={"a": Fingerprint("pfp")}),
@@ -194,12 +197,13 @@ def test_a_node_for_programs() -> None:
 
 
 KINDS = st.sampled_from((NRT, CONFIGURATION, "Node", "Namespace"))
-WHERES = st.sampled_from(("zones", "metadata.name", REPORT, "cpuManagerPolicyOptions.x"))
+WHERES = st.sampled_from(("zones", "metadata.name", REPORT))
 PROBLEMS = st.builds(
-    lambda kind, name, where: Problem(kind, name, (Mistake(where, "is wrong"),)),
+    lambda kind, name, where, what: Problem(kind, name, (Mistake(where, what),)),
     KINDS,
     st.sampled_from("abx"),
     WHERES,
+    st.sampled_from(("is wrong", UNKNOWN_OPTION)),
 )
 
 

@@ -39,6 +39,9 @@ FIELDS = (
 )
 """What is read of a configuration, and so kept of it; it also holds paths and addresses."""
 
+UNKNOWN_OPTION = "the kubelet knows no such option"
+"""How a mistake begins about an option of a manager that is not known here: a newer kubelet may know it."""
+
 _ABSENT = Part(None)
 
 # The words that Go's strconv.ParseBool takes.
@@ -121,7 +124,7 @@ def _options(listed: Part, words: type[Word], *others: str) -> Mapping[bool, fro
         if name in {*words}:
             settings[words(name)] = _worded(part)
         elif name not in others:
-            part.wrong(f"the kubelet knows no such option, but {', '.join((*words, *others))}")
+            part.wrong(f"{UNKNOWN_OPTION}, but {', '.join((*words, *others))}")
     return {on: frozenset(word for word in settings if settings[word] is on) for on in (True, False)}
 
 
