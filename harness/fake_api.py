@@ -22,6 +22,7 @@ import re
 import socket
 import tempfile
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
@@ -33,6 +34,7 @@ import orjson
 from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration
 
+from harness.field_owners import FieldOwners
 from numalign.kube.client import Api
 
 Json = dict[str, Any]
@@ -43,6 +45,9 @@ FIRST_VERSION = 1000
 POLL_SECONDS = 0.01
 TOPOLOGY = "topology.node.k8s.io"
 ADMISSION = "admissionregistration.k8s.io/v1"
+APPLY = "application/apply-patch+yaml"
+UNKNOWN_MANAGER = "unknown"
+"""Who writes without saying who it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +224,7 @@ class FakeApi:
 
     def __post_init__(self) -> None:
         self._objects: dict[Resource, dict[Key, Json]] = {resource: {} for resource in RESOURCES}
+        self._owners: defaultdict[tuple[Resource, Key], FieldOwners] = defaultdict(FieldOwners)
         self._history: list[Change] = []
         self._compacted = self.version
         self._pages: dict[str, tuple[int, int, list[Json]]] = {}
@@ -227,12 +233,12 @@ class FakeApi:
 
     # Objects, as a test sees them.
 
-    def put(self, made: Json) -> Json:
+    def put(self, made: Json, *, manager: str = UNKNOWN_MANAGER) -> Json:
         """Store an object, whatever was there before, and give it as it is stored."""
         resource = _BY_KIND[made["apiVersion"], made["kind"]]
         metadata = made["metadata"]
         namespace = metadata.get("namespace", "default") if resource.namespaced else ""
-        return copy.deepcopy(self._store(Place(resource, namespace, metadata["name"]), made))
+        return copy.deepcopy(self._store(Place(resource, namespace, metadata["name"]), made, manager))
 
     def get(self, path: str) -> Json | None:
         """The object at a path, None if there is none."""
@@ -444,7 +450,7 @@ class FakeApi:
         if made["metadata"].get("resourceVersion"):
             message = "resourceVersion should not be set on objects to be created"
             raise Failure(HTTPStatus.BAD_REQUEST, message)
-        return HTTPStatus.CREATED, self._store(new, made)
+        return HTTPStatus.CREATED, self._store(new, made, manager_of(asked))
 
     def _replace(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
         made = _sensible(place, asked.body)
@@ -453,9 +459,11 @@ class FakeApi:
             message = "metadata.resourceVersion: Invalid value: must be specified for an update"
             raise Failure(HTTPStatus.UNPROCESSABLE_ENTITY, message)
         _same_version(place, made, before)
-        return HTTPStatus.OK, self._store(place, made)
+        return HTTPStatus.OK, self._store(place, made, manager_of(asked))
 
     def _patch(self, place: Place, asked: Asked, content_type: str) -> tuple[HTTPStatus, Json]:
+        if content_type == APPLY:
+            return self._apply(place, asked)
         before = self._existing(place)
         merge = _PATCHES.get(content_type)
         if merge is None or (merge is strategic and place.resource.custom):
@@ -463,9 +471,30 @@ class FakeApi:
             raise Failure(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, message)
         if not isinstance(asked.body, dict):
             raise Failure(HTTPStatus.BAD_REQUEST, "the patch is no object")
-        made = merge(before, asked.body)
+        made = _sensible(place, merge(before, asked.body))
         _same_version(place, made, before)
-        return HTTPStatus.OK, self._store(place, _sensible(place, made))
+        if made["metadata"].get("uid") != before["metadata"]["uid"]:
+            message = f"Precondition failed: UID in precondition: {made['metadata'].get('uid')}"
+            raise Failure(HTTPStatus.CONFLICT, message)
+        return HTTPStatus.OK, self._store(place, made, manager_of(asked))
+
+    def _apply(self, place: Place, asked: Asked) -> tuple[HTTPStatus, Json]:
+        """Server-side apply: the fields of one manager, and nobody else's."""
+        wanted, manager = _sensible(place, asked.body), asked.query.get("fieldManager")
+        if not manager:
+            raise Failure(HTTPStatus.BAD_REQUEST, "fieldManager: Required value: is required for apply patch")
+        objects, owners = self._objects[place.resource], self._owners[place.resource, place.key]
+        before = objects.get(place.key)
+        if before is None:
+            after, code = wanted, HTTPStatus.CREATED
+        else:
+            conflicts = owners.conflicts(manager, before, wanted)
+            if conflicts and asked.query.get("force") != "true":
+                named = ", ".join(f'conflict with "{other}": .{".".join(path)}' for path, other in conflicts)
+                message = f"Apply failed with {len(conflicts)} conflicts: {named}"
+                raise Failure(HTTPStatus.CONFLICT, message, cause="FieldManagerConflict")
+            after, code = owners.applied(manager, before, wanted), HTTPStatus.OK
+        return code, self._store(place, after, manager)
 
     def _delete(self, place: Place, _asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
         self._existing(place)
@@ -567,7 +596,7 @@ class FakeApi:
             raise Failure(HTTPStatus.NOT_FOUND, message)
         return found
 
-    def _store(self, place: Place, made: Json) -> Json:
+    def _store(self, place: Place, made: Json, manager: str = UNKNOWN_MANAGER) -> Json:
         """Nothing happens if nothing changes."""
         objects = self._objects[place.resource]
         before = objects.get(place.key)
@@ -579,11 +608,13 @@ class FakeApi:
             stored["metadata"]["namespace"] = place.namespace
         if stored == before:
             return before
+        self._owners[place.resource, place.key].wrote(manager, before, stored)
         objects[place.key] = self._stamp(stored)
         self._happened("MODIFIED" if before else "ADDED", place.resource, stored)
         return stored
 
     def _remove(self, place: Place) -> None:
+        self._owners.pop((place.resource, place.key), None)
         gone = copy.deepcopy(self._objects[place.resource].pop(place.key))
         self._happened("DELETED", place.resource, self._stamp(gone))
 
@@ -598,6 +629,11 @@ class FakeApi:
         for watch in self._watches:
             if watch.wants(change):
                 self._tell(watch, change.line())
+
+
+def manager_of(asked: Asked) -> str:
+    """Who writes, as far as it says so."""
+    return asked.query.get("fieldManager", UNKNOWN_MANAGER)
 
 
 def status(code: HTTPStatus, message: str, *, cause: str = "", reason: str = "") -> Json:

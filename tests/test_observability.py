@@ -27,7 +27,16 @@ def sources() -> dict[str, ast.Module]:
     """The syntax tree of every file, by its path."""
     return {
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-        for folder in ("numalign", "webhook", "scorer", "controller", "certs", "kubectl_numa", "examples")
+        for folder in (
+            "numalign",
+            "webhook",
+            "scorer",
+            "controller",
+            "agent",
+            "certs",
+            "kubectl_numa",
+            "examples",
+        )
         for path in sorted((ROOT / folder).rglob("*.py"))
     }
 

@@ -1,0 +1,72 @@
+"""
+`numalign-agent`: reads settings, then becomes the daemon.
+
+To check settings and to explain mistakes in them takes libraries that the work itself does not need, and they
+would stay in memory for as long as a node lives. So this process replaces itself: `agent.daemon` begins with
+nothing but the checked values.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent import options
+from agent.options import AgentOptions
+from agent.settings import AgentSettings
+from numalign.kube import access
+from numalign.kube.access import Access
+from numalign.kube.errors import ClusterError
+from numalign.runtime import sources
+from numalign.runtime.settings import from_command_line
+
+PROGRAM = "numalign-agent"
+
+_BY_HABIT = ("node_name", "node_address")
+"""What a pod is commonly told in variables without our prefix."""
+
+
+def main() -> int:
+    """Check the settings and become the daemon; comes back only where there is nothing to start."""
+    environ = with_habits(os.environ)
+    settings = from_command_line(AgentSettings, prog=PROGRAM, argv=sys.argv[1:], environ=environ)
+    try:
+        told = checked(settings, environ)
+    except ClusterError as error:
+        sys.stderr.write(f"{PROGRAM}: {error}\n")
+        return 2
+    arguments = [sys.executable, "-P", "-m", "agent.daemon", str(options.hand_over(told))]
+    return os.execv(sys.executable, arguments)  # noqa: S606  no shell
+
+
+def with_habits(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment, in which NODE_NAME and NODE_ADDRESS count where ours are not set."""
+    found = {sources.variable(name): environ[name.upper()] for name in _BY_HABIT if name.upper() in environ}
+    return {**found, **environ}
+
+
+def checked(settings: AgentSettings, environ: Mapping[str, str]) -> AgentOptions:
+    """The settings as the daemon takes them; raises `Unconfigured` where no API server is to be found."""
+    told = settings.model_dump(exclude={"kubeconfig", "context"})
+    told = {name: value.absolute() if isinstance(value, Path) else value for name, value in told.items()}
+    return AgentOptions(access=_access(settings, environ), **told)
+
+
+def _access(settings: AgentSettings, environ: Mapping[str, str]) -> Access | None:
+    named = settings.kubeconfig or settings.context or environ.get("KUBECONFIG")
+    try:
+        if not named and access.in_a_pod(environ):
+            return access.of_account(environ=environ)
+        # A pod needs none of it, and it takes more memory than all the rest.
+        from numalign.kube import client  # noqa: PLC0415  as said above
+
+        return asyncio.run(client.access(kubeconfig=settings.kubeconfig, context=settings.context))
+    except ClusterError:
+        if named or settings.output is None:
+            raise
+        return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

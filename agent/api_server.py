@@ -1,0 +1,135 @@
+"""
+The API server as an agent asks it: one object read, one written, one annotated.
+
+Bodies and answers are plain values, and every way to fail is one of `numalign.kube.errors`, as for the client
+of the other programs. That one takes more memory than this whole program.
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from http import HTTPStatus
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+
+from agent.https import (
+    REQUEST_SECONDS,
+    HttpsClient,
+    HttpsEndpoint,
+    Tls,
+    Token,
+    TokenFile,
+    Unverified,
+    Verified,
+    no_token,
+    plain,
+)
+from numalign.kube.access import Access
+from numalign.kube.errors import Unreachable
+from numalign.kube.refusals import refusal
+
+MANAGER = "numalign-agent"
+"""Whose fields those are that are written here."""
+
+LONGEST_ANSWER = 2**24
+"""Bytes; the pods of a node have some megabytes."""
+
+_APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+_WHOLE = "application/json"
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+_GOOD = (HTTPStatus.OK, HTTPStatus.CREATED)
+
+
+class Conflicts(StrEnum):
+    """What becomes of fields that somebody else has set to something else, as `force` says it."""
+
+    GIVE_WAY = "false"
+    TAKE_OVER = "true"
+
+
+class ApiServer:
+    """One API server; every method raises `ClusterError`. `what` names in errors what is asked for."""
+
+    def __init__(self, access: Access, *, within: float = REQUEST_SECONDS) -> None:
+        address = urlsplit(access.host)
+        self._client = HttpsClient(_endpoint(access), within=within)
+        self._prefix = address.path.rstrip("/")
+
+    async def get(
+        self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int = LONGEST_ANSWER
+    ) -> object:
+        """What stands at a path, at most so many bytes of it."""
+        _, body = await self._asked("GET", path, query, what=what, accept=_WHOLE, most=most)
+        return _read(body, what)
+
+    async def metadata(self, path: str, *, what: str) -> object:
+        """The metadata of the object at a path, in an object of their own."""
+        _, body = await self._asked("GET", path, what=what, accept=_METADATA)
+        return _read(body, what)
+
+    async def apply(self, path: str, fields: object, *, conflicts: Conflicts, what: str) -> HTTPStatus:
+        """Have these fields and no others of ours in an object, which is made if it is not there (201)."""
+        query = (("fieldManager", MANAGER), ("force", str(conflicts)))
+        status, _ = await self._asked("PATCH", path, query, fields, what=what, how=_APPLY, accept=_METADATA)
+        return status
+
+    async def merge(self, path: str, fields: object, *, what: str) -> None:
+        """Change these fields of an object that is there; a `metadata.uid` among them has to be its own."""
+        query = (("fieldManager", MANAGER),)
+        await self._asked("PATCH", path, query, fields, what=what, how=_MERGE, accept=_METADATA)
+
+    def close(self) -> None:
+        """End what is under way."""
+        self._client.close()
+
+    async def _asked(  # noqa: PLR0913  what a call is made of
+        self,
+        method: str,
+        path: str,
+        query: Sequence[tuple[str, str]] = (),
+        fields: object = None,
+        *,
+        what: str,
+        accept: str,
+        how: str = _WHOLE,
+        most: int = LONGEST_ANSWER,
+    ) -> tuple[HTTPStatus, bytes]:
+        body = b"" if fields is None else orjson.dumps(fields)
+        headers = {"Accept": accept, **({"Content-Type": how} if body else {})}
+        asked = f"{self._prefix}{path}?{urlencode(query)}" if query else f"{self._prefix}{path}"
+        status, answer = await self._client.request(method, asked, body, headers, most=most)
+        if status not in _GOOD:
+            raise refusal(status, answer, doing=_VERBS[method], what=what)
+        return HTTPStatus(status), answer
+
+
+_VERBS = {"GET": "read", "PATCH": "patch"}
+
+
+def _read(body: bytes, what: str) -> object:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Unreachable(f"the API server's answer makes no sense: {what} is not JSON: {error}") from error
+
+
+def _endpoint(access: Access) -> HttpsEndpoint:
+    address = urlsplit(access.host)
+    secure = address.scheme == "https"
+    port = address.port or (443 if secure else 80)
+    return HttpsEndpoint(address.hostname or "", port, _tls(access) if secure else plain, _token(access))
+
+
+def _tls(access: Access) -> Tls:
+    certificate, key = (Path(path) if path else None for path in (access.certificate, access.key))
+    if not access.verify:
+        return Unverified(certificate, key)
+    return Verified(Path(access.authority) if access.authority else None, certificate, key)
+
+
+def _token(access: Access) -> Token:
+    if access.token_file:
+        return TokenFile(Path(access.token_file))
+    return (lambda: access.token or "") if access.token else no_token

@@ -1,0 +1,120 @@
+"""
+Which pod of a kubelet's list is which: the list has names, and names come again.
+
+A StatefulSet gives a new pod the name of the one before, sometimes while that one still ends; so a name alone
+says whose zones are told only as long as there is one pod of it. The kubelet's checkpoints have UIDs: what
+they say a pod was given has to be what is listed. A pod of which neither is sure is left out, for a wrong
+placement is worse than none.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from agent.observation import Checkpoints, HeldDevices, KubeletPod, ListedContainer, ListedPod, Observation
+from numalign.ledger.model import PodName
+from numalign.model.bitset import union
+from numalign.model.machine import CpuSet
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class KeptPod:
+    """A pod that is listed, what its finished init containers keep beside that, and who it is, if certain."""
+
+    listed: ListedPod
+    pod: KubeletPod | None = None
+    kept_cpus: CpuSet = 0
+    kept_devices: tuple[HeldDevices, ...] = ()
+
+    @property
+    def cpus(self) -> CpuSet:
+        """All exclusive CPUs of its containers."""
+        return union(container.cpus for container in self.listed.containers) | self.kept_cpus
+
+    @property
+    def devices(self) -> tuple[HeldDevices, ...]:
+        """All devices of its containers; none stands there twice."""
+        listed = [held for container in self.listed.containers for held in container.devices]
+        return (*listed, *self.kept_devices)
+
+
+def identified(observation: Observation) -> tuple[KeptPod, ...]:
+    """The pods that are listed and have not ended, in the order of the list."""
+    by_name = _by_name(observation.pods)
+    times = Counter((pod.namespace, pod.name) for pod in observation.listed)
+    found = [
+        (listed, [*_candidates(listed, by_name, observation.checkpoints, times)])
+        for listed in observation.listed
+        if not _ended(by_name.get((listed.namespace, listed.name), ()))
+    ]
+    claims = Counter(candidates[0].uid for _, candidates in found if len(candidates) == 1)
+    return tuple(
+        _kept(listed, candidates[0], observation.checkpoints)
+        if len(candidates) == 1 and claims[candidates[0].uid] == 1
+        else KeptPod(listed)
+        for listed, candidates in found
+    )
+
+
+def _by_name(pods: Iterable[KubeletPod]) -> Mapping[PodName, list[KubeletPod]]:
+    named: dict[PodName, list[KubeletPod]] = defaultdict(list)
+    for pod in pods:
+        named[pod.namespace, pod.name].append(pod)
+    return named
+
+
+def _ended(pods: Iterable[KubeletPod]) -> bool:
+    """Whether there are pods of a name, and all of them have ended: older kubelets list those, too."""
+    phases = {pod.phase for pod in pods}
+    return bool(phases) and phases <= _ENDED
+
+
+def _candidates(
+    listed: ListedPod,
+    by_name: Mapping[PodName, list[KubeletPod]],
+    checkpoints: Checkpoints | None,
+    times: Mapping[PodName, int],
+) -> Iterator[KubeletPod]:
+    """Those pods that the listed one can be."""
+    name = listed.namespace, listed.name
+    for pod in by_name.get(name, ()):
+        if pod.phase in _ENDED:
+            continue
+        if checkpoints is None:
+            # Nobody knows what its init containers keep, nor which of two it is.
+            fits = times[name] == 1 and not pod.init_containers
+        else:
+            fits = all(_agrees(pod.uid, container, checkpoints) for container in listed.containers)
+        if fits:
+            yield pod
+
+
+def _agrees(uid: str, container: ListedContainer, checkpoints: Checkpoints) -> bool:
+    """Whether the checkpoints say that this container of this pod was given what is listed."""
+    cpus = checkpoints.cpus.get(uid, {}).get(container.name, 0)
+    devices = checkpoints.devices.get(uid, {}).get(container.name, ())
+    return cpus == container.cpus and ids(devices) == ids(container.devices)
+
+
+def ids(devices: Iterable[HeldDevices]) -> set[tuple[str, str]]:
+    """Each device by its resource and its id."""
+    return {(held.resource, each) for held in devices for each in held.ids}
+
+
+def _kept(listed: ListedPod, pod: KubeletPod, checkpoints: Checkpoints | None) -> KeptPod:
+    """The pod with what its checkpoints tell of containers that are not listed."""
+    if checkpoints is None:
+        return KeptPod(listed, pod)
+    shown = union(container.cpus for container in listed.containers)
+    taken = ids(held for container in listed.containers for held in container.devices)
+    names = {container.name for container in listed.containers}
+    kept: list[HeldDevices] = []
+    for name, devices in checkpoints.devices.get(pod.uid, {}).items():
+        for held in devices if name not in names else ():
+            own = tuple(each for each in held.ids if (held.resource, each) not in taken)
+            taken |= {(held.resource, each) for each in own}
+            kept += [HeldDevices(held.resource, own, held.zones)] if own else []
+    cpus = union(checkpoints.cpus.get(pod.uid, {}).values()) & ~shown
+    return KeptPod(listed, pod, cpus, tuple(kept))

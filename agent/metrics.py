@@ -1,0 +1,103 @@
+"""What an agent counts: how it looks, what it writes, and how old what it knows is."""
+
+import time
+from collections.abc import Callable
+from enum import StrEnum
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from numalign.runtime.metrics import PREFIX
+
+
+class LookResult(StrEnum):
+    """What came of a look at the node."""
+
+    SEEN = "seen"
+    FAILED = "failed"
+
+
+class WriteResult(StrEnum):
+    """What came of writing a topology: as a whole, its annotations alone, or nothing."""
+
+    APPLIED = "applied"
+    ANNOTATED = "annotated"
+    CONFLICT = "conflict"
+    ABSENT = "absent"
+    FAILED = "failed"
+
+
+class AgentMetrics:
+    """The counts of one agent."""
+
+    def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen_at = clock()
+        self._looks = Counter(
+            f"{PREFIX}agent_looks",
+            "Looks at the node, by what came of it.",
+            ["result"],
+            registry=registry,
+        )
+        self._writes = Counter(
+            f"{PREFIX}agent_writes",
+            "Writes of the node's topology, by what came of it.",
+            ["result"],
+            registry=registry,
+        )
+        self._pod_writes = Counter(
+            f"{PREFIX}agent_pod_writes",
+            "Pods whose placement was written on them.",
+            registry=registry,
+        )
+        age = Gauge(
+            f"{PREFIX}agent_look_age_seconds",
+            "Since the last look that saw everything; since the start, if there was none.",
+            registry=registry,
+        )
+        age.set_function(lambda: self._clock() - self._seen_at)
+        self._bytes = Gauge(
+            f"{PREFIX}agent_annotation_bytes",
+            "What the annotations of the topology have in bytes.",
+            ["annotation"],
+            registry=registry,
+        )
+        self._left_out = Gauge(
+            f"{PREFIX}agent_pods_left_out",
+            "Pods of which it is not certain what they hold.",
+            registry=registry,
+        )
+        self._foreign = Gauge(
+            f"{PREFIX}agent_zones_of_others",
+            "1 while another exporter writes the zones of this node, 0 otherwise.",
+            registry=registry,
+        )
+        for look in LookResult:
+            self._looks.labels(look)
+        for write in WriteResult:
+            self._writes.labels(write)
+
+    def seen(self, *, left_out: int) -> None:
+        """A look saw everything, but for what so many pods hold."""
+        self._seen_at = self._clock()
+        self._looks.labels(LookResult.SEEN).inc()
+        self._left_out.set(left_out)
+
+    def missed(self) -> None:
+        """A look failed."""
+        self._looks.labels(LookResult.FAILED).inc()
+
+    def wrote(self, result: WriteResult) -> None:
+        """A topology was written, or not."""
+        self._writes.labels(result).inc()
+
+    def wrote_pod(self) -> None:
+        """A pod was told what it holds."""
+        self._pod_writes.inc()
+
+    def annotated(self, annotation: str, length: int) -> None:
+        """An annotation has so many bytes."""
+        self._bytes.labels(annotation).set(length)
+
+    def foreign(self, others: int) -> None:
+        """So many others write the zones: one or none."""
+        self._foreign.set(others)

@@ -1,0 +1,11 @@
+"""Whose zones are written, in words that settings and the publisher share."""
+
+from enum import StrEnum
+
+
+class Publish(StrEnum):
+    """When the zones are written; the annotations always are."""
+
+    IF_ABSENT = "if-absent"
+    ALWAYS = "always"
+    NEVER = "never"

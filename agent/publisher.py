@@ -1,0 +1,181 @@
+"""
+Writes a report into the node's NodeResourceTopology, and stays out of the way of other exporters.
+
+Several programs export topologies, each for itself, and two that write the same zones would fight for ever.
+So fields have owners: what is written here is one server-side apply by one manager, and if somebody else has
+written the zones, then by default only our annotations are added. That is asked again from time to time, for
+the other exporter may have been taken away together with its object.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+from agent.api_server import Conflicts
+from agent.metrics import AgentMetrics, WriteResult
+from agent.publish import Publish
+from agent.report import JsonObject, NodeReport, document
+from numalign.kube.decode.kubelet_reports import OBSERVED_AT
+from numalign.kube.decode.nrt import GROUP, VERSIONS
+from numalign.kube.decode.parts import Part
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound
+from numalign.runtime.clock import Clock, utc_now
+from numalign.runtime.logs import Log
+
+AGAIN_SECONDS = 60.0
+"""After which it is asked again whether the zones of another exporter are still its own."""
+
+OWNER_SECONDS = 300.0
+"""After which the Node is read again: one that was deleted and made anew has another UID."""
+
+_COLLECTION = f"/apis/{GROUP}/{VERSIONS[0]}/noderesourcetopologies"
+
+
+class TopologyWriter(Protocol):
+    """What of an `ApiServer` is needed here; every method raises `ClusterError`."""
+
+    async def metadata(self, path: str, *, what: str) -> object:
+        """The metadata of an object."""
+
+    async def apply(self, path: str, fields: object, *, conflicts: Conflicts, what: str) -> int:
+        """Have these fields in an object."""
+
+    async def merge(self, path: str, fields: object, *, what: str) -> None:
+        """Change these fields of an object."""
+
+
+class Publisher:
+    """Writes the topology of one node."""
+
+    def __init__(  # noqa: PLR0913  what it depends on
+        self,
+        api: TopologyWriter,
+        node: str,
+        publish: Publish,
+        *,
+        log: Log,
+        metrics: AgentMetrics,
+        now: Clock = utc_now,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api = api
+        self._node = node
+        self._publish = publish
+        self._log = log
+        self._metrics = metrics
+        self._now = now
+        self._clock = clock
+        self._path = f"{_COLLECTION}/{node}"
+        self._what = f"the topology of node {node}"
+        self._owner: str | None = None
+        self._owner_due = float("-inf")
+        self._unowned = ""
+        self._foreign_until = float("-inf")
+        self._foreign = False
+        self._absent = False
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether it is worth writing the same once more: others had the object, or there was none."""
+        return self._absent or (self._foreign and self._clock() >= self._foreign_until)
+
+    async def publish(self, report: NodeReport) -> None:
+        """Write what a report says; raises `ClusterError`."""
+        try:
+            result = await self._written(report)
+        except ClusterError:
+            self._metrics.wrote(WriteResult.FAILED)
+            raise
+        self._metrics.wrote(result)
+        for annotation, text in report.annotations.items():
+            self._metrics.annotated(annotation, len(text or ""))
+
+    async def _written(self, report: NodeReport) -> WriteResult:
+        if self._publish is Publish.NEVER or (self._foreign and self._clock() < self._foreign_until):
+            return await self._annotate(report)
+        try:
+            return await self._apply(report)
+        except Conflict as error:
+            self._give_way(error)
+        self._metrics.wrote(WriteResult.CONFLICT)
+        return await self._annotate(report)
+
+    async def _apply(self, report: NodeReport) -> WriteResult:
+        """All of it; raises `Conflict` where the zones are somebody else's and not to be taken over."""
+        force = self._publish is Publish.ALWAYS
+        conflicts = Conflicts.TAKE_OVER if force else Conflicts.GIVE_WAY
+        await self._learn_owner()
+        status = await self._api.apply(
+            self._path, self._topology(report), conflicts=conflicts, what=self._what
+        )
+        if status == _CREATED and self._owner:
+            # It may be gone together with the Node that owned it.
+            self._owner_due = float("-inf")
+            await self._learn_owner()
+            await self._api.apply(self._path, self._topology(report), conflicts=conflicts, what=self._what)
+        if self._foreign:
+            self._foreign = False
+            self._log.info("topology.taken", node=self._node)
+        self._metrics.foreign(0)
+        return WriteResult.APPLIED
+
+    def _give_way(self, error: Conflict) -> None:
+        self._foreign_until = self._clock() + AGAIN_SECONDS
+        if not self._foreign:
+            self._foreign = True
+            self._log.info("topology.foreign", node=self._node, error=error)
+        self._metrics.foreign(1)
+
+    async def _annotate(self, report: NodeReport) -> WriteResult:
+        """The annotations alone, on an object of somebody else."""
+        fields = {"metadata": {"annotations": {**report.annotations, **self._stamp()}}}
+        try:
+            await self._api.merge(self._path, fields, what=self._what)
+        except NotFound:
+            return await self._missed(report)
+        self._absent = False
+        return WriteResult.ANNOTATED
+
+    async def _missed(self, report: NodeReport) -> WriteResult:
+        """There is no object to annotate: then it is ours to make, unless we never do."""
+        if self._publish is not Publish.NEVER:
+            return await self._apply(report)
+        if not self._absent:
+            self._absent = True
+            self._log.info("topology.absent", node=self._node)
+        return WriteResult.ABSENT
+
+    def _topology(self, report: NodeReport) -> JsonObject:
+        topology = document(self._node, report)
+        topology["metadata"]["annotations"] |= self._stamp()
+        if self._owner:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": self._owner}
+            topology["metadata"]["ownerReferences"] = [owner]
+        return topology
+
+    def _stamp(self) -> dict[str, str]:
+        return {OBSERVED_AT: stamp(self._now())}
+
+    async def _learn_owner(self) -> None:
+        """Whose object it is, so that it goes together with its Node."""
+        if self._clock() < self._owner_due:
+            return
+        try:
+            found = await self._api.metadata(f"/api/v1/nodes/{self._node}", what=f"node {self._node}")
+        except (Forbidden, NotFound) as error:
+            self._owner = None
+            if self._unowned != str(error):
+                self._unowned = str(error)
+                self._log.warning("topology.unowned", node=self._node, error=error)
+        else:
+            self._owner, self._unowned = Part(found)["metadata"]["uid"].text() or None, ""
+        self._owner_due = self._clock() + (OWNER_SECONDS if self._owner else AGAIN_SECONDS)
+
+
+_CREATED = 201
+
+
+def stamp(moment: datetime) -> str:
+    """A moment in UTC as Kubernetes writes it, to the second."""
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

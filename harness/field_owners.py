@@ -1,0 +1,96 @@
+"""
+Who has written which field of an object, for server-side apply in the fake API server.
+
+Maps are owned key by key, lists as a whole, as in a custom resource that says nothing else of its lists;
+owner references, which a real one owns by UID, too. Facts: k8s.io/apimachinery (pkg/util/managedfields),
+sigs.k8s.io/structured-merge-diff (merge/update.go).
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Json = dict[str, Any]
+FieldPath = tuple[str, ...]
+
+OF_THE_SERVER = frozenset(
+    {
+        ("apiVersion",),
+        ("kind",),
+        ("metadata", "name"),
+        ("metadata", "namespace"),
+        ("metadata", "uid"),
+        ("metadata", "creationTimestamp"),
+        ("metadata", "resourceVersion"),
+    }
+)
+"""Fields that nobody owns."""
+
+
+class FieldOwners:
+    """The owners of the fields of one object, by the names of managers."""
+
+    def __init__(self) -> None:
+        self._owned: dict[str, set[FieldPath]] = {}
+
+    def wrote(self, manager: str, before: Json | None, after: Json) -> None:
+        """A manager made `after` of `before`: what it changed is its own, and nobody else's."""
+        earlier, later = fields(before or {}), fields(after)
+        changed = {path for path in later if path not in earlier or earlier[path] != later[path]}
+        for other, owned in self._owned.items():
+            owned.intersection_update(later)
+            if other != manager:
+                owned.difference_update(changed)
+        self._owned.setdefault(manager, set()).update(changed)
+
+    def conflicts(self, manager: str, before: Json, wanted: Json) -> list[tuple[FieldPath, str]]:
+        """The fields that a manager would change although they are another's, and whose they are."""
+        earlier = fields(before)
+        return [
+            (path, other)
+            for path, value in fields(wanted).items()
+            for other, owned in self._owned.items()
+            if other != manager and path in owned and earlier.get(path) != value
+        ]
+
+    def applied(self, manager: str, before: Json, wanted: Json) -> Json:
+        """The object once a manager has these fields in it, and no others of its own."""
+        now, others = fields(wanted), self._owned_by_others(manager)
+        after = copy.deepcopy(before)
+        for path in self._owned.get(manager, set()) - now.keys() - others:
+            _remove(after, path)
+        for path, value in now.items():
+            _put(after, path, value)
+        for other, owned in self._owned.items():
+            if other != manager:
+                owned.difference_update(path for path in now if fields(before).get(path) != now[path])
+        self._owned[manager] = set(now)
+        return after
+
+    def _owned_by_others(self, manager: str) -> set[FieldPath]:
+        return {path for other, owned in self._owned.items() if other != manager for path in owned}
+
+
+def fields(found: Json) -> dict[FieldPath, Any]:
+    """The fields of an object that can be owned, by their paths."""
+    return {path: value for path, value in _leaves(found, ()) if path not in OF_THE_SERVER}
+
+
+def _leaves(found: Mapping[str, Any], above: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
+    for key, value in found.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, (*above, key))
+        else:
+            yield (*above, key), value
+
+
+def _remove(found: Json, path: FieldPath) -> None:
+    for key in path[:-1]:
+        found = found.get(key, {})
+    found.pop(path[-1], None)
+
+
+def _put(found: Json, path: FieldPath, value: Any) -> None:  # noqa: ANN401  JSON
+    for key in path[:-1]:
+        found = found.setdefault(key, {})
+    found[path[-1]] = copy.deepcopy(value)

@@ -1,0 +1,131 @@
+"""What a zone has is what is free and what is held, and nothing is in two places."""
+
+from collections import Counter
+
+from hypothesis import given
+
+from agent.amounts import SeenDevices, held_by, places, zone_amounts, zone_cpus
+from agent.identities import KeptPod, identified
+from agent.observation import Allocatable, ListedDevice, Observation
+from numalign.model.machine import DevicePlace
+from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
+from tests.agent.observations import (
+    GIB,
+    GPU,
+    KUBELET,
+    at,
+    container,
+    gpus,
+    hardware,
+    listed,
+    memory,
+    observation,
+    observations,
+    pod,
+    zones,
+)
+
+NOTHING = SeenDevices()
+
+
+def reckoned(seen: Observation, before: SeenDevices = NOTHING) -> tuple[tuple[KeptPod, ...], SeenDevices]:
+    pods = identified(seen)
+    return pods, before.plus(seen, pods)
+
+
+def test_what_is_left_of_a_zone() -> None:
+    web = listed("web", container("main", "1-2", blocks=[memory(4, 0)], devices=[gpus("gpu0")]))
+    pods, devices = reckoned(seen := observation(pod("1", "web"), listed=[web]))
+
+    assert zone_amounts(seen, pods, devices) == {
+        0: {"cpu": (4000, 3000, 1000), GPU: (2, 2, 1), "memory": (16 * GIB, 15 * GIB, 11 * GIB)},
+        1: {"cpu": (4000, 3000, 3000), GPU: (2, 2, 2), "memory": (16 * GIB, 15 * GIB, 15 * GIB)},
+    }
+
+
+def test_a_pod_holds_amounts_of_sets_of_zones() -> None:
+    wide = listed("wide", container("main", "1,5", blocks=[memory(20, 0, 1)], devices=[gpus("x", on=())]))
+    pods, devices = reckoned(seen := observation(pod("1", "wide"), listed=[wide]))
+
+    assert held_by(pods[0], zone_cpus(seen.hardware), devices) == {
+        (): Resources({GPU: 1}),
+        ("node-0",): Resources({"cpu": 1000}),
+        ("node-0", "node-1"): Resources({"memory": 20 * GIB}),
+        ("node-1",): Resources({"cpu": 1000}),
+    }
+
+
+def test_of_memory_in_several_zones_the_lowest_give_first() -> None:
+    wide = listed("wide", container("main", blocks=[memory(20, 0, 1)]))
+    pods, devices = reckoned(seen := observation(listed=[wide]))
+    amounts = zone_amounts(seen, pods, devices)
+
+    assert [amounts[zone][MEMORY][2] for zone in zones(0, 1)] == [0, 10 * GIB]
+
+
+def test_without_managers_zones_have_no_cpus_and_no_memory() -> None:
+    seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), ()), (), (), None)
+
+    assert zone_amounts(seen, (), NOTHING) == {0: {}}
+
+
+def test_a_device_that_falls_ill_is_still_built_in() -> None:
+    before = observation()
+    _, known = reckoned(before)
+    ill = tuple(device for device in before.allocatable.devices if device.id != "gpu0")
+    after = Observation(
+        before.hardware, KUBELET, Allocatable(0, (), ill), before.listed, before.pods, before.checkpoints
+    )
+    pods, now = reckoned(after, known)
+
+    assert places(after, pods, now) == {
+        GPU: (DevicePlace(zones(0), 2, 1), DevicePlace(zones(1), 2, 2)),
+    }
+    assert zone_amounts(after, pods, now)[ZoneId(0)][GPU] == (2, 1, 1)
+
+
+def test_a_device_that_falls_ill_while_a_pod_holds_it_counts_for_that_pod() -> None:
+    """Then what is healthy less what is held is what the kubelet has to give."""
+    web = listed("web", container("main", devices=[gpus("gone")]))
+    pods, devices = reckoned(seen := observation(listed=[web]))
+
+    assert places(seen, pods, devices)[GPU][0] == DevicePlace(zones(0), 3, 3)
+    assert zone_amounts(seen, pods, devices)[ZoneId(0)][GPU] == (3, 3, 2)
+
+
+def test_zones_that_the_machine_has_not_are_none_of_a_device() -> None:
+    strange = (ListedDevice(GPU, "a", at(0, 7)), ListedDevice(GPU, "b", at(7)))
+    seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), strange), (), (), None)
+    pods, devices = reckoned(seen)
+
+    assert places(seen, pods, devices) == {GPU: (DevicePlace((), 1, 1), DevicePlace(zones(0), 1, 1))}
+
+
+@given(observations())
+def test_what_is_free_and_what_is_held_is_what_may_be_given_out(seen: Observation) -> None:
+    pods, devices = reckoned(seen)
+    amounts = zone_amounts(seen, pods, devices)
+    cpus = zone_cpus(seen.hardware)
+    held = Counter[str]()
+    for each in pods:
+        for resources in held_by(each, cpus, devices).values():
+            held.update(resources)
+
+    def summed(resource: str, column: int) -> int:
+        return sum(zone[resource][column] for zone in amounts.values() if resource in zone)
+
+    for resource in (CPU, MEMORY):
+        assert summed(resource, 2) + held[resource] == summed(resource, 1) <= summed(resource, 0)
+    built = places(seen, pods, devices).get(GPU, ())
+    assert sum(place.healthy for place in built) == len(seen.allocatable.devices)
+    assert held[GPU] == sum(len(devices.ids) for each in pods for devices in each.devices)
+
+
+@given(observations())
+def test_every_cpu_is_in_one_place(seen: Observation) -> None:
+    pods, devices = reckoned(seen)
+    held = [each.cpus for each in pods]
+
+    assert sum(map(int.bit_count, held)) == sum(held).bit_count()
+    free = sum(zone[CPU][2] for zone in zone_amounts(seen, pods, devices).values()) // MILLI
+    assert free + sum(held).bit_count() == seen.allocatable.cpus.bit_count()

@@ -1,0 +1,120 @@
+"""Probes and scrapers are answered; whoever sends anything else is not waited for."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.parser import text_string_to_metric_families
+
+from agent import health
+from agent.health import LONGEST_HEAD, MOST_CONNECTIONS, Health, listening
+
+
+@dataclass
+class Place:
+    """What listens, and what it waits for."""
+
+    port: int = 0
+    waiting: str | None = None
+
+    @property
+    def url(self) -> str:
+        """Where."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def sent(self, sent: bytes) -> bytes:
+        """All that is answered to these bytes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(sent)
+        try:
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            writer.close()
+
+
+@pytest_asyncio.fixture
+async def place() -> AsyncIterator[Place]:
+    made, registry = Place(), CollectorRegistry()
+    Counter("numalign_toys", "Toys.", registry=registry).inc(3)
+    async with listening(Health(registry, lambda: made.waiting), "127.0.0.1", 0) as port:
+        made.port = port
+        yield made
+
+
+async def test_it_is_alive(place: Place) -> None:
+    async with aiohttp.ClientSession() as session, session.get(f"{place.url}/healthz") as answer:
+        assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+@pytest.mark.parametrize(
+    ("waiting", "status", "told"),
+    [
+        (None, 200, {"ready": True, "waiting_for": []}),
+        ("a first report", 503, {"ready": False, "waiting_for": ["a first report"]}),
+    ],
+)
+async def test_it_is_ready_once_nothing_is_waited_for(
+    place: Place, waiting: str | None, status: int, told: object
+) -> None:
+    place.waiting = waiting
+    async with aiohttp.ClientSession() as session, session.get(f"{place.url}/readyz") as answer:
+        assert (answer.status, await answer.json()) == (status, told)
+
+
+@pytest.mark.parametrize("accept", ["text/plain", "application/openmetrics-text; version=1.0.0"])
+async def test_what_is_counted_is_told_in_the_form_that_is_accepted(place: Place, accept: str) -> None:
+    async with (
+        aiohttp.ClientSession(headers={"Accept": accept}) as session,
+        session.get(f"{place.url}/metrics?name=all") as answer,
+    ):
+        assert answer.content_type == accept.partition(";")[0]
+        families = [*text_string_to_metric_families(await answer.text())]
+    assert {sample.name: sample.value for each in families for sample in each.samples}[
+        "numalign_toys_total"
+    ] == 3
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [(b"GET /else HTTP/1.1\r\n\r\n", b"404"), (b"POST /healthz HTTP/1.1\r\n\r\n", b"405")],
+)
+async def test_nothing_else_is_there(place: Place, request_: bytes, status: bytes) -> None:
+    assert (await place.sent(request_)).split(b" ")[1] == status
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x16\x03\x01\r\n\r\n", b"GET\r\n\r\n", b"a b c d\r\n\r\n", b"x" * (LONGEST_HEAD + 1)],
+    ids=["TLS", "a word", "four words", "no end"],
+)
+async def test_what_is_no_request_is_not_answered(place: Place, garbage: bytes) -> None:
+    assert await place.sent(garbage) == b""
+    assert (await place.sent(b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
+
+
+async def test_whoever_says_nothing_is_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "CALLER_SECONDS", 0.05)
+
+    assert await place.sent(b"GET /healthz HTTP/1.1\r\n") == b""
+
+
+async def test_there_are_never_more_callers_than_a_few(place: Place) -> None:
+    silent = [await asyncio.open_connection("127.0.0.1", place.port) for _ in range(MOST_CONNECTIONS)]
+    await asyncio.sleep(0)
+
+    assert await place.sent(b"GET /healthz HTTP/1.1\r\n\r\n") == b""
+    for _, writer in silent:
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_port_that_is_taken_is_an_error(place: Place) -> None:
+    with pytest.raises(OSError, match="address already in use"):
+        async with listening(Health(CollectorRegistry(), lambda: None), "127.0.0.1", place.port):
+            pass

@@ -1,0 +1,91 @@
+"""A pod of the list is the one of its name, as far as nothing speaks against it."""
+
+import pytest
+
+from agent.identities import identified
+from agent.observation import Observation
+from numalign.model.machine import render_list
+from tests.agent.observations import checkpoints, container, gpus, listed, observation, pod
+
+
+def uids(seen: Observation) -> list[str | None]:
+    return [each.pod.uid if each.pod else None for each in identified(seen)]
+
+
+def test_a_name_that_one_pod_has_tells_who_it_is() -> None:
+    web = listed("web", container("main", "1-2"))
+
+    assert uids(observation(pod("1", "web"), pod("2", "db"), listed=[web])) == ["1"]
+
+
+def test_what_the_checkpoints_say_otherwise_is_another_pod() -> None:
+    """The pod that is listed is gone, and its successor has been given other CPUs."""
+    web = listed("web", container("main", "1-2"))
+    saved = checkpoints({"2": {"main": "5-6"}})
+
+    assert uids(observation(pod("2", "web"), listed=[web], saved=saved)) == [None]
+
+
+def test_two_pods_of_a_name_are_told_apart_by_what_they_hold() -> None:
+    old, new = listed("web", container("main", "1-2")), listed("web", container("main", "5-6"))
+    saved = checkpoints({"1": {"main": "1-2"}, "2": {"main": "5-6"}})
+    both = [pod("2", "web"), pod("1", "web")]
+
+    assert uids(observation(*both, listed=[old, new], saved=saved)) == ["1", "2"]
+    assert uids(observation(*both, listed=[new], saved=saved)) == ["2"]
+
+
+def test_devices_tell_them_apart_as_well() -> None:
+    held = {"1": {"main": [gpus("gpu0")]}, "2": {"main": [gpus("gpu1")]}}
+    web = listed("web", container("main", devices=[gpus("gpu1")]))
+    both = [pod("1", "web"), pod("2", "web")]
+
+    assert uids(observation(*both, listed=[web], saved=checkpoints(devices=held))) == ["2"]
+
+
+@pytest.mark.parametrize("saved", [None, checkpoints()], ids=["unread", "of neither"])
+def test_two_pods_of_a_name_that_nothing_tells_apart_are_left_out(saved: None) -> None:
+    web = listed("web", container("main"))
+
+    assert uids(observation(pod("1", "web"), pod("2", "web"), listed=[web], saved=saved)) == [None]
+
+
+def test_two_entries_of_one_name_are_never_one_pod() -> None:
+    web = listed("web", container("main", "1-2"))
+    saved = checkpoints({"1": {"main": "1-2"}})
+
+    assert uids(observation(pod("1", "web"), listed=[web, web], saved=saved)) == [None, None]
+    assert uids(observation(pod("1", "web"), listed=[web, web])) == [None, None]
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_pods_that_have_ended_hold_nothing(phase: str) -> None:
+    """Kubelets before 1.34 go on listing them."""
+    web = listed("web", container("main", "1-2"))
+
+    assert uids(observation(pod("1", "web", phase), listed=[web])) == []
+    assert uids(observation(pod("1", "web", phase), pod("2", "web", "Pending"), listed=[web])) == ["2"]
+
+
+def test_a_pod_of_which_nobody_knows_holds_what_is_listed_and_has_no_uid() -> None:
+    web = listed("web", container("main", "1-2"))
+    [found] = identified(observation(listed=[web]))
+
+    assert (found.pod, render_list(found.cpus)) == (None, "1-2")
+
+
+def test_finished_init_containers_keep_cpus_and_devices() -> None:
+    web = listed("web", container("main", "1", devices=[gpus("gpu0")]))
+    saved = checkpoints(
+        {"1": {"setup": "1-2", "main": "1"}}, {"1": {"setup": [gpus("gpu0", "gpu1")], "main": [gpus("gpu0")]}}
+    )
+    [found] = identified(observation(pod("1", "web", init=["setup"]), listed=[web], saved=saved))
+
+    assert render_list(found.cpus) == "1-2"
+    assert found.devices == (gpus("gpu0"), gpus("gpu1"))
+
+
+def test_without_checkpoints_nobody_knows_what_init_containers_keep() -> None:
+    web = listed("web", container("main", "1"))
+
+    assert uids(observation(pod("1", "web", init=["setup"]), listed=[web])) == [None]
