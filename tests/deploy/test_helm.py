@@ -18,6 +18,7 @@ from scorer import ranking, ranking_file
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import (
     AGENT_GUARD,
+    AGENT_NAMESPACE,
     CHART,
     COMMAND,
     DEPLOY,
@@ -269,7 +270,7 @@ def excluded(found: Installation) -> set[tuple[str, ...]]:
 async def test_another_namespace_is_meant_everywhere(helm: Path) -> None:
     found = await made(helm, EVERY_PART, "--namespace=elsewhere")
     assert "numalign-system" not in json.dumps([*found.values()])
-    assert excluded(found) == {("kube-system", "kube-node-lease", "elsewhere")}
+    assert excluded(found) == {("kube-system", "kube-node-lease", "elsewhere", AGENT_NAMESPACE)}
 
 
 def at(key: str, value: object) -> Iterator[object]:
@@ -304,7 +305,7 @@ async def test_a_name_that_looks_like_something_else_stays_a_name(
     assert {*at("namespace", documents)} == {name}
     assert {*at("secretName", documents)} <= {name, "numalign-authority"}
     assert {*at("priorityClassName", documents)} == {name}
-    assert excluded(found) == {(name, "kube-system")}
+    assert excluded(found) == {(name, "kube-system", AGENT_NAMESPACE)}
 
 
 async def test_one_replica_alone_may_be_moved(helm: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from numalign.kube.decode import templates
 from numalign.model import intent
-from tests.deploy.render import NAMESPACE, installed
+from tests.deploy.render import AGENT_NAMESPACE, NAMESPACE, installed
 from tests.deploy.selectors import CONDITIONS, NAME, Object, Request, called
 from tests.notation import table
 from webhook.handlers import _ENDPOINTS
@@ -22,7 +22,7 @@ OF_PODS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e["nam
 OF_WORKLOADS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e["name"] == WORKLOADS]}
 EVERY_ENTRY = SHIPPED.entries
 
-EXCLUDED = ("kube-system", "kube-node-lease", NAMESPACE)
+EXCLUDED = ("kube-system", "kube-node-lease", NAMESPACE, AGENT_NAMESPACE)
 LEVELS = (intent.ENFORCE, intent.DEFAULT, intent.WARN, intent.AUDIT)
 OURS = (intent.POLICY, intent.VOLCANO_POLICY, intent.RESOURCES, "numalign.io/polcy")
 

@@ -205,7 +205,7 @@ namespaceSelector:
   matchExpressions:
     - key: kubernetes.io/metadata.name
       operator: NotIn
-      values: {{ append .root.Values.webhooks.excludedNamespaces .root.Release.Namespace | uniq | toJson }}
+      values: {{ concat .root.Values.webhooks.excludedNamespaces (list .root.Release.Namespace .root.Values.agent.namespace) | uniq | toJson }}
     - {key: numalign.io/admission, operator: NotIn, values: [disabled]}
     {{- range .lacks }}
     - {key: numalign.io/{{ . }}, operator: DoesNotExist}
