@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from kubernetes_asyncio.client import ApiClient
 
-from harness.api_requests import INTENT, create, pod
+from harness.api_requests import INTENT, ask, create, pod
+from tests.e2e.conftest import PATHS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -35,6 +36,37 @@ async def test_the_cluster_can_be_asked_without_a_file(
 
     assert code == 0, said
     assert {node["name"]: node["class"] for node in json.loads(said)} == classes
+
+
+async def test_what_nodes_lack_is_told_of_every_one(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
+    code, said = await kubectl_numa("doctor", "-o", "json")
+
+    assert code == 1, said
+    found = {node["name"]: {each["finding"] for each in node["findings"]} for node in json.loads(said)}
+    assert {name for name, findings in found.items() if "counts-only" in findings} == {*classes}
+
+
+async def test_who_writes_a_topology_beside_another_is_named(api: ApiClient, kubectl_numa: Numa) -> None:
+    path = f"{PATHS['NodeResourceTopology']}/left-behind"
+    told = {"apiVersion": "topology.node.k8s.io/v1alpha2", "kind": "NodeResourceTopology"}
+    metadata = {"name": "left-behind"}
+    attributes = [{"name": "topologyManagerPolicy", "value": "none"}]
+    for manager, beside in (
+        ("exporter", {"zones": [{"name": "node-0", "type": "Node"}]}),
+        ("another", {"zones": [{"name": "node-0", "type": "Node"}], "attributes": attributes}),
+        ("numalign-agent", {"metadata": {**metadata, "annotations": {"numalign.io/machine": "{}"}}}),
+    ):
+        wish = {**told, "metadata": metadata, **beside}
+        assert (await ask(api, "PATCH", path, wish, fieldManager=manager)).code < HTTPStatus.BAD_REQUEST
+    try:
+        _, said = await kubectl_numa("doctor", "left-behind", "-o", "json")
+    finally:
+        await ask(api, "DELETE", path)
+
+    [node] = json.loads(said)
+    findings = {each["finding"]: each["detail"] for each in node["findings"]}
+    assert findings["two-writers"] == "another, exporter"
+    assert "orphan" in findings
 
 
 async def test_a_pod_that_is_stored_is_explained_by_its_name(api: ApiClient, kubectl_numa: Numa) -> None:
