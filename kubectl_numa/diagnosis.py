@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kubectl_numa.explanation import told
+from kubectl_numa.lines import some
 from kubectl_numa.nodemap import NOTHING
 from numalign.decision import wording
 from numalign.kube import exporters
@@ -416,7 +417,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
         ),
         Finding.TWO_WRITERS: _FindingRow(
             Severity.LACK,
-            lambda examined: [", ".join(examined.writers)] if len(examined.writers) > 1 else [],
+            lambda examined: [some(examined.writers)] if len(examined.writers) > 1 else [],
             "Several programs write the topology, and each takes back what the other says",
             _do("Keep one of them; the agent leaves zones to others with agent.publish=if-absent or never."),
         ),
