@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tests.kube.objects import STATIC_KUBELET, described_machine, machine_zone, nrt, reported
+from tests.kube.objects import STATIC_KUBELET, described_machine, listed, machine_zone, nrt, reported
 from tests.kubectl_numa.objects import known, manifest
 from tests.notation import table
 
@@ -61,9 +61,9 @@ def test_every_finding_stands_with_its_nodes_and_the_way_out(run: Run, cluster_f
 
 
 def test_programs_get_every_node_with_all_of_it(run: Run, cluster_file: Path) -> None:
-    listed = json.loads(run("doctor", "--snapshot", cluster_file, "-o", "json").stdout)
+    every = json.loads(run("doctor", "--snapshot", cluster_file, "-o", "json").stdout)
 
-    assert {node["name"]: [each["finding"] for each in node["findings"]] for node in listed} == {
+    assert {node["name"]: [each["finding"] for each in node["findings"]] for node in every} == {
         "big": ["counts-only", "no-fingerprint", "no-version"],
         "hidden": ["no-topology"],
         "small": ["counts-only", "no-fingerprint", "no-version"],
@@ -115,8 +115,8 @@ def test_of_a_node_whose_agent_told(
     result = run("doctor", "--snapshot", path, "-o", "json")
 
     assert result.exit_code == code
-    listed = {node["name"]: node["findings"] for node in json.loads(result.stdout)}
-    found = {name: [*dict.fromkeys(each["finding"] for each in told)] for name, told in listed.items()}
+    by_name = {node["name"]: node["findings"] for node in json.loads(result.stdout)}
+    found = {name: [*dict.fromkeys(each["finding"] for each in told)] for name, told in by_name.items()}
     assert found == {"a": findings, "b": []}
 
 
@@ -169,12 +169,29 @@ def test_pods_that_ask_where_nothing_is_known_are_named(run: Run, write: Write) 
 
 
 @pytest.fixture
+def agents_until_2020(cluster_file: Path) -> None:
+    """All agents fell silent then."""
+    cluster_file.write_text(json.dumps(listed(*told("a", at="2020-01-01T00:00:00Z"), manifest("p", "2"))))
+
+
+@pytest.mark.usefixtures("agents_until_2020")
+def test_agents_of_a_running_cluster_are_silent_since_they_wrote_and_those_of_a_file_since_the_last_one_did(
+    run: Run, api_server: Path, cluster_file: Path
+) -> None:
+    running = run("doctor", "--kubeconfig", api_server)
+    assert running.exit_code == 1
+    assert "  lack  stale: 1 node (a)\n" in running.stdout
+
+    assert run("doctor", "--snapshot", cluster_file).exit_code == 0
+
+
+@pytest.fixture
 def asked_on_hidden(cluster_file: Path) -> None:
     """A pod that asks runs where nothing is known."""
     asking = manifest("p", "2", policy="restricted", namespace="team")
     asking["spec"]["nodeName"] = "hidden"
-    listed = json.loads(cluster_file.read_text())
-    cluster_file.write_text(json.dumps({**listed, "items": [*listed["items"], asking]}))
+    items = json.loads(cluster_file.read_text())["items"]
+    cluster_file.write_text(json.dumps(listed(*items, asking)))
 
 
 @pytest.mark.usefixtures("asked_on_hidden")
