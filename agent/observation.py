@@ -9,8 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from numalign.kube.decode.machines import ZoneMemory
+from numalign.kube.errors import ClusterError
 from numalign.model.machine import Core, CpuSet
 from numalign.model.resources import ZoneId
+
+
+class Unobserved(ClusterError):
+    """Raised when a kubelet answers, but what it says cannot be all of it yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,238 @@
+"""
+What a kubelet is asked over HTTPS: how it was told to work, and which pods it has.
+
+Its configuration is asked for at its own port, where rights to just that are enough from Kubernetes 1.33 on
+(nodes/configz and nodes/pods, KEP-2862), or else through the API server (nodes/proxy), or read from a file
+where neither is allowed. Its pods come from its own port, or else from the API server by the name of the
+node. Each way is tried in this order, and the one that went well is kept until the configuration is asked for
+again. The version is what the kubelet says of itself in the status of its Node.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol, TypeVar
+from urllib.parse import quote
+
+import orjson
+
+from agent import config_file
+from agent.https import HttpsClient
+from agent.observation import KubeletPod
+from numalign.kube.decode.kubelet_config import FIELDS
+from numalign.kube.decode.parts import Part
+from numalign.kube.errors import (
+    ClusterError,
+    Forbidden,
+    NotFound,
+    Unauthorized,
+    Unconfigured,
+    Unreachable,
+)
+from numalign.model.errors import cut
+from numalign.model.resources import CPU, MILLI, Kind, kind
+from numalign.runtime.files import Stamp, stamps
+
+T = TypeVar("T")
+
+LONGEST_CONFIGURATION = 2**20
+"""Bytes; it has some 5 KiB."""
+LONGEST_PODS = 2**25
+"""Bytes of all pods of a node; one has some 10 KiB, and may have a hundred times as much."""
+LONGEST_NODE = 2**22
+"""Bytes of a Node; it lists images, and conditions of its own."""
+
+ENDED = frozenset({"Succeeded", "Failed"})
+"""Phases of pods that hold nothing any more."""
+
+VERSION = "version"
+"""Under which name the kubelet's version stands among the fields of its configuration."""
+
+_CONFIGURATION = "the kubelet's configuration"
+_PODS = "the kubelet's pods"
+
+
+Way = Callable[[], Awaitable[T]]
+"""One way to ask for something; raises `ClusterError`."""
+
+
+class ObjectReader(Protocol):
+    """The API server, as far as it is read here."""
+
+    async def get(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> object:
+        """What stands at a path, of at most so many bytes; raises `ClusterError`."""
+
+
+class KubeletApi:
+    """
+    The kubelet of one node.
+
+    `direct` is its own port and `api` the API server; None where there is nobody to ask. Where a `file` with
+    its configuration is named, nobody is asked for that.
+    """
+
+    def __init__(
+        self, node: str, *, direct: HttpsClient | None, api: ObjectReader | None, file: Path | None = None
+    ) -> None:
+        self._node, self._direct, self._api, self._file = node, direct, api, file
+        self._file_stamps: tuple[Stamp, ...] = ()
+        self._file_fields: Mapping[str, object] = {}
+        self._pods_way: Way[tuple[KubeletPod, ...]] | None = None
+
+    async def configuration(self) -> Mapping[str, object]:
+        """
+        What the kubelet was told, by the names of `kubelet_config.FIELDS`, and its `version`.
+
+        The version is missing where no API server tells it. Raises `ClusterError` with what each way said.
+        """
+        self._pods_way = None
+        ways = self._ways(self._own_configuration, self._proxied)
+        _, fields = await _first((self._from_file,) if self._file else ways, _CONFIGURATION)
+        return {**fields, **await self._version()}
+
+    async def pods(self) -> tuple[KubeletPod, ...]:
+        """The pods of the node, ended ones included; raises `ClusterError` with what each way said."""
+        known, self._pods_way = self._pods_way, None
+        ways = [*self._ways(self._own_pods, self._bound_pods)]
+        self._pods_way, pods = await _first([known, *ways] if known else ways, _PODS)
+        return pods
+
+    async def expected(self) -> frozenset[tuple[str, str]] | None:
+        """
+        The pods that the API server wants here, by namespace and name; None without an API server.
+
+        A kubelet that has just started knows of none of them for a moment. Raises `ClusterError`.
+        """
+        if self._api is None:
+            return None
+        bound = await self._bound_pods()
+        return frozenset(
+            (pod.namespace, pod.name) for pod in bound if pod.phase not in ENDED and not pod.deleted
+        )
+
+    def _ways(self, direct: "Way[T]", through: "Way[T]") -> "Sequence[Way[T]]":
+        return (*((direct,) if self._direct else ()), *((through,) if self._api else ()))
+
+    async def _own_configuration(self) -> Mapping[str, object]:
+        return _fields(await self._own("/configz", LONGEST_CONFIGURATION, _CONFIGURATION))
+
+    async def _proxied(self) -> Mapping[str, object]:
+        path = f"/api/v1/nodes/{quote(self._node, safe='')}/proxy/configz"
+        return _fields(await self._reader.get(path, what=_CONFIGURATION, most=LONGEST_CONFIGURATION))
+
+    async def _from_file(self) -> Mapping[str, object]:
+        """As it was when it was last read, if the file has not changed since."""
+        file = self._file or Path()
+        now = stamps((file,))
+        if now != self._file_stamps:
+            self._file_fields = await config_file.read(file)
+            self._file_stamps = now
+        return self._file_fields
+
+    async def _version(self) -> Mapping[str, object]:
+        if self._api is None:
+            return {}
+        what = f"node {self._node}"
+        path = f"/api/v1/nodes/{quote(self._node, safe='')}"
+        node = Part(await self._api.get(path, what=what, most=LONGEST_NODE))
+        with_version = {VERSION: node["status"]["nodeInfo"]["kubeletVersion"].required_text()}
+        return _sensible(node, with_version, what)
+
+    async def _own_pods(self) -> tuple[KubeletPod, ...]:
+        return _pods(await self._own("/pods", LONGEST_PODS, _PODS))
+
+    async def _bound_pods(self) -> tuple[KubeletPod, ...]:
+        # What the API server has in memory will do: the kubelet heard of its pods from there, too.
+        query = (("fieldSelector", f"spec.nodeName={self._node}"), ("resourceVersion", "0"))
+        return _pods(await self._reader.get("/api/v1/pods", query, what=_PODS, most=LONGEST_PODS))
+
+    async def _own(self, path: str, most: int, what: str) -> object:
+        """What the kubelet itself answers at a path."""
+        if self._direct is None:
+            raise Unconfigured(f"{what} cannot be asked for at the node: no address of it is known")
+        status, body = await self._direct.request("GET", path, most=most)
+        if status != HTTPStatus.OK:
+            error = _REFUSALS.get(status, Unreachable)
+            said = cut(body.decode(errors="replace").strip(), _SHOWN)
+            raise error(f"the kubelet answered {status} for {what} ({said or 'no reason given'})")
+        try:
+            parsed: object = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise Unreachable(f"{what} makes no sense: it is not JSON: {error}") from error
+        return parsed
+
+    @property
+    def _reader(self) -> ObjectReader:
+        if self._api is None:
+            raise Unconfigured("no API server is known")
+        return self._api
+
+
+_SHOWN = 200
+_REFUSALS: Mapping[int, type[ClusterError]] = MappingProxyType(
+    {
+        HTTPStatus.UNAUTHORIZED: Unauthorized,
+        HTTPStatus.FORBIDDEN: Forbidden,
+        HTTPStatus.NOT_FOUND: NotFound,
+    }
+)
+
+
+async def _first(ways: Sequence[Way[T]], what: str) -> tuple[Way[T], T]:
+    """The first way that leads to an answer, and that; raises `ClusterError` with what each way said."""
+    errors: list[ClusterError] = []
+    for way in ways:
+        try:
+            return way, await way()
+        except ClusterError as error:
+            errors.append(error)
+    if not errors:
+        raise Unconfigured(f"nobody can be asked for {what}: name the node's address, or an API server")
+    kind_of = type(errors[-1])
+    raise kind_of("; ".join(dict.fromkeys(map(str, errors)))) from errors[0]
+
+
+def _fields(answer: object) -> Mapping[str, object]:
+    """What is kept of an answer of configz."""
+    part = Part(answer)
+    fields = part["kubeletconfig"].required()
+    kept = {name: member.value for name, member in fields.members() if name in FIELDS}
+    return _sensible(part, kept, _CONFIGURATION)
+
+
+def _pods(answer: object) -> tuple[KubeletPod, ...]:
+    part = Part(answer)
+    if part["kind"].text() != "PodList":
+        part["kind"].wrong("is no PodList")
+    pods = tuple(map(_pod, part["items"].objects()))
+    return _sensible(part, pods, _PODS)
+
+
+def _pod(part: Part) -> KubeletPod:
+    metadata, containers = part["metadata"], part["spec"]["initContainers"].objects()
+    return KubeletPod(
+        uid=metadata["uid"].required().uid(),
+        namespace=metadata["namespace"].required_text(),
+        name=metadata["name"].required_text(),
+        phase=part["status"]["phase"].text(),
+        deleted=metadata["deletionTimestamp"].value is not None,
+        init_containers=tuple(each["name"].text() for each in containers if _keeps(each)),
+    )
+
+
+def _keeps(container: Part) -> bool:
+    """Whether a container ends, and may keep what it was given for itself: whole CPUs, or devices."""
+    if container["restartPolicy"].value == "Always":
+        return False
+    limits, requests = (container["resources"][each].amounts() for each in ("limits", "requests"))
+    cpus = limits.get(CPU, 0)
+    exclusive = cpus >= MILLI and cpus % MILLI == 0 and requests.get(CPU, cpus) == cpus
+    return exclusive or any(amount and kind(name) is Kind.DEVICE for name, amount in limits.items())
+
+
+def _sensible(part: Part, read: T, what: str) -> T:
+    """What was read, if nothing was wrong with it."""
+    if part.mistakes:
+        raise Unreachable(f"{what} makes no sense: {part.mistakes[0]}")
+    return read

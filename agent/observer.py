@@ -1,0 +1,204 @@
+"""
+One look at a node, put together from all that tells of it.
+
+The order matters. What is listed comes first, for whatever the managers have given out stands in their
+checkpoints by then, and its pod among the kubelet's pods; so the later answers explain the first one. Where
+they cannot, the pod is one that is just leaving, and the next look says so.
+
+A kubelet that has just started tells less than there is: its managers have nothing to give out until they
+run, and it lists no pods until the API server has sent them. That is not believed. What it was told and what
+its machine is made of cannot change while it runs, and are looked at again only now and then.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from agent.checkpoints import BadCheckpoint, checkpoints
+from agent.hardware import SYSFS, hardware
+from agent.observation import (
+    Allocatable,
+    Checkpoints,
+    Hardware,
+    KubeletPod,
+    ListedPod,
+    Observation,
+    Unobserved,
+)
+from agent.podresources import PodResources
+from agent.unary import RESOURCE_EXHAUSTED, CallRefused
+from numalign.kube.errors import ClusterError
+from numalign.runtime.clock import Sleep
+from numalign.runtime.files import Stamp, stamps
+from numalign.runtime.logs import Log
+
+T = TypeVar("T")
+
+AGAIN_SECONDS = 60.0
+"""Between two looks at what a kubelet was told and at its machine."""
+
+START_SECONDS = 30.0
+"""After which a kubelet lists the pods that it has, whatever the API server says."""
+
+PATIENCE = (0.05, 0.1, 0.2, 0.4)
+"""Seconds to wait where the kubelet is asked too often: it answers 100 calls a second, of all who ask."""
+
+_JITTER = 0.5
+
+
+class KubeletReader(Protocol):
+    """What of a `KubeletApi` is asked here; each method raises `ClusterError`."""
+
+    async def configuration(self) -> Mapping[str, object]:
+        """What the kubelet was told, and its version."""
+
+    async def pods(self) -> tuple[KubeletPod, ...]:
+        """The pods of the node."""
+
+    async def expected(self) -> frozenset[tuple[str, str]] | None:
+        """The pods that the API server wants here, by namespace and name; None if it cannot be asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePaths:
+    """
+    Where a node shows itself: the socket of podresources, sysfs, and the folder of the kubelet's checkpoints.
+
+    `state` is None where the checkpoints are not to be read.
+    """
+
+    socket: Path
+    sysfs: Path = SYSFS
+    state: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What does not change while a kubelet runs, and until when it need not be asked about again."""
+
+    socket: tuple[Stamp, ...]
+    hardware: Hardware
+    kubelet: Mapping[str, object]
+    until: float
+
+
+class Observer:
+    """Looks at one node."""
+
+    def __init__(  # noqa: PLR0913  what it depends on
+        self,
+        paths: NodePaths,
+        kubelet: KubeletReader,
+        *,
+        log: Log,
+        again: float = AGAIN_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._paths, self._kubelet = paths, kubelet
+        self._podresources = PodResources(paths.socket)
+        self._log = log
+        self._again = again
+        self._clock, self._sleep, self._chance = clock, sleep, chance
+        self._standing: _Standing | None = None
+        self._started: float | None = None
+        self._socket: tuple[Stamp, ...] = ()
+        self._unread = ""
+
+    async def look(self) -> Observation:
+        """
+        The node as it is now.
+
+        Raises `ClusterError` if the kubelet cannot be asked or does not know all yet (`Unobserved`), and
+        `BadInput` if its machine makes no sense.
+        """
+        socket = self._followed()
+        standing = await self._kept(socket)
+        listed = await self._patiently(self._podresources.listed)
+        allocatable = await self._patiently(self._podresources.allocatable)
+        found = self._checkpoints()
+        pods = await self._kubelet.pods()
+        await self._check_started(standing.kubelet, allocatable, listed)
+        if self._followed() != socket:
+            raise Unobserved("the kubelet was started again while it was looked at")
+        return Observation(standing.hardware, standing.kubelet, allocatable, listed, pods, found)
+
+    def _followed(self) -> tuple[Stamp, ...]:
+        """The stamp of the socket; another one is another kubelet's."""
+        now = stamps((self._paths.socket,))
+        if now != self._socket:
+            self._socket, self._started = now, self._clock()
+        return now
+
+    async def _kept(self, socket: tuple[Stamp, ...]) -> _Standing:
+        """What does not change, asked for anew if it is time or the kubelet is another."""
+        before = self._standing
+        same = before is not None and before.socket == socket
+        if before is not None and same and self._clock() < before.until:
+            return before
+        try:
+            machine = await asyncio.to_thread(hardware, self._paths.sysfs)
+            told = await self._kubelet.configuration()
+        except ClusterError as error:
+            if before is None or not same:
+                raise
+            # It still runs as it was told when it started.
+            self._log.info("kubelet_config.kept", error=error)
+            machine, told = before.hardware, before.kubelet
+        self._standing = _Standing(socket, machine, told, self._clock() + self._again)
+        return self._standing
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask, and again after a moment where the kubelet is asked too often."""
+        for pause in PATIENCE:
+            try:
+                return await ask()
+            except CallRefused as error:
+                if error.status != RESOURCE_EXHAUSTED:
+                    raise
+                await self._sleep(pause * (1 + _JITTER * self._chance()))
+        return await ask()
+
+    def _checkpoints(self) -> Checkpoints | None:
+        if self._paths.state is None:
+            return None
+        try:
+            found = checkpoints(self._paths.state)
+        except BadCheckpoint as error:
+            if self._unread != str(error):
+                self._unread = str(error)
+                self._log.warning("checkpoints.unread", mistakes=error.mistakes)
+            return None
+        self._unread = ""
+        return found
+
+    async def _check_started(
+        self, kubelet: Mapping[str, object], allocatable: Allocatable, listed: tuple[ListedPod, ...]
+    ) -> None:
+        """Raises `Unobserved` while a kubelet that has just started does not know all."""
+        if self._started is None:
+            return
+        lacking = _not_running(kubelet, allocatable) or _not_listed(listed, await self._kubelet.expected())
+        if lacking and self._clock() < self._started + START_SECONDS:
+            raise Unobserved(lacking)
+        self._started = None
+
+
+def _not_running(kubelet: Mapping[str, object], allocatable: Allocatable) -> str:
+    """Which manager that gives something out has nothing to give; empty, if all run."""
+    if kubelet.get("cpuManagerPolicy") == "static" and not allocatable.cpus:
+        return "the kubelet's CPU manager has no CPUs yet"
+    if kubelet.get("memoryManagerPolicy") == "Static" and not allocatable.memory:
+        return "the kubelet's memory manager has no memory yet"
+    return ""
+
+
+def _not_listed(listed: tuple[ListedPod, ...], expected: frozenset[tuple[str, str]] | None) -> str:
+    """Which pod is not listed yet that should be; empty, if there is none."""
+    missing = (expected or frozenset()) - {(pod.namespace, pod.name) for pod in listed}
+    return f"the kubelet does not list pod {'/'.join(min(missing))} yet" if missing else ""

@@ -1,0 +1,269 @@
+"""One look at a node, put together from all that tells of it."""
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from agent.observation import Allocatable, Checkpoints, KubeletPod, ListedPod, Observation, Unobserved
+from agent.observer import AGAIN_SECONDS, PATIENCE, START_SECONDS, NodePaths, Observer
+from agent.podresources_pb2 import (
+    AllocatableResourcesResponse,
+    ContainerMemory,
+    ListPodResourcesResponse,
+    PodResources,
+)
+from agent.unary import CallRefused
+from harness.podresources import FakePodResources
+from numalign.kube.errors import Unreachable
+from numalign.model.errors import BadInput
+from tests.agent.fabricated import write
+from tests.agent.test_hardware import TWO_ZONES
+from tests.runtime.conftest import Told
+
+WEB = KubeletPod("uid-1", "default", "web", "Running", deleted=False)
+STATIC = {"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static", "version": "v1.34.4"}
+BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@dataclass
+class FakeKubelet:
+    """What a kubelet answers over HTTPS; `away` is raised instead by what concerns its configuration."""
+
+    told: dict[str, object] = field(default_factory=lambda: dict(STATIC))
+    wanted: frozenset[tuple[str, str]] | None = None
+    away: Unreachable | None = None
+    asked: int = 0
+
+    async def configuration(self) -> dict[str, object]:
+        """What it was told."""
+        self.asked += 1
+        if self.away:
+            raise self.away
+        return self.told
+
+    async def pods(self) -> tuple[KubeletPod, ...]:
+        """Its only pod."""
+        return (WEB,)
+
+    async def expected(self) -> frozenset[tuple[str, str]] | None:
+        """What the API server wants here."""
+        return self.wanted
+
+
+@dataclass
+class World:
+    """A node of which a test can change all; time passes when told, or by sleeping."""
+
+    folder: Path
+    told: Told = field(default_factory=Told)
+    kubelet: FakeKubelet = field(default_factory=FakeKubelet)
+    fake: FakePodResources = field(default_factory=FakePodResources)
+    now: float = 0.0
+    slept: list[float] = field(default_factory=list)
+
+    @property
+    def socket(self) -> Path:
+        """The socket of podresources."""
+        return self.folder / "kubelet.sock"
+
+    def observer(self, **paths: Path | None) -> Observer:
+        """What looks at it, from these paths where they are not its own."""
+        where: dict[str, Any] = {"sysfs": self.folder, "state": self.folder, **paths}
+        return Observer(
+            NodePaths(self.socket, **where),
+            self.kubelet,
+            log=self.told.log,
+            clock=lambda: self.now,
+            sleep=self.sleep,
+            chance=lambda: 0.0,
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        """Time passes at once."""
+        self.now += seconds
+        self.slept.append(seconds)
+
+
+def listing(names: Iterable[str]) -> ListPodResourcesResponse:
+    return ListPodResourcesResponse(
+        pod_resources=[PodResources(name=name, namespace="default") for name in names]
+    )
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """A node of two zones with one pod, whose kubelet runs."""
+    write(TWO_ZONES, tmp_path)
+    (tmp_path / "cpu_manager_state").write_text(json.dumps({"policyName": "static", "defaultCpuSet": "0-7"}))
+    made = World(tmp_path)
+    made.fake.listed = listing(["web"])
+    memory = ContainerMemory(memory_type="memory", size=1)
+    made.fake.allocatable = AllocatableResourcesResponse(cpu_ids=[1, 2], memory=[memory])
+    async with made.fake.serving(made.socket):
+        yield made
+
+
+async def test_a_look_puts_together_all_that_tells_of_a_node(world: World) -> None:
+    seen = await world.observer().look()
+
+    assert seen == Observation(
+        hardware=TWO_ZONES,
+        kubelet=STATIC,
+        allocatable=Allocatable(0b110, seen.allocatable.memory, ()),
+        listed=(ListedPod("default", "web", ()),),
+        pods=(WEB,),
+        checkpoints=Checkpoints({}, {}),
+    )
+
+
+async def test_what_does_not_change_is_asked_for_now_and_then(world: World) -> None:
+    observer = world.observer()
+    for _ in range(3):
+        await observer.look()
+        world.now += AGAIN_SECONDS / 2
+
+    assert world.kubelet.asked == 2
+    assert world.fake.calls == {"List": 3, "GetAllocatableResources": 3}
+
+
+async def test_another_kubelet_behind_the_socket_is_asked_for_all(world: World) -> None:
+    observer = world.observer()
+    await observer.look()
+    world.socket.unlink()
+    async with world.fake.serving(world.socket):
+        await observer.look()
+
+    assert world.kubelet.asked == 2
+
+
+async def test_a_configuration_that_cannot_be_read_again_is_the_one_that_was(world: World) -> None:
+    observer = world.observer()
+    await observer.look()
+    world.now += AGAIN_SECONDS
+    world.kubelet.away = Unreachable("the API server is away")
+
+    assert (await observer.look()).kubelet == STATIC
+    assert world.told.of("kubelet_config.kept")
+
+
+async def test_the_configuration_of_another_kubelet_has_to_be_read(world: World) -> None:
+    observer = world.observer()
+    await observer.look()
+    world.kubelet.away = Unreachable("the API server is away")
+    world.socket.unlink()
+    async with world.fake.serving(world.socket):
+        with pytest.raises(Unreachable, match="the API server is away"):
+            await observer.look()
+
+
+@pytest.mark.parametrize("times", [1, len(PATIENCE)])
+async def test_a_kubelet_that_is_asked_too_often_is_asked_again_later(world: World, times: int) -> None:
+    world.fake.refusals = [(BUSY, "rejected by rate limit")] * times
+
+    await world.observer().look()
+
+    assert world.slept == list(PATIENCE[:times])
+
+
+async def test_a_kubelet_that_is_always_asked_too_often_is_given_up_for_now(world: World) -> None:
+    world.fake.refusals = [(BUSY, "rejected by rate limit")] * 100
+
+    with pytest.raises(CallRefused, match="rejected by rate limit"):
+        await world.observer().look()
+
+    assert world.fake.calls["List"] == len(PATIENCE) + 1
+
+
+async def test_a_kubelet_that_refuses_otherwise_is_not_asked_again(world: World) -> None:
+    world.fake.refusals = [(grpc.StatusCode.UNIMPLEMENTED, "unknown method")]
+
+    with pytest.raises(CallRefused, match="unknown method"):
+        await world.observer().look()
+
+    assert world.slept == []
+
+
+@pytest.mark.parametrize(("field", "said"), [("cpu_ids", "no CPUs yet"), ("memory", "no memory yet")])
+async def test_a_kubelet_whose_managers_do_not_run_yet_is_not_believed(
+    world: World, field: str, said: str
+) -> None:
+    world.fake.allocatable.ClearField(field)
+    observer = world.observer()
+
+    with pytest.raises(Unobserved, match=said):
+        await observer.look()
+    world.now += START_SECONDS
+    await observer.look()
+
+
+@pytest.mark.parametrize("field", ["cpu_ids", "memory"])
+async def test_managers_that_give_nothing_out_have_nothing(world: World, field: str) -> None:
+    world.kubelet.told = {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
+    world.fake.allocatable.ClearField(field)
+
+    await world.observer().look()
+
+
+async def test_a_kubelet_that_does_not_list_its_pods_yet_is_not_believed(world: World) -> None:
+    world.kubelet.wanted = frozenset({("default", "web"), ("default", "db")})
+    observer = world.observer()
+
+    with pytest.raises(Unobserved, match="does not list pod default/db yet"):
+        await observer.look()
+    world.fake.listed = listing(["web", "db"])
+    await observer.look()
+    # From then on it knows better than the API server.
+    world.fake.listed = listing([])
+    assert (await observer.look()).listed == ()
+
+
+async def test_a_kubelet_that_never_lists_a_pod_is_believed_in_the_end(world: World) -> None:
+    world.kubelet.wanted = frozenset({("default", "gone")})
+    observer = world.observer()
+
+    with pytest.raises(Unobserved):
+        await observer.look()
+    world.now += START_SECONDS
+    await observer.look()
+
+
+async def test_a_kubelet_that_starts_again_meanwhile_is_not_believed(world: World) -> None:
+    class Restarting(FakeKubelet):
+        async def pods(self) -> tuple[KubeletPod, ...]:
+            world.socket.touch()
+            return (WEB,)
+
+    world.kubelet = Restarting()
+
+    with pytest.raises(Unobserved, match="started again while it was looked at"):
+        await world.observer().look()
+
+
+async def test_checkpoints_of_another_version_are_not_read_which_is_said_once(world: World) -> None:
+    (world.folder / "cpu_manager_state").write_text('{"version": 9}')
+    observer = world.observer()
+
+    assert [(await observer.look()).checkpoints for _ in range(3)] == [None] * 3
+    assert len(world.told.of("checkpoints.unread")) == 1
+
+
+async def test_checkpoints_are_not_read_where_nobody_tells_of_them(world: World) -> None:
+    assert (await world.observer(state=None).look()).checkpoints is None
+    assert not world.told.lines()
+
+
+async def test_a_machine_that_makes_no_sense_is_told(world: World, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="cannot be opened"):
+        await world.observer(sysfs=tmp_path / "elsewhere").look()
+
+
+async def test_a_kubelet_that_is_away_is_told(world: World) -> None:
+    world.socket.unlink()
+
+    with pytest.raises(Unreachable, match="No such file"):
+        await world.observer().look()
