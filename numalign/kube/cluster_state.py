@@ -8,12 +8,21 @@ object never stops the rest: it is left out and told of, with its kind, its name
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop
 from types import MappingProxyType
 from typing import Any
 
-from numalign.kube.decode import device_classes, kubelet_config, machine_nodes, namespaces, nodes, nrt, shapes
+from numalign.kube.decode import (
+    device_classes,
+    kubelet_config,
+    machine_nodes,
+    namespaces,
+    nodes,
+    nrt,
+    numatopologies,
+    shapes,
+)
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
 from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS, MachineReport
@@ -105,8 +114,11 @@ class ClusterState:
         self.namespaces: Store[NamespaceFacts] = Store("Namespace", namespaces.facts)
         self.remembered_shapes: Store[RememberedShapes] = Store(shapes.KIND, shapes.decode)
         self.device_classes: Store[frozenset[str]] = Store(device_classes.KIND, device_classes.served)
-        reported = self.topologies.machines, self.topologies.placements
-        self._joins: tuple[Store[Any], ...] = (self.nodes, self.topologies, *reported, self.configurations)
+        self.numatopologies = Store(numatopologies.KIND, sensible(numatopologies.report))
+        self._joins: tuple[Store[Any], ...] = (
+            *(self.nodes, self.topologies, self.topologies.machines, self.topologies.placements),
+            *(self.numatopologies, self.configurations),
+        )
         self._stores: tuple[Store[Any], ...] = (
             *self._joins,
             *(self.namespaces, self.remembered_shapes, self.device_classes),
@@ -176,7 +188,7 @@ class ClusterState:
         orphans = self._complete or any(self.nodes)
         if orphans != self._can_have_orphans:
             self._can_have_orphans = orphans
-            self._unjoined |= {*self.topologies}
+            self._unjoined |= {*self.topologies, *self.numatopologies}
         # What is remembered counts when it is recalled, and whoever only asks for nodes does not.
         for store in self._joins:
             self._unjoined |= store.changed
@@ -219,7 +231,7 @@ class ClusterState:
         told.placements.set(name, self.topologies.placements.get(name) if known else None)
         told.problems.set(name, tuple(self._problems_of(name)) or None)
         # A topology that is there and makes no sense says nothing against the label that its node has.
-        if node_facts and (known or name not in self.topologies):
+        if node_facts and (known or not self._is_told(name)):
             told.labels.put(name, node_facts.label)
         else:
             told.labels.drop(name)
@@ -239,17 +251,40 @@ class ClusterState:
             self._joined.pop(name, None)
 
     def _joined_anew(self, name: str) -> tuple[Node | None, tuple[Problem, ...]]:
+        if name not in self.topologies:
+            return self._joined_from_cpus(name)
         topology = self.topologies.get(name)
         if topology is None:
             return None, ()
-        if self._can_have_orphans and name not in self.nodes:
+        if self._is_orphan(name):
             return None, (Problem(nrt.KIND, name, (_ORPHAN,)),)
         node_facts, configured = self.nodes.get(name), self.configurations.get(name)
         node, problems = self._reported(topology, node_facts)
         if node is None:
-            node, others = _joined(topology, node_facts=node_facts, configured=configured)
+            node, others = _joined(topology, nrt.KIND, node_facts=node_facts, configured=configured)
             problems = (*problems, *others)
         return node, problems
+
+    def _joined_from_cpus(self, name: str) -> tuple[Node | None, tuple[Problem, ...]]:
+        """A node of which Volcano's exporter tells, and no other one."""
+        report = self.numatopologies.get(name)
+        if report is None:
+            return None, ()
+        if self._is_orphan(name):
+            return None, (Problem(numatopologies.KIND, name, (_ORPHAN,)),)
+        node_facts = self._facts(name)
+        if node_facts.threads is None:
+            node_facts = replace(node_facts, threads=report.threads)
+        configured = self.configurations.get(name)
+        return _joined(report.topology, numatopologies.KIND, node_facts=node_facts, configured=configured)
+
+    def _is_orphan(self, name: str) -> bool:
+        """Whether nodes are told, and none of this name."""
+        return self._can_have_orphans and name not in self.nodes
+
+    def _is_told(self, name: str) -> bool:
+        """Whether anybody tells of this node's zones, sense or not."""
+        return name in self.topologies or name in self.numatopologies
 
     def _reported(
         self, topology: Topology, node_facts: NodeFacts | None
@@ -287,7 +322,7 @@ class ClusterState:
     def _problems_of(self, name: str) -> Iterator[Problem]:
         yield from self._join_problems.get(name, ())
         # A configuration under a name that no node has is nearly always a misspelt one.
-        if name in self.configurations and name not in self.nodes and name not in self.topologies:
+        if name in self.configurations and name not in self.nodes and not self._is_told(name):
             yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
 
     def _problems(self) -> Iterator[Problem]:
@@ -320,14 +355,14 @@ def _in_order(names: Iterable[str]) -> Iterator[str]:
 
 
 def _joined(
-    topology: Topology, *, node_facts: NodeFacts | None, configured: KubeletConfiguration | None
+    topology: Topology, kind: str, *, node_facts: NodeFacts | None, configured: KubeletConfiguration | None
 ) -> tuple[Node | None, tuple[Problem, ...]]:
-    """A node whose kubelet would not start as it was configured is known by its topology."""
+    """A node whose kubelet would not start as it was configured is known by its topology, of this kind."""
     try:
         return nodes.join(topology, node_facts=node_facts, configured=configured), ()
     except BadNode as error:
         if not error.configuration:
-            return None, (Problem(nrt.KIND, topology.name, error.zones),)
+            return None, (Problem(kind, topology.name, error.zones),)
         problem = Problem(kubelet_config.KIND, topology.name, error.configuration)
-    node, problems = _joined(topology, node_facts=node_facts, configured=None)
+    node, problems = _joined(topology, kind, node_facts=node_facts, configured=None)
     return node, (problem, *problems)

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from numalign.kube import kinds
 from numalign.kube.client import Api
 from numalign.kube.cluster_state import ClusterState
-from numalign.kube.decode import device_classes, shapes
+from numalign.kube.decode import device_classes, numatopologies, shapes
 from numalign.kube.decode.nrt import KIND
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.feed import Take
@@ -192,6 +192,7 @@ class LiveFeed:
             kinds.NODES.kind: state.nodes,
             kinds.NAMESPACES.kind: state.namespaces,
             KIND: state.topologies,
+            numatopologies.KIND: state.numatopologies,
             shapes.KIND: state.remembered_shapes,
             device_classes.KIND: state.device_classes,
         }

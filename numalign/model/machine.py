@@ -21,6 +21,9 @@ CpuSet = int
 MOST_CPUS = 8192
 """The largest NR_CPUS of Linux; an id beyond it is a mistake."""
 
+LARGEST_ZONE = 1023
+"""The largest id of a zone: CONFIG_NODES_SHIFT of Linux is 10 at most."""
+
 LONGEST_LIST = 2**16
 """Characters of a list of CPUs; one of every other CPU has a third of that."""
 

@@ -55,6 +55,20 @@ STATIC_KUBELET: Json = {
 }
 
 
+def numatopology(name: str = "a", **fields: object) -> Json:
+    """As Volcano's exporter has a node of two zones, each of two cores with two threads; nothing is taken."""
+    places = {at: {"numa": at // 2 % 2, "socket": at // 2 % 2, "core": at % 2} for at in range(8)}
+    spec = {
+        "policies": {"CPUManagerPolicy": "static", "TopologyManagerPolicy": "restricted"},
+        "numares": {"cpu": {"allocatable": "0-7", "capacity": 8}},
+        # What is zero is left out.
+        "cpuDetail": {str(at): {key: at for key, at in place.items() if at} for at, place in places.items()},
+        **fields,
+    }
+    version = "nodeinfo.volcano.sh/v1alpha1"
+    return {"apiVersion": version, "kind": "Numatopology", "metadata": {"name": name}, "spec": spec}
+
+
 def namespace(name: str, **labels: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 

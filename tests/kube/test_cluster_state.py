@@ -14,12 +14,12 @@ from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.files import snapshot
 from numalign.kube.stores import Store
 from numalign.model.attributes import Attributes, Labels
-from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy
+from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy, Scope
 from numalign.model.node import Known
 from numalign.model.steps import finished
 from numalign.shapes import ShapeHistory, UnknownNode
 from numalign.shapes.history import LOSS_SECONDS
-from tests.kube.objects import Json, configuration, namespace, node, nrt
+from tests.kube.objects import Json, configuration, namespace, node, nrt, numatopology
 from tests.notation import bag
 
 BLUE = {"numalign.io/class": "blue"}
@@ -298,6 +298,60 @@ def test_an_object_that_makes_no_sense_at_all_is_a_problem(shelf: str) -> None:
 
     assert world.snapshot().problems
     assert isinstance(world.snapshot(), Snapshot)
+
+
+# Volcano's exporter, where there is no other.
+
+
+def test_a_node_of_which_volcanos_exporter_alone_tells_is_known_by_its_cpus() -> None:
+    world = ClusterState()
+    world.numatopologies.put("a", numatopology())
+    [known] = world.snapshot().nodes
+
+    assert (known.known, known.policy, known.threads) == (Known.COUNTS, Policy.RESTRICTED, 2)
+    assert [zone.free["cpu"] for zone in known.zones] == [4000, 4000]
+
+
+def test_any_other_exporter_counts_before_volcanos_even_if_it_makes_no_sense() -> None:
+    world = ClusterState()
+    world.numatopologies.put("a", numatopology())
+    broken, whole = partial(world.topologies.put, "a", nrt("a", cpu="x")), partial(world.topologies.put, "a")
+    steps = broken, partial(whole, nrt("a")), partial(world.topologies.drop, "a")
+
+    assert stepwise(world, lambda seen: [len(each.zones) for each in seen.nodes], *steps) == [
+        [2],
+        [],
+        [1],
+        [2],
+    ]
+
+
+def test_volcanos_exporter_leaves_orphans_and_mistakes_as_others_do() -> None:
+    world = ClusterState(complete=True)
+    world.nodes.put("a", node("a", **BLUE))
+    world.numatopologies.put("a", numatopology(cpuDetail={}))
+    world.numatopologies.put("b", numatopology("b"))
+    seen = world.snapshot()
+
+    assert (seen.nodes, seen.labels) == ((), {})
+    assert sorted(map(str, seen.problems)) == [
+        "Numatopology a: spec.cpuDetail: holds no CPU",
+        "Numatopology b: metadata.name: no Node of this name: its exporter left it behind",
+    ]
+
+
+def test_what_is_configured_counts_beside_volcanos_exporter() -> None:
+    world = ClusterState()
+    world.numatopologies.put("a", numatopology())
+    world.configurations.put("a", configuration("a", topologyManagerScope="pod"))
+    world.nodes.put("a", node("a", **{"feature.node.kubernetes.io/cpu-hardware_multithreading": "false"}))
+    seen = world.snapshot()
+
+    assert [(each.known, each.scope, each.threads) for each in seen.nodes] == [
+        (Known.CONFIGURED, Scope.POD, 1)
+    ]
+    assert not seen.problems
+    assert snapshot.of([numatopology(), configuration("a", topologyManagerScope="pod")]).nodes
 
 
 # What a node is, apart from how it is today.

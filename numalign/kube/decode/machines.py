@@ -16,6 +16,7 @@ from numalign.model import quantity, resources
 from numalign.model.bitset import union
 from numalign.model.errors import BadQuantity, BadTopology
 from numalign.model.machine import (
+    LARGEST_ZONE,
     MOST_CPUS,
     Core,
     CpuSet,
@@ -25,9 +26,6 @@ from numalign.model.machine import (
     render_list,
 )
 from numalign.model.resources import MEMORY, Kind, Resources, ZoneId, kind
-
-# The largest CONFIG_NODES_SHIFT of Linux is 10.
-_LARGEST_ID = 1023
 
 _FIELDS = ("zones", "reservedSystemCPUs", "reservedCPUs", "devices")
 _ZONE_FIELDS = (
@@ -126,8 +124,8 @@ def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
         part.only(_ZONE_FIELDS)
         place = part["id"].required()
         number = place.integer() or 0
-        if number > _LARGEST_ID:
-            place.wrong(f"{number} is beyond {_LARGEST_ID}, the last zone that Linux knows")
+        if number > LARGEST_ZONE:
+            place.wrong(f"{number} is beyond {LARGEST_ZONE}, the last zone that Linux knows")
         elif place.value is not None and by_id.setdefault(number, place) is not place:
             place.wrong(f"{number} is the id of {by_id[number].where.removesuffix('.id')} too")
         yield ZoneId(number), part

@@ -29,7 +29,7 @@ from numalign.model import resources
 from numalign.model.errors import BadQuantity, BadTopology
 from numalign.model.intent import LONGEST_NAME as LONGEST_RESOURCE
 from numalign.model.intent import Policy, Scope
-from numalign.model.machine import MOST_CPUS
+from numalign.model.machine import LARGEST_ZONE, MOST_CPUS
 from numalign.model.node import DEFAULT_MAX_ZONES, Zone, ZoneCosts
 from numalign.model.resources import CPU, MILLI, Resources, ZoneId
 from numalign.model.sharing import shared
@@ -51,8 +51,6 @@ MOST_ATTRIBUTES = 256
 LONGEST_NAME = 253
 """Characters of a zone's name."""
 
-# The largest CONFIG_NODES_SHIFT of Linux is 10.
-_LARGEST_ID = 1023
 _NUMBERED = re.compile(r"(?:.*[^-0-9]-?)?([0-9]{1,9})", re.DOTALL)
 
 FINGERPRINT_ANNOTATION = f"{GROUP}/fingerprint"
@@ -220,8 +218,8 @@ def _id(place: Part) -> ZoneId | None:
     match = _NUMBERED.fullmatch(name)
     if name and not match:
         place.wrong(f"{named(name)} does not end in the number of a zone, as node-0 does")
-    elif match and int(match[1]) > _LARGEST_ID:
-        place.wrong(f"{named(name)} has a number beyond {_LARGEST_ID}, the last zone that Linux knows")
+    elif match and int(match[1]) > LARGEST_ZONE:
+        place.wrong(f"{named(name)} has a number beyond {LARGEST_ZONE}, the last zone that Linux knows")
     return ZoneId(int(match[1])) if match and place.value else None
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO
 
 from numalign.kube.cluster_state import ClusterState, Snapshot
-from numalign.kube.decode import device_classes, kubelet_config, nrt, shapes
+from numalign.kube.decode import device_classes, kubelet_config, nrt, numatopologies, shapes
 from numalign.kube.decode.parts import Part
 from numalign.kube.files import documents
 from numalign.kube.files.documents import BadDocument, Document
@@ -99,6 +99,7 @@ class SnapshotBuilder:
             (CORE, "Namespace"): partial(self._keep, state.namespaces),
             (CORE, "Pod"): partial(self._give, pods) if pods else self._count,
             (nrt.GROUP, nrt.KIND): partial(self._keep, state.topologies),
+            (numatopologies.GROUP, numatopologies.KIND): partial(self._keep, state.numatopologies),
             (device_classes.GROUP, device_classes.KIND): partial(self._keep, state.device_classes),
             (kubelet_config.GROUP, kubelet_config.KIND): partial(self._keep, state.configurations),
         }

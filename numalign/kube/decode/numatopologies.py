@@ -1,0 +1,163 @@
+"""
+Numatopology, in which Volcano's exporter tells of the CPUs of a node.
+
+It is the API of volcano.sh/apis (pkg/apis/nodeinfo/v1alpha1), as volcano-sh/resource-exporter fills it in:
+two policies out of the kubelet's file, how much CPU is kept for the system, which CPUs there are and where
+(`cpuDetail`, in which a zero is left out), which of them no pod has for itself (`numares`; the system's are
+among them) and, since 2026, which pod has which. Memory, devices, the scope and all options are not told. So
+a node that has nothing else is known by amounts, those of its CPUs.
+
+Zones go by the names that other exporters give them. Whatever stands in `allocatable` and is a pod's at the
+same time is taken to be the pod's.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from sys import intern
+from types import MappingProxyType
+
+from numalign.kube.decode.nrt import MOST_ZONES, Topology
+from numalign.kube.decode.parts import Part
+from numalign.kube.kinds import Collection
+from numalign.kubelet import cpu_manager
+from numalign.model.bitset import union
+from numalign.model.errors import BadTopology
+from numalign.model.intent import Policy
+from numalign.model.machine import LARGEST_ZONE, MOST_CPUS, Core, CpuSet, CpuTopology, cpu_topology
+from numalign.model.node import CpuManager, Zone
+from numalign.model.options import DEFAULTS
+from numalign.model.resources import CPU, EMPTY, MILLI, Resources, ZoneId
+
+GROUP = "nodeinfo.volcano.sh"
+KIND = "Numatopology"
+
+COLLECTIONS = (
+    Collection(
+        KIND,
+        f"{GROUP}/v1alpha1",
+        f"/apis/{GROUP}/v1alpha1/numatopologies",
+        MappingProxyType(
+            {
+                "metadata": {"name": True},
+                "spec": dict.fromkeys(
+                    ("policies", "resReserved", "numares", "cpuDetail", "podAllocations"), True
+                ),
+            }
+        ),
+    ),
+)
+"""The versions that can be read, the preferred one first."""
+
+MOST_PODS = 1024
+"""Of one node; a kubelet takes 110, unless it is told otherwise."""
+
+MOST_CONTAINERS = 4096
+"""Of all pods together."""
+
+_Place = tuple[ZoneId, int, int]
+"""The zone, the socket and the number of a core, which is its own on its socket alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class CpuReport:
+    """What one Numatopology says; `threads` is how many a core has, None if that differs."""
+
+    topology: Topology
+    threads: int | None
+
+
+def report(raw: Mapping[str, object]) -> CpuReport:
+    """The zones and the policy of a node; raises `BadTopology` with every mistake.
+
+    Where there is more than is read, that is the only mistake.
+    """
+    part = Part(raw)
+    spec = part["spec"].required()
+    _measure(spec)
+    part.raise_mistakes(BadTopology)
+    name = intern(part["metadata"]["name"].required_text())
+    policies = spec["policies"]
+    policy = policies["TopologyManagerPolicy"].one_of(Policy)
+    static = policies["CPUManagerPolicy"].one_of(CpuManager) is CpuManager.STATIC
+    cores = _cores(spec["cpuDetail"].required())
+    free = _free(spec) if static else 0
+    kept = -(-spec["resReserved"].amounts().get(CPU, 0) // MILLI)
+    ids = sorted({core.zone for core in cores})
+    if len(ids) > MOST_ZONES:
+        spec["cpuDetail"].wrong(f"names {len(ids)} zones: at most {MOST_ZONES} are read")
+    part.raise_mistakes(BadTopology)
+    cpus = cpu_topology(cores, ids)
+    reserved = cpu_manager.reserved_cpus(cpus, DEFAULTS, min(kept, sum(cpus.sizes))) if kept else 0
+    zones = (
+        tuple(_zones(ids, cpus, cpus.everything & ~reserved, free)) if static else tuple(map(_silent, ids))
+    )
+    return CpuReport(Topology(name, zones, policy=policy or Policy.NONE), _threads(cores))
+
+
+def _measure(spec: Part) -> None:
+    """Note what there is too much of, without reading it."""
+    detail, pods = spec["cpuDetail"], spec["podAllocations"]
+    if isinstance(detail.value, dict) and len(detail.value) > MOST_CPUS:
+        detail.wrong(f"has {len(detail.value)} CPUs: at most {MOST_CPUS} are read")
+    listed = pods.value if isinstance(pods.value, list) else []
+    containers = (pod.get("containerAllocations") for pod in listed if isinstance(pod, dict))
+    count = sum(len(each) for each in containers if isinstance(each, list))
+    if len(listed) > MOST_PODS or count > MOST_CONTAINERS:
+        pods.wrong(
+            f"has {len(listed)} pods with {count} containers: "
+            f"at most {MOST_PODS} and {MOST_CONTAINERS} are read"
+        )
+
+
+def _cores(detail: Part) -> tuple[Core, ...]:
+    """The cores of all CPUs, each zone with a cache of its own."""
+    threads: dict[_Place, CpuSet] = defaultdict(int)
+    for name, part in detail.members():
+        if not (
+            name.isascii() and name.isdigit() and len(name) <= len(str(MOST_CPUS)) and int(name) < MOST_CPUS
+        ):
+            part.wrong(f"is no CPU id: a number below {MOST_CPUS}")
+            continue
+        zone, socket, core = (part[key].integer() or 0 for key in ("numa", "socket", "core"))
+        if zone > LARGEST_ZONE:
+            part["numa"].wrong(f"{zone} is beyond {LARGEST_ZONE}, the last zone that Linux knows")
+        threads[ZoneId(zone), socket, core] |= 1 << int(name)
+    if detail.value == {}:
+        detail.wrong("holds no CPU")
+    return tuple(Core(zone, socket, zone, cpus) for (zone, socket, _), cpus in threads.items())
+
+
+def _free(spec: Part) -> CpuSet:
+    """The CPUs that no pod has for itself, those that are kept for the system among them."""
+    listed = spec["numares"][CPU].required()["allocatable"].cpu_list() or 0
+    return listed & ~union(_held(spec["podAllocations"]))
+
+
+def _held(pods: Part) -> Iterator[CpuSet]:
+    """The CPUs of each container."""
+    for pod in pods.objects():
+        for container in pod["containerAllocations"].objects():
+            yield container["allocations"][CPU].cpu_list() or 0
+
+
+def _zones(ids: Iterable[ZoneId], cpus: CpuTopology, given_out: CpuSet, free: CpuSet) -> Iterator[Zone]:
+    """Each zone with its CPUs, of which it gives out these, and has so many left."""
+    for zone, own in zip(ids, cpus.zones, strict=True):
+        amounts = (own, own & given_out, own & given_out & free)
+        capacity, allocatable, available = (Resources({CPU: each.bit_count() * MILLI}) for each in amounts)
+        yield Zone(zone, _name(zone), capacity, allocatable, available)
+
+
+def _silent(zone: ZoneId) -> Zone:
+    """A zone of which the kubelet gives nothing out."""
+    return Zone(zone, _name(zone), EMPTY, EMPTY, EMPTY)
+
+
+def _name(zone: ZoneId) -> str:
+    return f"node-{zone}"
+
+
+def _threads(cores: Iterable[Core]) -> int | None:
+    counts = Counter(core.threads.bit_count() for core in cores)
+    return next(iter(counts)) if len(counts) == 1 else None
