@@ -23,6 +23,9 @@ from harness.processes import Children
 
 ADMIN: Users = {"admin": "system:masters"}
 DAYS = 7
+# Kubelets wait until each of their checkpoints is on disk, and so does etcd. In memory they need not wait.
+_MEMORY = Path("/dev/shm")  # noqa: S108  only the parent of a folder with a name of its own
+_PARENT = _MEMORY if _MEMORY.is_dir() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ async def started(
     programs = await find(version)
     [binaries] = await controlplane.find(version)
     # Sockets have short paths, and so does this.
-    with tempfile.TemporaryDirectory(prefix="kubelets-") as made:
+    with tempfile.TemporaryDirectory(prefix="kubelets-", dir=_PARENT) as made:
         folder = Path(made)
         for name in ("logs", "tls"):
             (folder / name).mkdir()

@@ -21,6 +21,7 @@ Json = dict[str, Any]
 
 KIB = 2**10
 HUGEPAGES = "hugepages-"
+_CPU = "sys/devices/system/cpu/cpu"
 
 MOUNTED = ("sys/devices/system", "sys/kernel/mm", "proc/meminfo", "proc/cpuinfo")
 """What of `write`'s folder goes over the files of the same names."""
@@ -44,6 +45,7 @@ def write(machine: DescribedMachine, folder: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"{text}\n")
     for name, target in _links(machine):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(target, target_is_directory=True)
     for name in MOUNTED[:2]:
         (folder / name).mkdir(parents=True, exist_ok=True)
@@ -71,6 +73,8 @@ def _files(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
     yield from _lists("sys/devices/system/cpu", machine.cpus, ("online", "possible", "present"))
     for core in machine.cores:
         yield from _core(core, machine)
+    for number, cpus in _caches(machine).items():
+        yield from _cache(number, cpus)
     yield from _lists("sys/devices/system/node", bits(machine.zones), ("online", "possible"))
     yield from _lists("sys/devices/system/node", bits(core.zone for core in machine.cores), ("has_cpu",))
     stocked = bits(bank.zone for bank in machine.banks if bank.memory)
@@ -92,25 +96,13 @@ def _lists(folder: str, held: CpuSet, names: Iterable[str]) -> Iterator[tuple[st
 
 
 def _core(core: Core, machine: DescribedMachine) -> Iterator[tuple[str, str]]:
+    """The files of its first thread; the others are linked to them."""
     siblings = render_list(core.threads)
-    socket = union(other.threads for other in machine.cores if other.socket == core.socket)
-    told = {
-        "online": "1",
-        "topology/core_id": str(_core_id(core, machine)),
-        "topology/physical_package_id": str(core.socket),
-        "topology/thread_siblings_list": siblings,
-        "topology/core_cpus_list": siblings,
-        "topology/core_siblings_list": render_list(socket),
-        "topology/package_cpus_list": render_list(socket),
-    }
-    shared = union(other.threads for other in machine.cores if other.cache == core.cache)
-    first = next(members(core.threads))
-    for cpu in members(core.threads):
-        folder = f"sys/devices/system/cpu/cpu{cpu}"
-        for name, text in told.items():
-            yield f"{folder}/{name}", text
-        yield from _cache(f"{folder}/cache/index0", core.threads, level=1, kind="Data", number=first)
-        yield from _cache(f"{folder}/cache/index3", shared, level=3, kind="Unified", number=core.cache)
+    folder = f"{_CPU}{_first(core.threads)}"
+    yield f"{folder}/topology/core_id", str(_core_id(core, machine))
+    yield f"{folder}/topology/physical_package_id", str(core.socket)
+    yield f"{folder}/topology/thread_siblings_list", siblings
+    yield f"{folder}/topology/core_cpus_list", siblings
 
 
 def _core_id(core: Core, machine: DescribedMachine) -> int:
@@ -118,11 +110,21 @@ def _core_id(core: Core, machine: DescribedMachine) -> int:
     return [other.threads for other in machine.cores if other.socket == core.socket].index(core.threads)
 
 
-def _cache(folder: str, cpus: CpuSet, *, level: int, kind: str, number: int) -> Iterator[tuple[str, str]]:
+def _caches(machine: DescribedMachine) -> Mapping[int, CpuSet]:
+    """The CPUs that share each cache of level 3, by its number."""
+    sharing = defaultdict[int, CpuSet](int)
+    for core in machine.cores:
+        sharing[core.cache] |= core.threads
+    return sharing
+
+
+def _cache(number: int, cpus: CpuSet) -> Iterator[tuple[str, str]]:
+    """The files of the first CPU that has it."""
+    folder = f"{_CPU}{_first(cpus)}/cache/index3"
     yield f"{folder}/id", str(number)
-    yield f"{folder}/level", str(level)
-    yield f"{folder}/type", kind
-    yield f"{folder}/size", f"{32 * KIB ** (level > 1)}K"
+    yield f"{folder}/level", "3"
+    yield f"{folder}/type", "Unified"
+    yield f"{folder}/size", "32768K"
     yield f"{folder}/shared_cpu_list", render_list(cpus)
     yield f"{folder}/shared_cpu_map", _map(cpus)
 
@@ -179,9 +181,18 @@ def _processors(machine: DescribedMachine) -> Iterator[str]:
 def _links(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
     for core in machine.cores:
         for cpu in members(core.threads):
-            system = "sys/devices/system"
-            yield f"{system}/node/node{core.zone}/cpu{cpu}", f"../../cpu/cpu{cpu}"
-            yield f"{system}/cpu/cpu{cpu}/node{core.zone}", f"../../node/node{core.zone}"
+            yield f"sys/devices/system/node/node{core.zone}/cpu{cpu}", f"../../cpu/cpu{cpu}"
+            yield f"{_CPU}{cpu}/node{core.zone}", f"../../node/node{core.zone}"
+            if cpu != _first(core.threads):
+                yield f"{_CPU}{cpu}/topology", f"../cpu{_first(core.threads)}/topology"
+    for cpus in _caches(machine).values():
+        for cpu in members(cpus):
+            if cpu != _first(cpus):
+                yield f"{_CPU}{cpu}/cache/index3", f"../../cpu{_first(cpus)}/cache/index3"
+
+
+def _first(cpus: CpuSet) -> int:
+    return next(members(cpus))
 
 
 def _map(cpus: CpuSet) -> str:
