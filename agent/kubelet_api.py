@@ -50,7 +50,7 @@ VERSION = "version"
 """Under which name the kubelet's version stands among the fields of its configuration."""
 
 _CONFIGURATION = "the kubelet's configuration"
-_PODS = "the kubelet's pods"
+_PODS = "the list of the kubelet's pods"
 
 
 Way = Callable[[], Awaitable[T]]

@@ -1,0 +1,84 @@
+"""A kubelet's configuration from its file."""
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+
+from agent import config_file
+from agent.config_file import DEFAULTS
+from numalign.kube.errors import Unconfigured
+
+FILE = """
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+address: 127.0.0.1
+cpuManagerPolicy: static
+reservedMemory: [{numaNode: 0, limits: {memory: 512Mi}}]
+"""
+
+
+JSON = '{"kind": "KubeletConfiguration", "topologyManagerScope": "pod"}'
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A file that holds a configuration."""
+    file = tmp_path / "config.yaml"
+    file.write_text(FILE)
+    return file
+
+
+async def test_what_counts_is_kept_and_what_need_not_be_said_is_added(file: Path) -> None:
+    assert await config_file.read(file) == {
+        **DEFAULTS,
+        "cpuManagerPolicy": "static",
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}],
+    }
+
+
+def test_a_file_may_be_json() -> None:
+    assert config_file.kept(JSON.encode()) == {**DEFAULTS, "topologyManagerScope": "pod"}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is empty"),
+        ("kind: Pod", "holds 0 objects of kind KubeletConfiguration"),
+        ("kind: KubeletConfiguration\n---\nkind: KubeletConfiguration", "holds 2 objects"),
+        ("kind: [", "is no YAML|expected"),
+        ("x" * (2**20 + 1), "has more than 1048576 bytes"),
+        ("kind: KubeletConfiguration\nfeatureGates: !!python/object:os.system {}", "python/object"),
+    ],
+    ids=map(str, range(6)),
+)
+def test_what_is_no_configuration_is_told(
+    file: Path, capsys: pytest.CaptureFixture[str], content: str, said: str
+) -> None:
+    file.write_text(content)
+
+    assert config_file.main(str(file)) == 1
+    printed, complaint = capsys.readouterr()
+    assert not printed
+    assert re.search(said, complaint)
+
+
+async def test_a_complaint_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(Unconfigured, match=f"{tmp_path}/no.yaml: .*No such file"):
+        await config_file.read(tmp_path / "no.yaml")
+
+
+async def test_a_file_that_never_ends_is_given_up(tmp_path: Path) -> None:
+    with pytest.raises(Unconfigured, match="was not read within 0 s"):
+        await config_file.read(tmp_path, within=0)
+
+
+async def test_whoever_stops_waiting_leaves_no_process(file: Path) -> None:
+    reading = asyncio.create_task(config_file.read(file))
+    await asyncio.sleep(0.05)
+    reading.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await reading
