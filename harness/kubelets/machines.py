@@ -39,11 +39,19 @@ mounted too, as it wants them, so that it changes nothing of the host."""
 
 
 def write(machine: DescribedMachine, folder: Path) -> None:
-    """Have the machine's files in this folder: `sys` and `proc`, as they stand below `/`."""
+    """Have the machine's files in this folder: `sys` and `proc`, as they stand below `/`.
+
+    Files of the same text are one file by many names: of a large machine there are thousands.
+    """
+    written: dict[str, Path] = {}
     for name, text in _files(machine):
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"{text}\n")
+        if text in written:
+            file.hardlink_to(written[text])
+        else:
+            file.write_text(f"{text}\n")
+            written[text] = file
     for name, target in _links(machine):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(target, target_is_directory=True)
@@ -96,13 +104,15 @@ def _lists(folder: str, held: CpuSet, names: Iterable[str]) -> Iterator[tuple[st
 
 
 def _core(core: Core, machine: DescribedMachine) -> Iterator[tuple[str, str]]:
-    """The files of its first thread; the others are linked to them."""
-    siblings = render_list(core.threads)
-    folder = f"{_CPU}{_first(core.threads)}"
-    yield f"{folder}/topology/core_id", str(_core_id(core, machine))
-    yield f"{folder}/topology/physical_package_id", str(core.socket)
-    yield f"{folder}/topology/thread_siblings_list", siblings
-    yield f"{folder}/topology/core_cpus_list", siblings
+    told = {
+        "core_id": str(_core_id(core, machine)),
+        "physical_package_id": str(core.socket),
+        "thread_siblings_list": render_list(core.threads),
+        "core_cpus_list": render_list(core.threads),
+    }
+    for cpu in members(core.threads):
+        for name, text in told.items():
+            yield f"{_CPU}{cpu}/topology/{name}", text
 
 
 def _core_id(core: Core, machine: DescribedMachine) -> int:
@@ -119,14 +129,17 @@ def _caches(machine: DescribedMachine) -> Mapping[int, CpuSet]:
 
 
 def _cache(number: int, cpus: CpuSet) -> Iterator[tuple[str, str]]:
-    """The files of the first CPU that has it."""
-    folder = f"{_CPU}{_first(cpus)}/cache/index3"
-    yield f"{folder}/id", str(number)
-    yield f"{folder}/level", "3"
-    yield f"{folder}/type", "Unified"
-    yield f"{folder}/size", "32768K"
-    yield f"{folder}/shared_cpu_list", render_list(cpus)
-    yield f"{folder}/shared_cpu_map", _map(cpus)
+    told = {
+        "id": str(number),
+        "level": "3",
+        "type": "Unified",
+        "size": "32768K",
+        "shared_cpu_list": render_list(cpus),
+        "shared_cpu_map": _map(cpus),
+    }
+    for cpu in members(cpus):
+        for name, text in told.items():
+            yield f"{_CPU}{cpu}/cache/index3/{name}", text
 
 
 def _zone(bank: ZoneMemory, machine: DescribedMachine) -> Iterator[tuple[str, str]]:
@@ -183,16 +196,6 @@ def _links(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
         for cpu in members(core.threads):
             yield f"sys/devices/system/node/node{core.zone}/cpu{cpu}", f"../../cpu/cpu{cpu}"
             yield f"{_CPU}{cpu}/node{core.zone}", f"../../node/node{core.zone}"
-            if cpu != _first(core.threads):
-                yield f"{_CPU}{cpu}/topology", f"../cpu{_first(core.threads)}/topology"
-    for cpus in _caches(machine).values():
-        for cpu in members(cpus):
-            if cpu != _first(cpus):
-                yield f"{_CPU}{cpu}/cache/index3", f"../../cpu{_first(cpus)}/cache/index3"
-
-
-def _first(cpus: CpuSet) -> int:
-    return next(members(cpus))
 
 
 def _map(cpus: CpuSet) -> str:

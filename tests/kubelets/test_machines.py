@@ -1,0 +1,131 @@
+"""The files of a machine say what it was described with, to whoever reads them as the kubelet does."""
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.hardware import hardware
+from harness.kubelets import machines
+from numalign.kube.decode.machines import DescribedMachine, machine
+from numalign.model.machine import CpuSet
+
+Json = dict[str, Any]
+
+RECORDINGS = Path(__file__).resolve().parent.parent / "conformance" / "data"
+KINDS = 2
+
+
+def recorded() -> Iterator[Json]:
+    """Two machines of each kind of the recordings."""
+    counts = defaultdict[str, int](int)
+    with gzip.open(RECORDINGS / "kubelet-v1.36.3.jsonl.gz", "rt") as lines:
+        for line in map(json.loads, lines):
+            counts[line["kind"]] += 1
+            if counts[line["kind"]] <= KINDS:
+                yield line
+
+
+MACHINES = [pytest.param(line["machine"], id=line["name"]) for line in recorded()]
+
+
+def cores(described: DescribedMachine) -> list[tuple[int, int, CpuSet]]:
+    return sorted((core.zone, core.socket, core.threads) for core in described.cores)
+
+
+@pytest.mark.parametrize("raw", MACHINES)
+def test_every_machine_of_the_recordings_can_be_written(raw: Json, tmp_path: Path) -> None:
+    described = machine(raw)
+    machines.write(described, tmp_path)
+
+    seen = hardware(tmp_path / "sys")
+
+    assert cores(DescribedMachine(seen.banks, seen.cores)) == cores(described)
+    assert [bank.zone for bank in seen.banks] == [*described.zones]
+    assert [bank.memory for bank in seen.banks] == [bank.memory for bank in described.banks]
+    assert [bank.distances for bank in seen.banks] == [bank.distances for bank in described.banks]
+    for told, bank in zip(described.banks, seen.banks, strict=True):
+        assert {name: amount for name, amount in bank.huge.items() if amount} == {
+            name: amount for name, amount in told.huge.items() if amount
+        }
+
+
+def zone(**more: object) -> Json:
+    return {"id": 0, "socket": 0, "cores": [[0, 2], [1, 3]], "memory": 1 << 30, **more}
+
+
+def written(folder: Path, *zones: Json, **more: object) -> Path:
+    machines.write(machine({"zones": [*zones], **more}), folder)
+    return folder
+
+
+def read(folder: Path, name: str) -> str:
+    return (folder / name).read_text(encoding="utf-8").rstrip("\n")
+
+
+def test_the_sockets_are_told_where_the_kubelet_counts_them(tmp_path: Path) -> None:
+    second = {"id": 1, "socket": 3, "cores": [[4, 5]], "memory": 1 << 30}
+
+    told = read(written(tmp_path, zone(), second), "proc/cpuinfo")
+
+    assert told.count("processor\t: ") == 6
+    assert {line for line in told.splitlines() if line.startswith("physical id")} == {
+        "physical id\t: 0",
+        "physical id\t: 3",
+    }
+
+
+def test_memory_is_told_of_the_whole_and_of_each_zone(tmp_path: Path) -> None:
+    empty = {"id": 4, "memory": 2 << 30}
+
+    folder = written(tmp_path, zone(hugepages={"2Mi": 8}), empty)
+
+    assert read(folder, "proc/meminfo").split("\n")[0].split() == ["MemTotal:", str(3 << 20), "kB"]
+    assert read(folder, "sys/devices/system/node/node4/meminfo").split()[:4] == [
+        *("Node", "4", "MemTotal:", str(2 << 20))
+    ]
+    assert read(folder, "sys/devices/system/node/has_cpu") == "0"
+    assert read(folder, "sys/devices/system/node/online") == "0,4"
+    assert read(folder, "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages") == "8"
+    assert read(folder, "sys/devices/system/node/node4/hugepages/hugepages-2048kB/nr_hugepages") == "0"
+
+
+def test_caches_are_shared_as_described(tmp_path: Path) -> None:
+    folder = written(tmp_path, zone(cores=[[0], [1], [40]], uncoreCaches=[[0, 1], [40]]))
+
+    shared = {cpu: read(folder, f"{CPU}{cpu}/cache/index3/shared_cpu_list") for cpu in (0, 1, 40)}
+
+    assert shared == {0: "0-1", 1: "0-1", 40: "40"}
+    assert read(folder, f"{CPU}40/cache/index3/shared_cpu_map") == "00000100,00000000"
+
+
+CPU = "sys/devices/system/cpu/cpu"
+
+
+def test_what_is_kept_from_pods_becomes_configuration() -> None:
+    described = machine(
+        {"zones": [zone(reservedMemory=1 << 20), {"id": 1, "memory": 1 << 30}], "reservedSystemCPUs": "0,2"}
+    )
+
+    assert machines.reservations(described) == {
+        "systemReserved": {"memory": "1048576"},
+        "evictionHard": {"memory.available": "0%"},
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1048576"}}],
+        "reservedSystemCPUs": "0,2",
+    }
+
+
+def test_a_number_of_cpus_is_left_for_the_kubelet_to_choose() -> None:
+    kept = machines.reservations(machine({"zones": [zone()], "reservedCPUs": 2}))
+
+    assert kept["systemReserved"] == {"cpu": "2"}
+    assert "reservedSystemCPUs" not in kept
+
+
+@pytest.mark.parametrize("name", machines.MOUNTED)
+def test_all_that_is_mounted_is_there(name: str, tmp_path: Path) -> None:
+    assert (written(tmp_path, zone()) / name).exists()
