@@ -1,7 +1,7 @@
 """What is reserved on nodes, from the first question to the last pod that leaves."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -19,9 +19,12 @@ from numalign.ledger.model import (
 )
 from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS, RELEASE_SECONDS, Reservations
 from numalign.model.attributes import Attributes
+from numalign.model.machine import read_list, render_list
 from numalign.model.placement import Held
+from numalign.model.resources import CPU, MEMORY
 from tests.ledger.conftest import NOW, of
-from tests.notation import asks, bag, free_of, node, table
+from tests.ledger.conftest import held as zones
+from tests.notation import asks, bag, free_of, machine, node, table
 
 PAIR = replace(node("cpu=4", "cpu=4", policy="single-numa-node"), name="pair")
 OTHER = replace(PAIR, name="other")
@@ -581,3 +584,267 @@ def test_a_pod_is_at_risk_for_those_that_came_before_it_alone(reservations: Rese
     asked_now = asks("cpu=4 mem=1Gi")
     assert [each.uid for each in reservations.at_risk("pair", asked_now, now=NOW)] == ["early"]
     assert reservations.at_risk("pair", asked_now, now=NOW, without=["early"]) == ()
+
+
+# What the agent beside a kubelet says.
+
+MADE = replace(
+    machine("cpu=0-3 mem=9Gi", "cpu=4-7 mem=9Gi", reserved="0", policy="single-numa-node"), name="made"
+)
+"""A node whose machine is known, on which CPU 0 is kept for the system."""
+
+
+def said(text: str, cpus: str = "") -> PlacementRecord:
+    return PlacementRecord(zones(text), Source.KUBELET, cpus=read_list(cpus))
+
+
+def bound(uid: str, text: str = "cpu=2 mem=1Gi") -> AssignedPod:
+    """A pod that another scheduler bound a moment ago: nobody knows what it will hold."""
+    return AssignedPod(uid, ("team", uid), asks(text), Stage.BOUND, since=NOW)
+
+
+def observing(**told: PlacementRecord) -> Reservations:
+    """A ledger of the one machine, where some pods are bound and the agent says this."""
+    made = Reservations()
+    made.update_node(MADE)
+    for uid in told:
+        made.update_pod("made", bound(uid))
+    made.update_observed("made", told)
+    return made
+
+
+def counted(reservations: Reservations, uid: str) -> AssignedPod:
+    return next(pod for pod in info(reservations, "made").assigned_pods if pod.uid == uid)
+
+
+def cpus_left(reservations: Reservations) -> str:
+    """The ids of CPUs that are free; `?` where they are not known."""
+    stock = capacity(reservations, "made").node.stock
+    return render_list(stock.cpus) if stock else "?"
+
+
+A, B = said("0 cpu=2 mem=1Gi", "1,3"), said("1 cpu=2 mem=1Gi", "4-5")
+
+
+def test_a_pod_that_the_agent_shows_is_admitted_and_holds_what_it_says() -> None:
+    found = observing(a=A)
+
+    assert (counted(found, "a").stage, counted(found, "a").record) == (Stage.ADMITTED, A)
+    assert (capacity(found, "made").basis, capacity(found, "made").exact) == (Basis.OBSERVED, True)
+    assert cpus_left(found) == "2,4-7"
+    assert found.observed("a") == A
+    assert found.count_by_source(["made"]) == {"kubelet": 1}
+
+
+def test_the_kubelets_own_word_counts_before_what_stands_on_the_pod() -> None:
+    found = observing()
+    liar = PlacementRecord(zones("0 cpu=2 mem=1Gi"), Source.OBSERVED)
+    found.update_pod("made", replace(bound("a"), record=liar))
+    found.update_observed("made", {"a": B})
+
+    assert counted(found, "a").record == B
+
+
+def test_it_is_no_matter_what_the_pod_asks_for() -> None:
+    """It was resized since, or served in a way that nobody has restated."""
+    found = observing()
+    found.update_pod("made", bound("resized"))
+    found.update_pod("made", bound("shares", "cpu=1.. mem=1Gi.."))
+    found.update_pod("made", replace(bound("unreadable"), demand=None))
+    found.update_observed(
+        "made",
+        {
+            "resized": said("0 cpu=3 mem=1Gi", "1-3"),
+            "shares": said("1 cpu=1", "4"),
+            "unreadable": said("1 cpu=1", "7"),
+        },
+    )
+
+    assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.OBSERVED, "5-6")
+    found.update_observed("made", {**found_of(found), "resized": said("0 cpu=1 mem=1Gi", "1")})
+    assert cpus_left(found) == "2-3,5-6"
+
+
+def found_of(reservations: Reservations) -> dict[str, PlacementRecord]:
+    """What the agent says by now."""
+    uids = [pod.uid for pod in reservations.assigned_pods()]
+    return {uid: record for uid in uids if (record := reservations.observed(uid))}
+
+
+def test_what_comes_before_the_pod_counts_once_it_is_there() -> None:
+    found = observing()
+    found.update_observed("made", {"a": A})
+    assert cpus_left(found) == "1-7"
+
+    found.update_pod("made", bound("a"))
+    assert (counted(found, "a").record, cpus_left(found)) == (A, "2,4-7")
+
+
+def test_an_agent_is_not_believed_of_pods_of_other_nodes() -> None:
+    found = observing()
+    found.update_node(PAIR)
+    found.update_pod("pair", on("a", 0))
+    found.update_observed("made", {"a": A})
+
+    assert (found.observed("a"), free(found)) == (None, [0, 4])
+
+
+def test_of_a_node_that_nobody_knows_nothing_is_kept() -> None:
+    found = Reservations()
+    found.update_observed("made", {"a": A})
+
+    assert (found.is_observed("made"), found.observed("a")) == (False, None)
+
+
+LEFT_OUT = [
+    # what it shows                             what changes, what is said then,   what is left
+    ("nothing else is known of it", lambda _: None, {"b": B}, "2,6-7"),
+    ("it was deleted, and its kubelet is done with it",
+     lambda made: made.update_pod("made", replace(bound("a"), terminating=True)), {"b": B}, "1-3,6-7"),
+    ("another pod has its CPUs",
+     lambda _: None, {"b": said("0 cpu=2 mem=1Gi", "2-3")}, "1,4-7"),
+    ("another pod has its memory",
+     lambda _: None, {"b": said("0 cpu=1 mem=9Gi", "2")}, "1,3-7"),
+    ("the agent says that it holds nothing", lambda _: None, {"a": said(""), "b": B}, "1-3,6-7"),
+    ("it has left", lambda made: made.remove_pod("a", now=NOW), {"b": B}, "1-3,6-7"),
+    ("the agent has gone", lambda _: None, {}, "2,6-7"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "then", "left"), table(LEFT_OUT))
+def test_a_pod_of_which_the_agent_says_nothing_more_keeps_what_it_had_until(
+    change: Callable[[Reservations], None], then: Mapping[str, PlacementRecord], left: str
+) -> None:
+    found = observing(a=A, b=B)
+    change(found)
+    found.update_observed("made", then)
+
+    assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.OBSERVED, left)
+
+
+def test_what_is_left_out_and_deleted_later_is_gone_then() -> None:
+    found = observing(a=A, b=B)
+    found.update_observed("made", {"b": B})
+    found.update_pod("made", replace(bound("a"), terminating=True))
+
+    assert cpus_left(found) == "1-3,6-7"
+
+
+def test_a_deleted_pod_that_the_agent_shows_holds_all_of_it() -> None:
+    found = observing(a=A)
+    found.update_pod("made", replace(bound("a"), terminating=True))
+
+    assert cpus_left(found) == "2,4-7"
+
+
+def test_nothing_of_a_pod_is_remembered_beyond_its_end() -> None:
+    found = observing(a=A)
+    found.update_observed("made", {})
+    found.remove_pod("a", now=NOW)
+    found.update_pod("made", bound("a"))
+
+    assert counted(found, "a").record is None
+
+
+def test_what_cannot_be_is_counted_and_what_stands_on_the_pod_is_good_enough() -> None:
+    found = observing()
+    recorded = PlacementRecord(zones("0 cpu=2 mem=1Gi"), Source.RECORDED)
+    found.update_pod("made", replace(bound("a"), record=recorded))
+    found.update_observed("made", {"a": said("0 cpu=2 mem=1Gi", "0-1")})
+
+    assert counted(found, "a").record == recorded
+    assert [(name, pod.uid, pod.refuted) for name, pod in found.refuted()] == [
+        ("made", "a", frozenset({CPU, MEMORY}))
+    ]
+    found.update_observed("made", {"a": A})
+    assert (counted(found, "a").record, found.count_refuted()) == (A, 0)
+
+
+def test_what_was_believed_stays_so_when_the_agent_says_nonsense() -> None:
+    found = observing(a=A)
+    found.update_pod("made", replace(bound("a"), terminating=True))
+    found.update_observed("made", {"a": said("9 cpu=2", "1,3")})
+
+    assert (counted(found, "a").record, found.count_refuted()) == (A, 1)
+
+
+def test_it_is_judged_by_the_node_as_it_is() -> None:
+    found = observing(a=A)
+    smaller = machine("cpu=0-1 mem=9Gi", "cpu=4-7 mem=9Gi", reserved="0", policy="single-numa-node")
+    found.update_node(replace(smaller, name="made"))
+
+    assert (found.observed("a"), found.count_refuted()) == (None, 1)
+    found.update_node(MADE)
+    assert (found.observed("a"), found.count_refuted()) == (A, 0)
+
+
+def test_a_node_that_comes_back_has_the_pods_that_were_seen_on_it() -> None:
+    found = observing(a=A)
+    found.remove_nodes(["made"])
+    assert not found.is_observed("made")
+    found.update_node(MADE)
+
+    assert cpus_left(found) == "2,4-7"
+
+
+def test_what_the_agent_shows_ends_the_doubt_of_a_pod(doubtful: Reservations) -> None:
+    doubtful.update_observed("pair", {"late": said("0 cpu=4")})
+
+    assert [pod.doubtful for pod in doubtful.counted_pods()] == [False]
+    assert (capacity(doubtful).basis, free(doubtful)) == (Basis.OBSERVED, [0, 4])
+
+
+def test_nobody_doubts_what_the_agent_showed() -> None:
+    found = observing(leaver=A, late=B)
+    found.remove_pod("leaver", now=NOW + 1)
+
+    assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.OBSERVED, "1-3,6-7")
+
+
+def test_whoever_listens_is_told_of_what_changed_alone() -> None:
+    found = observing(a=A)
+    told = list[str]()
+    found.on_change(told.append)
+    for news in ({"a": A}, {"a": A, "stranger": B}, {"a": B, "stranger": B}, {"a": B, "stranger": B}):
+        found.update_observed("made", news)
+
+    assert told == ["made"]
+
+
+def test_what_is_predicted_of_a_machine_has_its_cpus() -> None:
+    """So the choice of its kubelet is known before it is made, for several pods on their way."""
+    found = observing(a=A)
+    records = [keep(found, pod(uid, 2, created=at), "made").record for at, uid in enumerate("bc", start=1)]
+
+    assert [record and record.cpus and render_list(record.cpus) for record in records] == ["4-5", "6-7"]
+    assert cpus_left(found) == "2"
+
+
+def test_a_pod_that_is_bound_keeps_the_cpus_that_were_predicted() -> None:
+    found = observing(a=A)
+    prediction = keep(found, pod("b", 2), "made")
+    assert prediction.record
+    written = replace(prediction.record, source=Source.RECORDED, cpus=None)
+    found.update_pod("made", replace(bound("b"), record=written))
+
+    assert known(found, "b").record == replace(written, cpus=read_list("4-5"))
+
+
+def test_cpus_that_were_predicted_and_that_another_pod_got_are_any_others() -> None:
+    found = observing()
+    prediction = keep(found, pod("b", 2), "made")
+    found.update_pod("made", bound("a"))
+    found.update_observed("made", {"a": said("0 cpu=1 mem=1Gi", "2")})
+
+    assert prediction.record == replace(said("0 cpu=2 mem=1Gi", "1-2"), source=Source.PREDICTED)
+    assert (capacity(found, "made").exact, cpus_left(found)) == (True, "4-7")
+
+
+def test_without_a_word_of_a_pod_the_machine_is_counted_up_in_amounts() -> None:
+    found = observing(a=A)
+    found.update_pod("made", bound("new"))
+
+    assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.REPORTED, "?")
+    assert free_of(capacity(found, "made").node, "cpu") == [0, 2]
+    found.update_observed("made", {"a": A, "new": B})
+    assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.OBSERVED, "2,6-7")
