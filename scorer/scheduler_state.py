@@ -154,7 +154,8 @@ class SchedulerState:
             fingerprint = snapshot.fingerprints.get(name)
             reader = PodFingerprintReader(fingerprint) if fingerprint else None
             self.reservations.update_node(nodes[name], reader)
-            self.reservations.update_observed(name, _records(snapshot.placements.get(name, {})))
+            observed = _records(snapshot.placements.get(name, {}))
+            self.reservations.update_observed(name, observed, now=self.clock())
         await patiently(self.cache.set_unknown(snapshot.bare))
         self.labels = snapshot.node_labels
         self.snapshot = snapshot

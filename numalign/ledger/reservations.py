@@ -155,7 +155,7 @@ class Reservations:
                 self._count(entry, assigned_pod)
         self._changed(node.name)
 
-    def update_observed(self, name: str, told: ObservedPods) -> None:
+    def update_observed(self, name: str, told: ObservedPods, *, now: float) -> None:
         """Take what the agent beside a node's kubelet says of its pods, by uid; of no other node's pods.
 
         Of a pod that is not in it any more nothing is forgotten, until it leaves or was deleted, or others
@@ -167,11 +167,22 @@ class Reservations:
         before = {uid: entry.word_on(pod) for uid, pod in entry.assigned_pods.items()}
         entry.told = told
         self._observe(entry)
-        changed = [pod for uid, pod in entry.assigned_pods.items() if entry.word_on(pod) != before[uid]]
-        for assigned_pod in changed:
-            self._count(entry, assigned_pod)
+        changed = [uid for uid, pod in entry.assigned_pods.items() if entry.word_on(pod) != before[uid]]
+        released = [uid for uid in changed if entry.seen(entry.assigned_pods[uid]) is RELEASED]
+        for uid in changed:
+            if uid not in released:
+                self._count(entry, entry.assigned_pods[uid])
         if changed:
             self._changed(name)
+        for uid in released:
+            self._release(name, uid, now=now)
+
+    def _release(self, name: str, uid: str, *, now: float) -> None:
+        """Take that a kubelet has let go of a pod that is there still; others may have found its room."""
+        self._doubt(name, uid, now=now)
+        entry = self._entries[name]
+        self._count(entry, entry.assigned_pods[uid])
+        self._changed(name)
 
     def _observe(self, entry: _NodeEntry) -> None:
         """Believe what the agent says as far as it can be so on the node as it is now."""

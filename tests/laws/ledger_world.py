@@ -21,6 +21,7 @@ from numalign.kubelet import admit as kubelet
 from numalign.kubelet.managers_state import Assignments as Booked
 from numalign.ledger.arithmetic import named
 from numalign.ledger.model import AssignedPod, PlacementRecord, PodName, Prediction, Source, Stage
+from numalign.ledger.observations import ObservedPods
 from numalign.ledger.reservations import Reservations
 from numalign.model.demand import Demand
 from numalign.model.node import Node
@@ -66,12 +67,14 @@ MENU = tuple(
 class Course:
     """What may happen. `strangers` came before anybody kept a ledger, and nothing is recorded of them.
 
-    Without `exporter` topologies are told of only as late as a ledger allows. Of a bind that got lost it is
+    Without `exporter` topologies are told of only as late as a ledger allows. An `agent` tells with them what
+    every pod holds that is there as it looks. Of a bind that got lost it is
     not known whether it was made, will be made yet, or never.
     """
 
     strangers: int = 0
     exporter: bool = True
+    agent: bool = False
     fingerprints: bool = False
     names_return: bool = False
     binds_get_lost: bool = False
@@ -103,6 +106,10 @@ class Taken:
     held: Held
     seen: Mapping[ZoneSet, Resources]
 
+    def seen_by_agent(self) -> PlacementRecord:
+        """What the agent beside the kubelet says of it."""
+        return PlacementRecord(self.held, Source.KUBELET, cpus=self.booked.cpus)
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -111,6 +118,7 @@ class Sample:
     at: float
     node: Node
     names: frozenset[PodName]
+    observed: ObservedPods
 
     def told(
         self, _node: Node, certain: Sequence[AssignedPod], perhaps: Sequence[AssignedPod]
@@ -168,10 +176,19 @@ class World:
 
     def check(self) -> None:
         """Fail where the ledger believes something that is not so."""
+        counted = {pod.uid: pod for pod in self.ledger.counted_pods()}
         for uid, taken in self.taken.items():
-            known = self.ledger.assigned_pod(uid)
+            known = counted.get(uid)
             if known and known.record and not self._unheard():
                 assert same(known.record.held, taken.held), f"{uid}: {known.record.held} is {taken.held}"
+            seen = self.ledger.observed(uid)
+            assert seen is None or seen == taken.seen_by_agent()
+
+    def look_again(self) -> Node:
+        """Look now, and be heard at once; the node as it really is."""
+        self._samples.clear()
+        self._publish(self._look())
+        return self._truth
 
     def settle(self) -> None:
         """Nobody waits any more, and everybody knows everything."""
@@ -181,7 +198,7 @@ class World:
 
     def retell(self, ledger: Reservations) -> None:
         """Tell another ledger what is true now."""
-        ledger.update_node(self._last.node, self._last.told if self._course.fingerprints else None)
+        self._tell(ledger)
         for story in self.stories.values():
             if story.bound and not story.gone:
                 ledger.update_pod(NAME, self._assigned_pod(story))
@@ -292,12 +309,14 @@ class World:
         self._receive(1 + self._choose(3))
 
     def _receive(self, count: int) -> None:
-        batch, self._inbox = self._inbox[:count], self._inbox[count:]
+        batch = self._inbox[:count]
         removed = [uid for what, uid in batch if what == "remove"]
         added = [uid for what, uid in batch if what == "add" and uid not in removed]
+        # The tape may end here, and then none of it has happened.
+        shuffled = [(self.stories[uid].created, len(added) > 1 and self._choose(4), uid) for uid in added]
+        self._inbox = self._inbox[count:]
         for uid in removed:
             self._release(uid)
-        shuffled = [(self.stories[uid].created, len(added) > 1 and self._choose(4), uid) for uid in added]
         for _, _, uid in sorted(shuffled):
             self._admit(self.stories[uid])
 
@@ -407,13 +426,21 @@ class World:
                     _draw([free[zone] for zone in zones], name, amount)
         left = (replace(zone, free=Resources(free[zone.id])) for zone in self._empty.zones)
         names = frozenset(self.stories[uid].name for uid in self.taken)
-        return Sample(self.now, replace(self._empty, zones=tuple(left)), names)
+        observed = {uid: taken.seen_by_agent() for uid, taken in self.taken.items()}
+        # Of a machine that is described a topology says nothing but which it is.
+        found = self._empty if self._empty.machine else replace(self._empty, zones=tuple(left))
+        return Sample(self.now, found, names, observed if self._course.agent else {})
 
     def _publish(self, sample: Sample) -> None:
         self._last = sample
         free = [dict(zone.free) for zone in sample.node.zones]
         self._say(f"{self.now} a topology of {sample.at}: {sorted(sample.names)} leave {free}")
-        self.ledger.update_node(sample.node, sample.told if self._course.fingerprints else None)
+        self._tell(self.ledger)
+
+    def _tell(self, ledger: Reservations) -> None:
+        """Tell what was published last."""
+        ledger.update_node(self._last.node, self._last.told if self._course.fingerprints else None)
+        ledger.update_observed(NAME, self._last.observed, now=self.now)
 
     def wait(self) -> None:
         """Time passes; nothing is later than it may be."""

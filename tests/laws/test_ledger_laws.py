@@ -18,6 +18,7 @@ from numalign.kubelet import admit as kubelet
 from numalign.ledger.free import MOST_RECENT, free_capacity
 from numalign.ledger.model import (
     AssignedPod,
+    Basis,
     FingerprintReader,
     FreeCapacity,
     NodeInfo,
@@ -25,6 +26,7 @@ from numalign.ledger.model import (
     Source,
     Stage,
 )
+from numalign.ledger.observations import ObservedPods
 from numalign.ledger.ordering import predict
 from numalign.ledger.reservations import KEPT_SECONDS, Reservations
 from numalign.model.demand import Demand
@@ -33,7 +35,7 @@ from numalign.model.placement import Held
 from numalign.model.resources import CPU, MEMORY
 from tests.laws.ledger_world import MENU, Course, World, empty_ledger
 from tests.ledger.conftest import fingerprint_of
-from tests.notation import GPU, bag, node
+from tests.notation import GPU, bag, machine, node, options
 
 NOW, LAG = 1000.0, 60.0
 AGES = [0.0, 5.0, 30.0, LAG, 500.0]
@@ -151,6 +153,10 @@ def put(assigned_pod: AssignedPod) -> Tell:
     return lambda reservations: reservations.update_pod("node", assigned_pod)
 
 
+def show(told: ObservedPods) -> Tell:
+    return lambda reservations: reservations.update_observed("node", told, now=NOW)
+
+
 def drop(uid: str) -> Tell:
     return lambda reservations: reservations.remove_pod(uid, now=NOW)
 
@@ -189,8 +195,23 @@ def reports(draw: st.DrawFn, *, fingerprints: bool) -> History:
     return History(every, every[-1])
 
 
+@st.composite
+def shown(draw: st.DrawFn) -> History:
+    """What an agent says, time after time, of pods that it never leaves out again."""
+    pods = [f"pod-{at}" for at in range(5)]
+    held = st.sampled_from([each for each in HELD if each is not None])
+    first = draw(st.dictionaries(st.sampled_from(pods), held, max_size=3))
+    second = first | draw(st.dictionaries(st.sampled_from(pods), held, max_size=3))
+    every = [
+        show({uid: PlacementRecord(has, Source.KUBELET) for uid, has in told.items()})
+        for told in (first, second)
+    ]
+    return History(every, every[-1])
+
+
 def histories(*, fingerprints: bool) -> st.SearchStrategy[list[History]]:
-    return st.tuples(reports(fingerprints=fingerprints), *(lives(f"pod-{at}") for at in range(5))).map(list)
+    lived = (lives(f"pod-{at}") for at in range(5))
+    return st.tuples(reports(fingerprints=fingerprints), shown(), *lived).map(list)
 
 
 def tell(told: Sequence[History], chance: Random) -> Reservations:
@@ -209,7 +230,7 @@ def found(reservations: Reservations) -> FreeCapacity:
 
 
 def present(reservations: Reservations) -> set[str]:
-    return {repr(each) for each in reservations.assigned_pods()}
+    return {repr(each) for each in reservations.counted_pods()}
 
 
 @given(histories(fingerprints=True), st.randoms(use_true_random=False))
@@ -296,6 +317,9 @@ CALLS: list[Callable[[Reservations, Random, float], object]] = [
     lambda reservations, chance, now: reservations.update_pod(chance.choice(PLACES), _anyhow(chance, now)),
     lambda reservations, chance, now: reservations.update_pod(chance.choice(PLACES), _anyhow(chance, now)),
     lambda reservations, chance, now: reservations.remove_pod(chance.choice(PODS), now=now),
+    lambda reservations, chance, now: reservations.update_observed(
+        chance.choice(PLACES), _shown_anyhow(chance), now=now
+    ),
     lambda reservations, chance, now: reservations.reserve(chance.choice(PLACES), _anyhow(chance, now), None),
     lambda reservations, chance, now: _reserve_if_admitted(
         reservations,
@@ -311,6 +335,13 @@ CALLS: list[Callable[[Reservations, Random, float], object]] = [
     lambda reservations, chance, _: reservations.reserved_since(chance.choice(PODS)),
     lambda reservations, chance, now: reservations.expire(now - chance.choice([0.0, 5.0])),
 ]
+
+
+def _shown_anyhow(chance: Random) -> ObservedPods:
+    """What an agent may say, of pods that may be anywhere."""
+    held = [each for each in HELD if each is not None]
+    uids = chance.sample(PODS, chance.randrange(5))
+    return {uid: PlacementRecord(chance.choice(held), Source.KUBELET) for uid in uids}
 
 
 def _anyhow(chance: Random, now: float) -> AssignedPod:
@@ -395,3 +426,56 @@ def test_who_starts_anew_in_a_quiet_moment_comes_to_the_same(told: Node, tape: l
     assert began
     # Nobody has written down that a record is in doubt.
     assert not believed or (lived.node, lived.basis, lived.exact) == (began.node, began.basis, began.exact)
+
+
+# A node with an agent beside its kubelet.
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> Node:
+    """Nodes whose machine is known, and whose policies insist on the fewest zones.
+
+    The others let a zone of a group serve by itself, which no list of what pods hold shows any more.
+    """
+    zones, threads, reserved = draw(
+        st.sampled_from(
+            [
+                (("cpu=0-3,8-11 mem=6Gi", "cpu=4-7,12-15 mem=6Gi"), 2, "0,8"),
+                (("cpu=0-3 mem=4Gi", "cpu=4-7 mem=4Gi", "cpu=8-11 mem=4Gi"), 1, "0"),
+            ]
+        )
+    )
+    return machine(
+        *zones,
+        threads=threads,
+        reserved=reserved,
+        devices=draw(st.sampled_from(["gpu=0,1", "gpu=0,0,1"])),
+        policy=draw(st.sampled_from(["restricted", "single-numa-node"])),
+        scope=draw(st.sampled_from(SCOPES)),
+        options=options(draw(st.sampled_from(["", "full-pcpus-only"]))),
+    )
+
+
+@given(machines(), st.builds(replace, courses, agent=st.just(value=True)), tapes)
+def test_no_pod_with_a_reservation_is_refused_where_an_agent_is(
+    told: Node, course: Course, tape: list[int]
+) -> None:
+    World(told, iter(tape), course).run()
+
+
+@given(machines(), st.sampled_from([0, 1, 2]), tapes)
+def test_once_the_agent_is_heard_the_ledger_has_what_the_kubelet_has(
+    told: Node, strangers: int, tape: list[int]
+) -> None:
+    world = World(told, iter(tape), Course(strangers, agent=True, names_return=True))
+    world.run()
+    world.settle()
+    truth = world.look_again()
+    anew = empty_ledger()
+    world.retell(anew)
+
+    for ledger in (world.ledger, anew):
+        known = ledger.free_capacity("node", now=world.now)
+        assert known
+        assert (known.basis, known.exact, known.node.stock) == (Basis.OBSERVED, True, truth.stock)
+        assert [zone.cells for zone in known.node.zones] == [zone.cells for zone in truth.zones]

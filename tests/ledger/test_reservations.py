@@ -609,7 +609,7 @@ def observing(**told: PlacementRecord) -> Reservations:
     made.update_node(MADE)
     for uid in told:
         made.update_pod("made", bound(uid))
-    made.update_observed("made", told)
+    made.update_observed("made", told, now=NOW)
     return made
 
 
@@ -640,7 +640,7 @@ def test_the_kubelets_own_word_counts_before_what_stands_on_the_pod() -> None:
     found = observing()
     liar = PlacementRecord(zones("0 cpu=2 mem=1Gi"), Source.OBSERVED)
     found.update_pod("made", replace(bound("a"), record=liar))
-    found.update_observed("made", {"a": B})
+    found.update_observed("made", {"a": B}, now=NOW)
 
     assert counted(found, "a").record == B
 
@@ -658,10 +658,11 @@ def test_it_is_no_matter_what_the_pod_asks_for() -> None:
             "shares": said("1 cpu=1", "4"),
             "unreadable": said("1 cpu=1", "7"),
         },
+        now=NOW,
     )
 
     assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.OBSERVED, "5-6")
-    found.update_observed("made", {**found_of(found), "resized": said("0 cpu=1 mem=1Gi", "1")})
+    found.update_observed("made", {**found_of(found), "resized": said("0 cpu=1 mem=1Gi", "1")}, now=NOW)
     assert cpus_left(found) == "2-3,5-6"
 
 
@@ -673,7 +674,7 @@ def found_of(reservations: Reservations) -> dict[str, PlacementRecord]:
 
 def test_what_comes_before_the_pod_counts_once_it_is_there() -> None:
     found = observing()
-    found.update_observed("made", {"a": A})
+    found.update_observed("made", {"a": A}, now=NOW)
     assert cpus_left(found) == "1-7"
 
     found.update_pod("made", bound("a"))
@@ -684,14 +685,14 @@ def test_an_agent_is_not_believed_of_pods_of_other_nodes() -> None:
     found = observing()
     found.update_node(PAIR)
     found.update_pod("pair", on("a", 0))
-    found.update_observed("made", {"a": A})
+    found.update_observed("made", {"a": A}, now=NOW)
 
     assert (found.observed("a"), free(found)) == (None, [0, 4])
 
 
 def test_of_a_node_that_nobody_knows_nothing_is_kept() -> None:
     found = Reservations()
-    found.update_observed("made", {"a": A})
+    found.update_observed("made", {"a": A}, now=NOW)
 
     assert (found.is_observed("made"), found.observed("a")) == (False, None)
 
@@ -717,14 +718,14 @@ def test_a_pod_of_which_the_agent_says_nothing_more_keeps_what_it_had_until(
 ) -> None:
     found = observing(a=A, b=B)
     change(found)
-    found.update_observed("made", then)
+    found.update_observed("made", then, now=NOW)
 
     assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.OBSERVED, left)
 
 
 def test_what_is_left_out_and_deleted_later_is_gone_then() -> None:
     found = observing(a=A, b=B)
-    found.update_observed("made", {"b": B})
+    found.update_observed("made", {"b": B}, now=NOW)
     found.update_pod("made", replace(bound("a"), terminating=True))
 
     assert cpus_left(found) == "1-3,6-7"
@@ -739,7 +740,7 @@ def test_a_deleted_pod_that_the_agent_shows_holds_all_of_it() -> None:
 
 def test_nothing_of_a_pod_is_remembered_beyond_its_end() -> None:
     found = observing(a=A)
-    found.update_observed("made", {})
+    found.update_observed("made", {}, now=NOW)
     found.remove_pod("a", now=NOW)
     found.update_pod("made", bound("a"))
 
@@ -750,20 +751,20 @@ def test_what_cannot_be_is_counted_and_what_stands_on_the_pod_is_good_enough() -
     found = observing()
     recorded = PlacementRecord(zones("0 cpu=2 mem=1Gi"), Source.RECORDED)
     found.update_pod("made", replace(bound("a"), record=recorded))
-    found.update_observed("made", {"a": said("0 cpu=2 mem=1Gi", "0-1")})
+    found.update_observed("made", {"a": said("0 cpu=2 mem=1Gi", "0-1")}, now=NOW)
 
     assert counted(found, "a").record == recorded
     assert [(name, pod.uid, pod.refuted) for name, pod in found.refuted()] == [
         ("made", "a", frozenset({CPU, MEMORY}))
     ]
-    found.update_observed("made", {"a": A})
+    found.update_observed("made", {"a": A}, now=NOW)
     assert (counted(found, "a").record, found.count_refuted()) == (A, 0)
 
 
 def test_what_was_believed_stays_so_when_the_agent_says_nonsense() -> None:
     found = observing(a=A)
     found.update_pod("made", replace(bound("a"), terminating=True))
-    found.update_observed("made", {"a": said("9 cpu=2", "1,3")})
+    found.update_observed("made", {"a": said("9 cpu=2", "1,3")}, now=NOW)
 
     assert (counted(found, "a").record, found.count_refuted()) == (A, 1)
 
@@ -788,7 +789,7 @@ def test_a_node_that_comes_back_has_the_pods_that_were_seen_on_it() -> None:
 
 
 def test_what_the_agent_shows_ends_the_doubt_of_a_pod(doubtful: Reservations) -> None:
-    doubtful.update_observed("pair", {"late": said("0 cpu=4")})
+    doubtful.update_observed("pair", {"late": said("0 cpu=4")}, now=NOW)
 
     assert [pod.doubtful for pod in doubtful.counted_pods()] == [False]
     assert (capacity(doubtful).basis, free(doubtful)) == (Basis.OBSERVED, [0, 4])
@@ -806,7 +807,7 @@ def test_whoever_listens_is_told_of_what_changed_alone() -> None:
     told = list[str]()
     found.on_change(told.append)
     for news in ({"a": A}, {"a": A, "stranger": B}, {"a": B, "stranger": B}, {"a": B, "stranger": B}):
-        found.update_observed("made", news)
+        found.update_observed("made", news, now=NOW)
 
     assert told == ["made"]
 
@@ -834,7 +835,7 @@ def test_cpus_that_were_predicted_and_that_another_pod_got_are_any_others() -> N
     found = observing()
     prediction = keep(found, pod("b", 2), "made")
     found.update_pod("made", bound("a"))
-    found.update_observed("made", {"a": said("0 cpu=1 mem=1Gi", "2")})
+    found.update_observed("made", {"a": said("0 cpu=1 mem=1Gi", "2")}, now=NOW)
 
     assert prediction.record == replace(said("0 cpu=2 mem=1Gi", "1-2"), source=Source.PREDICTED)
     assert (capacity(found, "made").exact, cpus_left(found)) == (True, "4-7")
@@ -846,5 +847,5 @@ def test_without_a_word_of_a_pod_the_machine_is_counted_up_in_amounts() -> None:
 
     assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.REPORTED, "?")
     assert free_of(capacity(found, "made").node, "cpu") == [0, 2]
-    found.update_observed("made", {"a": A, "new": B})
+    found.update_observed("made", {"a": A, "new": B}, now=NOW)
     assert (capacity(found, "made").basis, cpus_left(found)) == (Basis.OBSERVED, "2,6-7")
