@@ -474,8 +474,8 @@ class FakeApi:
         made = _sensible(place, merge(before, asked.body))
         _same_version(place, made, before)
         if made["metadata"].get("uid") != before["metadata"]["uid"]:
-            message = f"Precondition failed: UID in precondition: {made['metadata'].get('uid')}"
-            raise Failure(HTTPStatus.CONFLICT, message)
+            message = f'metadata.uid: Invalid value: "{made["metadata"].get("uid")}": field is immutable'
+            raise Failure(HTTPStatus.UNPROCESSABLE_ENTITY, message)
         return HTTPStatus.OK, self._store(place, made, manager_of(asked))
 
     def _apply(self, place: Place, asked: Asked) -> tuple[HTTPStatus, Json]:

@@ -8,7 +8,8 @@ How a cluster refuses or fails: what `client` raises, and programs for people te
     ├── Forbidden      it knows, and says no
     ├── NotFound       what was asked for is not there
     ├── Conflict       somebody else was there first
-    └── Gone           the state that was asked for is too old to be had
+    ├── Gone           the state that was asked for is too old to be had
+    └── Invalid        what was to be stored must not be so
 """
 
 
@@ -42,3 +43,7 @@ class Conflict(ClusterError):
 
 class Gone(ClusterError):
     """Raised when a page or a resource version is too old to be had."""
+
+
+class Invalid(ClusterError):
+    """Raised when an object must not be as it was to be stored: a field is of another form, or fixed."""

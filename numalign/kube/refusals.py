@@ -12,7 +12,16 @@ from types import MappingProxyType
 import orjson
 
 from numalign.kube.decode.parts import Part
-from numalign.kube.errors import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
+from numalign.kube.errors import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 
 _SHOWN = 200
 """Characters of what the API server says."""
@@ -47,5 +56,6 @@ _FAILURES: Mapping[int, tuple[type[ClusterError], str]] = MappingProxyType(
         HTTPStatus.NOT_FOUND: (NotFound, "{what} is not there ({message})"),
         HTTPStatus.CONFLICT: (Conflict, "{what} was made or changed by somebody else ({message})"),
         HTTPStatus.GONE: (Gone, "{what} is too old to be had ({message})"),
+        HTTPStatus.UNPROCESSABLE_ENTITY: (Invalid, "{what} must not be so ({message})"),
     }
 )

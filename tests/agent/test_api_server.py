@@ -9,7 +9,7 @@ import pytest_asyncio
 from agent.api_server import MANAGER, ApiServer, Conflicts
 from harness.fake_api import FakeApi, Json
 from numalign.kube.access import Access
-from numalign.kube.errors import Conflict, Forbidden, NotFound, Unauthorized, Unreachable
+from numalign.kube.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized, Unreachable
 from tests.agent.conftest import Connect
 
 NODE = "/api/v1/nodes/a"
@@ -85,8 +85,8 @@ async def test_a_merge_changes_an_object_that_is_there(fake: FakeApi, api: ApiSe
         await api.merge(TOPOLOGY[:-1] + "b", {}, what="the topology of node b")
 
 
-async def test_a_merge_into_another_object_of_the_name_is_a_conflict(api: ApiServer) -> None:
-    with pytest.raises(Conflict):
+async def test_a_merge_into_another_object_of_the_name_is_invalid(api: ApiServer) -> None:
+    with pytest.raises(Invalid):
         await api.merge(NODE, {"metadata": {"uid": "another", "labels": {"a": "b"}}}, what="node a")
 
 

@@ -6,18 +6,32 @@ for pods on nodes, as kubelets ask for them.
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from http import HTTPStatus
 
 import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client import ApiClient
+from prometheus_client import CollectorRegistry
 
+from agent.amounts import SeenDevices
+from agent.api_server import ApiServer
+from agent.metrics import AgentMetrics
+from agent.pod_records import PodRecords
+from agent.publish import Publish
+from agent.publisher import Publisher
+from agent.report import NamedPlacement, NodeReport, report
 from harness import fleets, shipped
 from harness.api_objects import Store
 from harness.api_requests import Answer, Json, ask, patch
 from harness.controlplane.planes import Plane
 from harness.processes import until
+from numalign.kube.access import Access
 from numalign.kube.client import Patch
+from numalign.runtime.logs import Log
+from tests.agent.observations import container, listed, observation
+from tests.agent.observations import pod as pod_of
+from tests.served import Told as Written
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session")]
 
@@ -40,6 +54,19 @@ OBSERVED = "numalign.io/placement-observed"
 FOLDERS = ("guard", "agent", "agent/guard")
 
 Clients = Mapping[str, ApiClient]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the program itself has to do with it, on one node."""
+
+    api: ApiServer
+    log: Log
+    metrics: AgentMetrics
+
+    def publisher(self, publish: Publish) -> Publisher:
+        """Of the topology of that node."""
+        return Publisher(self.api, HERE, publish, log=self.log, metrics=self.metrics)
 
 
 def shipped_objects() -> list[Json]:
@@ -92,7 +119,7 @@ AGENTS = {"here": HERE, "there": THERE, "nowhere": ""}
 TEAM = {"near": HERE, "far": THERE}
 
 
-async def token(admin: ApiClient, bound_to: str | None) -> str:
+async def token_of(admin: ApiClient, bound_to: str | None) -> str:
     """What a kubelet fetches for a pod; bound to nothing if there is none."""
     path = f"/api/v1/namespaces/{HOME}/serviceaccounts/{AGENT}/token"
     spec: Json = {"expirationSeconds": 3600}
@@ -134,7 +161,7 @@ async def clients(plane: Plane, snapshot: object) -> AsyncIterator[Clients]:
         exporter.set_default_header("Impersonate-User", EXPORTER)
         found = {"admin": admin, "exporter": exporter}
         for name, bound_to in {**{each: each for each in AGENTS}, "unbound": None}.items():
-            found[name] = await coming(plane.client(await token(admin, bound_to)))
+            found[name] = await coming(plane.client(await token_of(admin, bound_to)))
 
         async def in_force() -> bool:
             lie = await applied(found["here"], THERE, dryRun="All")
@@ -166,6 +193,15 @@ async def applied(api: ApiClient, node: str, *, manager: str = AGENT, **metadata
     query = {key: str(metadata.pop(key)) for key in ("dryRun", "force") if key in metadata}
     body = topology(node, **metadata)
     return await ask(api, "PATCH", f"{TOPOLOGIES}/{node}", body, fieldManager=manager, **query)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def program(clients: Clients, plane: Plane) -> AsyncIterator[Told]:
+    """What an agent writes by, with the token of one."""
+    token = await token_of(clients["admin"], "here")
+    api = ApiServer(Access(plane.url, authority=str(plane.ca), token=token))
+    yield Told(api, Written().log, AgentMetrics(CollectorRegistry()))
+    api.close()
 
 
 def denied(answer: Answer, by: str) -> bool:
@@ -206,6 +242,81 @@ async def test_zones_are_of_whoever_wrote_them_first_and_annotations_of_the_agen
     assert added.code == HTTPStatus.OK, added
     assert added.body["zones"] == wrote.body["zones"]
     assert added.body["metadata"]["annotations"] == {"a": "b", **SAID}
+
+
+# ---- what the program writes
+
+
+def reported(*names: str) -> NodeReport:
+    """A node on which these pods hold a CPU each."""
+    held = [listed(name, container("main", str(at))) for at, name in enumerate(names, start=1)]
+    return report(observation(*(pod_of(name, name) for name in names), listed=held), SeenDevices())[0]
+
+
+async def stored(clients: Clients) -> Json:
+    answer = await ask(clients["admin"], "GET", f"{TOPOLOGIES}/{HERE}")
+    assert answer.code == HTTPStatus.OK, answer
+    return answer.body
+
+
+@pytest.mark.parametrize("publish", [Publish.IF_ABSENT, Publish.ALWAYS])
+async def test_the_program_publishes_its_node_and_what_changes_there(
+    clients: Clients, program: Told, publish: Publish
+) -> None:
+    publisher = program.publisher(publish)
+    for names in ((), ("web",), ("web", "db")):
+        await publisher.publish(reported(*names))
+
+    found, wanted = await stored(clients), reported("web", "db")
+    assert found["zones"] == wanted.zones
+    assert wanted.annotations.items() <= found["metadata"]["annotations"].items()
+    assert [(owner["kind"], owner["name"]) for owner in found["metadata"]["ownerReferences"]] == [
+        ("Node", HERE)
+    ]
+
+
+async def test_the_program_gives_way_to_an_exporter_and_takes_over_if_told_so(
+    clients: Clients, program: Told
+) -> None:
+    first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={"a": "b"}))
+    assert first.code == HTTPStatus.CREATED, first
+    beside = program.publisher(Publish.IF_ABSENT)
+    for names in ((), ("web",)):
+        await beside.publish(reported(*names))
+    found, wanted = await stored(clients), reported("web")
+    assert found["zones"] == first.body["zones"]
+    assert {"a": "b", **wanted.annotations}.items() <= found["metadata"]["annotations"].items()
+
+    await program.publisher(Publish.ALWAYS).publish(reported("db"))
+    found, wanted = await stored(clients), reported("db")
+    assert found["zones"] == wanted.zones
+    assert wanted.annotations.items() <= found["metadata"]["annotations"].items()
+
+
+async def test_the_program_writes_the_zones_once_the_exporter_and_its_object_are_gone(
+    clients: Clients, program: Told
+) -> None:
+    first = await ask(clients["exporter"], "POST", TOPOLOGIES, topology(HERE, annotations={}))
+    assert first.code == HTTPStatus.CREATED, first
+    publisher = program.publisher(Publish.IF_ABSENT)
+    await publisher.publish(reported("web"))
+    await ask(clients["exporter"], "DELETE", f"{TOPOLOGIES}/{HERE}")
+    await publisher.publish(reported("db"))
+
+    found = await stored(clients)
+    assert found["zones"] == reported("db").zones
+    assert [owner["name"] for owner in found["metadata"]["ownerReferences"]] == [HERE]
+
+
+async def test_the_program_tells_its_pods_and_no_successor_of_one(clients: Clients, program: Told) -> None:
+    near = (await ask(clients["admin"], "GET", f"{PODS}/near")).body["metadata"]
+    records = PodRecords(program.api, log=program.log, metrics=program.metrics)
+    gone = NamedPlacement("00000000-0000-0000-0000-000000000000", "agents-team", "near", {})
+    records.keep((gone, NamedPlacement(near["uid"], "agents-team", "near", {})))
+    await records.tell()
+
+    told = (await ask(clients["admin"], "GET", f"{PODS}/near")).body["metadata"]["annotations"]
+    assert told == {OBSERVED: "[]"}
 
 
 # ---- what it may not

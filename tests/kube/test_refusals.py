@@ -2,7 +2,16 @@
 
 import pytest
 
-from numalign.kube.errors import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
+from numalign.kube.errors import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+    Unauthorized,
+    Unreachable,
+)
 from numalign.kube.refusals import refusal
 
 
@@ -14,6 +23,7 @@ from numalign.kube.refusals import refusal
         (404, NotFound, "node a is not there"),
         (409, Conflict, "somebody else"),
         (410, Gone, "too old"),
+        (422, Invalid, "node a must not be so"),
         (418, Unreachable, "answered 418 for node a"),
     ],
 )
