@@ -61,6 +61,8 @@ READ: Mapping[str, object] = MappingProxyType(
 )
 """What of a pod says what it asks for, where it may go, and who has placed it."""
 
+_ALLOCATED: Mapping[str, object] = {"name": _ALL, "allocatedResources": _ALL}
+
 _POD: Mapping[str, object] = {
     "metadata": {
         "name": _ALL,
@@ -77,7 +79,8 @@ _POD: Mapping[str, object] = {
         "startTime": _ALL,
         "reason": _ALL,
         "message": _ALL,
-        "containerStatuses": {"name": _ALL},
+        "qosClass": _ALL,
+        **dict.fromkeys(("initContainerStatuses", "containerStatuses"), _ALLOCATED),
     },
 }
 

@@ -17,7 +17,7 @@ from typing import Protocol
 import orjson
 from prometheus_client import CollectorRegistry, Gauge
 
-from numalign.kube.decode import placement_records
+from numalign.kube.decode import allocated, placement_records
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.placement_records import DecodedRecord
 from numalign.kube.decode.pod_reader import PodReader
@@ -192,7 +192,7 @@ class PodInformer:
     def _decode(self, part: Part) -> PodInfo:
         metadata, spec, status = part["metadata"], part["spec"], part["status"]
         phase = _phase(status["phase"])
-        request = self._reader.request(part.value, most_mistakes=MOST_MISTAKES + 1)
+        request = self._reader.request(allocated.admitted(part.value), most_mistakes=MOST_MISTAKES + 1)
         decoded = self._record(metadata["annotations"])
         part.mistakes.extend(decoded.mistakes)
         part.mistakes.extend(request.mistakes)

@@ -1,0 +1,106 @@
+"""A pod whose spec was resized is what its kubelet admitted."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kube.decode.allocated import admitted
+
+Json = dict[str, Any]
+
+
+def pod(spec: Json, status: Json) -> Json:
+    return {"metadata": {"name": "a"}, "spec": spec, "status": {"qosClass": "Guaranteed", **status}}
+
+
+def container(name: str, **amounts: str) -> Json:
+    return {"name": name, "resources": {"requests": dict(amounts), "limits": dict(amounts)}}
+
+
+def allocated(name: str, **amounts: str) -> Json:
+    return {"name": name, "allocatedResources": dict(amounts)}
+
+
+def test_a_refused_resize_leaves_the_pod_what_it_has() -> None:
+    resized = pod(
+        {"containers": [container("main", cpu="3", memory="1Gi"), container("side", cpu="1", memory="1Gi")]},
+        {
+            "containerStatuses": [
+                allocated("side", cpu="1", memory="1Gi"),
+                allocated("main", cpu="2", memory="1Gi"),
+            ]
+        },
+    )
+
+    found: Any = admitted(resized)
+
+    assert found["spec"]["containers"] == [
+        container("main", cpu="2", memory="1Gi"),
+        container("side", cpu="1", memory="1Gi"),
+    ]
+    assert found["metadata"] == resized["metadata"]
+    assert resized["spec"]["containers"][0] == container("main", cpu="3", memory="1Gi")
+
+
+def test_sidecars_are_resized_too() -> None:
+    resized = pod(
+        {"initContainers": [container("proxy", cpu="2")], "containers": [container("main", cpu="1")]},
+        {"initContainerStatuses": [allocated("proxy", cpu="1")]},
+    )
+
+    found: Any = admitted(resized)
+
+    assert found["spec"] == {
+        "initContainers": [container("proxy", cpu="1")],
+        "containers": [container("main", cpu="1")],
+    }
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        pytest.param(pod({"containers": [container("a", cpu="2")]}, {}), id="nothing is told"),
+        pytest.param(
+            pod({"containers": [container("a", cpu="2")]}, {"containerStatuses": [allocated("a", cpu="2")]}),
+            id="it was not resized",
+        ),
+        pytest.param(
+            pod({"containers": [container("a", cpu="2")]}, {"containerStatuses": [allocated("b", cpu="1")]}),
+            id="another container is told of",
+        ),
+        pytest.param(
+            {
+                "spec": {"containers": [container("a", cpu="2")]},
+                "status": {"qosClass": "Burstable", "containerStatuses": [allocated("a", cpu="1")]},
+            },
+            id="it has nothing of its own",
+        ),
+    ],
+)
+def test_any_other_pod_is_the_same(same: Json) -> None:
+    assert admitted(same) is same
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    pod=st.fixed_dictionaries(
+        {},
+        optional={
+            "spec": st.fixed_dictionaries({}, optional={"containers": JSON, "initContainers": JSON}) | JSON,
+            "status": st.fixed_dictionaries(
+                {"qosClass": st.just("Guaranteed")}, optional={"containerStatuses": JSON}
+            )
+            | JSON,
+        },
+    )
+)
+def test_whatever_a_pod_is_nothing_is_raised(pod: Json) -> None:
+    admitted(pod)
