@@ -8,12 +8,13 @@ that cores share is the first above level 2 that is not the whole zone's, and el
 CPUs that are offline are none; and a machine whose kernel knows no zones has one for each socket, without
 memory.
 
-No symbolic link is followed: what is read stands in plain folders, so nothing outside of them is.
+Symbolic links are followed as far as they stay in there.
 """
 
+import errno
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,8 @@ SYSFS = Path("/sys")
 _SYSTEM = Path("devices/system")
 _LONGEST_FILE = 2**16
 _SHOWN = 64
+# As what stands in the way of whoever follows no link: as the last of a path, and on the way.
+_IS_A_LINK = (errno.ELOOP, errno.ENOTDIR)
 _KIBI = 1024
 
 _ZONE = re.compile(r"node([0-9]{1,4})")
@@ -99,7 +102,7 @@ class _Files(AbstractContextManager["_Files"]):
                 content = os.read(fd, _LONGEST_FILE + 1)
             finally:
                 os.close(fd)
-        except OSError:
+        except (OSError, ValueError):
             return None
         if len(content) > _LONGEST_FILE:
             self.wrong(path, f"is longer than {_LONGEST_FILE} bytes")
@@ -116,7 +119,7 @@ class _Files(AbstractContextManager["_Files"]):
         """The number and the name of each entry that matches, ordered by name as cadvisor has them."""
         try:
             fd = self._open(path, os.O_DIRECTORY)
-        except OSError:
+        except (OSError, ValueError):
             return []
         try:
             names = sorted(os.listdir(fd))  # noqa: PTH208  a path would be opened again
@@ -125,8 +128,20 @@ class _Files(AbstractContextManager["_Files"]):
         return [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
 
     def _open(self, path: str, flags: int) -> int:
-        """Open what stands at a path inside, following no link on the way."""
-        *folders, last = path.split("/")
+        """Open what stands at a path inside, through links that stay inside; raises `OSError`."""
+        try:
+            return self._open_plain(path.split("/"), flags)
+        except OSError as error:
+            if error.errno not in _IS_A_LINK:
+                raise
+        root = self._root.resolve()
+        # Raises ValueError for a link that leads out.
+        inside = Path(os.path.realpath(root / path)).relative_to(root)
+        return self._open_plain(inside.parts, flags)
+
+    def _open_plain(self, path: Sequence[str], flags: int) -> int:
+        """As `_open`, through no link."""
+        *folders, last = path
         fd = self._fd
         try:
             for folder in folders:

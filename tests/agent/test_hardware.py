@@ -260,13 +260,32 @@ def test_ids_beyond_those_of_linux_are_named(folder: Folder) -> None:
     assert "node/node1024: is beyond 1023, the last zone that Linux knows" in said
 
 
-@pytest.mark.parametrize("path", ["node/node0/meminfo", "cpu/cpu0/topology", "cpu/cpu0", "node/node1"])
-def test_no_link_is_followed(folder: Folder, path: str) -> None:
-    elsewhere = folder.sysfs / "elsewhere"
-    (folder.system / path).rename(elsewhere)
-    (folder.system / path).symlink_to(elsewhere)
+LINKED = ["node/node0/meminfo", "cpu/cpu0/topology", "cpu/cpu0", "node/node1"]
+
+
+@pytest.mark.parametrize("path", LINKED)
+def test_no_link_is_followed_that_leads_out(folder: Folder, path: str) -> None:
+    outside = folder.sysfs / "outside"
+    (folder.system / path).rename(outside)
+    (folder.system / path).symlink_to(outside)
 
     assert any(said.startswith(path) for said in mistakes(folder))
+
+
+@pytest.mark.parametrize("path", LINKED)
+def test_links_that_stay_inside_are_followed(folder: Folder, path: str) -> None:
+    inside = folder.system / "inside"
+    (folder.system / path).rename(inside)
+    (folder.system / path).symlink_to(inside)
+
+    assert hardware(folder.sysfs) == TWO_ZONES
+
+
+def test_a_link_to_itself_leads_nowhere(folder: Folder) -> None:
+    (folder.system / "node/node0/meminfo").unlink()
+    (folder.system / "node/node0/meminfo").symlink_to("meminfo")
+
+    assert mistakes(folder) == ["node/node0/meminfo: is missing, or cannot be read"]
 
 
 def test_a_folder_that_is_no_sysfs_is_named(tmp_path: Path) -> None:
