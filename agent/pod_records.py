@@ -16,7 +16,7 @@ import orjson
 from agent.metrics import AgentMetrics
 from agent.report import NamedPlacement
 from numalign.kube.decode import placements
-from numalign.kube.errors import ClusterError, Invalid, NotFound
+from numalign.kube.errors import ClusterError, InvalidObject, NotFound
 from numalign.model import intent
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
@@ -89,7 +89,7 @@ class PodRecords:
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         try:
             await self._api.merge(path, {"metadata": metadata}, what=f"pod {pod.namespace}/{pod.name}")
-        except (Invalid, NotFound):
+        except (InvalidObject, NotFound):
             # It is gone, and another one may have its name by now: a UID cannot be changed.
             return
         self._metrics.wrote_pod()

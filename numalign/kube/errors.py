@@ -9,7 +9,7 @@ How a cluster refuses or fails: what `client` raises, and programs for people te
     ├── NotFound       what was asked for is not there
     ├── Conflict       somebody else was there first
     ├── Gone           the state that was asked for is too old to be had
-    └── Invalid        what was to be stored must not be so
+    └── InvalidObject  what was to be stored must not be so
 """
 
 
@@ -45,5 +45,5 @@ class Gone(ClusterError):
     """Raised when a page or a resource version is too old to be had."""
 
 
-class Invalid(ClusterError):
+class InvalidObject(ClusterError):
     """Raised when an object must not be as it was to be stored: a field is of another form, or fixed."""

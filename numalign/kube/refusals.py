@@ -17,7 +17,7 @@ from numalign.kube.errors import (
     Conflict,
     Forbidden,
     Gone,
-    Invalid,
+    InvalidObject,
     NotFound,
     Unauthorized,
     Unreachable,
@@ -56,6 +56,6 @@ _FAILURES: Mapping[int, tuple[type[ClusterError], str]] = MappingProxyType(
         HTTPStatus.NOT_FOUND: (NotFound, "{what} is not there ({message})"),
         HTTPStatus.CONFLICT: (Conflict, "{what} was made or changed by somebody else ({message})"),
         HTTPStatus.GONE: (Gone, "{what} is too old to be had ({message})"),
-        HTTPStatus.UNPROCESSABLE_ENTITY: (Invalid, "{what} must not be so ({message})"),
+        HTTPStatus.UNPROCESSABLE_ENTITY: (InvalidObject, "{what} must not be so ({message})"),
     }
 )

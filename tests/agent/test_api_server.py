@@ -9,7 +9,7 @@ import pytest_asyncio
 from agent.api_server import MANAGER, ApiServer, Conflicts
 from harness.fake_api import FakeApi, Json
 from numalign.kube.access import Access
-from numalign.kube.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized, Unreachable
+from numalign.kube.errors import Conflict, Forbidden, InvalidObject, NotFound, Unauthorized, Unreachable
 from tests.agent.conftest import Connect
 
 NODE = "/api/v1/nodes/a"
@@ -86,7 +86,7 @@ async def test_a_merge_changes_an_object_that_is_there(fake: FakeApi, api: ApiSe
 
 
 async def test_a_merge_into_another_object_of_the_name_is_invalid(api: ApiServer) -> None:
-    with pytest.raises(Invalid):
+    with pytest.raises(InvalidObject):
         await api.merge(NODE, {"metadata": {"uid": "another", "labels": {"a": "b"}}}, what="node a")
 
 

@@ -18,7 +18,15 @@ from certs import authority
 from harness.fake_api import FakeApi
 from numalign.kube import client as kube_client
 from numalign.kube.client import Patch, connected
-from numalign.kube.errors import Conflict, Forbidden, NotFound, Unauthorized, Unconfigured, Unreachable
+from numalign.kube.errors import (
+    Conflict,
+    Forbidden,
+    InvalidObject,
+    NotFound,
+    Unauthorized,
+    Unconfigured,
+    Unreachable,
+)
 
 NODES = "/api/v1/nodes"
 
@@ -163,7 +171,7 @@ async def test_what_is_written_comes_back_as_it_is_stored() -> None:
         (HTTPStatus.FORBIDDEN, Forbidden, "you may not patch node a .*a role has to allow it"),
         (HTTPStatus.NOT_FOUND, NotFound, "node a is not there"),
         (HTTPStatus.CONFLICT, Conflict, "node a was made or changed by somebody else"),
-        (HTTPStatus.UNPROCESSABLE_ENTITY, Unreachable, "answered 422 for node a"),
+        (HTTPStatus.UNPROCESSABLE_ENTITY, InvalidObject, "node a must not be so"),
         (HTTPStatus.INTERNAL_SERVER_ERROR, Unreachable, "answered 500 for node a"),
     ],
 )

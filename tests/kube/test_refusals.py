@@ -7,7 +7,7 @@ from numalign.kube.errors import (
     Conflict,
     Forbidden,
     Gone,
-    Invalid,
+    InvalidObject,
     NotFound,
     Unauthorized,
     Unreachable,
@@ -23,7 +23,7 @@ from numalign.kube.refusals import refusal
         (404, NotFound, "node a is not there"),
         (409, Conflict, "somebody else"),
         (410, Gone, "too old"),
-        (422, Invalid, "node a must not be so"),
+        (422, InvalidObject, "node a must not be so"),
         (418, Unreachable, "answered 418 for node a"),
     ],
 )
