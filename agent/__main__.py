@@ -19,6 +19,7 @@ from numalign.kube import access
 from numalign.kube.access import Access
 from numalign.kube.errors import ClusterError
 from numalign.runtime import sources
+from numalign.runtime.process_settings import EVERYWHERE
 from numalign.runtime.settings import from_command_line
 
 PROGRAM = "numalign-agent"
@@ -50,6 +51,7 @@ def checked(settings: AgentSettings, environ: Mapping[str, str]) -> AgentOptions
     """The settings as the daemon takes them; raises `Unconfigured` where no API server is to be found."""
     told = settings.model_dump(exclude={"kubeconfig", "context"})
     told = {name: value.absolute() if isinstance(value, Path) else value for name, value in told.items()}
+    told["bind"] = None if settings.bind == EVERYWHERE else settings.bind
     return AgentOptions(access=_access(settings, environ), **told)
 
 

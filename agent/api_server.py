@@ -119,7 +119,7 @@ def _endpoint(access: Access) -> HttpsEndpoint:
     address = urlsplit(access.host)
     secure = address.scheme == "https"
     port = address.port or (443 if secure else 80)
-    return HttpsEndpoint(address.hostname or "", port, _tls(access) if secure else plain, _token(access))
+    return HttpsEndpoint(address.hostname or "", port, _tls(access) if secure else plain, token_of(access))
 
 
 def _tls(access: Access) -> Tls:
@@ -129,7 +129,8 @@ def _tls(access: Access) -> Tls:
     return Verified(Path(access.authority) if access.authority else None, certificate, key)
 
 
-def _token(access: Access) -> Token:
+def token_of(access: Access) -> Token:
+    """The token of the moment, from its file or as it was told."""
     if access.token_file:
         return TokenFile(Path(access.token_file))
     return (lambda: access.token or "") if access.token else no_token

@@ -17,8 +17,6 @@ import orjson
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from numalign.runtime.process_settings import EVERYWHERE
-
 MOST_CONNECTIONS = 16
 CALLER_SECONDS = 5.0
 LONGEST_HEAD = 2**14
@@ -108,10 +106,12 @@ _PAGES: Mapping[str, Callable[[Health, str], Page]] = MappingProxyType(
 
 
 @asynccontextmanager
-async def listening(health: Health, bind: str, port: int) -> AsyncIterator[int]:
-    """Serve inside the `async with`; gives the port that was really taken. Raises `OSError`."""
-    address = None if bind == EVERYWHERE else bind
-    server = await asyncio.start_server(health.answer, address, port, limit=LONGEST_HEAD)
+async def listening(health: Health, bind: str | None, port: int) -> AsyncIterator[int]:
+    """Serve inside the `async with`, on all addresses where `bind` is None; gives the port that was taken.
+
+    Raises `OSError`.
+    """
+    server = await asyncio.start_server(health.answer, bind, port, limit=LONGEST_HEAD)
     async with server:
         yield server.sockets[0].getsockname()[1]
     with contextlib.suppress(TimeoutError):

@@ -20,7 +20,7 @@ from numalign.kube.access import Access
 class AgentOptions:
     """What the daemon is told; `access` is None where nothing is asked of an API server or written to it.
 
-    The other fields are those of `AgentSettings` by the same names.
+    `bind` is None for all addresses. The other fields are those of `AgentSettings` by the same names.
     """
 
     access: Access | None
@@ -38,7 +38,7 @@ class AgentOptions:
     once: bool
     resync_seconds: float
     heartbeat_seconds: float
-    bind: str
+    bind: str | None
     metrics_port: int
     log_level: str
     log_format: str

@@ -117,7 +117,7 @@ class Failure(Exception):
 class Place:
     """What a path means: all objects of a kind, those of a namespace, one (`name`), or a `part` of one.
 
-    Of a list or a watch it holds the one that is `selected`, or all.
+    Of a list or a watch it holds the one that is `selected`, or all, or of a list those on a `node`.
     """
 
     resource: Resource
@@ -125,6 +125,7 @@ class Place:
     name: str
     part: str = ""
     selected: str = ""
+    node: str = ""
 
     @property
     def key(self) -> Key:
@@ -399,7 +400,8 @@ class FakeApi:
         place = place_of(asked.path)
         if place is None or place.resource.path in self.not_served:
             return web.Response(status=HTTPStatus.NOT_FOUND, text="404 page not found\n")
-        place = replace(place, selected=asked.query.get("fieldSelector", "").removeprefix("metadata.name="))
+        field_, _, value = asked.query.get("fieldSelector", "").partition("=")
+        place = _SELECTORS[field_](place, value)
         if verb(asked) == "WATCH":
             return await self._watch(request, place, asked)
         answer = _PARTS.get((place.resource.kind, place.part, asked.method))
@@ -587,7 +589,8 @@ class FakeApi:
 
     def _listed(self, place: Place) -> list[Json]:
         found = self._objects[place.resource]
-        return [found[key] for key in sorted(found) if place.holds(key)]
+        listed = [found[key] for key in sorted(found) if place.holds(key)]
+        return [each for each in listed if place.node in ("", each.get("spec", {}).get("nodeName"))]
 
     def _existing(self, place: Place) -> Json:
         found = self._objects[place.resource].get(place.key)
@@ -809,6 +812,15 @@ _LISTS_BY: Mapping[str, str] = MappingProxyType(
 _PATCHES: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {"application/merge-patch+json": merged, "application/strategic-merge-patch+json": strategic}
 )
+
+_SELECTORS: Mapping[str, Callable[[Place, str], Place]] = MappingProxyType(
+    {
+        "": lambda place, _: place,
+        "metadata.name": lambda place, name: replace(place, selected=name),
+        "spec.nodeName": lambda place, node: replace(place, node=node),
+    }
+)
+"""By its field, what a selector makes of a place."""
 
 _Verb = Callable[[FakeApi, Place, Asked, str], tuple[HTTPStatus, Json]]
 _VERBS: Mapping[tuple[str, bool], _Verb] = MappingProxyType(
