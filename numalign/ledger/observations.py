@@ -29,14 +29,17 @@ RELEASED = PlacementRecord({}, Source.KUBELET, cpus=0)
 
 def believed(node: Node, observed: ObservedPods) -> ObservedPods:
     """What of this can be so on the node, without what none of its managers gives out."""
+    # Most pods hold nothing, and of these there is nothing to doubt.
+    holding = {uid: told for uid, told in observed.items() if told.held or told.cpus}
     possible = {
-        uid: record
-        for uid, told in observed.items()
+        uid: record if node.machine else replace(record, cpus=None)
+        for uid, told in holding.items()
         if _possible(node, record := replace(told, held=_given_out(node, told.held)))
     }
     if not fits(node, possible.values()):
         return {}
-    return possible if node.machine else {uid: replace(record, cpus=None) for uid, record in possible.items()}
+    idle = {uid: told for uid, told in observed.items() if uid not in holding}
+    return idle | possible
 
 
 def fits(node: Node, records: Iterable[PlacementRecord]) -> bool:

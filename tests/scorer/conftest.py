@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.fingerprints import Fingerprint
+from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.events import Event
 from numalign.kube.files.policy import ClusterPolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
@@ -109,12 +110,13 @@ def refused(made: Raw, *, reason: str = "TopologyAffinityError", message: str = 
     return {**made, "status": {"phase": "Failed", "reason": reason, "message": message}}
 
 
-def snapshot(
+def snapshot(  # noqa: PLR0913  one keyword for each part of a cluster
     members: Mapping[str, Node] = {},
     *,
     unknown: Iterable[str] = (),
     labels: Mapping[str, Mapping[str, str]] | None = None,
     fingerprints: Mapping[str, Fingerprint] | None = None,
+    placements: Mapping[str, Mapping[str, ObservedPlacement]] | None = None,
     served: Iterable[str] = (),
     **namespaces: Mapping[str, str],
 ) -> Snapshot:
@@ -127,6 +129,7 @@ def snapshot(
         namespaces={name: intent.parse_namespace(told)[0] for name, told in full.items()},
         namespace_labels=full,
         fingerprints=fingerprints or {},
+        placements=placements or {},
         served=frozenset(served),
     )
 

@@ -7,6 +7,7 @@ import pytest
 
 from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint, Method
+from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.files.policy import parse
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Basis, Stage
@@ -15,7 +16,21 @@ from numalign.model.errors import BadInput
 from numalign.model.intent import Intent, Policy
 from scorer.scheduler_state import AT_ONCE, LOOK_SECONDS
 from tests.notation import GPU, NIC, bag, free_of, means, node, table
-from tests.scorer.conftest import EMPTY, FOUR, HALF, NOW, SINGLE, TEAM, Raw, Scorer, on, raw, running, uid
+from tests.scorer.conftest import (
+    EMPTY,
+    FOUR,
+    HALF,
+    NOW,
+    SINGLE,
+    TEAM,
+    Raw,
+    Scorer,
+    on,
+    raw,
+    running,
+    snapshot,
+    uid,
+)
 
 OTHER = [{"zones": ["node-1"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
 HALF_FREE = node("cpu=8//4 mem=16Gi//15Gi gpu=2//1", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
@@ -445,3 +460,48 @@ async def test_from_its_deletion_on_a_pod_makes_those_that_came_late_doubtful(sc
         doubtful.append([pod.doubtful for pod in scorer.reservations.assigned_pods()])
 
     assert doubtful == [[False, False], [False, True]]
+
+
+# What agents say.
+
+ELSEWHERE = ObservedPlacement({("node-1",): bag("cpu=4 mem=1Gi gpu=1")}, 0)
+
+
+async def test_a_pod_holds_what_the_agent_of_its_node_says(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): ELSEWHERE}})
+    scorer.see(on("a", raw(FOUR), record=HALF))
+
+    assert (free(scorer), basis(scorer)) == ([8, 4], Basis.OBSERVED)
+    assert scorer.reservations.count_by_source(["a"]) == {"kubelet": 1}
+    await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): ObservedPlacement({}, 0)}})
+    assert free(scorer) == [8, 8]
+
+
+async def test_an_agent_is_believed_of_the_pods_of_its_own_node_alone(scorer: Scorer) -> None:
+    scorer.see(running(on("a", raw(FOUR), record=HALF)))
+    await scorer.know({"a": EMPTY, "b": EMPTY}, placements={"b": {uid("web"): ELSEWHERE}})
+
+    assert (free(scorer, "a"), free(scorer, "b")) == ([4, 8], [8, 8])
+
+
+async def test_what_an_agent_said_counts_once_its_node_is_known(scorer: Scorer) -> None:
+    scorer.see(on("a", raw(FOUR)))
+    said = {"a": {uid("web"): ELSEWHERE}}
+    await scorer.know({}, unknown=["a"], placements=said)
+    await scorer.know({"a": EMPTY}, placements=said)
+
+    assert (free(scorer), basis(scorer)) == ([8, 4], Basis.OBSERVED)
+
+
+async def test_a_snapshot_costs_what_has_changed(scorer: Scorer) -> None:
+    """Thousands of agents write, and each of them only says something new of one node."""
+    told, names = list[str](), ("a", "b", "c")
+    scorer.see(on("b", raw(FOUR)))
+    first = snapshot(dict.fromkeys(names, EMPTY))
+    again = replace(first, placements={"b": {uid("web"): ELSEWHERE}})
+    scorer.reservations.on_change(told.append)
+    for each in (first, first, again, again):
+        await scorer.state.update_snapshot(each)
+
+    assert told == [*names, "b"]
+    assert free(scorer, "b") == [8, 4]
