@@ -1,8 +1,9 @@
 """The agent as it is installed: root for a socket's sake, and otherwise with as little as any program."""
 
 import re
-from pathlib import PurePosixPath
 
+from agent.publish import Publish
+from agent.settings import AgentSettings
 from numalign.kube.decode import kubelet_reports
 from numalign.model.intent import PLACEMENT_OBSERVED
 from tests.deploy.render import AGENT_NAMESPACE, MANIFESTS, Object, installed
@@ -15,7 +16,7 @@ VOLUMES = {volume["name"]: volume for volume in POD["volumes"]}
 MOUNTS = CONTAINER["volumeMounts"]
 ON_NODES = {name: volume["hostPath"] for name, volume in VOLUMES.items() if "hostPath" in volume}
 ACCOUNT = f"system:serviceaccount:{AGENT_NAMESPACE}:{NAME}"
-ARGUMENTS = dict(argument.removeprefix("--").split("=", 1) for argument in CONTAINER["args"])
+TOLD = SHIPPED.settings(NAME, AgentSettings)
 
 
 def test_it_is_not_installed_with_the_webhook() -> None:
@@ -50,13 +51,14 @@ def test_of_the_node_it_sees_the_kubelets_folder_and_writes_nothing() -> None:
     [state] = [mount for mount in mounted if mount["name"] == "kubelet"]
     # A volume that the kubelet unmounts must not be held by us.
     assert state["mountPropagation"] == "HostToContainer"
-    assert ARGUMENTS["kubelet-state"] == state["mountPath"]
+    assert str(TOLD.kubelet_state) == state["mountPath"]
 
 
 def test_keys_and_what_pods_have_mounted_are_covered() -> None:
     covered = {mount["mountPath"] for mount in MOUNTS if mount["name"] == "nothing"}
-    state = PurePosixPath(ARGUMENTS["kubelet-state"])
-    assert covered == {str(state / name) for name in ("pki", "plugins", "plugins_registry", "pods")}
+    assert covered == {
+        str(TOLD.kubelet_state / name) for name in ("pki", "plugins", "plugins_registry", "pods")
+    }
     assert all(mount["readOnly"] for mount in MOUNTS if mount["name"] == "nothing")
     assert VOLUMES["nothing"]["emptyDir"]["medium"] == "Memory"
 
@@ -64,7 +66,7 @@ def test_keys_and_what_pods_have_mounted_are_covered() -> None:
 def test_the_socket_is_looked_for_in_the_folder_that_is_mounted() -> None:
     """The folder: after a restart of the kubelet the socket is another file."""
     [mount] = [mount for mount in MOUNTS if mount["name"] == "pod-resources"]
-    socket = PurePosixPath(ARGUMENTS["podresources-socket"])
+    socket = TOLD.podresources_socket
     assert (str(socket.parent), socket.name) == (mount["mountPath"], "kubelet.sock")
 
 
@@ -83,7 +85,16 @@ def test_its_token_is_bound_to_the_pod_and_short_lived() -> None:
 def test_it_is_told_its_node_and_where_that_is() -> None:
     fields = {each["name"]: each["valueFrom"]["fieldRef"]["fieldPath"] for each in CONTAINER["env"]}
     assert fields == {"NODE_NAME": "spec.nodeName", "HOST_IP": "status.hostIP"}
-    assert (ARGUMENTS["node-name"], ARGUMENTS["node-address"]) == ("$(NODE_NAME)", "$(HOST_IP)")
+    assert (TOLD.node_name, TOLD.node_address) == ("$(NODE_NAME)", "$(HOST_IP)")
+
+
+def test_it_gives_way_to_other_exporters_and_leaves_pods_alone() -> None:
+    assert (TOLD.publish, TOLD.annotate_pods) == (Publish.IF_ABSENT, False)
+
+
+def test_what_the_kernel_tells_is_read_where_every_container_has_it() -> None:
+    assert str(TOLD.sysfs) == "/sys"
+    assert not any(mount["mountPath"].startswith("/sys") for mount in MOUNTS)
 
 
 def test_it_is_on_every_node_and_a_tenth_is_replaced_at_a_time() -> None:
@@ -108,7 +119,7 @@ def test_nobody_calls_it_and_it_calls_api_servers_and_its_kubelet() -> None:
     [metrics] = CONTAINER["ports"]
     assert spec["ingress"] == [{"ports": [{"protocol": "TCP", "port": metrics["containerPort"]}]}]
     out = {(port["protocol"], port["port"]) for rule in spec["egress"] for port in rule["ports"]}
-    kubelet = ("TCP", int(ARGUMENTS["kubelet-port"]))
+    kubelet = ("TCP", TOLD.kubelet_port)
     assert out == {("UDP", 53), ("TCP", 53), ("TCP", 443), ("TCP", 6443), kubelet}
 
 

@@ -12,6 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.publish import Publish
+from agent.settings import AgentSettings
 from controller.settings import ControllerSettings
 from numalign.cache.admission import Reaction
 from numalign.kube.decode import shapes, templates
@@ -152,6 +154,22 @@ PROGRAMS = {
         ),
         heading="  settings:",
     ),
+    "agent": Told(
+        AgentSettings,
+        SCHEMA["properties"]["agent"]["properties"]["settings"]["properties"],
+        frozenset(
+            {
+                *("metrics_port", "node_name", "node_address", "kubelet_port", "podresources_socket"),
+                *("kubelet_state", "kubelet_config", "publish", "annotate_pods"),
+                # As they are: the container's own, and a kubelet that signs its certificate itself.
+                *("sysfs", "kubelet_ca"),
+                # Never, in a cluster.
+                *("once", "output"),
+            }
+        ),
+        heading="  settings:",
+        needed="--node-name=x",
+    ),
 }
 of_each_program = pytest.mark.parametrize("told", PROGRAMS.values(), ids=PROGRAMS)
 
@@ -182,6 +200,10 @@ def test_the_settings_that_can_be_given_are_named_where_they_stand(told: Told) -
     text = (CHART / "values.yaml").read_text()
     told_of = re.findall(rf"((?:^ *#.*\n)+)^{told.heading}", text, re.MULTILINE)
     assert any(told.settings.keys() <= set(re.findall(r"[a-z-]+", about)) for about in told_of)
+
+
+def test_what_becomes_of_the_zones_of_others_can_be_chosen_as_for_the_agent() -> None:
+    assert SCHEMA["properties"]["agent"]["properties"]["publish"]["enum"] == list(Publish)
 
 
 def test_the_promises_that_can_be_chosen_are_those_of_the_scorer() -> None:

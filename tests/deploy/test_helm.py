@@ -10,6 +10,8 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
+from agent.publish import Publish
+from agent.settings import AgentSettings
 from controller.settings import ControllerSettings
 from numalign.cache.ranking import Ranking
 from numalign.kube.files import policy
@@ -58,6 +60,7 @@ PROGRAMS: dict[str, type[ProcessSettings]] = {
     WEBHOOK: WebhookSettings,
     CONTROLLER: ControllerSettings,
     SCORER: ScorerSettings,
+    AGENT: AgentSettings,
 }
 
 _KNOWN: set[str] = set()
@@ -156,7 +159,7 @@ SETS = {
 async def test_every_set_of_values_makes_objects_that_kubernetes_knows(helm: Path, values: str) -> None:
     installation = await made(helm, values)
     check(installation)
-    for name in installation.of_kind("Deployment").keys() & PROGRAMS.keys():
+    for name in installation.of_pods.keys() & PROGRAMS.keys():
         installation.settings(name, PROGRAMS[name])
     # No role without a right, and the webhook writes nothing.
     roles = {**installation.of_kind("Role"), **installation.of_kind("ClusterRole")}
@@ -474,8 +477,8 @@ async def test_an_agent_without_checkpoints_has_the_folder_of_the_socket_alone(h
 
 async def test_an_agent_that_reads_a_file_may_ask_kubelets_nothing(helm: Path) -> None:
     found = await made(helm, "agent.enabled=true agent.kubeletConfig=/etc/kubelet.yaml")
-    [argument] = [each for each in found.container(AGENT)["args"] if each.startswith("--kubelet-config=")]
-    assert argument == f"--kubelet-config={mounted(found, AGENT, 'kubelet-config')}"
+    told = found.settings(AGENT, AgentSettings)
+    assert str(told.kubelet_config) == mounted(found, AGENT, "kubelet-config")
     assert not {right for right in agent_rights(found) if right[1].startswith("nodes/")}
     assert ("list", "pods") in agent_rights(found)
 
@@ -493,6 +496,15 @@ async def test_the_agent_is_of_an_image_of_its_own(helm: Path) -> None:
     found = await made(helm, f"agent.enabled=true agent.image.digest=sha256:{ZEROS} image.tag=v9")
     assert found.container(AGENT)["image"] == f"numalign-agent@sha256:{ZEROS}"
     assert found.container(WEBHOOK)["image"] == "numalign-webhook:v9"
+
+
+async def test_an_agent_is_told_what_the_values_say(helm: Path) -> None:
+    values = (
+        "agent.publish=never agent.annotatePods=true agent.kubeletPort=1250 agent.settings.resync-seconds=9"
+    )
+    told = (await made(helm, f"agent.enabled=true metricsPort=9090 {values}")).settings(AGENT, AgentSettings)
+    assert (told.publish, told.annotate_pods) == (Publish.NEVER, True)
+    assert (told.kubelet_port, told.resync_seconds, told.metrics_port) == (1250, 9, 9090)
 
 
 async def test_metrics_of_agents_are_read_from_their_pods(helm: Path) -> None:
