@@ -18,6 +18,7 @@ from controller.shapes import ShapeWriter
 from numalign.kube import kinds
 from numalign.kube.client import Api
 from numalign.kube.compose import Background, Program
+from numalign.kube.decode import numatopologies
 from numalign.kube.feed import count_age
 from numalign.kube.live_feed import LiveFeed
 from numalign.runtime import server
@@ -63,7 +64,13 @@ def reconcile_nodes(controller: ControllerProgram, api: Api, leading: Callable[[
     # A node is ill for so long at most; until then it must be known what it was, also after a restart.
     book = ShapeHistory(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
     feed = LiveFeed(
-        api, watched=WATCHED, shape_history=book, log=log, registry=registry, sleep=controller.sleep
+        api,
+        watched=WATCHED,
+        optional=[numatopologies.COLLECTIONS],
+        shape_history=book,
+        log=log,
+        registry=registry,
+        sleep=controller.sleep,
     )
     count_age(feed, registry)
     classifier = Classifier(remembers=lambda: shapes.read)

@@ -86,6 +86,7 @@ RESOURCES = (
     Resource("MutatingWebhookConfiguration", ADMISSION, "mutatingwebhookconfigurations"),
     Resource("ValidatingWebhookConfiguration", ADMISSION, "validatingwebhookconfigurations"),
     Resource("DeviceClass", "resource.k8s.io/v1", "deviceclasses"),
+    Resource("Numatopology", "nodeinfo.volcano.sh/v1alpha1", "numatopologies"),
     Resource("NodeResourceTopology", f"{TOPOLOGY}/v1alpha2", "noderesourcetopologies"),
     Resource("NodeResourceTopology", f"{TOPOLOGY}/v1alpha1", "noderesourcetopologies"),
 )

@@ -21,7 +21,7 @@ from certs import authority, secret
 from certs.secret import PairState
 from controller.program import ControllerProgram
 from controller.settings import ControllerSettings
-from harness.fake_api import RESOURCES, FakeApi, Json
+from harness.fake_api import RESOURCES, TOPOLOGY, FakeApi, Json
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
@@ -77,7 +77,8 @@ def asked(right: Right) -> tuple[str, str]:
             for each in RESOURCES
             if (each.plural, each.prefix.split("/")[2] if right.group else "")
             == (right.resource, right.group)
-            and not each.api_version.endswith("v1alpha1")
+            # Of topologies the newer version is asked for.
+            and each.api_version != f"{TOPOLOGY}/v1alpha1"
         ]
         home = f"/namespaces/{HOME}" if right.where == NAMESPACE else ""
         path = f"{found.prefix}{home}/{found.plural}"

@@ -12,11 +12,12 @@ from urllib.parse import quote
 from numalign.kube import configz, installation, kinds
 from numalign.kube.client import Api, connected
 from numalign.kube.configz import Progress
-from numalign.kube.decode import device_classes, shapes
+from numalign.kube.decode import shapes
 from numalign.kube.decode.nrt import GROUP
 from numalign.kube.decode.parts import Part
 from numalign.kube.errors import ClusterError, Forbidden, Gone, NotFound, Unreachable
 from numalign.kube.kinds import Collection, Object
+from numalign.kube.live_feed import OF_SOME
 
 PAGE = 500
 """Objects per page, as kubectl asks for them."""
@@ -43,7 +44,8 @@ async def collect(
             items += await _list(api, kinds.NAMESPACES)
             items += await _list(api, kinds.PODS) if with_pods else []
         items += await _remembered(api, left_out)
-        items += await _device_classes(api, left_out)
+        for versions in OF_SOME:
+            items += await _if_served(api, versions, left_out)
         if kubelets:
             names = [node["metadata"]["name"] for node in nodes]
             items += await configz.configurations(api, names, kubelets)
@@ -65,14 +67,16 @@ async def _remembered(api: Api, left_out: Callable[[str, ClusterError], object])
     return [described] if data else []
 
 
-async def _device_classes(api: Api, left_out: Callable[[str, ClusterError], object]) -> list[Object]:
-    """In the newest version that is served; none in clusters without DRA."""
+async def _if_served(
+    api: Api, versions: Sequence[Collection], left_out: Callable[[str, ClusterError], object]
+) -> list[Object]:
+    """In the newest version that is served; none in clusters that do without this kind."""
     try:
-        return await _list_first(api, device_classes.COLLECTIONS)
+        return await _list_first(api, versions)
     except NotFound:
         return []
     except ClusterError as error:
-        left_out(device_classes.COLLECTIONS[0].plural, error)
+        left_out(versions[0].plural, error)
         return []
 
 

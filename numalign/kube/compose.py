@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube import client, configz
 from numalign.kube.client import Api
-from numalign.kube.decode import device_classes, shapes
+from numalign.kube.decode import shapes
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.errors import ClusterError
 from numalign.kube.events import Recorder
@@ -30,7 +30,7 @@ from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.informer import Sink
 from numalign.kube.kinds import Collection
 from numalign.kube.lease import NO_HANDOVER, Handover, LeaderElector
-from numalign.kube.live_feed import LiveFeed
+from numalign.kube.live_feed import OF_SOME, LiveFeed
 from numalign.kube.settings import ClusterSettings, ProgramSettings
 from numalign.model.errors import BadInput
 from numalign.runtime import logs, metrics, server
@@ -166,7 +166,7 @@ class ClusterProgram(Program[C]):
                 api,
                 watched=watched,
                 reader=reader,
-                optional=[(shapes.collection(self.namespace(api)),), device_classes.COLLECTIONS],
+                optional=[(shapes.collection(self.namespace(api)),), *OF_SOME],
                 log=self.log,
                 registry=self.registry,
                 pods=pods,

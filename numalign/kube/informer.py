@@ -157,7 +157,8 @@ class Informer:
 
     `collections` are the versions of one kind, the preferred one first; the first that is served is followed.
     A kind that is not served has no objects. `synced` says that a whole list was taken once, and `trouble`
-    what is waited for; None when all is well. `silence` is in seconds.
+    what is waited for; None when all is well. `silence` is in seconds. Failures that are `expected` are told
+    as news, not as warnings.
     """
 
     def __init__(  # noqa: PLR0913  what it works with, and its time and chance
@@ -169,6 +170,7 @@ class Informer:
         log: Log,
         metrics: WatchMetrics,
         silence: float = SILENCE_SECONDS,
+        expected: AbstractSet[WatchFailure] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
@@ -185,6 +187,7 @@ class Informer:
         self._log = log.bound(kind=self.kind)
         self._metrics = metrics
         self._silence = silence
+        self._levels = {**_LEVELS, **dict.fromkeys(expected, Log.info)}
         self._clock = clock
         self._sleep = sleep
         self._chance = chance
@@ -394,7 +397,7 @@ class Informer:
             return
         self._logged_at[reason] = now
         self._reported = True
-        say = _LEVELS.get(reason, Log.warning)
+        say = self._levels.get(reason, Log.warning)
         say(self._log, f"watch.{reason}", reason=sentence)
 
     def _recovered(self) -> None:

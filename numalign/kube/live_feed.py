@@ -23,7 +23,7 @@ from numalign.kube.decode import device_classes, numatopologies, shapes
 from numalign.kube.decode.nrt import KIND
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.feed import Take
-from numalign.kube.informer import Informer, Sink, WatchMetrics
+from numalign.kube.informer import Informer, Sink, WatchFailure, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
 from numalign.kube.pod_counts import PodCount, PodCounts
 from numalign.kube.stores import Store
@@ -40,6 +40,11 @@ PATIENCE_SECONDS = 10.0
 
 SHARE = 4
 """So many times as long as it took: a fifth of the time at most goes into it."""
+
+
+_NOTHING = frozenset[WatchFailure]()
+_ABSENCE = frozenset({WatchFailure.NOT_SERVED})
+"""What is no trouble about a kind that many clusters do without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +114,17 @@ class LiveFeed:
         metrics = WatchMetrics.of(registry)
         informers = {
             versions[0].kind: Informer(
-                api, versions, self._sink(versions[0]), log=log, metrics=metrics, clock=clock, sleep=sleep
+                api,
+                versions,
+                self._sink(versions[0]),
+                log=log,
+                metrics=metrics,
+                expected=expected,
+                clock=clock,
+                sleep=sleep,
             )
-            for versions in (*watched, *optional)
+            for several, expected in ((watched, _NOTHING), (optional, _ABSENCE))
+            for versions in several
         }
         # Pods that are counted are nothing that an answer depends on.
         self._counted = (
@@ -200,6 +213,9 @@ class LiveFeed:
             return _StoreSink(store)
         return _CountSink(state.pod_counts) if self._pods is None else self._pods
 
+
+OF_SOME: Sequence[Sequence[Collection]] = (device_classes.COLLECTIONS, numatopologies.COLLECTIONS)
+"""What only some clusters have."""
 
 STATIC: Sequence[Sequence[Collection]] = (
     (kinds.NODES,),

@@ -38,6 +38,7 @@ SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
 LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 
 NODES = "/api/v1/nodes"
+CPUS = "/apis/nodeinfo.volcano.sh/v1alpha1/numatopologies"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
 CONFIGMAPS = "/api/v1/namespaces/numalign-system/configmaps"
@@ -195,7 +196,7 @@ async def test_it_labels_nodes_and_gives_the_lease_back_at_its_end(bench: Bench)
     assert lease["spec"]["holderIdentity"] == ""
     # And nothing else is watched than what it needs.
     watched = {path for path in bench.asked() if not path.startswith((LEASES, f"{NODES}/"))}
-    assert watched - {CONFIGMAPS} == {NODES, TOPOLOGIES, SHAPES}
+    assert watched - {CONFIGMAPS} == {NODES, TOPOLOGIES, CPUS, SHAPES}
 
 
 async def test_it_makes_a_certificate_that_callers_trust(bench: Bench) -> None:

@@ -23,7 +23,7 @@ from numalign.kube.errors import (
 from numalign.kube.files import snapshot
 from numalign.kube.kinds import PODS
 from tests.kube.conftest import Kubeconfig
-from tests.kube.objects import node, nrt, pod
+from tests.kube.objects import node, nrt, numatopology, pod
 
 V1ALPHA1 = "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies"
 NAMESPACES = "/api/v1/namespaces"
@@ -357,7 +357,22 @@ async def test_device_classes_are_collected_in_the_version_that_is_served(
     }
 
 
-DENIED = {"deviceclasses": DEVICE_CLASSES.format("v1"), "ConfigMap numalign-shapes": SHAPES}
+async def test_what_volcanos_exporter_tells_is_collected(api: FakeApi, kubeconfig: Kubeconfig) -> None:
+    told = numatopology()
+    api.documents[NUMATOPOLOGIES] = {
+        "items": [{**told, "metadata": {"name": "a", "annotations": {"x": "1"}}}]
+    }
+
+    found = await collect.collect(kubeconfig=kubeconfig())
+    assert found["items"][-1] == told
+
+
+NUMATOPOLOGIES = "/apis/nodeinfo.volcano.sh/v1alpha1/numatopologies"
+DENIED = {
+    "deviceclasses": DEVICE_CLASSES.format("v1"),
+    "numatopologies": NUMATOPOLOGIES,
+    "ConfigMap numalign-shapes": SHAPES,
+}
 
 
 @pytest.mark.parametrize(("what", "path"), DENIED.items(), ids=DENIED)
@@ -369,4 +384,4 @@ async def test_what_may_not_be_seen_is_told_and_left_out(
     told: list[str] = []
 
     found = await collect.collect(kubeconfig=kubeconfig(), left_out=lambda what, _: told.append(what))
-    assert (told, len(found["items"])) == ([what], 5 if what == "deviceclasses" else 4)
+    assert (told, len(found["items"])) == ([what], 4 if what.startswith("ConfigMap") else 5)

@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from harness.fake_api import FakeApi
 from numalign.kube import live_feed
 from numalign.kube.cluster_state import Snapshot
-from numalign.kube.decode import device_classes, shapes
+from numalign.kube.decode import shapes
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.feed import Feed
@@ -31,7 +31,7 @@ from numalign.model.intent import NamespaceRules, Policy
 from numalign.runtime import logs
 from numalign.shapes import KnownShape, RememberedShapes, Shape, ShapeHistory
 from tests.kube import objects
-from tests.kube.objects import Json, listed, namespace, node
+from tests.kube.objects import Json, listed, namespace, node, numatopology, reported
 from tests.notation import table
 
 SOON = 0.01
@@ -107,9 +107,11 @@ class Live:
         """As said at `Source`."""
         group = "api/v1" if made["apiVersion"] == "v1" else f"apis/{made['apiVersion']}"
         where = made["metadata"].get("namespace")
-        plural = {"NodeResourceTopology": "noderesourcetopologies", "DeviceClass": "deviceclasses"}.get(
-            made["kind"], f"{made['kind'].lower()}s"
-        )
+        plural = {
+            "NodeResourceTopology": "noderesourcetopologies",
+            "Numatopology": "numatopologies",
+            "DeviceClass": "deviceclasses",
+        }.get(made["kind"], f"{made['kind'].lower()}s")
         middle = f"namespaces/{where}/{plural}" if where else plural
         self.api.delete(f"/{group}/{middle}/{made['metadata']['name']}")
 
@@ -127,7 +129,7 @@ async def an_api_server(_: Path, log: logs.Log, pods: Sink | None = None) -> Asy
         feed = LiveFeed(
             client,
             watched=watched,
-            optional=[device_classes.COLLECTIONS],
+            optional=live_feed.OF_SOME,
             log=log,
             registry=registry,
             pods=pods,
@@ -307,6 +309,13 @@ ENFORCED = namespace("team", **{"numalign.io/enforce": "restricted", "tier": "go
 
 CHANGES: list[tuple[str, list[Step]]] = [
     ("a node comes", [("put", [node("c"), nrt("c")], lambda seen: seen.nodes() == ["a", "c"])]),
+    ("Volcano's exporter tells of a node of which nobody else does", [
+        ("put", [node("c"), numatopology("c")], lambda seen: seen.nodes() == ["a", "c"]),
+        ("delete", [numatopology("c")], lambda seen: seen.nodes() == ["a"])]),
+    ("an agent comes, and looks again", [
+        ("put", [reported(nrt("a"), pods={"u": {"held": []}})], lambda seen: "a" in seen.last.placements),
+        ("put", [reported(nrt("a"), **{"observed-at": "2026-11-22T21:00:00Z"})],
+            lambda seen: seen.last.observed_at == {"a": 1795381200.0} and not seen.last.placements)]),
     ("a topology changes", [
         ("put", [nrt("a", available=3)], lambda seen: seen.last.nodes[0].zones[0].free["cpu"] == 3000)]),
     ("a topology goes and comes again", [
