@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,12 +17,13 @@ from certs import authority
 from harness.certificates import key_pem
 from harness.controlplane import build as controlplane
 from harness.controlplane.planes import Place, Plane, Users
-from harness.kubelets.build import USUAL, Programs, find
+from harness.kubelets.build import USUAL, find
 from harness.kubelets.kubelets import RealKubelet, RealNode, running, users
 from harness.processes import Children
 
 ADMIN: Users = {"admin": "system:masters"}
 DAYS = 7
+LONGEST_NAME = 40
 # Kubelets wait until each of their checkpoints is on disk, and so does etcd. In memory they need not wait.
 _MEMORY = Path("/dev/shm")  # noqa: S108  only the parent of a folder with a name of its own
 _PARENT = _MEMORY if _MEMORY.is_dir() else None
@@ -66,7 +67,11 @@ async def started(
         try:
             plane = _plane(children, binaries, folder, users={**others, **users(nodes)}, flags=flags)
             await plane.start()
-            kubelets = [_kubelet(node, programs, plane, children) for node in nodes]
+            folders = (folder / f"{at}-{node.name}"[:LONGEST_NAME] for at, node in enumerate(nodes))
+            kubelets = [
+                RealKubelet(_trusting(node, folder / "tls"), programs, plane, children, at)
+                for node, at in zip(nodes, folders, strict=True)
+            ]
             async with running(kubelets) as by_name:
                 yield RealCluster(plane, by_name, children, folder)
         finally:
@@ -79,14 +84,8 @@ def _plane(children: Children, binaries: Path, folder: Path, *, users: Users, fl
     return Plane(children, place, users=users, flags=(*_towards_kubelets(folder / "tls"), *flags))
 
 
-def _kubelet(node: RealNode, programs: Programs, plane: Plane, children: Children) -> RealKubelet:
-    trusting = RealNode(
-        name=node.name,
-        machine=node.machine,
-        labels=node.labels,
-        configuration={**_trust(plane.folder / "tls"), **node.configuration},
-    )
-    return RealKubelet(trusting, programs, plane, children, plane.folder / node.name)
+def _trusting(node: RealNode, tls: Path) -> RealNode:
+    return replace(node, configuration={**_trust(tls), **node.configuration})
 
 
 def _trust(folder: Path) -> Mapping[str, object]:

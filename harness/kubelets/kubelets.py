@@ -8,7 +8,7 @@ asks it (TokenReview, SubjectAccessReview), so that rights are those of a real c
 
 import asyncio
 import json
-import shutil
+import random
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -16,6 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
@@ -25,10 +26,11 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from harness.api_objects import make_ready
 from harness.api_requests import ask
 from harness.controlplane.planes import Plane, Users
+from harness.gotools import UnavailableError
 from harness.kubelets import machines
 from harness.kubelets.build import Programs
 from harness.kubelets.companions import Companion, Devices
-from harness.processes import Child, Children, answers, free_port, until
+from harness.processes import Child, Children, answers
 from numalign.kube.decode.machines import machine as read_machine
 
 Json = dict[str, Any]
@@ -45,6 +47,16 @@ CHECKPOINTS = (
 sizes of pods: a kubelet that has no cgroups panics without that (seen with v1.36.3)."""
 
 START_SECONDS = 60
+LOOK_SECONDS = 0.1
+WORDS = 5
+
+PORTS = range(20_000, 32_000)
+"""Below those that Linux gives to connections (ip_local_port_range)."""
+
+WATCHES = 6
+"""Instances of inotify that a kubelet takes."""
+
+_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 
 # Run by sh in the new namespace: pairs of what is mounted where, then the command that it becomes.
 MOUNTING = """
@@ -84,6 +96,10 @@ BASE: Mapping[str, object] = MappingProxyType(
     }
 )
 """What every kubelet here is started with; all of it can be set otherwise."""
+
+
+class KubeletError(Exception):
+    """A kubelet ended, or was not ready in time: which one, and its last words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,17 +144,17 @@ class RealKubelet:
         self, node: RealNode, programs: Programs, plane: Plane, children: Children, folder: Path
     ) -> None:
         self.node = node
-        self.folder = folder
+        self.folder = _short(folder)
         self.state = folder / "lib"
         self.sysfs = folder / "sys"
         self.podresources = self.state / "pod-resources" / "kubelet.sock"
         self.certificate = self.state / "pki" / "kubelet.crt"
         self.address = _own_address()
-        self.port = free_port()
+        self.port = _free_port(self.address)
         self.url = f"https://{self.address}:{self.port}"
         self.log = children.logs / f"kubelet-{node.name}"
         self.child: Child | None = None
-        self._healthz = free_port()
+        self._healthz = _free_port("127.0.0.1")
         self._programs = programs
         self._plane = plane
         self._children = children
@@ -146,7 +162,7 @@ class RealKubelet:
         self._known = set(node.devices)
         self.companion = Companion(
             programs.companion,
-            runtime=_short(folder / "cri.sock"),
+            runtime=folder / "cri.sock",
             plugins=self.state / "device-plugins",
             log=children.logs / f"companion-{node.name}",
         )
@@ -154,7 +170,7 @@ class RealKubelet:
     async def start(self) -> None:
         """The machine is made, and the kubelet started; returns when its node is ready, with all its devices.
 
-        Raises `BadTopology` for a machine that contradicts itself.
+        Raises `BadTopology` for a machine that contradicts itself, and `KubeletError`.
         """
         self._write()
         await self.companion.start()
@@ -163,7 +179,10 @@ class RealKubelet:
             await make_ready(client, self.node.name)
 
     async def serve(self) -> None:
-        """Start the kubelet's process, for the first time or again; returns when all of it works."""
+        """Start the kubelet's process, for the first time or again; returns when all of it works.
+
+        Raises `KubeletError`.
+        """
         # What is left of the last one would be taken for the next.
         (self.state / "device-plugins" / "kubelet.sock").unlink(missing_ok=True)
         self.child = await self._children.start(*self._command(), name=self.log.name)
@@ -241,8 +260,20 @@ class RealKubelet:
         return context
 
     async def _until(self, true: Callable[[], Awaitable[bool]], *, what: str) -> None:
-        said = f"the kubelet of {self.node.name} {what}"
-        await until(true, what=said, child=self.running(), seconds=START_SECONDS)
+        deadline = monotonic() + START_SECONDS
+        while not await true():
+            if not self.running().running():
+                code = self.running().process.returncode
+                raise KubeletError(f"the kubelet of {self.node.name} ended with {code}: {self._last_words()}")
+            if monotonic() > deadline:
+                late = f"{START_SECONDS} s were not enough until the kubelet of {self.node.name} {what}"
+                raise KubeletError(f"{late}: {self._last_words()}")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _last_words(self) -> str:
+        """The last errors in its log, as klog marks them."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        return "\n".join([line for line in lines if line.startswith(("E", "F", "Error:"))][-WORDS:])
 
     async def _registered(self) -> bool:
         return await self.companion.hold(self._listed)
@@ -297,15 +328,31 @@ class RealKubelet:
 async def running(
     kubelets: Sequence[RealKubelet], *, at_once: int = 4
 ) -> AsyncIterator[dict[str, RealKubelet]]:
-    """Have these run, by name of their nodes; so many start `at_once`. All end when this is left."""
+    """Have these run, by name of their nodes; so many start `at_once`. All end when this is left.
+
+    Raises `KubeletError`, and `UnavailableError` if the kernel would let fewer run.
+    """
+    _require_watches(len(kubelets))
     gate = asyncio.Semaphore(at_once)
+    starts = [asyncio.ensure_future(_in_turn(gate, kubelet.start)) for kubelet in kubelets]
     try:
-        await asyncio.gather(*(_in_turn(gate, kubelet.start) for kubelet in kubelets))
+        await asyncio.gather(*starts)
         yield {kubelet.node.name: kubelet for kubelet in kubelets}
     finally:
+        for start in starts:
+            start.cancel()
+        await asyncio.gather(*starts, return_exceptions=True)
         for kubelet in kubelets:
             await kubelet.end()
-            shutil.rmtree(kubelet.folder, ignore_errors=True)
+
+
+def _require_watches(kubelets: int) -> None:
+    most = int(_INOTIFY.read_text())
+    if most < kubelets * WATCHES:
+        raise UnavailableError(
+            f"fs.inotify.max_user_instances is {most}, and {kubelets} kubelets need {kubelets * WATCHES}:"
+            f" raise it, or start at most {most // WATCHES}"
+        )
 
 
 async def _in_turn(gate: asyncio.Semaphore, start: Callable[[], Awaitable[None]]) -> None:
@@ -325,11 +372,20 @@ def _own_address() -> str:
     return address
 
 
-def _short(path: Path) -> Path:
-    # The longest below this folder is a plugin's, and the kubelet opens it by a path of its own.
-    if len(str(path)) > LONGEST_SOCKET - 60:
-        raise ValueError(f"{path} leaves no room for sockets beside it: want a folder with a shorter path")
-    return path
+def _free_port(address: str) -> int:
+    """One to listen on that no connection is given meanwhile: kubelets come back to their ports."""
+    while True:
+        port = random.choice(PORTS)  # noqa: S311  nothing secret
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((address, port))
+            return port
+
+
+def _short(folder: Path) -> Path:
+    longest = folder / "lib" / "device-plugins" / "kubelet.sock"
+    if len(str(longest)) > LONGEST_SOCKET:
+        raise ValueError(f"{longest} is too long for a socket: want a folder with a shorter path")
+    return folder
 
 
 def _is_ready(node: Json) -> bool:

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"log"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -141,8 +141,9 @@ func newPlugin(folder, resource string, devices []device) *plugin {
 	return &plugin{folder: folder, resource: resource, devices: devices, changed: make(chan struct{})}
 }
 
+// endpoint is short whatever the resource is called: so must the path of a socket be.
 func (p *plugin) endpoint() string {
-	return "companion-" + strings.ReplaceAll(p.resource, "/", "-") + ".sock"
+	return fmt.Sprintf("%08x.sock", crc32.ChecksumIEEE([]byte(p.resource)))
 }
 
 func (p *plugin) start() error {
