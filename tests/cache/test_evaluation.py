@@ -683,6 +683,33 @@ def test_nodes_that_amounts_describe_stand_in_columns(made: Node, in_columns: in
     assert differences(cache, ONE_GPU, [made]) == []
 
 
+SPLIT = [
+    # cores that are kept in part    reserved   free     nodes in columns
+    ("none",                         "",        "0-7",   1),
+    ("the first ones",               "4,5",     "0-3",   1),
+    ("the last ones",                "6,7",     "0-3",   0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("reserved", "free", "in_columns"), table(SPLIT))
+def test_where_whole_cores_are_given_out_it_matters_which_ones_the_system_has_a_part_of(
+    reserved: str, free: str, in_columns: int
+) -> None:
+    made = machine(
+        "cpu=0-7 mem=8Gi",
+        threads=2,
+        reserved=reserved,
+        free=free,
+        policy="restricted",
+        options=options("full-pcpus-only"),
+    )
+    cache = ClusterCache.of([made])
+
+    assert cache.nodes.in_columns == in_columns
+    # The first container takes the lowest threads that are left, of whatever cores they are.
+    assert differences(cache, Question(asks("cpu=2 mem=1Gi | cpu=2 mem=1Gi"), NO_INTENT), [made]) == []
+
+
 @pytest.mark.parametrize(("kinds", "in_columns"), [(32, 1), (33, 0), (80, 0)])
 def test_a_node_of_more_resources_than_can_be_told_apart_is_asked_by_the_rules(
     kinds: int, in_columns: int
