@@ -481,6 +481,7 @@ async def test_an_agent_that_reads_a_file_may_ask_kubelets_nothing(helm: Path) -
     assert str(told.kubelet_config) == mounted(found, AGENT, "kubelet-config")
     assert not {right for right in agent_rights(found) if right[1].startswith("nodes/")}
     assert ("list", "pods") in agent_rights(found)
+    assert ("get", "nodes/pods") in agent_rights(await made(helm, "agent.enabled=true"))
 
 
 async def test_the_definition_of_topologies_comes_where_there_is_none_and_stays(helm: Path) -> None:

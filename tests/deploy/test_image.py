@@ -87,6 +87,7 @@ def test_the_program_runs_as_nobody_and_without_a_shell(stage: list[Step], progr
     verbs = {step.verb: step.rest for step in stage}
     assert verbs["USER"] == "65532:65532"
     assert verbs["ENTRYPOINT"] == f'["/opt/numalign/bin/{program}"]'
+    assert program in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     assert verbs.keys().isdisjoint({"RUN", "CMD", "SHELL", "ADD"})
 
 
@@ -174,7 +175,8 @@ async def test_the_steps_make_a_program_that_starts(tmp_path: Path) -> None:
         shutil.rmtree(places[name])
         places[name].mkdir()
     await take(BUILD_AGENT, places, image)
-    await command(f"{made}/python -c 'import agent.podresources'", cwd=tmp_path)
+    assert (await command(f"{made}/numalign-agent --version", cwd=tmp_path)).startswith("numalign-agent 0.")
+    await command(f"{made}/python -c 'import agent.daemon'", cwd=tmp_path)
 
 
 async def take(stage: list[Step], places: dict[str, Path], image: Path) -> None:
