@@ -8,8 +8,7 @@ what is free is worked out from the best that is known, in one of three ways:
    may give out, and no topology needs to be waited for;
 2. anchored: the topology carries a fingerprint of the pods that it accounts for, so only the others are
    subtracted, and those that left since are added;
-3. reported: what the topology says is free, less all that came since and may not be in it yet. Where an agent
-   tells what the machine is made of, that is all that can be free, less all that pods hold or may hold.
+3. reported: what the topology says is free, less all that came since and may not be in it yet.
 
 Nothing is ever guessed in favour of a pod. One that holds nobody knows what counts in full on every zone, and
 what leaves is given back only where it is known to have been taken; of two bounds from below the higher one
@@ -52,12 +51,8 @@ def free_capacity(
     pending = tuple(sorted((pod for pod in holding if not pod.admitted), key=AssignedPod.in_turn))
     if before and before[1].basis is Basis.OBSERVED and _hold_the_same(before[0], info):
         return replace(before[1], pending=pending)
-    counted = _observed(info, holding)
-    if counted is None and info.node.machine:
-        counted = _counted_up(info.node, holding)
-    counted = counted or _anchored(info, holding)
-    node, basis, sure = counted or _reported(info, holding, before=now - lag)
-    return FreeCapacity(node, basis, sure, pending)
+    counted = _observed(info, holding) or _published(info, holding, before=now - lag)
+    return FreeCapacity(*counted, pending)
 
 
 def _hold_the_same(one: NodeInfo, other: NodeInfo) -> bool:
@@ -116,18 +111,14 @@ def _known_cpus(holding: Sequence[AssignedPod]) -> Mapping[str, CpuSet]:
     return {pod.uid: cpus for pod, source, cpus in known if not cpus & twice or source is Source.KUBELET}
 
 
-def _counted_up(node: Node, holding: Sequence[AssignedPod]) -> _Counted:
-    """What a machine may give out, less what every pod holds; in full on every zone where that is not known.
-
-    So it is not known which CPUs are free, and amounts are all that is left to count with.
-    """
-    if not holding:
-        return node, Basis.REPORTED, False
-    threads = node.machine.topology.threads_per_core if node.machine else node.threads
-    plain = replace(node.emptied(), machine=None, stock=None, known=Known.CONFIGURED, threads=threads)
-    counted, _ = _less(plain, holding)
-    counted, _ = _grouped(counted, holding)
-    return counted, Basis.REPORTED, False
+def _in_amounts(info: NodeInfo) -> NodeInfo:
+    """The same of a node of which no more is known than amounts; which CPUs are free nobody can tell."""
+    node, threads = info.node, info.node.threads
+    if node.machine:
+        threads = node.machine.topology.threads_per_core
+    return replace(
+        info, node=replace(node, machine=None, stock=None, known=Known.CONFIGURED, threads=threads)
+    )
 
 
 def _overdrawn(node: Node, held: Amounts) -> bool:
@@ -155,6 +146,18 @@ def _contradicted(info: NodeInfo, node: Node) -> bool:
         for counted, reported in zip(node.zones, info.node.zones, strict=True)
         for name, amount in reported.free.items()
         if claims.given_out(node, name) and kind(name) is not Kind.MEMORY
+    )
+
+
+def _published(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) -> _Counted:
+    """What is free by what was published, and what is known of pods beside that."""
+    if info.node.machine is None:
+        return _anchored(info, holding) or _reported(info, holding, before=before)
+    # What is free of a machine is no longer what a fingerprint is of: its agent's word on pods went into it.
+    return (
+        _reported(_in_amounts(info), holding, before=before)
+        if holding
+        else (info.node, Basis.REPORTED, False)
     )
 
 

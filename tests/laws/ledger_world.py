@@ -427,8 +427,8 @@ class World:
         left = (replace(zone, free=Resources(free[zone.id])) for zone in self._empty.zones)
         names = frozenset(self.stories[uid].name for uid in self.taken)
         observed = {uid: taken.seen_by_agent() for uid, taken in self.taken.items()}
-        # Of a machine that is described a topology says nothing but which it is.
-        found = self._empty if self._empty.machine else replace(self._empty, zones=tuple(left))
+        # Of a machine whoever reads what its agent says knows as much as that saw.
+        found = self._truth if self._empty.machine else replace(self._empty, zones=tuple(left))
         return Sample(self.now, found, names, observed if self._course.agent else {})
 
     def _publish(self, sample: Sample) -> None:
