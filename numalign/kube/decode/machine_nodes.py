@@ -6,8 +6,10 @@ so a description alone says neither. The two may also tell of different machines
 follows from them would hold.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from numalign.kube.decode import nodes
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
@@ -17,7 +19,6 @@ from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
 from numalign.kubelet import cpu_manager
 from numalign.kubelet.observed_state import ObservedContainer, observe
-from numalign.ledger import arithmetic
 from numalign.model import resources
 from numalign.model.bitset import lowest, union
 from numalign.model.demand import WHOLE_POD, Demand, Step
@@ -25,6 +26,7 @@ from numalign.model.errors import BadTopology, Mistake
 from numalign.model.machine import CpuSet, Machine, Stock, cpu_topology, render_list
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import Options
+from numalign.model.placement import ZoneSet
 from numalign.model.pod import Qos, Role
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources, ZoneId
 
@@ -49,11 +51,17 @@ def join(
     if mistakes := [*nodes.unwalkable(plain, len(described.zones))]:
         raise BadNode(mistakes, ())
     kept = _kept(described, configuration, plain.options)
-    built = Machine(described.zones, described.cores, kept, described.devices)
+    built = _built(described.zones, described.cores, kept, described.devices)
     node = replace(
         plain, zones=_zones(plain, built, described, configuration), machine=built, known=Known.MACHINE
     )
     return nodes.checked(node, configured)
+
+
+MOST_MACHINES = 512
+"""Machines that are kept for other nodes to have as well; to lay out the CPUs of one takes its time."""
+
+_built = lru_cache(maxsize=MOST_MACHINES)(Machine)
 
 
 def reported(report: MachineReport, topology: Topology, *, node_facts: NodeFacts | None = None) -> Node:
@@ -89,9 +97,8 @@ def occupied(node: Node, placements: Mapping[str, ObservedPlacement], topology: 
     """
     if mistakes := [*_strange(node, placements)]:
         raise BadTopology(mistakes)
-    held = (arithmetic.by_id(pod.held, node) for pod in placements.values())
     cpus = union(pod.cpus for pod in placements.values())
-    given = ObservedContainer(WHOLE_POD, cpus or None, arithmetic.merged(filter(None, held)))
+    given = ObservedContainer(WHOLE_POD, cpus or None, _sum(node, placements.values()))
     charged, _ = observe(node, _ASKS_NOTHING, [given])
     if mistakes := [*_overdrawn(charged)]:
         raise BadTopology(mistakes)
@@ -104,15 +111,28 @@ _ASKS_NOTHING = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
 def _strange(node: Node, placements: Mapping[str, ObservedPlacement]) -> Iterator[Mistake]:
     """Where pods hold what the machine does not have, or what another one holds."""
     everything = node.machine.topology.everything if node.machine else 0
+    names = {zone.name for zone in node.zones}
     given = 0
     for uid, pod in placements.items():
-        if arithmetic.by_id(pod.held, node) is None:
+        if not all(names.issuperset(zones) for zones in pod.held):
             yield Mistake(f"pods.{uid}.held", "names a zone that is not on this machine")
         if strange := pod.cpus & ~everything:
             yield Mistake(f"pods.{uid}.cpus", f"CPU {render_list(strange)} is not on this machine")
         if again := pod.cpus & given:
             yield Mistake(f"pods.{uid}.cpus", f"CPU {render_list(again)} is held by another pod too")
         given |= pod.cpus
+
+
+def _sum(node: Node, pods: Iterable[ObservedPlacement]) -> Mapping[ZoneSet, Resources]:
+    """What pods hold together, by sets of zones."""
+    ids = {zone.name: zone.id for zone in node.zones}
+    sums: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for pod in pods:
+        for names, amounts in pod.held.items():
+            held = sums[names]
+            for name, amount in amounts.items():
+                held[name] += amount
+    return {tuple(sorted(ids[name] for name in names)): Resources(held) for names, held in sums.items()}
 
 
 def _overdrawn(node: Node) -> Iterator[Mistake]:

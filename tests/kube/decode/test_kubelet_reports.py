@@ -278,6 +278,59 @@ def test_placements_are_read_as_they_were_written(placed: Mapping[str, ObservedP
     assert read_placements(text) == placed
 
 
+def in_other_words(pod: Json) -> Json:
+    """The same about a pod, with numbers where texts may stand."""
+    return {
+        **pod,
+        "held": [
+            {**entry, "amount": {name: _number(text) for name, text in entry["amount"].items()}}
+            for entry in pod["held"]
+        ],
+    }
+
+
+def _number(text: str) -> object:
+    return int(text) if text.isdigit() else text
+
+
+@given(st.dictionaries(UIDS, PLACED, max_size=1))
+def test_amounts_may_be_numbers_too(placed: Mapping[str, ObservedPlacement]) -> None:
+    written = json.loads(write_placements(placed))
+    written["pods"] = {uid: in_other_words(pod) for uid, pod in written["pods"].items()}
+
+    assert read_placements(json.dumps(written)) == placed
+
+
+UNUSUAL: list[tuple[str, Json, list[str]]] = [
+    ("a zone under the name of KAI", {"held": [{"zone": "a", "amount": {"cpu": "1"}}]}, []),
+    ("an amount that is null", {"held": [{"zones": ["a"], "amount": {"cpu": None}}]}, []),
+    ("CPUs that are null", {"held": [], "cpus": None}, []),
+    ("another member", {"held": [{"zones": ["a"], "amount": {}, "x": 1}]}, []),
+    ("zones without a name", {"held": [{"zones": [""], "amount": {}}]}, ["held[0].zones[0]: is empty"]),
+    ("one text for zones", {"held": [{"zones": "a", "amount": {}}]},
+        ['held[0].zones: must be a list, not "a"']),
+    ("no amounts", {"held": [{"zones": ["a"], "amount": []}]},
+        ["held[0].amount: must be an object, not a list"]),
+    ("a long resource", {"held": [{"zones": ["a"], "amount": {"x" * 400: "1"}}]},
+        [f"held[0].amount[{'x' * 61}...]: is no resource: a name has at most 317 characters, not 400"]),
+    ("too many amounts", {"held": [{"zones": ["a"], "amount": {f"x{at}": "1" for at in range(257)}}]},
+        ["held[0].amount: has 257 entries: at most 256 are read"]),
+    ("too many entries", {"held": [{"zones": [f"z{at}"], "amount": {}} for at in range(257)]},
+        ["held: has 257 entries: at most 256 are read"]),
+    ("zones twice", {"held": [{"zones": ["a"], "amount": {}}] * 2},
+        ['held[1]: "a" stands here twice: see pods.u.held[0]']),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "said"), table(UNUSUAL))
+def test_what_is_unusual_is_read_part_by_part(pod: Json, said: list[str]) -> None:
+    text = json.dumps(pods(u=pod))
+    told = placement_mistakes(text) if said else []
+
+    assert told == [f"pods.u.{mistake}" for mistake in said]
+    assert said or "u" in read_placements(text)
+
+
 @given(st.dictionaries(UIDS, PLACED, max_size=2))
 def test_the_same_placements_are_written_the_same(placed: Mapping[str, ObservedPlacement]) -> None:
     backwards = {
