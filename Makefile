@@ -90,8 +90,9 @@ soak: $(READY)
 	$(BIN)/python -m bench.soak --minutes $(MINUTES) $(if $(REVIEWS),--reviews $(REVIEWS)) $(SOAK)
 
 # Twenty nodes whose kubelets' managers are real, on a control plane of its own, until Ctrl-C; needs Go once.
+# With KUBELETS=real the kubelets are real as a whole, and want root.
 sim: $(READY)
-	$(BIN)/python -m harness.sim $(SIM)
+	$(BIN)/python -m harness.sim $(if $(KUBELETS),--kubelets $(KUBELETS)) $(SIM)
 
 # What pods meet with the stock scheduler, the webhook, and the scorer: docs/bench-e2e.md. Needs Go once.
 bench-e2e: $(READY)

@@ -241,6 +241,11 @@ class RealKubelet:
         assert self.child, f"the kubelet of {self.node.name} does not run"
         return self.child
 
+    def paths(self) -> dict[str, str]:
+        """Where it can be looked at, by the names of its attributes."""
+        names = ("podresources", "sysfs", "state", "url", "log")
+        return {name: str(getattr(self, name)) for name in names}
+
     def memory(self) -> int:
         """Bytes that kubelet and companion hold of memory, all that they share with others included."""
         return sum(map(_resident, (self.running().process.pid, self.companion.pid)))

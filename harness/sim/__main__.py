@@ -12,10 +12,11 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,12 +24,15 @@ from certs import authority
 from harness.controlplane import build as controlplane
 from harness.controlplane.planes import Place, Plane
 from harness.gotools import BrokenError, UnavailableError
+from harness.kubelets.build import versions
+from harness.kubelets.kubelets import KubeletError
 from harness.oracle.build import USUAL
 from harness.processes import Children
 from harness.sim.cluster import Cluster, simulated
 from harness.sim.fingerprints import Fingerprint
 from harness.sim.kubelet import Decision
 from harness.sim.oracles import SimulationError
+from harness.sim.real import outcomes, real
 from harness.sim.shapes import SHAPES, Policy, SimNode
 from numalign.kube.client import Api, connected
 from numalign.kube.errors import ClusterError, Unconfigured
@@ -51,6 +55,20 @@ HOW_TO = """\
 Every decision of a kubelet is a line here. Ctrl-C ends it all.
 """
 
+HOW_TO_LOOK = """
+No exporter runs beside them. Of the first, and of the others likewise:
+
+  podresources  {podresources}
+  /sys          {sysfs}
+  state         {state}
+  serves at     {url}
+  log           {log}
+"""
+
+SIMULATED, REAL = "simulated", "real"
+OF_SIMULATED = ("delay", "jitter", "period", "fingerprint", "observe", "grace", "seed", "kubeconfig")
+"""What is told to simulated kubelets and exporters alone."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program: its exit code."""
@@ -60,15 +78,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         machines = fleet(options.shape, nodes=options.nodes, policy=options.policy)
     except BadInput as error:
         parser.error("; ".join(map(str, error.mistakes)))
+    if options.kubelets == REAL and (strange := _of_simulated(parser, options)):
+        parser.error(f"{', '.join(strange)}: not with real kubelets")
     try:
-        asyncio.run(_until_interrupted(options, machines))
+        asyncio.run(_until_interrupted(_RUNS[options.kubelets](options, machines)))
     except Unconfigured as error:
         parser.error(str(error))
     except UnavailableError as error:
         return _failed(error, os.EX_UNAVAILABLE)
-    except (BrokenError, ClusterError, SimulationError, pytest.fail.Exception) as error:
+    except (BrokenError, ClusterError, KubeletError, SimulationError, pytest.fail.Exception) as error:
         return _failed(error, 1)
     return 0
+
+
+def _of_simulated(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
+    told = vars(options)
+    return [f"--{name}" for name in OF_SIMULATED if told[name] != parser.get_default(name)]
 
 
 def _failed(error: BaseException, code: int) -> int:
@@ -113,13 +138,23 @@ def _shared(counts: dict[str, int | None], nodes: int | None) -> dict[str, int]:
     return {name: shares.get(name, given.get(name, 0)) for name in counts}
 
 
-async def _until_interrupted(options: argparse.Namespace, machines: list[SimNode]) -> None:
-    running = asyncio.ensure_future(_run(options, machines))
+async def _until_interrupted(run: Coroutine[Any, Any, None]) -> None:
+    running = asyncio.ensure_future(run)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, running.cancel)
     await asyncio.wait([running])
     if not running.cancelled():
         running.result()
+
+
+async def _run_real(options: argparse.Namespace, machines: list[SimNode]) -> None:
+    _say(f"starting {len(machines)} kubelets {options.kubernetes}\n")
+    async with real(machines, version=options.kubernetes) as cluster:
+        kubeconfig = cluster.plane.kubeconfig("admin", cluster.folder)
+        _say(HOW_TO.format(count=len(machines), kubeconfig=kubeconfig, first=machines[0].name))
+        _say(HOW_TO_LOOK.format_map(cluster.kubelets[machines[0].name].paths()))
+        async for told in outcomes(cluster):
+            _say(told)
 
 
 async def _run(options: argparse.Namespace, machines: list[SimNode]) -> None:
@@ -156,6 +191,9 @@ def line(decision: Decision) -> str:
     """A decision, for people."""
     said = "admitted" if decision.admitted else f"REJECTED {decision.reason}: {decision.message}"
     return f"{decision.node}: {decision.pod} {said}\n"
+
+
+_RUNS = {SIMULATED: _run, REAL: _run_real}
 
 
 def _say(text: str) -> None:
@@ -200,6 +238,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--nodes", type=_count, help=f"how many; {NODES} if not given")
     parser.add_argument("--shape", default=SHAPE, metavar="NAME[=COUNT],...", help=f"{SHAPE} if not given")
+    parser.add_argument(
+        "--kubelets", choices=_RUNS, default=SIMULATED, help="simulated, or real ones, which want root"
+    )
+    parser.add_argument(
+        "--kubernetes", choices=versions(), default=USUAL, metavar="VERSION", help="of real kubelets"
+    )
     parser.add_argument("--policy", choices=[*Policy], default=Policy.SINGLE, help="of the topology managers")
     parser.add_argument(
         "--delay", type=_seconds, default=1, metavar="SECONDS", help="how late topologies are"

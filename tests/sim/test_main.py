@@ -58,6 +58,13 @@ def test_shapes_that_make_no_sense_are_refused(shapes: str, nodes: int | None, s
     [
         pytest.param(["--shape", "tiny"], "--shape: 'tiny'", id="shape"),
         pytest.param(["--nodes", "0"], "want one node at least", id="nodes"),
+        pytest.param(["--kubelets", "virtual"], "invalid choice: 'virtual'", id="kubelets"),
+        pytest.param(["--kubelets", "real", "--kubernetes", "v1.2.3"], "choice: 'v1.2.3'", id="version"),
+        pytest.param(
+            ["--kubelets", "real", "--delay", "3", "--observe"],
+            "--delay, --observe: not with real kubelets",
+            id="real kubelets and simulated exporters",
+        ),
         pytest.param(["--delay", "soon"], "'soon': want seconds", id="delay"),
         pytest.param(["--jitter", "-1"], "want seconds, 0 or more", id="jitter"),
         pytest.param(["--delay", "nan"], "want seconds, 0 or more", id="no number"),

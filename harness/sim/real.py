@@ -1,0 +1,59 @@
+"""The same nodes with real kubelets: shapes as made-up machines, and what the kubelets did with pods."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from harness.api_requests import ask
+from harness.kubelets.clusters import RealCluster, started
+from harness.kubelets.kubelets import RealNode
+from harness.sim.desk import ApiDesk
+from harness.sim.shapes import Policy, SimNode
+from numalign.kube.client import Api
+from numalign.kube.errors import ClusterError
+
+Json = dict[str, Any]
+
+LOOK_SECONDS = 1
+DECIDED = {"Running": "admitted", "Succeeded": "admitted", "Failed": "REJECTED"}
+
+
+def as_real(node: SimNode) -> RealNode:
+    """A node of the same name, machine and policies."""
+    return RealNode(
+        name=node.name,
+        machine=node.make.machine(),
+        configuration=node.make.configuration(Policy(node.policy)),
+    )
+
+
+@asynccontextmanager
+async def real(machines: Sequence[SimNode], *, version: str) -> AsyncIterator[RealCluster]:
+    """Have these run on a control plane of their own that serves topologies; raises as `started` does."""
+    async with started([*map(as_real, machines)], version=version) as cluster:
+        async with cluster.plane.client("admin") as client:
+            await ApiDesk(Api(client, namespace="default")).learn()
+        yield cluster
+
+
+async def outcomes(cluster: RealCluster) -> AsyncIterator[str]:
+    """A line for each pod as soon as its kubelet has decided over it; never ends."""
+    told: set[str] = set()
+    async with cluster.plane.client("admin") as client:
+        while True:
+            with suppress(ClusterError):
+                pods: list[Json] = (await ask(client, "GET", "/api/v1/pods")).body.get("items", [])
+                for pod in pods:
+                    if pod["metadata"]["uid"] not in told and pod["status"].get("phase") in DECIDED:
+                        told.add(pod["metadata"]["uid"])
+                        yield outcome(pod)
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+def outcome(pod: Json) -> str:
+    """What became of a pod, for people."""
+    where = "{namespace}/{name}".format_map(pod["metadata"])
+    status = pod["status"]
+    why = f" {status['reason']}: {status.get('message', '')}" if "reason" in status else ""
+    return f"{pod['spec'].get('nodeName')}: {where} {DECIDED[status['phase']]}{why}\n"

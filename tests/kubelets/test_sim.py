@@ -1,0 +1,53 @@
+"""`make sim KUBELETS=real`, as a person uses it."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+# The first test may have to build the programs.
+pytestmark = [pytest.mark.kubelets, pytest.mark.timeout(1800)]
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMAND = (sys.executable, "-m", "harness.sim", "--kubelets", "real", "--shape", "small=2")
+
+
+async def test_it_says_how_to_use_it_and_leaves_nothing_behind() -> None:
+    program = await asyncio.create_subprocess_exec(
+        *COMMAND, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert program.stdout
+    assert program.stderr
+    said = ""
+    while "  log" not in said and (line := await program.stdout.readline()):
+        said += line.decode()
+    if "  log" not in said and await program.wait() == os.EX_UNAVAILABLE:
+        pytest.skip(f"REAL KUBELETS WERE NOT TESTED: {(await program.stderr.read()).decode()}")
+
+    folder = said.partition("KUBECONFIG=")[2].split()[0].removesuffix("/kubeconfig")
+    assert "2 nodes are there" in said
+    assert folder in commands()
+
+    program.send_signal(signal.SIGINT)
+
+    assert await program.wait() == 0
+    assert folder not in commands()
+    assert not is_there(folder)
+
+
+def commands() -> str:
+    """The command line of everything that runs."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            continue
+    return "\n".join(found)
+
+
+def is_there(path: str) -> bool:
+    return Path(path).exists()
