@@ -19,7 +19,7 @@ from kubectl_numa.nodemap import NOTHING
 from numalign.decision import wording
 from numalign.kube import exporters
 from numalign.kube.cluster_state import Snapshot
-from numalign.kube.decode import kubelet_config, nrt
+from numalign.kube.decode import kubelet_config, nrt, numatopologies
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
 from numalign.kube.stores import Problem
 from numalign.model.errors import Mistake
@@ -28,6 +28,7 @@ from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, Node
 from numalign.model.options import COMPARED
 
 _NODE = "Node"
+_TOPOLOGIES = frozenset({nrt.KIND, numatopologies.KIND})
 
 
 class Severity(StrEnum):
@@ -173,7 +174,7 @@ def diagnose(snapshot: Snapshot, traces: Traces, *, seen: float) -> tuple[Diagno
 
 def is_of_node(problem: Problem) -> bool:
     """Whether a problem is one of a node, and so is among what is found there."""
-    return problem.kind in {nrt.KIND, kubelet_config.KIND, _NODE}
+    return problem.kind in {*_TOPOLOGIES, kubelet_config.KIND, _NODE}
 
 
 def groups(nodes: Iterable[DiagnosedNode]) -> list[FindingGroup]:
@@ -222,7 +223,7 @@ def _mistakes(
     for problem in filter(is_of_node, problems):
         for mistake in problem.mistakes:
             finding = _leads_to(problem, mistake, present)
-            by_name[problem.name].setdefault(finding, []).append(str(mistake))
+            by_name[problem.name].setdefault(finding, []).append(f"{problem.kind}: {mistake}")
     return by_name
 
 
@@ -231,7 +232,7 @@ def _leads_to(problem: Problem, mistake: Mistake, present: set[str]) -> Finding:
         return Finding.UNKNOWN_OPTION
     if PREFIX in mistake.where:
         return Finding.BAD_REPORT
-    if problem.kind == nrt.KIND:
+    if problem.kind in _TOPOLOGIES:
         return Finding.BAD_TOPOLOGY if problem.name in present else Finding.ORPHAN
     return Finding.BAD_CONFIGURATION if problem.kind == kubelet_config.KIND else Finding.BAD_NODE
 
@@ -331,7 +332,6 @@ _GRANT_PROXY = (
     "Kubelets before 1.33 tell their configuration only to who may get nodes/proxy:\n"
     f"  {_UPGRADE} --set agent.nodeProxy=true"
 )
-_SHOW_TOPOLOGY = "kubectl get noderesourcetopologies NODE -o yaml"
 
 _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
     {
@@ -345,7 +345,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.LACK,
             _wrong(Finding.BAD_TOPOLOGY),
             "What is published makes no sense, so the node counts as one without a topology",
-            _do(f"Mend or update the exporter that writes it:\n  {_SHOW_TOPOLOGY}"),
+            _do("Mend or update the exporter that writes it:\n  kubectl get KIND NODE -o yaml"),
         ),
         Finding.BAD_NODE: _FindingRow(
             Severity.LACK,
@@ -472,7 +472,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.NOTE,
             _wrong(Finding.ORPHAN),
             "A topology without a Node: its exporter left it behind",
-            _do("Delete it:\n  kubectl delete noderesourcetopologies NODE"),
+            _do("Delete it:\n  kubectl delete KIND NODE"),
         ),
     }
 )

@@ -57,22 +57,22 @@ def test_nothing_is_missing_where_an_agent_told_the_machine_a_moment_ago() -> No
 FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
     ("no topology", seen(unknown=("a",), agents={}), [("no-topology", "")]),
     ("a topology that makes no sense", seen(unknown=("a",), agents={}, **wrong(NRT, "zones")),
-        [("bad-topology", "zones: is wrong")]),
+        [("bad-topology", "NodeResourceTopology: zones: is wrong")]),
     ("a Node that makes no sense", seen(GOOD, **wrong("Node", "spec.taints")),
-        [("bad-node", "spec.taints: is wrong")]),
+        [("bad-node", "Node: spec.taints: is wrong")]),
     ("an agent that is silent for long", seen(GOOD, agents={"a": NOW - 7300}), [("stale", "for 2 h")]),
     ("an agent that cannot be read", seen(COUNTED, **wrong(NRT, f"{REPORT}.version")),
-        [("bad-report", f"{REPORT}.version: is wrong")]),
+        [("bad-report", f"{NRT}: {REPORT}.version: is wrong")]),
     ("an option that is not known, by its agent",
         seen(COUNTED, **wrong(NRT, f"{REPORT}.kubelet.x", f"{UNKNOWN_OPTION}, but a")),
-        [("unknown-option", f"{REPORT}.kubelet.x: {UNKNOWN_OPTION}, but a")]),
+        [("unknown-option", f"{NRT}: {REPORT}.kubelet.x: {UNKNOWN_OPTION}, but a")]),
     ("an option that is not known",
         seen(GOOD, **wrong(CONFIGURATION, "x", f"{UNKNOWN_OPTION}, but a")),
-        [("unknown-option", f"x: {UNKNOWN_OPTION}, but a")]),
+        [("unknown-option", f"{CONFIGURATION}: x: {UNKNOWN_OPTION}, but a")]),
     ("options that are at odds", seen(GOOD, **wrong(CONFIGURATION, "cpuManagerPolicyOptions.a")),
-        [("bad-configuration", "cpuManagerPolicyOptions.a: is wrong")]),
+        [("bad-configuration", "KubeletConfiguration: cpuManagerPolicyOptions.a: is wrong")]),
     ("a configuration that makes no sense", seen(GOOD, **wrong(CONFIGURATION, "reservedMemory")),
-        [("bad-configuration", "reservedMemory: is wrong")]),
+        [("bad-configuration", "KubeletConfiguration: reservedMemory: is wrong")]),
     ("an exporter that counts", seen(COUNTED, agents={}, fingerprints={"a": Fingerprint("pfp")}),
         [("counts-only", "")]),
     ("an exporter, and a configuration",
@@ -89,7 +89,10 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
         [("shared-cpus", "")]),
     ("more zones than kubelets take", seen(NINE), [("many-zones", "9 zones")]),
     ("an object that was left behind", seen(agents={}, **wrong(NRT, "metadata.name", "no Node")),
-        [("orphan", "metadata.name: no Node")]),
+        [("orphan", "NodeResourceTopology: metadata.name: no Node")]),
+    ("an object of Volcano that makes no sense",
+        seen(unknown=("a",), agents={}, **wrong("Numatopology", "spec")),
+        [("bad-topology", "Numatopology: spec: is wrong")]),
 ]  # fmt: skip
 
 
@@ -196,7 +199,7 @@ def test_a_node_for_programs() -> None:
     assert (finding["finding"], finding["severity"], finding["detail"]) == ("no-topology", "lack", None)
 
 
-KINDS = st.sampled_from((NRT, CONFIGURATION, "Node", "Namespace"))
+KINDS = st.sampled_from((NRT, CONFIGURATION, "Numatopology", "Node", "Namespace"))
 WHERES = st.sampled_from(("zones", "metadata.name", REPORT))
 PROBLEMS = st.builds(
     lambda kind, name, where, what: Problem(kind, name, (Mistake(where, what),)),
@@ -216,9 +219,9 @@ def test_every_finding_is_in_one_group_and_no_mistake_is_lost(
 
     assert {(node.name, each) for node in nodes for each in node.found} == grouped(nodes)
     told = {(node.name, each.detail) for node in nodes for each in node.found}
-    mistakes = {(each.name, str(mistake)) for each in problems for mistake in each.mistakes}
+    mistakes = {(each.name, f"{each.kind}: {mistake}") for each in problems for mistake in each.mistakes}
     ours = {
-        (each.name, str(mistake))
+        (each.name, f"{each.kind}: {mistake}")
         for each in filter(diagnosis.is_of_node, problems)
         for mistake in each.mistakes
     }

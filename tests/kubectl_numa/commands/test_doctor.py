@@ -148,7 +148,9 @@ def test_what_is_wrong_with_objects_is_told_here_and_nowhere_else(run: Run, writ
 
     assert result.stderr == ""
     assert "  lack  bad-topology: 1 node (a)\n" in result.stdout
-    assert "        * a: zones[4].costs: must be a list, not a number\n" in result.stdout
+    assert (
+        "        * a: NodeResourceTopology: zones[4].costs: must be a list, not a number\n" in result.stdout
+    )
     assert "        * and 2 more (--all shows them)\n" in result.stdout
 
 
