@@ -16,8 +16,9 @@ from typing import NoReturn, Protocol
 
 from agent.amounts import SeenDevices
 from agent.metrics import AgentMetrics
-from agent.observation import Observation
+from agent.observation import Observation, Unobserved
 from agent.report import NodeReport, report
+from agent.unary import CallRefused
 from numalign.kube.errors import ClusterError, Unreachable
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.clock import Sleep
@@ -36,12 +37,10 @@ BLIND_SECONDS = 1.0
 """Between two looks where no file tells of changes."""
 
 FIRST_RETRY_SECONDS = 0.5
-LOOK_RETRY_SECONDS = 5.0
-"""The longest pause after looks that failed: the kubelet is on this node, and asked by nobody else."""
-SOON_SECONDS = 2.0
-"""The longest pause where the API server is away: what readers believe grows old meanwhile."""
+AWAY_SECONDS = 1.0
+"""The longest pause where the kubelet or the API server is away: what readers believe grows old meanwhile."""
 REFUSED_SECONDS = 30.0
-"""The longest pause where it says no."""
+"""The longest pause where somebody says no, or something that makes no sense."""
 
 _JITTER = 0.25
 
@@ -135,7 +134,7 @@ class Rounds:
         self._published: NodeReport | None = None
         self._mistakes: tuple[Mistake, ...] = ()
         self._changed = True
-        self._not_before = self._resync_at = self._heartbeat_at = clock()
+        self._begun = self._not_before = self._resync_at = self._heartbeat_at = clock()
 
     @property
     def waiting_for(self) -> str | None:
@@ -154,6 +153,9 @@ class Rounds:
             if self._watcher.changed():
                 self._changed = True
                 await self._settle()
+                if self._looks.failures:
+                    # Nobody who was away has to be waited for once it is back.
+                    self._not_before = min(self._not_before, self._begun + ROUND_SECONDS)
             now = self._clock()
             if now >= self._not_before and (self._changed or now >= self._resync_at):
                 return
@@ -167,7 +169,7 @@ class Rounds:
 
     async def round(self) -> bool:
         """Look, and publish what is new or due; whether both went well."""
-        begun = self._clock()
+        begun = self._begun = self._clock()
         self._not_before = begun + ROUND_SECONDS
         self._changed = False
         # What changes while it is being looked at is seen in the next round.
@@ -184,7 +186,7 @@ class Rounds:
             self._metrics.missed()
             if self._looks.news(type(error).__name__):
                 self._log.warning("node.unseen", error=error)
-            self._again(self._looks.pause(LOOK_RETRY_SECONDS))
+            self._again(self._looks.pause(_longest(error)))
             return None
         if self._looks.recovered():
             self._log.info("node.seen_again")
@@ -208,8 +210,7 @@ class Rounds:
         except ClusterError as error:
             if self._writes.news(type(error).__name__):
                 self._log.warning("report.unpublished", error=error)
-            away = isinstance(error, Unreachable)
-            self._again(self._writes.pause(SOON_SECONDS if away else REFUSED_SECONDS))
+            self._again(self._writes.pause(_longest(error)))
             return False
         if self._writes.recovered():
             self._log.info("report.published_again")
@@ -221,3 +222,12 @@ class Rounds:
     def _again(self, pause: float) -> None:
         self._changed = True
         self._not_before = max(self._not_before, self._clock() + pause)
+
+
+def _longest(error: ClusterError | BadInput) -> float:
+    """How long to wait at most before whoever failed so is asked again."""
+    return AWAY_SECONDS if isinstance(error, _PASSING) else REFUSED_SECONDS
+
+
+_PASSING = (CallRefused, Unobserved, Unreachable)
+"""What is over by itself."""

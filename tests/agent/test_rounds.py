@@ -11,12 +11,11 @@ from agent.metrics import AgentMetrics
 from agent.observation import Observation
 from agent.report import NodeReport
 from agent.rounds import (
+    AWAY_SECONDS,
     BLIND_SECONDS,
-    LOOK_RETRY_SECONDS,
     POLL_SECONDS,
     REFUSED_SECONDS,
     ROUND_SECONDS,
-    SOON_SECONDS,
     Intervals,
     Rounds,
 )
@@ -194,11 +193,21 @@ async def test_a_kubelet_that_is_away_is_asked_again_and_that_is_said_once() -> 
 
     assert len(world.told.of("node.unseen")) == len(world.told.of("node.seen_again")) == 1
     gaps = [b - a for a, b in pairwise(world.looks)]
-    assert max(gaps) <= LOOK_RETRY_SECONDS + SOON
+    assert max(gaps) <= AWAY_SECONDS + SOON
     assert gaps[0] < 1
     assert rounds.waiting_for is None
     assert world.sample("looks_total", result="failed") == len(world.looks) - 1
     assert world.sample("look_age_seconds") == pytest.approx(30 - world.looks[-1])
+
+
+async def test_a_kubelet_that_is_back_is_looked_at_when_its_files_change() -> None:
+    denied = Forbidden("it does not know yet who may ask")
+    world = World({20.0: ("web",)}, end=21, look_error=lambda now: denied if now < 20 else None)
+    await world.live()
+
+    assert world.looks[-2] < 16
+    [(moment, count)] = world.writes
+    assert (moment < 20 + SOON, count) == (True, 1)
 
 
 async def test_what_fails_in_another_way_is_said_again() -> None:
@@ -207,7 +216,7 @@ async def test_what_fails_in_another_way_is_said_again() -> None:
         Forbidden("no"),
         BadTopology([Mistake("zones", "are none")]),
     ]
-    world = World(end=8, look_error=lambda now: errors[min(int(now), 2)])
+    world = World(end=20, look_error=lambda now: errors[min(int(now) // 2, 2)])
     rounds = await world.live()
 
     assert len(world.told.of("node.unseen")) == 3
@@ -224,7 +233,7 @@ async def test_while_the_api_server_is_away_only_the_newest_is_kept() -> None:
     during = [count for moment, count in world.writes if moment >= 10.5]
     assert during[-1] == len(world.pods)
     first = next(moment for moment, _ in world.writes if moment >= 10.5)
-    assert first < 10.5 + SOON_SECONDS * 1.25 + SOON
+    assert first < 10.5 + AWAY_SECONDS * 1.25 + SOON
     assert len(world.told.of("report.unpublished")) == len(world.told.of("report.published_again")) == 1
 
 
