@@ -38,7 +38,11 @@ def main() -> int:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return 2
     arguments = [sys.executable, "-P", "-m", "agent.daemon", str(options.hand_over(told))]
-    return os.execv(sys.executable, arguments)  # noqa: S606  no shell
+    return os.execve(sys.executable, arguments, {**_SPARING, **os.environ})  # noqa: S606  no shell
+
+
+_SPARING = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": str(2**16)}
+"""What the C library is told (mallopt(3)): a report of a moment shall not stay in memory for ever."""
 
 
 def with_habits(environ: Mapping[str, str]) -> dict[str, str]:

@@ -42,6 +42,9 @@ AWAY_SECONDS = 1.0
 REFUSED_SECONDS = 30.0
 """The longest pause where somebody says no, or something that makes no sense."""
 
+MOST_DOUBTS = 3
+"""Rounds in a row that are made only because it is not certain what some pod holds."""
+
 _JITTER = 0.25
 
 
@@ -133,6 +136,7 @@ class Rounds:
         self._seen = SeenDevices()
         self._published: NodeReport | None = None
         self._mistakes: tuple[Mistake, ...] = ()
+        self._doubts = 0
         self._changed = True
         self._begun = self._not_before = self._resync_at = self._heartbeat_at = clock()
 
@@ -195,6 +199,9 @@ class Rounds:
         if found.mistakes and found.mistakes != self._mistakes:
             self._log.warning("report.incomplete", mistakes=found.mistakes)
         self._mistakes = found.mistakes
+        # Mostly it was just being given something, or another one of its name was going.
+        self._doubts = self._doubts + 1 if found.left_out else 0
+        self._changed = 0 < self._doubts <= MOST_DOUBTS
         return found
 
     async def _publish(self, found: NodeReport) -> bool:

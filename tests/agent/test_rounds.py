@@ -13,6 +13,7 @@ from agent.report import NodeReport
 from agent.rounds import (
     AWAY_SECONDS,
     BLIND_SECONDS,
+    MOST_DOUBTS,
     POLL_SECONDS,
     REFUSED_SECONDS,
     ROUND_SECONDS,
@@ -40,6 +41,7 @@ class World:
     end: float = 10.0
     now: float = 0.0
     blind: bool = False
+    doubted: frozenset[str] = frozenset()
     unsettled: bool = False
     pods: tuple[str, ...] = ()
     look_error: Callable[[float], ClusterError | BadInput | None] = lambda _: None
@@ -74,7 +76,8 @@ class World:
         if error := self.look_error(self.now):
             raise error
         held = [listed(name, container("main", str(at))) for at, name in enumerate(self.pods, start=1)]
-        return observation(*(pod(name, name) for name in self.pods), listed=held)
+        twins = [pod(f"{name}-2", name) for name in self.pods if name in self.doubted]
+        return observation(*(pod(name, name) for name in self.pods), *twins, listed=held)
 
     async def publish(self, report: NodeReport) -> None:
         """Take down when how many pods were told of."""
@@ -161,6 +164,15 @@ async def test_it_looks_without_an_occasion_from_time_to_time() -> None:
 
     assert world.looks == pytest.approx([0, 3, 6, 9], abs=0.3)
     assert len(world.writes) == 1
+
+
+async def test_a_pod_that_is_left_out_is_looked_at_again_but_not_for_ever() -> None:
+    world = World({3.0: ("web",)}, end=20, doubted=frozenset({"web"}))
+    await world.live()
+
+    assert len(world.looks) == 2 + MOST_DOUBTS
+    assert world.looks[-1] < 6
+    assert world.sample("pods_left_out") == 1
 
 
 async def test_without_files_that_tell_it_looks_each_second() -> None:
