@@ -1,20 +1,30 @@
 """What the scorer knows of nodes and pods, and what is asked of a pod where it says nothing."""
 
 import asyncio
+import json
 from dataclasses import replace
 
 import pytest
 
+from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint, Method
-from numalign.kube.decode.kubelet_reports import ObservedPlacement
+from numalign.kube.decode.kubelet_reports import (
+    MACHINE,
+    PLACEMENTS,
+    ObservedPlacement,
+    write_placements,
+)
 from numalign.kube.files.policy import parse
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Basis, Stage
 from numalign.lru import MOST_BYTES
 from numalign.model.errors import BadInput
 from numalign.model.intent import Intent, Policy
+from numalign.model.machine import read_list, render_list
+from numalign.model.node import Known
 from scorer.scheduler_state import AT_ONCE, LOOK_SECONDS
+from tests.manifests import labelled, topology
 from tests.notation import GPU, NIC, bag, free_of, means, node, table
 from tests.scorer.conftest import (
     EMPTY,
@@ -505,3 +515,51 @@ async def test_a_snapshot_costs_what_has_changed(scorer: Scorer) -> None:
 
     assert told == [*names, "b"]
     assert free(scorer, "b") == [8, 4]
+
+
+MACHINE_REPORT = {
+    "version": 1,
+    "kubelet": {
+        "version": "v1.34.4",
+        "cpuManagerPolicy": "static",
+        "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+        "memoryManagerPolicy": "None",
+        "topologyManagerPolicy": "single-numa-node",
+    },
+    "machine": {
+        "zones": [
+            {"id": at, "socket": at, "cores": [[first + n, first + n + 8] for n in range(4)], "memory": 2**34}
+            for at, first in enumerate((0, 4))
+        ],
+        "reservedSystemCPUs": "0,8",
+        "devices": {
+            GPU: [{"zones": [0], "total": 1, "healthy": 1}, {"zones": [1], "total": 1, "healthy": 1}]
+        },
+    },
+}
+
+
+async def test_what_an_agent_wrote_is_known_by_its_cpus(scorer: Scorer) -> None:
+    cluster = ClusterState(complete=True)
+    cluster.nodes.put("a", labelled("Node", "a", {}))
+    placements = {uid("web"): ObservedPlacement({("node-0",): bag("cpu=2 gpu=1")}, read_list("1,9"))}
+    written = topology("a", node("cpu=8/6/4 gpu=1//0", "cpu=8 gpu=1", policy=SINGLE))
+    annotations = {MACHINE: json.dumps(MACHINE_REPORT), PLACEMENTS: write_placements(placements)}
+    metadata = {**written["metadata"], "annotations": annotations}
+    cluster.topologies.put("a", {**written, "metadata": metadata})
+    scorer.see(on("a", raw("cpu=2 mem=1Gi gpu=1")), on("a", raw("cpu=2 mem=1Gi", name="new")))
+    await scorer.state.update_snapshot(cluster.snapshot())
+
+    unknown = scorer.reservations.free_capacity("a", now=scorer.time())
+    assert unknown
+    assert (unknown.basis, free(scorer)) == (Basis.REPORTED, [2, 6])
+    scorer.lose("new")
+    known = scorer.reservations.free_capacity("a", now=scorer.time())
+    assert known
+    assert known.node.stock
+    assert (known.basis, known.node.known, known.exact) == (Basis.OBSERVED, Known.MACHINE, True)
+    assert render_list(known.node.stock.cpus) == "2-7,10-15"
+    # A core that is shared is no whole one.
+    assert scorer.fits(raw("cpu=4 mem=1Gi", name="next"), "a") == [True]
+    assert scorer.fits(raw("cpu=3 mem=1Gi", name="odd"), "a") == [False]
+    assert scorer.fits(raw("cpu=2 mem=1Gi gpu=2", name="both"), "a") == [False]
