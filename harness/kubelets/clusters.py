@@ -1,5 +1,7 @@
 """A control plane of its own with real kubelets at it, as a test or a bench has it in its hands."""
 
+import os
+import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -23,10 +25,11 @@ from harness.processes import Children
 
 ADMIN: Users = {"admin": "system:masters"}
 DAYS = 7
-LONGEST_NAME = 40
+LONGEST_NAME = 32
+PREFIX = "kubelets-"
 # Kubelets wait until each of their checkpoints is on disk, and so does etcd. In memory they need not wait.
 _MEMORY = Path("/dev/shm")  # noqa: S108  only the parent of a folder with a name of its own
-_PARENT = _MEMORY if _MEMORY.is_dir() else None
+_PARENT = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +57,13 @@ async def started(
     """A cluster of these nodes, each of them ready, all of one version; all of it ends when this is left.
 
     `others` come to the API server besides the nodes, an `admin` among them; `flags` are the API server's.
-    Raises `UnavailableError` with what is missing here, and `BrokenError`.
+    Raises `UnavailableError` with what is missing here, `BrokenError`, and `KubeletError`.
     """
     programs = await find(version)
     [binaries] = await controlplane.find(version)
     # Sockets have short paths, and so does this.
-    with tempfile.TemporaryDirectory(prefix="kubelets-", dir=_PARENT) as made:
+    remove_leftovers(_PARENT)
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=_PARENT) as made:
         folder = Path(made)
         for name in ("logs", "tls"):
             (folder / name).mkdir()
@@ -76,6 +80,14 @@ async def started(
                 yield RealCluster(plane, by_name, children, folder)
         finally:
             await children.end()
+
+
+def remove_leftovers(parent: Path) -> None:
+    """Remove the folders of runs that were killed: their programs ended with them, their files did not."""
+    for folder in parent.glob(f"{PREFIX}*-*"):
+        owner = folder.name.removeprefix(PREFIX).partition("-")[0]
+        if owner.isdecimal() and not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _plane(children: Children, binaries: Path, folder: Path, *, users: Users, flags: Sequence[str]) -> Plane:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.kubelets.clusters import remove_leftovers
+from harness.waiting import until
+
 # The first test may have to build the programs.
 pytestmark = [pytest.mark.kubelets, pytest.mark.timeout(1800)]
 
@@ -16,6 +19,30 @@ COMMAND = (sys.executable, "-m", "harness.sim", "--kubelets", "real", "--shape",
 
 
 async def test_it_says_how_to_use_it_and_leaves_nothing_behind() -> None:
+    program, said = await started()
+    assert "2 nodes are there" in said
+    assert folder(said) in commands()
+
+    program.send_signal(signal.SIGINT)
+
+    assert await program.wait() == 0
+    assert folder(said) not in commands()
+    assert not is_there(folder(said))
+
+
+async def test_no_process_outlives_one_that_was_killed() -> None:
+    program, said = await started()
+
+    program.kill()
+    await program.wait()
+
+    await until(lambda: folder(said) not in commands())
+    remove_leftovers(Path(folder(said)).parent)
+    assert not is_there(folder(said))
+
+
+async def started() -> tuple[asyncio.subprocess.Process, str]:
+    """The program, and what it says of how to use it."""
     program = await asyncio.create_subprocess_exec(
         *COMMAND, cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
@@ -27,15 +54,12 @@ async def test_it_says_how_to_use_it_and_leaves_nothing_behind() -> None:
     if "  log" not in said and await program.wait() == os.EX_UNAVAILABLE:
         pytest.skip(f"REAL KUBELETS WERE NOT TESTED: {(await program.stderr.read()).decode()}")
 
-    folder = said.partition("KUBECONFIG=")[2].split()[0].removesuffix("/kubeconfig")
-    assert "2 nodes are there" in said
-    assert folder in commands()
+    return program, said
 
-    program.send_signal(signal.SIGINT)
 
-    assert await program.wait() == 0
-    assert folder not in commands()
-    assert not is_there(folder)
+def folder(said: str) -> str:
+    """Where all of it is."""
+    return said.partition("KUBECONFIG=")[2].split()[0].removesuffix("/kubeconfig")
 
 
 def commands() -> str:
