@@ -43,9 +43,6 @@ LONGEST_PODS = 2**25
 LONGEST_NODE = 2**22
 """Bytes of a Node; it lists images, and conditions of its own."""
 
-ENDED = frozenset({"Succeeded", "Failed"})
-"""Phases of pods that hold nothing any more."""
-
 VERSION = "version"
 """Under which name the kubelet's version stands among the fields of its configuration."""
 
@@ -97,19 +94,6 @@ class KubeletApi:
         ways = [*self._ways(self._own_pods, self._bound_pods)]
         self._pods_way, pods = await _first([known, *ways] if known else ways, _PODS)
         return pods
-
-    async def expected(self) -> frozenset[tuple[str, str]] | None:
-        """
-        The pods that the API server wants here, by namespace and name; None without an API server.
-
-        A kubelet that has just started knows of none of them for a moment. Raises `ClusterError`.
-        """
-        if self._api is None:
-            return None
-        bound = await self._bound_pods()
-        return frozenset(
-            (pod.namespace, pod.name) for pod in bound if pod.phase not in ENDED and not pod.deleted
-        )
 
     def _ways(self, direct: "Way[T]", through: "Way[T]") -> "Sequence[Way[T]]":
         return (*((direct,) if self._direct else ()), *((through,) if self._api else ()))
@@ -169,6 +153,10 @@ class KubeletApi:
         return self._api
 
 
+# Annotations of pods as a kubelet lists them, and of mirrors in the API server (types/pod_update.go).
+_SOURCE, _API = "kubernetes.io/config.source", "api"
+_MIRROR = "kubernetes.io/config.mirror"
+
 _SHOWN = 200
 _REFUSALS: Mapping[int, type[ClusterError]] = MappingProxyType(
     {
@@ -217,8 +205,14 @@ def _pod(part: Part) -> KubeletPod:
         name=metadata["name"].required_text(),
         phase=part["status"]["phase"].text(),
         deleted=metadata["deletionTimestamp"].value is not None,
+        static=_is_static(metadata["annotations"].text_map()),
         init_containers=tuple(each["name"].text() for each in containers if _keeps(each)),
     )
+
+
+def _is_static(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod stands in a file of its node; the API server has a mirror of it."""
+    return annotations.get(_SOURCE, _API) != _API or _MIRROR in annotations
 
 
 def _keeps(container: Part) -> bool:

@@ -98,6 +98,7 @@ class KubeletPod:
     """
     A pod of this node by its UID; `phase` as in its status, empty if there is none yet.
 
+    A `static` one stands in a file of its node; a kubelet calls it by another UID than the API server.
     `init_containers` names those that do not restart, which podresources leaves out, as far as they ask for
     something that they may be given for themselves: whole CPUs, or devices.
     """
@@ -108,6 +109,7 @@ class KubeletPod:
     phase: str
     deleted: bool
     init_containers: tuple[str, ...] = ()
+    static: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from agent.observation import (
 from agent.podresources import PodResources
 from agent.unary import RESOURCE_EXHAUSTED, CallRefused
 from numalign.kube.errors import ClusterError
+from numalign.ledger.model import PodName
 from numalign.runtime.clock import Sleep
 from numalign.runtime.files import Stamp, stamps
 from numalign.runtime.logs import Log
@@ -41,8 +42,8 @@ T = TypeVar("T")
 AGAIN_SECONDS = 60.0
 """Between two looks at what a kubelet was told and at its machine."""
 
-START_SECONDS = 30.0
-"""After which a kubelet lists the pods that it has, whatever the API server says."""
+START_SECONDS = 10.0
+"""After which a kubelet that was started is believed, whatever it says."""
 
 PATIENCE = (0.05, 0.1, 0.2, 0.4)
 """Seconds to wait where the kubelet is asked too often: it answers 100 calls a second, of all who ask."""
@@ -58,9 +59,6 @@ class KubeletReader(Protocol):
 
     async def pods(self) -> tuple[KubeletPod, ...]:
         """The pods of the node."""
-
-    async def expected(self) -> frozenset[tuple[str, str]] | None:
-        """The pods that the API server wants here, by namespace and name; None if it cannot be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +107,7 @@ class Observer:
         self._started: float | None = None
         self._socket: tuple[Stamp, ...] = ()
         self._unread = ""
+        self._known = frozenset[PodName]()
 
     async def look(self) -> Observation:
         """
@@ -123,9 +122,10 @@ class Observer:
         allocatable = await self._patiently(self._podresources.allocatable)
         found = self._checkpoints()
         pods = await self._kubelet.pods()
-        await self._check_started(standing.kubelet, allocatable, listed)
+        self._check_started(standing.kubelet, allocatable, listed)
         if self._followed() != socket:
             raise Unobserved("the kubelet was started again while it was looked at")
+        self._known = _from_the_api_server(listed, pods)
         return Observation(standing.hardware, standing.kubelet, allocatable, listed, pods, found)
 
     def _followed(self) -> tuple[Stamp, ...]:
@@ -177,13 +177,13 @@ class Observer:
         self._unread = ""
         return found
 
-    async def _check_started(
+    def _check_started(
         self, kubelet: Mapping[str, object], allocatable: Allocatable, listed: tuple[ListedPod, ...]
     ) -> None:
         """Raises `Unobserved` while a kubelet that has just started does not know all."""
         if self._started is None:
             return
-        lacking = _not_running(kubelet, allocatable) or _not_listed(listed, await self._kubelet.expected())
+        lacking = _not_running(kubelet, allocatable) or _not_listed(listed, self._known)
         if lacking and self._clock() < self._started + START_SECONDS:
             raise Unobserved(lacking)
         self._started = None
@@ -198,7 +198,20 @@ def _not_running(kubelet: Mapping[str, object], allocatable: Allocatable) -> str
     return ""
 
 
-def _not_listed(listed: tuple[ListedPod, ...], expected: frozenset[tuple[str, str]] | None) -> str:
-    """Which pod is not listed yet that should be; empty, if there is none."""
-    missing = (expected or frozenset()) - {(pod.namespace, pod.name) for pod in listed}
-    return f"the kubelet does not list pod {'/'.join(min(missing))} yet" if missing else ""
+def _not_listed(listed: tuple[ListedPod, ...], known: frozenset[PodName]) -> str:
+    """
+    What is wrong with a list that has none of the pods that were known; empty, if it has one.
+
+    A kubelet is sent its pods all at once, but for static ones, which it reads itself and first.
+    """
+    return "" if not known or known & _names(listed) else "the kubelet does not list its pods yet"
+
+
+def _from_the_api_server(listed: tuple[ListedPod, ...], pods: tuple[KubeletPod, ...]) -> frozenset[PodName]:
+    """The pods that a kubelet lists and did not read from a file."""
+    static = {(pod.namespace, pod.name) for pod in pods if pod.static}
+    return _names(listed) - static
+
+
+def _names(listed: tuple[ListedPod, ...]) -> frozenset[PodName]:
+    return frozenset((pod.namespace, pod.name) for pod in listed)

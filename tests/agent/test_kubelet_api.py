@@ -221,16 +221,25 @@ async def test_init_containers_are_named_that_may_keep_something(fields: dict[st
     assert read.init_containers == (("init",) if keeps else ())
 
 
-async def test_pods_that_the_api_server_wants_here_are_those_that_do_not_end() -> None:
-    ending = pod("ending")
-    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    failed = pod("failed", status={"phase": "Failed"})
-    api = FakeApiServer({"/api/v1/pods": pods(pod(), ending, failed, pod("new", status={}))})
+@pytest.mark.parametrize(
+    ("annotations", "static"),
+    [
+        ({"kubernetes.io/config.source": "api"}, False),
+        ({"kubernetes.io/config.source": "file"}, True),
+        ({"kubernetes.io/config.source": "http"}, True),
+        ({"kubernetes.io/config.mirror": "4cbf"}, True),
+        (None, False),
+    ],
+    ids=map(str, range(5)),
+)
+async def test_a_pod_from_a_file_is_a_static_one(annotations: object, *, static: bool) -> None:
+    web = pod()
+    web["metadata"]["annotations"] = annotations
 
-    async with asking(direct(), api) as kubelet:
-        assert await kubelet.expected() == frozenset({("default", "web"), ("default", "new")})
-    async with asking(direct()) as kubelet:
-        assert await kubelet.expected() is None
+    async with asking(direct(pods=pods(web))) as kubelet:
+        (read,) = await kubelet.pods()
+
+    assert read.static is static
 
 
 @pytest.mark.parametrize(

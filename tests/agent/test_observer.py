@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,10 @@ BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 @dataclass
 class FakeKubelet:
-    """What a kubelet answers over HTTPS; `away` is raised instead by what concerns its configuration."""
+    """What a kubelet answers over HTTPS; `away` is raised in place of its configuration."""
 
     told: dict[str, object] = field(default_factory=lambda: dict(STATIC))
-    wanted: frozenset[tuple[str, str]] | None = None
+    has: tuple[KubeletPod, ...] = (WEB,)
     away: Unreachable | None = None
     asked: int = 0
 
@@ -47,12 +47,8 @@ class FakeKubelet:
         return self.told
 
     async def pods(self) -> tuple[KubeletPod, ...]:
-        """Its only pod."""
-        return (WEB,)
-
-    async def expected(self) -> frozenset[tuple[str, str]] | None:
-        """What the API server wants here."""
-        return self.wanted
+        """Its pods."""
+        return self.has
 
 
 @dataclass
@@ -209,27 +205,41 @@ async def test_managers_that_give_nothing_out_have_nothing(world: World, field: 
     await world.observer().look()
 
 
-async def test_a_kubelet_that_does_not_list_its_pods_yet_is_not_believed(world: World) -> None:
-    world.kubelet.wanted = frozenset({("default", "web"), ("default", "db")})
+async def test_a_kubelet_that_starts_is_not_believed_before_it_lists_its_pods(world: World) -> None:
+    proxy = replace(WEB, uid="uid-2", name="proxy", static=True)
+    world.kubelet.has = (WEB, proxy)
+    world.fake.listed = listing(["web", "proxy"])
     observer = world.observer()
-
-    with pytest.raises(Unobserved, match="does not list pod default/db yet"):
-        await observer.look()
-    world.fake.listed = listing(["web", "db"])
     await observer.look()
-    # From then on it knows better than the API server.
+
+    world.socket.touch()
+    for names in ([], ["proxy"]):
+        world.fake.listed = listing(names)
+        with pytest.raises(Unobserved, match="does not list its pods yet"):
+            await observer.look()
+    world.fake.listed = listing(["web", "proxy"])
+    await observer.look()
+    # It runs, and its pods may go.
     world.fake.listed = listing([])
     assert (await observer.look()).listed == ()
 
 
-async def test_a_kubelet_that_never_lists_a_pod_is_believed_in_the_end(world: World) -> None:
-    world.kubelet.wanted = frozenset({("default", "gone")})
+async def test_a_kubelet_whose_pods_are_all_gone_is_believed_in_the_end(world: World) -> None:
     observer = world.observer()
+    await observer.look()
 
+    world.socket.touch()
+    world.fake.listed = listing(["new"])
     with pytest.raises(Unobserved):
         await observer.look()
     world.now += START_SECONDS
-    await observer.look()
+    assert [pod.name for pod in (await observer.look()).listed] == ["new"]
+
+
+async def test_the_first_look_believes_what_is_listed(world: World) -> None:
+    world.fake.listed = listing([])
+
+    assert (await world.observer().look()).listed == ()
 
 
 async def test_a_kubelet_that_starts_again_meanwhile_is_not_believed(world: World) -> None:
