@@ -303,7 +303,8 @@ SECTIONS = (
         "Nodes of a make have as many zones, the same policy, scope and model of hardware; makes stand in "
         "turn, and no two nodes are alike. A pod of one container asks for CPUs, memory and a device; about "
         "half of the nodes can take it. The time is that of a processor, one thread, the median of "
-        "{questions} questions that were never asked, and, warm, after {share:.0%} of the nodes changed.",
+        "{questions} questions that were never asked, and, warm, after {share:.0%} of the nodes changed. "
+        "Where machines are described, it is known which CPUs are free and where devices sit.",
         _mixed,
     ),
     Section(
