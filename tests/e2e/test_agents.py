@@ -21,7 +21,8 @@ from agent.pod_records import PodRecords
 from agent.publish import Publish
 from agent.publisher import Publisher
 from agent.report import NamedPlacement, NodeReport, report
-from harness import fleets, shipped
+from harness import agents, fleets
+from harness.agents import ACCOUNT, AGENT, HOME, TOPOLOGIES
 from harness.api_objects import Store
 from harness.api_requests import Answer, Json, ask, patch
 from harness.controlplane.planes import Plane
@@ -35,12 +36,9 @@ from tests.served import Told as Written
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session")]
 
-AGENT, HOME = "numalign-agent", "numalign-agent"
-ACCOUNT = f"system:serviceaccount:{HOME}:{AGENT}"
 EXPORTER = "system:serviceaccount:exporters:exporter"
 HERE, THERE = "agents-here", "agents-there"
 GROUP = "topology.node.k8s.io"
-TOPOLOGIES = f"/apis/{GROUP}/v1alpha2/noderesourcetopologies"
 PODS = "/api/v1/namespaces/agents-team/pods"
 RBAC = "rbac.authorization.k8s.io"
 
@@ -51,7 +49,6 @@ SAID = {
     "numalign.io/observed-at": "2026-01-01T00:00:00Z",
 }
 OBSERVED = "numalign.io/placement-observed"
-FOLDERS = ("guard", "agent", "agent/guard")
 
 Clients = Mapping[str, ApiClient]
 
@@ -67,15 +64,6 @@ class Told:
     def publisher(self, publish: Publish) -> Publisher:
         """Of the topology of that node."""
         return Publisher(self.api, HERE, publish, log=self.log, metrics=self.metrics)
-
-
-def shipped_objects() -> list[Json]:
-    """All of the agent that an API server judges by."""
-    files = [file for folder in FOLDERS for file in sorted((shipped.MANIFESTS / folder).glob("*.yaml"))]
-    found = [
-        document for file in files if "kustomization" not in file.name for document in shipped.documents(file)
-    ]
-    return sorted(found, key=lambda document: document["kind"] != "Namespace")
 
 
 def account(name: str, rules: list[Json], user: str) -> list[Json]:
@@ -99,17 +87,15 @@ EXPORTING = account(
 )
 
 
-def pod(name: str, namespace: str, node: str, account: str = "default") -> Json:
-    """On a node; on none if that has no name."""
-    placed = {"nodeName": node} if node else {}
+def pod(name: str, node: str) -> Json:
+    """One of a team, on a node."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
+        "metadata": {"name": name, "namespace": "agents-team"},
         "spec": {
-            "serviceAccountName": account,
             "containers": [{"name": "main", "image": "registry.example/main"}],
-            **placed,
+            "nodeName": node,
         },
     }
 
@@ -117,25 +103,6 @@ def pod(name: str, namespace: str, node: str, account: str = "default") -> Json:
 AGENTS = {"here": HERE, "there": THERE, "nowhere": ""}
 """The pods of agents, by the nodes on which they are."""
 TEAM = {"near": HERE, "far": THERE}
-
-
-async def token_of(admin: ApiClient, bound_to: str | None) -> str:
-    """What a kubelet fetches for a pod; bound to nothing if there is none."""
-    path = f"/api/v1/namespaces/{HOME}/serviceaccounts/{AGENT}/token"
-    spec: Json = {"expirationSeconds": 3600}
-    if bound_to:
-        found = await ask(admin, "GET", f"/api/v1/namespaces/{HOME}/pods/{bound_to}")
-        spec["boundObjectRef"] = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": bound_to,
-            "uid": found.body["metadata"]["uid"],
-        }
-    kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}
-    answer = await ask(admin, "POST", path, {**kind, "spec": spec})
-    assert answer.code == HTTPStatus.CREATED, answer.body
-    made: str = answer.body["status"]["token"]
-    return made
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
@@ -150,18 +117,18 @@ async def clients(plane: Plane, snapshot: object) -> AsyncIterator[Clients]:
 
         admin = await coming(plane.client("admin"))
         store = Store(admin)
-        made = [*shipped_objects(), *ANNOTATING, *EXPORTING]
+        made = [*agents.objects(), *ANNOTATING, *EXPORTING]
         made += [fleets.node(name, fleets.LARGER) for name in (HERE, THERE)]
         made += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "agents-team"}}]
-        made += [pod(name, HOME, node, AGENT) for name, node in AGENTS.items()]
-        made += [pod(name, "agents-team", node) for name, node in TEAM.items()]
+        made += [agents.pod(name, node) for name, node in AGENTS.items()]
+        made += [pod(name, node) for name, node in TEAM.items()]
         for document in made:
             await store.apply(document)
         exporter = await coming(plane.client("admin"))
         exporter.set_default_header("Impersonate-User", EXPORTER)
         found = {"admin": admin, "exporter": exporter}
         for name, bound_to in {**{each: each for each in AGENTS}, "unbound": None}.items():
-            found[name] = await coming(plane.client(await token_of(admin, bound_to)))
+            found[name] = await coming(plane.client(await agents.token(admin, bound_to)))
 
         async def in_force() -> bool:
             lie = await applied(found["here"], THERE, dryRun="All")
@@ -198,7 +165,7 @@ async def applied(api: ApiClient, node: str, *, manager: str = AGENT, **metadata
 @pytest_asyncio.fixture(loop_scope="session")
 async def program(clients: Clients, plane: Plane) -> AsyncIterator[Told]:
     """What an agent writes by, with the token of one."""
-    token = await token_of(clients["admin"], "here")
+    token = await agents.token(clients["admin"], "here")
     api = ApiServer(Access(plane.url, authority=str(plane.ca), token=token))
     yield Told(api, Written().log, AgentMetrics(CollectorRegistry()))
     api.close()
@@ -405,7 +372,7 @@ async def test_what_others_wrote_on_its_object_stays(clients: Clients) -> None:
     ],
 )
 async def test_roles_give_an_agent_nothing_else(clients: Clients, method: str, path: str) -> None:
-    body = {"POST": pod("more", HOME, HERE, AGENT), "PUT": topology(HERE)}.get(method)
+    body = {"POST": agents.pod("more", HERE), "PUT": topology(HERE)}.get(method)
     assert (await ask(clients["here"], method, path, body)).code == HTTPStatus.FORBIDDEN
 
 
