@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -21,9 +22,9 @@ from agent.pod_records import PodRecords
 from agent.publish import Publish
 from agent.publisher import Publisher
 from agent.report import NamedPlacement, NodeReport, report
-from harness import agents, fleets
+from harness import agents, fleets, shipped
 from harness.agents import ACCOUNT, AGENT, HOME, TOPOLOGIES
-from harness.api_objects import Store
+from harness.api_objects import Store, namespace
 from harness.api_requests import Answer, Json, ask, patch
 from harness.controlplane.planes import Plane
 from harness.processes import until
@@ -173,6 +174,47 @@ async def program(clients: Clients, plane: Plane) -> AsyncIterator[Told]:
 
 def denied(answer: Answer, by: str) -> bool:
     return answer.code == HTTPStatus.FORBIDDEN and by in answer.body["message"]
+
+
+# ---- its pods
+
+
+@pytest.mark.parametrize(
+    "file", sorted((shipped.MANIFESTS / "agent").glob("[!k]*.yaml")), ids=lambda file: file.stem
+)
+async def test_the_api_server_takes_every_object_that_is_shipped(clients: Clients, file: Path) -> None:
+    for document in shipped.documents(file):
+        answer = await Store(clients["admin"]).try_to_apply(document, dryRun="All", force="true")
+        assert answer.code in {HTTPStatus.OK, HTTPStatus.CREATED}, answer.body
+        assert answer.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("level", "code"), [("privileged", HTTPStatus.CREATED), ("baseline", HTTPStatus.FORBIDDEN)]
+)
+async def test_its_pods_are_let_into_no_namespace_that_is_restricted(
+    clients: Clients, level: str, code: HTTPStatus
+) -> None:
+    """So it has one of its own, and that of the webhook stays as it is."""
+    [daemons] = shipped.documents(shipped.MANIFESTS / "agent" / "daemonset.yaml")
+    label = "pod-security.kubernetes.io/enforce"
+    home = namespace(f"agents-{level}", {label: level})
+    await Store(clients["admin"]).apply(home)
+    metadata = {**daemons["spec"]["template"]["metadata"], "name": "agent"}
+    made = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": daemons["spec"]["template"]["spec"],
+    }
+    answer = await ask(
+        clients["admin"], "POST", f"/api/v1/namespaces/agents-{level}/pods", made, dryRun="All"
+    )
+
+    assert answer.code == code, answer
+    [own] = [each for each in agents.objects() if each["kind"] == "Namespace"]
+    assert own["metadata"]["labels"][label] == "privileged"
+    await Store(clients["admin"]).delete(home)
 
 
 # ---- what an agent is for
