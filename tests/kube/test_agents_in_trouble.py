@@ -12,6 +12,7 @@ import pytest
 from numalign.cache import ClusterCache, Question
 from numalign.cache.admission import AdmissionState, Refusals, decide
 from numalign.cache.pod_question import PodQuestion, StatedBy
+from numalign.decision.evaluate import evaluate
 from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import shapes
 from numalign.model.constraints import Constraints
@@ -121,6 +122,21 @@ def test_nor_by_one_that_never_saw_the_node_in_health(objects: Callable[[], tupl
     put(world, *objects())
 
     assert decided(world) is AdmissionState.WAITS
+
+
+def test_a_pool_without_nodes_is_remembered_with_the_threads_of_its_cores() -> None:
+    whole_cores = {**STATIC_KUBELET, "cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
+    before = ClusterState(complete=True)
+    alone = [{**machine_zone(at, reservedMemory=None), "cores": [[4 * at], [4 * at + 1]]} for at in (0, 1)]
+    described = {"zones": alone, "reservedSystemCPUs": "4"}
+    put(before, reported(nrt("a", "node-0", "node-1", cpu=2), described, kubelet=whole_cores), whole(0))
+    before.snapshot()
+    world = ClusterState(complete=True)
+    world.remembered_shapes.put(shapes.NAME, {"data": shapes.encode(before.shape_history.to_remember())})
+
+    # With two threads a core, as is assumed where nobody told, no CPU could ever be had by itself.
+    [known] = world.snapshot().shapes
+    assert evaluate(known.shape.node, asks("cpu=1 mem=1Gi")).admitted
 
 
 def test_a_node_whose_device_falls_ill_keeps_its_class_and_its_shape() -> None:

@@ -21,9 +21,9 @@ from numalign.decision.evaluate import evaluate
 from numalign.kube.cluster_state import ClusterState, Snapshot
 from numalign.model.bitset import union
 from numalign.model.machine import read_list
-from numalign.model.node import Known, Node
+from numalign.model.node import Known, Node, node_class
 from numalign.model.resources import parse
-from tests.kubelets.pods import Json, container, remove, send, settled
+from tests.kubelets.pods import Json, container, devices, remove, send, settled
 from tests.kubelets.test_observer import CONFIGURATION, MACHINE, NAME, access, observing
 from tests.notation import asks
 
@@ -93,6 +93,21 @@ async def test_a_node_is_known_as_its_kubelet_has_it(observer: Observer) -> None
     assert free(node) == available(topology)
     assert node.stock
     assert node.stock.cpus == read_list("1-7,9-15")
+
+
+async def test_a_device_that_falls_ill_makes_no_other_node(cluster: RealCluster, observer: Observer) -> None:
+    kubelet, state, before = cluster.kubelets[NAME], ClusterState(), SeenDevices()
+    told: list[tuple[str, int, bool]] = []
+    for listed in (MACHINE["devices"], devices({0: 1, 2: 2}, "gpu-2-1"), {}, MACHINE["devices"]):
+        await kubelet.devices(listed)
+        made, before = report(await observer.look(), before)
+        state.topologies.put(NAME, document(NAME, made))
+        [node] = state.snapshot().nodes
+        healthy = sum(zone.allocatable.get("example.com/gpu", 0) for zone in node.zones)
+        told.append((node_class(node), healthy, node.health is not None))
+
+    well = told[0][0]
+    assert told == [(well, 3, False), (well, 2, True), (well, 0, True), (well, 3, False)]
 
 
 PODS = {

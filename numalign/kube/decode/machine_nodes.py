@@ -53,9 +53,19 @@ def join(
     kept = _kept(described, configuration, plain.options)
     built = _built(described.zones, described.cores, kept, described.devices)
     node = replace(
-        plain, zones=_zones(plain, built, described, configuration), machine=built, known=Known.MACHINE
+        plain,
+        zones=_zones(plain, built, described, configuration),
+        machine=built,
+        known=Known.MACHINE,
+        threads=_threads(built) or plain.threads,
     )
     return nodes.checked(node, configured)
+
+
+def _threads(machine: Machine) -> int | None:
+    """How many threads a core has; None if that differs. A shape of the node remembers this of its cores."""
+    sizes = {*map(int.bit_count, machine.topology.cores)}
+    return next(iter(sizes)) if len(sizes) == 1 else None
 
 
 MOST_MACHINES = 512

@@ -119,6 +119,22 @@ def test_what_is_told_beside_the_machine_is_in_the_node() -> None:
     assert node.options == Options(said.cpu_options, said.topology_options, frozenset(), 34)
 
 
+THREADS = [
+    ("all of one", [[0], [1]], 1),
+    ("all of two, whatever a label says", [[0, 1], [2, 3]], 2),
+    ("some of each, so that a label counts", [[0, 1], [2]], 4),
+]
+
+
+@pytest.mark.parametrize(("cores", "threads"), table(THREADS))
+def test_its_cores_say_how_many_threads_they_have(cores: list[list[int]], threads: int) -> None:
+    described = machine(raw(zone(0, cores=cores)))
+
+    assert machine_nodes.join(described, Topology("n", ()), node_facts=NodeFacts("n", threads=4)).threads == (
+        threads
+    )
+
+
 def test_a_machine_of_which_nothing_else_is_told_has_no_managers() -> None:
     node = join(raw(), None)
     assert (node.policy, node.cpu_manager, node.memory_manager) == (
