@@ -32,6 +32,7 @@ class Companion:
         self.runtime = runtime
         self._command = (str(program), "-runtime", str(runtime), "-plugins", str(plugins))
         self._log = log
+        self._asking = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -53,10 +54,11 @@ class Companion:
 
     async def hold(self, devices: Devices) -> bool:
         """Have these devices, and no others: whether a kubelet knows all plugins; if not, the next will."""
-        process = self._running()
-        assert process.stdin
-        process.stdin.write(json.dumps({"devices": devices}).encode() + b"\n")
-        registered: bool = (await self._answer())["registered"]
+        async with self._asking:
+            process = self._running()
+            assert process.stdin
+            process.stdin.write(json.dumps({"devices": devices}).encode() + b"\n")
+            registered: bool = (await self._answer())["registered"]
         return registered
 
     async def end(self) -> None:
