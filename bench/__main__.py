@@ -63,6 +63,11 @@ PARTS: Mapping[str, Part] = MappingProxyType(
         ),
         "coldstart": Part("bench.coldstart", (), ("--nodes", "20", "--pods", "40", "--settling", "0")),
         "rate": Part("bench.scheduling_rate", ("--cells", "base"), ("--quick",)),
+        "agent": Part(
+            "bench.agent",
+            (),
+            ("--played", "--pods", "4", "--rate", "4", "--seconds", "1", "--settling", "0"),
+        ),
         "commands": Part("bench.commands", (), ("--nodes", "36", "--repeats", "1")),
         "rules": Part("bench.rules", (), ("--repeats", "1", "--resources", "1")),
     }

@@ -13,6 +13,9 @@ from typing import Any, TypedDict
 from bench.figures import MILLI
 from bench.rows import Row
 from bench.targets import (
+    AGENT_LATE_MS,
+    AGENT_MIB,
+    AGENT_PERCENT,
     AIMED_AT,
     BINDS,
     BY_RULES,
@@ -274,6 +277,22 @@ def _coldstart(found: Raw) -> Iterator[Row]:
     yield Row("resident at the peak", found["rss_mib"]["most"], "MiB", target=START_MIB)
 
 
+_AGENT = {
+    "rest": "at rest",
+    "full": "with {pods} pods",
+    "busy": "with {pods} pods, {rate:g} changes a second",
+}
+
+
+def _agent(found: Raw) -> Iterator[Row]:
+    for key, what in _AGENT.items():
+        named, taken = what.format_map(found), found[key]
+        yield Row(f"resident, {named}", taken["mib"], "MiB", target=AGENT_MIB.get(key))
+        yield Row(f"of one processor, {named}", taken["percent"], "%", target=AGENT_PERCENT.get(key))
+    for key, took in found["late_ms"].items():
+        yield Row(f"from checkpoint to watch, {key}", took, "ms", target=AGENT_LATE_MS[key])
+
+
 def _commands(found: Raw) -> Iterator[Row]:
     for name, took in found["cpu_ms"].items():
         yield Row(f"kubectl numa {name}", took["median"] / MILLI, "s", target=COMMANDS_S.get(name))
@@ -382,6 +401,14 @@ SECTIONS = (
         "Start of the webhook: {nodes:,} nodes of 26 KB, {pods:,} pods",
         "The API server is played by a process of its own.",
         _coldstart,
+    ),
+    Section(
+        "agent",
+        "The agent on its node",
+        "Kubelet: {kubelet}, on a machine of 128 CPUs that is made up. How late: from the moment when it "
+        "wrote down that a pod has CPUs of its own until a watch of topologies tells of them, while pods "
+        "come and go.",
+        _agent,
     ),
     Section(
         "commands",

@@ -69,5 +69,12 @@ AIMED_AT = ("numalign-rank", "numalign-bind", "numalign-rank-apart", "numalign-b
 READY_S = 20
 START_MIB = 256
 
+AGENT_MIB: Mapping[str, float] = MappingProxyType({"rest": 40})
+AGENT_PERCENT: Mapping[str, float] = MappingProxyType({"rest": 0.5, "busy": 10})
+"""Of one processor; at rest, and with 110 pods of which ten change every second."""
+
+AGENT_LATE_MS: Mapping[str, float] = MappingProxyType({"p50": 300, "p99": 1000})
+"""From the kubelet's checkpoint to whoever watches topologies."""
+
 COMMANDS_S: Mapping[str, float] = MappingProxyType({"--version": 0.3, "explain": 2})
 """Of a processor, by command of `kubectl numa`, from its start to its end; of 5,000 nodes."""
