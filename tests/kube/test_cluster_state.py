@@ -19,7 +19,7 @@ from numalign.model.node import Known
 from numalign.model.steps import finished
 from numalign.shapes import ShapeHistory, UnknownNode
 from numalign.shapes.history import LOSS_SECONDS
-from tests.kube.objects import Json, configuration, namespace, node, nrt, numatopology
+from tests.kube.objects import Json, configuration, machine_zone, namespace, node, nrt, numatopology, reported
 from tests.notation import bag
 
 BLUE = {"numalign.io/class": "blue"}
@@ -255,6 +255,8 @@ def test_after_a_whole_list_no_ghost_is_left() -> None:
     assert ([each.name for each in seen.nodes], seen.unknown, seen.namespaces) == (["a"], ("b",), {})
 
 
+ONE_ZONE = {"zones": [machine_zone(reservedMemory=None)], "reservedSystemCPUs": "0"}
+HOLDS = {"held": [{"zones": ["node-0"], "amount": {"cpu": "1"}}], "cpus": "2"}
 OBJECTS = [
     node("a"),
     nrt("a"),
@@ -263,6 +265,11 @@ OBJECTS = [
     namespace("team", **{"numalign.io/warn": "none"}),
     configuration("a", topologyManagerPolicy="restricted"),
     configuration("c"),
+    node("d"),
+    reported(nrt("d"), ONE_ZONE, pods={"u": HOLDS}, **{"observed-at": "2026-11-22T21:00:00Z"}),
+    node("e"),
+    numatopology("e"),
+    numatopology("a"),
 ]
 
 
@@ -272,6 +279,7 @@ def put(world: ClusterState, made: Json) -> None:
         "NodeResourceTopology": world.topologies,
         "Namespace": world.namespaces,
         "KubeletConfiguration": world.configurations,
+        "Numatopology": world.numatopologies,
     }
     shelves[made["kind"]].put(made["metadata"]["name"], made)
 
@@ -287,7 +295,7 @@ def test_the_order_in_which_objects_come_changes_nothing(order: list[Json], befo
 
     seen, read = world.snapshot(), snapshot.of(OBJECTS)
     assert sorted(map(str, seen.problems)) == sorted(map(str, read.problems))
-    for name in ("nodes", "unknown", "labels", "namespaces", "namespace_labels"):
+    for name in ("nodes", "unknown", "labels", "namespaces", "namespace_labels", "placements", "observed_at"):
         assert getattr(seen, name) == getattr(read, name)
 
 
