@@ -16,6 +16,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Protocol
 
+import aiohttp
 import orjson
 from kubernetes_asyncio.client.api_client import ApiClient
 
@@ -176,12 +177,13 @@ class RealSite:
         """Note what a watch says, for ever."""
         configuration, session = self.admin.configuration, self.admin.rest_client.pool_manager
         url, query = f"{configuration.host}{TOPOLOGIES}", {"watch": "true", "resourceVersion": "0"}
-        async with session.get(url, params=query, headers=self.admin.default_headers, timeout=None) as answer:
-            rest = b""
-            async for piece in answer.content.iter_any():
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
+        while True:
+            async with session.get(
+                url, params=query, headers=self.admin.default_headers, timeout=None
+            ) as answer:
+                async for line in _lines(answer):
                     self.lateness.note(orjson.loads(line)["object"]["metadata"].get("annotations", {}))
+            await asyncio.sleep(OFTEN)
 
     async def overhear(self) -> None:
         """Note what the kubelet writes down, for ever."""
@@ -194,6 +196,17 @@ class RealSite:
                         self.lateness.taken.setdefault(uid, modified / 1e9)
                     seen = modified
             await asyncio.sleep(OFTEN)
+
+
+async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The whole lines of an answer, each as long as it likes; none of a definition that is not served yet."""
+    if answer.status != HTTPStatus.OK:
+        return
+    rest = b""
+    async for piece in answer.content.iter_any():
+        *lines, rest = (rest + piece).split(b"\n")
+        for line in lines:
+            yield line
 
 
 def _runs(pod: Json) -> bool:
@@ -340,4 +353,7 @@ async def _beside(*work: Any) -> AsyncIterator[None]:  # noqa: ANN401  coroutine
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
