@@ -7,6 +7,7 @@ can ask: so connections are few, callers have seconds, and of a request nothing 
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -105,13 +106,20 @@ _PAGES: Mapping[str, Callable[[Health, str], Page]] = MappingProxyType(
 )
 
 
+def _socket(bind: str | None, port: int) -> socket.socket:
+    """One for both versions of IP, so that a port that is any free one is one port."""
+    both = bind is None and socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both or ":" in (bind or "") else socket.AF_INET
+    return socket.create_server((bind or "", port), family=family, dualstack_ipv6=both)
+
+
 @asynccontextmanager
 async def listening(health: Health, bind: str | None, port: int) -> AsyncIterator[int]:
     """Serve inside the `async with`, on all addresses where `bind` is None; gives the port that was taken.
 
     Raises `OSError`.
     """
-    server = await asyncio.start_server(health.answer, bind, port, limit=LONGEST_HEAD)
+    server = await asyncio.start_server(health.answer, sock=_socket(bind, port), limit=LONGEST_HEAD)
     async with server:
         yield server.sockets[0].getsockname()[1]
     with contextlib.suppress(TimeoutError):

@@ -2,8 +2,8 @@
 The agent's rounds: wait until there is something to see, look, and publish what is new.
 
 A change is looked at as soon as the kubelet's files are quiet for a moment, for a pod is given CPUs, memory
-and devices one after another. From then on there are at most two rounds a second, whatever comes and goes:
-each sees all that happened until then, and only the newest is ever published. What fails is tried again,
+and devices one after another. From then on there are at most two writes a second, whatever comes and goes:
+each has all that happened until then, and only the newest is ever published. What fails is tried again,
 sooner where a change is waiting to be seen; what goes on failing is said once.
 """
 
@@ -30,8 +30,10 @@ SETTLE_SECONDS = 0.025
 MOST_SETTLES = 4
 """but no longer than so many times that."""
 
-ROUND_SECONDS = 0.5
-"""Between the beginnings of two rounds."""
+WRITE_SECONDS = 0.5
+"""Between the beginnings of a round that wrote, and of the next one."""
+LOOK_SECONDS = 0.2
+"""The same after a round that found nothing to write: what woke it may be just about to happen."""
 
 BLIND_SECONDS = 1.0
 """Between two looks where no file tells of changes."""
@@ -159,7 +161,7 @@ class Rounds:
                 await self._settle()
                 if self._looks.failures:
                     # Nobody who was away has to be waited for once it is back.
-                    self._not_before = min(self._not_before, self._begun + ROUND_SECONDS)
+                    self._not_before = min(self._not_before, self._begun + LOOK_SECONDS)
             now = self._clock()
             if now >= self._not_before and (self._changed or now >= self._resync_at):
                 return
@@ -174,7 +176,7 @@ class Rounds:
     async def round(self) -> bool:
         """Look, and publish what is new or due; whether both went well."""
         begun = self._begun = self._clock()
-        self._not_before = begun + ROUND_SECONDS
+        self._not_before = begun + LOOK_SECONDS
         self._changed = False
         # What changes while it is being looked at is seen in the next round.
         found = await self._look()
@@ -212,6 +214,7 @@ class Rounds:
             return True
         if not same:
             self._observed(found)
+        self._not_before = self._begun + WRITE_SECONDS
         try:
             await self._publisher.publish(found)
         except ClusterError as error:

@@ -114,6 +114,11 @@ async def test_there_are_never_more_callers_than_a_few(place: Place) -> None:
         await writer.wait_closed()
 
 
+async def test_on_all_addresses_it_takes_one_port() -> None:
+    async with listening(Health(CollectorRegistry(), lambda: None), None, 0) as port:
+        assert (await Place(port).sent(b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
+
+
 async def test_a_port_that_is_taken_is_an_error(place: Place) -> None:
     with pytest.raises(OSError, match="address already in use"):
         async with listening(Health(CollectorRegistry(), lambda: None), "127.0.0.1", place.port):
