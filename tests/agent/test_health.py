@@ -120,6 +120,6 @@ async def test_on_all_addresses_it_takes_one_port() -> None:
 
 
 async def test_a_port_that_is_taken_is_an_error(place: Place) -> None:
-    with pytest.raises(OSError, match="address already in use"):
+    with pytest.raises(OSError, match="Address already in use"):
         async with listening(Health(CollectorRegistry(), lambda: None), "127.0.0.1", place.port):
             pass
