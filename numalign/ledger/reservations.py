@@ -379,12 +379,7 @@ class Reservations:
         Of a pod that counts as `unknown` nobody knows all that it holds.
         """
         infos = filter(None, map(self.node_info, names))
-        counts = Counter(
-            pod.record.source if pod.record and not pod.record.unknown else UNKNOWN
-            for info in infos
-            for pod in info.assigned_pods
-            if pod.holds(info.node)
-        )
+        counts = Counter(_source(pod, info.node) for info in infos for pod in info.assigned_pods)
         return {source: counts[source] for source in (*Source, UNKNOWN) if counts[source]}
 
     def node_info(self, name: str) -> NodeInfo | None:
@@ -489,6 +484,13 @@ class Reservations:
         self._refuted.discard(uid)
         if entry.node is None and not entry.assigned_pods:
             del self._entries[name]
+
+
+def _source(pod: AssignedPod, node: Node) -> str | None:
+    """How it is known what a pod holds; None of one that holds nothing."""
+    if pod.record and not pod.record.unknown:
+        return pod.record.source if pod.record.held else None
+    return UNKNOWN if pod.holds(node) else None
 
 
 def _relabelled(free: FreeCapacity, node: Node) -> FreeCapacity:

@@ -333,6 +333,7 @@ async def test_a_scorer_that_does_not_bind_promises_as_it_ranks(bench: Bench) ->
         await scorer.until(follows)
 
     assert (state["promised"], state["nodes"], state["pods"]) == ({"team/web": "a"}, 4, 1)
+    assert state["sources"] == {"predicted": 1}
     assert why == "numalign: this replica does not hold the lease, and binds nothing"
     assert bench.api.asked("POST", f"{PODS}/web/binding") == []
 

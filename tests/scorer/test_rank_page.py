@@ -63,6 +63,16 @@ async def test_a_node_that_takes_the_pod_says_what_it_would_get() -> None:
     assert len(said["scores"]) == len(Ranking().strategies)
 
 
+async def test_a_node_says_how_it_is_known_what_its_pods_hold() -> None:
+    scorer = await cluster()
+    scorer.see(
+        on("fuller", raw("cpu=1 mem=1Gi", name="stranger")), on("fuller", raw("cpu=1..", name="shares"))
+    )
+    [said] = (await page(scorer, raw(FOUR), "fuller"))["nodes"]
+
+    assert said["sources"] == {"recorded": 1, "unknown": 1}
+
+
 async def test_a_node_that_refuses_says_why_to_people_in_more_words() -> None:
     [said] = (await page(await cluster(), raw(FOUR), "small"))["nodes"]
 
