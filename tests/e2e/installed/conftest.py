@@ -39,6 +39,7 @@ from tests.e2e.clusters import (
 )
 from tests.e2e.loads import LOADED, load
 
+HERE = Path(__file__).resolve().parent
 REHEARSER = "rehearser"
 USERS = {
     "admin": "system:masters",
@@ -83,8 +84,9 @@ async def admin(plane: Plane) -> AsyncIterator[ApiClient]:
 async def fleet(admin: ApiClient) -> Store:
     """The nodes, what is published of them, and namespaces."""
     store = Store(admin)
-    for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
-        await store.apply(document)
+    for file in (shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml", HERE / "numatopologies.yaml"):
+        for document in shipped.documents(file):
+            await store.apply(document)
     await seconds_until(
         partial(ask, admin, "GET", TOPOLOGIES),
         lambda answer: answer.code == HTTPStatus.OK,
