@@ -138,7 +138,9 @@ def _memory_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> Told
     """Memory and hugepages, where a manager gives them out."""
     allocatable: Counter[tuple[ZoneId, str]] = Counter()
     for block in observation.allocatable.memory:
-        allocatable[block.zones[0], block.resource] += block.size
+        # Each is of one zone (memorymanager/policy_static.go, GetAllocatableMemory).
+        for zone in block.zones[:1]:
+            allocatable[zone, block.resource] += block.size
     free = _free_memory(allocatable, [block for pod in pods for block in blocks(pod)])
     for bank in observation.hardware.banks:
         built = Resources({MEMORY: bank.memory}).plus(bank.huge)

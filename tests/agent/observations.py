@@ -175,6 +175,40 @@ def observations(draw: st.DrawFn) -> Observation:
     )
 
 
+IDS = st.integers(0, 5).map(ZoneId)
+SETS, CPUS = st.frozensets(IDS, max_size=3), st.integers(0, 2**12)
+NAMES = st.sampled_from(["a", "b", "gpu0", "gpu1"])
+RESOURCES = st.sampled_from([GPU, "memory", "hugepages-2Mi", "cpu", "x"])
+BLOCKS: st.SearchStrategy[tuple[MemoryBlock, ...]] = st.lists(
+    st.builds(MemoryBlock, RESOURCES, st.integers(0, 2**62), SETS.map(lambda ids: tuple(sorted(ids)))),
+    max_size=3,
+).map(tuple)
+HELD = st.lists(
+    st.builds(HeldDevices, RESOURCES, st.lists(NAMES, max_size=3).map(tuple), SETS), max_size=3
+).map(tuple)
+CONTAINERS = st.lists(st.builds(ListedContainer, NAMES, CPUS, BLOCKS, HELD), max_size=3).map(tuple)
+DEVICES: st.SearchStrategy[tuple[ListedDevice, ...]] = st.lists(
+    st.builds(ListedDevice, RESOURCES, NAMES, SETS), max_size=4
+).map(tuple)
+NONSENSE = st.builds(
+    Observation,
+    machines(),
+    st.just(KUBELET),
+    st.builds(Allocatable, CPUS, BLOCKS, DEVICES),
+    st.lists(st.builds(ListedPod, NAMES, NAMES, CONTAINERS), max_size=3).map(tuple),
+    st.lists(
+        st.builds(KubeletPod, NAMES, NAMES, NAMES, st.sampled_from(["", "Failed"]), st.booleans()), max_size=3
+    ).map(tuple),
+    st.none()
+    | st.builds(
+        Checkpoints,
+        st.dictionaries(NAMES, st.dictionaries(NAMES, CPUS, max_size=2), max_size=2),
+        st.dictionaries(NAMES, st.dictionaries(NAMES, HELD, max_size=2), max_size=2),
+    ),
+)
+"""What no kubelet tells: zones that are not there, CPUs in two places, names and ids twice."""
+
+
 def _container(draw: st.DrawFn, name: str, stock: Stock) -> ListedContainer:
     cpus: CpuSet = union(1 << stock.cpus.pop() for _ in range(draw(st.integers(0, len(stock.cpus)))))
     devices = [stock.devices.pop() for _ in range(draw(st.integers(0, len(stock.devices))))]

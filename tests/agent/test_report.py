@@ -18,6 +18,7 @@ from numalign.model.resources import CPU
 from tests.agent.observations import (
     GPU,
     KUBELET,
+    NONSENSE,
     at,
     container,
     gpus,
@@ -186,6 +187,15 @@ def test_placements_are_read_back_pod_by_pod(seen: Observation) -> None:
 
     assert set(read) == {each.uid for each in seen.pods}
     assert {each.uid: each.held for each in found.pods} == {uid: each.held for uid, each in read.items()}
+
+
+@given(NONSENSE)
+def test_whatever_a_kubelet_tells_is_reported_or_told_of(seen: Observation) -> None:
+    """An agent that fell over it would fall over it for ever."""
+    found = reported(seen)
+
+    assert len(document("a", found)["zones"]) == len(seen.hardware.banks)
+    assert (None in found.annotations.values()) == bool(found.mistakes)
 
 
 @given(observations())
