@@ -11,7 +11,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
 from agent.amounts import SeenDevices
@@ -85,7 +85,7 @@ class Retry:
 
     chance: Callable[[], float]
     failures: int = 0
-    said: str = ""
+    said: set[str] = field(default_factory=set)
 
     def pause(self, longest: float) -> float:
         """Seconds to wait now that it failed once more."""
@@ -94,13 +94,15 @@ class Retry:
         return pause * (1 + _JITTER * (2 * self.chance() - 1))
 
     def news(self, kind: str) -> bool:
-        """Whether it fails in another way than it did before."""
-        before, self.said = self.said, kind
-        return kind != before
+        """Whether it fails in a way in which it has not failed since it last went well."""
+        new = kind not in self.said
+        self.said.add(kind)
+        return new
 
     def recovered(self) -> bool:
         """It went well; whether it had failed before."""
-        before, self.failures, self.said = self.failures, 0, ""
+        before, self.failures = self.failures, 0
+        self.said.clear()
         return before > 0
 
 
