@@ -237,7 +237,7 @@ async def test_what_fails_in_another_way_is_said_again() -> None:
         Forbidden("no"),
         BadTopology([Mistake("zones", "are none")]),
     ]
-    world = World(end=20, look_error=lambda now: errors[int(now) // 2 % 3])
+    world = World(end=20, look_error=lambda _: errors[len(world.looks) % 3])
     rounds = await world.live()
 
     assert len(world.told.of("node.unseen")) == 3
