@@ -53,10 +53,12 @@ async def started(
     version: str = USUAL,
     others: Users = ADMIN,
     flags: Sequence[str] = (),
+    logs: Path | None = None,
 ) -> AsyncIterator[RealCluster]:
     """A cluster of these nodes, each of them ready, all of one version; all of it ends when this is left.
 
     `others` come to the API server besides the nodes, an `admin` among them; `flags` are the API server's.
+    All programs write to the folder `logs`, if there is one.
     Raises `UnavailableError` with what is missing here, `BrokenError`, and `KubeletError`.
     """
     programs = await find(version)
@@ -67,7 +69,7 @@ async def started(
         folder = Path(made)
         for name in ("logs", "tls"):
             (folder / name).mkdir()
-        children = Children(logs=folder / "logs")
+        children = Children(logs=logs or folder / "logs")
         try:
             plane = _plane(children, binaries, folder, users={**others, **users(nodes)}, flags=flags)
             await plane.start()

@@ -40,6 +40,8 @@ func serveRuntime(socket string) (*grpc.Server, error) {
 		{Type: kubeapi.RuntimeReady, Status: true},
 		{Type: kubeapi.NetworkReady, Status: true},
 	}}
+	// An image without a size is none to a kubelet.
+	served.ImageService.SetFakeImageSize(1)
 	server := grpc.NewServer()
 	kubeapi.RegisterRuntimeServiceServer(server, served)
 	kubeapi.RegisterImageServiceServer(server, served)

@@ -1,0 +1,86 @@
+"""The agent beside each kubelet, as a process of its own."""
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from harness.api_requests import ask
+from harness.kubelets.clusters import RealCluster
+from harness.kubelets.kubelets import RealKubelet
+from harness.processes import Child, free_port, program
+from harness.sim.desk import TOPOLOGIES
+from harness.waiting import SELDOM, seconds_until
+from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS
+
+
+@dataclass(slots=True)
+class Agent:
+    """One node's; it can be killed, and started again."""
+
+    kubelet: RealKubelet
+    cluster: RealCluster
+    kubeconfig: Path
+    child: Child | None = None
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """As its DaemonSet would start it, but for where things are."""
+        return (
+            *(program("numalign-agent"), "--kubeconfig", str(self.kubeconfig)),
+            *("--node-name", self.kubelet.node.name, "--node-address", self.kubelet.address),
+            *("--kubelet-port", str(self.kubelet.port)),
+            *("--podresources-socket", str(self.kubelet.podresources)),
+            *("--kubelet-state", str(self.kubelet.state)),
+            *("--sysfs", str(self.kubelet.sysfs)),
+            *("--bind", "127.0.0.1", "--metrics-port", str(free_port())),
+        )
+
+    async def start(self) -> None:
+        """Returns at once."""
+        name = f"agent-{self.kubelet.node.name}"
+        self.child = await self.cluster.children.start(*self.command, name=name)
+
+    async def kill(self) -> None:
+        """At once, as of a crash."""
+        assert self.child
+        child, self.child = self.child, None
+        await child.end()
+
+
+@asynccontextmanager
+async def agents(cluster: RealCluster, *, user: str = "admin") -> AsyncIterator[Mapping[str, Agent]]:
+    """One beside each kubelet, by name of its node; entered when all of them have told of their node."""
+    folder = cluster.folder / "agents"
+    folder.mkdir(exist_ok=True)
+    kubeconfig = cluster.plane.kubeconfig(user, folder)
+    every = {name: Agent(kubelet, cluster, kubeconfig) for name, kubelet in cluster.kubelets.items()}
+    for agent in every.values():
+        await agent.start()
+    async with cluster.plane.client(user) as api:
+        await until_told(api, every)
+    yield every
+    for agent in every.values():
+        if agent.child:
+            await agent.kill()
+
+
+async def until_told(api: ApiClient, names: Iterable[str]) -> None:
+    """Return when the agents of these nodes have told of their machines and pods."""
+
+    async def silent() -> list[str]:
+        return [name for name in names if not {MACHINE, PLACEMENTS} <= {*await annotations(api, name)}]
+
+    every = ", ".join(names)
+    await seconds_until(
+        silent, lambda seen: not seen, what=f"agents told of {every}", within=60, every=SELDOM
+    )
+
+
+async def annotations(api: ApiClient, name: str) -> Mapping[str, str]:
+    """Of the topology of a node; none if there is no topology."""
+    topology = (await ask(api, "GET", f"{TOPOLOGIES}/{name}")).body
+    found: Mapping[str, str] = topology.get("metadata", {}).get("annotations", {})
+    return found

@@ -1,0 +1,100 @@
+"""Exporters beside real kubelets that are late: what one saw, it publishes some seconds later.
+
+They tell what other exporters tell, zones and the fingerprint of the pods that these account for, and nothing
+that is numalign's alone. They look twice a second, at podresources alone, and their own pace is a figure of a
+test: of what is due together only the last is published.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from agent.amounts import SeenDevices
+from agent.hardware import hardware
+from agent.observation import Observation
+from agent.podresources import PodResources
+from agent.report import document, report
+from harness.api_requests import ask
+from harness.kubelets.clusters import RealCluster
+from harness.kubelets.kubelets import RealKubelet
+from harness.sim.desk import TOPOLOGIES
+from numalign.kube.errors import ClusterError
+
+Json = dict[str, Any]
+
+LOOK_SECONDS = 0.5
+MANAGER = "late-exporter"
+
+
+@dataclass(slots=True)
+class LateExporter:
+    """One node's."""
+
+    kubelet: RealKubelet
+    api: ApiClient
+    delay: float
+    _due: deque[tuple[float, Json]] = field(default_factory=deque)
+    _last: Json = field(default_factory=dict)
+    _devices: SeenDevices = field(default_factory=SeenDevices)
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            with suppress(ClusterError):
+                await self.look()
+            await self.publish()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def look(self) -> None:
+        """See what is there; raises `ClusterError`."""
+        resources = PodResources(self.kubelet.podresources)
+        seen = Observation(
+            hardware(self.kubelet.sysfs),
+            self.kubelet.node.configuration,
+            await resources.allocatable(),
+            await resources.listed(),
+            pods=(),
+            checkpoints=None,
+        )
+        told, self._devices = report(seen, self._devices)
+        found = document(self.kubelet.node.name, told)
+        del found["metadata"]["annotations"]
+        if found != self._last:
+            self._last = found
+            self._due.append((monotonic() + self.delay, found))
+
+    async def publish(self) -> None:
+        """Write what is due by now."""
+        due = None
+        while self._due and self._due[0][0] <= monotonic():
+            _, due = self._due.popleft()
+        if due:
+            path = f"{TOPOLOGIES}/{self.kubelet.node.name}"
+            await ask(self.api, "PATCH", path, due, fieldManager=MANAGER, force="true")
+
+
+@asynccontextmanager
+async def exporters(cluster: RealCluster, *, delay: float) -> AsyncIterator[None]:
+    """One beside each kubelet, each so many seconds late; entered when every node has a topology."""
+    async with cluster.plane.client("admin") as api:
+        every = [LateExporter(kubelet, api, 0.0) for kubelet in cluster.kubelets.values()]
+        for exporter in every:
+            await exporter.look()
+            await exporter.publish()
+            exporter.delay = delay
+        tasks = [asyncio.create_task(exporter.run()) for exporter in every]
+        try:
+            yield
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)

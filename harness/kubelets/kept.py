@@ -1,0 +1,108 @@
+"""What a kubelet really gave to its pods, read off its own checkpoints: they know pods by UID.
+
+`cpu_manager_state`, `memory_manager_state` and `device-plugins/kubelet_internal_checkpoint` of the kubelet's
+folder; their shapes are those of pkg/kubelet/cm/{cpumanager,memorymanager}/state and
+cm/devicemanager/checkpoint of Kubernetes. Of what stands there of pods that are gone the kubelet lets go
+before it admits the next one.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numalign.model.bitset import members
+from numalign.model.machine import read_list, render_list
+
+Json = dict[str, Any]
+Amounts = Mapping[tuple[int, ...], Mapping[str, int]]
+"""By sets of zones, in order: CPUs in thousandths, memory in bytes, devices in pieces. Devices of which
+nobody knows the zone stand under no zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the containers of one pod have, by name, init containers that ended too; `cpus` in list format."""
+
+    cpus: Mapping[str, str]
+    memory: Mapping[str, Amounts]
+    devices: Mapping[str, Amounts]
+
+    def total(self, machine: Mapping[str, Any]) -> Amounts:
+        """What the pod has in all, of a machine that is described like this."""
+        bags: dict[tuple[int, ...], Counter[str]] = {}
+        zone_of = {cpu: zone["id"] for zone in machine["zones"] for core in zone["cores"] for cpu in core}
+        for cpu in {cpu for listed in self.cpus.values() for cpu in members(read_list(listed))}:
+            bags.setdefault((zone_of[cpu],), Counter())["cpu"] += 1000
+        for amounts in (*self.memory.values(), *self.devices.values()):
+            for zones, bag in amounts.items():
+                bags.setdefault(zones, Counter()).update(bag)
+        return {zones: dict(bag) for zones, bag in sorted(bags.items())}
+
+
+def kept(state: Path, uid: str, devices: Mapping[str, Any]) -> Kept:
+    """What the kubelet with this folder keeps for a pod; `devices` are those of its machine."""
+    cpus = _entries(state / "cpu_manager_state").get(uid, {})
+    memory = _entries(state / "memory_manager_state").get(uid, {})
+    return Kept(
+        cpus={name: render_list(read_list(listed)) for name, listed in cpus.items() if listed},
+        memory={name: blocks for name, listed in memory.items() if (blocks := _blocks(listed))},
+        devices=_devices(state, uid, devices),
+    )
+
+
+def taken(
+    state: Path, resource: str, uids: AbstractSet[str], devices: Mapping[str, Any]
+) -> Mapping[int, int]:
+    """By zone, how many devices of a resource these pods have, each of them on one zone."""
+    zone_of = _zones_of(devices.get(resource, ()))
+    found = Counter[int]()
+    for uid, _, of, ids in _given(state):
+        if of == resource and uid in uids:
+            found.update(zone for each in ids for zone in zone_of[each])
+    return found
+
+
+def _entries(file: Path) -> Json:
+    """By UID and container; a manager whose policy is none writes no entries."""
+    if not file.exists():
+        return {}
+    found: Json = json.loads(file.read_text()).get("entries") or {}
+    return found
+
+
+def _blocks(listed: list[Json]) -> Amounts:
+    found: dict[tuple[int, ...], Counter[str]] = {}
+    for block in listed:
+        if block["size"]:
+            zones = tuple(sorted(block["numaAffinity"]))
+            found.setdefault(zones, Counter())[block["type"]] += block["size"]
+    return {zones: dict(bag) for zones, bag in found.items()}
+
+
+def _devices(state: Path, uid: str, devices: Mapping[str, Any]) -> Mapping[str, Amounts]:
+    found: dict[str, dict[tuple[int, ...], Counter[str]]] = {}
+    for owner, container, resource, ids in _given(state):
+        if owner == uid:
+            zones, bags = _zones_of(devices[resource]), found.setdefault(container, {})
+            for each in ids:
+                bags.setdefault(zones[each], Counter())[resource] += 1
+    return {name: {zones: dict(bag) for zones, bag in bags.items()} for name, bags in found.items()}
+
+
+def _zones_of(devices: Any) -> Mapping[str, tuple[int, ...]]:  # noqa: ANN401  as a machine describes them
+    return {one["id"]: tuple(sorted(one["zones"])) for one in devices}
+
+
+def _given(state: Path) -> Iterator[tuple[str, str, str, list[str]]]:
+    """Of each allocation the pod's UID, the container, the resource, and the ids of the devices."""
+    file = state / "device-plugins" / "kubelet_internal_checkpoint"
+    if not file.exists():
+        return
+    for entry in json.loads(file.read_text())["Data"]["PodDeviceEntries"] or ():
+        # A device that sits on several zones is listed under each of them.
+        ids = sorted({each for listed in entry["DeviceIDs"].values() for each in listed})
+        yield entry["PodUID"], entry["ContainerName"], entry["ResourceName"], ids
