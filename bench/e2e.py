@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from bench import command_line, e2e_workload
-from bench.e2e_cells import COLUMNS, Case, measure
+from bench.e2e_cells import AGENTS, COLUMNS, Case, Delay, measure
 from bench.e2e_tables import Measured, Outcome
 from bench.e2e_workload import Task
+from harness.kubelets.build import USUAL, versions
 from harness.sim.shapes import SimNode
 
 N = TypeVar("N", int, float)
@@ -42,10 +43,10 @@ class Load:
     life: float
     patience: float
 
-    def case(self, *, delay: float, seed: int) -> Case:
-        """Of a delay and a seed."""
+    def case(self, *, delay: Delay, seed: int, kubelets: str = "") -> Case:
+        """Of a delay and a seed, on simulated kubelets or real ones of a version."""
         tasks = e2e_workload.tasks(seed, pods=self.pods, seconds=self.seconds, life=self.life)
-        return Case(machines(self.nodes), tasks, delay, self.patience, seed)
+        return Case(machines(self.nodes), tasks, delay, self.patience, seed, kubelets=kubelets)
 
 
 def machines(nodes: int) -> list[SimNode]:
@@ -87,7 +88,7 @@ class Bench:
     def measured(self, name: str, case: Case, *, called: str = "") -> Measured:
         """One cell, told of on standard error when it is there."""
         began = time.monotonic()
-        keep = self.logs / f"{called}{name}-{case.delay:g}-{case.seed}" if self.logs else None
+        keep = self.logs / f"{called}{name}-{case.delay}-{case.seed}" if self.logs else None
         cell = asyncio.run(measure(COLUMNS[name], case, binaries=self.binaries, keep=keep))
         found = Measured(name, case.delay, case.seed, cell)
         sys.stderr.write(f"{called}{found} ({time.monotonic() - began:.0f} s)\n")
@@ -103,12 +104,15 @@ def binaries() -> Path | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure as the flags say; 0 whatever comes out, 69 where there is no control plane to be had."""
-    chosen = _parser().parse_args(arguments)
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    if AGENTS in chosen.delays and not chosen.kubelets:
+        parser.error(f"--delays {AGENTS}: agents need real kubelets, as with --kubelets {USUAL}")
     folder = binaries()
     if folder is None:
         return os.EX_UNAVAILABLE
     load = Load(chosen.nodes, chosen.pods, chosen.seconds, chosen.life, chosen.patience)
-    numbers = {**asdict(load), "delays": chosen.delays, "seeds": chosen.seeds}
+    numbers = {**asdict(load), "delays": chosen.delays, "seeds": chosen.seeds, "kubelets": chosen.kubelets}
     outcome = Outcome(numbers)
     try:
         _fill(outcome, Bench(folder, chosen.logs), load, runs=chosen.runs)
@@ -119,13 +123,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _fill(outcome: Outcome, bench: Bench, load: Load, *, runs: Sequence[str]) -> None:
-    for name in runs:
+    kubelets = outcome.numbers["kubelets"]
+    for name in () if kubelets else runs:
         outcome.small.append(bench.measured(name, small(), called="small "))
     for seed in outcome.numbers["seeds"]:
         sys.stderr.write(f"seed {seed}: {e2e_workload.described(load.case(delay=0, seed=seed).tasks)}\n")
     delays, seeds = outcome.numbers["delays"], outcome.numbers["seeds"]
     for delay, seed, name in itertools.product(delays, seeds, runs):
-        outcome.cells.append(bench.measured(name, load.case(delay=delay, seed=seed)))
+        case = load.case(delay=delay, seed=seed, kubelets=kubelets)
+        outcome.cells.append(bench.measured(name, case))
 
 
 def _tell(outcome: Outcome, *, json: Path | None, markdown: Path | None) -> None:
@@ -147,7 +153,19 @@ def _parser() -> argparse.ArgumentParser:
     for name, kind, default, said in numbers:
         said_by_default = f"{said} (default {default:g})"
         parser.add_argument(f"--{name}", type=_positive(kind), default=default, help=said_by_default)
-    parser.add_argument("--delays", type=_several(float), default=(0.0, 1.0, 10.0), metavar="SECONDS,...")
+    parser.add_argument(
+        "--delays",
+        type=_delays,
+        default=(0.0, 1.0, 10.0),
+        metavar=f"SECONDS,...,{AGENTS}",
+        help="how late exporters are, or agents in their place",
+    )
+    parser.add_argument(
+        "--kubelets",
+        choices=[*versions()],
+        default="",
+        help="real ones of this version; without it, simulated around the managers of real ones",
+    )
     parser.add_argument("--seeds", type=_several(int), default=(1, 2, 3), metavar="SEED,...")
     parser.add_argument(
         "--quick", action="store_const", const=(1,), dest="seeds", help="one seed in place of three"
@@ -171,6 +189,12 @@ def _positive(kind: Callable[[str], N]) -> Callable[[str], N]:
         return found
 
     return read
+
+
+def _delays(text: str) -> tuple[Delay, ...]:
+    seconds = [each for each in text.split(",") if each != AGENTS]
+    told = iter(_several(float)(",".join(seconds)) if seconds else ())
+    return tuple(AGENTS if each == AGENTS else next(told) for each in text.split(","))
 
 
 def _several(kind: Callable[[str], N]) -> Callable[[str], tuple[N, ...]]:

@@ -11,17 +11,19 @@ import sys
 import tempfile
 from base64 import b64encode
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import Literal, TypeAlias
 
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from bench.e2e_controller import Controller, Fate
+from bench.e2e_nodes import Nodes, RealNodes, SimulatedNodes
 from bench.e2e_placements import Agreement, agreement, record, spread
 from bench.e2e_workload import GPU, NAMESPACE, Task
 from certs import authority
@@ -32,9 +34,13 @@ from harness.controlplane import audits, schedulers
 from harness.controlplane.planes import Place, Plane
 from harness.controlplane.reviews import reviews
 from harness.controlplane.schedulers import Extender, scheduler
+from harness.kubelets.agents import agents
+from harness.kubelets.clusters import started
+from harness.kubelets.exporters import exporters
+from harness.kubelets.kubelets import RealNode
 from harness.processes import Children, program
 from harness.replicas import ONLY_METRICS, Replica, replicas
-from harness.sim.cluster import Cluster, simulated
+from harness.sim.cluster import simulated
 from harness.sim.fingerprints import Fingerprint
 from harness.sim.shapes import SimNode
 from harness.waiting import SELDOM, seconds_until
@@ -51,6 +57,10 @@ PER_POD = frozenset({"pods", "events"})
 """Of these, writes are counted; topologies and leases are written for each node and second."""
 
 SAMPLE_SECONDS = 0.25
+
+AGENTS: Literal["agents"] = "agents"
+Delay: TypeAlias = float | Literal["agents"]
+"""Seconds by which exporters tell late of nodes, or `AGENTS` in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +94,17 @@ class Case:
     """What is to be run: machines, how late their topology is published and how, and the pods.
 
     `resource` is the one whose slots are looked at; `patience` how long to wait after the last arrival.
+    Kubelets are simulated around the real managers, unless `kubelets` is a version of real ones.
     """
 
     machines: Sequence[SimNode]
     tasks: Sequence[Task]
-    delay: float
+    delay: Delay
     patience: float
     seed: int = 0
     resource: str = GPU
     fingerprint: Fingerprint | None = Fingerprint.ALL
+    kubelets: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +158,7 @@ class Cell:
 class Watcher:
     """Looks on while pods are placed."""
 
-    cluster: Cluster
+    nodes: Nodes
     resource: str
     agreements: Counter[str] = field(default_factory=Counter)
     astray: dict[str, str] = field(default_factory=dict)
@@ -159,7 +171,7 @@ class Watcher:
         """A pod runs: its kubelet holds for it what it was given."""
         name = f"{NAMESPACE}/{fate.pod['metadata']['name']}"
         node = fate.pod["spec"]["nodeName"]
-        held = self.cluster.held(node).get(name, {})
+        held = self.nodes.held(fate.pod)
         found = agreement(fate.pod, held)
         self.agreements[found.value] += 1
         if found is Agreement.DIFFERENT:
@@ -169,9 +181,10 @@ class Watcher:
     async def look(self) -> None:
         """Again and again."""
         while True:
-            free = [left for left, _ in self._zones()]
+            slots = self.nodes.slots(self.resource)
+            free = [left for left, _ in slots]
             self.slots.append(max(free))
-            self.busy.append(1 - sum(free) / sum(most for _, most in self._zones()))
+            self.busy.append(1 - sum(free) / sum(most for _, most in slots))
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def ask(self, scorer: Replica) -> None:
@@ -182,13 +195,7 @@ class Watcher:
 
     def whole(self) -> int:
         """Zones that have all, of those that have more than one to give."""
-        return sum(left == most > 1 for left, most in self._zones())
-
-    def _zones(self) -> Iterator[tuple[int, int]]:
-        """What each zone of a machine has left, and what it has."""
-        for name, node in self.cluster.nodes.items():
-            most = node.kubelet.machine.make.allocatable().get(self.resource, 0)
-            yield from ((zone.get(self.resource, 0), most) for zone in self.cluster.available(name).values())
+        return sum(left == most > 1 for left, most in self.nodes.slots(self.resource))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +206,7 @@ class Site:
     children: Children
     pair: authority.Files
     store: Store
+    audit: Path
 
 
 async def measure(column: Column, case: Case, *, binaries: Path, keep: Path | None = None) -> Cell:
@@ -209,8 +217,35 @@ async def measure(column: Column, case: Case, *, binaries: Path, keep: Path | No
     with tempfile.TemporaryDirectory(prefix="numalign-bench-") as made:
         logs = keep or Path(made) / "logs"
         logs.mkdir(parents=True, exist_ok=True)
-        async with _site(Path(made), logs=logs, binaries=binaries) as site:
-            return await _measured(column, case, site)
+        if case.kubelets:
+            return await _on_real_kubelets(column, case, Path(made), logs=logs)
+        async with _site(Path(made), logs=logs, binaries=binaries) as site, _kubelets(case, site) as nodes:
+            return await _measured(column, case, site, nodes)
+
+
+async def _on_real_kubelets(column: Column, case: Case, folder: Path, *, logs: Path) -> Cell:
+    issued = authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC))
+    pair = authority.write(issued, folder / "tls")
+    real = [_real(machine) for machine in case.machines]
+    noted = audits.flags(folder, users=tuple(USERS))
+    others = {**USERS, "admin": "system:masters"}
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(
+            started(real, version=case.kubelets, others=others, flags=noted, logs=logs)
+        )
+        client = await stack.enter_async_context(cluster.plane.client(CONTROLLER))
+        store = Store(client)
+        for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
+            await store.apply(document)
+        telling = agents(cluster) if case.delay == AGENTS else exporters(cluster, delay=float(case.delay))
+        await stack.enter_async_context(telling)
+        site = Site(cluster.plane, cluster.children, pair, store, audit=folder)
+        return await _measured(column, case, site, RealNodes(cluster, client))
+
+
+def _real(machine: SimNode) -> RealNode:
+    line = machine.line()
+    return RealNode(name=machine.name, machine=line["machine"], configuration=line["kubeletConfig"])
 
 
 @asynccontextmanager
@@ -223,38 +258,37 @@ async def _site(folder: Path, *, logs: Path, binaries: Path) -> AsyncIterator[Si
     try:
         await plane.start()
         async with plane.client(CONTROLLER) as client:
-            yield Site(plane, children, pair, Store(client))
+            yield Site(plane, children, pair, Store(client), audit=folder)
     finally:
         await children.end()
 
 
-async def _measured(column: Column, case: Case, site: Site) -> Cell:
+async def _measured(column: Column, case: Case, site: Site, nodes: Nodes) -> Cell:
     for name in (NAMESPACE, shipped.NAMESPACE):
         await site.store.apply(namespace(name, {}))
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(_kubelets(case, site))
         if column.webhook:
             await stack.enter_async_context(_webhook(case, site))
         scorer = await stack.enter_async_context(_scorer(column, site)) if column.promise else None
         extender = Extender(url=scorer.url, verbs=column.verbs) if scorer else None
         await stack.enter_async_context(scheduler(site.children, site.plane, extender=extender))
-        return await _watched(case, cluster, site, scorer)
+        return await _watched(case, nodes, site, scorer)
 
 
 @asynccontextmanager
-async def _kubelets(case: Case, site: Site) -> AsyncIterator[Cluster]:
+async def _kubelets(case: Case, site: Site) -> AsyncIterator[Nodes]:
     async with (
         site.plane.client(KUBELETS) as client,
         simulated(
             Api(client, namespace="default"),
             case.machines,
-            delay=case.delay,
-            jitter=case.delay / 5,
+            delay=float(case.delay),
+            jitter=float(case.delay) / 5,
             fingerprint=case.fingerprint,
             seed=case.seed,
         ) as cluster,
     ):
-        yield cluster
+        yield SimulatedNodes(cluster)
 
 
 @asynccontextmanager
@@ -324,10 +358,11 @@ async def _scorer(column: Column, site: Site) -> AsyncIterator[Replica]:
         (site.children.logs / "scorer-metrics").write_text(await replica.metrics(), encoding="utf-8")
 
 
-async def _watched(case: Case, cluster: Cluster, site: Site, scorer: Replica | None) -> Cell:
-    watcher = Watcher(cluster, case.resource)
+async def _watched(case: Case, nodes: Nodes, site: Site, scorer: Replica | None) -> Cell:
+    watcher = Watcher(nodes, case.resource)
     controller = Controller(site.store.api, case.tasks, placed=watcher.placed)
-    before = _writes(site.plane.folder)
+    nodes.alive = controller.alive
+    before = _writes(site.audit)
     looking = [asyncio.create_task(watcher.look())]
     looking += [asyncio.create_task(watcher.ask(scorer))] if scorer else []
     try:
@@ -335,10 +370,10 @@ async def _watched(case: Case, cluster: Cluster, site: Site, scorer: Replica | N
     finally:
         for task in looking:
             task.cancel()
-    writes = _writes(site.plane.folder) - before
-    rejections = Counter(decision.reason for decision in cluster.rejections)
+    writes = _writes(site.audit) - before
+    rejections = Counter(reason for fate in controller.fates for reason in fate.reasons)
     await controller.end()
-    await cluster.idle(published=False)
+    await nodes.idle()
     return _cell(controller.fates, watcher, rejections=rejections, writes=writes)
 
 

@@ -30,16 +30,24 @@ SILENCE = 300.0
 
 @dataclass(slots=True)
 class Fate:
-    """What became of a task so far: how often it was `refused`, and `at` which second a pod of it ran."""
+    """What became of a task so far: why it was refused, each time, and `at` which second a pod of it ran."""
 
     task: Task
-    refused: int = 0
+    reasons: list[str] = field(default_factory=list)
     at: float | None = None
     pod: Raw = field(default_factory=dict)
 
+    @property
+    def refused(self) -> int:
+        """How often a kubelet said no."""
+        return len(self.reasons)
+
 
 class Controller:
-    """Makes the pods of tasks. `placed` is called for each that runs, as soon as that is seen."""
+    """Makes the pods of tasks. `placed` is called for each that runs, as soon as that is seen.
+
+    `alive` are the UIDs of all pods that are there.
+    """
 
     def __init__(
         self,
@@ -51,6 +59,7 @@ class Controller:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.fates = [Fate(task) for task in tasks]
+        self.alive: set[str] = set()
         self._client = client
         self._placed = placed
         self._clock = clock
@@ -89,7 +98,7 @@ class Controller:
         await self._sleep(began + fate.task.at - self._clock())
         while not _runs(pod := await self._made(fate.task.pod(fate.refused))):
             wait = BACKOFF_SECONDS[min(fate.refused, len(BACKOFF_SECONDS) - 1)]
-            fate.refused += 1
+            fate.reasons.append(pod["status"].get("reason", ""))
             await self._sleep(wait)
         fate.at, fate.pod = self._clock() - began, pod
         self._placed(fate)
@@ -121,9 +130,11 @@ class Controller:
                 if line:
                     event = orjson.loads(line)
                     version = event["object"]["metadata"]["resourceVersion"]
-                    self._hear(event["object"])
+                    self._hear(event["type"], event["object"])
 
-    def _hear(self, pod: Raw) -> None:
+    def _hear(self, change: str, pod: Raw) -> None:
+        there = self.alive.discard if change == "DELETED" else self.alive.add
+        there(pod["metadata"]["uid"])
         decided = self._decided.get(pod["metadata"]["name"])
         if decided and not decided.done() and pod.get("status", {}).get("phase") in {"Running", "Failed"}:
             decided.set_result(pod)

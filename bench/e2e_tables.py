@@ -5,12 +5,13 @@ A row is a column of the comparison at one delay. What a seed could change is sh
 the mean over them.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from bench.e2e_cells import COLUMNS, Cell, Column
+from bench.e2e_cells import AGENTS, COLUMNS, Cell, Column, Delay
 from bench.figures import table
 
 Raw = dict[str, Any]
@@ -22,10 +23,10 @@ TO_RUN = 2
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A cell, and what it was of: `delay` is in seconds, and a name of `COLUMNS` says who took part."""
+    """A cell, and what it was of: `delay` as in its `Case`, and a name of `COLUMNS` says who took part."""
 
     name: str
-    delay: float
+    delay: Delay
     seed: int
     cell: Cell
 
@@ -39,7 +40,7 @@ class Measured:
         cell = self.cell
         until = f"all after {cell.seconds:.1f} s" if cell.seconds else f"never: {len(cell.waiting)}"
         return (
-            f"{self.column.title}, topologies {self.delay:g} s late, seed {self.seed}:"
+            f"{self.column.title}, {_source(self.delay)}, seed {self.seed}:"
             f" {cell.rejected} rejected, {cell.placed} of {cell.pods} placed, {until}"
         )
 
@@ -68,16 +69,14 @@ class Outcome:
 
     def text(self) -> str:
         """For a terminal."""
-        parts = (
-            f"topologies {delay:g} s late\n{table(_HEAD, rows)}" for delay, rows in self._by_delay().items()
-        )
+        parts = (f"{_source(delay)}\n{table(_HEAD, rows)}" for delay, rows in self._by_delay().items())
         aims = (f"aim {'met' if met else 'MISSED'}: {aim}" for aim, met in self.aims().items())
         return "\n\n".join([*parts, *self._of_small(table), *_legend(), "\n".join(aims)])
 
     def markdown(self) -> str:
         """For a page."""
         parts = (
-            f"Topologies {delay:g} s late:\n\n{_markdown(_HEAD, rows)}"
+            f"{_source(delay).capitalize()}:\n\n{_markdown(_HEAD, rows)}"
             for delay, rows in self._by_delay().items()
         )
         return "\n\n".join([*parts, *self._of_small(_markdown), *_legend(bullet="* ")]) + "\n"
@@ -102,8 +101,10 @@ class Outcome:
         }
         return {aim: all(found) for aim, found in aims.items() if found}
 
-    def _by_delay(self) -> dict[float, list[list[str]]]:
-        delays = sorted({each.delay for each in self.cells})
+    def _by_delay(self) -> dict[Delay, list[list[str]]]:
+        delays = sorted(
+            {each.delay for each in self.cells}, key=lambda delay: math.inf if delay == AGENTS else delay
+        )
         return {delay: [*_rows(each for each in self.cells if each.delay == delay)] for delay in delays}
 
     def _of_small(self, drawn: Callable[[Sequence[str], list[list[str]]], str]) -> Iterator[str]:
@@ -118,6 +119,11 @@ class Outcome:
                 for each in self.small
             ]
             yield drawn(("3, 3 and 2 CPUs, two zones of 4", "rejected", "run", "wait"), rows)
+
+
+def _source(delay: Delay) -> str:
+    """Who tells of nodes."""
+    return "topologies by agents" if delay == AGENTS else f"topologies {delay:g} s late"
 
 
 def _rows(cells: Iterable[Measured]) -> Iterator[list[str]]:

@@ -13,6 +13,9 @@ from bench import e2e
         pytest.param(["--nodes", "some"], "some", id="not a number"),
         pytest.param(["--delays", "1,-1"], "below zero", id="topologies before their time"),
         pytest.param(["--seeds", "one"], "one", id="a seed"),
+        pytest.param(["--delays", "1,agents"], "agents need real kubelets", id="agents with nothing to ask"),
+        pytest.param(["--delays", "agents,later"], "later", id="neither seconds nor agents"),
+        pytest.param(["--kubelets", "v1.2.3"], "v1.2.3", id="kubelets that cannot be had"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(

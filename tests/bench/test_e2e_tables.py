@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.e2e_cells import Cell
+from bench.e2e_cells import AGENTS, Cell
 from bench.e2e_tables import Measured, Outcome
 
 GOOD = Cell(
@@ -103,3 +103,12 @@ def test_of_the_small_case_two_run(name: str, cell: Cell, met: list[bool]) -> No
 
 def test_what_was_not_measured_has_no_aims() -> None:
     assert outcome(stock=BAD).aims() == {}
+
+
+def test_agents_stand_after_all_exporters() -> None:
+    found = Outcome({"seeds": (1,)})
+    found.cells.extend(Measured("bind", delay, 1, GOOD) for delay in (AGENTS, 10.0, 1.0))
+
+    heads = [part.splitlines()[0] for part in found.text().split("\n\n")[:3]]
+
+    assert heads == ["topologies 1 s late", "topologies 10 s late", "topologies by agents"]

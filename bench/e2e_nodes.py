@@ -1,0 +1,100 @@
+"""The nodes of a cell, simulated or real, as whoever looks on sees them."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Protocol
+
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from harness.api_requests import ask
+from harness.kubelets.clusters import RealCluster
+from harness.kubelets.kept import Amounts, kept, taken
+from harness.sim.cluster import Cluster
+from harness.waiting import SELDOM, seconds_until
+
+PODS = "/api/v1/pods"
+
+Raw = dict[str, Any]
+Slots = Sequence[tuple[int, int]]
+"""What each zone has left of a resource, and what it has."""
+
+
+class Nodes(Protocol):
+    """All of them. `alive` are the UIDs of the pods that are there."""
+
+    alive: AbstractSet[str]
+
+    def held(self, pod: Raw) -> Amounts:
+        """What the kubelet gave a pod that runs, by sets of zones: CPUs in thousandths, the rest in units."""
+
+    def slots(self, resource: str) -> Slots:
+        """Of every zone of every node."""
+
+    async def idle(self) -> None:
+        """Return when what is deleted is gone."""
+
+
+class SimulatedNodes:
+    """Those of `harness.sim`."""
+
+    alive: AbstractSet[str] = frozenset()
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def held(self, pod: Raw) -> Amounts:
+        """As `Nodes.held`."""
+        name = "{namespace}/{name}".format_map(pod["metadata"])
+        return self._cluster.held(pod["spec"]["nodeName"]).get(name, {})
+
+    def slots(self, resource: str) -> Slots:
+        """As `Nodes.slots`."""
+        return [*self._slots(resource)]
+
+    def _slots(self, resource: str) -> Iterator[tuple[int, int]]:
+        for name, node in self._cluster.nodes.items():
+            most = node.kubelet.machine.make.allocatable().get(resource, 0)
+            yield from ((zone.get(resource, 0), most) for zone in self._cluster.available(name).values())
+
+    async def idle(self) -> None:
+        """As `Nodes.idle`."""
+        await self._cluster.idle(published=False)
+
+
+class RealNodes:
+    """Real kubelets: what they gave stands in their checkpoints."""
+
+    alive: AbstractSet[str] = frozenset()
+
+    def __init__(self, cluster: RealCluster, api: ApiClient) -> None:
+        self._cluster = cluster
+        self._api = api
+
+    def held(self, pod: Raw) -> Amounts:
+        """As `Nodes.held`."""
+        kubelet = self._cluster.kubelets[pod["spec"]["nodeName"]]
+        machine = kubelet.node.machine
+        return kept(kubelet.state, pod["metadata"]["uid"], kubelet.node.devices).total(machine)
+
+    def slots(self, resource: str) -> Slots:
+        """As `Nodes.slots`."""
+        return [*self._slots(resource)]
+
+    def _slots(self, resource: str) -> Iterator[tuple[int, int]]:
+        for kubelet in self._cluster.kubelets.values():
+            devices = kubelet.node.devices
+            gone = taken(kubelet.state, resource, self.alive, devices)
+            most = Counter(zone for each in devices.get(resource, ()) for zone in each["zones"])
+            for zone in kubelet.node.machine["zones"]:
+                yield most[zone["id"]] - gone.get(zone["id"], 0), most[zone["id"]]
+
+    async def idle(self) -> None:
+        """As `Nodes.idle`."""
+
+        async def leaving() -> int:
+            pods = (await ask(self._api, "GET", PODS)).body["items"]
+            self.alive = {pod["metadata"]["uid"] for pod in pods}
+            return sum("deletionTimestamp" in pod["metadata"] for pod in pods)
+
+        await seconds_until(leaving, lambda count: not count, what="pods were gone", within=60, every=SELDOM)
