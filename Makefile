@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test kubelets-test fuzz-kubelet \
+.PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test e2e-kubelets fuzz-kubelet \
 	deploy-test manifests e2e attack soak sim bench bench-e2e clean
 all: check test
 
@@ -59,9 +59,11 @@ oracle: $(READY)
 oracle-test: $(READY)
 	$(BIN)/python -m pytest tests/oracle -m oracle -v
 
-# Real kubelets on machines that do not exist; needs root, mount namespaces, and Go once, then its cache.
-kubelets-test: $(READY)
-	$(BIN)/python -m pytest tests/kubelets -m "kubelets or not kubelets" -v
+# Real kubelets on machines that do not exist, with agents beside them; needs root, mount namespaces, and Go once,
+# then its cache.
+e2e-kubelets: $(READY)
+	$(BIN)/python -m pytest tests/kubelets tests/e2e_kubelets --override-ini addopts=--import-mode=importlib \
+		-m "kubelets or not kubelets" --timeout 900 -v
 
 # Search for a disagreement: make fuzz-kubelet MINUTES=5 [SEED=1]
 MINUTES ?= 5

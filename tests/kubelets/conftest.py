@@ -4,7 +4,7 @@ import pytest
 
 from tests.asked_for import AskedFor
 
-KUBELETS = AskedFor("kubelets", "root and Go", of="real kubelets", command="make kubelets-test")
+KUBELETS = AskedFor("kubelets", "root and Go", of="real kubelets", command="make e2e-kubelets")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,97 @@
+"""Pods of all kinds on real kubelets: each decision is predicted from what agents published before it."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+
+import pytest
+
+from harness import shipped
+from harness.api_objects import Store
+from harness.api_requests import Json
+from harness.kubelets.agents import agents
+from harness.kubelets.clusters import started
+from harness.kubelets.kubelets import RealNode
+from numalign.ledger.model import Basis
+from numalign.model.node import Known
+from tests.e2e_kubelets.conftest import VERSIONS
+from tests.e2e_kubelets.playing import Machine, Stage, play_all
+
+MACHINES = (
+    # Three zones of three cores, single-numa-node, two kinds of devices, CPUs reserved on each.
+    Machine("partial", 12),
+    # Init containers and sidecars under pod scope and best-effort, two kinds of devices.
+    Machine("inits", 11),
+    # full-pcpus-only and strict-cpu-reservation, no memory manager, hugepages.
+    Machine("options", 4),
+    # Zones 1 and 3 of a machine that has no others, restricted.
+    Machine("odd", 1),
+    # Several last-level caches in a zone: prefer-align-cpus-by-uncorecache, align-by-socket.
+    Machine("caches", 9),
+    # Devices between zones, hugepages, pod scope.
+    Machine("multidev", 5),
+)
+WHOLE = {"v1.34.4": (Machine("whole", 2),), "v1.36.3": (Machine("whole", 2), Machine("bubble", 4))}
+"""Pods that state resources as a whole: from 1.36 on managers can serve them as a whole, if a gate is on."""
+
+PODS = 300
+DRAWN_EACH = 60
+"""Not all that is drawn fits."""
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_agents_publish_predicts_every_decision(version: str, tell: Callable[[str], None]) -> None:
+    machines = (*MACHINES, *WHOLE[version])
+    nodes = [_node(machine, version) for machine in machines]
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(started(nodes, version=version))
+        api = await stack.enter_async_context(cluster.plane.client("admin"))
+        for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
+            await Store(api).apply(document)
+        await stack.enter_async_context(agents(cluster))
+        stages = [Stage(machine, version, cluster.kubelets[machine.name].state, api) for machine in machines]
+        tallies = await play_all(stages, pods=DRAWN_EACH)
+
+    for name, tally in tallies.items():
+        tell(f"{version} {name}: {tally}")
+        for difference in tally.differences:
+            tell(f"  {difference}")
+    assert not [each for tally in tallies.values() for each in tally.differences]
+    assert {known for tally in tallies.values() for known in tally.known} == {
+        f"{Known.MACHINE}, {Basis.OBSERVED}"
+    }
+    assert sum(tally.decisions for tally in tallies.values()) >= PODS
+
+
+GATES: Mapping[str, Mapping[str, bool]] = {
+    version: {
+        # Of the options that are not for everybody yet.
+        "CPUManagerPolicyAlphaOptions": True,
+        "CPUManagerPolicyBetaOptions": True,
+        **resizing,
+    }
+    # To resize a pod in place takes cgroups, and v1.36 begins with that as soon as a pod states resources.
+    for version, resizing in zip(
+        VERSIONS, ({}, {"InPlacePodLevelResourcesVerticalScaling": False}), strict=True
+    )
+}
+
+
+def _node(machine: Machine, version: str) -> RealNode:
+    drawn = machine.drawn(version)
+    config = drawn["kubeletConfig"]
+    return RealNode(
+        name=machine.name,
+        machine=drawn["machine"] | {"devices": _healthy(drawn["machine"]["devices"])},
+        configuration={**config, "featureGates": {**GATES[version], **config.get("featureGates", {})}},
+        labels=drawn["labels"],
+    )
+
+
+def _healthy(devices: Json) -> Json:
+    """The same devices, all of them well.
+
+    A kubelet counts ill devices where it says which zones would do at best, and tells nobody where those sit
+    that have been ill since before anybody asked.
+    """
+    return {resource: [{**one, "healthy": True} for one in listed] for resource, listed in devices.items()}
