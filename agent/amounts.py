@@ -58,7 +58,7 @@ def held_by(pod: KeptPod, cpus: Mapping[ZoneId, CpuSet], seen: SeenDevices) -> H
     for zone, there in cpus.items():
         if count := (pod.cpus & there).bit_count():
             amounts[zone_name(zone),][CPU] = count * MILLI
-    for block in blocks(pod):
+    for block in pod.memory:
         amounts[_names(block.zones)][block.resource] += block.size
     for held in pod.devices:
         for each in held.ids:
@@ -68,11 +68,6 @@ def held_by(pod: KeptPod, cpus: Mapping[ZoneId, CpuSet], seen: SeenDevices) -> H
 
 def _names(zones: Iterable[ZoneId]) -> tuple[str, ...]:
     return tuple(sorted(map(zone_name, zones)))
-
-
-def blocks(pod: KeptPod) -> Iterator[MemoryBlock]:
-    """The memory that a pod holds; what finished init containers had is free again."""
-    return (block for container in pod.listed.containers for block in container.memory)
 
 
 def zone_cpus(hardware: Hardware) -> Mapping[ZoneId, CpuSet]:
@@ -141,7 +136,7 @@ def _memory_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> Told
         # Each is of one zone (memorymanager/policy_static.go, GetAllocatableMemory).
         for zone in block.zones[:1]:
             allocatable[zone, block.resource] += block.size
-    free = _free_memory(allocatable, [block for pod in pods for block in blocks(pod)])
+    free = _free_memory(allocatable, [block for pod in pods for block in pod.memory])
     for bank in observation.hardware.banks:
         built = Resources({MEMORY: bank.memory}).plus(bank.huge)
         for resource in sorted({name for zone, name in allocatable if zone == bank.zone}):

@@ -2,10 +2,16 @@
 The checkpoints that the kubelet's managers write, as far as podresources does not tell the same.
 
 They are nobody's interface, so nothing in them is guessed: what has a field that is not known is of a version
-that is not known, and is not read at all. Known are the CPU manager's checkpoints with containers of pods
-(versions 2, of Kubernetes 1.16, to 4, of 1.37; cm/cpumanager/state/checkpoint.go) and the device manager's
-with devices by zone (1.20 on; cm/devicemanager/checkpoint/checkpoint.go). The kubelet puts each in place in
-one step, so none is ever half written. Their checksums are over Go's way to print values, and are left alone.
+that is not known, and is not read at all. Known are
+
+* the CPU manager's with containers of pods (versions 2, of Kubernetes 1.16, to 4, of 1.37;
+  cm/cpumanager/state/checkpoint.go),
+* the device manager's with devices by zone (1.20 on; cm/devicemanager/checkpoint/checkpoint.go),
+* the memory manager's (cm/memorymanager/state/checkpoint.go), of which pods are read that were served as a
+  whole (1.36 on): podresources lists what they have once for each container that shares it.
+
+The kubelet puts each in place in one step, so none is ever half written. Their checksums are over Go's way to
+print values, and are left alone.
 """
 
 import os
@@ -16,20 +22,22 @@ from pathlib import Path
 import orjson
 
 from agent.devices import held, sites
-from agent.observation import Checkpoints, HeldDevices
+from agent.observation import Checkpoints, HeldDevices, MemoryBlock
 from numalign.kube.decode.parts import Part
 from numalign.model.errors import BadInput, Mistake
 from numalign.model.machine import CpuSet
 from numalign.model.resources import ZoneId
 
 CPUS = "cpu_manager_state"
+MEMORY = "memory_manager_state"
 DEVICES = "device-plugins/kubelet_internal_checkpoint"
 
 LONGEST = 2**24
 """Bytes; a device has some hundred, with all that its plugin wants set in a container."""
 
 _STATE_FIELDS = ("policyName", "defaultCpuSet", "entries", "podEntries")
-_SIGNED_FIELDS = (*_STATE_FIELDS, "checksum", "data", "dataChecksum")
+_MEMORY_FIELDS = ("policyName", "machineState", "entries", "podEntries")
+_SIGNATURE = ("checksum", "data", "dataChecksum")
 _ENTRY_FIELDS = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")
 # Devices that sit nowhere in particular (nodeWithoutTopology of cm/devicemanager/manager.go).
 _NOWHERE = "-1"
@@ -43,14 +51,19 @@ def checkpoints(folder: Path) -> Checkpoints:
     """
     What stands in the checkpoints in a kubelet's folder (`/var/lib/kubelet`).
 
-    A kubelet that never met a device plugin has no checkpoint of devices. Raises `BadCheckpoint`.
+    A kubelet that never met a device plugin has no checkpoint of devices, and an old one may have none of
+    memory. Raises `BadCheckpoint`.
     """
-    state = _parsed(folder / CPUS)
+    state, given, memory = (_parsed(folder / name) for name in (CPUS, DEVICES, MEMORY))
     if state is None:
         raise BadCheckpoint([Mistake(str(folder / CPUS), "is missing")])
     containers, pods = _cpus(folder / CPUS, state)
-    given = _parsed(folder / DEVICES)
-    return Checkpoints(containers, {} if given is None else _devices(folder / DEVICES, given), pods)
+    return Checkpoints(
+        containers,
+        {} if given is None else _devices(folder / DEVICES, given),
+        pods,
+        {} if memory is None else _memory(folder / MEMORY, memory),
+    )
 
 
 def _parsed(path: Path) -> object | None:
@@ -80,15 +93,23 @@ def _json(path: Path, content: bytes | str) -> object:
     return {} if parsed is None else parsed
 
 
+def _what_counts(path: Path, signed: Part, fields: tuple[str, ...]) -> Part:
+    """What counts of a manager's checkpoint: from version 4 on `data`; the rest is for older kubelets."""
+    signed.only((*fields, *_SIGNATURE))
+    serialized = signed["data"].text()
+    if not serialized:
+        signed["policyName"].required_text()
+        return signed
+    counts = Part(_json(path, serialized), "data", signed)
+    counts.only(fields)
+    counts["policyName"].required_text()
+    return counts
+
+
 def _cpus(path: Path, state: object) -> tuple[Mapping[str, Mapping[str, CpuSet]], Mapping[str, CpuSet]]:
     """The CPUs of containers, by the UID of their pod and their name, and those of pods as a whole."""
     signed = Part(state)
-    signed.only(_SIGNED_FIELDS)
-    serialized = signed["data"].text()
-    # From version 4 on this is what counts, and what stands beside it is for kubelets that are older.
-    counts = Part(_json(path, serialized), "data", signed) if serialized else signed
-    counts.only(_STATE_FIELDS if serialized else _SIGNED_FIELDS)
-    counts["policyName"].required_text()
+    counts = _what_counts(path, signed, _STATE_FIELDS)
     containers = {
         uid: {name: cpus.cpu_list() or 0 for name, cpus in pod.members()}
         for uid, pod in counts["entries"].members()
@@ -96,6 +117,24 @@ def _cpus(path: Path, state: object) -> tuple[Mapping[str, Mapping[str, CpuSet]]
     pods = {uid: pod["cpuSet"].cpu_list() or 0 for uid, pod in counts["podEntries"].members()}
     _settle(path, signed)
     return containers, pods
+
+
+def _memory(path: Path, state: object) -> Mapping[str, tuple[MemoryBlock, ...]]:
+    """The memory of pods as a whole."""
+    signed = Part(state)
+    counts = _what_counts(path, signed, _MEMORY_FIELDS)
+    pods = {
+        uid: tuple(_block(block) for block in pod["memoryBlocks"].objects())
+        for uid, pod in counts["podEntries"].members()
+    }
+    _settle(path, signed)
+    return pods
+
+
+def _block(block: Part) -> MemoryBlock:
+    zones = sorted(zone.required().integer() or 0 for zone in block["numaAffinity"].elements())
+    size = block["size"].required().integer()
+    return MemoryBlock(block["type"].required_text(), size or 0, tuple(map(ZoneId, zones)))
 
 
 def _devices(path: Path, given: object) -> Mapping[str, Mapping[str, tuple[HeldDevices, ...]]]:

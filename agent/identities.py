@@ -11,7 +11,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from agent.observation import Checkpoints, HeldDevices, KubeletPod, ListedContainer, ListedPod, Observation
+from agent.observation import (
+    Checkpoints,
+    HeldDevices,
+    KubeletPod,
+    ListedContainer,
+    ListedPod,
+    MemoryBlock,
+    Observation,
+)
 from numalign.ledger.model import PodName
 from numalign.model.bitset import union
 from numalign.model.machine import CpuSet
@@ -27,11 +35,22 @@ class KeptPod:
     pod: KubeletPod | None = None
     kept_cpus: CpuSet = 0
     kept_devices: tuple[HeldDevices, ...] = ()
+    whole_memory: tuple[MemoryBlock, ...] | None = None
 
     @property
     def cpus(self) -> CpuSet:
         """All exclusive CPUs of its containers."""
         return union(container.cpus for container in self.listed.containers) | self.kept_cpus
+
+    @property
+    def memory(self) -> tuple[MemoryBlock, ...]:
+        """All memory of its containers; what finished init containers had is free again.
+
+        Containers of a pod that was served as a whole list what they share each for itself.
+        """
+        if self.whole_memory is not None:
+            return self.whole_memory
+        return tuple(block for container in self.listed.containers for block in container.memory)
 
     @property
     def devices(self) -> tuple[HeldDevices, ...]:
@@ -83,12 +102,18 @@ def _candidates(
         if pod.phase in _ENDED:
             continue
         if checkpoints is None:
-            # Nobody knows what its init containers keep, nor which of two it is.
-            fits = times[name] == 1 and not pod.init_containers
+            # Nobody knows what its init containers keep, what its containers share, nor which of two it is.
+            fits = times[name] == 1 and not pod.init_containers and not _shares(listed)
         else:
             fits = all(_agrees(pod.uid, container, checkpoints) for container in listed.containers)
         if fits:
             yield pod
+
+
+def _shares(listed: ListedPod) -> bool:
+    """Whether containers list CPUs that others have too, as those of a pod that was served as a whole do."""
+    every = [container.cpus for container in listed.containers]
+    return union(every).bit_count() != sum(map(int.bit_count, every))
 
 
 def _agrees(uid: str, container: ListedContainer, checkpoints: Checkpoints) -> bool:
@@ -116,5 +141,5 @@ def _kept(listed: ListedPod, pod: KubeletPod, checkpoints: Checkpoints | None) -
             own = tuple(each for each in held.ids if (held.resource, each) not in taken)
             taken |= {(held.resource, each) for each in own}
             kept += [HeldDevices(held.resource, own, held.zones)] if own else []
-    cpus = union(checkpoints.cpus.get(pod.uid, {}).values()) & ~shown
-    return KeptPod(listed, pod, cpus, tuple(kept))
+    given = union(checkpoints.cpus.get(pod.uid, {}).values()) | checkpoints.pod_cpus.get(pod.uid, 0)
+    return KeptPod(listed, pod, given & ~shown, tuple(kept), checkpoints.pod_memory.get(pod.uid))

@@ -118,13 +118,14 @@ class Checkpoints:
     What the managers wrote down by UID of the pod and name of the container, init containers included.
 
     They may tell of pods that are gone, and are only good for telling pods of one name apart and for what
-    finished init containers keep. `pod_cpus` are all CPUs of a pod that was served as a whole, which its
-    containers have parts of.
+    finished init containers keep. `pod_cpus` and `pod_memory` are all that a pod was given that was served as
+    a whole: its containers have parts of that, which overlap.
     """
 
     cpus: Mapping[str, Mapping[str, CpuSet]]
     devices: Mapping[str, Mapping[str, tuple[HeldDevices, ...]]]
     pod_cpus: Mapping[str, CpuSet] = field(default_factory=dict)
+    pod_memory: Mapping[str, tuple[MemoryBlock, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

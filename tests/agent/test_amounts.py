@@ -1,19 +1,21 @@
 """What a zone has is what is free and what is held, and nothing is in two places."""
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 
 from agent.amounts import SeenDevices, held_by, places, zone_amounts, zone_cpus
 from agent.identities import KeptPod, identified
 from agent.observation import Allocatable, ListedDevice, Observation
-from numalign.model.machine import DevicePlace
+from numalign.model.machine import DevicePlace, read_list
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from tests.agent.observations import (
     GIB,
     GPU,
     KUBELET,
     at,
+    checkpoints,
     container,
     gpus,
     hardware,
@@ -53,6 +55,20 @@ def test_a_pod_holds_amounts_of_sets_of_zones() -> None:
         ("node-0", "node-1"): Resources({"memory": 20 * GIB}),
         ("node-1",): Resources({"cpu": 1000}),
     }
+
+
+def test_what_containers_share_counts_once() -> None:
+    """Each container of a pod that was served as a whole lists all memory that they share."""
+    shared = [container(name, "2-3", blocks=[memory(3, 0)]) for name in ("one", "two")]
+    whole = listed("whole", container("own", "1", blocks=[memory(1, 0)]), *shared)
+    given = checkpoints({"1": {"own": "1", "one": "2-3", "two": "2-3"}})
+    saved = replace(given, pod_cpus={"1": read_list("1-3")}, pod_memory={"1": (memory(4, 0),)})
+    pods, devices = reckoned(seen := observation(pod("1", "whole"), listed=[whole], saved=saved))
+
+    assert held_by(pods[0], zone_cpus(seen.hardware), devices) == {
+        ("node-0",): Resources({CPU: 3 * MILLI, MEMORY: 4 * GIB})
+    }
+    assert zone_amounts(seen, pods, devices)[ZoneId(0)][MEMORY] == (16 * GIB, 15 * GIB, 11 * GIB)
 
 
 def test_of_memory_in_several_zones_the_lowest_give_first() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.checkpoints import BadCheckpoint, checkpoints
-from agent.observation import Checkpoints, HeldDevices
+from agent.observation import Checkpoints, HeldDevices, MemoryBlock
 from numalign.model.resources import ZoneId
 
 GPU = "example.com/gpu"
@@ -40,8 +40,20 @@ def devices(*entries: object) -> dict[str, Any]:
     return {"Data": {"PodDeviceEntries": [*entries], "RegisteredDevices": {GPU: ["gpu-0"]}}, "Checksum": 1}
 
 
-def read(folder: Path, state: object = STATE, given: object = None) -> Checkpoints:
-    """What is read where these stand in a kubelet's folder; None is no checkpoint of devices."""
+MEMORY: dict[str, Any] = {
+    "policyName": "Static",
+    "machineState": {"0": {"numberOfAssignments": 1, "memoryMap": {}, "cells": [0]}},
+    "entries": {"uid-2": {"app": [{"numaAffinity": [0], "type": "memory", "size": 3}]}},
+    "podEntries": {"uid-2": {"memoryBlocks": [{"numaAffinity": [1, 0], "type": "memory", "size": 4}]}},
+    "checksum": 4086136230,
+}
+
+
+def read(folder: Path, state: object = STATE, given: object = None, memory: object = None) -> Checkpoints:
+    """What is read where these stand in a kubelet's folder; None is no checkpoint."""
+    if memory is not None:
+        text = memory if isinstance(memory, str) else json.dumps(memory)
+        (folder / "memory_manager_state").write_text(text)
     (folder / "cpu_manager_state").write_text(state if isinstance(state, str) else json.dumps(state))
     (folder / "device-plugins").mkdir(exist_ok=True)
     if given is not None:
@@ -73,6 +85,34 @@ def test_what_is_signed_counts_before_what_is_there_for_older_kubelets(tmp_path:
     state = {**older, "data": json.dumps(data), "dataChecksum": 1}
 
     assert read(tmp_path, state) == Checkpoints(CONTAINERS, {}, {"uid-2": 0b1100000})
+
+
+def test_of_memory_pods_served_as_a_whole_are_told(tmp_path: Path) -> None:
+    block = MemoryBlock("memory", 4, (ZoneId(0), ZoneId(1)))
+    signed = json.dumps({name: MEMORY[name] for name in MEMORY if name != "checksum"})
+
+    assert read(tmp_path, memory=MEMORY).pod_memory == {"uid-2": (block,)}
+    assert read(tmp_path, memory={**MEMORY, "podEntries": None}).pod_memory == {}
+    later = {**MEMORY, "podEntries": None, "checksum": 0, "data": signed, "dataChecksum": 7}
+    assert read(tmp_path, memory=later).pod_memory == {"uid-2": (block,)}
+
+
+@pytest.mark.parametrize(
+    ("memory", "said"),
+    [
+        ("", "memory_manager_state: is not JSON"),
+        ({**MEMORY, "version": 5}, "version: is none of the fields"),
+        ({**MEMORY, "podEntries": {"uid": []}}, "podEntries.uid: must be an object"),
+        ({**MEMORY, "podEntries": {"uid": {"memoryBlocks": [{"size": 1}]}}}, "type: is missing"),
+        ({**MEMORY, "podEntries": {"uid": {"memoryBlocks": [{"type": "memory"}]}}}, "size: is missing"),
+    ],
+    ids=map(str, range(5)),
+)
+def test_a_checkpoint_of_memory_of_another_version_is_not_read(
+    tmp_path: Path, memory: object, said: str
+) -> None:
+    with pytest.raises(BadCheckpoint, match=said):
+        read(tmp_path, memory=memory)
 
 
 def test_devices_are_told_by_pod_and_container(tmp_path: Path) -> None:

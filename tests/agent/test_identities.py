@@ -1,11 +1,13 @@
 """A pod of the list is the one of its name, as far as nothing speaks against it."""
 
+from dataclasses import replace
+
 import pytest
 
 from agent.identities import identified
 from agent.observation import Observation
-from numalign.model.machine import render_list
-from tests.agent.observations import checkpoints, container, gpus, listed, observation, pod
+from numalign.model.machine import read_list, render_list
+from tests.agent.observations import checkpoints, container, gpus, listed, memory, observation, pod
 
 
 def uids(seen: Observation) -> list[str | None]:
@@ -89,3 +91,14 @@ def test_without_checkpoints_nobody_knows_what_init_containers_keep() -> None:
     web = listed("web", container("main", "1"))
 
     assert uids(observation(pod("1", "web", init=["setup"]), listed=[web])) == [None]
+
+
+def test_containers_that_share_cpus_are_told_of_by_checkpoints_alone() -> None:
+    """A pod that was served as a whole holds more than they list, and nobody else knows how much."""
+    whole = listed("whole", container("one", "1-2"), container("two", "1-2"))
+    given = checkpoints({"1": {"one": "1-2", "two": "1-2"}})
+    saved = replace(given, pod_cpus={"1": read_list("1-3")}, pod_memory={"1": (memory(2, 0),)})
+
+    assert uids(observation(pod("1", "whole"), listed=[whole])) == [None]
+    (kept,) = identified(observation(pod("1", "whole"), listed=[whole], saved=saved))
+    assert render_list(kept.cpus) == "1-3"

@@ -15,7 +15,9 @@ from agent.podresources_pb2 import (
     AllocatableResourcesResponse,
     ContainerMemory,
     ListPodResourcesResponse,
+    NUMANode,
     PodResources,
+    TopologyInfo,
 )
 from agent.unary import CallRefused
 from harness.podresources import FakePodResources
@@ -98,7 +100,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     (tmp_path / "cpu_manager_state").write_text(json.dumps({"policyName": "static", "defaultCpuSet": "0-7"}))
     made = World(tmp_path)
     made.fake.listed = listing(["web"])
-    memory = ContainerMemory(memory_type="memory", size=1)
+    memory = ContainerMemory(memory_type="memory", size=1, topology=TopologyInfo(nodes=[NUMANode(ID=0)]))
     made.fake.allocatable = AllocatableResourcesResponse(cpu_ids=[1, 2], memory=[memory])
     async with made.fake.serving(made.socket):
         yield made

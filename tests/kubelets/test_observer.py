@@ -125,6 +125,15 @@ def observing(kubelet: RealKubelet, api: KubeletApi) -> Observer:
     return Observer(paths, api, log=Told().log)
 
 
+async def seeing(cluster: RealCluster, node: str) -> Observation:
+    """One look at a node, through the API server."""
+    server = ApiServer(access(cluster, "admin"))
+    try:
+        return await observing(cluster.kubelets[node], KubeletApi(node, direct=None, api=server)).look()
+    finally:
+        server.close()
+
+
 def phases(seen: Observation) -> dict[str, str]:
     return {pod.name: pod.phase for pod in seen.pods}
 
