@@ -109,10 +109,7 @@ class Publisher:
         status = await self._api.apply(
             self._path, self._topology(report), conflicts=conflicts, what=self._what
         )
-        if status == _CREATED and self._owner:
-            # It may be gone together with the Node that owned it.
-            self._owner_due = float("-inf")
-            await self._learn_owner()
+        if status == _CREATED and await self._has_another_owner():
             await self._api.apply(self._path, self._topology(report), conflicts=conflicts, what=self._what)
         if self._foreign:
             self._foreign = False
@@ -156,6 +153,12 @@ class Publisher:
 
     def _stamp(self) -> dict[str, str]:
         return {OBSERVED_AT: stamp(self._now())}
+
+    async def _has_another_owner(self) -> bool:
+        """Whether the Node is another one by now: what was there may have gone together with the last one."""
+        before, self._owner_due = self._owner, float("-inf")
+        await self._learn_owner()
+        return self._owner != before
 
     async def _learn_owner(self) -> None:
         """Whose object it is, so that it goes together with its Node."""

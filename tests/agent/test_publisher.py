@@ -105,6 +105,7 @@ async def test_what_is_not_there_is_made_in_one_write(desk: Desk) -> None:
     await desk.write("web")
 
     found = desk.topology
+    assert len(desk.fake.asked("PATCH", PATH)) == 1
     assert found["zones"] == reported("web").zones
     assert desk.annotations == {**reported("web").annotations, OBSERVED_AT: "2026-11-22T12:00:00Z"}
     node = desk.fake.get(NODE)
