@@ -1,6 +1,8 @@
 """The agent's eyes on a real kubelet: what it reads is what was made up, and what the kubelet did."""
 
 import asyncio
+import json
+import re
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -24,6 +26,7 @@ from harness.kubelets.kubelets import RealKubelet, RealNode
 from numalign.kube.access import Access
 from numalign.kube.decode.machines import machine
 from numalign.kube.errors import ClusterError, Unreachable
+from numalign.model.bitset import members
 from numalign.model.machine import read_list
 from tests.kubelets.pods import Json, container, devices, remove, send, settled
 from tests.runtime.conftest import Told
@@ -67,6 +70,21 @@ MACHINE: Json = {
     "reservedSystemCPUs": "0,8",
     "devices": devices({0: 1, 2: 2}),
 }
+# Two zones in one socket, each with a cache of its own, of cores of a single thread.
+PLAIN: Json = {
+    "zones": [
+        {
+            "id": zone,
+            "socket": 0,
+            "cores": [[cpu] for cpu in range(4 * zone, 4 * zone + 4)],
+            "memory": 16 << 30,
+            "reservedMemory": 1 << 29,
+            "distances": [10 if other == zone else 12 for other in (0, 1)],
+        }
+        for zone in (0, 1)
+    ],
+    "reservedSystemCPUs": "0",
+}
 CONFIGURATION = {
     "cpuManagerPolicy": "static",
     "memoryManagerPolicy": "Static",
@@ -77,11 +95,14 @@ CONFIGURATION = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=versions())
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[RealCluster]:
-    """One node of each version."""
-    node = RealNode(name=NAME, machine=MACHINE, configuration=CONFIGURATION)
+    """Two nodes of each version."""
+    machines = {NAME: MACHINE, "plain": PLAIN}
+    nodes = [
+        RealNode(name=name, machine=each, configuration=CONFIGURATION) for name, each in machines.items()
+    ]
     others = {"admin": "system:masters", SNEAK: ""}
     try:
-        async with started([node], version=request.param, others=others) as running:
+        async with started(nodes, version=request.param, others=others) as running:
             yield running
     except UnavailableError as error:
         pytest.skip(f"REAL KUBELETS WERE NOT TESTED: {error}")
@@ -143,6 +164,23 @@ async def test_the_machine_that_is_read_is_the_one_that_was_made_up(kubelet: Rea
 
     assert read.cores == made.cores
     assert read.banks == tuple(replace(bank, reserved=None) for bank in made.banks)
+
+
+@pytest.mark.parametrize("name", [NAME, "plain"])
+async def test_cpus_are_seen_as_the_kubelet_says_that_it_sees_them(cluster: RealCluster, name: str) -> None:
+    kubelet = cluster.kubelets[name]
+    [*_, said] = re.findall(r'"Detected CPU topology" topology=(\{.*\})', kubelet.log.read_text())
+
+    assert json.loads(said)["CPUDetails"] == {
+        str(cpu): {
+            "NUMANodeID": core.zone,
+            "SocketID": core.socket,
+            "CoreID": next(members(core.threads)),
+            "UncoreCacheID": core.cache,
+        }
+        for core in hardware(kubelet.sysfs).cores
+        for cpu in members(core.threads)
+    }
 
 
 async def test_what_the_kubelet_gave_is_seen_and_what_an_ended_container_keeps(
