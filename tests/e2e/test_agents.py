@@ -405,6 +405,7 @@ async def test_what_others_wrote_on_its_object_stays(clients: Clients) -> None:
         ("GET", f"{TOPOLOGIES}/{HERE}"),
         ("PUT", f"{TOPOLOGIES}/{HERE}"),
         ("GET", "/api/v1/nodes"),
+        ("GET", "/api/v1/pods"),
         ("GET", f"{PODS}/near"),
         ("DELETE", f"{PODS}/near"),
         ("GET", "/api/v1/secrets"),

@@ -125,7 +125,6 @@ async def test_what_the_chart_gives_is_enough_and_all_of_it_is_used(scene: Scene
     assert {use.code for use in uses} <= {HTTPStatus.OK, HTTPStatus.CREATED}
     assert {(use.verb, use.resource) for use in uses} == {
         ("get", "nodes"),
-        ("list", "pods"),
         ("patch", "noderesourcetopologies"),
     }
 
