@@ -4,7 +4,8 @@ Which pod of a kubelet's list is which: the list has names, and names come again
 A StatefulSet gives a new pod the name of the one before, sometimes while that one still ends; so a name alone
 says whose zones are told only as long as there is one pod of it. The kubelet's checkpoints have UIDs: what
 they say a pod was given has to be what is listed. A pod of which neither is sure is left out, for a wrong
-placement is worse than none.
+placement is worse than none; so is one that was not given all yet, since a kubelet lists a pod before it has
+decided on it.
 """
 
 from collections import Counter, defaultdict
@@ -64,7 +65,7 @@ def identified(observation: Observation) -> tuple[KeptPod, ...]:
     by_name = _by_name(observation.pods)
     times = Counter((pod.namespace, pod.name) for pod in observation.listed)
     found = [
-        (listed, [*_candidates(listed, by_name, observation.checkpoints, times)])
+        (listed, [*_candidates(listed, by_name, observation, times)])
         for listed in observation.listed
         if not _ended(by_name.get((listed.namespace, listed.name), ()))
     ]
@@ -93,13 +94,13 @@ def _ended(pods: Iterable[KubeletPod]) -> bool:
 def _candidates(
     listed: ListedPod,
     by_name: Mapping[PodName, list[KubeletPod]],
-    checkpoints: Checkpoints | None,
+    observation: Observation,
     times: Mapping[PodName, int],
 ) -> Iterator[KubeletPod]:
     """Those pods that the listed one can be."""
-    name = listed.namespace, listed.name
+    name, checkpoints = (listed.namespace, listed.name), observation.checkpoints
     for pod in by_name.get(name, ()):
-        if pod.phase in _ENDED:
+        if pod.phase in _ENDED or not _is_admitted(pod, listed, observation):
             continue
         if checkpoints is None:
             # Nobody knows what its init containers keep, what its containers share, nor which of two it is.
@@ -108,6 +109,24 @@ def _candidates(
             fits = all(_agrees(pod.uid, container, checkpoints) for container in listed.containers)
         if fits:
             yield pod
+
+
+def _is_admitted(pod: KubeletPod, listed: ListedPod, observation: Observation) -> bool:
+    """Whether each container has something of all that the kubelet's managers give it."""
+    static_cpus = observation.kubelet.get("cpuManagerPolicy") == "static"
+    static_memory = observation.kubelet.get("memoryManagerPolicy") == "Static"
+    plugins = {device.resource for device in observation.allocatable.devices}
+    containers = {container.name: container for container in listed.containers}
+    for asking in pod.asking:
+        container = containers.get(asking.name, ListedContainer(asking.name, 0, (), ()))
+        devices = {held.resource for held in container.devices}
+        if (
+            (static_cpus and asking.cpus and not container.cpus)
+            or (static_memory and asking.memory and not container.memory)
+            or (asking.resources & plugins) - devices
+        ):
+            return False
+    return True
 
 
 def _shares(listed: ListedPod) -> bool:

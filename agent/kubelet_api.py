@@ -8,7 +8,7 @@ node. Each way is tried in this order, and the one that went well is kept until 
 again. The version is what the kubelet says of itself in the status of its Node.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +19,7 @@ import orjson
 
 from agent import config_file
 from agent.https import HttpsClient
-from agent.observation import KubeletPod
+from agent.observation import AskingContainer, KubeletPod
 from numalign.kube.decode.kubelet_config import FIELDS
 from numalign.kube.decode.parts import Part
 from numalign.kube.errors import (
@@ -31,7 +31,7 @@ from numalign.kube.errors import (
     Unreachable,
 )
 from numalign.model.errors import cut
-from numalign.model.resources import CPU, MILLI, Kind, kind
+from numalign.model.resources import CPU, MEMORY, MILLI, Kind, kind
 from numalign.runtime.files import Stamp, stamps
 
 T = TypeVar("T")
@@ -42,6 +42,8 @@ LONGEST_PODS = 2**25
 """Bytes of all pods of a node; one has some 10 KiB, and may have a hundred times as much."""
 LONGEST_NODE = 2**22
 """Bytes of a Node; it lists images, and conditions of its own."""
+
+_GUARANTEED = "Guaranteed"
 
 VERSION = "version"
 """Under which name the kubelet's version stands among the fields of its configuration."""
@@ -207,7 +209,24 @@ def _pod(part: Part) -> KubeletPod:
         deleted=metadata["deletionTimestamp"].value is not None,
         static=_is_static(metadata["annotations"].text_map()),
         init_containers=tuple(each["name"].text() for each in containers if _keeps(each)),
+        asking=tuple(_asking(part)),
     )
+
+
+def _asking(pod: Part) -> Iterator[AskingContainer]:
+    spec = pod["spec"]
+    if spec["resources"].value:
+        return
+    guaranteed = pod["status"]["qosClass"].text() == _GUARANTEED
+    sidecars = (each for each in spec["initContainers"].objects() if _stays(each))
+    for container in (*sidecars, *spec["containers"].objects()):
+        limits = container["resources"]["limits"].amounts()
+        yield AskingContainer(
+            container["name"].text(),
+            cpus=guaranteed and _whole(limits.get(CPU, 0)),
+            memory=guaranteed and bool(limits.get(MEMORY)),
+            resources=frozenset(name for name, amount in limits.items() if amount),
+        )
 
 
 def _is_static(annotations: Mapping[str, str]) -> bool:
@@ -217,12 +236,22 @@ def _is_static(annotations: Mapping[str, str]) -> bool:
 
 def _keeps(container: Part) -> bool:
     """Whether a container ends, and may keep what it was given for itself: whole CPUs, or devices."""
-    if container["restartPolicy"].value == "Always":
+    if _stays(container):
         return False
     limits, requests = (container["resources"][each].amounts() for each in ("limits", "requests"))
     cpus = limits.get(CPU, 0)
-    exclusive = cpus >= MILLI and cpus % MILLI == 0 and requests.get(CPU, cpus) == cpus
+    exclusive = _whole(cpus) and requests.get(CPU, cpus) == cpus
     return exclusive or any(amount and kind(name) is Kind.DEVICE for name, amount in limits.items())
+
+
+def _stays(init_container: Part) -> bool:
+    """Whether it is a sidecar."""
+    return init_container["restartPolicy"].value == "Always"
+
+
+def _whole(cpus: int) -> bool:
+    """Whether a container is given CPUs of its own for so many thousandths."""
+    return cpus >= MILLI and cpus % MILLI == 0
 
 
 def _sensible(part: Part, read: T, what: str) -> T:

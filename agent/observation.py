@@ -94,13 +94,28 @@ class Hardware:
 
 
 @dataclass(frozen=True, slots=True)
+class AskingContainer:
+    """
+    A container that runs as long as its pod does, and what of its own it asks for.
+
+    That is whole CPUs or memory, which only Guaranteed pods are given, and any other resources.
+    """
+
+    name: str
+    cpus: bool = False
+    memory: bool = False
+    resources: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class KubeletPod:
     """
     A pod of this node by its UID; `phase` as in its status, empty if there is none yet.
 
     A `static` one stands in a file of its node; a kubelet calls it by another UID than the API server.
     `init_containers` names those that do not restart, which podresources leaves out, as far as they ask for
-    something that they may be given for themselves: whole CPUs, or devices.
+    something that they may be given for themselves: whole CPUs, or devices. `asking` are the containers
+    that stay, of a pod that states no resources as a whole.
     """
 
     uid: str
@@ -110,6 +125,7 @@ class KubeletPod:
     deleted: bool
     init_containers: tuple[str, ...] = ()
     static: bool = False
+    asking: tuple[AskingContainer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from agent.identities import identified
-from agent.observation import Observation
+from agent.observation import AskingContainer, ListedContainer, Observation
 from numalign.model.machine import read_list, render_list
-from tests.agent.observations import checkpoints, container, gpus, listed, memory, observation, pod
+from tests.agent.observations import GPU, checkpoints, container, gpus, listed, memory, observation, pod
 
 
 def uids(seen: Observation) -> list[str | None]:
@@ -102,3 +102,32 @@ def test_containers_that_share_cpus_are_told_of_by_checkpoints_alone() -> None:
     assert uids(observation(pod("1", "whole"), listed=[whole])) == [None]
     (kept,) = identified(observation(pod("1", "whole"), listed=[whole], saved=saved))
     assert render_list(kept.cpus) == "1-3"
+
+
+ASKS = AskingContainer("main", cpus=True, memory=True, resources=frozenset({GPU, "ephemeral-storage"}))
+GIVEN = container("main", "1-2", blocks=[memory(1, 0)], devices=[gpus("gpu0")])
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        pytest.param(replace(GIVEN, cpus=0), id="CPUs"),
+        pytest.param(replace(GIVEN, memory=()), id="memory"),
+        pytest.param(replace(GIVEN, devices=()), id="devices"),
+        pytest.param(replace(GIVEN, name="other"), id="a container"),
+    ],
+)
+def test_a_pod_that_was_not_given_all_yet_is_not_admitted_yet(lacking: ListedContainer) -> None:
+    """A kubelet lists a pod as soon as it hears of it, and gives it one thing after another."""
+    asking = replace(pod("1", "web"), asking=(ASKS,))
+
+    assert uids(observation(asking, listed=[listed("web", GIVEN)])) == ["1"]
+    assert uids(observation(asking, listed=[listed("web", lacking)])) == [None]
+
+
+def test_what_no_manager_gives_out_is_not_waited_for() -> None:
+    asking = replace(pod("1", "web"), asking=(ASKS,))
+    seen = observation(asking, listed=[listed("web", container("main"))])
+    nothing = replace(seen, kubelet={}, allocatable=replace(seen.allocatable, devices=()))
+
+    assert uids(nothing) == ["1"]

@@ -12,7 +12,7 @@ import pytest
 
 from agent.https import HttpsClient, HttpsEndpoint, plain
 from agent.kubelet_api import KubeletApi
-from agent.observation import KubeletPod
+from agent.observation import AskingContainer, KubeletPod
 from numalign.kube.errors import ClusterError, Forbidden, NotFound, Unauthorized, Unconfigured, Unreachable
 from tests.agent.scripted import request, response, scripted
 
@@ -305,3 +305,31 @@ async def test_the_name_of_a_node_leads_nowhere_else() -> None:
         client.close()
 
     assert told == TOLD
+
+
+async def test_what_the_containers_of_a_guaranteed_pod_ask_for_is_told() -> None:
+    spec = {
+        "initContainers": [
+            {"name": "init", "resources": {"limits": {"cpu": "1"}}},
+            {"name": "proxy", "restartPolicy": "Always", "resources": {"limits": {"cpu": "500m"}}},
+        ],
+        "containers": [
+            {"name": "app", "resources": {"limits": {"cpu": "2", "memory": "1Gi", "example.com/gpu": "1"}}},
+            {"name": "side", "resources": {"limits": {"example.com/nic": "0"}}},
+        ],
+    }
+    guaranteed = pod(spec=spec, status={"phase": "Running", "qosClass": "Guaranteed"})
+    burstable = pod(spec=spec, status={"phase": "Running", "qosClass": "Burstable"})
+    whole = pod(spec=spec | {"resources": {"limits": {"cpu": "4"}}}, status={"qosClass": "Guaranteed"})
+
+    async with asking(direct(pods=pods(guaranteed, burstable, whole))) as kubelet:
+        read = await kubelet.pods()
+
+    every = frozenset({"cpu", "memory", "example.com/gpu"})
+    assert read[0].asking == (
+        AskingContainer("proxy", resources=frozenset({"cpu"})),
+        AskingContainer("app", cpus=True, memory=True, resources=every),
+        AskingContainer("side"),
+    )
+    assert not any(each.cpus or each.memory for each in read[1].asking)
+    assert read[2].asking == ()
