@@ -2,7 +2,8 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from kubernetes_asyncio.client.api_client import ApiClient
@@ -10,7 +11,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from harness.api_requests import ask
 from harness.kubelets.clusters import RealCluster
 from harness.kubelets.kubelets import RealKubelet
-from harness.processes import Child, free_port, program
+from harness.processes import Child, answers, free_port, program, until
 from harness.sim.desk import TOPOLOGIES
 from harness.waiting import SELDOM, seconds_until
 from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS
@@ -24,6 +25,7 @@ class Agent:
     cluster: RealCluster
     kubeconfig: Path
     child: Child | None = None
+    port: int = field(default_factory=free_port)
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -35,13 +37,19 @@ class Agent:
             *("--podresources-socket", str(self.kubelet.podresources)),
             *("--kubelet-state", str(self.kubelet.state)),
             *("--sysfs", str(self.kubelet.sysfs)),
-            *("--bind", "127.0.0.1", "--metrics-port", str(free_port())),
+            *("--bind", "127.0.0.1", "--metrics-port", str(self.port)),
         )
 
     async def start(self) -> None:
         """Returns at once."""
         name = f"agent-{self.kubelet.node.name}"
         self.child = await self.cluster.children.start(*self.command, name=name)
+
+    async def until_up(self) -> None:
+        """Return when the process answers, whether or not it has told anything."""
+        assert self.child
+        up = partial(answers, f"http://127.0.0.1:{self.port}/healthz")
+        await until(up, what="it answered", child=self.child)
 
     async def kill(self) -> None:
         """At once, as of a crash."""

@@ -60,7 +60,7 @@ def taken(
     """By zone, how many devices of a resource these pods have, each of them on one zone."""
     zone_of = _zones_of(devices.get(resource, ()))
     found = Counter[int]()
-    for uid, _, of, ids in _given(state):
+    for uid, _, of, ids in given(state):
         if of == resource and uid in uids:
             found.update(zone for each in ids for zone in zone_of[each])
     return found
@@ -85,7 +85,7 @@ def _blocks(listed: list[Json]) -> Amounts:
 
 def _devices(state: Path, uid: str, devices: Mapping[str, Any]) -> Mapping[str, Amounts]:
     found: dict[str, dict[tuple[int, ...], Counter[str]]] = {}
-    for owner, container, resource, ids in _given(state):
+    for owner, container, resource, ids in given(state):
         if owner == uid:
             zones, bags = _zones_of(devices[resource]), found.setdefault(container, {})
             for each in ids:
@@ -97,7 +97,7 @@ def _zones_of(devices: Any) -> Mapping[str, tuple[int, ...]]:  # noqa: ANN401  a
     return {one["id"]: tuple(sorted(one["zones"])) for one in devices}
 
 
-def _given(state: Path) -> Iterator[tuple[str, str, str, list[str]]]:
+def given(state: Path) -> Iterator[tuple[str, str, str, list[str]]]:
     """Of each allocation the pod's UID, the container, the resource, and the ids of the devices."""
     file = state / "device-plugins" / "kubelet_internal_checkpoint"
     if not file.exists():

@@ -75,12 +75,12 @@ class Stage:
 
     async def _step(self, step: Json, tally: Tally) -> bool | None:
         if "delete" in step:
-            await self._delete(self._name(step["delete"]))
+            await self.delete(self.name(step["delete"]))
             return None
-        return await self._create(self._pod(step["create"]), tally)
+        return await self.create(self.pod(step["create"]), tally)
 
-    async def _create(self, pod: Json, tally: Tally) -> bool:
-        """Whether the kubelet admits it."""
+    async def create(self, pod: Json, tally: Tally) -> bool:
+        """Predict what the kubelet does with a pod, and compare; whether it admits it."""
         predicted = await predict(self.api, pod)
         made = await ask(self.api, "POST", PODS, pod)
         if made.code == HTTPStatus.UNPROCESSABLE_ENTITY:
@@ -89,36 +89,37 @@ class Stage:
             return False
         assert made.code == HTTPStatus.CREATED, made.body
         uid = made.body["metadata"]["uid"]
-        status = await self._decided(pod["metadata"]["name"], uid)
+        status = await self.decided(pod["metadata"]["name"], uid)
         refused = status.get("phase") == "Failed"
         seen = None if refused else kept(self.state, uid, self._devices())
         tally.add(pod, predicted, status, seen)
         if refused:
-            await self._delete(pod["metadata"]["name"])
+            await self.delete(pod["metadata"]["name"])
         return not refused
 
-    async def _decided(self, name: str, uid: str) -> Json:
+    async def decided(self, name: str, uid: str) -> Json:
         """The pod's status when the kubelet has refused it, or taken it and the agent told of that."""
 
-        async def decided() -> bool:
-            return (await self._status(name)).get("phase") == "Failed" or uid in await self._told()
+        async def known() -> bool:
+            return (await self._status(name)).get("phase") == "Failed" or uid in await self.told()
 
         what = f"{self.machine.name} decided on {name}"
-        await seconds_until(decided, bool, what=what, within=WITHIN, every=EVERY)
+        await seconds_until(known, bool, what=what, within=WITHIN, every=EVERY)
         return await self._status(name)
 
     async def _status(self, name: str) -> Json:
         found: Json = (await ask(self.api, "GET", f"{PODS}/{name}")).body.get("status", {})
         return found
 
-    async def _told(self) -> Mapping[str, object]:
+    async def told(self) -> Mapping[str, object]:
         """By UID, what the agent tells of pods."""
         topology = (await ask(self.api, "GET", f"{TOPOLOGIES}/{self.machine.name}")).body
         text = topology["metadata"].get("annotations", {}).get(PLACEMENTS, '{"pods": {}}')
         pods: Mapping[str, object] = orjson.loads(text)["pods"]
         return pods
 
-    async def _delete(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
+        """Returns when the pod is gone."""
         await ask(self.api, "DELETE", f"{PODS}/{name}")
 
         async def code() -> int:
@@ -129,11 +130,12 @@ class Stage:
             code, lambda seen: seen == HTTPStatus.NOT_FOUND, what=gone, within=WITHIN, every=EVERY
         )
 
-    def _name(self, drawn: str) -> str:
+    def name(self, drawn: str) -> str:
+        """Of a drawn pod, at the API server."""
         return f"{self.machine.name}-{drawn}"
 
-    def _pod(self, drawn: Json) -> Json:
-        """As it is made at the API server; what it asks for is as drawn."""
+    def pod(self, drawn: Json) -> Json:
+        """A drawn pod as it is made at the API server; what it asks for is as drawn."""
         spec = drawn["spec"] | {
             "nodeName": self.machine.name,
             "terminationGracePeriodSeconds": 1,
@@ -145,13 +147,47 @@ class Stage:
         return {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": self._name(drawn["metadata"]["name"]), "namespace": "default"},
+            "metadata": {"name": self.name(drawn["metadata"]["name"]), "namespace": "default"},
             "spec": spec,
         }
 
     def _devices(self) -> Json:
         devices: Json = self.machine.drawn(self.version)["machine"]["devices"]
         return devices
+
+
+@dataclass(slots=True)
+class Course:
+    """What happens on a stage, a few pods at a time. Without an answer a pod counts as admitted."""
+
+    stage: Stage
+    steps: arrivals.Steps
+    _admitted: bool | None = None
+
+    async def come(self, pods: int) -> Tally:
+        """So many pods come, each predicted and compared, and others go in between."""
+        tally = Tally()
+        while tally.decisions < pods:
+            step = self._next()
+            if "create" in step:
+                self._admitted = await self.stage.create(self.stage.pod(step["create"]), tally)
+            else:
+                await self.stage.delete(self.stage.name(step["delete"]))
+        return tally
+
+    async def send(self, pods: int) -> None:
+        """So many pods are made, and others deleted, whoever hears of it."""
+        while pods:
+            step = self._next()
+            if "create" in step:
+                made = await ask(self.stage.api, "POST", PODS, self.stage.pod(step["create"]))
+                pods -= made.code == HTTPStatus.CREATED
+            else:
+                await ask(self.stage.api, "DELETE", f"{PODS}/{self.stage.name(step['delete'])}")
+
+    def _next(self) -> Json:
+        admitted, self._admitted = self._admitted, None
+        return self.steps.send(admitted)
 
 
 async def play_all(stages: list[Stage], *, pods: int) -> dict[str, Tally]:

@@ -60,12 +60,21 @@ async def predict(api: ApiClient, pod: Json) -> Predicted:
 
 async def _scheduler_state(api: ApiClient, name: str) -> SchedulerState:
     """What a scorer knows that starts now."""
-    cluster = ClusterState(complete=True)
+    cluster, (state, pods) = ClusterState(complete=True), listening()
     for store, path in ((cluster.nodes, NODES), (cluster.topologies, TOPOLOGIES)):
         found = await ask(api, "GET", f"{path}/{name}")
         store.put(name, found.body)
     snapshot = cluster.snapshot()
     assert not snapshot.problems, snapshot.problems
+    await state.update_snapshot(snapshot)
+    there = await ask(api, "GET", PODS, fieldSelector=f"spec.nodeName={name}")
+    for pod in there.body["items"]:
+        pods.put(pod)
+    return state
+
+
+def listening() -> tuple[SchedulerState, PodInformer]:
+    """What a scorer knows that has heard of nothing yet, and who tells it of pods."""
     log, registry = Log(logging.getLogger("numalign.e2e")), CollectorRegistry()
     state = SchedulerState(
         Reservations(),
@@ -74,12 +83,7 @@ async def _scheduler_state(api: ApiClient, name: str) -> SchedulerState:
         clock=time.monotonic,
         wall=time.time,
     )
-    pods = PodInformer(state, state.reader, log=log, registry=registry)
-    await state.update_snapshot(snapshot)
-    there = await ask(api, "GET", PODS, fieldSelector=f"spec.nodeName={name}")
-    for pod in there.body["items"]:
-        pods.put(pod)
-    return state
+    return state, PodInformer(state, state.reader, log=log, registry=registry)
 
 
 def _waiting(pod: Json) -> Json:

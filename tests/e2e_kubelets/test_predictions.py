@@ -1,19 +1,18 @@
 """Pods of all kinds on real kubelets: each decision is predicted from what agents published before it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import pytest
 
 from harness import shipped
 from harness.api_objects import Store
-from harness.api_requests import Json
 from harness.kubelets.agents import agents
 from harness.kubelets.clusters import started
-from harness.kubelets.kubelets import RealNode
 from numalign.ledger.model import Basis
 from numalign.model.node import Known
 from tests.e2e_kubelets.conftest import VERSIONS
+from tests.e2e_kubelets.nodes import real_node
 from tests.e2e_kubelets.playing import Machine, Stage, play_all
 
 MACHINES = (
@@ -42,7 +41,7 @@ DRAWN_EACH = 60
 @pytest.mark.parametrize("version", VERSIONS)
 async def test_what_agents_publish_predicts_every_decision(version: str, tell: Callable[[str], None]) -> None:
     machines = (*MACHINES, *WHOLE[version])
-    nodes = [_node(machine, version) for machine in machines]
+    nodes = [real_node(machine, version) for machine in machines]
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(started(nodes, version=version))
         api = await stack.enter_async_context(cluster.plane.client("admin"))
@@ -61,37 +60,3 @@ async def test_what_agents_publish_predicts_every_decision(version: str, tell: C
         f"{Known.MACHINE}, {Basis.OBSERVED}"
     }
     assert sum(tally.decisions for tally in tallies.values()) >= PODS
-
-
-GATES: Mapping[str, Mapping[str, bool]] = {
-    version: {
-        # Of the options that are not for everybody yet.
-        "CPUManagerPolicyAlphaOptions": True,
-        "CPUManagerPolicyBetaOptions": True,
-        **resizing,
-    }
-    # To resize a pod in place takes cgroups, and v1.36 begins with that as soon as a pod states resources.
-    for version, resizing in zip(
-        VERSIONS, ({}, {"InPlacePodLevelResourcesVerticalScaling": False}), strict=True
-    )
-}
-
-
-def _node(machine: Machine, version: str) -> RealNode:
-    drawn = machine.drawn(version)
-    config = drawn["kubeletConfig"]
-    return RealNode(
-        name=machine.name,
-        machine=drawn["machine"] | {"devices": _healthy(drawn["machine"]["devices"])},
-        configuration={**config, "featureGates": {**GATES[version], **config.get("featureGates", {})}},
-        labels=drawn["labels"],
-    )
-
-
-def _healthy(devices: Json) -> Json:
-    """The same devices, all of them well.
-
-    A kubelet counts ill devices where it says which zones would do at best, and tells nobody where those sit
-    that have been ill since before anybody asked.
-    """
-    return {resource: [{**one, "healthy": True} for one in listed] for resource, listed in devices.items()}

@@ -1,0 +1,42 @@
+"""Drawn machines as nodes of real kubelets."""
+
+from collections.abc import Mapping
+
+from harness.api_requests import Json
+from harness.kubelets.kubelets import RealNode
+from tests.e2e_kubelets.conftest import VERSIONS
+from tests.e2e_kubelets.playing import Machine
+
+GATES: Mapping[str, Mapping[str, bool]] = {
+    version: {
+        # Of the options that are not for everybody yet.
+        "CPUManagerPolicyAlphaOptions": True,
+        "CPUManagerPolicyBetaOptions": True,
+        **resizing,
+    }
+    # To resize a pod in place takes cgroups, and v1.36 begins with that as soon as a pod states resources.
+    for version, resizing in zip(
+        VERSIONS, ({}, {"InPlacePodLevelResourcesVerticalScaling": False}), strict=True
+    )
+}
+
+
+def real_node(machine: Machine, version: str) -> RealNode:
+    """The node of a drawn machine."""
+    drawn = machine.drawn(version)
+    config = drawn["kubeletConfig"]
+    return RealNode(
+        name=machine.name,
+        machine=drawn["machine"] | {"devices": _healthy(drawn["machine"]["devices"])},
+        configuration={**config, "featureGates": {**GATES[version], **config.get("featureGates", {})}},
+        labels=drawn["labels"],
+    )
+
+
+def _healthy(devices: Json) -> Json:
+    """The same devices, all of them well.
+
+    A kubelet counts ill devices where it says which zones would do at best, and tells nobody where those sit
+    that have been ill since before anybody asked.
+    """
+    return {resource: [{**one, "healthy": True} for one in listed] for resource, listed in devices.items()}
