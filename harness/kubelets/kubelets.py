@@ -150,11 +150,11 @@ class RealKubelet:
         self.podresources = self.state / "pod-resources" / "kubelet.sock"
         self.certificate = self.state / "pki" / "kubelet.crt"
         self.address = _own_address()
-        self.port = _free_port(self.address)
+        self.port = steady_port(self.address)
         self.url = f"https://{self.address}:{self.port}"
         self.log = children.logs / f"kubelet-{node.name}"
         self.child: Child | None = None
-        self._healthz = _free_port("127.0.0.1")
+        self._healthz = steady_port("127.0.0.1")
         self._programs = programs
         self._plane = plane
         self._children = children
@@ -377,7 +377,7 @@ def _own_address() -> str:
     return address
 
 
-def _free_port(address: str) -> int:
+def steady_port(address: str) -> int:
     """One to listen on that no connection is given meanwhile: kubelets come back to their ports."""
     while True:
         port = random.choice(PORTS)  # noqa: S311  nothing secret
