@@ -24,7 +24,7 @@ from tests.conformance import agreement
 from tests.conformance.agreement import Level, Recorded
 
 RECORDINGS = tuple(sorted(path.name for path in agreement.DATA.glob("kubelet-*.jsonl.gz")))
-EVERY = 1 if settings.get_current_profile_name() == "thorough" else 16
+EVERY = 1 if settings.get_current_profile_name() == "thorough" else 24
 """Of the recordings one scenario in so many; `make laws` takes them all."""
 
 INTENTS = (

@@ -304,9 +304,10 @@ refusals = st.builds(
     st.sampled_from(Policy),
     names,
     st.sampled_from(Role),
-    st.lists(needs, max_size=40).map(tuple),
+    # More of both would be more than Hypothesis draws in a reasonable time; `many` has them.
+    st.lists(needs, max_size=12).map(tuple),
 )
-counted = st.lists(st.builds(Counted, st.integers(1, 5000), refusals), min_size=1, max_size=40).map(tuple)
+counted = st.lists(st.builds(Counted, st.integers(1, 5000), refusals), min_size=1, max_size=16).map(tuple)
 
 
 @given(counted, counted, st.integers(0, 3))

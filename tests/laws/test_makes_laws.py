@@ -63,7 +63,7 @@ def test_nodes_of_many_makes_are_answered_for_as_by_the_rules(seed: int) -> None
         assert differences(cache, one, asked.nodes, asked.weights) == []
 
 
-@HALF
+@FEW
 @given(seeds)
 def test_which_nodes_are_asked_and_in_which_order_changes_no_answer(seed: int) -> None:
     asked, random = of_many_makes(seed), Random(seed)  # noqa: S311 - an order keeps no secret
@@ -86,7 +86,7 @@ def test_each_node_answers_as_if_it_stood_alone(seed: int) -> None:
         assert by_cache(alone, asked.weights) == [facts]
 
 
-@HALF
+@FEW
 @given(seeds)
 def test_nodes_that_turn_into_others_come_and_go_leave_nothing_behind(seed: int) -> None:
     asked, random = of_many_makes(seed), Random(seed)  # noqa: S311 - which ones change is no secret
