@@ -220,7 +220,7 @@ def _asking(pod: Part) -> Iterator[AskingContainer]:
     guaranteed = pod["status"]["qosClass"].text() == _GUARANTEED
     sidecars = (each for each in spec["initContainers"].objects() if _stays(each))
     for container in (*sidecars, *spec["containers"].objects()):
-        limits = container["resources"]["limits"].amounts()
+        limits = _amounts(container["resources"]["limits"])
         yield AskingContainer(
             container["name"].text(),
             cpus=guaranteed and _whole(limits.get(CPU, 0)),
@@ -238,10 +238,16 @@ def _keeps(container: Part) -> bool:
     """Whether a container ends, and may keep what it was given for itself: whole CPUs, or devices."""
     if _stays(container):
         return False
-    limits, requests = (container["resources"][each].amounts() for each in ("limits", "requests"))
+    limits, requests = (_amounts(container["resources"][each]) for each in ("limits", "requests"))
     cpus = limits.get(CPU, 0)
     exclusive = _whole(cpus) and requests.get(CPU, cpus) == cpus
     return exclusive or any(amount and kind(name) is Kind.DEVICE for name, amount in limits.items())
+
+
+def _amounts(listed: Part) -> Mapping[str, int]:
+    """Of every resource in a list: one that was too long for us would hide all pods of its node."""
+    amounts = ((name, part.amount(name)) for name, part in listed.members())
+    return {name: amount for name, amount in amounts if amount is not None}
 
 
 def _stays(init_container: Part) -> bool:

@@ -333,3 +333,17 @@ async def test_what_the_containers_of_a_guaranteed_pod_ask_for_is_told() -> None
     )
     assert not any(each.cpus or each.memory for each in read[1].asking)
     assert read[2].asking == ()
+
+
+async def test_a_pod_that_asks_for_hundreds_of_resources_hides_no_other_pod() -> None:
+    """Whoever may make pods can name any number of them: of zero of each every node has enough."""
+    limits = {f"example.com/none-{number}": "0" for number in range(300)} | {"example.com/gpu": "1"}
+    container = {"name": "app", "resources": {"limits": limits, "requests": limits}}
+    greedy = pod("greedy", spec={"initContainers": [container], "containers": [container]})
+
+    async with asking(direct(pods=pods(pod(), greedy))) as kubelet:
+        read = await kubelet.pods()
+
+    assert [each.uid for each in read] == ["uid-web", "uid-greedy"]
+    assert read[1].asking == (AskingContainer("app", resources=frozenset({"example.com/gpu"})),)
+    assert read[1].init_containers == ("app",)
