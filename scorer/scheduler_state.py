@@ -154,7 +154,8 @@ class SchedulerState:
             fingerprint = snapshot.fingerprints.get(name)
             reader = PodFingerprintReader(fingerprint) if fingerprint else None
             self.reservations.update_node(nodes[name], reader)
-            observed = _records(snapshot.placements.get(name, {}))
+            placements = snapshot.placements.get(name)
+            observed = None if placements is None else _records(placements)
             self.reservations.update_observed(name, observed, now=self.clock())
         await patiently(self.cache.set_unknown(snapshot.bare))
         self.labels = snapshot.node_labels

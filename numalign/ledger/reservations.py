@@ -53,7 +53,7 @@ class _NodeEntry:
 
     `counted` are the assigned pods as they count there, by the `facts` of the node. `told` is what the agent
     beside its kubelet says now, `observed` what of that is believed, and `last` what was believed last of
-    pods that are there still and that are not in it any more.
+    pods that are there still and that are not in it any more. `told` is None where no agent says anything.
     """
 
     node: Node | None = None
@@ -62,7 +62,7 @@ class _NodeEntry:
     assigned_pods: dict[str, AssignedPod] = field(default_factory=dict)
     counted: dict[str, AssignedPod] = field(default_factory=dict)
     departed: dict[str, AssignedPod] = field(default_factory=dict)
-    told: ObservedPods = field(default_factory=dict)
+    told: ObservedPods | None = None
     observed: ObservedPods = field(default_factory=dict)
     last: dict[str, PlacementRecord] = field(default_factory=dict)
     info: NodeInfo | None = None
@@ -82,16 +82,18 @@ class _NodeEntry:
     def seen(self, pod: AssignedPod) -> PlacementRecord | None:
         """What the kubelet has down for a pod, as far as its agent ever said.
 
-        An agent leaves out pods of which it is not sure. But a pod that was deleted and is left out is gone.
+        An agent leaves out pods of which it is not sure. But a pod that was deleted and is left out is gone,
+        as long as there is an agent: one that was taken away says nothing of any pod.
         """
         if record := self.observed.get(pod.uid):
             return record
         last = self.last.get(pod.uid)
-        return RELEASED if last and pod.terminating and pod.uid not in self.told else last
+        left_out = self.told is not None and pod.uid not in self.told
+        return RELEASED if last and pod.terminating and left_out else last
 
     def impossible(self, pod: AssignedPod) -> frozenset[str]:
         """The resources of a pod of which the agent says what cannot be."""
-        told = self.told.get(pod.uid)
+        told = (self.told or {}).get(pod.uid)
         if told is None or pod.uid in self.observed:
             return frozenset()
         return frozenset(name for bag in told.held.values() for name in bag)
@@ -155,9 +157,10 @@ class Reservations:
                 self._count(entry, assigned_pod)
         self._changed(node.name)
 
-    def update_observed(self, name: str, told: ObservedPods, *, now: float) -> None:
+    def update_observed(self, name: str, told: ObservedPods | None, *, now: float) -> None:
         """Take what the agent beside a node's kubelet says of its pods, by uid; of no other node's pods.
 
+        It is None where there is no agent, or nothing of it can be read: who says nothing lets go of nothing.
         Of a pod that is not in it any more nothing is forgotten, until it leaves or was deleted, or others
         have what it had.
         """
@@ -190,7 +193,7 @@ class Reservations:
         if node is None:
             return
         seen = entry.last | {uid: entry.observed[uid] for uid in entry.observed if uid in entry.assigned_pods}
-        now = observations.believed(node, entry.told)
+        now = observations.believed(node, entry.told or {})
         entry.observed = now
         entry.last = {
             uid: RELEASED if observations.since_given_away(node, record, now.values()) else record
@@ -203,7 +206,7 @@ class Reservations:
         for name in names:
             entry = self._entry(name)
             entry.node = entry.fingerprint = entry.facts = None
-            entry.told = {}
+            entry.told = None
             self._changed(name)
             if not entry.assigned_pods:
                 del self._entries[name]

@@ -708,13 +708,16 @@ LEFT_OUT = [
      lambda _: None, {"b": said("0 cpu=1 mem=9Gi", "2")}, "1,3-7"),
     ("the agent says that it holds nothing", lambda _: None, {"a": said(""), "b": B}, "1-3,6-7"),
     ("it has left", lambda made: made.remove_pod("a", now=NOW), {"b": B}, "1-3,6-7"),
-    ("the agent has gone", lambda _: None, {}, "2,6-7"),
+    ("the agent says of no pod anything", lambda _: None, {}, "2,6-7"),
+    ("the agent has gone", lambda _: None, None, "2,6-7"),
+    ("the agent has gone, and then it was deleted",
+     lambda made: made.update_pod("made", replace(bound("a"), terminating=True)), None, "2,6-7"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("change", "then", "left"), table(LEFT_OUT))
 def test_a_pod_of_which_the_agent_says_nothing_more_keeps_what_it_had_until(
-    change: Callable[[Reservations], None], then: Mapping[str, PlacementRecord], left: str
+    change: Callable[[Reservations], None], then: Mapping[str, PlacementRecord] | None, left: str
 ) -> None:
     found = observing(a=A, b=B)
     change(found)

@@ -487,6 +487,17 @@ async def test_a_pod_holds_what_the_agent_of_its_node_says(scorer: Scorer) -> No
     assert free(scorer) == [8, 8]
 
 
+async def test_a_pod_that_ends_slowly_keeps_what_it_has_when_the_agent_goes_away(scorer: Scorer) -> None:
+    """Its placements were too long, of another version, or taken away together with the agent."""
+    await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): ELSEWHERE}})
+    scorer.see(running(on("a", raw(FOUR, deletionTimestamp="2027-01-15T08:00:00Z"))))
+    await scorer.know({"a": EMPTY})
+
+    assert (free(scorer), basis(scorer)) == ([8, 4], Basis.OBSERVED)
+    await scorer.know({"a": EMPTY}, placements={"a": {}})
+    assert free(scorer) == [8, 8]
+
+
 async def test_an_agent_is_believed_of_the_pods_of_its_own_node_alone(scorer: Scorer) -> None:
     scorer.see(running(on("a", raw(FOUR), record=HALF)))
     await scorer.know({"a": EMPTY, "b": EMPTY}, placements={"b": {uid("web"): ELSEWHERE}})
