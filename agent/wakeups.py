@@ -15,9 +15,15 @@ CHECKPOINTS = (
     "cpu_manager_state",
     "memory_manager_state",
     "device-plugins/kubelet_internal_checkpoint",
+    "device-plugins",
     "pods",
 )
-"""What a kubelet writes when pods come and go, below its folder (pkg/kubelet/cm, and kubelet_getters.go)."""
+"""
+What a kubelet writes when pods come and go, below its folder (pkg/kubelet/cm, and kubelet_getters.go).
+
+Plugins have their sockets in `device-plugins`. One that ends takes its socket away, and the kubelet
+then takes its devices for ill without writing that anywhere (PluginDisconnected in devicemanager/manager.go).
+"""
 
 
 def watched(state: Path, socket: Path) -> tuple[Path, ...]:

@@ -12,7 +12,8 @@ from agent.wakeups import CHECKPOINTS, Wakeups, watched
 def kubelet(tmp_path: Path) -> Path:
     """The folder of a kubelet that has its checkpoints."""
     (tmp_path / "device-plugins").mkdir()
-    for name in CHECKPOINTS[:-1]:
+    (tmp_path / "device-plugins" / "plugin.sock").touch()
+    for name in CHECKPOINTS[:3]:
         (tmp_path / name).write_text("{}")
     (tmp_path / "pods").mkdir()
     (tmp_path / "kubelet.sock").touch()
@@ -34,9 +35,10 @@ def replaced(path: Path) -> None:
         lambda folder: replaced(folder / "device-plugins/kubelet_internal_checkpoint"),
         lambda folder: (folder / "cpu_manager_state").unlink(),
         lambda folder: (folder / "pods" / "uid").mkdir(),
+        lambda folder: (folder / "device-plugins" / "plugin.sock").unlink(),
         lambda folder: (folder / "kubelet.sock").unlink(),
     ],
-    ids=["written", "replaced", "in a folder", "gone", "a pod came", "the socket is gone"],
+    ids=["written", "replaced", "in a folder", "gone", "a pod came", "a plugin ended", "the socket is gone"],
 )
 def test_a_change_is_noticed_once(kubelet: Path, change: Callable[[Path], object]) -> None:
     wakeups = Wakeups(watched(kubelet, kubelet / "kubelet.sock"))
