@@ -26,6 +26,7 @@ from numalign.model.bitset import union
 from numalign.model.machine import CpuSet
 
 _ENDED = frozenset({"Succeeded", "Failed"})
+_RUNNING = "Running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +113,13 @@ def _candidates(
 
 
 def _is_admitted(pod: KubeletPod, listed: ListedPod, observation: Observation) -> bool:
-    """Whether each container has something of all that the kubelet's managers give it."""
+    """Whether its kubelet has decided on it, and so has given each container what its managers give.
+
+    A pod that runs may lack something for good: a kubelet that lost its checkpoints gives no devices to
+    containers that run already (devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go).
+    """
+    if pod.phase == _RUNNING:
+        return True
     static_cpus = observation.kubelet.get("cpuManagerPolicy") == "static"
     static_memory = observation.kubelet.get("memoryManagerPolicy") == "Static"
     plugins = {device.resource for device in observation.allocatable.devices}

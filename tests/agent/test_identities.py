@@ -119,14 +119,21 @@ GIVEN = container("main", "1-2", blocks=[memory(1, 0)], devices=[gpus("gpu0")])
 )
 def test_a_pod_that_was_not_given_all_yet_is_not_admitted_yet(lacking: ListedContainer) -> None:
     """A kubelet lists a pod as soon as it hears of it, and gives it one thing after another."""
-    asking = replace(pod("1", "web"), asking=(ASKS,))
+    asking = replace(pod("1", "web"), phase="Pending", asking=(ASKS,))
 
     assert uids(observation(asking, listed=[listed("web", GIVEN)])) == ["1"]
     assert uids(observation(asking, listed=[listed("web", lacking)])) == [None]
 
 
+def test_a_pod_that_runs_has_all_that_it_is_given() -> None:
+    """A kubelet that lost its checkpoints gives it no device again."""
+    running = replace(pod("1", "web"), phase="Running", asking=(ASKS,))
+
+    assert uids(observation(running, listed=[listed("web", container("main", "1-2"))])) == ["1"]
+
+
 def test_what_no_manager_gives_out_is_not_waited_for() -> None:
-    asking = replace(pod("1", "web"), asking=(ASKS,))
+    asking = replace(pod("1", "web"), phase="Pending", asking=(ASKS,))
     seen = observation(asking, listed=[listed("web", container("main"))])
     nothing = replace(seen, kubelet={}, allocatable=replace(seen.allocatable, devices=()))
 
