@@ -8,11 +8,13 @@ believed that lies on zones or CPUs that are not there, and of all pods nothing 
 than there is: nobody could tell which of them is wrong.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 from types import MappingProxyType
 
-from numalign.ledger import arithmetic, claims
+from numalign.ledger import claims
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.model.bitset import union
 from numalign.model.machine import Machine
@@ -31,32 +33,62 @@ def believed(node: Node, observed: ObservedPods) -> ObservedPods:
     """What of this can be so on the node, without what none of its managers gives out."""
     # Most pods hold nothing, and of these there is nothing to doubt.
     holding = {uid: told for uid, told in observed.items() if told.held or told.cpus}
+    most = _most(node)
     possible = {
         uid: record if node.machine else replace(record, cpus=None)
         for uid, told in holding.items()
-        if _possible(node, record := replace(told, held=_given_out(node, told.held)))
+        if _possible(node, record := replace(told, held=_given_out(node, told.held)), most)
     }
-    if not fits(node, possible.values()):
+    if not _within(_together(node, possible.values()), most):
         return {}
     idle = {uid: told for uid, told in observed.items() if uid not in holding}
     return idle | possible
 
 
-def fits(node: Node, records: Iterable[PlacementRecord]) -> bool:
-    """Whether a node has what all of these hold together."""
-    held = (arithmetic.by_id(record.held, node) for record in records)
-    total = arithmetic.merged(amounts for amounts in held if amounts is not None)
-    names = {zone.id: zone.name for zone in node.zones}
-    return all(
-        amount <= _most(node, tuple(names[zone] for zone in zones), name)
-        for zones, name, amount in arithmetic.entries(total)
+def given_away(node: Node, seen: ObservedPods, others: Collection[PlacementRecord]) -> frozenset[str]:
+    """The uids of pods that were seen to have what others have by now, or what is gone.
+
+    The others together hold no more than there is.
+    """
+    if not seen:
+        return frozenset()
+    most, taken = _most(node), union(other.cpus or 0 for other in others)
+    held = _together(node, others)
+    return frozenset(
+        uid
+        for uid, record in seen.items()
+        if (record.cpus or 0) & taken or not _within(_together(node, [record]), most, beside=held)
     )
 
 
-def since_given_away(node: Node, record: PlacementRecord, others: Collection[PlacementRecord]) -> bool:
-    """Whether others have by now what a pod was seen to have."""
-    taken = union(other.cpus or 0 for other in others)
-    return bool((record.cpus or 0) & taken) or not fits(node, [record, *others])
+_Most = Callable[[tuple[str, ...], str], int]
+"""How much of a resource pods can hold at the most that lies on exactly these zones, by their names."""
+
+
+def _together(node: Node, records: Iterable[PlacementRecord]) -> Mapping[tuple[str, ...], Mapping[str, int]]:
+    """What all of these hold; those on zones that are not there hold nothing."""
+    names = {zone.name for zone in node.zones}
+    total: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for record in records:
+        if all(names.issuperset(zones) for zones in record.held):
+            for zones, bag in record.held.items():
+                held = total[tuple(sorted(zones))]
+                for name, amount in bag.items():
+                    held[name] += amount
+    return total
+
+
+def _within(
+    held: Mapping[tuple[str, ...], Mapping[str, int]],
+    most: _Most,
+    beside: Mapping[tuple[str, ...], Mapping[str, int]] = MappingProxyType({}),
+) -> bool:
+    """Whether there is so much, beside what is held already."""
+    return all(
+        amount + beside.get(zones, {}).get(name, 0) <= most(zones, name)
+        for zones, bag in held.items()
+        for name, amount in bag.items()
+    )
 
 
 def _given_out(node: Node, held: Held) -> Held:
@@ -68,12 +100,11 @@ def _given_out(node: Node, held: Held) -> Held:
     return MappingProxyType({zones: bag for zones, bag in bags if bag})
 
 
-def _possible(node: Node, record: PlacementRecord) -> bool:
+def _possible(node: Node, record: PlacementRecord, most: _Most) -> bool:
     names = {zone.name for zone in node.zones}
     if not all(names.issuperset(zones) for zones in record.held):
         return False
-    entries = ((zones, name, amount) for zones, bag in record.held.items() for name, amount in bag.items())
-    if any(amount > _most(node, zones, name) for zones, name, amount in entries):
+    if not _within(record.held, most):
         return False
     static = node.cpu_manager is CpuManager.STATIC
     return not static or node.machine is None or _are_there(node, node.machine, record)
@@ -90,12 +121,21 @@ def _are_there(node: Node, machine: Machine, record: PlacementRecord) -> bool:
     return not cpus & ~(machine.topology.everything & ~machine.reserved) and counted == told
 
 
-def _most(node: Node, zones: tuple[str, ...], name: str) -> int:
-    """How much of a resource pods can hold at the most that lies on exactly these zones."""
-    if kind(name) is Kind.CPU:
-        return sum(zone.allocatable.get(name, 0) for zone in node.zones if zone.name in zones)
-    if node.machine and kind(name) is Kind.DEVICE:
-        ids = {zone.id for zone in node.zones if zone.name in zones}
-        places = dict(node.machine.devices).get(name, ())
-        return sum(place.total for place in places if ids == {*place.zones})
-    return claims.capacity(node, zones, name)
+def _most(node: Node) -> _Most:
+    """What a node has, looked up once: a report may name a thousand pods and a thousand places."""
+    ids = {zone.name: zone.id for zone in node.zones}
+    places = {
+        (name, frozenset(place.zones)): place.total
+        for name, listed in (node.machine.devices if node.machine else ())
+        for place in listed
+    }
+
+    @cache
+    def most(zones: tuple[str, ...], name: str) -> int:
+        if kind(name) is Kind.CPU:
+            return sum(zone.allocatable.get(name, 0) for zone in node.zones if zone.name in zones)
+        if node.machine and kind(name) is Kind.DEVICE:
+            return places.get((name, frozenset(ids[zone] for zone in zones)), 0)
+        return claims.capacity(node, zones, name)
+
+    return most

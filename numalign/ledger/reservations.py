@@ -195,11 +195,9 @@ class Reservations:
         seen = entry.last | {uid: entry.observed[uid] for uid in entry.observed if uid in entry.assigned_pods}
         now = observations.believed(node, entry.told or {})
         entry.observed = now
-        entry.last = {
-            uid: RELEASED if observations.since_given_away(node, record, now.values()) else record
-            for uid, record in seen.items()
-            if uid not in now
-        }
+        last = {uid: record for uid, record in seen.items() if uid not in now}
+        gone = observations.given_away(node, last, now.values())
+        entry.last = last | dict.fromkeys(gone, RELEASED)
 
     def remove_nodes(self, names: Iterable[str]) -> None:
         """Forget the topologies of these nodes; their pods stay."""

@@ -1,11 +1,13 @@
 """What is believed of the agent beside a kubelet: all that can be so on its node."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from numalign.ledger.model import PlacementRecord, Source
-from numalign.ledger.observations import RELEASED, believed, fits, since_given_away
+from numalign.ledger.observations import RELEASED, believed, given_away
 from numalign.model.machine import read_list
 from numalign.model.node import CpuManager, MemoryManager, Node
 from tests.ledger.conftest import held
@@ -95,11 +97,6 @@ def test_where_the_machine_is_not_known_ids_say_nothing() -> None:
     assert found == {"a": PlacementRecord(held("0 cpu=2 mem=1Gi"), Source.KUBELET)}
 
 
-def test_a_node_has_what_all_hold_together_or_not() -> None:
-    assert fits(TWO, [told("0 mem=6Gi"), told("0 mem=4Gi"), RELEASED])
-    assert not fits(TWO, [told("0 mem=6Gi"), told("0 mem=5Gi")])
-
-
 GIVEN_AWAY = [
     # what it shows                   what it had              what another has         is it given away?
     ("other CPUs",                    told("0 cpu=1", "1"),    told("0 cpu=1", "2"),    False),
@@ -107,6 +104,8 @@ GIVEN_AWAY = [
     ("memory that there is for both", told("0 mem=5Gi"),       told("0 mem=5Gi"),       False),
     ("memory that there is once",     told("0 mem=6Gi"),       told("0 mem=5Gi"),       True),
     ("the only device",               told("1 gpu=1"),         told("1 gpu=1"),         True),
+    ("a device of a zone that is gone", told("9 gpu=1"),       told("1 gpu=1"),         False),
+    ("more than there is by now",     told("0 cpu=7", "1-7"),  told("1 gpu=1"),         True),
     ("nothing",                       RELEASED,                told("1 gpu=1"),         False),
 ]  # fmt: skip
 
@@ -115,4 +114,32 @@ GIVEN_AWAY = [
 def test_what_others_have_by_now_a_pod_has_no_more(
     had: PlacementRecord, other: PlacementRecord, *, given: bool
 ) -> None:
-    assert since_given_away(TWO, had, [other]) is given
+    assert given_away(TWO, {"a": had, "b": RELEASED}, [other]) == ({"a"} if given else set())
+
+
+def test_what_several_have_together_is_given_away_as_well() -> None:
+    others = [told("0 mem=2Gi"), told("0 mem=3Gi")]
+
+    assert given_away(TWO, {"a": told("0 mem=5Gi"), "b": told("0 mem=6Gi")}, others) == {"b"}
+
+
+class Walked(tuple[Any, ...]):  # noqa: SLOT001  a tuple can have none but empty ones
+    """A tuple that counts how often somebody goes through it."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through it once more."""
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_the_places_of_devices_are_not_gone_through_for_each_pod() -> None:
+    """Whoever has taken over a node can have its agent name a thousand of both."""
+    assert TWO.machine
+    walked = Walked(TWO.machine.devices)
+    place = replace(TWO, machine=replace(TWO.machine, devices=walked))
+    pods = {str(number): told("1 gpu=1" if number == 0 else "1 gpu=2") for number in range(100)}
+
+    assert believed(place, pods).keys() == {"0"}
+    assert walked.walks == 1
