@@ -1,7 +1,7 @@
 """
 What the zones of a node have, and what each pod holds of them: observed CPUs, blocks and devices as amounts.
 
-AmountRow stand under sets of zones, as a pod's placement has them. A zone's own amounts are those that other
+Amounts stand under sets of zones, as a pod's placement has them. A zone's own amounts are those that other
 exporters publish: of a resource that the kubelet gives out by zone the capacity, what may be given out, and
 what is free; a device between zones counts in each of them, and of memory that lies in several zones the
 lowest give first, as the memory manager takes it (updateMachineState of memorymanager/policy_static.go).

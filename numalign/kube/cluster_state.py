@@ -176,6 +176,7 @@ class ClusterState:
         # These are no part of any node.
         self.namespaces.changed.clear()
         self.device_classes.changed.clear()
+        self.topologies.observed_at.changed.clear()
 
     def _recall_changed(self) -> None:
         """What was remembered stays known for as long as the history says, whatever becomes of the object."""

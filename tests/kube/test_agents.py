@@ -206,6 +206,15 @@ def test_when_an_agent_looked_again_and_saw_the_same_nothing_is_put_together_ane
     assert before.observed_at == {"a": 1795381500.0}
 
 
+def test_no_node_is_remembered_for_having_had_an_agent() -> None:
+    """Nodes come and go under ever new names, for as long as a process lives."""
+    state = world(told(**{"observed-at": "2026-11-22T21:00:00Z"}))
+    state.topologies.drop("a")
+    state.snapshot()
+
+    assert state.topologies.observed_at.changed == set()
+
+
 def test_only_what_was_written_anew_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
 
