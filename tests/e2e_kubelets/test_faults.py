@@ -39,6 +39,7 @@ DRAWN = 200
 BEFORE, MEANWHILE, AFTER = 5, 2, 5
 DANGEROUS_SECONDS = 2.0
 QUIET_SECONDS = 1.5 * DANGEROUS_SECONDS
+FEWEST_LOOKS = 5
 SETTLES_SECONDS = 40.0
 """A pod that a kubelet refuses as it starts is Failed at the API server ten seconds later."""
 
@@ -180,6 +181,7 @@ async def test_nothing_wrong_is_believed_for_long(version: str, tell: Callable[[
     happened = [one for several in found for one in several]
     for one in happened:
         tell(f"{version} {one}")
+    assert not [str(one) for one in happened if one.looks < FEWEST_LOOKS]
     assert not scene.watch.problems
     assert not [str(one) for one in happened if one.tally.differences]
     assert not [str(one) for one in happened if one.longest[Wrong.DANGEROUS][0] > DANGEROUS_SECONDS]
