@@ -319,7 +319,10 @@ def _version(node: Node) -> Iterable[str]:
 
 
 _UPGRADE = "helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
-_INSTALL_AGENT = f"Run the agent on every node:\n  {_UPGRADE} --set agent.enabled=true"
+_INSTALL_AGENT = (
+    "Push its image (docs/install.md), and run the agent on every node:\n"
+    f"  {_UPGRADE} --set agent.enabled=true --set agent.image.repository=REGISTRY/numalign-agent"
+)
 _LOOK_FOR_AGENT = (
     "Other nodes have an agent. See whether one runs here, and what it logs:\n"
     "  kubectl get pods -A -o wide -l app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent"

@@ -16,9 +16,9 @@ Run = Callable[..., Result]
 Write = Callable[..., Path]
 
 ENABLE = (
-    "  do    Run the agent on every node:\n"
+    "  do    Push its image (docs/install.md), and run the agent on every node:\n"
     "          helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
-    " --set agent.enabled=true\n"
+    " --set agent.enabled=true --set agent.image.repository=REGISTRY/numalign-agent\n"
 )
 
 
