@@ -6,8 +6,9 @@ they cannot say, the annotations do: the machine itself, and what each pod was g
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.amounts import AmountRow, SeenDevices, held_by, places, zone_amounts, zone_cpus, zone_name
@@ -22,7 +23,7 @@ from numalign.kubelet.validation import MAX_ZONES
 from numalign.model.bitset import union
 from numalign.model.errors import Mistake
 from numalign.model.placement import Held
-from numalign.model.resources import ZoneId, render
+from numalign.model.resources import Resources, ZoneId, render
 
 JsonObject = dict[str, Any]
 
@@ -106,11 +107,30 @@ def _machine(observation: Observation, pods: tuple[KeptPod, ...], seen: SeenDevi
     hardware, allocatable = observation.hardware, observation.allocatable.cpus
     every = union(core.threads for core in hardware.cores)
     return DescribedMachine(
-        hardware.banks,
+        _banks(observation),
         hardware.cores,
         # Without a manager no CPU is told to be allocatable, and none is kept.
         reserved=every & ~allocatable if allocatable else None,
         devices=tuple(places(observation, pods, seen).items()),
+    )
+
+
+def _banks(observation: Observation) -> tuple[ZoneMemory, ...]:
+    """The memory of each zone, with the hugepages that there were when the kubelet started.
+
+    It does not ask again (NewManager of cm/memorymanager/memory_manager.go takes the machine as it is then),
+    and gives out what it found, whatever pages the kernel has made since. Of pages that are kept it does not
+    tell: then what the kernel says now has to do.
+    """
+    banks, blocks = observation.hardware.banks, observation.allocatable.memory
+    if not blocks or "hugepages-" in repr(observation.kubelet.get("reservedMemory")):
+        return banks
+    found: Counter[tuple[ZoneId, str]] = Counter()
+    for block in blocks:
+        for zone in block.zones[:1]:
+            found[zone, block.resource] += block.size
+    return tuple(
+        replace(bank, huge=Resources({name: found[bank.zone, name] for name in bank.huge})) for bank in banks
     )
 
 

@@ -166,7 +166,11 @@ def observations(draw: st.DrawFn) -> Observation:
         KUBELET,
         Allocatable(
             union(1 << cpu for cpu in allocatable),
-            tuple(MemoryBlock("memory", 60 * GIB, (zone,)) for zone in ids),
+            tuple(
+                MemoryBlock(resource, size, (zone,))
+                for resource, size in (("memory", 60 * GIB), ("hugepages-2Mi", GIB))
+                for zone in ids
+            ),
             devices,
         ),
         tuple(listed),

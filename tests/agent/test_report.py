@@ -7,15 +7,16 @@ import pytest
 from hypothesis import given
 
 from agent.amounts import SeenDevices
-from agent.observation import Allocatable, ListedDevice, Observation
+from agent.observation import Allocatable, ListedDevice, MemoryBlock, Observation
 from agent.report import NodeReport, document, report
 from numalign.kube.decode import fingerprints, kubelet_reports, nrt
 from numalign.kube.decode.kubelet_reports import LONGEST_PLACEMENTS, MACHINE, PLACEMENTS
 from numalign.model.bitset import union
 from numalign.model.intent import Policy
 from numalign.model.machine import DevicePlace
-from numalign.model.resources import CPU
+from numalign.model.resources import CPU, Resources
 from tests.agent.observations import (
+    GIB,
     GPU,
     KUBELET,
     NONSENSE,
@@ -147,6 +148,40 @@ def test_devices_that_come_and_go_by_new_names_are_not_remembered_for_ever() -> 
     assert len(known.zones) <= 2**16
 
 
+def with_pages(seen: Observation, *zones: int) -> Observation:
+    """The same, with so many bytes of hugepages in each zone, as the kernel says now."""
+    pairs = zip(seen.hardware.banks, zones, strict=True)
+    banks = tuple(replace(bank, huge=Resources({"hugepages-2Mi": size})) for bank, size in pairs)
+    return replace(seen, hardware=replace(seen.hardware, banks=banks))
+
+
+def pages(seen: Observation) -> list[int]:
+    """The hugepages of each zone that are told."""
+    read = kubelet_reports.read_machine(text(reported(seen), MACHINE), "a")
+    return [bank.huge["hugepages-2Mi"] for bank in read.machine.banks]
+
+
+def test_hugepages_that_were_made_since_the_kubelet_started_are_not_told_and_take_no_memory() -> None:
+    seen = observation()
+    blocks = (*seen.allocatable.memory, MemoryBlock("hugepages-2Mi", 2 * GIB, zones(1)))
+    started_with = replace(seen, allocatable=replace(seen.allocatable, memory=blocks))
+
+    assert pages(with_pages(seen, 4 * GIB, 4 * GIB)) == [0, 0]
+    assert pages(with_pages(started_with, 4 * GIB, 4 * GIB)) == [0, 2 * GIB]
+
+
+@pytest.mark.parametrize("shape", ["no memory manager", "pages that are kept"])
+def test_where_the_kubelet_does_not_tell_of_its_hugepages_the_kernel_does(shape: str) -> None:
+    seen = with_pages(observation(), 4 * GIB, 0)
+    kept = [{"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-2Mi": "1Gi"}}]
+    shapes = {
+        "no memory manager": replace(seen, allocatable=replace(seen.allocatable, memory=())),
+        "pages that are kept": replace(seen, kubelet={**KUBELET, "reservedMemory": kept}),
+    }
+
+    assert pages(shapes[shape]) == [4 * GIB, 0]
+
+
 @given(observations())
 def test_the_machine_is_read_back_as_it_was_seen(seen: Observation) -> None:
     found = reported(seen)
@@ -161,6 +196,7 @@ def test_the_machine_is_read_back_as_it_was_seen(seen: Observation) -> None:
         core.threads: (core.zone, core.socket) for core in seen.hardware.cores
     }
     assert (read.machine.reserved or 0) == every & ~seen.allocatable.cpus
+    assert read.machine.banks == seen.hardware.banks
     assert read.version == KUBELET["version"]
 
 
