@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from time import monotonic
 from typing import Any
 
@@ -24,6 +25,7 @@ from harness.api_requests import ask
 from harness.kubelets.clusters import RealCluster
 from harness.kubelets.kubelets import RealKubelet
 from harness.sim.desk import TOPOLOGIES
+from harness.waiting import SELDOM, seconds_until
 from numalign.kube.errors import ClusterError
 
 Json = dict[str, Any]
@@ -69,14 +71,18 @@ class LateExporter:
             self._last = found
             self._due.append((monotonic() + self.delay, found))
 
-    async def publish(self) -> None:
-        """Write what is due by now."""
+    async def publish(self) -> bool:
+        """Write what is due by now, and keep what could not be written; whether nothing is left of it."""
         due = None
         while self._due and self._due[0][0] <= monotonic():
             _, due = self._due.popleft()
-        if due:
-            path = f"{TOPOLOGIES}/{self.kubelet.node.name}"
-            await ask(self.api, "PATCH", path, due, fieldManager=MANAGER, force="true")
+        if due is None:
+            return True
+        path = f"{TOPOLOGIES}/{self.kubelet.node.name}"
+        answer = await ask(self.api, "PATCH", path, due, fieldManager=MANAGER, force="true")
+        if answer.code not in {HTTPStatus.OK, HTTPStatus.CREATED}:
+            self._due.appendleft((0.0, due))
+        return not self._due
 
 
 @asynccontextmanager
@@ -86,7 +92,9 @@ async def exporters(cluster: RealCluster, *, delay: float) -> AsyncIterator[None
         every = [LateExporter(kubelet, api, 0.0) for kubelet in cluster.kubelets.values()]
         for exporter in every:
             await exporter.look()
-            await exporter.publish()
+            # A definition that was just made is not served yet.
+            name = f"the topology of {exporter.kubelet.node.name} was written"
+            await seconds_until(exporter.publish, bool, what=name, within=30, every=SELDOM)
             exporter.delay = delay
         tasks = [asyncio.create_task(exporter.run()) for exporter in every]
         try:
