@@ -212,6 +212,8 @@ async def test_the_kubelet_gives_out_what_its_machine_has(observer: Observer) ->
     }
     memory = {block.zones: block.size for block in allocatable.memory if block.resource == "memory"}
     assert memory == {(0,): 31 << 29, (2,): (31 << 29) - (128 << 20), (3,): 15 << 29}
+    pages = {block.zones: block.size for block in allocatable.memory if block.resource == "hugepages-2Mi"}
+    assert pages == {(2,): 128 << 20}
 
 
 async def test_who_may_not_ask_the_kubelet_asks_the_api_server(
