@@ -215,9 +215,9 @@ def _pod(part: Part) -> KubeletPod:
 
 def _asking(pod: Part) -> Iterator[AskingContainer]:
     spec = pod["spec"]
-    if spec["resources"].value:
-        return
-    guaranteed = pod["status"]["qosClass"].text() == _GUARANTEED
+    # What a pod asks for as a whole, its containers share; devices are given to each of them all the same.
+    each_its_own = not spec["resources"].value
+    guaranteed = each_its_own and pod["status"]["qosClass"].text() == _GUARANTEED
     sidecars = (each for each in spec["initContainers"].objects() if _stays(each))
     for container in (*sidecars, *spec["containers"].objects()):
         limits = _amounts(container["resources"]["limits"])

@@ -331,8 +331,8 @@ async def test_what_the_containers_of_a_guaranteed_pod_ask_for_is_told() -> None
         AskingContainer("app", cpus=True, memory=True, resources=every),
         AskingContainer("side"),
     )
-    assert not any(each.cpus or each.memory for each in read[1].asking)
-    assert read[2].asking == ()
+    assert not any(each.cpus or each.memory for each in (*read[1].asking, *read[2].asking))
+    assert [each.resources for each in read[2].asking] == [frozenset({"cpu"}), every, frozenset()]
 
 
 async def test_a_pod_that_asks_for_hundreds_of_resources_hides_no_other_pod() -> None:
