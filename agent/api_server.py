@@ -61,8 +61,14 @@ class ApiServer:
         self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int = LONGEST_ANSWER
     ) -> object:
         """What stands at a path, at most so many bytes of it."""
+        return _read(await self.read(path, query, what=what, most=most), what)
+
+    async def read(
+        self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int = LONGEST_ANSWER
+    ) -> bytes:
+        """The same, as it came."""
         _, body = await self._asked("GET", path, query, what=what, accept=_WHOLE, most=most)
-        return _read(body, what)
+        return body
 
     async def metadata(self, path: str, *, what: str) -> object:
         """The metadata of the object at a path, in an object of their own."""

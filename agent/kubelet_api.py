@@ -19,6 +19,7 @@ import orjson
 
 from agent import config_file
 from agent.https import HttpsClient
+from agent.lists import ITEMS, NoList, members
 from agent.observation import AskingContainer, KubeletPod
 from numalign.kube.decode.kubelet_config import FIELDS
 from numalign.kube.decode.parts import Part
@@ -38,8 +39,9 @@ T = TypeVar("T")
 
 LONGEST_CONFIGURATION = 2**20
 """Bytes; it has some 5 KiB."""
-LONGEST_PODS = 2**25
-"""Bytes of all pods of a node; one has some 10 KiB, and may have a hundred times as much."""
+LONGEST_PODS = 2**24
+"""Bytes of all pods of a node; one has some 10 KiB, and may have a hundred times as much. Three times as many
+are taken of the memory that the agent may have while they are read."""
 LONGEST_NODE = 2**22
 """Bytes of a Node; it lists images, and conditions of its own."""
 
@@ -61,6 +63,9 @@ class ObjectReader(Protocol):
 
     async def get(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> object:
         """What stands at a path, of at most so many bytes; raises `ClusterError`."""
+
+    async def read(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> bytes:
+        """The same, as it came."""
 
 
 class KubeletApi:
@@ -126,15 +131,24 @@ class KubeletApi:
         return _sensible(node, with_version, what)
 
     async def _own_pods(self) -> tuple[KubeletPod, ...]:
-        return _pods(await self._own("/pods", LONGEST_PODS, _PODS))
+        return _pods(await self._answer("/pods", LONGEST_PODS, _PODS))
 
     async def _bound_pods(self) -> tuple[KubeletPod, ...]:
         # What the API server has in memory will do: the kubelet heard of its pods from there, too.
         query = (("fieldSelector", f"spec.nodeName={self._node}"), ("resourceVersion", "0"))
-        return _pods(await self._reader.get("/api/v1/pods", query, what=_PODS, most=LONGEST_PODS))
+        return _pods(await self._reader.read("/api/v1/pods", query, what=_PODS, most=LONGEST_PODS))
 
     async def _own(self, path: str, most: int, what: str) -> object:
         """What the kubelet itself answers at a path."""
+        body = await self._answer(path, most, what)
+        try:
+            parsed: object = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise Unreachable(f"{what} makes no sense: it is not JSON: {error}") from error
+        return parsed
+
+    async def _answer(self, path: str, most: int, what: str) -> bytes:
+        """The same, as it came."""
         if self._direct is None:
             raise Unconfigured(f"{what} cannot be asked for at the node: no address of it is known")
         status, body = await self._direct.request("GET", path, most=most)
@@ -142,11 +156,7 @@ class KubeletApi:
             error = _REFUSALS.get(status, Unreachable)
             said = cut(body.decode(errors="replace").strip(), _SHOWN)
             raise error(f"the kubelet answered {status} for {what} ({said or 'no reason given'})")
-        try:
-            parsed: object = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise Unreachable(f"{what} makes no sense: it is not JSON: {error}") from error
-        return parsed
+        return body
 
     @property
     def _reader(self) -> ObjectReader:
@@ -191,12 +201,24 @@ def _fields(answer: object) -> Mapping[str, object]:
     return _sensible(part, kept, _CONFIGURATION)
 
 
-def _pods(answer: object) -> tuple[KubeletPod, ...]:
-    part = Part(answer)
-    if part["kind"].text() != "PodList":
-        part["kind"].wrong("is no PodList")
-    pods = tuple(map(_pod, part["items"].objects()))
-    return _sensible(part, pods, _PODS)
+def _pods(body: bytes) -> tuple[KubeletPod, ...]:
+    """The pods in a list of them, none of which is kept while the next one is read."""
+    kind, pods = None, list[KubeletPod]()
+    try:
+        for name, value in members(body):
+            if name == ITEMS and value is not None:
+                pods.append(_read_pod(len(pods), value))
+            kind = value if name == "kind" else kind
+    except NoList as error:
+        raise Unreachable(f"{_PODS} makes no sense: {error}") from error
+    if kind != "PodList":
+        raise Unreachable(f"{_PODS} makes no sense: kind: is no PodList")
+    return tuple(pods)
+
+
+def _read_pod(at: int, item: object) -> KubeletPod:
+    part = Part(item, f"items[{at}]")
+    return _sensible(part, _pod(part), _PODS)
 
 
 def _pod(part: Part) -> KubeletPod:

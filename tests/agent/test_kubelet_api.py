@@ -50,6 +50,10 @@ class FakeApiServer:
         assert query or path != "/api/v1/pods"
         return answer
 
+    async def read(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> bytes:
+        """The same, as it came."""
+        return json.dumps(await self.get(path, query, what=what, most=most)).encode()
+
 
 @dataclass
 class FakePort:
