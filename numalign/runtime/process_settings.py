@@ -22,8 +22,8 @@ class ProcessSettings(Settings):
 
     bind: str = Field(
         default=EVERYWHERE,
-        description="Address to listen on, or * for all of them, IPv4 and IPv6. The API server comes"
-        " from another machine, so all is the default; 127.0.0.1 keeps a laptop to itself.",
+        description="Address to listen on, or * for all of them, IPv4 and IPv6. Whoever calls, if only"
+        " Prometheus, comes from another machine, so all is the default; 127.0.0.1 keeps a laptop to itself.",
     )
     metrics_port: int = Field(
         default=8080,
