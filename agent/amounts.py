@@ -22,6 +22,9 @@ from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 DeviceKey = tuple[str, str]
 """The resource and the id of a device."""
 
+Place = tuple[str, frozenset[ZoneId]]
+"""A resource, and zones that devices of it sit on."""
+
 MOST_SEEN = 2**16
 """Devices that are remembered; beyond it those that are away are forgotten."""
 
@@ -31,20 +34,49 @@ AmountRow = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SeenDevices:
-    """Where each device sits that an agent has seen since it started; who is ill is not listed any more."""
+    """The devices that an agent sees, and the most that it has seen at once since it started.
+
+    `zones` are those of each device that is listed or held; who is ill is not listed any more. `most` are the
+    ids of each place when most were there. Ids of different times are never added up: a plugin may give its
+    devices new ones whenever it starts.
+    """
 
     zones: Mapping[DeviceKey, frozenset[ZoneId]] = field(default_factory=dict)
+    most: Mapping[Place, frozenset[str]] = field(default_factory=dict)
 
     def plus(self, observation: Observation, pods: Iterable[KeptPod]) -> "SeenDevices":
-        """These, and those that are listed or held now."""
-        now = {(device.resource, device.id): device.zones for device in observation.allocatable.devices}
+        """What is listed or held now, and the most until now."""
+        told = {(device.resource, device.id): device.zones for device in observation.allocatable.devices}
         held = [devices for pod in pods for devices in pod.devices]
-        now |= {(devices.resource, each): devices.zones for devices in held for each in devices.ids}
+        told |= {(devices.resource, each): devices.zones for devices in held for each in devices.ids}
         known = {bank.zone for bank in observation.hardware.banks}
-        seen = {**self.zones, **{key: zones & known for key, zones in now.items()}}
-        if len(seen) > MOST_SEEN:
-            seen = {key: seen[key] for key in now}
-        return SeenDevices(MappingProxyType(seen))
+        zones = {key: there & known for key, there in told.items()}
+        return SeenDevices(MappingProxyType(zones), MappingProxyType(self._most_with(zones)))
+
+    def _most_with(self, zones: Mapping[DeviceKey, frozenset[ZoneId]]) -> Mapping[Place, frozenset[str]]:
+        here = _by_place(zones)
+        most = {
+            # Of equally many the newer: those are the ones that may be told to sit elsewhere.
+            place: max(here.get(place, frozenset()), _stayed(place, ids, zones), key=len)
+            for place, ids in self.most.items()
+        }
+        most = {**here, **{place: ids for place, ids in most.items() if ids}}
+        return most if sum(map(len, most.values())) <= MOST_SEEN else here
+
+
+def _by_place(zones: Mapping[DeviceKey, frozenset[ZoneId]]) -> dict[Place, frozenset[str]]:
+    ids: dict[Place, set[str]] = defaultdict(set)
+    for (resource, each), there in zones.items():
+        ids[resource, there].add(each)
+    return {place: frozenset(found) for place, found in ids.items()}
+
+
+def _stayed(
+    place: Place, ids: frozenset[str], zones: Mapping[DeviceKey, frozenset[ZoneId]]
+) -> frozenset[str]:
+    """Of devices that were in a place those that are not told to be in another one now."""
+    resource, before = place
+    return frozenset(each for each in ids if zones.get((resource, each), before) == before)
 
 
 def zone_name(zone: ZoneId) -> str:
@@ -78,24 +110,14 @@ def zone_cpus(hardware: Hardware) -> Mapping[ZoneId, CpuSet]:
     }
 
 
-def places(
-    observation: Observation, pods: Iterable[KeptPod], seen: SeenDevices
-) -> dict[str, tuple[DevicePlace, ...]]:
+def places(seen: SeenDevices) -> dict[str, tuple[DevicePlace, ...]]:
     """By resource where its devices sit; healthy is what is listed or held."""
-    usable = _usable(observation, pods)
-    total = Counter((resource, zones) for (resource, _), zones in seen.zones.items())
-    healthy = Counter((key[0], seen.zones[key]) for key in usable)
+    healthy = Counter((resource, zones) for (resource, _), zones in seen.zones.items())
     found: dict[str, list[DevicePlace]] = defaultdict(list)
-    for resource, zones in sorted(total, key=lambda place: (place[0], sorted(place[1]))):
-        place = resource, zones
-        found[resource].append(DevicePlace(tuple(sorted(zones)), total[place], healthy[place]))
+    for place in sorted(seen.most, key=lambda place: (place[0], sorted(place[1]))):
+        resource, zones = place
+        found[resource].append(DevicePlace(tuple(sorted(zones)), len(seen.most[place]), healthy[place]))
     return {resource: tuple(listed) for resource, listed in found.items()}
-
-
-def _usable(observation: Observation, pods: Iterable[KeptPod]) -> set[DeviceKey]:
-    """The devices that are healthy, and those that a pod holds, which may have fallen ill since."""
-    listed = {(device.resource, device.id) for device in observation.allocatable.devices}
-    return listed | _held(pods)
 
 
 def _held(pods: Iterable[KeptPod]) -> set[DeviceKey]:
@@ -110,7 +132,7 @@ def zone_amounts(
     for told in (
         _cpu_amounts(observation, pods),
         _memory_amounts(observation, pods),
-        _device_amounts(observation, pods, seen),
+        _device_amounts(pods, seen),
     ):
         for zone, resource, amounts in told:
             zones[zone][resource] = amounts
@@ -159,15 +181,16 @@ def _free_memory(
     return free
 
 
-def _device_amounts(observation: Observation, pods: tuple[KeptPod, ...], seen: SeenDevices) -> Told:
+def _device_amounts(pods: tuple[KeptPod, ...], seen: SeenDevices) -> Told:
     """Devices of which the plugin told where they sit."""
-    usable = _usable(observation, pods)
-    free = usable - _held(pods)
+    held = _held(pods)
     counts: dict[tuple[ZoneId, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+    for (resource, zones), ids in seen.most.items():
+        for zone in zones:
+            counts[zone, resource][0] += len(ids)
     for key, zones in seen.zones.items():
         for zone in zones:
-            count = counts[zone, key[0]]
-            for at, there in enumerate((True, key in usable, key in free)):
-                count[at] += there
+            counts[zone, key[0]][1] += 1
+            counts[zone, key[0]][2] += key not in held
     for (zone, resource), (total, healthy, left) in counts.items():
         yield zone, resource, (total, healthy, left)

@@ -61,7 +61,7 @@ def report(observation: Observation, before: SeenDevices) -> tuple[NodeReport, S
     cpus = zone_cpus(observation.hardware)
     placements = {pod.pod.uid: (pod, held_by(pod, cpus, seen)) for pod in pods if pod.pod is not None}
     told = {uid: ObservedPlacement(held, pod.cpus) for uid, (pod, held) in placements.items()}
-    machine = _machine(observation, pods, seen)
+    machine = _machine(observation, seen)
     mistakes: list[Mistake] = []
     writers: Mapping[str, Callable[[], str]] = {
         MACHINE: lambda: kubelet_reports.write_machine(machine, dict(observation.kubelet)),
@@ -103,7 +103,7 @@ def _text(annotation: str, write: Callable[[], str], mistakes: list[Mistake]) ->
         return None
 
 
-def _machine(observation: Observation, pods: tuple[KeptPod, ...], seen: SeenDevices) -> DescribedMachine:
+def _machine(observation: Observation, seen: SeenDevices) -> DescribedMachine:
     hardware, allocatable = observation.hardware, observation.allocatable.cpus
     every = union(core.threads for core in hardware.cores)
     return DescribedMachine(
@@ -111,7 +111,7 @@ def _machine(observation: Observation, pods: tuple[KeptPod, ...], seen: SeenDevi
         hardware.cores,
         # Without a manager no CPU is told to be allocatable, and none is kept.
         reserved=every & ~allocatable if allocatable else None,
-        devices=tuple(places(observation, pods, seen).items()),
+        devices=tuple(places(seen).items()),
     )
 
 

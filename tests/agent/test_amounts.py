@@ -1,13 +1,15 @@
 """What a zone has is what is free and what is held, and nothing is in two places."""
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.amounts import SeenDevices, held_by, places, zone_amounts, zone_cpus
 from agent.identities import KeptPod, identified
-from agent.observation import Allocatable, ListedDevice, Observation
+from agent.observation import Allocatable, ListedDevice, ListedPod, Observation
 from numalign.model.machine import DevicePlace, read_list
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 from tests.agent.observations import (
@@ -28,11 +30,19 @@ from tests.agent.observations import (
 )
 
 NOTHING = SeenDevices()
+DEVICE_IDS = st.integers(0, 20).map("gpu{}".format)
 
 
 def reckoned(seen: Observation, before: SeenDevices = NOTHING) -> tuple[tuple[KeptPod, ...], SeenDevices]:
     pods = identified(seen)
     return pods, before.plus(seen, pods)
+
+
+def with_devices(where: Mapping[str, frozenset[ZoneId]], listed: Iterable[ListedPod] = ()) -> Observation:
+    """A kubelet that lists these devices and no others."""
+    seen = observation(listed=listed)
+    devices = tuple(ListedDevice(GPU, name, at) for name, at in where.items())
+    return replace(seen, allocatable=replace(seen.allocatable, devices=devices))
 
 
 def test_what_is_left_of_a_zone() -> None:
@@ -94,7 +104,7 @@ def test_a_device_that_falls_ill_is_still_built_in() -> None:
     )
     pods, now = reckoned(after, known)
 
-    assert places(after, pods, now) == {
+    assert places(now) == {
         GPU: (DevicePlace(zones(0), 2, 1), DevicePlace(zones(1), 2, 2)),
     }
     assert zone_amounts(after, pods, now)[ZoneId(0)][GPU] == (2, 1, 1)
@@ -105,16 +115,54 @@ def test_a_device_that_falls_ill_while_a_pod_holds_it_counts_for_that_pod() -> N
     web = listed("web", container("main", devices=[gpus("gone")]))
     pods, devices = reckoned(seen := observation(listed=[web]))
 
-    assert places(seen, pods, devices)[GPU][0] == DevicePlace(zones(0), 3, 3)
+    assert places(devices)[GPU][0] == DevicePlace(zones(0), 3, 3)
     assert zone_amounts(seen, pods, devices)[ZoneId(0)][GPU] == (3, 3, 2)
+
+
+def test_devices_that_have_new_ids_after_each_start_of_their_plugin_are_as_many_as_before() -> None:
+    known = NOTHING
+    for generation in "abc":
+        names = [f"{generation}{number}" for number in range(2)]
+        web = listed("web", container("main", devices=[gpus(names[0])]))
+        pods, known = reckoned(seen := with_devices(dict.fromkeys(names, at(0)), listed=[web]), known)
+
+        assert places(known) == {GPU: (DevicePlace(zones(0), 2, 2),)}
+        assert zone_amounts(seen, pods, known)[ZoneId(0)][GPU] == (2, 2, 1)
+
+        _, known = reckoned(with_devices({}), known)
+        assert places(known) == {GPU: (DevicePlace(zones(0), 2, 0),)}
+
+
+def test_a_device_that_is_told_to_sit_elsewhere_is_not_in_both_places() -> None:
+    _, known = reckoned(with_devices({"old a": at(), "old b": at()}))
+    _, known = reckoned(with_devices({"a": at(), "b": at()}), known)
+    _, known = reckoned(with_devices({"a": at(0), "b": at()}), known)
+    assert places(known) == {GPU: (DevicePlace((), 1, 1), DevicePlace(zones(0), 1, 1))}
+
+    _, known = reckoned(with_devices({"a": at(0), "b": at(1)}), known)
+    assert places(known) == {GPU: (DevicePlace(zones(0), 1, 1), DevicePlace(zones(1), 1, 1))}
+
+
+@given(st.lists(st.dictionaries(DEVICE_IDS, st.booleans(), max_size=4), min_size=1))
+def test_there_are_as_many_devices_as_were_there_at_once(looks: list[dict[str, bool]]) -> None:
+    """Whatever ids come and go: each is listed, or held by a pod and not listed any more."""
+    known = NOTHING
+    for look in looks:
+        held = [name for name, healthy in look.items() if not healthy]
+        web = listed("web", container("main", devices=[gpus(*held)]))
+        there = with_devices({name: at(0) for name, healthy in look.items() if healthy}, listed=[web])
+        _, known = reckoned(there, known)
+
+    most, last = max(map(len, looks)), len(looks[-1])
+    assert places(known) == ({GPU: (DevicePlace(zones(0), most, last),)} if most else {})
 
 
 def test_zones_that_the_machine_has_not_are_none_of_a_device() -> None:
     strange = (ListedDevice(GPU, "a", at(0, 7)), ListedDevice(GPU, "b", at(7)))
     seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), strange), (), (), None)
-    pods, devices = reckoned(seen)
+    _, devices = reckoned(seen)
 
-    assert places(seen, pods, devices) == {GPU: (DevicePlace((), 1, 1), DevicePlace(zones(0), 1, 1))}
+    assert places(devices) == {GPU: (DevicePlace((), 1, 1), DevicePlace(zones(0), 1, 1))}
 
 
 @given(observations())
@@ -132,7 +180,7 @@ def test_what_is_free_and_what_is_held_is_what_may_be_given_out(seen: Observatio
 
     for resource in (CPU, MEMORY):
         assert summed(resource, 2) + held[resource] == summed(resource, 1) <= summed(resource, 0)
-    built = places(seen, pods, devices).get(GPU, ())
+    built = places(devices).get(GPU, ())
     assert sum(place.healthy for place in built) == len(seen.allocatable.devices)
     assert held[GPU] == sum(len(devices.ids) for each in pods for devices in each.devices)
 

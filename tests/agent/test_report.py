@@ -138,14 +138,29 @@ def test_what_is_too_long_is_not_written_and_said() -> None:
     assert found.annotations[MACHINE]
 
 
-def test_devices_that_come_and_go_by_new_names_are_not_remembered_for_ever() -> None:
-    seen, known = observation(), SeenDevices()
-    for generation in range(3):
-        devices = tuple(ListedDevice(GPU, f"{generation}-{number}", at(0)) for number in range(2**15 + 1))
-        allocatable = replace(seen.allocatable, devices=devices)
-        _, known = report(replace(seen, allocatable=allocatable), known)
+def with_devices(*devices: ListedDevice) -> Observation:
+    seen = observation()
+    return replace(seen, allocatable=replace(seen.allocatable, devices=devices))
 
-    assert len(known.zones) <= 2**16
+
+def test_the_machine_stays_the_same_when_its_devices_have_new_ids() -> None:
+    known, told = SeenDevices(), set[str]()
+    for generation in range(3):
+        named = [ListedDevice(GPU, f"{generation}-{zone}", at(zone)) for zone in range(2)]
+        found, known = report(with_devices(*named), known)
+        told.add(text(found, MACHINE))
+
+    assert len(told) == 1
+
+
+def test_devices_of_ever_new_resources_are_not_remembered_for_ever() -> None:
+    known = SeenDevices()
+    for generation in range(3):
+        many = (ListedDevice(f"x/{generation}", str(number), at(0)) for number in range(2**15 + 1))
+        _, known = report(with_devices(*many), known)
+
+    assert [resource for resource, _ in known.most] == ["x/2"]
+    assert len(known.zones) == 2**15 + 1
 
 
 def with_pages(seen: Observation, *zones: int) -> Observation:
@@ -252,9 +267,7 @@ def test_the_same_is_written_in_the_same_words(seen: Observation) -> None:
     ids=["alike", "between zones", "nobody knows where"],
 )
 def test_devices_stand_where_they_sit(devices: list[Any], places: tuple[DevicePlace, ...]) -> None:
-    seen = observation()
-    told = tuple(ListedDevice(GPU, name, where) for name, where in devices)
-    found = reported(replace(seen, allocatable=replace(seen.allocatable, devices=told)))
+    found = reported(with_devices(*(ListedDevice(GPU, name, where) for name, where in devices)))
     read = kubelet_reports.read_machine(text(found, MACHINE), "a")
 
     assert [place for place in dict(read.machine.devices)[GPU] if place.total] == [*places]
