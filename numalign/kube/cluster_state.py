@@ -125,6 +125,7 @@ class ClusterState:
         )
         self.pod_counts = PodCounts(reader or PodReader())
         self._unjoined: set[str] = set()
+        self.built_machines = machine_nodes.BuiltMachines()
         self._machines: dict[str, tuple[_ToldMachine, Node]] = {}
         self._joined: dict[str, Node] = {}
         self._join_problems: dict[str, tuple[Problem, ...]] = {}
@@ -304,7 +305,9 @@ class ClusterState:
         before = self._machines.get(name)
         if before is None or before[0] != told:
             try:
-                node = machine_nodes.reported(report, topology, node_facts=node_facts)
+                node = machine_nodes.reported(
+                    report, topology, node_facts=node_facts, build=self.built_machines.build
+                )
             except BadNode as error:
                 self._machines.pop(name, None)
                 return None, (_in_annotation(name, MACHINE, error.mistakes),)

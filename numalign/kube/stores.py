@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from functools import lru_cache
 from sys import intern
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
@@ -27,6 +26,7 @@ from numalign.kube.decode.kubelet_reports import (
 )
 from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, Topology
 from numalign.kube.decode.parts import Part, inner
+from numalign.lru import LRU, digest
 from numalign.model.errors import BadInput, BadTopology, Mistake
 
 Decoded = TypeVar("Decoded")
@@ -37,7 +37,7 @@ Placements = Mapping[str, ObservedPlacement]
 """What each pod of a node holds, by uid."""
 
 MOST_REPORTS = 256
-"""Machines of different reports that are kept for other nodes to have as well."""
+"""Machines of different reports that are kept for other nodes to have as well, as far as bytes allow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,8 @@ class TopologyStore(Store[Topology]):
 
     def __init__(self) -> None:
         super().__init__(nrt.KIND, sensible(nrt.topology), _digest)
-        self.machines = _annotation(MACHINE, _machine)
+        self.reports = LRU[bytes, MachineReport](MOST_REPORTS)
+        self.machines = _annotation(MACHINE, self._machine)
         self.placements = _annotation(PLACEMENTS, kubelet_reports.read_placements)
         self.observed_at = _annotation(OBSERVED_AT, _moment)
         self._beside: Mapping[str, Store[Any]] = {
@@ -164,6 +165,13 @@ class TopologyStore(Store[Topology]):
         super().drop(name)
         for store in self._beside.values():
             store.drop(name)
+
+    def _machine(self, text: object) -> MachineReport:
+        """A report, the same one for all nodes with the same text."""
+        if not isinstance(text, str):
+            return kubelet_reports.read_machine(text, "")
+        key = digest(text.encode(errors="surrogatepass"))
+        return self.reports.get(key, lambda: kubelet_reports.read_machine(text, ""))
 
 
 def sensible(decode: Callable[[Mapping[str, object]], Decoded]) -> Decoder[Decoded]:
@@ -211,16 +219,6 @@ def _digest_of(value: object) -> bytes | None:
         return hashlib.blake2b(orjson.dumps(value), digest_size=16).digest()
     except orjson.JSONEncodeError:
         return None
-
-
-def _machine(text: object) -> MachineReport:
-    """A report, the same one for all nodes with the same text."""
-    return _machine_of(text) if isinstance(text, str) else kubelet_reports.read_machine(text, "")
-
-
-@lru_cache(maxsize=MOST_REPORTS)
-def _machine_of(text: str) -> MachineReport:
-    return kubelet_reports.read_machine(text, "")
 
 
 def _moment(text: object) -> float:

@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
+from numalign.memory_size import weight
 from numalign.model.attributes import Taint
 from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources
 from numalign.shapes.health import with_all_devices, with_devices_of, with_whole_machine
 from numalign.shapes.identity import Identity
-from numalign.shapes.shape import KnownShape, Shape, Traits, larger, of, traits
+from numalign.shapes.shape import KnownShape, Shape, Traits, larger, of, traits, without_machine
 
 REMEMBER_SECONDS = 30 * 86400.0
 """How long a shape is remembered after its last node is gone."""
@@ -30,6 +31,9 @@ LOSS_SECONDS = 7 * 86400.0
 
 MOST_REMEMBERED = 512
 """Shapes without nodes that are remembered; the one that was gone first goes first."""
+
+MOST_MACHINE_BYTES = 2**23
+"""Of machines that shapes without nodes keep: hundreds of usual ones; other shapes are known by amounts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class ShapeHistory:
         self._shapes: dict[str, Shape] = {}
         self._counts = Counter[str]()
         self._last_seen: dict[str, float] = {}
+        self._machine_bytes: dict[str, int] = {}
         self._over: AbstractSet[str] = frozenset()
         self._declared: tuple[Shape, ...] = ()
         self._losses: dict[str, float] = {}
@@ -116,8 +121,7 @@ class ShapeHistory:
             name = known.shape.name
             self._learn(known.shape)
             if not self._counts[name]:
-                last = min(known.seen or 0.0, self._wall())
-                self._last_seen[name] = max(self._last_seen.get(name, 0.0), last)
+                self._note_seen(name, min(known.seen or 0.0, self._wall()))
         self._losses = dict(memory.losses)
         self._mark_stale({name for name, since in self._ill.items() if self._losses.get(name, since) < since})
         self._forget()
@@ -262,6 +266,7 @@ class ShapeHistory:
             return
         self._counts[after.name] += 1
         self._last_seen.pop(after.name, None)
+        self._machine_bytes.pop(after.name, None)
         if before:
             self._leave(before.name)
 
@@ -269,7 +274,33 @@ class ShapeHistory:
         self._counts[name] -= 1
         if not self._counts[name]:
             del self._counts[name]
-            self._last_seen[name] = self._wall()
+            self._note_seen(name, self._wall())
+
+    def _note_seen(self, name: str, seen: float) -> None:
+        """Remember a shape without nodes; whoever describes machines anew and anew fills no memory."""
+        self._last_seen[name] = max(self._last_seen.get(name, 0.0), seen)
+        machine = self._shapes[name].node.machine
+        if machine and name not in self._machine_bytes:
+            self._machine_bytes[name] = weight(machine)
+            while sum(self._machine_bytes.values()) > MOST_MACHINE_BYTES:
+                self._drop_machine(next(iter(self._machine_bytes)))
+
+    def _drop_machine(self, name: str) -> None:
+        """Remember a shape without nodes by its amounts alone, as one that outlives the process is."""
+        del self._machine_bytes[name]
+        shape, seen = self._shapes.pop(name), self._last_seen.pop(name)
+        for kind in [kind for kind, known in self._names.items() if known == name]:
+            del self._names[kind]
+        healthy = self._healthy[shape.node_class]
+        if healthy.machine == shape.node.machine:
+            self._healthy[shape.node_class] = without_machine(healthy)
+            for other in self._shapes.values():
+                if other.node_class == shape.node_class:
+                    self._learn_health(other)
+        plain = self._learn(replace(shape, node=without_machine(shape.node)))
+        if not self._counts[plain.name]:
+            self._note_seen(plain.name, seen)
+        self.version += 1
 
     def _is_over(self, name: str) -> bool:
         """Whether the last node of a shape has been gone for too long."""
@@ -283,6 +314,7 @@ class ShapeHistory:
         gone = [name for at, name in enumerate(oldest) if at < spare or self._last_seen[name] <= since]
         for name in gone:
             del self._last_seen[name], self._shapes[name]
+            self._machine_bytes.pop(name, None)
         if gone:
             self.version += 1
             self._names = {kind: name for kind, name in self._names.items() if name in self._shapes}

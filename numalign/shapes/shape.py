@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from numalign.model.attributes import NO_ATTRIBUTES, Labels, Taint
 from numalign.model.constraints import Constraints, Requirement, Term, Unmet
-from numalign.model.node import Node, Zone, node_class
+from numalign.model.node import Known, Node, Zone, node_class
 from numalign.model.resources import EMPTY, Resources
 
 MOST_VALUES = 8
@@ -174,6 +174,13 @@ def of(node: Node) -> Shape:
 def bare(node: Node) -> Node:
     """The node in health, with nothing on it, and nothing left that tells it from others of its kind."""
     return replace(node.in_health(), name=NAMELESS, label=None, attributes=NO_ATTRIBUTES, health=None)
+
+
+def without_machine(node: Node) -> Node:
+    """The node as its amounts and its kubelet's configuration tell it, whoever described its machine."""
+    if node.machine is None:
+        return node
+    return replace(node, known=Known.CONFIGURED, machine=None, stock=None)
 
 
 def _written(shape: Shape) -> str:

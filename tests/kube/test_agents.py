@@ -11,10 +11,13 @@ from numalign.kube.cluster_state import ClusterState, Snapshot
 from numalign.kube.decode import kubelet_reports, nrt
 from numalign.kube.decode.kubelet_reports import LONGEST_MACHINE, ObservedPlacement
 from numalign.kube.files import snapshot
+from numalign.lru import MOST_BYTES
+from numalign.memory_size import weight
 from numalign.model.bitset import bits
 from numalign.model.intent import Policy
-from numalign.model.machine import Stock
-from numalign.model.node import Known
+from numalign.model.machine import MOST_CPUS, Stock
+from numalign.model.node import Known, node_class
+from numalign.shapes.history import MOST_MACHINE_BYTES
 from tests.kube.objects import GIB, STATIC_KUBELET, Json, configuration, machine_zone, node, reported
 from tests.kube.objects import nrt as topology
 from tests.notation import bag, free_of, table
@@ -300,3 +303,28 @@ def test_nothing_is_left_of_a_node_that_is_gone(gone: str) -> None:
     seen = state.snapshot()
 
     assert (seen.nodes, seen.placements, seen.observed_at) == ((), {}, {})
+
+
+def test_an_agent_that_tells_of_another_machine_each_time_does_not_fill_the_memory() -> None:
+    # Late ids make a set of CPUs large, however few are in it.
+    cores = [[cpu] for cpu in range(MOST_CPUS - 600, MOST_CPUS)]
+    state = ClusterState()
+    for socket in range(60):
+        zone = machine_zone(cores=cores, socket=socket, reservedMemory=None)
+        described = {"zones": [zone], "reservedSystemCPUs": str(MOST_CPUS - 1)}
+        state.topologies.put("a", reported(topology("a", cpu=len(cores)), described))
+        [known] = state.snapshot().nodes
+
+    most = MOST_BYTES + MOST_MACHINE_BYTES
+    assert weight(state) < most < 60 * weight(known.machine)
+    # What is not kept as it was described is still known by its amounts.
+    assert {each.shape.node_class for each in state.shape_history.shapes()} == {node_class(known)}
+
+
+def test_nodes_that_tell_the_same_have_one_machine() -> None:
+    state = ClusterState()
+    for name in ("a", "b"):
+        state.topologies.put(name, reported(topology(name, *ZONES, cpu=4), MACHINE))
+
+    one, other = state.snapshot().nodes
+    assert one.machine is other.machine

@@ -4,12 +4,13 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from numalign.memory_size import weight
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import Node, node_class
-from numalign.shapes import Identity, KnownShape, RememberedShapes, ShapeHistory
+from numalign.shapes import Identity, KnownShape, RememberedShapes, ShapeHistory, history
 from numalign.shapes.history import LOSS_SECONDS, MOST_REMEMBERED, REMEMBER_SECONDS
-from numalign.shapes.shape import of
-from tests.notation import GPU, bag, node, table
+from numalign.shapes.shape import of, without_machine
+from tests.notation import GPU, bag, machine, node, table
 
 HOUR = 3600.0
 MACHINE = Identity("u", "s", "m")
@@ -302,6 +303,72 @@ def test_of_too_many_memories_the_latest_are_kept(cluster: Cluster) -> None:
 
     known = cluster.history.shapes()
     assert {each.shape.name for each in known} == {each.shape.name for each in many[:MOST_REMEMBERED]}
+
+
+def told(sockets: tuple[int, int], devices: str = "gpu=0,1") -> Node:
+    """A node as an agent tells of it; of one class, whatever its sockets are."""
+    made = machine("cpu=0-3", "cpu=4-7", sockets=sockets, reserved="0", devices=devices, policy="restricted")
+    return replace(made, name="a")
+
+
+TOLD = tuple(told((0, at)) for at in range(4))
+
+
+@pytest.fixture
+def two_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more than the machines of two shapes are remembered."""
+    monkeypatch.setattr(history, "MOST_MACHINE_BYTES", 2 * max(weight(each.machine) for each in TOLD))
+
+
+@pytest.mark.usefixtures("two_machines")
+def test_what_is_too_much_of_machines_is_remembered_by_its_amounts(cluster: Cluster) -> None:
+    for each in TOLD:
+        cluster.see(each)
+        cluster.now += 1
+    before = cluster.history.shapes()
+    cluster.history.retain_nodes(set())
+
+    plain = of(without_machine(TOLD[0]))
+    assert {each.shape.name: (each.nodes, each.seen) for each in before} == {
+        plain.name: (0, 1e9 + 1),
+        of(TOLD[1]).name: (0, 1e9 + 2),
+        of(TOLD[2]).name: (0, 1e9 + 3),
+        of(TOLD[3]).name: (1, None),
+    }
+    assert {each.shape.name: each.seen for each in cluster.history.shapes()} == {
+        plain.name: 1e9 + 2,
+        of(TOLD[2]).name: 1e9 + 3,
+        of(TOLD[3]).name: 1e9 + 4,
+    }
+    assert {each.shape for each in cluster.restarted().history.shapes()} == {
+        plain,
+        of(TOLD[2]),
+        of(TOLD[3]),
+    }
+
+
+@pytest.mark.usefixtures("two_machines")
+def test_a_node_whose_machine_is_here_keeps_it_however_many_are_gone(cluster: Cluster) -> None:
+    cluster.see(replace(TOLD[0], name="b"))
+    for each in (*TOLD, *TOLD):
+        cluster.see(each)
+    found = cluster.see(told((0, 0), "gpu=0"))
+    labelled = cluster.see(replace(found, label=node_class(TOLD[0]), health=None))
+
+    assert labelled.health
+    assert labelled.health.machine == TOLD[0].machine
+    assert {each.nodes for each in cluster.history.shapes() if each.shape == of(TOLD[0])} == {2}
+
+
+def test_a_node_is_ill_whether_or_not_the_machine_of_its_class_is_remembered(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MOST_MACHINE_BYTES", 0)
+    cluster.see(TOLD[0])
+    cluster.history.retain_nodes(set())
+    found = cluster.see(replace(told((0, 0), "gpu=0"), label=node_class(TOLD[0])))
+
+    assert found.health == replace(TOLD[0], label=found.label)
 
 
 def test_what_others_remember_adds_to_what_is_here_and_takes_nothing_away(cluster: Cluster) -> None:

@@ -7,9 +7,8 @@ follows from them would hold.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 from numalign.kube.decode import nodes
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
@@ -19,16 +18,38 @@ from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
 from numalign.kubelet import cpu_manager
 from numalign.kubelet.observed_state import ObservedContainer, observe
+from numalign.lru import LRU
 from numalign.model import resources
 from numalign.model.bitset import lowest, union
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import BadTopology, Mistake
-from numalign.model.machine import CpuSet, Machine, Stock, cpu_topology, render_list
+from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, cpu_topology, render_list
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
 from numalign.model.options import Options
 from numalign.model.placement import ZoneSet
 from numalign.model.pod import Qos, Role
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources, ZoneId
+
+MOST_MACHINES = 512
+"""Machines that are kept for other nodes to have as well, as far as their bytes allow."""
+
+DevicePlaces = tuple[tuple[str, tuple[DevicePlace, ...]], ...]
+Build = Callable[[tuple[ZoneId, ...], tuple[Core, ...], CpuSet, DevicePlaces], Machine]
+"""Gives the machine of these zones, cores, reserved CPUs and devices."""
+
+
+class BuiltMachines:
+    """Machines for other nodes to have as well; to lay out the CPUs of one takes its time."""
+
+    def __init__(self) -> None:
+        self.cache = LRU[tuple[object, ...], Machine](MOST_MACHINES)
+
+    def build(
+        self, zones: tuple[ZoneId, ...], cores: tuple[Core, ...], reserved: CpuSet, devices: DevicePlaces
+    ) -> Machine:
+        """The machine of these parts, the same one for all who ask."""
+        parts = zones, cores, reserved, devices
+        return self.cache.get(parts, lambda: Machine(*parts))
 
 
 def join(
@@ -37,6 +58,7 @@ def join(
     *,
     node_facts: NodeFacts | None = None,
     configured: KubeletConfiguration | None = None,
+    build: Build = Machine,
 ) -> Node:
     """The node with this machine; of the topology only its name and what it says of policies count.
 
@@ -51,7 +73,7 @@ def join(
     if mistakes := [*nodes.unwalkable(plain, len(described.zones))]:
         raise BadNode(mistakes, ())
     kept = _kept(described, configuration, plain.options)
-    built = _built(described.zones, described.cores, kept, described.devices)
+    built = build(described.zones, described.cores, kept, described.devices)
     node = replace(
         plain,
         zones=_zones(plain, built, described, configuration),
@@ -68,13 +90,13 @@ def _threads(machine: Machine) -> int | None:
     return next(iter(sizes)) if len(sizes) == 1 else None
 
 
-MOST_MACHINES = 512
-"""Machines that are kept for other nodes to have as well; to lay out the CPUs of one takes its time."""
-
-_built = lru_cache(maxsize=MOST_MACHINES)(Machine)
-
-
-def reported(report: MachineReport, topology: Topology, *, node_facts: NodeFacts | None = None) -> Node:
+def reported(
+    report: MachineReport,
+    topology: Topology,
+    *,
+    node_facts: NodeFacts | None = None,
+    build: Build = Machine,
+) -> Node:
     """The empty node that its agent tells of; of the topology the name and policies count, as for `join`.
 
     Raises `BadNode` as `join` does, with the places of the report, and if the topology has other zones.
@@ -86,7 +108,7 @@ def reported(report: MachineReport, topology: Topology, *, node_facts: NodeFacts
     known = node_facts or NodeFacts(topology.name)
     known = known if minor is None else replace(known, minor=minor)
     try:
-        return join(report.machine, topology, node_facts=known, configured=report.configuration)
+        return join(report.machine, topology, node_facts=known, configured=report.configuration, build=build)
     except BadNode as error:
         machine, kubelet = (
             [mistake.under(step) for mistake in mistakes]

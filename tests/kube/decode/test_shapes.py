@@ -17,7 +17,7 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import CpuManager, Known, MemoryManager, Node
 from numalign.model.options import CpuOption, FeatureGate, Options, TopologyOption
 from numalign.shapes import KnownShape, LabelValues, RememberedShapes, Shape, shape
-from tests.notation import node, table
+from tests.notation import machine, node, table
 
 SEEN = 1_790_000_000.0
 ZONES = ("cpu=32/30 mem=64Gi gpu=4 huge=0", "cpu=32 mem=63Gi gpu=4 huge=0")
@@ -71,6 +71,15 @@ def test_what_is_remembered_is_read_again(known: Shape) -> None:
     assert mistakes == ()
     assert read == memory
     assert read.shapes[0].shape.name == known.name
+
+
+def test_a_machine_that_was_described_is_remembered_by_its_amounts() -> None:
+    described = machine("cpu=0-3 mem=8Gi", "cpu=4-7", threads=2, reserved="0", devices="gpu=0,01")
+    known = shape_of(replace(described, threads=2))
+    read, mistakes = shapes.decode({"data": shapes.encode(remembered(known))})
+
+    assert mistakes == ()
+    assert read == remembered(shape_of(shape.without_machine(known.node)))
 
 
 @pytest.mark.parametrize("known", table(SHAPES))
