@@ -118,8 +118,9 @@ async def cluster_of(children: Children, place: Place) -> AsyncIterator[Cluster]
     await plane.start()
     async with plane.client("admin") as api:
         store = Store(api)
-        for document in shipped.documents(shipped.MANIFESTS / "namespace.yaml"):
-            await store.apply(document)
+        for folder in (shipped.MANIFESTS, shipped.MANIFESTS / "agent"):
+            for document in shipped.documents(folder / "namespace.yaml"):
+                await store.apply(document)
         for name in NODES:
             await store.replace(fleets.node(name, SHAPE))
             # Whoever writes it again takes off the taint that a new node gets.

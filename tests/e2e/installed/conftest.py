@@ -84,7 +84,7 @@ async def admin(plane: Plane) -> AsyncIterator[ApiClient]:
 async def fleet(admin: ApiClient) -> Store:
     """The nodes, what is published of them, and namespaces."""
     store = Store(admin)
-    for file in (shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml", HERE / "numatopologies.yaml"):
+    for file in (shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml", HERE.parent / "numatopologies.yaml"):
         for document in shipped.documents(file):
             await store.apply(document)
     await seconds_until(

@@ -27,6 +27,7 @@ from tests.e2e.placing import (
     second_scheduler,
 )
 
+VOLCANOS = Path(__file__).resolve().parents[1] / "numatopologies.yaml"
 SERVICE = f"numalign-scorer.{shipped.NAMESPACE}.svc"
 TOPOLOGIES = f"/apis/{fleets.TOPOLOGIES}/v1alpha2/noderesourcetopologies"
 
@@ -89,8 +90,9 @@ async def own(
 @module_fixture()
 async def published(cluster: Cluster) -> Cluster:
     """The nodes have told their zones, and the scorer is installed."""
-    for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
-        await cluster.store.apply(document)
+    for file in (shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml", VOLCANOS):
+        for document in shipped.documents(file):
+            await cluster.store.apply(document)
     await seconds_until(
         partial(ask, cluster.api, "GET", TOPOLOGIES),
         lambda answer: answer.code == HTTPStatus.OK,
