@@ -191,8 +191,13 @@ def _zones(topology_part: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
     if not parts and not topology_part.mistakes:
         listed.wrong(f"holds no zone of type {_NUMA}")
     ids = _ids(parts)
-    zones = [_zone(part, ids, amounts) for part in parts]
-    return tuple(sorted((zone for zone in zones if zone), key=lambda zone: zone.id))
+    zones = [zone for part in parts if (zone := _zone(part, ids, amounts))]
+    # Whoever assumes a machine of these amounts makes each of its CPUs.
+    counts = [zone.capacity.get(CPU, 0) for zone in zones]
+    if max(counts, default=0) <= _MOST_MILLIS < sum(counts):
+        shown = resources.render(CPU, sum(counts))
+        listed.wrong(f"have {shown} CPUs together, and Linux knows {MOST_CPUS}")
+    return tuple(sorted(zones, key=lambda zone: zone.id))
 
 
 def _ids(parts: list[Part]) -> dict[str, ZoneId]:

@@ -267,6 +267,9 @@ MISTAKES = {
     "more than there is": (amounts(allocatable=9), [f"{AT}.allocatable: 9 is more than the capacity of 8"]),
     "CPUs in millicores": (amounts(name="cpu", capacity="64000", allocatable="64000", available="64000"),
         [f"{AT}.capacity: 64000 CPUs are more than the 8192 that Linux knows"]),
+    "more CPUs than there are, over all zones": (
+        raw(*(zone(f"node-{at}", resource("cpu", "4097", "1", "1")) for at in (0, 1))),
+        ["zones: have 8194 CPUs together, and Linux knows 8192"]),
     "a cost that is a word": (raw(zone(costs=[cost("node-0", "near")])),
         ['zones[0].costs[0].value: must be a whole number, not "near"']),
     "a cost below zero": (raw(zone(costs=[cost("node-0", -1)])),
