@@ -21,8 +21,9 @@ from numalign.runtime.calls import body
 from numalign.runtime.logs import Log
 from numalign.runtime.server import Stop
 from numalign.runtime.server_settings import ServerSettings
+from numalign.scheduling.node_answers import Filtered
 from scorer import extender_protocol
-from scorer.extender_protocol import Calls, Filtered
+from scorer.extender_protocol import Calls
 
 JSON = "application/json"
 

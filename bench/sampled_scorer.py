@@ -36,7 +36,7 @@ PARTS: Sequence[tuple[str, str, str]] = (
     ("/logging/__init__.py", "", "logs"),
     ("scorer/extender_protocol.py", "", "reading and writing calls"),
     ("numalign/kube/decode/pod_reader.py", "", "reading pods"),
-    ("scorer/scheduler_state.py", "pending_pod", "reading pods"),
+    ("numalign/scheduling/scheduler_state.py", "pending_pod", "reading pods"),
     ("numalign/kube/pod_informer.py", "", "watch: pods"),
     ("numalign/kube/informer.py", "", "watch: events"),
     ("numalign/kube/kinds.py", "", "watch: events"),

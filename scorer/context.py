@@ -9,12 +9,12 @@ from numalign.cache.ranking import Ranks
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
-from scorer.binding import Binder
+from numalign.scheduling.binding import Binder
+from numalign.scheduling.node_answers import NodeAnswer, NodeAnswers
+from numalign.scheduling.ranking import Ranker
+from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.extender_protocol import Calls
-from scorer.node_answers import NodeAnswer, NodeAnswers
 from scorer.preempting import Preemption
-from scorer.ranking import Ranker
-from scorer.scheduler_state import PendingPod, SchedulerState
 from scorer.settings import PromiseAt
 
 ANSWERS = ("fits", "not_now", "never")

@@ -27,6 +27,8 @@ import orjson
 from numalign.kube.decode.parts import UID, Part, named
 from numalign.lru import LRU, Caches, digest
 from numalign.model.errors import BadInput, Mistake
+from numalign.scheduling.binding import BindingCall
+from numalign.scheduling.node_answers import Filtered
 
 MAX_SCORE = 10
 """The best score of a node; 0 is the worst (MaxExtenderPriority, k8s.io/kube-scheduler/extender/v1)."""
@@ -70,30 +72,6 @@ class Candidates:
     pod: Mapping[str, Any]
     names: tuple[str, ...]
     nodes: Mapping[str, bytes] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Filtered:
-    """
-    What became of the candidates: each is fit, or has the reason why it is not.
-
-    A node that `failed` may become fit when other pods go; one that is `unresolvable` will not, and nobody
-    is evicted for it.
-    """
-
-    fit: Sequence[str]
-    failed: dict[str, str]
-    unresolvable: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class BindingCall:
-    """Which pod is to be bound, and to which node; all four are said."""
-
-    name: str
-    namespace: str
-    uid: str
-    node: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,11 @@ from numalign.runtime import calls, server
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log
 from numalign.runtime.server_state import Check, DebugState
+from numalign.scheduling.scheduler_state import PendingPod
 from scorer import extender_protocol
 from scorer.context import ANSWERS, CallContext
 from scorer.extender_protocol import MAX_SCORE, BadCall
 from scorer.rank_page import page
-from scorer.scheduler_state import PendingPod
 from scorer.settings import PromiseAt, ScorerSettings
 from scorer.volcano import handlers as volcano
 

@@ -9,8 +9,8 @@ nobody is evicted in vain; where it is not certain what the victims hold, nobody
 from collections.abc import Mapping
 
 from numalign.ledger.model import Basis
+from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.extender_protocol import Victims
-from scorer.scheduler_state import PendingPod, SchedulerState
 
 
 class Preemption:

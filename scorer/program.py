@@ -31,17 +31,18 @@ from numalign.runtime import server
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes
 from numalign.runtime.server import BackgroundTask, Stop
-from scorer import binding, ranking, ranking_file
-from scorer.binding import Binder, Write
+from numalign.scheduling import binding, ranking
+from numalign.scheduling.binding import Binder, Write
+from numalign.scheduling.disbelief import Disbelief
+from numalign.scheduling.node_answers import NodeAnswers
+from numalign.scheduling.outcomes import Outcomes, Tell
+from numalign.scheduling.predictions import Predictions
+from numalign.scheduling.ranking import Ranker, RankingRules
+from numalign.scheduling.scheduler_state import SchedulerState
+from scorer import ranking_file
 from scorer.context import CallContext, CallMetrics
-from scorer.disbelief import Disbelief
 from scorer.handlers import application
-from scorer.node_answers import NodeAnswers
-from scorer.outcomes import Outcomes, Tell
-from scorer.predictions import Predictions
 from scorer.preempting import Preemption
-from scorer.ranking import Ranker, RankingRules
-from scorer.scheduler_state import SchedulerState
 from scorer.settings import PromiseAt, ScorerSettings
 from scorer.warming import Warming
 

@@ -8,8 +8,8 @@ import orjson
 from numalign.cache.ranking import Ranks, Score
 from numalign.decision import wording
 from numalign.kube.decode import placements
-from scorer.node_answers import NodeAnswer
-from scorer.scheduler_state import PendingPod
+from numalign.scheduling.node_answers import NodeAnswer
+from numalign.scheduling.scheduler_state import PendingPod
 
 
 def page(  # noqa: PLR0913  what a page is made of

@@ -15,7 +15,7 @@ from numalign.kube.decode.selectors import requirements
 from numalign.kube.files import edited
 from numalign.kube.files.edited import members, only
 from numalign.model.errors import BadInput
-from scorer.ranking import HEAVIEST, MEASURES, WEIGHS, Choice, RankingRules, no_resource, not_one
+from numalign.scheduling.ranking import HEAVIEST, MEASURES, WEIGHS, Choice, RankingRules, no_resource, not_one
 
 MOST_WEIGHTS = 64
 """Of resources in one entry; a pod asks for a handful."""

@@ -11,7 +11,7 @@ from numalign.kube.settings import ClusterSettings, UnknownNodes
 from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS
 from numalign.runtime.server_settings import MIB
 from numalign.runtime.settings import Contradiction
-from scorer import ranking
+from numalign.scheduling import ranking
 
 
 class PromiseAt(StrEnum):

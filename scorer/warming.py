@@ -15,8 +15,8 @@ from numalign.cache import Question
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import result_of
 from numalign.runtime.logs import Log
+from numalign.scheduling.scheduler_state import AT_ONCE, PendingPod
 from scorer.context import CallContext
-from scorer.scheduler_state import AT_ONCE, PendingPod
 
 SECONDS = 3.0
 """After which nothing more is begun."""

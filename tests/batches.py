@@ -13,7 +13,7 @@ from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.decision.scoring import EVEN, Strategy, Weights, aligned, scores
 from numalign.decision.verdict import Verdict
 from numalign.model.node import Node
-from scorer.reasons import reason
+from numalign.scheduling.reasons import reason
 from tests.notation import asks, means
 
 STRATEGIES = tuple(Strategy)

@@ -13,7 +13,7 @@ from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.decision.verdict import Refusal, Verdict
 from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Node
-from scorer.reasons import reason
+from numalign.scheduling.reasons import reason
 from tests.in_columns import left, state
 from tests.notation import NIC, asks, bag, means, node, options, table
 

@@ -28,7 +28,7 @@ from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from numalign.model.options import Options
 from numalign.model.resources import MEMORY, Resources
-from scorer.reasons import reason
+from numalign.scheduling.reasons import reason
 from tests.batches import differences
 from tests.in_columns import left, named
 from tests.notation import GPU, asks, machine, means, node, options, pod, table

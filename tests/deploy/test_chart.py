@@ -20,7 +20,7 @@ from numalign.kube.decode import shapes, templates
 from numalign.kube.files import policy
 from numalign.runtime import settings, sources
 from numalign.runtime.process_settings import ProcessSettings
-from scorer import ranking
+from numalign.scheduling import ranking
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import CHART, DEPLOY
 from webhook.settings import WebhookSettings

@@ -16,7 +16,8 @@ from numalign.kube.files import policy
 from numalign.model import intent
 from numalign.model.errors import BadInput
 from numalign.runtime.clock import utc_now
-from scorer import ranking, ranking_file
+from numalign.scheduling import ranking
+from scorer import ranking_file
 from tests.deploy import patched
 from tests.deploy.render import CHART, DEPLOY, MANIFESTS, installed, made, run
 

@@ -16,7 +16,8 @@ from controller.settings import ControllerSettings
 from numalign.cache.ranking import Ranking
 from numalign.kube.files import policy
 from numalign.runtime.process_settings import ProcessSettings
-from scorer import ranking, ranking_file
+from numalign.scheduling import ranking
+from scorer import ranking_file
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.deploy.render import (
     AGENT_GUARD,

@@ -26,7 +26,7 @@ from numalign.model.machine import render_list
 from numalign.model.node import Known
 from numalign.model.placement import Grant
 from numalign.runtime.logs import Log
-from scorer.scheduler_state import SchedulerState
+from numalign.scheduling.scheduler_state import SchedulerState
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"

@@ -34,9 +34,9 @@ from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.model.errors import BadInput
 from numalign.model.intent import Match
 from numalign.runtime import logs
+from numalign.scheduling.node_answers import Filtered
+from numalign.scheduling.scheduler_state import PendingPod
 from numalign.shapes import ShapeHistory
-from scorer.extender_protocol import Filtered
-from scorer.scheduler_state import PendingPod
 from tests.laws.clusters import Case, Raw
 from tests.scorer.conftest import Scorer
 from tests.webhook.conftest import request

@@ -27,17 +27,16 @@ from numalign.model import intent
 from numalign.model.intent import Match
 from numalign.model.node import Node
 from numalign.runtime import logs, server
-from scorer import binding
-from scorer.binding import Binder, Write
+from numalign.scheduling import binding
+from numalign.scheduling.binding import Binder, BindingCall, Write
+from numalign.scheduling.node_answers import Filtered, NodeAnswer, NodeAnswers
+from numalign.scheduling.outcomes import Outcomes
+from numalign.scheduling.predictions import Predictions
+from numalign.scheduling.ranking import Ranker, RankingRules
+from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.context import CallContext, CallMetrics
-from scorer.extender_protocol import BindingCall, Filtered
 from scorer.handlers import application
-from scorer.node_answers import NodeAnswer, NodeAnswers
-from scorer.outcomes import Outcomes
-from scorer.predictions import Predictions
 from scorer.preempting import Preemption
-from scorer.ranking import Ranker, RankingRules
-from scorer.scheduler_state import PendingPod, SchedulerState
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.manifests import labelled, pod_spec, topology
 from tests.notation import node

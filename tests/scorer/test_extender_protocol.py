@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.memory_size import weight
+from numalign.scheduling.binding import BindingCall
+from numalign.scheduling.node_answers import Filtered
 from scorer.extender_protocol import (
     MAX_SCORE,
     MOST_MISTAKES,
     BadCall,
-    BindingCall,
     Calls,
     Candidates,
-    Filtered,
     PreemptionCall,
     RankCall,
     Victims,

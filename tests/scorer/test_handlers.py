@@ -13,7 +13,7 @@ import pytest
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
-from scorer import reasons
+from numalign.scheduling import reasons
 from scorer.handlers import HANDLERS
 from scorer.settings import PromiseAt
 from tests.notation import node, table

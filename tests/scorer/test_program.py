@@ -22,7 +22,7 @@ from numalign.model.errors import BadInput
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
-from scorer.outcomes import EVENT
+from numalign.scheduling.outcomes import EVENT
 from scorer.program import LEASE, ScorerProgram
 from scorer.settings import ScorerSettings
 from tests import faster

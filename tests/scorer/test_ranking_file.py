@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numalign.cache.ranking import Ranking, Relative
 from numalign.decision.scoring import Strategy
 from numalign.model.constraints import Operator, Requirement
-from scorer.ranking import Choice, RankingRules
+from numalign.scheduling.ranking import Choice, RankingRules
 from scorer.ranking_file import BadRanking, parse, read
 from tests.notation import GPU, table
 

@@ -7,7 +7,7 @@ import pytest
 from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS
 from numalign.model.intent import Match
 from numalign.runtime.settings import Loaded, SettingsError, load
-from scorer.ranking import MEASURES
+from numalign.scheduling.ranking import MEASURES
 from scorer.settings import PromiseAt, ScorerSettings
 from tests.notation import table
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from numalign.cache.ranking import Ranks
+from numalign.scheduling.scheduler_state import PendingPod
 from scorer.context import CallContext
-from scorer.scheduler_state import PendingPod
 from scorer.warming import MOST_QUESTIONS, SECONDS, Warming
 from tests.scorer.conftest import EMPTY, FOUR, Scorer, on, raw
 

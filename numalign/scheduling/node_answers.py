@@ -13,9 +13,22 @@ from typing import Literal
 from numalign.cache.batch import UNKNOWN, Batch
 from numalign.cache.scheduler_cache import NotEligible
 from numalign.ledger.model import Prediction
-from scorer import reasons
-from scorer.extender_protocol import Filtered
-from scorer.scheduler_state import PendingPod, SchedulerState
+from numalign.scheduling import reasons
+from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """
+    What became of the candidates: each is fit, or has the reason why it is not.
+
+    A node that `failed` may become fit when other pods go; one that is `unresolvable` will not, and nobody
+    is evicted for it.
+    """
+
+    fit: Sequence[str]
+    failed: dict[str, str]
+    unresolvable: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,10 @@ from numalign.ledger.model import Prediction
 from numalign.ledger.ordering import predict
 from numalign.ledger.reservations import LAG_SECONDS
 from numalign.model.node import Node
-from scorer import reasons
+from numalign.scheduling import reasons
+from numalign.scheduling.ranking import Ranker, RankingRules
+from numalign.scheduling.scheduler_state import PendingPod
 from scorer.extender_protocol import Candidates, answer_filter
-from scorer.ranking import Ranker, RankingRules
-from scorer.scheduler_state import PendingPod
 from tests.notation import node, table
 from tests.scorer.conftest import (
     ALL,

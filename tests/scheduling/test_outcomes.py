@@ -4,7 +4,7 @@ import pytest
 
 from numalign.kube.events import LONGEST_MESSAGE, Type
 from numalign.kubelet.admission_errors import RejectionReason
-from scorer.outcomes import EVENT, REMEMBERED_SECONDS, shown
+from numalign.scheduling.outcomes import EVENT, REMEMBERED_SECONDS, shown
 from tests.notation import bag, table
 from tests.scorer.conftest import EMPTY, FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
 

@@ -23,7 +23,7 @@ from numalign.model.placement import Held
 from numalign.model.resources import render
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
-from scorer.scheduler_state import SchedulerState
+from numalign.scheduling.scheduler_state import SchedulerState
 
 EVENT = "NUMAPredictionWrong"
 """The reason of the event on the pod."""

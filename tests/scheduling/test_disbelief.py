@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from numalign.ledger.model import Basis
-from scorer.disbelief import IN_A_LINE, Disbelief
+from numalign.scheduling.disbelief import IN_A_LINE, Disbelief
 from tests.notation import node
 from tests.scorer.conftest import SINGLE, Raw, Scorer, on, raw, running
 

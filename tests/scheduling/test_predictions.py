@@ -6,8 +6,8 @@ import pytest
 
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
 from numalign.kube.events import LONGEST_MESSAGE, Type
-from scorer.outcomes import EVENT
-from scorer.predictions import PATIENCE_SECONDS, PredictionResult
+from numalign.scheduling.outcomes import EVENT
+from numalign.scheduling.predictions import PATIENCE_SECONDS, PredictionResult
 from tests.notation import bag, node, table
 from tests.scorer.conftest import FOUR, HALF, TEAM, Raw, Scorer, on, raw, refused, running, uid
 

@@ -22,8 +22,8 @@ from numalign.model.errors import cut
 from numalign.model.placement import Held
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
-from scorer.outcomes import EVENT, REFUSALS, Tell, shown
-from scorer.scheduler_state import SchedulerState
+from numalign.scheduling.outcomes import EVENT, REFUSALS, Tell, shown
+from numalign.scheduling.scheduler_state import SchedulerState
 
 PATIENCE_SECONDS = 60.0
 """How long an agent may take to show a pod before it counts as one that nobody saw."""

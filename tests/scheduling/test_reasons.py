@@ -9,7 +9,7 @@ from numalign.decision.verdict import Cause, Refusal, Refuser, Verdict
 from numalign.model.intent import Policy
 from numalign.model.node import Known, Node
 from numalign.model.placement import Placement
-from scorer.reasons import reason
+from numalign.scheduling.reasons import reason
 from tests.notation import asks, means, node, table
 
 SINGLE = "single-numa-node"

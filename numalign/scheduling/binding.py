@@ -35,9 +35,8 @@ from numalign.model import intent
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
-from scorer import reasons
-from scorer.extender_protocol import BindingCall
-from scorer.scheduler_state import PendingPod, SchedulerState
+from numalign.scheduling import reasons
+from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 LOOK_SECONDS = 0.02
 """How long a pod that waits lets changes of its node gather, before it looks whether it still has to."""
@@ -49,6 +48,16 @@ _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
 Write = Callable[..., Awaitable[None]]
 """`bindings.bind` with its API server: namespace, name, uid, node and annotations by keyword."""
+
+
+@dataclass(frozen=True, slots=True)
+class BindingCall:
+    """Which pod is to be bound, and to which node; all four are said."""
+
+    name: str
+    namespace: str
+    uid: str
+    node: str
 
 
 class BindOutcome(StrEnum):

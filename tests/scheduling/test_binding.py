@@ -15,7 +15,7 @@ from numalign.ledger.model import Source, Stage
 from numalign.ledger.reservations import NEWS_SECONDS
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.logs import MANY_LINES
-from scorer.binding import FEW, LOOK_SECONDS, BindOutcome
+from numalign.scheduling.binding import FEW, LOOK_SECONDS, BindOutcome
 from tests.notation import node, table
 from tests.scorer.conftest import (
     ALL,

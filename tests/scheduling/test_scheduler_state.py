@@ -23,7 +23,7 @@ from numalign.model.errors import BadInput
 from numalign.model.intent import Intent, Policy
 from numalign.model.machine import read_list, render_list
 from numalign.model.node import Known
-from scorer.scheduler_state import AT_ONCE, LOOK_SECONDS
+from numalign.scheduling.scheduler_state import AT_ONCE, LOOK_SECONDS
 from tests.manifests import labelled, topology
 from tests.notation import GPU, NIC, bag, free_of, means, node, table
 from tests.scorer.conftest import (

@@ -36,7 +36,7 @@ from numalign.model.pod import Qos, Role
 from numalign.model.resources import EMPTY
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import patiently
-from scorer.fingerprint_reader import PodFingerprintReader
+from numalign.scheduling.fingerprint_reader import PodFingerprintReader
 
 REMEMBERED = 1024
 """Pods that were asked about and are not bound yet."""

@@ -9,7 +9,15 @@ from numalign.cache.batch import Batch
 from numalign.cache.ranking import Ranking, Relative
 from numalign.decision.scoring import Strategy
 from numalign.model.constraints import Operator, Requirement
-from scorer.ranking import HEAVIEST, MEASURES, Choice, Ranker, RankingRules, parse_strategies, parse_weights
+from numalign.scheduling.ranking import (
+    HEAVIEST,
+    MEASURES,
+    Choice,
+    Ranker,
+    RankingRules,
+    parse_strategies,
+    parse_weights,
+)
 from tests.batches import batch
 from tests.notation import node, table
 
