@@ -197,11 +197,13 @@ def asks(*containers: str) -> Demand:
     return demand.of(pod(*containers))
 
 
-def means(text: str, *, scope: str | None = None, match: str = "satisfies") -> Intent:
+def means(
+    text: str, *, scope: str | None = None, match: str = "satisfies", exclusive: bool = False
+) -> Intent:
     """An intent, its policy and the resources that it names: `means("restricted cpu gpu", scope="pod")`."""
     policy, *names = text.split()
     listed = tuple(_NAMES.get(name, name) for name in names)
-    return Intent(Policy(policy), listed, None if scope is None else Scope(scope), Match(match))
+    return Intent(Policy(policy), listed, None if scope is None else Scope(scope), Match(match), exclusive)
 
 
 def free_of(node: Node, name: str) -> list[int]:

@@ -19,6 +19,7 @@ PREFIX = "numalign.io/"
 POLICY = PREFIX + "policy"
 RESOURCES = PREFIX + "resources"
 SCOPE = PREFIX + "scope"
+EXCLUSIVE = PREFIX + "exclusive"
 PLACEMENT = PREFIX + "placement"
 PLACEMENT_OBSERVED = PREFIX + "placement-observed"
 VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
@@ -32,7 +33,7 @@ ADMISSION = PREFIX + "admission"
 CLASS_LABEL = PREFIX + "class"
 """On nodes: the name of their topology class."""
 
-_WRITTEN_BY_OWNERS = (POLICY, RESOURCES, SCOPE)
+_WRITTEN_BY_OWNERS = (POLICY, RESOURCES, SCOPE, EXCLUSIVE)
 _ON_PODS = (*_WRITTEN_BY_OWNERS, PLACEMENT, PLACEMENT_OBSERVED)
 _ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION)
 
@@ -77,6 +78,12 @@ class Match(StrEnum):
     EQUAL = "equal"
 
 
+class Exclusive(StrEnum):
+    """What a pod shares with no other pod that has an intent."""
+
+    ZONE = "zone"
+
+
 class Admission(StrEnum):
     """Whether numalign looks at a namespace."""
 
@@ -89,13 +96,14 @@ class Intent:
     """What a pod asks of its placement.
 
     `resources` are names or prefixes ending in `*`; empty means all that the node aligns. `scope` None
-    means the node's own scope.
+    means the node's own scope. One that is `exclusive` shares its zones with no other pod that has an intent.
     """
 
     policy: Policy
     resources: tuple[str, ...] = ()
     scope: Scope | None = None
     match: Match = Match.SATISFIES
+    exclusive: bool = False
 
     @property
     def binding(self) -> bool:
@@ -131,18 +139,23 @@ class IntentAnnotations:
     """What the annotations of one pod say, whatever its namespace asks.
 
     `policy` is None where they name none. `mistakes` are wrong everywhere; those of `without_policy` only
-    where no default gives the rest of them a policy.
+    where no default gives the rest of them a policy, and those of `too_loose` where one does that binds
+    nobody.
     """
 
     policy: Policy | None = None
     resources: tuple[str, ...] = ()
     scope: Scope | None = None
+    exclusive: bool = False
     mistakes: tuple[Mistake, ...] = ()
     without_policy: tuple[Mistake, ...] = ()
+    too_loose: tuple[Mistake, ...] = ()
 
     def wrong(self, default: Policy | None) -> tuple[Mistake, ...]:
-        """Every mistake under this default policy; without one, those of `without_policy` too."""
-        return (*self.mistakes, *(() if default else self.without_policy))
+        """Every mistake under this default policy."""
+        if default is None:
+            return (*self.mistakes, *self.without_policy)
+        return self.mistakes if default.at_least(Policy.RESTRICTED) else (*self.mistakes, *self.too_loose)
 
     def intent(self, default: Policy | None = None, match: Match = Match.SATISFIES) -> Intent | None:
         """What the pod asks for; None where neither it nor the default names a policy.
@@ -152,7 +165,7 @@ class IntentAnnotations:
         if wrong := self.wrong(default):
             raise BadIntent(wrong)
         policy = self.policy or default
-        return Intent(policy, self.resources, self.scope, match) if policy else None
+        return Intent(policy, self.resources, self.scope, match, self.exclusive) if policy else None
 
 
 def read(annotations: Mapping[str, str]) -> IntentAnnotations:
@@ -161,10 +174,20 @@ def read(annotations: Mapping[str, str]) -> IntentAnnotations:
     policy = _read_policy(annotations, mistakes)
     resources = tuple(_read_resources(annotations.get(RESOURCES), mistakes))
     scope = _read_word(Scope, annotations, SCOPE, mistakes)
+    exclusive = _read_word(Exclusive, annotations, EXCLUSIVE, mistakes) is not None
+    loose = tuple(_too_loose(policy)) if exclusive else ()
     # A policy that cannot be read is told of already.
     named = annotations.keys() & {POLICY, VOLCANO_POLICY}
     lost = () if named else tuple(_without_policy(annotations))
-    return IntentAnnotations(policy, resources, scope, tuple(mistakes), lost)
+    return IntentAnnotations(
+        policy,
+        resources,
+        scope,
+        exclusive,
+        (*mistakes, *(loose if policy else ())),
+        lost,
+        () if named else loose,
+    )
 
 
 def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mistake, ...]]:
@@ -296,8 +319,16 @@ def _wrong_name(name: str) -> str | None:
 
 
 def _without_policy(annotations: Mapping[str, str]) -> Iterator[Mistake]:
-    """A scope or a list of resources alone asks for nothing."""
-    for key in (RESOURCES, SCOPE):
+    """A scope, a list of resources or zones of its own alone ask for nothing."""
+    for key in (RESOURCES, SCOPE, EXCLUSIVE):
         if key in annotations:
             needs = f"says nothing without {POLICY}: add it ({', '.join(Policy)})"
             yield Mistake(f"metadata.annotations[{key}]", needs)
+
+
+def _too_loose(policy: Policy | None) -> Iterator[Mistake]:
+    """Zones are only a pod's own where its policy says which they may be."""
+    if policy is None or not policy.at_least(Policy.RESTRICTED):
+        under = f'"{policy}"' if policy else "the namespace's default"
+        ways = f"set {POLICY} to {Policy.RESTRICTED} or {Policy.SINGLE_NUMA_NODE}, or remove it"
+        yield Mistake(f"metadata.annotations[{EXCLUSIVE}]", f"promises nothing under {under}: {ways}")

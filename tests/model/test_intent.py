@@ -20,6 +20,7 @@ from tests.notation import GPU, means, table
 POLICY = "numalign.io/policy"
 RESOURCES = "numalign.io/resources"
 SCOPE = "numalign.io/scope"
+EXCLUSIVE = "numalign.io/exclusive"
 VOLCANO = "volcano.sh/numa-topology-policy"
 DEFAULT = "numalign.io/default"
 ENFORCE = "numalign.io/enforce"
@@ -62,6 +63,8 @@ def test_policies_run_from_loose_to_tight(one: Policy, other: Policy, *, least: 
     assert one.at_least(other) is least
 
 
+ALONE = means("restricted", exclusive=True)
+
 READ = [
     # what it shows              written                                   intent
     ("nothing is said",          "",                                       None),
@@ -70,6 +73,7 @@ READ = [
     ("a scope",                  "policy=restricted; scope=pod",           means("restricted", scope="pod")),
     ("resources in their order", "policy=restricted; resources=rdma ,cpu", means("restricted rdma cpu")),
     ("a prefix",                 "policy=restricted; resources=rdma/*",    means("restricted rdma/*")),
+    ("zones of its own",         "policy=restricted; exclusive= zone",     ALONE),
     ("volcano's word",           "volcano=single-numa-node",               means("single-numa-node")),
     ("both words agree",         "volcano=restricted; policy=restricted",  means("restricted")),
     ("what numalign writes",     "placement=[]; placement-observed=[]",    None),
@@ -91,6 +95,22 @@ def test_the_pod_overrules_a_default() -> None:
 
 def test_a_default_gives_a_scope_alone_its_policy() -> None:
     assert parse({SCOPE: "pod"}, default=RESTRICTED) == means("restricted", scope="pod")
+
+
+def test_a_default_that_binds_gives_a_pod_zones_of_its_own() -> None:
+    assert parse({EXCLUSIVE: "zone"}, default=RESTRICTED) == means("restricted", exclusive=True)
+
+
+@pytest.mark.parametrize("default", [NONE, BEST_EFFORT])
+def test_a_default_that_binds_nobody_gives_no_pod_zones_of_its_own(default: Policy) -> None:
+    with pytest.raises(BadIntent, match=r"promises nothing under the namespace's default: set numalign.io/"):
+        parse({EXCLUSIVE: "zone"}, default=default)
+
+
+def test_the_default_is_not_blamed_for_a_policy_that_cannot_be_read() -> None:
+    (mistake,) = read({POLICY: "x", EXCLUSIVE: "zone"}).wrong(BEST_EFFORT)
+
+    assert mistake.where == f"metadata.annotations[{POLICY}]"
 
 
 def test_how_a_node_must_match_comes_from_the_settings() -> None:
@@ -119,6 +139,13 @@ WRONG = [
     ("a star in the middle", "policy=none; resources=rd*ma",    "resources",       "only stand at the end"),
     ("two names, no comma",  "policy=none; resources=cpu gpu",  "resources",       "is not a resource name"),
     ("another script",       "policy=none; resources=gpü",      "resources",       "is not a resource name"),
+    ("exclusive of what?",   "policy=restricted; exclusive=y",  "exclusive",       "words; one of zone"),
+    ("exclusive of nothing", "policy=restricted; exclusive=",   "exclusive",       "none of the known"),
+    ("exclusive, no policy", "exclusive=zone",                  "exclusive",       "says nothing without"),
+    ("exclusive, at best",   "policy=best-effort; exclusive=zone", "exclusive",    "policy to restr"),
+    ("exclusive, opted out", "policy=none; exclusive=zone",     "exclusive",       'nothing under "none"'),
+    ("as volcano says it",   "volcano=none; exclusive=zone",    "exclusive",       'nothing under "none"'),
+    ("exclusive and a slip", "policy=x; exclusive=zone",        "policy",          "none of the known"),
 ]  # fmt: skip
 
 
