@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from certs.keeper import Certificates
 from controller.labels import LabelWriter
 from controller.node_classes import Classifier
+from controller.placing import PARTS, Placing, background, placing
 from controller.settings import ControllerSettings
 from controller.shapes import ShapeWriter
-from numalign.kube import kinds
+from numalign.kube import kinds, live_feed
 from numalign.kube.client import Api
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.compose import Background, Program
 from numalign.kube.decode import numatopologies
 from numalign.kube.feed import count_age
+from numalign.kube.lease import LeaderElector
 from numalign.kube.live_feed import LiveFeed
 from numalign.runtime import server
 from numalign.runtime.server import BackgroundTask, Stop
@@ -31,7 +34,7 @@ LEASE = "numalign-controller"
 WATCHED = ((kinds.NODES,), kinds.TOPOLOGIES)
 """What shapes and classes of nodes depend on."""
 
-Component = Callable[["ControllerProgram", Api, Callable[[], bool]], Background]
+Component = Callable[["ControllerProgram", Api, LeaderElector], Background]
 """Something to do in the cluster behind an API server; whether it leads is asked before every write."""
 
 
@@ -46,27 +49,50 @@ class ControllerProgram(Program[ControllerSettings]):
     clock: Callable[[], float] = time.monotonic
 
     async def serve(self, stop: Stop) -> int:
-        """Write what is due until told to stop; the exit code. Raises `ClusterError` for a bad kubeconfig."""
+        """Write what is due until told to stop; the exit code.
+
+        Raises `ClusterError` for a bad kubeconfig, and `BadInput` for a bad policy file.
+        """
         async with self.connected() as api:
             election = self.election(api, LEASE)
             components = COMPONENTS if self.components is None else self.components
-            parts = [component(self, api, lambda: election.leading) for component in components]
+            parts = [component(self, api, election) for component in components]
             tasks = {name: task for part in parts for name, task in part.tasks.items()}
             checks = {name: check for part in parts for name, check in part.checks.items()}
             app = server.application([], log=self.log, registry=self.registry, checks=checks)
             tasks = {"election": election.run, **tasks}
             return await server.serve(app, self.settings, stop=stop, tasks=tasks)
 
+    def placing(self, api: Api, election: LeaderElector) -> tuple[Placing, Background]:
+        """What parts that decide about pods share, and what runs because of them."""
+        recorder = self.recorder(api, "numalign-controller")
+        shared = placing(
+            api,
+            self.settings,
+            election=election,
+            tell=recorder.tell,
+            log=self.log,
+            registry=self.registry,
+            clock=self.clock,
+            sleep=self.sleep,
+        )
+        more = background(shared, PARTS)
+        return shared, Background({"events": recorder.run, **more.tasks}, more.checks)
 
-def reconcile_nodes(controller: ControllerProgram, api: Api, leading: Callable[[], bool]) -> Background:
-    """Keep what nodes are in health where all read it, and the class label of every node true."""
+
+def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
+    """Follow the cluster: label nodes, remember shapes and, where that is wanted, look after pods."""
     settings, log, registry = controller.settings, controller.log, controller.registry
     # A node is ill for so long at most; until then it must be known what it was, also after a restart.
     book = ShapeHistory(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
+    pods, about_pods = (
+        controller.placing(api, election) if settings.looks_after_pods else (None, Background())
+    )
     feed = LiveFeed(
         api,
-        watched=WATCHED,
-        optional=[numatopologies.COLLECTIONS],
+        watched=live_feed.WITH_PODS if pods else WATCHED,
+        optional=live_feed.OF_SOME if pods else [numatopologies.COLLECTIONS],
+        pods=pods.pods if pods else None,
         shape_history=book,
         log=log,
         registry=registry,
@@ -78,7 +104,7 @@ def reconcile_nodes(controller: ControllerProgram, api: Api, leading: Callable[[
         api,
         namespace=controller.namespace(api),
         book=book,
-        leading=leading,
+        leading=lambda: election.leading,
         sees=lambda: classifier.current is not None,
         log=log,
         registry=registry,
@@ -86,18 +112,23 @@ def reconcile_nodes(controller: ControllerProgram, api: Api, leading: Callable[[
         sleep=controller.sleep,
     )
 
+    async def take(snapshot: Snapshot) -> None:
+        if pods:
+            await pods.take(snapshot)
+        await classifier.take(snapshot)
+
     async def follow() -> None:
         # Before it is known what nodes were, nobody can tell which of them are ill.
         await shapes.answered()
-        await feed.follow(classifier.take)
+        await feed.follow(take)
 
-    tasks: dict[str, BackgroundTask] = {"shapes": shapes.run, "nodes": follow}
+    tasks: dict[str, BackgroundTask] = {"shapes": shapes.run, "nodes": follow, **about_pods.tasks}
     if settings.label_nodes:
         labels = LabelWriter(
             api,
             nodes=lambda: classifier.current,
             age=feed.age,
-            leading=leading,
+            leading=lambda: election.leading,
             log=log,
             registry=registry,
             clock=controller.clock,
@@ -105,10 +136,11 @@ def reconcile_nodes(controller: ControllerProgram, api: Api, leading: Callable[[
         )
         tasks["classes"] = labels.run
     tasks |= controller.kubelet_configs(api, feed)
-    return Background(tasks, {"snapshot": lambda: feed.waiting_for() or classifier.waiting_for()})
+    waiting_for = {"snapshot": lambda: feed.waiting_for() or classifier.waiting_for()}
+    return Background(tasks, {**waiting_for, **about_pods.checks})
 
 
-def reconcile_certificate(controller: ControllerProgram, api: Api, leading: Callable[[], bool]) -> Background:
+def reconcile_certificate(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
     """Make the webhook's certificate, renew it, and let API servers trust it."""
     settings, namespace = controller.settings, controller.namespace(api)
     if settings.tls_secret is None:
@@ -119,7 +151,7 @@ def reconcile_certificate(controller: ControllerProgram, api: Api, leading: Call
         secret=settings.tls_secret,
         names=settings.names_in(namespace),
         configuration=settings.webhook_configuration,
-        leading=leading,
+        leading=lambda: election.leading,
         log=controller.log,
         registry=controller.registry,
         days=settings.tls_days,
@@ -128,5 +160,5 @@ def reconcile_certificate(controller: ControllerProgram, api: Api, leading: Call
     return Background({"certificates": certificates.run}, {"certificates": certificates.trouble})
 
 
-COMPONENTS: tuple[Component, ...] = (reconcile_nodes, reconcile_certificate)
+COMPONENTS: tuple[Component, ...] = (reconcile_cluster, reconcile_certificate)
 """All that the controller does."""

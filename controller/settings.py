@@ -5,16 +5,30 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from certs.settings import PairSettings
-from numalign.kube.settings import Name, ProgramSettings
+from numalign.kube.settings import Name, PolicySettings, UnknownNodes
 from numalign.runtime.settings import Contradiction
 
 
-class ControllerSettings(PairSettings, ProgramSettings):
+class ControllerSettings(PairSettings, PolicySettings):
     """The controller."""
 
     label_nodes: bool = Field(
         default=True,
         description="Label nodes with their class. false where another program does.",
+    )
+    gates: bool = Field(
+        default=False,
+        description="Choose the nodes of pods that wait behind the gate numalign.io/placement, and lift it.",
+    )
+    heal: bool = Field(
+        default=False,
+        description="Remove pods that kubelets refused, and move misaligned ones, in namespaces whose label"
+        " numalign.io/heal says so.",
+    )
+    unknown_nodes: UnknownNodes = Field(
+        default="cannot-fit",
+        description="Whether a pod that must be aligned is placed on a node without topology: cannot-fit,"
+        " for nobody knows whether it would be; may-fit where that is better than waiting.",
     )
     dry_run: bool = Field(
         default=False,
@@ -31,6 +45,11 @@ class ControllerSettings(PairSettings, ProgramSettings):
         description="Name of the webhook configurations, mutating and validating, in which the authority of"
         " the certificate in --tls-secret is kept up to date.",
     )
+
+    @property
+    def looks_after_pods(self) -> bool:
+        """Whether anything is to be done about pods, so that they are watched."""
+        return self.gates or self.heal
 
     def contradictions(self) -> Iterator[Contradiction]:
         """A file can be looked at, and nothing can be written there."""

@@ -25,7 +25,6 @@ from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.constraints import ANYWHERE
 from numalign.model.errors import MOST_MISTAKES, Mistake
-from numalign.model.intent import UNRULED
 from numalign.model.resources import CPU, MEMORY
 from numalign.model.steps import Steps
 from webhook.review import AdmissionOperation, Allowed, Denied, Review, StatusReason
@@ -149,7 +148,7 @@ def _workload(
     """What the places ask for; None if nobody asks anything."""
     reviewed: list[ReviewedTemplate] = []
     # As for a pod that is none: where nobody asks anything, no mistake is shown.
-    mistakes = list(scan.mistakes) if policy.rules_for(review.namespace) != UNRULED else []
+    mistakes = list(scan.mistakes) if policy.rules_for(review.namespace).asks else []
     unclear: list[Mistake] = []
     for place in scan.places:
         if len(mistakes) + len(unclear) > MOST_MISTAKES:

@@ -71,9 +71,21 @@ _POD: Mapping[str, object] = {
         "annotations": _READ,
         "creationTimestamp": _ALL,
         "deletionTimestamp": _ALL,
-        **_OWNERS,
+        "ownerReferences": {
+            "kind": _ALL,
+            "apiVersion": _ALL,
+            "controller": _ALL,
+            "name": _ALL,
+            "uid": _ALL,
+        },
     },
-    "spec": {"schedulerName": _ALL, **SPEC, **_SCHEDULING},
+    "spec": {
+        "schedulerName": _ALL,
+        "schedulingGates": {"name": _ALL},
+        "priority": _ALL,
+        **SPEC,
+        **_SCHEDULING,
+    },
     "status": {
         "phase": _ALL,
         "startTime": _ALL,

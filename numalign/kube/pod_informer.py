@@ -11,21 +11,25 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from sys import intern
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import orjson
 from prometheus_client import CollectorRegistry, Gauge
 
+from numalign.cache.pod_question import MOST_OWNERS, PinReason
 from numalign.kube.decode import allocated, placement_records
-from numalign.kube.decode.parts import Part
+from numalign.kube.decode.parts import Part, group
 from numalign.kube.decode.placement_records import DecodedRecord
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
+from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.kinds import PODS, Key, Object
 from numalign.kube.stores import Problem
 from numalign.ledger.model import PlacementRecord
 from numalign.lru import LRU, Caches, digest
+from numalign.model import intent
 from numalign.model.demand import Demand
 from numalign.model.errors import AND_MORE, Mistake
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
@@ -54,6 +58,22 @@ class Phase(StrEnum):
     UNKNOWN = "Unknown"
 
 
+LEAST_PRIORITY = -(2**31)
+"""Priorities are int32."""
+
+MOST_GATES = 64
+"""Scheduling gates of one pod that are looked at; programs add one or two."""
+
+
+class Owner(NamedTuple):
+    """The controller that makes pods like this one: its API group, kind, name and uid."""
+
+    group: str
+    kind: str
+    name: str
+    uid: str
+
+
 @dataclass(frozen=True, slots=True)
 class PodInfo:
     """A pod, as a ledger sees it.
@@ -63,6 +83,9 @@ class PodInfo:
     `acknowledged` says that its kubelet has spoken of it, `leaving` that it was deleted and is not gone yet;
     `reason` and `message` are what its status gives. `request` is what the pod says by itself; `record` is
     None if nothing that can be read says what it holds.
+    `gates` are the names of what keeps schedulers from it, `owner` its controller, None if it has none. A pod
+    that is not bound may be `pinned` to a node, by the controller, at `pinned_at` (seconds since 1970); empty
+    and 0 if it is not.
     """
 
     uid: str
@@ -79,6 +102,11 @@ class PodInfo:
     message: str
     request: PodRequest
     record: PlacementRecord | None
+    gates: tuple[str, ...] = ()
+    priority: int = 0
+    owner: Owner | None = None
+    pinned: str = ""
+    pinned_at: int = 0
 
     @property
     def demand(self) -> Demand | None:
@@ -118,6 +146,7 @@ class PodInformer:
         self._mistakes: dict[Key, tuple[Mistake, ...]] = {}
         self._reader = reader
         self._records: LRU[bytes, DecodedRecord] = LRU(REMEMBERED)
+        self._owners: LRU[Owner, Owner] = LRU(REMEMBERED)
         self._logged: LRU[bytes, None] = LRU(REMEMBERED)
         Gauge(
             f"{PREFIX}unreadable_pods", "Pods of which something cannot be read.", registry=registry
@@ -133,7 +162,7 @@ class PodInformer:
 
     def caches(self) -> Caches:
         """What is remembered of pods that may be there no more."""
-        return {"records": self._records, "unreadable": self._logged}
+        return {"records": self._records, "owners": self._owners, "unreadable": self._logged}
 
     def problems(self) -> Iterator[Problem]:
         """The pods with mistakes."""
@@ -192,6 +221,7 @@ class PodInformer:
     def _decode(self, part: Part) -> PodInfo:
         metadata, spec, status = part["metadata"], part["spec"], part["status"]
         phase = _phase(status["phase"])
+        pinned, pinned_at = _pin(part)
         request = self._reader.request(allocated.admitted(part.value), most_mistakes=MOST_MISTAKES + 1)
         decoded = self._record(metadata["annotations"])
         part.mistakes.extend(decoded.mistakes)
@@ -211,7 +241,26 @@ class PodInformer:
             message=status["message"].text()[:LONGEST_MESSAGE],
             request=request,
             record=decoded.record,
+            gates=_gates(spec["schedulingGates"]),
+            priority=spec["priority"].integer(least=LEAST_PRIORITY) or 0,
+            owner=self._owner(metadata["ownerReferences"]),
+            pinned=pinned,
+            pinned_at=pinned_at,
         )
+
+    def _owner(self, references: Part) -> Owner | None:
+        """The first owner that controls the pod; an API server lets there be one."""
+        owners = islice(references.objects(), MOST_OWNERS)
+        reference = next((owner for owner in owners if owner["controller"].value is True), None)
+        if reference is None:
+            return None
+        owner = Owner(
+            group(reference["apiVersion"].text()[:LONGEST_NAME]),
+            reference["kind"].text()[:LONGEST_NAME],
+            reference["name"].text()[:LONGEST_NAME],
+            reference["uid"].uid(),
+        )
+        return self._owners.get(owner, lambda: owner)
 
     def _record(self, annotations: Part) -> DecodedRecord:
         """The pods of a template on the same zones have the same record."""
@@ -228,6 +277,21 @@ class PodInformer:
 
 
 _ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
+
+
+def _gates(gates: Part) -> tuple[str, ...]:
+    return tuple(intern(gate["name"].text()[:LONGEST_NAME]) for gate in islice(gates.objects(), MOST_GATES))
+
+
+def _pin(pod: Part) -> tuple[str, int]:
+    """The node that a pod waits for by its affinity, and since when, where the controller wrote that down."""
+    at = pod["metadata"]["annotations"][intent.PINNED_AT].time()
+    if not at or pod["spec"]["nodeName"].text():
+        return "", 0
+    # Its mistakes are told where its question is read.
+    pin = scheduling(pod.value).pin
+    named = pin.node if pin and pin.why is PinReason.NODE_FIELD else None
+    return (named, at) if named else ("", 0)
 
 
 def _phase(part: Part) -> Phase:

@@ -93,14 +93,9 @@ UnknownNodes = Literal["cannot-fit", "may-fit"]
 """What is taken for granted of nodes without topology, and of pods that must be aligned."""
 
 
-class ClusterSettings(ProgramSettings, ServerSettings):
-    """What a webhook or an extender makes of the cluster that it answers for."""
+class PolicySettings(ProgramSettings):
+    """What a program that reads pods takes for granted of what is asked of them."""
 
-    snapshot_reload_seconds: float = Field(
-        default=2.0,
-        ge=0,
-        description="How often, in seconds, to look whether the snapshot has changed; 0 never does.",
-    )
     policy_match: Match = Field(
         default=Match.SATISFIES,
         description="satisfies takes any node that can keep the pod's promise; equal wants the node's"
@@ -115,4 +110,14 @@ class ClusterSettings(ProgramSettings, ServerSettings):
         default=10.0,
         ge=0,
         description="How often, in seconds, to look whether the policy file has changed; 0 never does.",
+    )
+
+
+class ClusterSettings(PolicySettings, ServerSettings):
+    """What a webhook or an extender makes of the cluster that it answers for."""
+
+    snapshot_reload_seconds: float = Field(
+        default=2.0,
+        ge=0,
+        description="How often, in seconds, to look whether the snapshot has changed; 0 never does.",
     )

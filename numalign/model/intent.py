@@ -5,6 +5,7 @@ The words are the kubelet's own four policies. Every mistake is reported at once
 place, because whoever mends a manifest wants to mend it once.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -22,6 +23,9 @@ SCOPE = PREFIX + "scope"
 EXCLUSIVE = PREFIX + "exclusive"
 PLACEMENT = PREFIX + "placement"
 PLACEMENT_OBSERVED = PREFIX + "placement-observed"
+PINNED_AT = PREFIX + "pinned-at"
+ALIGNED = PREFIX + "aligned"
+ALIGNED_WHY = PREFIX + "aligned-why"
 VOLCANO_POLICY = "volcano.sh/numa-topology-policy"
 
 DEFAULT = PREFIX + "default"
@@ -29,13 +33,22 @@ ENFORCE = PREFIX + "enforce"
 WARN = PREFIX + "warn"
 AUDIT = PREFIX + "audit"
 ADMISSION = PREFIX + "admission"
+SCHEDULER = PREFIX + "scheduler"
+GATE = PREFIX + "gate"
+HEAL = PREFIX + "heal"
+
+PLACEMENT_GATE = PLACEMENT
+"""The scheduling gate of pods whose node the controller chooses."""
 
 CLASS_LABEL = PREFIX + "class"
 """On nodes: the name of their topology class."""
 
 _WRITTEN_BY_OWNERS = (POLICY, RESOURCES, SCOPE, EXCLUSIVE)
-_ON_PODS = (*_WRITTEN_BY_OWNERS, PLACEMENT, PLACEMENT_OBSERVED)
-_ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION)
+WRITTEN_ABOUT_PODS = (PLACEMENT, PLACEMENT_OBSERVED, PINNED_AT, ALIGNED, ALIGNED_WHY)
+"""What programs write on pods, which says nothing of what their owners want."""
+
+_ON_PODS = (*_WRITTEN_BY_OWNERS, *WRITTEN_ABOUT_PODS)
+_ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION, SCHEDULER, GATE, HEAL)
 
 
 MOST_NAMES = 64
@@ -44,6 +57,7 @@ MOST_NAMES = 64
 LONGEST_NAME = 317
 """Characters of a resource's name: a domain of 253, a slash and 63 (k8s.io/apimachinery, IsQualifiedName)."""
 
+_SCHEDULER = re.compile(r"(?=.{1,63}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _GUESSED = 16
 _SHOWN = 80
 
@@ -91,6 +105,21 @@ class Admission(StrEnum):
     DISABLED = "disabled"
 
 
+class Gate(StrEnum):
+    """Whether pods of a namespace that ask for alignment wait behind the gate `PLACEMENT_GATE`."""
+
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+
+
+class Heal(StrEnum):
+    """Which pods may be removed, so that their owners make others; `running` includes `failed`."""
+
+    NONE = "none"
+    FAILED = "failed"
+    RUNNING = "running"
+
+
 @dataclass(frozen=True, slots=True)
 class Intent:
     """What a pod asks of its placement.
@@ -121,13 +150,25 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRules:
-    """The policies in a namespace's labels, None where a label is missing or cannot be read."""
+    """What a namespace's labels say, None where a label is missing or cannot be read.
+
+    The policies are what is asked of its pods. `scheduler` is who places those that ask for alignment, `gate`
+    whether the controller does, and `heal` which pods it may remove.
+    """
 
     default: Policy | None = None
     enforce: Policy | None = None
     warn: Policy | None = None
     audit: Policy | None = None
     disabled: bool = False
+    scheduler: str | None = None
+    gate: Gate | None = None
+    heal: Heal | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether any policy is stated."""
+        return bool(self.default or self.enforce or self.warn or self.audit)
 
 
 UNRULED = NamespaceRules()
@@ -200,8 +241,24 @@ def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mi
         _read_word(Policy, labels, key, mistakes, kind="labels") for key in (DEFAULT, ENFORCE, WARN, AUDIT)
     )
     admission = _read_word(Admission, labels, ADMISSION, mistakes, kind="labels")
-    rules = NamespaceRules(default, enforce, warn, audit, disabled=admission is Admission.DISABLED)
+    rules = NamespaceRules(
+        default,
+        enforce,
+        warn,
+        audit,
+        disabled=admission is Admission.DISABLED,
+        scheduler=_read_scheduler(labels, mistakes),
+        gate=_read_word(Gate, labels, GATE, mistakes, kind="labels"),
+        heal=_read_word(Heal, labels, HEAL, mistakes, kind="labels"),
+    )
     return rules, tuple(mistakes)
+
+
+def not_a_scheduler(name: str) -> str | None:
+    """Why no scheduler can be called so; None, if one can."""
+    if _SCHEDULER.fullmatch(name):
+        return None
+    return f'"{cut(name, _SHOWN)}" is no name of a scheduler, like numalign-scheduler'
 
 
 def policy(text: str, *, where: str) -> Policy:
@@ -243,6 +300,14 @@ def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: s
         close = closest_word(key.removeprefix(PREFIX), names)
         hint = f'; "{PREFIX}{close}" is meant?' if close else f"; known are {', '.join(known)}"
         yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{hint}")
+
+
+def _read_scheduler(labels: Mapping[str, str], mistakes: list[Mistake]) -> str | None:
+    name = labels.get(SCHEDULER, "").strip()
+    if name and (wrong := not_a_scheduler(name)):
+        mistakes.append(Mistake(f"metadata.labels[{SCHEDULER}]", wrong))
+        return None
+    return name or None
 
 
 def _read_policy(annotations: Mapping[str, str], mistakes: list[Mistake]) -> Policy | None:

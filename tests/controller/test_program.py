@@ -24,6 +24,8 @@ from numalign.kube.client import Api
 from numalign.kube.compose import Background
 from numalign.kube.decode import shapes
 from numalign.kube.errors import Unconfigured
+from numalign.kube.files.policy import BadPolicy
+from numalign.kube.lease import LeaderElector
 from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
@@ -38,6 +40,7 @@ SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
 LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 
 NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
 CPUS = "/apis/nodeinfo.volcano.sh/v1alpha1/numatopologies"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/numalign-system/leases"
@@ -329,15 +332,37 @@ async def test_a_component_more_is_a_function_more(bench: Bench) -> None:
         ran.set()
         await asyncio.Event().wait()
 
-    def healing(controller: ControllerProgram, api: Api, leading: Callable[[], bool]) -> Background:
+    def healing(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
         assert controller.namespace(api) == "numalign-system"
-        return Background({"healing": heal}, {"healing": lambda: None if leading() else "the lease"})
+        return Background({"healing": heal}, {"healing": lambda: None if election.leading else "the lease"})
 
     async with bench.running(components=(healing,)) as controller:
         await asyncio.wait_for(ran.wait(), 5)
         await controller.until(controller.ready)
 
     assert not await bench.labelled()
+
+
+async def test_pods_are_watched_only_where_something_is_done_about_them(bench: Bench) -> None:
+    async with bench.running() as controller:
+        await controller.until(controller.ready)
+        await controller.until(bench.labelled)
+        unasked = bench.api.asked("LIST", PODS)
+    async with bench.running("--gates") as controller:
+        await controller.until(controller.ready)
+
+    assert (unasked, bool(bench.api.asked("LIST", PODS))) == ([], True)
+
+
+async def test_a_policy_that_is_wrong_stops_it(bench: Bench, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("defaults: [{gate: yes please}]")
+    program = ControllerProgram(
+        bench.settings("--gates", "--policy", str(policy)), bench.told.log, CollectorRegistry()
+    )
+
+    with pytest.raises(BadPolicy, match=r"defaults\[0\].gate"):
+        await program.serve(Stop())
 
 
 async def test_without_an_api_server_it_waits_and_says_so(bench: Bench) -> None:

@@ -33,7 +33,7 @@ def test_the_certificate_is_for_every_name_by_which_the_webhook_is_called() -> N
 
 
 def test_it_answers_no_calls_and_so_has_neither_a_port_nor_a_certificate_for_them() -> None:
-    for flag in ("--port", "--tls-cert", "--insecure-http", "--max-in-flight", "--policy"):
+    for flag in ("--port", "--tls-cert", "--insecure-http", "--max-in-flight"):
         assert mistakes(f"{flag}=1") == [f"flag {flag}"]
 
 

@@ -131,7 +131,9 @@ PROGRAMS = {
         frozenset(
             {
                 *("metrics_port", "drain_seconds", "tls_secret", "service", "webhook_configuration"),
-                *("label_nodes", "kubelet_configs", "remember_shapes"),
+                *("label_nodes", "kubelet_configs", "remember_shapes", "gates", "heal", "policy"),
+                # From `settings`, so that all programs judge alike.
+                *("policy_match", "policy_reload_seconds", "unknown_nodes"),
                 # From `settings`, so that the webhook serves what is made.
                 *("tls_names", "tls_days"),
                 # Never, in a cluster.

@@ -15,7 +15,7 @@ from numalign.kube.decode import placement_records
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.kinds import PODS, Key
-from numalign.kube.pod_informer import LONGEST_MESSAGE, MOST_MISTAKES, Phase, PodInfo, PodInformer
+from numalign.kube.pod_informer import LONGEST_MESSAGE, MOST_MISTAKES, Owner, Phase, PodInfo, PodInformer
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.lru import MOST_BYTES
 from numalign.model.errors import AND_MORE
@@ -272,8 +272,10 @@ PUZZLING: list[tuple[str, Json, Mapping[str, object], list[str]]] = [
     ("an annotation that nobody knows", pod(metadata={"annotations": {"numalign.io/mood": "good"}}),
      {"demand": asks("cpu=2 mem=1Gi")},
      [("metadata.annotations[numalign.io/mood]: numalign has no such key; known are"
-       " numalign.io/policy, numalign.io/resources, numalign.io/scope, numalign.io/placement,"
-       " numalign.io/placement-observed")]),
+       " numalign.io/policy, numalign.io/resources, numalign.io/scope, numalign.io/exclusive,"
+       " numalign.io/placement,"
+       " numalign.io/placement-observed, numalign.io/pinned-at, numalign.io/aligned,"
+       " numalign.io/aligned-why")]),
     ("a record that is none", pod(metadata={"annotations": {PLACEMENT_OBSERVED: "[1]", PLACEMENT: RECORD}}),
      {"record": PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED)},
      [f"metadata.annotations[{PLACEMENT_OBSERVED}][0]: must be an object, not a number"]),
@@ -422,3 +424,57 @@ def test_no_pod_stops_the_rest(fields: Json, annotations: Json) -> None:
     watched.put(pod("good", uid="2"))
 
     assert [*watched.told.pods] == ["1", "2"]
+
+
+SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u1"}
+
+
+def test_a_pod_is_told_of_with_who_made_it_how_urgent_it_is_and_what_it_waits_for(watched: Watched) -> None:
+    owners = [{**SET, "uid": "u0"}, {**SET, "controller": True}, {**SET, "uid": "u2", "controller": True}]
+    waiting = watched.one(
+        pod(
+            metadata={"ownerReferences": owners},
+            spec={"nodeName": "", "priority": -5, "schedulingGates": [{"name": "a"}, {"name": "b"}]},
+        )
+    )
+
+    assert (waiting.gates, waiting.priority, waiting.owner) == (
+        ("a", "b"),
+        -5,
+        Owner("apps", "ReplicaSet", "web-1", "u1"),
+    )
+
+
+def named(*nodes: str) -> Json:
+    """A term of node affinity that asks for nodes by name."""
+    return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [*nodes]}]}
+
+
+def pinned(*terms: Json, at: str | None = BORN, node: str = "") -> Json:
+    """A pod with these required terms, which the controller wrote at this time."""
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*terms]}}
+    return pod(
+        metadata={"annotations": {"numalign.io/pinned-at": at} if at else {}},
+        spec={"nodeName": node, "affinity": {"nodeAffinity": required}},
+    )
+
+
+LABELLED = {"matchExpressions": [{"key": "k", "operator": "Exists"}]}
+PINNED = [
+    # what it shows              pod                                 node since
+    ("one node",                 pinned(named("a")),                 "a", 1767323045),
+    ("the same in every term",   pinned(named("a"), named("a")),     "a", 1767323045),
+    ("beside a term of no node", pinned(named("a"), {}),             "a", 1767323045),
+    ("one of two nodes",         pinned(named("a"), named("b")),     "",  0),
+    ("any node in one term",     pinned(named("a"), LABELLED),       "",  0),
+    ("nobody wrote when",        pinned(named("a"), at=None),        "",  0),
+    ("at no time",               pinned(named("a"), at="today"),     "",  0),
+    ("bound",                    pinned(named("a"), node="a"),       "",  0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("raw", "node", "since"), table(PINNED))
+def test_a_pod_is_pinned_to(watched: Watched, raw: Json, node: str, since: int) -> None:
+    info = watched.one(raw)
+
+    assert (info.pinned, info.pinned_at) == (node, since)

@@ -8,10 +8,16 @@ import pytest
 from numalign.model import intent
 from numalign.model.errors import BadIntent
 from numalign.model.intent import (
+    GATE,
+    HEAL,
+    SCHEDULER,
+    Gate,
+    Heal,
     Intent,
     Match,
     NamespaceRules,
     Policy,
+    not_a_scheduler,
     parse_namespace,
     read,
 )
@@ -219,6 +225,11 @@ LABELS = [
     ("to audit",         {AUDIT: "none"},            NamespaceRules(audit=NONE)),
     ("to be left alone", {ADMISSION: "disabled"},    NamespaceRules(disabled=True)),
     ("to be looked at",  {ADMISSION: "enabled"},     NamespaceRules()),
+    ("who schedules",    {SCHEDULER: "numalign-scheduler"}, NamespaceRules(scheduler="numalign-scheduler")),
+    ("nobody by name",   {SCHEDULER: ""},            NamespaceRules()),
+    ("a gate",           {GATE: "enabled"},          NamespaceRules(gate=Gate.ENABLED)),
+    ("no gate",          {GATE: "disabled"},         NamespaceRules(gate=Gate.DISABLED)),
+    ("to be healed",     {HEAL: "running"},          NamespaceRules(heal=Heal.RUNNING)),
     ("others' labels",   {"team": "a"},              NamespaceRules()),
 ]  # fmt: skip
 
@@ -230,7 +241,15 @@ def test_labels_mean(labels: Written, rules: NamespaceRules) -> None:
 
 def test_every_mistake_in_labels_is_told_with_its_place() -> None:
     rules, mistakes = parse_namespace(
-        {ENFORCE: "strict", ADMISSION: "off", WARN: "restricted", "numalign.io/warning": "none"}
+        {
+            ENFORCE: "strict",
+            ADMISSION: "off",
+            WARN: "restricted",
+            "numalign.io/warning": "none",
+            SCHEDULER: "Not a name!",
+            GATE: "on",
+            HEAL: "all",
+        }
     )
 
     assert rules == NamespaceRules(warn=Policy.RESTRICTED)
@@ -238,7 +257,25 @@ def test_every_mistake_in_labels_is_told_with_its_place() -> None:
         "metadata.labels[numalign.io/warning]",
         f"metadata.labels[{ENFORCE}]",
         f"metadata.labels[{ADMISSION}]",
+        f"metadata.labels[{SCHEDULER}]",
+        f"metadata.labels[{GATE}]",
+        f"metadata.labels[{HEAL}]",
     ]
+
+
+@pytest.mark.parametrize("rules", [NamespaceRules(gate=Gate.ENABLED), NamespaceRules(heal=Heal.FAILED)])
+def test_what_is_done_about_pods_asks_nothing_of_them(rules: NamespaceRules) -> None:
+    assert not rules.asks
+
+
+@pytest.mark.parametrize("name", ["a", "numalign-scheduler", "my.own-scheduler", "s" * 63])
+def test_a_scheduler_can_be_called(name: str) -> None:
+    assert not_a_scheduler(name) is None
+
+
+@pytest.mark.parametrize("name", ["A", "-a", "a-", "a..b", "a b", "s" * 64, "a\n"])
+def test_no_scheduler_can_be_called(name: str) -> None:
+    assert "is no name of a scheduler" in str(not_a_scheduler(name))
 
 
 def test_a_list_of_more_resources_than_a_pod_can_mean_is_one_mistake() -> None:

@@ -50,6 +50,9 @@ def decode(template: Mapping[str, object], *, most_mistakes: int) -> PodRequest:
     return PodRequest(needs, written, runtime_class(template), unreadable)
 
 
+_WRITTEN_ABOUT = placement_records.KEYS.union(intent.WRITTEN_ABOUT_PODS)
+
+
 def first_of_each_place(*readers: Iterable[Mistake]) -> Iterator[Mistake]:
     """All mistakes, but none of a place of which an earlier reader told some."""
     places: set[str] = set()
@@ -73,6 +76,6 @@ def template_of(pod: object, kept: Mapping[str, object]) -> Any:  # noqa: ANN401
     metadata = fields.get("metadata") if isinstance(fields, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     if isinstance(annotations, dict):
-        for key in placement_records.KEYS & annotations.keys():
+        for key in _WRITTEN_ABOUT & annotations.keys():
             del annotations[key]
     return fields

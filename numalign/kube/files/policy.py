@@ -16,7 +16,7 @@ from types import MappingProxyType
 
 from numalign.cache.admission import Reaction
 from numalign.kube.decode import shapes, templates
-from numalign.kube.decode.parts import Part
+from numalign.kube.decode.parts import Part, Word
 from numalign.kube.decode.selectors import requirements
 from numalign.kube.decode.templates import GroupKind, TemplatePath, TemplatePaths
 from numalign.kube.files import edited
@@ -24,14 +24,17 @@ from numalign.kube.files.edited import only
 from numalign.model import intent
 from numalign.model.constraints import Requirement
 from numalign.model.errors import BadInput
-from numalign.model.intent import UNRULED, NamespaceRules, Policy
+from numalign.model.intent import UNRULED, Gate, Heal, NamespaceRules, Policy, not_a_scheduler
 from numalign.shapes import Shape
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 """On every namespace: its name, set by the API server."""
 
 LEVELS = ("default", "enforce", "warn", "audit")
-"""What a rule can set, by the fields of `NamespaceRules`."""
+"""The policies that a rule can set, by the fields of `NamespaceRules`."""
+
+RULES = (*LEVELS, "scheduler", "gate", "heal")
+"""All that a rule can set."""
 
 
 class BadPolicy(BadInput):
@@ -50,8 +53,8 @@ class Default:
         return all(requirement.holds(labels) for requirement in self.requirements)
 
     def to_json(self) -> dict[str, object]:
-        """The rule for programs: the selector in a line, and the levels that it sets."""
-        levels = {name: getattr(self.rules, name) for name in LEVELS}
+        """The rule for programs: the selector in a line, and what it sets."""
+        levels = {name: getattr(self.rules, name) for name in RULES}
         return {
             "namespaces": ", ".join(map(str, self.requirements)),
             **{name: level for name, level in levels.items() if level},
@@ -132,7 +135,7 @@ NO_POLICY = ClusterPolicy()
 
 
 def _filled(own: NamespaceRules, more: NamespaceRules) -> NamespaceRules:
-    return replace(own, **{level: getattr(own, level) or getattr(more, level) for level in LEVELS})
+    return replace(own, **{rule: getattr(own, rule) or getattr(more, rule) for rule in RULES})
 
 
 def _names(pattern: str, user: str) -> bool:
@@ -163,12 +166,20 @@ def _policy(part: Part) -> ClusterPolicy:
 
 def _default(part: Part) -> Default:
     before = len(part.mistakes)
-    only(part, "namespaceSelector", *LEVELS)
+    only(part, "namespaceSelector", *RULES)
     default, enforce, warn, audit = (_policy_of(part[level]) for level in LEVELS)
-    rules = NamespaceRules(default, enforce, warn, audit)
+    rules = NamespaceRules(
+        default,
+        enforce,
+        warn,
+        audit,
+        scheduler=_scheduler(part["scheduler"]),
+        gate=_word(part["gate"], Gate),
+        heal=_word(part["heal"], Heal),
+    )
     selected = tuple(requirements(part["namespaceSelector"]))
     if rules == UNRULED and len(part.mistakes) == before:
-        part.wrong(f"asks for nothing: add {', '.join(LEVELS[:-1])} or {LEVELS[-1]}")
+        part.wrong(f"asks for nothing: add {', '.join(RULES[:-1])} or {RULES[-1]}")
     return Default(selected, rules)
 
 
@@ -183,11 +194,23 @@ def _policy_of(part: Part) -> Policy | None:
         return None
 
 
-def _reaction(part: Part, default: Reaction) -> Reaction:
+def _scheduler(part: Part) -> str | None:
+    name = part.text()
+    if name and (wrong := not_a_scheduler(name)):
+        part.wrong(wrong)
+    return name or None
+
+
+def _word(part: Part, words: type[Word]) -> Word | None:
+    """One of a few words, if anything is written there."""
     if part.value is None:
-        return default
+        return None
     part.required_text()
-    return part.one_of(Reaction) or default
+    return part.one_of(words)
+
+
+def _reaction(part: Part, default: Reaction) -> Reaction:
+    return _word(part, Reaction) or default
 
 
 def _exemptions(part: Part) -> Exemptions:
