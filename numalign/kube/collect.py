@@ -42,7 +42,7 @@ async def collect(
             items = [*nodes]
             items += await _list_topologies(api, left_out)
             items += await _list(api, kinds.NAMESPACES)
-            items += await _list(api, kinds.PODS) if with_pods else []
+            items += await _list(api, kinds.PODS_IN_FILES) if with_pods else []
         items += await _remembered(api, left_out)
         for versions in OF_SOME:
             items += await _if_served(api, versions, left_out)

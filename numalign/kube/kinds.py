@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
+from numalign.kube.decode import movability
 from numalign.kube.decode.kubelet_reports import MACHINE, OBSERVED_AT, PLACEMENTS
 from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, GROUP, KIND, VERSIONS
 from numalign.model import intent
@@ -148,6 +149,34 @@ machine-id(5). There the uid tells one node from another of its name."""
 
 NAMESPACES = Collection("Namespace", "v1", "/api/v1/namespaces", MappingProxyType({"metadata": _NAMED}))
 PODS = Collection("Pod", "v1", "/api/v1/pods", MappingProxyType(_POD))
+PODS_IN_FILES = Collection(
+    "Pod",
+    "v1",
+    "/api/v1/pods",
+    MappingProxyType(
+        {
+            "metadata": {
+                **cast("Mapping[str, object]", _POD["metadata"]),
+                "annotations": (*_READ, *movability.ANNOTATIONS),
+                "labels": movability.LABELS,
+            },
+            "spec": {
+                **cast("Mapping[str, object]", _POD["spec"]),
+                "priority": _ALL,
+                # Which sorts of volumes a pod has, and not what is in them.
+                "volumes": {sort: {} for sort in movability.VOLUMES},
+                "workloadRef": {},
+                "schedulingGroup": {},
+            },
+            "status": {
+                **cast("Mapping[str, object]", _POD["status"]),
+                "extendedResourceClaimStatus": {},
+            },
+        }
+    ),
+)
+"""What of a pod is written into files: also what tells whether it may be moved (`movability`)."""
+
 TOPOLOGIES = tuple(
     Collection(
         KIND,

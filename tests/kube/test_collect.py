@@ -97,7 +97,7 @@ async def test_only_what_is_read_leaves_the_cluster(api: FakeApi, kubeconfig: Ku
         "kubectl.kubernetes.io/last-applied-configuration": "secret",
     }
     metadata = {"name": "p", "namespace": "n"}
-    spec = {"containers": [container], "volumes": []}
+    spec = {"containers": [container], "volumes": [{"name": "secret", "hostPath": {"path": "/secret"}}]}
     written = {**metadata, "annotations": annotations, "managedFields": [{}]}
     made_pod = api.put({"apiVersion": "v1", "kind": "Pod", "metadata": written, "spec": spec})
     made_node = api.put(
@@ -136,7 +136,10 @@ async def test_only_what_is_read_leaves_the_cluster(api: FakeApi, kubeconfig: Ku
             "creationTimestamp": made_pod["metadata"]["creationTimestamp"],
             "annotations": {"numalign.io/policy": "restricted"},
         },
-        "spec": {"containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}]},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"limits": {"cpu": "1"}}}],
+            "volumes": [{"hostPath": {}}],
+        },
     }
 
 

@@ -19,7 +19,7 @@ from numalign.kube.decode import device_classes, kubelet_config, nrt, numatopolo
 from numalign.kube.decode.parts import Part
 from numalign.kube.files import documents
 from numalign.kube.files.documents import BadDocument, Document
-from numalign.kube.kinds import PODS, Object
+from numalign.kube.kinds import PODS, PODS_IN_FILES, Object
 from numalign.kube.stores import Problem, Store
 from numalign.model.errors import BadInput, Mistake
 from numalign.shapes import ShapeHistory
@@ -162,7 +162,7 @@ class SnapshotBuilder:
         if not name:
             self._nameless(document)
             return
-        pod = PODS.described(document.raw)
+        pod = PODS_IN_FILES.described(document.raw)
         pod["metadata"]["namespace"] = _namespace(document)
         take(pod)
 

@@ -1,0 +1,90 @@
+"""
+The keys by which a pod says whether it may be moved, and that it is one of several that run as one.
+
+Each is the constant of the project that reads it. What is made of them stands in
+`numalign.scheduling.evictable`; here is what of a pod has to be kept for that.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from numalign.kube.decode.templates import GroupKind
+
+EVICT = "descheduler.alpha.kubernetes.io/evict"
+"""`"true"`: the pod may go whatever it holds."""
+
+PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+"""The pod should stay, whatever the text is."""
+
+STAYS: Mapping[str, str] = MappingProxyType(
+    {
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "karpenter.sh/do-not-disrupt": "true",
+    }
+)
+"""What other programs that move pods are told of those that should stay."""
+
+MIRROR = "kubernetes.io/config.mirror"
+SOURCE = "kubernetes.io/config.source"
+"""Where a kubelet has the pod from: `api`, or a file of its own."""
+
+_LABELS = frozenset(
+    {
+        # scheduler-plugins, coscheduling; Koordinator reads the older ones too.
+        "scheduling.x-k8s.io/pod-group",
+        "pod-group.scheduling.sigs.k8s.io",
+        "pod-group.scheduling.sigs.k8s.io/name",
+        # Kueue: groups of plain pods.
+        "kueue.x-k8s.io/pod-group-name",
+        # JobSet, and Kubeflow's trainer, which makes JobSets.
+        "jobset.sigs.k8s.io/jobset-name",
+        "trainer.kubeflow.org/trainjob-ancestor-step",
+        # LeaderWorkerSet.
+        "leaderworkerset.sigs.k8s.io/name",
+        # KubeRay.
+        "ray.io/cluster",
+        # Kubeflow's training operator and its MPI operator: PyTorchJob, MPIJob, TFJob and the others.
+        "training.kubeflow.org/job-name",
+        "training.kubeflow.org/operator-name",
+        # Volcano's own jobs.
+        "volcano.sh/job-name",
+        # Grove.
+        "grove.io/podgang",
+        # Spark: executors are lost without their driver.
+        "spark-role",
+    }
+)
+_ANNOTATIONS = frozenset(
+    {
+        # Volcano.
+        "scheduling.k8s.io/group-name",
+        "scheduling.volcano.sh/group-name",
+        # KAI-Scheduler.
+        "pod-group-name",
+        # Koordinator.
+        "gang.scheduling.koordinator.sh/name",
+        # YuniKorn.
+        "yunikorn.apache.org/task-group-name",
+        "yunikorn.apache.org/task-groups",
+        # JobSet.
+        "jobset.sigs.k8s.io/jobset-name",
+        # Kueue.
+        "kueue.x-k8s.io/pod-group-total-count",
+    }
+)
+GANG_KEYS: Mapping[str, frozenset[str]] = MappingProxyType({"labels": _LABELS, "annotations": _ANNOTATIONS})
+"""The labels and the annotations of pods that run as one with others."""
+
+GANGS: frozenset[GroupKind] = frozenset(
+    {("batch.volcano.sh", "Job"), ("jobset.x-k8s.io", "JobSet"), ("sparkoperator.k8s.io", "SparkApplication")}
+)
+GANG_GROUPS = frozenset(
+    {"kubeflow.org", "trainer.kubeflow.org", "leaderworkerset.x-k8s.io", "ray.io", "grove.io"}
+)
+"""API groups all of whose kinds make pods that run as one."""
+
+ANNOTATIONS = (EVICT, PREFER_NO_EVICTION, *STAYS, MIRROR, SOURCE, *sorted(_ANNOTATIONS))
+LABELS = tuple(sorted(_LABELS))
+
+VOLUMES = ("emptyDir", "hostPath", "persistentVolumeClaim", "ephemeral")
+"""Sorts of volumes that a pod leaves behind, or that are tied to where it is."""

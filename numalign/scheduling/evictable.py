@@ -1,0 +1,251 @@
+"""
+Whether a running pod may be asked to go, so that its replacement lands better; and if not, why not.
+
+A pod that is moved is ended. Who made it gets another one only if something makes it anew, what it had on its
+node's disks is gone, and of a job that runs as one all others lose their progress with it. So whatever speaks
+against it counts, and its owner says otherwise with the annotation that descheduler reads. Three things no
+annotation can change: a pod that nothing makes anew, that comes back to the same node, or that has gone by
+itself.
+
+The rows are those of descheduler's default evictor (sigs.k8s.io/descheduler, pkg/framework/plugins/
+defaultevictor: Filter and applyEffectivePodProtections; pkg/utils/pod.go for what is local storage, a mirror
+or a static pod, and critical), and beyond it gangs and jobs, of which it knows nothing. Where it asks whether
+`evict` stands there at all, here it has to say "true", and `prefer-no-eviction` counts before it: what is
+written twice is not clear enough to end a pod.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from itertools import islice
+from types import MappingProxyType
+from typing import NamedTuple
+
+from numalign.kube.decode import movability
+from numalign.kube.decode.parts import group, inner
+from numalign.kube.decode.templates import GroupKind
+
+MOST_VOLUMES = 256
+"""Of one pod; a pod with more stays where it is."""
+
+MOST_OWNERS = 16
+"""Of one pod."""
+
+SYSTEM_CRITICAL = 2 * 10**9
+"""The least priority of what a cluster cannot be without (SystemCriticalPriority of k8s.io/kubernetes)."""
+
+_Stored = Mapping[str, object]
+"""A v1 Pod as it is stored; nobody has validated it."""
+
+
+class Obstacle(StrEnum):
+    """What speaks against moving a pod."""
+
+    ENDED = "ended"
+    TERMINATING = "terminating"
+    STATIC = "static"
+    BARE = "bare"
+    OWNERS = "owners"
+    DAEMON_SET = "daemon-set"
+    CRITICAL = "critical"
+    UNWANTED = "unwanted"
+    UNREADABLE = "unreadable"
+    LOCAL_STORAGE = "local-storage"
+    CLAIM = "claim"
+    RESOURCE_CLAIM = "resource-claim"
+    GANG = "gang"
+    JOB = "job"
+    UNKNOWN_OWNER = "unknown-owner"
+
+
+def obstacle(pod: _Stored) -> Obstacle | None:
+    """The first thing that speaks against moving this pod; None if it may be asked to go. Never raises."""
+    may_go = _annotations(pod).get(movability.EVICT) == "true"
+    rows = ((each, row) for each, row in _ROWS.items() if row.always or not may_go)
+    return next((each for each, row in rows if row.applies(pod)), None)
+
+
+class _Against(NamedTuple):
+    """When an obstacle is there, what a person is told of it, and whether the pod can say otherwise."""
+
+    applies: Callable[[_Stored], bool]
+    sentence: str
+    always: bool = False
+
+
+def _ended(pod: _Stored) -> bool:
+    return inner(pod.get("status"), "phase") in ("Succeeded", "Failed")
+
+
+def _terminating(pod: _Stored) -> bool:
+    return inner(pod.get("metadata"), "deletionTimestamp") is not None
+
+
+def _static(pod: _Stored) -> bool:
+    annotations = _annotations(pod)
+    return movability.MIRROR in annotations or annotations.get(movability.SOURCE, "api") != "api"
+
+
+def _bare(pod: _Stored) -> bool:
+    return not any(True for _ in _controllers(pod))
+
+
+def _several_owners(pod: _Stored) -> bool:
+    """Who would make it anew is not clear."""
+    owners = inner(pod.get("metadata"), "ownerReferences")
+    crowded = isinstance(owners, list) and len(owners) > MOST_OWNERS
+    return crowded or len([*islice(_controllers(pod), 2)]) > 1
+
+
+def _daemon_set(pod: _Stored) -> bool:
+    # apps.kruise.io has one too.
+    return any(kind == "DaemonSet" for _, kind in _owners(pod))
+
+
+def _critical(pod: _Stored) -> bool:
+    priority = inner(pod.get("spec"), "priority")
+    return isinstance(priority, int) and priority >= SYSTEM_CRITICAL
+
+
+def _unwanted(pod: _Stored) -> bool:
+    annotations = _annotations(pod)
+    return movability.PREFER_NO_EVICTION in annotations or any(
+        annotations.get(key) == text for key, text in movability.STAYS.items()
+    )
+
+
+def _unreadable(pod: _Stored) -> bool:
+    volumes = inner(pod.get("spec"), "volumes")
+    if volumes is None:
+        return False
+    if not isinstance(volumes, list) or len(volumes) > MOST_VOLUMES:
+        return True
+    return not all(isinstance(volume, dict) for volume in volumes)
+
+
+def _local_storage(pod: _Stored) -> bool:
+    return _has_volume(pod, "emptyDir", "hostPath")
+
+
+def _claim(pod: _Stored) -> bool:
+    return _has_volume(pod, "persistentVolumeClaim", "ephemeral")
+
+
+def _resource_claim(pod: _Stored) -> bool:
+    spec = pod.get("spec")
+    # An extended resource can be served by a claim that stands in the status alone (KEP-5004).
+    extended = inner(pod.get("status"), "extendedResourceClaimStatus")
+    return bool(inner(spec, "resourceClaims")) or extended is not None
+
+
+def _gang(pod: _Stored) -> bool:
+    metadata, spec = pod.get("metadata"), pod.get("spec")
+    named = any(
+        isinstance(keys := inner(metadata, field), dict) and not known.isdisjoint(keys)
+        for field, known in movability.GANG_KEYS.items()
+    )
+    # Kubernetes' own gangs (KEP-4671): workloadRef in 1.35, schedulingGroup after it.
+    own = inner(spec, "workloadRef") is not None or inner(spec, "schedulingGroup") is not None
+    return named or own or any(map(_of_gang, _owners(pod)))
+
+
+def _of_gang(owner: GroupKind) -> bool:
+    return owner in movability.GANGS or owner[0] in movability.GANG_GROUPS
+
+
+def _job(pod: _Stored) -> bool:
+    return ("batch", "Job") in _owners(pod)
+
+
+def _unknown_owner(pod: _Stored) -> bool:
+    return not all(owner in MAKES_ANEW for owner in _controllers(pod))
+
+
+MAKES_ANEW: frozenset[GroupKind] = frozenset(
+    {
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("", "ReplicationController"),
+        ("apps.kruise.io", "CloneSet"),
+        ("apps.kruise.io", "StatefulSet"),
+        # A Job is told of by a row of its own.
+        ("batch", "Job"),
+    }
+)
+"""Controllers that make another pod of the same template in the place of one that went."""
+
+_ROWS: Mapping[Obstacle, _Against] = MappingProxyType(
+    {
+        Obstacle.ENDED: _Against(_ended, "it has ended", always=True),
+        Obstacle.TERMINATING: _Against(_terminating, "it is being deleted already", always=True),
+        Obstacle.STATIC: _Against(_static, "its kubelet made it from a file, and would again", always=True),
+        Obstacle.BARE: _Against(_bare, "no controller owns it, so nothing would make it anew", always=True),
+        Obstacle.OWNERS: _Against(
+            _several_owners,
+            "it names more than one controller, so nobody knows who makes it anew",
+            always=True,
+        ),
+        Obstacle.DAEMON_SET: _Against(
+            _daemon_set, "a DaemonSet owns it, which would make it anew on the same node", always=True
+        ),
+        Obstacle.UNWANTED: _Against(
+            _unwanted,
+            "its annotations ask to let it stay (prefer-no-eviction, safe-to-evict or do-not-disrupt)",
+            always=True,
+        ),
+        Obstacle.CRITICAL: _Against(_critical, "its priority is one of those that the cluster itself needs"),
+        Obstacle.UNREADABLE: _Against(_unreadable, "its volumes cannot be read"),
+        Obstacle.LOCAL_STORAGE: _Against(
+            _local_storage, "it has an emptyDir or a hostPath, and what is there stays behind"
+        ),
+        Obstacle.CLAIM: _Against(_claim, "it has a volume by a claim, which may be tied to where it is"),
+        Obstacle.RESOURCE_CLAIM: _Against(
+            _resource_claim, "it has resource claims, which are tied to its node"
+        ),
+        Obstacle.GANG: _Against(
+            _gang, "it belongs to a group that runs as one, which would lose its progress"
+        ),
+        Obstacle.JOB: _Against(
+            _job, "it is of a Job, which may count its end as a failure (backoffLimit, podFailurePolicy)"
+        ),
+        Obstacle.UNKNOWN_OWNER: _Against(
+            _unknown_owner, "its controller is of a kind of which nobody knows whether it makes pods anew"
+        ),
+    }
+)
+
+SENTENCES: Mapping[Obstacle, str] = MappingProxyType({each: row.sentence for each, row in _ROWS.items()})
+"""A sentence about each obstacle, without a full stop."""
+
+MAY_BE_WAIVED: frozenset[Obstacle] = frozenset(each for each, row in _ROWS.items() if not row.always)
+"""What a pod overrides by `evict: "true"`."""
+
+
+def _annotations(pod: _Stored) -> Mapping[str, object]:
+    annotations = inner(pod.get("metadata"), "annotations")
+    return annotations if isinstance(annotations, dict) else {}
+
+
+def _references(pod: _Stored) -> Iterator[Mapping[str, object]]:
+    owners = inner(pod.get("metadata"), "ownerReferences")
+    listed = owners if isinstance(owners, list) else []
+    return (owner for owner in islice(listed, MOST_OWNERS) if isinstance(owner, dict))
+
+
+def _owners(pod: _Stored) -> Iterator[GroupKind]:
+    return map(_owner, _references(pod))
+
+
+def _controllers(pod: _Stored) -> Iterator[GroupKind]:
+    return (_owner(owner) for owner in _references(pod) if owner.get("controller") is True)
+
+
+def _owner(reference: Mapping[str, object]) -> GroupKind:
+    version, kind = reference.get("apiVersion"), reference.get("kind")
+    return group(version) if isinstance(version, str) else "", kind if isinstance(kind, str) else ""
+
+
+def _has_volume(pod: _Stored, *sources: str) -> bool:
+    volumes = inner(pod.get("spec"), "volumes")
+    listed = volumes if isinstance(volumes, list) else []
+    listed = listed[:MOST_VOLUMES]
+    return any(inner(volume, source) is not None for volume in listed for source in sources)

@@ -1,0 +1,209 @@
+"""Which pods may be asked to go, and what speaks against the others."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kube.decode import movability
+from numalign.kube.kinds import PODS_IN_FILES
+from numalign.scheduling.evictable import (
+    MAY_BE_WAIVED,
+    MOST_OWNERS,
+    MOST_VOLUMES,
+    SENTENCES,
+    Obstacle,
+    obstacle,
+)
+
+REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+
+
+Json = dict[str, Any]
+
+
+def pod(  # noqa: PLR0913  the parts of a pod that matter
+    *,
+    owners: object = (REPLICA_SET,),
+    labels: Json | None = None,
+    annotations: Json | None = None,
+    spec: Json | None = None,
+    status: Json | None = None,
+    deleted: str | None = None,
+) -> Json:
+    metadata = {
+        "name": "web-1",
+        "ownerReferences": list(owners) if isinstance(owners, tuple) else owners,
+        "labels": labels or {},
+        "annotations": annotations or {},
+        **({"deletionTimestamp": deleted} if deleted else {}),
+    }
+    return {"metadata": metadata, "spec": spec or {}, "status": status or {"phase": "Running"}}
+
+
+def owned(api_version: str, kind: str) -> Json:
+    return pod(owners=(REPLICA_SET | {"apiVersion": api_version, "kind": kind},))
+
+
+def test_a_pod_of_a_replica_set_may_go() -> None:
+    assert obstacle(pod()) is None
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+        ("v1", "ReplicationController"),
+        ("apps.kruise.io/v1alpha1", "CloneSet"),
+        ("apps.kruise.io/v1beta1", "StatefulSet"),
+    ],
+)
+def test_controllers_that_make_another_pod(api_version: str, kind: str) -> None:
+    assert obstacle(owned(api_version, kind)) is None
+
+
+NEVER: list[tuple[Json, Obstacle]] = [
+    (pod(status={"phase": "Succeeded"}), Obstacle.ENDED),
+    (pod(status={"phase": "Failed"}), Obstacle.ENDED),
+    (pod(deleted="2026-01-01T00:00:00Z"), Obstacle.TERMINATING),
+    (pod(annotations={"kubernetes.io/config.mirror": "x"}), Obstacle.STATIC),
+    (pod(annotations={"kubernetes.io/config.source": "file"}), Obstacle.STATIC),
+    (pod(owners=()), Obstacle.BARE),
+    (pod(owners=None), Obstacle.BARE),
+    (pod(owners=({**REPLICA_SET, "controller": False},)), Obstacle.BARE),
+    (pod(owners=({**REPLICA_SET, "controller": "true"},)), Obstacle.BARE),
+    (pod(owners=(REPLICA_SET, {**REPLICA_SET, "name": "other", "uid": "v"})), Obstacle.OWNERS),
+    (pod(owners=(REPLICA_SET,) * (MOST_OWNERS + 1)), Obstacle.OWNERS),
+    (owned("apps/v1", "DaemonSet"), Obstacle.DAEMON_SET),
+    (owned("apps.kruise.io/v1beta1", "DaemonSet"), Obstacle.DAEMON_SET),
+    (pod(annotations={movability.PREFER_NO_EVICTION: ""}), Obstacle.UNWANTED),
+    (pod(annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}), Obstacle.UNWANTED),
+    (pod(annotations={"karpenter.sh/do-not-disrupt": "true"}), Obstacle.UNWANTED),
+]
+"""What no annotation can change."""
+
+UNLESS_TOLD: list[tuple[Json, Obstacle]] = [
+    (pod(spec={"priority": 2_000_001_000}), Obstacle.CRITICAL),
+    (pod(spec={"volumes": {"emptyDir": {}}}), Obstacle.UNREADABLE),
+    (pod(spec={"volumes": ["emptyDir"]}), Obstacle.UNREADABLE),
+    (pod(spec={"volumes": [{"secret": {}}] * (MOST_VOLUMES + 1)}), Obstacle.UNREADABLE),
+    (pod(spec={"volumes": [{"secret": {}}, {"emptyDir": {}}]}), Obstacle.LOCAL_STORAGE),
+    (pod(spec={"volumes": [{"emptyDir": {"medium": "Memory"}}]}), Obstacle.LOCAL_STORAGE),
+    (pod(spec={"volumes": [{"hostPath": {"path": "/data"}}]}), Obstacle.LOCAL_STORAGE),
+    (pod(spec={"volumes": [{"persistentVolumeClaim": {"claimName": "x"}}]}), Obstacle.CLAIM),
+    (pod(spec={"volumes": [{"ephemeral": {}}]}), Obstacle.CLAIM),
+    (pod(spec={"resourceClaims": [{"name": "gpu"}]}), Obstacle.RESOURCE_CLAIM),
+    (
+        pod(status={"phase": "Running", "extendedResourceClaimStatus": {"resourceClaimName": "x"}}),
+        Obstacle.RESOURCE_CLAIM,
+    ),
+    (pod(spec={"workloadRef": {"name": "x"}}), Obstacle.GANG),
+    (pod(spec={"schedulingGroup": {"podGroupName": "x"}}), Obstacle.GANG),
+    (owned("batch.volcano.sh/v1alpha1", "Job"), Obstacle.GANG),
+    (owned("jobset.x-k8s.io/v1alpha2", "JobSet"), Obstacle.GANG),
+    (owned("kubeflow.org/v1", "PyTorchJob"), Obstacle.GANG),
+    (owned("kubeflow.org/v2beta1", "MPIJob"), Obstacle.GANG),
+    (owned("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), Obstacle.GANG),
+    (owned("ray.io/v1", "RayCluster"), Obstacle.GANG),
+    (owned("batch/v1", "Job"), Obstacle.JOB),
+    (owned("example.com/v1", "Database"), Obstacle.UNKNOWN_OWNER),
+    (owned("example.com/v1", "ReplicaSet"), Obstacle.UNKNOWN_OWNER),
+    (owned("v1", "Pod"), Obstacle.UNKNOWN_OWNER),
+    *((pod(labels={key: "x"}), Obstacle.GANG) for key in sorted(movability.GANG_KEYS["labels"])),
+    *((pod(annotations={key: "x"}), Obstacle.GANG) for key in sorted(movability.GANG_KEYS["annotations"])),
+]
+
+
+@pytest.mark.parametrize(("raw", "why"), [*NEVER, *UNLESS_TOLD])
+def test_what_speaks_against_moving_a_pod(raw: Json, why: Obstacle) -> None:
+    assert obstacle(raw) is why
+
+
+@pytest.mark.parametrize(("raw", "why"), UNLESS_TOLD)
+def test_its_owner_may_say_otherwise(raw: Json, why: Obstacle) -> None:
+    annotations = raw["metadata"]["annotations"]
+    told = raw | {"metadata": raw["metadata"] | {"annotations": annotations | {movability.EVICT: "true"}}}
+
+    assert why in MAY_BE_WAIVED
+    assert obstacle(told) is None
+
+
+@pytest.mark.parametrize(("raw", "why"), NEVER)
+def test_some_pods_stay_whatever_their_owner_says(raw: Json, why: Obstacle) -> None:
+    annotations = raw["metadata"]["annotations"]
+    told = raw | {"metadata": raw["metadata"] | {"annotations": annotations | {movability.EVICT: "true"}}}
+
+    assert obstacle(told) is why
+
+
+@pytest.mark.parametrize("text", ["", "false", "True", "yes", None, ["true"], {"true": 1}])
+def test_only_true_is_true(text: object) -> None:
+    annotations = {movability.EVICT: text}
+
+    assert (
+        obstacle(pod(annotations=annotations, spec={"volumes": [{"emptyDir": {}}]})) is Obstacle.LOCAL_STORAGE
+    )
+
+
+def test_other_programs_are_told_more_than_to_let_a_pod_stay() -> None:
+    annotations = {
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "true",
+        "karpenter.sh/do-not-disrupt": "false",
+    }
+
+    assert obstacle(pod(annotations=annotations)) is None
+
+
+def test_each_obstacle_is_told_in_a_sentence_of_its_own() -> None:
+    assert SENTENCES.keys() == set(Obstacle)
+    assert len(set(SENTENCES.values())) == len(Obstacle)
+    assert {why for _, why in (*NEVER, *UNLESS_TOLD)} == set(Obstacle)
+
+
+def test_volumes_that_stay_with_nobody_are_no_obstacle() -> None:
+    volumes: list[Json] = [
+        {"configMap": {}},
+        {"secret": {}},
+        {"projected": {}},
+        {"downwardAPI": {}},
+        {"nfs": {}},
+    ]
+
+    assert obstacle(pod(spec={"volumes": volumes})) is None
+
+
+@pytest.mark.parametrize(("raw", "why"), [(pod(), None), *NEVER, *UNLESS_TOLD])
+def test_a_file_holds_all_that_speaks_against_it(raw: Json, why: Obstacle | None) -> None:
+    assert obstacle(PODS_IN_FILES.described(raw)) is why
+
+
+def test_a_file_holds_no_other_labels_and_no_names_of_volumes() -> None:
+    raw = pod(
+        labels={"app": "secret", "spark-role": "driver"}, spec={"volumes": [{"name": "x", "secret": {}}]}
+    )
+
+    described = PODS_IN_FILES.described(raw)
+
+    assert described["metadata"]["labels"] == {"spark-role": "driver"}
+    assert described["spec"]["volumes"] == [{}]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(metadata=JSON, spec=JSON, status=JSON, owners=JSON, volumes=JSON)
+def test_whatever_is_written_has_an_answer(
+    metadata: object, spec: object, status: object, owners: object, volumes: object
+) -> None:
+    assert obstacle({"metadata": metadata, "spec": spec, "status": status}) in {None, *Obstacle}
+    assert obstacle(pod(owners=owners, spec={"volumes": volumes})) in {None, *Obstacle}
+
+
+def test_every_obstacle_that_can_be_waived_is_named() -> None:
+    assert {why for _, why in UNLESS_TOLD} == MAY_BE_WAIVED
