@@ -1,16 +1,18 @@
 """Gets the programs of a real control plane, because a fake one knows only what its author knew.
 
-`python -m harness.controlplane.build [--version v1.34.4]` prints the folder that holds `etcd` and
-`kube-apiserver`. It is the one named by KUBEBUILDER_ASSETS if that is set (the convention of Kubernetes' own
-test tools) and no version is asked for, else a cache outside the tree, else one that is built now with Go
-from the go.<minor>.mod beside this file: minutes, once. Progress goes to standard error. Exit code 69 says
-that none can be had on this machine, 1 that getting it went wrong.
+`python -m harness.controlplane.build [--version v1.34.4]` prints the folder that holds `etcd`,
+`kube-apiserver`, `kube-scheduler` and `kube-controller-manager`. It is the one named by KUBEBUILDER_ASSETS if
+that is set (the convention of Kubernetes' own test tools, of which only the first two are always there) and
+no version is asked for, else a cache outside the tree. What that lacks is built now with Go from the
+go.<minor>.mod beside this file: minutes, once. Progress goes to standard error. Exit code 69 says that none
+can be had on this machine, 1 that getting it went wrong.
 """
 
 import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from harness.gotools import BrokenError, UnavailableError, Workshop, run
@@ -20,6 +22,7 @@ PACKAGES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
     "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
 }
 NEEDED = ("etcd", "kube-apiserver")
 KUBERNETES = "k8s.io/kubernetes"
@@ -40,41 +43,39 @@ async def find(version: str | None = None) -> list[Path]:
     if wanted not in known:
         raise UnavailableError(f"no kube-apiserver {wanted} here, only {', '.join(known)}")
     cache = known[wanted].cache(wanted)
-    return [complete(cache) if cache.exists() else await build(known[wanted], cache)]
+    for name in lacking(cache, PACKAGES):
+        await build(known[wanted], name, cache)
+    return [complete(cache)]
+
+
+def lacking(folder: Path, names: Iterable[str]) -> list[str]:
+    """Those of the named programs that are not there."""
+    return [name for name in names if not (folder / name).is_file()]
 
 
 def complete(folder: Path) -> Path:
-    if missing := [name for name in NEEDED if not (folder / name).is_file()]:
+    if missing := lacking(folder, NEEDED):
         raise BrokenError(f"{folder} lacks {' and '.join(missing)}")
     return folder
 
 
-async def build(shop: Workshop, cache: Path) -> Path:
-    """Builds every program into the cache, all of them or none.
+async def build(shop: Workshop, name: str, cache: Path) -> None:
+    """Builds one program into the cache, beside what is there.
 
-    Two builds at the same time do each other no harm: the second to finish is thrown away.
+    Two builds at the same time do each other no harm: each moves a whole program to its place.
     """
     go = shop.compiler(
         otherwise="no kube-apiserver here: install Go to build one, or set KUBEBUILDER_ASSETS to a folder"
         f" with {' and '.join(NEEDED)} (as setup-envtest prints); looked in {cache}"
     )
-    cache.parent.mkdir(parents=True, exist_ok=True)
+    package, into = PACKAGES[name], cache / name
+    release = shop.required(package.partition("/cmd/")[0])
+    shop.say(f"building {name} {release} for the end-to-end tests: once, and it takes minutes")
+    into.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache.parent) as unfinished:
-        for name, package in PACKAGES.items():
-            release = shop.required(package.partition("/cmd/")[0])
-            shop.say(f"building {name} {release} for the end-to-end tests: once, and it takes minutes")
-            await shop.compile(go, package, into=Path(unfinished) / name)
-        settle(Path(unfinished), cache)
-    return complete(cache)
-
-
-def settle(unfinished: Path, cache: Path) -> None:
-    ready = unfinished / "ready"
-    ready.mkdir()
-    for name in PACKAGES:
-        (unfinished / name).rename(ready / name)
-    if not cache.exists():
-        ready.rename(cache)
+        program = Path(unfinished) / name
+        await shop.compile(go, package, into=program)
+        program.rename(into)
 
 
 def main() -> int:
