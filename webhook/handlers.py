@@ -31,7 +31,7 @@ from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes, not_answered
 from webhook.level_metrics import PodsBelow, ReviewsBelow
-from webhook.mutate import UNSTEERED, concerns, mutate
+from webhook.mutate import UNSTEERED, Steering, mutate, needs_survey
 from webhook.review import (
     Allowed,
     BadReview,
@@ -182,10 +182,11 @@ async def _steered(context: Context, pod: ReviewedPod) -> Allowed | Patched:
 
 
 async def _steered_by_now(context: Context, pod: ReviewedPod) -> Allowed | Patched:
-    holder, mode = context.holder, context.settings.injection
-    if concerns(pod, mode=mode):
+    holder, settings = context.holder, context.settings
+    steering = Steering(settings.injection, settings.gates)
+    if needs_survey(pod, steering):
         await patiently(holder.cache.work_ever(dra.sure(pod.request.question, holder.served)))
-    return mutate(pod, holder.cache, mode=mode, served=holder.served)
+    return mutate(pod, holder.cache, steering, served=holder.served)
 
 
 def _mutated(answer: Allowed | Patched) -> str:

@@ -1,11 +1,12 @@
 """
-What numalign writes into a pod: one requirement on the nodes that may run it.
+What numalign writes into a pod: one requirement on the nodes that may run it, and who places it.
 
 The API server refuses the whole request when a patch does not apply, even where the webhook is set to be
 ignored (k8s.io/apiserver, mutating/dispatcher.go). So every operation is made for the exact object that
-was received: missing parents are created, nothing is tested or removed, and the only thing replaced is a
-requirement on our own key. After the patch a pod matches the same nodes as before or fewer, never another
-one, and a second pass finds nothing to do.
+was received: missing parents are created, nothing is tested or removed, and nothing replaced but a
+requirement on our own key and the name of the scheduler, where that is nobody's choice. After the patch a pod
+matches the same nodes as before or fewer, never another one, the only gate that came is ours, and a second
+pass finds nothing to do.
 
 Terms are ORed and a term without requirements matches no node (k8s.io/component-helpers, nodeaffinity):
 to add to such a term would open it, so it stays as it is.
@@ -85,7 +86,25 @@ def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -
     if affinity.excess:
         raise Unsteered(affinity.excess)
     fields = spec.value if isinstance(spec.value, dict) else {}
-    return tuple(_short((_prefer if mode is Mode.PREFER else _require)(fields, affinity, requirement)))
+    return whole((_prefer if mode is Mode.PREFER else _require)(fields, affinity, requirement))
+
+
+def route(scheduler: str) -> Operation:
+    """Hand a pod that names nobody to this scheduler, over what the API server wrote there itself."""
+    return Operation("add", "/spec/schedulerName", scheduler)
+
+
+def hold(spec: Mapping[str, object], gate: str) -> Operation:
+    """Have a pod of this spec wait at one more gate."""
+    entry: Json = {"name": gate}
+    if spec.get("schedulingGates") is None:
+        return Operation("add", "/spec/schedulingGates", [entry])
+    return Operation("add", "/spec/schedulingGates/-", entry)
+
+
+def whole(operations: Iterable[Operation]) -> tuple[Operation, ...]:
+    """The operations as one patch; raises `Unsteered` where that is too long."""
+    return tuple(_short(operations))
 
 
 def _short(operations: Iterable[Operation]) -> Iterator[Operation]:

@@ -19,6 +19,12 @@ class WebhookSettings(PairSettings, ClusterSettings):
         description="Watch pods too, and count by namespace those that fall short of what it asks for."
         " Reviews do not need it; false saves the watch.",
     )
+    gates: bool = Field(
+        default=False,
+        description="Have pods wait behind the scheduling gate numalign.io/placement where their namespace"
+        " says so (numalign.io/gate: enabled). Only beside a controller with --gates, for nobody"
+        " else lifts them.",
+    )
     injection: Mode = Field(
         default=Mode.EXCLUDE,
         description="How pods are kept from nodes that cannot align them: exclude those classes (new"

@@ -116,7 +116,7 @@ PROGRAMS = {
         frozenset(
             {
                 *("port", "metrics_port", "drain_seconds", "tls_secret", *PAIR, "service", "client_ca"),
-                *("count_pods", "kubelet_configs", "remember_shapes", "workloads", "policy"),
+                *("count_pods", "kubelet_configs", "remember_shapes", "workloads", "policy", "gates"),
                 # Never, in a cluster.
                 "insecure_http",
             }

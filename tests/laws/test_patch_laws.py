@@ -13,14 +13,26 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import event, given
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from numalign.cache import ClusterCache
+from numalign.cache.pod_question import PodQuestion
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.scheduling import scheduling
+from numalign.kube.effective_policy import EffectivePolicy
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadPod
+from numalign.model.intent import Gate, NamespaceRules, Policy
+from numalign.model.node import node_class
 from tests.json_patch import applied
+from tests.manifests import pod_spec
+from tests.naming import named
+from tests.notation import node
+from webhook.mutate import Steering, mutate
 from webhook.patch import Mode, Operation, inject
+from webhook.review import Allowed, Patched
+from webhook.subject import ReviewedPod
 
 Raw = dict[str, Any]
 
@@ -338,6 +350,69 @@ def test_any_other_shape_is_patched_soundly_or_refused_with_places(
 
     assert places
     assert all(places)
+
+
+# Who places a pod is written into the same patch.
+
+
+SINGLE = Policy.SINGLE_NUMA_NODE
+LARGE, SMALL = (node(f"cpu=8 mem=8Gi gpu={gpus}", policy=SINGLE) for gpus in (4, 1))
+CACHES = [ClusterCache.of(named(each)) for each in ([], [SMALL], [LARGE], [SMALL, LARGE])]
+REAL_NODES = [(name, {CLASS: node_class(each)}) for name, each in (("n1", LARGE), ("n2", SMALL))]
+OUR_GATE, OTHER_GATE = {"name": "numalign.io/placement"}, {"name": "example.com/quota"}
+NAMES_NOBODY = (None, "", "default-scheduler")
+
+ASKING = pod_spec("cpu=2 mem=1Gi gpu=2")
+rules = st.builds(
+    NamespaceRules,
+    default=st.sampled_from([SINGLE, None]),
+    disabled=st.sampled_from([*[False] * 9, True]),
+    scheduler=st.sampled_from([None, "second", "default-scheduler"]),
+    gate=st.sampled_from([Gate.ENABLED, Gate.ENABLED, Gate.DISABLED, None]),
+)
+placeable = st.builds(
+    lambda pod, annotations, placed: {
+        "metadata": {**pod["metadata"], "annotations": annotations},
+        "spec": {**ASKING, **pod["spec"], **placed},
+    },
+    pods_of(["ReplicaSet"], [{}, {}, {"nodeName": "n1"}]),
+    st.sampled_from([*[{"numalign.io/policy": SINGLE.value}] * 8, {}, {"numalign.io/policy": "none"}]),
+    objects(
+        schedulerName=st.sampled_from([*NAMES_NOBODY, "second", "volcano"]),
+        schedulingGates=st.lists(st.sampled_from([OUR_GATE, OTHER_GATE]), max_size=2, unique_by=str),
+    ),
+)
+steerings = st.builds(Steering, st.sampled_from(Mode), st.booleans())
+
+
+@settings(max_examples=5 * settings().max_examples)
+@given(placeable, rules, steerings, st.sampled_from(CACHES))
+def test_who_places_a_pod_is_changed_only_from_nobody_and_the_only_gate_that_comes_is_ours(
+    pod: Raw, rules: NamespaceRules, steering: Steering, cache: ClusterCache
+) -> None:
+    question = PodReader().read(pod, "team", EffectivePolicy(rules={"team": rules}))
+    if not isinstance(question, PodQuestion):
+        event("not looked at")
+        return
+    answer = mutate(ReviewedPod(question, pod), cache, steering)
+    after = applied(pod, answer.operations if isinstance(answer, Patched) else ())
+    was, now = (each["spec"].get("schedulerName") for each in (pod, after))
+    gates, gates_now = (each["spec"].get("schedulingGates") or [] for each in (pod, after))
+    new = gates_now[len(gates) :]
+    event(f"routed: {now != was}, gated: {bool(new)}, pinned: {bool(question.pin)}")
+
+    assert now == was or (was in NAMES_NOBODY and now == rules.scheduler == "second")
+    assert gates_now == [*gates, *new]
+    assert new in ([], [OUR_GATE])
+    assert not new or (now in NAMES_NOBODY and steering.gates and rules.gate is Gate.ENABLED)
+    assert gates_now.count(OUR_GATE) <= 1
+    if question.pin or not question.asks or rules.disabled:
+        assert after == pod
+    for name, labels in (*NODES, *REAL_NODES):
+        assert matches(pod, name, labels) >= matches(after, name, labels)
+    again = PodReader().read(after, "team", EffectivePolicy(rules={"team": rules}))
+    assert isinstance(again, PodQuestion)
+    assert mutate(ReviewedPod(again, after), cache, steering) == Allowed()
 
 
 # The judge is strict too.

@@ -163,7 +163,9 @@ DECIDED = [
     ("one with too many terms",       "/mutate",   CROWDED, {},                 "unsteered"),
     ("one that fits nowhere",         "/mutate",   NEVER,  {},                  "admitted"),
     ("one that is refused",           "/validate", NEVER,  {},                  "denied"),
-    ("one that cannot be read",       "/mutate",   BROKEN, {},                  "invalid"),
+    ("one that is routed only",       "/mutate",   NEVER,  {"scheduler": "x"},  "patched"),
+    ("a scheduler that is none",      "/mutate",   NEVER,  {"scheduler": "X!"}, "admitted"),
+    ("one that cannot be read",       "/mutate",   BROKEN, {"scheduler": "x"},  "invalid"),
     ("one that is refused as such",   "/validate", BROKEN, {},                  "invalid"),
     ("one that is warned of",         "/validate", SILENT, {"warn": SINGLE},    "warned"),
     ("a default",                     "/mutate",   SILENT, {"default": SINGLE}, "patched"),
@@ -355,6 +357,49 @@ async def test_settings_reach_the_decision(  # noqa: PLR0913, PLR0917 - the colu
         response = await caller.ask(path, made)
 
     assert (part in response) is there
+
+
+@pytest.mark.parametrize("gates", [True, False], ids=["gates are lifted", "nobody lifts gates"])
+@pytest.mark.parametrize("injection", ["off", "exclude"])
+async def test_a_gate_is_added_only_where_somebody_lifts_it(
+    webhook: Webhook, injection: str, *, gates: bool
+) -> None:
+    webhook.put(CLUSTER, team={"gate": "enabled"})
+    await webhook.load()
+    async with webhook.open(gates=gates, injection=injection) as caller:
+        response = await caller.ask("/mutate", FITS, dryRun=True)
+
+    audit = {"gate": "numalign.io/placement"} if gates else {}
+    audit |= {} if injection == "off" else {"classes": f"NotIn {node_class(SMALL)}"}
+    assert response.get("auditAnnotations", {}) == audit
+
+
+async def test_pods_are_routed_while_no_class_is_written(webhook: Webhook) -> None:
+    webhook.put(CLUSTER, team={"scheduler": "numalign-scheduler"})
+    await webhook.load()
+    async with webhook.open(injection="off") as caller:
+        response = await caller.ask("/mutate", FITS)
+
+    routed = {"op": "add", "path": "/spec/schedulerName", "value": "numalign-scheduler"}
+    assert json.loads(b64decode(response["patch"])) == [routed]
+    assert response["auditAnnotations"] == {"scheduler": "numalign-scheduler"}
+
+
+@pytest.mark.parametrize(
+    ("own", "scheduler"),
+    [({}, "second"), ({"scheduler": "third"}, "third"), ({"scheduler": "default-scheduler"}, None)],
+    ids=["a namespace that says nothing", "one with a label", "one that stays as it is"],
+)
+async def test_the_policy_of_the_cluster_routes_where_a_namespace_says_nothing(
+    webhook: Webhook, own: dict[str, str], scheduler: str | None
+) -> None:
+    webhook.policy.now = ClusterPolicy((Default((), NamespaceRules(scheduler="second")),))
+    webhook.put(CLUSTER, team=own)
+    await webhook.load()
+    async with webhook.open(injection="off") as caller:
+        response = await caller.ask("/mutate", FITS)
+
+    assert response.get("auditAnnotations", {}).get("scheduler") == scheduler
 
 
 async def test_what_decisions_rest_on_is_counted(webhook: Webhook) -> None:

@@ -6,16 +6,18 @@ from typing import Any
 import pytest
 
 from numalign.cache import ClusterCache
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import node_class
 from numalign.shapes import KnownShape, shape
 from tests.json_patch import applied
 from tests.naming import named
 from tests.notation import node, table
-from tests.webhook.conftest import Cluster, Raw, cluster, raw, read, with_spec
-from webhook.mutate import concerns, mutate
+from tests.webhook.conftest import Cluster, Raw, asked, cluster, raw, read, with_spec
+from webhook.mutate import Steering, mutate, needs_survey
 from webhook.patch import Mode
-from webhook.review import Allowed
+from webhook.review import Allowed, Patched
+from webhook.subject import SkipReason, subject
 
 SINGLE = "single-numa-node"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -53,7 +55,7 @@ ZONE = {"key": "zone", "operator": "In", "values": ["z"]}
 
 def affinity_of(made: Raw, now: Cluster, mode: Mode) -> Any:  # noqa: ANN401 - JSON, to compare with literals
     """The affinity of the pod as it would be stored; None if nothing was written."""
-    answer = mutate(read(made, now), now.cache, mode=mode)
+    answer = mutate(read(made, now), now.cache, Steering(mode))
     if isinstance(answer, Allowed):
         return None
     return applied(made, answer.operations)["spec"]["affinity"]
@@ -123,7 +125,7 @@ CROWDED = with_spec(ASKING, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorT
 
 @pytest.mark.parametrize("mode", [EXCLUDE, INCLUDE, PREFER])
 def test_a_pod_with_more_terms_than_are_read_is_left_alone_and_the_audit_log_says_so(mode: str) -> None:
-    assert mutate(read(CROWDED, BOTH), BOTH.cache, mode=Mode(mode)) == Allowed(
+    assert mutate(read(CROWDED, BOTH), BOTH.cache, Steering(Mode(mode))) == Allowed(
         audit={"unsteered": "its node affinity has more than 512 terms"}
     )
 
@@ -138,7 +140,7 @@ AUDITED = [
 
 @pytest.mark.parametrize(("mode", "written"), AUDITED, ids=[mode for mode, _ in AUDITED])
 def test_the_audit_log_keeps_what_was_written(mode: str, written: str) -> None:
-    answer = mutate(read(ASKING, BOTH), BOTH.cache, mode=Mode(mode))
+    answer = mutate(read(ASKING, BOTH), BOTH.cache, Steering(Mode(mode)))
 
     assert (dict(answer.audit), answer.warnings) == ({"classes": written}, ())
 
@@ -147,8 +149,8 @@ def test_equal_reviews_get_equal_answers_whatever_the_order_of_the_nodes() -> No
     others = [node(f"cpu={cpus} mem=8Gi gpu=1", policy=SINGLE) for cpus in range(1, 60)]
     one, other = cluster([LARGE, *others]), cluster([*reversed(others), LARGE])
 
-    first = mutate(read(ASKING, one), one.cache, mode=Mode.EXCLUDE)
-    second = mutate(read(ASKING, other), other.cache, mode=Mode.EXCLUDE)
+    first = mutate(read(ASKING, one), one.cache, Steering(Mode.EXCLUDE))
+    second = mutate(read(ASKING, other), other.cache, Steering(Mode.EXCLUDE))
 
     assert first == second
     assert len(first.audit["classes"]) <= 1000
@@ -164,10 +166,160 @@ def test_a_pod_that_was_patched_by_a_smaller_cluster_is_kept_from_new_classes_to
     )
 
 
+SECOND = "numalign-scheduler"
+GATE = "numalign.io/placement"
+GATED = [{"name": GATE}]
+OTHER_GATE = {"name": "example.com/quota"}
+
+ROUTING, GATING = {"scheduler": SECOND}, {"gate": "enabled"}
+NONE_ASKED = raw(TWO_GPUS, policy="none")
+DEFAULTED = with_spec(ASKING, schedulerName="default-scheduler")
+VOLCANOS = with_spec(ASKING, schedulerName="volcano")
+DAEMON = {**ASKING, "metadata": {**ASKING["metadata"], "ownerReferences": [
+    {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}
+]}}  # fmt: skip
+ON_NODE = with_spec(
+    ASKING,
+    affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
+    ]}}},
+)  # fmt: skip
+
+
+def handed(made: Raw, now: Cluster, steering: Steering) -> tuple[object, object]:
+    """The scheduler and the gates of the pod as it would be stored."""
+    answer = mutate(read(made, now), now.cache, steering)
+    spec = (made if isinstance(answer, Allowed) else applied(made, answer.operations))["spec"]
+    return spec.get("schedulerName"), spec.get("schedulingGates")
+
+
+LIFTED, UNLIFTED = Steering(Mode.OFF, gates=True), Steering(Mode.OFF)
+HANDED_OVER = [
+    # whom, the pod, the labels of its namespace, what may be written, its scheduler and gates then
+    ("a pod that names nobody is routed",      ASKING,     ROUTING, UNLIFTED, (SECOND, None)),
+    ("so is one that the API server defaulted", DEFAULTED, ROUTING, UNLIFTED, (SECOND, None)),
+    ("an empty name names nobody",
+        with_spec(ASKING, schedulerName=""), ROUTING, UNLIFTED, (SECOND, None)),
+    ("null names nobody",
+        with_spec(ASKING, schedulerName=None), ROUTING, UNLIFTED, (SECOND, None)),
+    ("one that names another stays there",     VOLCANOS,   ROUTING, UNLIFTED, ("volcano", None)),
+    ("what is no name is left as it is",
+        with_spec(ASKING, schedulerName=[SECOND]), ROUTING, UNLIFTED, ([SECOND], None)),
+    ("no label routes nobody",                 ASKING,     {},      LIFTED,   (None, None)),
+    ("the default's own name routes nobody",
+        ASKING, {"scheduler": "default-scheduler"}, LIFTED, (None, None)),
+    ("a name that no scheduler has routes nobody",
+        ASKING, {"scheduler": "not a name!"}, LIFTED, (None, None)),
+    ("a pod that opted out is left alone",     NONE_ASKED, {**ROUTING, **GATING}, LIFTED, (None, None)),
+    ("one of whom a level is asked is left alone",
+        raw(TWO_GPUS), {"warn": SINGLE, **ROUTING, **GATING}, LIFTED, (None, None)),
+    ("one that asks by default is routed",
+        raw(TWO_GPUS), {"default": SINGLE, **ROUTING}, UNLIFTED, (SECOND, None)),
+    ("one on its node is left alone",          PINNED,     {**ROUTING, **GATING}, LIFTED, (None, None)),
+    ("one of a DaemonSet is left alone",       DAEMON,     {**ROUTING, **GATING}, LIFTED, (None, None)),
+    ("one whose affinity names a node is left alone", ON_NODE, {**ROUTING, **GATING}, LIFTED, (None, None)),
+
+    ("a pod waits at the gate",                ASKING,     GATING,  LIFTED,   (None, GATED)),
+    ("so does one that the API server defaulted", DEFAULTED, GATING, LIFTED,  ("default-scheduler", GATED)),
+    ("nobody waits where nobody lifts gates",  ASKING,     GATING,  UNLIFTED, (None, None)),
+    ("nor where the namespace says so",        ASKING, {"gate": "disabled"}, LIFTED, (None, None)),
+    ("nor where it says nothing clear",        ASKING, {"gate": "yes"}, LIFTED, (None, None)),
+    ("nor for another scheduler",              VOLCANOS,   GATING,  LIFTED,   ("volcano", None)),
+    ("a routed pod needs no gate",             ASKING, {**ROUTING, **GATING}, LIFTED, (SECOND, None)),
+    ("one that stays with the default needs one",
+        ASKING, {"scheduler": "default-scheduler", **GATING}, LIFTED, (None, GATED)),
+    ("it is added behind others",
+        with_spec(ASKING, schedulingGates=[OTHER_GATE]), GATING, LIFTED, (None, [OTHER_GATE, *GATED])),
+    ("an empty list takes it",
+        with_spec(ASKING, schedulingGates=[]), GATING, LIFTED, (None, GATED)),
+    ("null takes it",
+        with_spec(ASKING, schedulingGates=None), GATING, LIFTED, (None, GATED)),
+    ("it stands there once",
+        with_spec(ASKING, schedulingGates=[*GATED, OTHER_GATE]), GATING, LIFTED,
+        (None, [*GATED, OTHER_GATE])),
+    ("what is no list of gates is left as it is",
+        with_spec(ASKING, schedulingGates={"name": "x"}), GATING, LIFTED, (None, {"name": "x"})),
+    ("what is no gate is passed over",
+        with_spec(ASKING, schedulingGates=[7, {}]), GATING, LIFTED, (None, [7, {}, *GATED])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "labels", "steering", "stored"), table(HANDED_OVER))
+def test_who_places_a_pod(
+    made: Raw, labels: dict[str, str], steering: Steering, stored: tuple[object, object]
+) -> None:
+    now = cluster([SMALL, LARGE], labels=labels)
+
+    assert handed(made, now, steering) == stored
+    # Nor does it depend on how classes are written.
+    assert handed(made, now, replace(steering, injection=Mode.EXCLUDE)) == stored
+
+
+def test_a_pod_that_fits_nowhere_is_routed_all_the_same_and_waits_at_no_gate() -> None:
+    tight = cluster([SMALL], labels=ROUTING), cluster([SMALL], labels=GATING)
+    bare = cluster(unknown=3, labels=ROUTING), cluster(unknown=3, labels=GATING)
+
+    for routed, gated in (tight, bare):
+        assert handed(ASKING, routed, LIFTED) == (SECOND, None)
+        assert handed(ASKING, gated, LIFTED) == (None, None)
+
+
+def test_a_pod_waits_at_the_gate_for_nodes_that_may_come() -> None:
+    rules = cluster([], labels=GATING).snapshot
+    for known in (REMEMBERED, DECLARED):
+        now = Cluster(ClusterCache.of([SMALL], [known]), rules)
+        assert handed(ASKING, now, LIFTED) == (None, GATED)
+
+
+def test_whoever_exempts_a_namespace_exempts_it_from_routing() -> None:
+    now = cluster([LARGE], labels={"admission": "disabled", **ROUTING, **GATING})
+
+    assert subject(asked(ASKING), now.snapshot, reader=PodReader()) is SkipReason.EXEMPT
+
+
+def test_one_patch_holds_all_and_the_audit_log_says_all_of_it() -> None:
+    routed, gated = (cluster([SMALL, LARGE], labels=labels) for labels in (ROUTING, GATING))
+    classes = {"classes": f"NotIn {SMALL_CLASS}"}
+
+    for now, more in ((routed, {"scheduler": SECOND}), (gated, {"gate": GATE})):
+        answer = mutate(read(DEFAULTED, now), now.cache, Steering(gates=True))
+        assert isinstance(answer, Patched)
+        assert dict(answer.audit) == classes | more
+        stored = applied(DEFAULTED, answer.operations)
+        assert stored["spec"]["affinity"] == NOT_SMALL
+        # A second pass.
+        assert mutate(read(stored, now), now.cache, Steering(gates=True)) == Allowed()
+
+
+def test_a_pod_with_more_in_it_than_is_read_is_neither_routed_nor_gated_and_the_audit_log_says_so() -> None:
+    for labels in (ROUTING, GATING):
+        now = cluster([LARGE], labels=labels)
+        assert mutate(read(CROWDED, now), now.cache, LIFTED) == Allowed(
+            audit={"unsteered": "its node affinity has more than 512 terms"}
+        )
+
+
+def test_a_pod_whose_patch_would_be_too_long_is_not_routed_either() -> None:
+    exists = {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}
+    crowded = with_spec(ASKING, affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [exists] * 512}}})
+    classes = [node(f"cpu={cpus} mem=8Gi gpu=1", policy=SINGLE) for cpus in range(1, 40)]
+    now = cluster([LARGE, *classes], labels=ROUTING)
+
+    assert mutate(read(crowded, now), now.cache, Steering()) == Allowed(
+        audit={"unsteered": "its patch would be longer than 524288 bytes"}
+    )
+
+
 def test_nothing_is_asked_of_the_nodes_for_a_pod_that_cannot_be_patched() -> None:
     free = raw("cpu=2 mem=1Gi", policy="single-numa-node")
-    now = cluster([node("cpu=8 mem=8Gi", policy="single-numa-node")])
+    now, gated, routed = (
+        cluster([node("cpu=8 mem=8Gi", policy="single-numa-node")], labels=labels)
+        for labels in ({}, GATING, {**ROUTING, **GATING})
+    )
 
-    assert concerns(read(free, now), mode=Mode.EXCLUDE)
-    assert not concerns(read(free, now), mode=Mode.OFF)
-    assert not concerns(read(with_spec(free, nodeName="a"), now), mode=Mode.EXCLUDE)
+    assert needs_survey(read(free, now), Steering(Mode.EXCLUDE))
+    assert not needs_survey(read(free, now), LIFTED)
+    assert needs_survey(read(free, gated), LIFTED)
+    assert not needs_survey(read(free, gated), UNLIFTED)
+    assert not needs_survey(read(free, routed), LIFTED)
+    assert not needs_survey(read(with_spec(free, nodeName="a"), gated), Steering(Mode.EXCLUDE, gates=True))

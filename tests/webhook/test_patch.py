@@ -9,8 +9,9 @@ from numalign.cache.pod_question import MOST_TERMS, ExceededLimit, Pin, PinReaso
 from numalign.kube.decode.scheduling import scheduling
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadPod
+from tests.json_patch import applied
 from tests.notation import table
-from webhook.patch import Mode, Operation, Unsteered, inject
+from webhook.patch import LONGEST_PATCH, Mode, Operation, Unsteered, hold, inject, route, whole
 
 CLASS = "numalign.io/class"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -239,6 +240,35 @@ def test_a_patch_may_be_so_long_and_no_longer() -> None:
     assert len(inject(pod, few, mode=Mode.EXCLUDE)) == MOST_TERMS
     with pytest.raises(Unsteered, match="longer than 524288 bytes"):
         inject(pod, many, mode=Mode.EXCLUDE)
+
+
+def test_a_scheduler_is_written_over_what_the_api_server_wrote() -> None:
+    assert wire((route("second"),)) == [{"op": "add", "path": "/spec/schedulerName", "value": "second"}]
+    for spec in ({}, {"schedulerName": "default-scheduler"}, {"schedulerName": None}):
+        assert applied({"spec": spec}, [route("second")]) == {"spec": {"schedulerName": "second"}}
+
+
+OURS, OTHER = {"name": "ours"}, {"name": "example.com/quota"}
+GATES = [
+    # what the pod has     its spec                       path and value
+    ("no gates",           {},                            "/spec/schedulingGates", [OURS]),
+    ("null for gates",     {"schedulingGates": None},     "/spec/schedulingGates", [OURS]),
+    ("an empty list",      {"schedulingGates": []},       "/spec/schedulingGates/-", OURS),
+    ("a gate of others",   {"schedulingGates": [OTHER]},  "/spec/schedulingGates/-", OURS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "path", "value"), table(GATES))
+def test_a_gate_is_added_behind_what_is_there(spec: Raw, path: str, value: object) -> None:
+    assert wire((hold(spec, "ours"),)) == [{"op": "add", "path": path, "value": value}]
+
+
+def test_parts_of_a_patch_are_as_long_together_as_one() -> None:
+    half = Operation("add", "/spec/x", "v" * (LONGEST_PATCH // 2 - 100))
+
+    assert whole([half, half]) == (half, half)
+    with pytest.raises(Unsteered):
+        whole([half, half, route("n" * 200)])
 
 
 SELECTOR = f"{AFFINITY}.{REQUIRED}.nodeSelectorTerms"

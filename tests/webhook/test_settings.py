@@ -58,6 +58,12 @@ def test_without_a_snapshot_it_follows_a_cluster() -> None:
     assert (chosen.count_pods, chosen.kubelet_configs) == (True, False)
 
 
+def test_gates_are_added_only_where_somebody_says_that_they_are_lifted() -> None:
+    assert not settings().gates
+    assert settings("--gates=true").gates
+    assert mistakes(*ENOUGH, "--gates=sometimes") == ["flag --gates"]
+
+
 def test_a_certificate_in_a_secret_takes_the_place_of_files() -> None:
     chosen = load(
         WebhookSettings, argv=["--tls-secret", "own", "--tls-names", "127.0.0.1, example.com"], environ={}
