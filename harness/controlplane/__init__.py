@@ -1,1 +1,1 @@
-"""A real API server, its etcd and its scheduler."""
+"""A real API server, its etcd, its scheduler and its controllers."""

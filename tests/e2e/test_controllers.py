@@ -15,6 +15,8 @@ from harness.api_requests import Json, ask, pod
 from harness.controlplane import audits, controllers
 from harness.controlplane.planes import BINARIES, Place, Plane
 from harness.gotools import UnavailableError
+from harness.jobsets.controllers import USERS as JOBSET_CONTROLLER
+from harness.jobsets.controllers import jobsets
 from harness.processes import Children
 from harness.waiting import SELDOM, seconds_until
 
@@ -48,7 +50,7 @@ async def plane(
     if not (place.binaries / controllers.PROGRAM).is_file():
         pytest.skip(f"{place.binaries} has no {controllers.PROGRAM}")
     noted = audits.flags(place.folder, users=(controllers.USER, REPLICASETS))
-    users = {"admin": "system:masters", **controllers.USERS}
+    users = {"admin": "system:masters", **controllers.USERS, **JOBSET_CONTROLLER}
     running = Plane(children, place, users=users, flags=noted)
     await running.start()
     async with controllers.controllers(children, running):
@@ -56,9 +58,16 @@ async def plane(
     await running.kill()
 
 
-async def running_pods(api: ApiClient) -> list[Json]:
-    """The pods of our workload."""
-    found: list[Json] = (await ask(api, "GET", PODS, labelSelector="app=ours")).body["items"]
+def jobset(**spec: object) -> Json:
+    """Two Jobs of two pods each."""
+    job = {"parallelism": 2, "completions": 2, "template": TEMPLATE}
+    workers = {"name": "workers", "replicas": 2, "template": {"spec": job}}
+    return workload("jobset.x-k8s.io/v1alpha2", "JobSet", replicatedJobs=[workers], **spec)
+
+
+async def pods_of(api: ApiClient, selector: str) -> list[Json]:
+    """The pods with these labels."""
+    found: list[Json] = (await ask(api, "GET", PODS, labelSelector=selector)).body["items"]
     return found
 
 
@@ -84,7 +93,7 @@ async def test_a_deployment_gets_pods_and_a_budget_keeps_them(plane: Plane) -> N
         store = Store(api)
         await store.apply(DEPLOYMENT)
         await store.apply(BUDGET)
-        look = partial(running_pods, api)
+        look = partial(pods_of, api, "app=ours")
         await seconds_until(look, lambda pods: len(pods) == 2, what="it had pods", within=20, every=SELDOM)
         pods = await look()
         for each in pods:
@@ -106,6 +115,20 @@ async def test_a_deployment_gets_pods_and_a_budget_keeps_them(plane: Plane) -> N
 
     made = [use for use in audits.uses(plane.folder, user=REPLICASETS) if use.resource == "pods"]
     assert [(use.verb, use.code) for use in made if use.writes] == [("create", HTTPStatus.CREATED)] * 2
+
+
+async def test_a_jobset_gets_jobs_and_these_get_pods(children: Children, plane: Plane) -> None:
+    async with jobsets(children, plane), plane.client("admin") as api:
+        store = Store(api)
+        unheard = {"operator": "All", "targetReplicatedJobs": ["nobody"]}
+        refused = await store.try_to_apply(jobset(successPolicy=unheard))
+        assert "nobody" in refused.body["message"]
+        await store.apply(jobset())
+        look = partial(pods_of, api, "jobset.sigs.k8s.io/jobset-name=ours")
+        await seconds_until(look, lambda pods: len(pods) == 4, what="it had pods", within=20, every=SELDOM)
+        names = {each["metadata"]["name"].rpartition("-")[0] for each in await look()}
+    # Numbered within their Job, as its webhook has them.
+    assert names == {"ours-workers-0-0", "ours-workers-0-1", "ours-workers-1-0", "ours-workers-1-1"}
 
 
 async def test_where_there_is_no_such_program_it_is_said(

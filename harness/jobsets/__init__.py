@@ -1,0 +1,1 @@
+"""The real controller of JobSets, built and run beside a control plane."""

@@ -1,0 +1,112 @@
+"""The real controller of JobSets beside a control plane, with all of its webhooks.
+
+    async with jobsets(children, plane):  # among the users of the plane: jobsets' USERS
+        ...  # create JobSets; `harness.controlplane.controllers` makes pods of their Jobs
+
+A JobSet that loses one Job starts all of them anew, so it is the dearest of all that can be disturbed.
+"""
+
+import json
+from base64 import b64encode
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+from harness import shipped
+from harness.api_objects import Store
+from harness.api_requests import Json, ask
+from harness.controlplane.planes import Plane
+from harness.jobsets.build import PROGRAM, find
+from harness.processes import Child, Children, answers, free_port, until
+
+USER = "system:serviceaccount:jobset-system:jobset-controller-manager"
+USERS = {USER: ""}
+"""To be among the users of a plane; an `admin` must be too."""
+
+JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+
+# What its kustomization adds to the two webhooks for pods.
+OF_JOBSETS = {"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]}
+
+
+@dataclass(frozen=True, slots=True)
+class JobSets:
+    """A controller that runs. `log` is what it writes."""
+
+    child: Child
+    log: Path
+
+
+@asynccontextmanager
+async def jobsets(children: Children, plane: Plane) -> AsyncIterator[JobSets]:
+    """Has JobSets become Jobs during the block; the plane must know `USERS`.
+
+    Raises `UnavailableError` and `BrokenError`, as building it does.
+    """
+    [programs] = await find()
+    folder = plane.folder / PROGRAM
+    folder.mkdir(exist_ok=True)
+    port, probes = free_port(), free_port()
+    async with plane.client("admin") as api:
+        store = Store(api)
+        for document in installed(programs, port, plane.ca):
+            await store.apply(document)
+        await until(partial(_served, store), what="JobSets were served", child=plane.child)
+        child = await children.start(
+            str(programs / PROGRAM),
+            f"--config={_configuration(folder, port, probes, plane.ca.parent)}",
+            f"--kubeconfig={plane.kubeconfig(USER, folder)}",
+            name=PROGRAM,
+        )
+        try:
+            ready = partial(answers, f"http://127.0.0.1:{probes}/readyz")
+            await until(ready, what=f"{PROGRAM} was ready", child=child)
+            yield JobSets(child, children.logs / PROGRAM)
+        finally:
+            await child.end()
+
+
+def installed(programs: Path, port: int, ca: Path) -> list[Json]:
+    """What it brings to a cluster, its webhooks to be called at a port of this machine."""
+    bundle = b64encode(ca.read_bytes()).decode()
+    [role] = shipped.documents(programs / "role.yaml")
+    hooks = [shipped.by_address(each, port) for each in shipped.documents(programs / "webhooks.yaml")]
+    for entry in (entry for document in hooks for entry in document["webhooks"]):
+        entry["clientConfig"]["caBundle"] = bundle
+        if entry["name"].endswith("pod.kb.io"):
+            entry["objectSelector"] = OF_JOBSETS
+    return [*shipped.documents(programs / "crd.yaml"), *hooks, role, _binding(role["metadata"]["name"])]
+
+
+def _binding(role: str) -> Json:
+    group = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "jobset"},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": USER}],
+    }
+
+
+def _configuration(folder: Path, port: int, probes: int, certificates: Path) -> Path:
+    """A file: certificates are those of the plane, named as in a TLS secret."""
+    file = folder / "config.yaml"
+    told = {
+        "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
+        "kind": "Configuration",
+        "leaderElection": {"leaderElect": False},
+        "internalCertManagement": {"enable": False},
+        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(certificates)},
+        "metrics": {"bindAddress": "0"},
+        "health": {"healthProbeBindAddress": f"127.0.0.1:{probes}"},
+    }
+    file.write_text(json.dumps(told))
+    return file
+
+
+async def _served(store: Store) -> bool:
+    return (await ask(store.api, "GET", JOBSETS)).code == HTTPStatus.OK
