@@ -6,7 +6,7 @@ pod's intent. The same question on the node in health and with nothing on it tel
 permanent. There is no second rule anywhere.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
@@ -61,7 +61,7 @@ def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> b
     The intent may be another than the pod's own; which policy the node has to have is not asked.
     """
     demand = kubelet.effective_demand(node, demand)
-    return not (unaligned(node, demand, intent) or any(_too_wide(node, demand, intent, placement)))
+    return not (unaligned(node, demand, intent) or any(too_wide(node, demand, intent, placement)))
 
 
 def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
@@ -231,26 +231,36 @@ _WHY: Mapping[RejectionReason, Callable[[Node, Rejection], _Why]] = MappingProxy
 
 def _by_intent(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
     """The first container, or the pod, whose zones are more than its policy allows."""
-    for step, needs in _too_wide(node, demand, intent, placement):
+    for step, needs in too_wide(node, demand, intent, placement):
         refusal = _unsatisfied(intent, _cause(node, needs), step)
         return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
     return None
 
 
-def _too_wide(
+def too_wide(
     node: Node, demand: Demand, intent: Intent, placement: Placement
 ) -> Iterator[tuple[Step, tuple[Need, ...]]]:
-    """What is in more zones than its policy allows, and what it needs."""
+    """What of an admitted pod is in more zones than its binding policy allows, and what it needs."""
     if not intent.binding:
         return
     for step, grants in _units(intent.scope or node.scope, demand, placement):
         names = [name for name in step.asks if intent.concerns(name) and node.aligns(name)]
         zones = frozenset[int]().union(*(grant.zones_of(names) for grant in grants))
         # A single zone keeps every promise.
-        if len(zones) > 1:
-            needs = tuple(need for need in _needs(node, step, intent.policy) if need.resource in names)
-            if len(zones) > min(need.zones for need in needs):
-                yield step, needs
+        if len(zones) > 1 and len(zones) > (fewest_zones(node, step, intent.policy, names) or 1):
+            needs = _needs(node, step, intent.policy)
+            yield step, tuple(need for need in needs if need.resource in names)
+
+
+def fewest_zones(node: Node, step: Step, policy: Policy, names: Iterable[str]) -> int | None:
+    """Into how many zones a policy lets these resources of a step go; None if no hardware says it.
+
+    For all but `single-numa-node` that is the fewest that could hold one of them by the node's hardware.
+    """
+    if policy is Policy.SINGLE_NUMA_NODE:
+        return 1
+    widths = min_widths(node, step)
+    return min((widths[name] for name in names if name in widths), default=None)
 
 
 def _units(scope: Scope, demand: Demand, placement: Placement) -> Iterator[tuple[Step, tuple[Grant, ...]]]:

@@ -1,0 +1,276 @@
+"""
+Whether a running pod sits as its owner meant it: what was observed, held against the intent.
+
+A prediction is an opinion about tomorrow; here somebody has looked. So nothing is assumed: of a pod that
+nobody observed, or of which it is not clear which container holds what, nothing is said. How far it may be
+spread is the measure of `evaluate`, on the node in health: an owner who asked for `restricted` is not helped
+by hearing that it would fit into fewer zones of another machine.
+
+A best-effort intent promises nothing. Where it is not met that is a wish unmet, and often what the kubelet's
+own rule gives on that node as it was.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+
+from numalign.decision.evaluate import fewest_zones
+from numalign.kubelet.admit import effective_demand
+from numalign.model.demand import WHOLE_POD, Demand, Step
+from numalign.model.errors import cut
+from numalign.model.intent import Intent, Policy, Scope
+from numalign.model.node import Node
+from numalign.model.placement import Held
+from numalign.model.pod import Role
+
+LONGEST_BYTES = 512
+"""Of a sentence, which is written on pods."""
+
+MOST_TRIED = 4096
+"""Ways to part what a pod holds among its containers; of more, nothing is said."""
+
+_LONGEST_NAME = 48
+_MOST_NAMED = 4
+
+
+class Judgement(StrEnum):
+    """How a pod sits."""
+
+    ALIGNED = "aligned"
+    MISALIGNED = "misaligned"
+    NOT_ASKED = "not-asked"
+    NOT_OBSERVED = "not-observed"
+    HOLDS_NOTHING = "holds-nothing"
+    NOT_CLEAR = "not-clear"
+
+
+NOT_JUDGED: Mapping[Judgement, str] = MappingProxyType(
+    {
+        Judgement.NOT_ASKED: "it asks for no alignment",
+        Judgement.NOT_OBSERVED: "nobody observed what it holds",
+        Judgement.HOLDS_NOTHING: "it holds nothing of its own that it asks to have aligned",
+        Judgement.NOT_CLEAR: "which of its containers holds what, and where, is not clear",
+    }
+)
+"""Why nothing is said of a pod, without a full stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """What lies in more zones than `policy` allows: of a container, or of the pod if it has no name.
+
+    `places` has the names of the zones of each resource; `most` is how many of them are allowed.
+    """
+
+    container: str
+    places: tuple[tuple[str, tuple[str, ...]], ...]
+    most: int
+    policy: Policy
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """All of the zones, by name."""
+        return tuple(sorted({zone for _, zones in self.places for zone in zones}))
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """How a pod sits, and what of it is spread if it is misaligned."""
+
+    judgement: Judgement
+    spread: Spread | None = None
+
+    @property
+    def misaligned(self) -> bool:
+        """Whether it is certain that the pod does not sit as it was meant."""
+        return self.judgement is Judgement.MISALIGNED
+
+
+ALIGNED = Alignment(Judgement.ALIGNED)
+
+
+def alignment(
+    node: Node,
+    demand: Demand,
+    intent: Intent,
+    observed: Held | None,
+    unknown: AbstractSet[str] = frozenset(),
+) -> Alignment:
+    """How a pod with this intent sits on its node, by what was `observed` of it; None if nobody looked.
+
+    Of the resources that are `unknown` nobody knows where they are from.
+    """
+    if intent.policy is Policy.NONE:
+        return Alignment(Judgement.NOT_ASKED)
+    if observed is None:
+        return Alignment(Judgement.NOT_OBSERVED)
+    demand = effective_demand(node, demand)
+    asked = frozenset(name for name in demand.whole.asks if intent.concerns(name))
+    held = {
+        zones: bag for zones, amounts in observed.items() if zones and (bag := _concerned(amounts, asked))
+    }
+    zones = {zone for names in held for zone in names}
+    if unknown & asked or not zones <= {zone.name for zone in node.zones}:
+        return Alignment(Judgement.NOT_CLEAR)
+    if not held:
+        return Alignment(Judgement.HOLDS_NOTHING)
+    # A single zone keeps every promise.
+    if len(zones) == 1:
+        return ALIGNED
+    return _SCOPES[intent.scope or node.scope](_Observed(node.in_health(), demand, intent.policy, held))
+
+
+def why(alignment: Alignment) -> str:
+    """Why a pod is misaligned, or is not judged, in at most 512 bytes; empty for one that is aligned."""
+    if alignment.spread is None:
+        return NOT_JUDGED.get(alignment.judgement, "")
+    spread = alignment.spread
+    subject = f'container "{cut(spread.container, _LONGEST_NAME)}"' if spread.container else "the pod"
+    places = [f"{_short(name)} in {_listed(zones)}" for name, zones in spread.places]
+    beyond = ["more"] if len(places) > _MOST_NAMED else []
+    holds = _and([*places[:_MOST_NAMED], *beyond])
+    allowed = "one" if spread.most == 1 else str(spread.most)
+    verdict = _VERDICTS[spread.policy].format(zones=len(spread.zones), most=allowed)
+    return _within(f"{subject} holds {holds}: {verdict}")
+
+
+_VERDICTS: Mapping[Policy, str] = MappingProxyType(
+    {
+        Policy.SINGLE_NUMA_NODE: "{zones} zones, and single-numa-node allows {most}",
+        Policy.RESTRICTED: "{zones} zones, and restricted allows no more than this node needs, {most}",
+        Policy.BEST_EFFORT: "{zones} zones where {most} could do; best-effort is a wish, and no promise",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Observed:
+    """What was observed of a pod, of the resources that its intent concerns, and the node in health."""
+
+    node: Node
+    demand: Demand
+    policy: Policy
+    held: Mapping[tuple[str, ...], Mapping[str, int]]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The resources that it holds."""
+        return tuple(sorted({name for bag in self.held.values() for name in bag}))
+
+    def total(self, name: str) -> int:
+        """How much of a resource it holds."""
+        return sum(bag.get(name, 0) for bag in self.held.values())
+
+    def allowed(self, step: Step) -> int | None:
+        """Into how many zones the policy lets what a step holds; None if that is not known."""
+        return fewest_zones(self.node, step, self.policy, [name for name in self.names if name in step.asks])
+
+    def judged(self, step: Step) -> Alignment:
+        """How all of it sits, if it is this step's."""
+        most = self.allowed(step)
+        if most is None:
+            return Alignment(Judgement.NOT_CLEAR)
+        spread = self.spread([name for name in self.names if name in step.asks], step.container, most)
+        return Alignment(Judgement.MISALIGNED, spread) if len(spread.zones) > most else ALIGNED
+
+    def spread(self, names: Iterable[str], container: str, most: int) -> Spread:
+        """Where these resources are."""
+        return Spread(container, tuple((name, self._zones_of(name)) for name in names), most, self.policy)
+
+    def _zones_of(self, name: str) -> tuple[str, ...]:
+        return tuple(sorted({zone for several, bag in self.held.items() if name in bag for zone in several}))
+
+
+def _as_one(observed: _Observed) -> Alignment:
+    return observed.judged(observed.demand.whole)
+
+
+def _by_container(observed: _Observed) -> Alignment:
+    """What is known is what the pod holds; which container has which part of it follows from the amounts."""
+    names = observed.names
+    asking = [step for step in observed.demand.steps if any(name in step.asks for name in names)]
+    if len(asking) == 1:
+        return observed.judged(asking[0])
+    # Finished init containers may still hold something, unless what the others ask for is all there is.
+    running = [step for step in asking if step.role is not Role.INIT]
+    if any(observed.total(name) != sum(step.asks.get(name, 0) for step in running) for name in names):
+        return Alignment(Judgement.NOT_CLEAR)
+    if len(running) == 1:
+        return observed.judged(running[0])
+    return _parted(observed, running)
+
+
+def _parted(observed: _Observed, steps: Sequence[Step]) -> Alignment:
+    """Of several containers that hold exactly what they ask for together, each in zones of its own."""
+    allowed = [observed.allowed(step) for step in steps]
+    if None in allowed:
+        return Alignment(Judgement.NOT_CLEAR)
+    zones = {zone for several in observed.held for zone in several}
+    if all(len(zones) <= (most or 0) for most in allowed):
+        return ALIGNED
+    if set(allowed) == {1} and _each_in_one(observed, steps) is False:
+        return Alignment(Judgement.MISALIGNED, observed.spread(observed.names, WHOLE_POD, 1))
+    return Alignment(Judgement.NOT_CLEAR)
+
+
+def _each_in_one(observed: _Observed, steps: Sequence[Step]) -> bool | None:
+    """Whether what is held can be parted so that each container has its part in one zone.
+
+    None where that takes too long to say, or something lies on several zones at once.
+    """
+    if any(len(zones) != 1 for zones in observed.held):
+        return None
+    asked = [{name: step.asks[name] for name in observed.names if name in step.asks} for step in steps]
+    # The largest first, so that what cannot be is seen early.
+    asked.sort(key=lambda asks: sorted(asks.values()), reverse=True)
+    tries = iter(range(MOST_TRIED))
+    try:
+        return _parts([Counter(bag) for bag in observed.held.values()], asked, tries)
+    except StopIteration:
+        return None
+
+
+def _parts(left: Sequence[Counter[str]], asked: Sequence[Mapping[str, int]], tries: Iterator[int]) -> bool:
+    """Whether each of these fits into one of what is left; raises `StopIteration` after so many tries."""
+    if not asked:
+        return True
+    first, *others = asked
+    for zone in left:
+        next(tries)
+        if all(zone[name] >= amount for name, amount in first.items()):
+            zone.subtract(first)
+            fits = _parts(left, others, tries)
+            zone.update(first)
+            if fits:
+                return True
+    return False
+
+
+_SCOPES: Mapping[Scope, Callable[[_Observed], Alignment]] = MappingProxyType(
+    {Scope.POD: _as_one, Scope.CONTAINER: _by_container}
+)
+
+
+def _concerned(amounts: Mapping[str, int], asked: Collection[str]) -> Mapping[str, int]:
+    return {name: amount for name, amount in amounts.items() if amount and name in asked}
+
+
+def _listed(zones: Sequence[str]) -> str:
+    beyond = ["more"] if len(zones) > _MOST_NAMED else []
+    return _and([*map(_short, zones[:_MOST_NAMED]), *beyond])
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def _short(name: str) -> str:
+    return cut(name, _LONGEST_NAME)
+
+
+def _within(text: str) -> str:
+    """As much of a text as annotations hold."""
+    return text.encode()[:LONGEST_BYTES].decode(errors="ignore")
