@@ -175,6 +175,17 @@ automountServiceAccountToken: false
 {{- if .Values.policy.defaults }}yes{{ end -}}
 {{- end }}
 
+{{- /* The most that the cluster's policy lets the controller remove in a namespace that says nothing. */}}
+{{- define "numalign.healed" -}}
+{{- $most := "none" }}
+{{- range .Values.policy.defaults }}
+{{- if and .heal (ne $most "running") (ne .heal "none") }}
+{{- $most = .heal }}
+{{- end }}
+{{- end }}
+{{- $most -}}
+{{- end }}
+
 {{- /* What every webhook has. Takes the root, the path, and the seconds. */}}
 {{- define "numalign.call" -}}
 clientConfig:
