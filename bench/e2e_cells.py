@@ -11,14 +11,14 @@ import sys
 import tempfile
 from base64 import b64encode
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from kubernetes_asyncio.client.api_client import ApiClient
 
@@ -45,6 +45,7 @@ from harness.sim.fingerprints import Fingerprint
 from harness.sim.shapes import SimNode
 from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api
+from numalign.model.intent import DEFAULT, GATE, SCHEDULER, Gate, Policy
 
 CONTROLLER, KUBELETS = "controller", "kubelets"
 SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
@@ -65,18 +66,36 @@ Delay: TypeAlias = float | Literal["agents"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Which of our programs take part; `promise` is how the scorer reserves, if it is there."""
+    """Which of our programs take part; `promise` is how the scorer reserves, if it is there.
+
+    `labels` are those of the namespace, by which the webhook has its pods placed: behind gates by the
+    controller, or by a second scheduler, which then is the only one that asks the scorer.
+    """
 
     name: str
     title: str
     webhook: bool = False
     promise: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def verbs(self) -> tuple[str, ...]:
         """What the scheduler asks the scorer for."""
         return tuple(verb for verb in schedulers.VERBS if verb != "bind" or self.promise == "bind")
 
+    @property
+    def gates(self) -> bool:
+        """Whether pods wait until the controller has chosen their nodes."""
+        return GATE in self.labels
+
+    @property
+    def second(self) -> str:
+        """The name of the second scheduler, if there is one."""
+        return self.labels.get(SCHEDULER, "")
+
+
+# Also pods that say nothing are placed so: the others are no better placed than what comes between them.
+_EVERY_POD = {DEFAULT: Policy.BEST_EFFORT}
 
 COLUMNS: Mapping[str, Column] = {
     column.name: column
@@ -85,6 +104,14 @@ COLUMNS: Mapping[str, Column] = {
         Column("webhook", "+ webhook", webhook=True),
         Column("scorer", "+ scorer without bind", webhook=True, promise="prioritize"),
         Column("bind", "+ scorer with bind", webhook=True, promise="bind"),
+        Column("gates", "+ gates", webhook=True, labels={**_EVERY_POD, GATE: Gate.ENABLED}),
+        Column(
+            "second",
+            "+ second scheduler",
+            webhook=True,
+            promise="bind",
+            labels={**_EVERY_POD, SCHEDULER: "numalign-scheduler"},
+        ),
     )
 }
 
@@ -116,7 +143,8 @@ class Cell:
     on average until then; `whole` are the zones of several pieces with all of them left, when only services
     ran any more. `agreements` compare records with kubelets. `unaligned` pods asked for a single zone and got
     several. `waiting` are those that never ran, `astray` those whose record is not what their kubelet gave;
-    `believed` is how many of these the scorer goes on believing.
+    `believed` is how many of these the scorer goes on believing. Of the rejections, `pinned` are of pods
+    whose node the controller had chosen; None where it chooses none.
     """
 
     placed: int
@@ -132,6 +160,7 @@ class Cell:
     waiting: Sequence[str]
     astray: Sequence[str]
     believed: int = 0
+    pinned: int | None = None
 
     @property
     def rejected(self) -> int:
@@ -264,15 +293,23 @@ async def _site(folder: Path, *, logs: Path, binaries: Path) -> AsyncIterator[Si
 
 
 async def _measured(column: Column, case: Case, site: Site, nodes: Nodes) -> Cell:
-    for name in (NAMESPACE, shipped.NAMESPACE):
-        await site.store.apply(namespace(name, {}))
+    for name, labels in ((NAMESPACE, column.labels), (shipped.NAMESPACE, {})):
+        await site.store.apply(namespace(name, labels))
     async with AsyncExitStack() as stack:
         if column.webhook:
-            await stack.enter_async_context(_webhook(case, site))
+            await stack.enter_async_context(_webhook(column, case, site))
         scorer = await stack.enter_async_context(_scorer(column, site)) if column.promise else None
         extender = Extender(url=scorer.url, verbs=column.verbs) if scorer else None
-        await stack.enter_async_context(scheduler(site.children, site.plane, extender=extender))
-        return await _watched(case, nodes, site, scorer)
+        for told in _schedulers(column, extender):
+            await stack.enter_async_context(scheduler(site.children, site.plane, **told))
+        return await _watched(column, case, nodes, site, scorer)
+
+
+def _schedulers(column: Column, extender: Extender | None) -> Iterator[dict[str, Any]]:
+    """What each is told; where there is a second, the first is as it comes."""
+    if column.second:
+        yield {"name": column.second, "extender": extender}
+    yield {"extender": None if column.second else extender}
 
 
 @asynccontextmanager
@@ -292,16 +329,19 @@ async def _kubelets(case: Case, site: Site) -> AsyncIterator[Nodes]:
 
 
 @asynccontextmanager
-async def _webhook(case: Case, site: Site) -> AsyncIterator[None]:
+async def _webhook(column: Column, case: Case, site: Site) -> AsyncIterator[None]:
     """Asked by the API server, with a controller beside it that gives every node a class."""
+    gates = ("--gates", "true") if column.gates else ()
     command = (
         *(program("numalign-webhook"), "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
         *("--kubeconfig", str(_kubeconfig(site, shipped.ACCOUNT))),
         *("--tls-cert", str(site.pair.cert), "--tls-key", str(site.pair.key)),
+        *gates,
     )
     writing = (
         *(program("numalign-controller"), "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
         *("--kubeconfig", str(_kubeconfig(site, shipped.CONTROLLERS))),
+        *gates,
     )
     async with (
         replicas(site.children, command=writing, name="controller", ports=ONLY_METRICS) as controllers,
@@ -358,7 +398,7 @@ async def _scorer(column: Column, site: Site) -> AsyncIterator[Replica]:
         (site.children.logs / "scorer-metrics").write_text(await replica.metrics(), encoding="utf-8")
 
 
-async def _watched(case: Case, nodes: Nodes, site: Site, scorer: Replica | None) -> Cell:
+async def _watched(column: Column, case: Case, nodes: Nodes, site: Site, scorer: Replica | None) -> Cell:
     watcher = Watcher(nodes, case.resource)
     controller = Controller(site.store.api, case.tasks, placed=watcher.placed)
     nodes.alive = controller.alive
@@ -374,11 +414,16 @@ async def _watched(case: Case, nodes: Nodes, site: Site, scorer: Replica | None)
     rejections = Counter(reason for fate in controller.fates for reason in fate.reasons)
     await controller.end()
     await nodes.idle()
-    return _cell(controller.fates, watcher, rejections=rejections, writes=writes)
+    return _cell(column, controller.fates, watcher, rejections=rejections, writes=writes)
 
 
 def _cell(
-    fates: Sequence[Fate], watcher: Watcher, *, rejections: Mapping[str, int], writes: Mapping[str, int]
+    column: Column,
+    fates: Sequence[Fate],
+    watcher: Watcher,
+    *,
+    rejections: Mapping[str, int],
+    writes: Mapping[str, int],
 ) -> Cell:
     times = [fate.at for fate in fates if fate.at is not None]
     return Cell(
@@ -395,6 +440,7 @@ def _cell(
         waiting=[f"{fate.task}, refused {fate.refused} times" for fate in fates if fate.at is None],
         astray=list(watcher.astray.values()),
         believed=len(watcher.astray.keys() - watcher.doubted),
+        pinned=sum(fate.pinned for fate in fates) if column.gates else None,
     )
 
 

@@ -18,6 +18,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from bench.e2e_workload import NAMESPACE, Task
 from harness.api_requests import ask
 from numalign.kube.client import Api
+from numalign.model.intent import PINNED_AT
 from numalign.runtime.clock import Sleep
 
 Raw = dict[str, Any]
@@ -30,12 +31,16 @@ SILENCE = 300.0
 
 @dataclass(slots=True)
 class Fate:
-    """What became of a task so far: why it was refused, each time, and `at` which second a pod of it ran."""
+    """What became of a task so far: why it was refused, each time, and `at` which second a pod of it ran.
+
+    `pinned` is how often it was refused by a node that our controller had chosen.
+    """
 
     task: Task
     reasons: list[str] = field(default_factory=list)
     at: float | None = None
     pod: Raw = field(default_factory=dict)
+    pinned: int = 0
 
     @property
     def refused(self) -> int:
@@ -99,6 +104,7 @@ class Controller:
         while not _runs(pod := await self._made(fate.task.pod(fate.refused))):
             wait = BACKOFF_SECONDS[min(fate.refused, len(BACKOFF_SECONDS) - 1)]
             fate.reasons.append(pod["status"].get("reason", ""))
+            fate.pinned += PINNED_AT in pod["metadata"].get("annotations", {})
             await self._sleep(wait)
         fate.at, fate.pod = self._clock() - began, pod
         self._placed(fate)

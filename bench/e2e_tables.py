@@ -84,6 +84,8 @@ class Outcome:
     def aims(self) -> dict[str, bool]:
         """What the comparison is to show, as far as it was measured."""
         bound = [each for each in self.cells if each.name == "bind"]
+        second = [each for each in self.cells if each.name == "second"]
+        gated = [each for each in self.cells if each.name == "gates"]
         alike = {(each.delay, each.seed): each.cell.placed for each in bound}
         placed = [each for each in self.cells if (each.delay, each.seed) in alike]
         aims = {
@@ -93,6 +95,10 @@ class Outcome:
             ],
             "with bind, as many pods are placed as in any other run": [
                 alike[each.delay, each.seed] >= each.cell.placed for each in placed
+            ],
+            "by the second scheduler, no kubelet rejects a pod": [not each.cell.rejected for each in second],
+            "behind gates, no kubelet rejects a pod that was sent to it": [
+                not each.cell.pinned for each in gated
             ],
             "of three pods for two zones, two run": [each.cell.placed == TO_RUN for each in self.small],
             "with bind, none of the three is rejected": [
@@ -146,6 +152,10 @@ def _seconds(cell: Cell) -> str:
     return NONE if cell.seconds is None else f"{cell.seconds:.0f}"
 
 
+def _rejected(cell: Cell) -> str:
+    return str(cell.rejected) if cell.pinned is None else f"{cell.pinned}+{cell.rejected - cell.pinned}"
+
+
 def _wrong(cell: Cell) -> str:
     return f"{cell.believed}+{cell.wrong - cell.believed}/{cell.recorded}" if cell.recorded else NONE
 
@@ -159,7 +169,11 @@ class _Figure:
 
 
 _SHOWN: Mapping[str, _Figure] = {
-    "rejected": _Figure("pods that a kubelet refused, for each seed", _each(lambda cell: str(cell.rejected))),
+    "rejected": _Figure(
+        "pods that a kubelet refused, for each seed; behind gates, those whose node the controller had"
+        " chosen, and those that it had let go without that",
+        _each(_rejected),
+    ),
     "placed": _Figure(
         "pods that a kubelet took, at once or when they were made again, for each seed",
         _each(lambda cell: str(cell.placed)),

@@ -61,6 +61,28 @@ def test_a_row_for_each_run_and_a_figure_for_each_seed() -> None:
     ]
 
 
+def test_behind_gates_it_is_told_apart_whose_node_was_chosen() -> None:
+    both = outcome(second=GOOD, gates=replace(BAD, pinned=2))
+    [_, _, gates, second] = both.text().split("\n\n")[0].splitlines()
+    assert cells(gates)[:3] == ["+ gates", "2+3", "3"]
+    assert cells(second)[:3] == ["+ second scheduler", "0", "4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cell", "met"),
+    [
+        pytest.param("gates", replace(BAD, pinned=0), True, id="a pod that was let go without a node"),
+        pytest.param("gates", replace(BAD, pinned=1), False, id="a pod whose node was chosen"),
+        pytest.param("second", GOOD, True, id="none by the second scheduler"),
+        pytest.param("second", BAD, False, id="one by the second scheduler"),
+    ],
+)
+def test_whoever_chooses_a_node_is_to_choose_one_that_takes_the_pod(
+    name: str, cell: Cell, *, met: bool
+) -> None:
+    assert [*outcome(**{name: cell}).aims().values()] == [met]
+
+
 AIMS = (
     "with bind, no kubelet rejects a pod",
     "with bind, no record is believed that is not what the kubelet gave",
