@@ -27,7 +27,10 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of a table: rights, or roles that others keep, and the values with which they are given."""
+    """A line of a table: rights, or roles that others keep, and the values with which they are given.
+
+    All of the values, or with `any_of` one of them.
+    """
 
     program: str
     rights: tuple[Right, ...]
@@ -35,6 +38,11 @@ class Row:
     values: frozenset[str]
     reason: str
     without: str
+    any_of: bool = False
+
+    def given_with(self, values: frozenset[str]) -> bool:
+        """Whether its rights are given where these values are met."""
+        return not self.values.isdisjoint(values) if self.any_of else self.values <= values
 
     @property
     def events(self) -> tuple[str, ...]:
@@ -61,7 +69,8 @@ def _rows(program: str) -> Iterator[Row]:
         [said] = re.findall(r"`([^`]+)`", right)
         given = () if right.startswith("role ") else tuple(_rights(said, where))
         roles = (said,) if right.startswith("role ") else ()
-        yield Row(program, given, roles, frozenset(re.findall(r"`([^`]+)`", values)), reason, without)
+        named = frozenset(re.findall(r"`([^`]+)`", values))
+        yield Row(program, given, roles, named, reason, without, any_of="` or `" in values)
 
 
 def _rights(said: str, where: str) -> Iterator[Right]:

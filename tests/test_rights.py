@@ -55,7 +55,7 @@ PROGRAMS: Mapping[str, tuple[Any, Any, tuple[str, ...]]] = {
     "controller": (
         partial(ControllerProgram, clock=faster.clock),
         ControllerSettings,
-        (f"--tls-secret={SECRET}",),
+        (f"--tls-secret={SECRET}", "--gates=true", "--heal=true"),
     ),
     "scorer": (ScorerProgram, ScorerSettings, ("--port=0", "--insecure-http")),
 }

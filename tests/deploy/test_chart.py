@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from controller.settings import ControllerSettings
 from numalign.cache.admission import Reaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.files import policy
+from numalign.model.intent import Gate, Heal, not_a_scheduler
 from numalign.runtime import settings, sources
 from numalign.runtime.process_settings import ProcessSettings
 from numalign.scheduling import ranking
@@ -48,6 +50,8 @@ def test_every_value_is_explained() -> None:
         "kubeletConfigs:",
         "    requests: {cpu: 50m, memory: 192Mi}",
         "    limits: {memory: 512Mi}",
+        "    requests: {cpu: 250m, memory: 512Mi}",
+        "    limits: {memory: 1Gi}",
         "  tls:",
         "  service:",
         "    requests: {cpu: 250m, memory: 512Mi}",
@@ -226,6 +230,7 @@ def admits(schema: Mapping[str, Any], text: str) -> bool:
 
 
 POLICY: Mapping[str, Any] = SCHEMA["properties"]["policy"]["properties"]
+DEFAULT: Mapping[str, Any] = POLICY["defaults"]["items"]["properties"]
 PATH: Mapping[str, Any] = POLICY["workloads"]["items"]["properties"]["templates"]["items"]
 USER: Mapping[str, Any] = POLICY["exemptions"]["properties"]["users"]["items"]
 STEPS = st.sampled_from(["spec", "a_b-1", "*", "[*]", "", "x[*]", "*[*]", "a*", "é", "a" * 64])
@@ -275,8 +280,21 @@ def test_a_user_is_let_through_exactly_if_the_program_reads_it(text: str) -> Non
         assert admits(USER, text)
 
 
+@given(st.text("ab1.-A", max_size=65))
+def test_a_scheduler_is_let_through_exactly_if_the_program_reads_its_name(text: str) -> None:
+    assert admits(DEFAULT["scheduler"], text) == (not_a_scheduler(text) is None)
+
+
+@pytest.mark.parametrize(("key", "words"), [("gate", Gate), ("heal", Heal)])
+def test_what_a_default_can_say_of_gates_and_healing_are_the_words_of_the_program(
+    key: str, words: type[StrEnum]
+) -> None:
+    assert DEFAULT[key]["enum"] == list(words)
+
+
 def test_the_keys_of_the_policy_are_those_of_the_program() -> None:
     assert POLICY.keys() == policy.NO_POLICY.to_json().keys()
+    assert tuple(DEFAULT) == ("namespaceSelector", *policy.RULES)
     assert tuple(POLICY["shapes"]["items"]["properties"]) == shapes.FIELDS
     for key in ("never", "unknownResources"):
         name = POLICY[key]["$ref"].rpartition("/")[2]

@@ -120,6 +120,8 @@ SETS = {
         "webhooks.annotations.a=b webhooks.matchConditions[0].name=a "
         "webhooks.matchConditions[0].expression=true webhooks.excludedNamespaces={a,b}"
     ),
+    "gates": "gates.enabled=true policy.defaults[0].gate=enabled policy.defaults[0].default=restricted",
+    "healing": "heal.enabled=true policy.defaults[0].heal=failed settings.unknown-nodes=may-fit",
     "the scorer": "scorer.enabled=true",
     "the scorer and a scheduler": f"{EVERY_PART}",
     "one of each": f"{EVERY_PART} scorer.replicas=1 scheduler.replicas=1",
@@ -177,7 +179,9 @@ async def test_guards_come_where_they_are_known_and_wanted(helm: Path) -> None:
     always = {CONTROLLER, "numalign-shapes", "numalign-topologies"}
     assert await guards("", "--kube-version=1.30.0-eks-1") == await guards("") == always
     assert await guards("scorer.enabled=true") == {*always, "numalign-records"}
-    assert await guards("scorer.enabled=true scorer.records.guarded=false") == always
+    assert await guards("gates.enabled=true") == {*always, "numalign-records"}
+    for value in ("scorer.enabled=true", "gates.enabled=true"):
+        assert await guards(f"{value} scorer.records.guarded=false") == always
     assert await guards("agent.enabled=true") == {*always, AGENT}
     assert await guards("scorer.enabled=true agent.enabled=true", "--kube-version=1.29.9") == set()
 
@@ -206,6 +210,41 @@ async def test_agents_that_annotate_pods_are_named_too(helm: Path) -> None:
         assert (f"'{account}'" in condition["expression"]) == (value == "true")
 
 
+@pytest.mark.parametrize(
+    ("values", "writers"),
+    [
+        ("gates.enabled=true", [CONTROLLER]),
+        ("gates.enabled=true scorer.enabled=true", [SCORER, CONTROLLER]),
+        ("heal.enabled=true scorer.enabled=true", [SCORER]),
+    ],
+)
+async def test_records_are_written_by_whoever_places_pods(
+    helm: Path, values: str, writers: list[str]
+) -> None:
+    found = await made(helm, values)
+    [condition] = found["ValidatingAdmissionPolicy", "numalign-records"]["spec"]["matchConditions"]
+    accounts = ",".join(f"'system:serviceaccount:{NAMESPACE}:{writer}'" for writer in writers)
+    assert condition["expression"] == f"!(request.userInfo.username in [{accounts}])"
+
+
+@pytest.mark.parametrize(
+    ("values", "most"),
+    [
+        ("", "none"),
+        ("policy.defaults[0].heal=none", "none"),
+        ("policy.defaults[0].heal=failed policy.defaults[1].warn=restricted", "failed"),
+        ("policy.defaults[0].heal=running policy.defaults[1].heal=failed", "running"),
+    ],
+)
+async def test_in_a_namespace_that_says_nothing_the_controller_removes_what_the_policy_lets_it(
+    helm: Path, values: str, most: str
+) -> None:
+    found = await made(helm, values)
+    variables = found["ValidatingAdmissionPolicy", CONTROLLER]["spec"]["variables"]
+    [healed] = [each["expression"] for each in variables if each["name"] == "heal"]
+    assert healed.endswith(f".orValue('{most}')")
+
+
 async def test_the_certificate_is_made_as_the_settings_say(helm: Path) -> None:
     found = await made(helm, "settings.tls-days=30 settings.tls-names=127.0.0.1")
     controller, webhook = (
@@ -215,20 +254,44 @@ async def test_the_certificate_is_made_as_the_settings_say(helm: Path) -> None:
     assert (controller.tls_days, controller.names, webhook.names) == (30, ("127.0.0.1",), ("127.0.0.1",))
 
 
-async def test_a_policy_is_mounted_as_the_program_reads_it(helm: Path) -> None:
-    found = await made(helm, "policy.defaults[0].warn=restricted policy.exemptions.users[0]=root")
+@pytest.mark.parametrize("name", [WEBHOOK, CONTROLLER])
+async def test_a_policy_is_mounted_as_the_program_reads_it(helm: Path, name: str) -> None:
+    values = "policy.defaults[0].warn=restricted policy.exemptions.users[0]=root"
+    found = await made(helm, f"heal.enabled=true {values}")
     cluster_policy = policy.parse(found["ConfigMap", "numalign-policy"]["data"]["policy.yaml"].encode())
     assert cluster_policy.exemptions.users == ("root",)
     assert [default.rules.warn for default in cluster_policy.defaults] == ["restricted"]
-    container = found.container(WEBHOOK)
+    container = found.container(name)
     assert "--policy=/etc/numalign/policy.yaml" in container["args"]
     assert {"name": "policy", "mountPath": "/etc/numalign", "readOnly": True} in container["volumeMounts"]
-    assert {"name": "policy", "configMap": {"name": "numalign-policy"}} in found.pod(WEBHOOK)["volumes"]
+    assert {"name": "policy", "configMap": {"name": "numalign-policy"}} in found.pod(name)["volumes"]
+
+
+async def test_a_controller_that_sees_no_pods_has_no_policy_and_little_memory(helm: Path) -> None:
+    values = "policy.defaults[0].heal=failed"
+    alone, with_pods = await made(helm, values), await made(helm, f"{values} heal.enabled=true")
+    assert not any(each.startswith("--policy") for each in alone.container(CONTROLLER)["args"])
+    assert [each["name"] for each in alone.pod(CONTROLLER)["volumes"]] == ["tmp"]
+    limits = [found.container(CONTROLLER)["resources"]["limits"]["memory"] for found in (alone, with_pods)]
+    assert limits == ["512Mi", "1Gi"]
+
+
+async def test_whoever_follows_pods_judges_as_the_webhook_does(helm: Path) -> None:
+    values = "settings.unknown-nodes=may-fit settings.policy-match=equal settings.policy-reload-seconds=5"
+    told = (await made(helm, f"heal.enabled=true {values}")).settings(CONTROLLER, ControllerSettings)
+    assert (told.unknown_nodes, told.policy_match, told.policy_reload_seconds) == ("may-fit", "equal", 5)
+    assert (told.gates, told.heal) == (False, True)
 
 
 @pytest.mark.parametrize(
     ("value", "all_pods"),
-    [("policy.defaults[0].warn=restricted", True), ("policy.exemptions.users[0]=root", False)],
+    [
+        ("policy.defaults[0].warn=restricted", True),
+        ("policy.defaults[0].gate=enabled policy.defaults[1].default=restricted", True),
+        # What says nothing of its own is not placed by anybody else either.
+        ("policy.defaults[0].gate=enabled", False),
+        ("policy.exemptions.users[0]=root", False),
+    ],
 )
 async def test_where_the_cluster_has_defaults_pods_that_say_nothing_are_sent_too(
     helm: Path, value: str, *, all_pods: bool
@@ -535,6 +598,9 @@ REFUSED = [
     ("an authority for our own", f"tls.caBundle={AN_AUTHORITY}", "at '/tls/caBundle': maxLength"),
     ("an issuer for our own", "tls.issuerRef.name=ca", "at '/tls/issuerRef': maxProperties"),
     ("a policy that does not exist", "policy.defaults[0].warn=strict", "at '/policy/defaults/0/warn'"),
+    ("a gate that is neither", "policy.defaults[0].gate=on", "at '/policy/defaults/0/gate'"),
+    ("a scheduler of no name", "policy.defaults[0].scheduler=My_own", "at '/policy/defaults/0/scheduler'"),
+    ("a patience of no time", "gates.pinPatienceSeconds=0", "at '/gates/pinPatienceSeconds'"),
     ("a policy misspelled", "policy.default[0].warn=none", "additional properties 'default' not allowed"),
     ("a kind that is not known", "workloadKinds.spark=true", "additional properties 'spark' not allowed"),
     ("a rule without resources", "workloadRules[0].apiGroups={a}", "missing properties"),

@@ -17,13 +17,22 @@ VALUES = {
     "countPods": ("countPods=true", "countPods=false"),
     "kubeletConfigs.enabled": ("kubeletConfigs.enabled=true", "kubeletConfigs.enabled=false"),
     "tls.source: own": ("tls.source=own", "tls.source=cert-manager"),
+    "gates.enabled": ("gates.enabled=true", "gates.enabled=false"),
+    "heal.enabled": ("heal.enabled=true", "heal.enabled=false"),
     "scorer.promise: bind": ("scorer.promise=bind", "scorer.promise=prioritize"),
     "agent.kubeletConfig": ("agent.kubeletConfig=/etc/kubelet.yaml", "agent.kubeletConfig="),
     "agent.nodeProxy": ("agent.nodeProxy=true", "agent.nodeProxy=false"),
     "agent.annotatePods": ("agent.annotatePods=true", "agent.annotatePods=false"),
 }
 BY_DEFAULT = VALUES.keys() - {
-    *("kubeletConfigs.enabled", "agent.kubeletConfig", "agent.nodeProxy", "agent.annotatePods")
+    *(
+        "kubeletConfigs.enabled",
+        "gates.enabled",
+        "heal.enabled",
+        "agent.kubeletConfig",
+        "agent.nodeProxy",
+        "agent.annotatePods",
+    )
 }
 # What is given without one of them.
 WITHOUT = {'agent.kubeletConfig: ""': "agent.kubeletConfig"}
@@ -54,7 +63,7 @@ def given(found: list[Object], program: str) -> tuple[Counter[Right], set[str]]:
 def told(program: str, values: frozenset[str]) -> tuple[Counter[Right], set[str]]:
     """What the page says of it."""
     met = values | {said for said, value in WITHOUT.items() if value not in values}
-    rows = [row for row in ROWS if row.program == program and row.values <= met]
+    rows = [row for row in ROWS if row.program == program and row.given_with(met)]
     return Counter(right for row in rows for right in row.rights), {r for row in rows for r in row.roles}
 
 

@@ -18,7 +18,7 @@ from harness.api_requests import Answer, Json, ask, create, pod, read
 from harness.controlplane.planes import Plane
 from harness.processes import until
 from numalign.kube.decode.placement_records import KAI_OBSERVED, KEYS
-from numalign.model.intent import PLACEMENT
+from numalign.model.intent import PINNED_AT, PLACEMENT
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("api")]
 
@@ -31,6 +31,8 @@ EXPORTER = "system:serviceaccount:kai-scheduler:exporter"
 CONTROLLER = "system:serviceaccount:kube-system:replicaset-controller"
 KUBELET, TENANT = "system:node:large", "tenant"
 PEOPLE = (SCORER, EXPORTER, CONTROLLER, KUBELET, TENANT, "administrator")
+
+GUARDED = sorted({*KEYS, PINNED_AT})
 
 RECORD = {PLACEMENT: '[{"zones":["node-0"],"amount":{"cpu":"8"}}]'}
 LIE = {PLACEMENT: "[]"}
@@ -110,7 +112,7 @@ def annotated(found: Json, annotations: Mapping[str, str | None]) -> Json:
     return {**found, "metadata": {**found["metadata"], "annotations": kept}}
 
 
-@pytest.mark.parametrize("key", sorted(KEYS))
+@pytest.mark.parametrize("key", GUARDED)
 @pytest.mark.parametrize("who", [TENANT, "administrator", CONTROLLER, KUBELET])
 async def test_nobody_makes_a_pod_with_a_record(clients: Clients, who: str, key: str) -> None:
     answer = await create(clients[who], pod("liar", asks={}, annotations={key: "[]"}))
@@ -128,6 +130,7 @@ async def test_a_pod_without_one_is_made_as_ever(clients: Clients, who: str) -> 
 CHANGES: dict[str, Mapping[str, str | None]] = {
     "change": LIE,
     "remove": {PLACEMENT: None},
+    "pin": {PINNED_AT: "2026-11-23T01:00:00Z"},
     "add": {KAI_OBSERVED: '[{"zone":"node-0","amount":{"cpu":"64"}}]'},
 }
 

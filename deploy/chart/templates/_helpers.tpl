@@ -172,7 +172,14 @@ automountServiceAccountToken: false
 
 {{- /* "yes" where the cluster's policy may speak for pods that say nothing themselves. */}}
 {{- define "numalign.defaults" -}}
-{{- if .Values.policy.defaults }}yes{{ end -}}
+{{- range .Values.policy.defaults }}
+{{- if or .default .enforce .warn .audit }}yes{{ end -}}
+{{- end -}}
+{{- end }}
+
+{{- /* "yes" where the controller does anything about pods, and so has to see them. */}}
+{{- define "numalign.pods.looksAfter" -}}
+{{- if or .Values.gates.enabled .Values.heal.enabled }}yes{{ end -}}
 {{- end }}
 
 {{- /* The most that the cluster's policy lets the controller remove in a namespace that says nothing. */}}
