@@ -27,6 +27,7 @@ from numalign.runtime.server import BackgroundTask
 from numalign.runtime.server_state import Check
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker, RankingRules
+from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import SchedulerState, Watcher
 
 LOOK_SECONDS = 1.0
@@ -38,7 +39,8 @@ class Placing:
     """What parts that decide about pods have in common.
 
     `election` says at every moment whether this replica leads and for how long it may act: it is asked before
-    every write. `tell` writes an event some time soon. `clock` is in seconds, `wall` since 1970.
+    every write. `tell` writes an event some time soon. `clock` is in seconds, `wall` since 1970. `refusals`
+    are the nodes that have just refused pods.
     """
 
     api: Api
@@ -55,6 +57,7 @@ class Placing:
     clock: Callable[[], float]
     wall: Callable[[], float]
     sleep: Sleep
+    refusals: RecentRefusals
     watchers: list[Watcher] = field(default_factory=list)
 
     def leading(self) -> bool:
@@ -103,7 +106,8 @@ def placing(  # noqa: PLR0913  what every part of a process is given
     state = SchedulerState(
         Reservations(), policy=policy, match=settings.policy_match, clock=clock, wall=time.time
     )
-    return Placing(
+    refusals = RecentRefusals(clock=clock, wall=time.time)
+    shared = Placing(
         api,
         settings,
         state,
@@ -118,7 +122,10 @@ def placing(  # noqa: PLR0913  what every part of a process is given
         clock,
         time.time,
         sleep,
+        refusals,
     )
+    shared.watch(refusals.update_pod)
+    return shared
 
 
 def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:

@@ -499,8 +499,12 @@ class FakeApi:
             after, code = owners.applied(manager, before, wanted), HTTPStatus.OK
         return code, self._store(place, after, manager)
 
-    def _delete(self, place: Place, _asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
-        self._existing(place)
+    def _delete(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+        metadata = self._existing(place)["metadata"]
+        for name, value in ((asked.body or {}).get("preconditions") or {}).items():
+            if metadata[name] != value:
+                message = f"the {name} in the precondition ({value}) does not match the {name} in record"
+                raise Failure(HTTPStatus.CONFLICT, message)
         self._remove(place)
         return HTTPStatus.OK, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 

@@ -30,8 +30,10 @@ from numalign.runtime import calls, server
 from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes, not_answered
+from webhook.avoidance import Avoidance, avoiding
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import UNSTEERED, Steering, mutate, needs_survey
+from webhook.patch import Mode
 from webhook.review import (
     Allowed,
     BadReview,
@@ -91,6 +93,7 @@ class Context:
     reader: PodReader
     metrics: ReviewMetrics
     quiet_log: QuietLog
+    avoidance: Avoidance
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +113,16 @@ def application(  # noqa: PLR0913  what is known, how it is read, and what every
     *,
     holder: SnapshotHolder,
     policy: PolicyKeeper,
-    reader: PodReader,
+    avoidance: Avoidance,
     log: Log,
     registry: CollectorRegistry,
 ) -> web.Application:
     """The webhook's routes on the common server."""
     metrics = ReviewMetrics(holder, registry)
-    context = Context(holder, policy, settings, log, reader, metrics, QuietLog(log))
+    reader = avoidance.reader
+    context = Context(holder, policy, settings, log, reader, metrics, QuietLog(log), avoidance)
     registry.register(PodsBelow(holder, policy, reader))
-    registry.register(CacheSizes((holder.caches, reader.caches)))
+    registry.register(CacheSizes((holder.caches, reader.caches, avoidance.refusals.caches)))
     registry.register(EvaluatedNodes(holder.cache.evaluated))
     return server.application(
         [web.post(f"/{name}", partial(_handle, context=context, name=name)) for name in _ENDPOINTS],
@@ -164,7 +168,7 @@ def _body(request: web.Request) -> bytes:
 async def _mutation(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
     pod = _subject(context, review, snapshot)
     if isinstance(pod, ReviewedPod):
-        answer = await _steered(context, pod)
+        answer = _avoiding(context, pod, await _steered(context, pod))
         decision = _mutated(answer)
     else:
         # What cannot be read is refused at validation, as it would be stored.
@@ -187,6 +191,13 @@ async def _steered_by_now(context: Context, pod: ReviewedPod) -> Allowed | Patch
     if needs_survey(pod, steering):
         await patiently(holder.cache.work_ever(dra.sure(pod.request.question, holder.served)))
     return mutate(pod, holder.cache, steering, served=holder.served)
+
+
+def _avoiding(context: Context, pod: ReviewedPod, answer: Allowed | Patched) -> Allowed | Patched:
+    """The answer with the nodes that the pod should avoid, unless nothing is ever written about nodes."""
+    if context.settings.injection is Mode.OFF:
+        return answer
+    return avoiding(answer, pod, context.avoidance.nodes(pod))
 
 
 def _mutated(answer: Allowed | Patched) -> str:

@@ -25,7 +25,7 @@ import orjson
 from numalign.kube.decode import label_syntax, scheduling
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.scheduling import Expression, NodeAffinity, NodeTerm
-from numalign.model.constraints import Operator, Requirement
+from numalign.model.constraints import NAME_FIELD, Operator, Requirement
 from numalign.model.errors import BadPod
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
@@ -76,17 +76,47 @@ def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -
         raise ValueError(f"mode {mode} cannot write {requirement.operator}")
     if mode is Mode.OFF or not requirement.values:
         return ()
+    affinity = _affinity(pod)
+    if affinity is None:
+        return ()
+    return whole((_prefer if mode is Mode.PREFER else _require)(_spec(pod), affinity, requirement))
+
+
+def avoid(
+    pod: Mapping[str, object], nodes: Sequence[str], *, after: Iterable[Operation] = ()
+) -> tuple[Operation, ...]:
+    """
+    Operations that make the pod prefer all other nodes, in a patch `after` those that it has already.
+
+    They do not depend on `after` being applied alone: what that plants is not planted again. A pinned pod is
+    never patched. Raises `BadPod` and `Unsteered` as `inject` does.
+    """
+    if not nodes or _affinity(pod) is None:
+        return ()
+    # Of a field there may be one value in a requirement (ValidateNodeFieldSelectorRequirement of k8s.io/
+    # kubernetes, pkg/apis/core/validation); those of one term are ANDed.
+    fields: Json = [{"key": NAME_FIELD, "operator": "NotIn", "values": [name]} for name in nodes]
+    term: Json = {"weight": WEIGHT, "preference": {"matchFields": fields}}
+    return tuple(_wish(_planted(_spec(pod), after), term))
+
+
+def _affinity(pod: Mapping[str, object]) -> NodeAffinity | None:
+    """The node affinity of a pod; None if somebody has placed it. Raises `BadPod` and `Unsteered`."""
     part = Part(pod)
     spec = part["spec"].required()
     affinity = scheduling.node_affinity(part, spec)
     pin = scheduling.pinned(part, spec, affinity)
     part.raise_mistakes(BadPod)
     if pin:
-        return ()
+        return None
     if affinity.excess:
         raise Unsteered(affinity.excess)
-    fields = spec.value if isinstance(spec.value, dict) else {}
-    return whole((_prefer if mode is Mode.PREFER else _require)(fields, affinity, requirement))
+    return affinity
+
+
+def _spec(pod: Mapping[str, object]) -> Mapping[str, object]:
+    spec = pod.get("spec")
+    return spec if isinstance(spec, dict) else {}
 
 
 def route(scheduler: str) -> Operation:
@@ -164,14 +194,37 @@ def _joins(written: Expression, requirement: Requirement) -> bool:
 
 
 def _prefer(
-    spec: Mapping[str, object], affinity: NodeAffinity, requirement: Requirement
+    spec: Mapping[str, object], _affinity: NodeAffinity, requirement: Requirement
 ) -> Iterator[Operation]:
     """Add our preference beside what the owner prefers, unless it is there."""
-    term: Json = {"weight": WEIGHT, "preference": {"matchExpressions": [_wire(requirement)]}}
-    if affinity.preferred is None:
+    return _wish(spec, {"weight": WEIGHT, "preference": {"matchExpressions": [_wire(requirement)]}})
+
+
+def _wish(spec: Mapping[str, object], term: Json) -> Iterator[Operation]:
+    """Add a preferred term, unless it is there."""
+    wishes: object = spec
+    for step in _PREFERRED:
+        wishes = wishes.get(step) if isinstance(wishes, dict) else None
+    if not isinstance(wishes, list):
         yield _plant(spec, _PREFERRED, [term])
-    elif term not in affinity.preferred:
+    elif term not in wishes:
         yield Operation("add", "/".join(("/spec", *_PREFERRED, "-")), term)
+
+
+def _planted(spec: Mapping[str, object], operations: Iterable[Operation]) -> Mapping[str, object]:
+    """The spec with what operations plant above our preference, or in its place."""
+    for operation in operations:
+        steps = tuple(operation.path.split("/")[2:])
+        if steps and steps == _PREFERRED[: len(steps)]:
+            spec = _with(spec, steps, operation.value)
+    return spec
+
+
+def _with(parent: Mapping[str, object], steps: Sequence[str], leaf: object) -> Mapping[str, object]:
+    """A copy with another value at the end of these steps, all parents of which are there."""
+    step, *below = steps
+    child = parent.get(step)
+    return {**parent, step: _with(child, below, leaf) if below and isinstance(child, dict) else leaf}
 
 
 def _plant(parent: Mapping[str, object], steps: Sequence[str], leaf: Json, path: str = "/spec") -> Operation:

@@ -6,6 +6,7 @@ the controller's.
 """
 
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ from numalign.runtime import server
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.server_state import SERVER_STATE
+from numalign.scheduling.recent_refusals import RecentRefusals
+from webhook.avoidance import Avoidance
 from webhook.handlers import application
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import SnapshotHolder
@@ -41,8 +44,9 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
         Raises `BadPolicy`, `BadInput` and `ClusterError` for what is wrong before anything is served.
         """
         policy, reader = self.policy(), PodReader(self.settings.policy_match)
+        avoidance = Avoidance(RecentRefusals(clock=time.monotonic, wall=time.time), reader)
         watched = live_feed.WITH_PODS if self.settings.count_pods else live_feed.STATIC
-        async with self.source(policy, watched=watched, reader=reader) as source:
+        async with self.source(policy, watched=watched, reader=reader, see=avoidance.see) as source:
             holder = SnapshotHolder(source.feed, log=self.log, registry=self.registry, settled=self.settled)
             await source.load(holder.take)
             with _folder() if source.api else nullcontext() as folder:
@@ -50,7 +54,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
                     self.settings,
                     holder=holder,
                     policy=policy,
-                    reader=reader,
+                    avoidance=avoidance,
                     log=self.log,
                     registry=self.registry,
                 )

@@ -16,8 +16,8 @@ class WebhookSettings(PairSettings, ClusterSettings):
 
     count_pods: bool = Field(
         default=True,
-        description="Watch pods too, and count by namespace those that fall short of what it asks for."
-        " Reviews do not need it; false saves the watch.",
+        description="Watch pods too: count by namespace those that fall short of what it asks for, and keep"
+        " new pods away for a while from nodes that refused one like them. false saves the watch.",
     )
     gates: bool = Field(
         default=False,

@@ -94,6 +94,13 @@ class Api:
         """Change what a patch says of the object at a path."""
         return await self._asked("PATCH", path, body=body, content_type=how, what=what)
 
+    async def delete(self, path: str, options: object, *, what: str) -> object:
+        """Delete the object at a path as `options`, a v1 DeleteOptions, say, and give what is left of it.
+
+        Raises `Conflict` where it is not what their preconditions name.
+        """
+        return await self._asked("DELETE", path, body=options, what=what)
+
     async def lines(
         self, path: str, query: Query, *, what: str, silence: float
     ) -> AsyncGenerator[bytes, None]:
@@ -316,7 +323,7 @@ async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) 
 
 _GOOD = (HTTPStatus.OK, HTTPStatus.CREATED)
 _VERBS: Mapping[str, str] = MappingProxyType(
-    {"GET": "read", "POST": "create", "PUT": "update", "PATCH": "patch"}
+    {"GET": "read", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 )
 
 _BROKEN_CONNECTION = (aiohttp.ClientError, TimeoutError, OSError, ValueError)

@@ -28,7 +28,7 @@ from numalign.kube.feed import Feed, Take
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.informer import Sink
-from numalign.kube.kinds import Collection
+from numalign.kube.kinds import Collection, Object
 from numalign.kube.lease import NO_HANDOVER, Handover, LeaderElector
 from numalign.kube.live_feed import OF_SOME, LiveFeed
 from numalign.kube.settings import ClusterSettings, ProgramSettings
@@ -137,11 +137,13 @@ class ClusterProgram(Program[C]):
         watched: Sequence[Sequence[Collection]],
         pods: Sink | None = None,
         reader: PodReader | None = None,
+        see: Callable[[Object], object] = lambda _pod: None,
     ) -> AsyncIterator[SnapshotSource]:
         """The source that the settings name, inside an `async with`; raises `Unconfigured`.
 
         Of a cluster the `watched` kinds are followed, and what is optional. Pods go to `pods`, if given, else
-        they are counted as `reader` reads them. The policy is followed too.
+        they are counted as `reader` reads them, and those of an API server shown to `see`. The policy is
+        followed too.
         """
         settings = self.settings
         follow: dict[str, BackgroundTask] = {}
@@ -166,6 +168,7 @@ class ClusterProgram(Program[C]):
                 api,
                 watched=watched,
                 reader=reader,
+                see=see,
                 optional=[(shapes.collection(self.namespace(api)),), *OF_SOME],
                 log=self.log,
                 registry=self.registry,

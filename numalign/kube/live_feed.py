@@ -65,13 +65,15 @@ class _StoreSink:
 
 @dataclass(frozen=True, slots=True)
 class _CountSink:
-    """Counts pods."""
+    """Counts pods, and lets somebody see each."""
 
     pod_counts: PodCounts
+    see: Callable[[Object], object]
 
     def put(self, raw: Object) -> None:
         metadata = raw["metadata"]
         self.pod_counts.put((metadata.get("namespace", ""), metadata["name"]), raw)
+        self.see(raw)
 
     def drop(self, key: Key) -> None:
         self.pod_counts.drop(key)
@@ -84,7 +86,7 @@ class LiveFeed:
     """The cluster behind an API server.
 
     Pods, if they are watched, go to `pods`, and then answers depend on them; without one they are counted,
-    as `reader` reads them.
+    as `reader` reads them, and whoever wants to `see` them is shown each as it comes and changes.
     Of `watched` kinds all is waited for, of `optional` ones only for an answer, whatever it is.
     The `shape_history` knows what was there before, and which shapes are `declared`. What is known of a
     cluster is `state`: whoever learns more of it (the kubelets' configurations) may put it there.
@@ -100,6 +102,7 @@ class LiveFeed:
         registry: CollectorRegistry,
         pods: Sink | None = None,
         reader: PodReader | None = None,
+        see: Callable[[Object], object] = lambda _pod: None,
         shape_history: ShapeHistory | None = None,
         declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,
@@ -108,6 +111,7 @@ class LiveFeed:
         self.state = ClusterState(complete=True, shape_history=shape_history, reader=reader)
         self._declared = declared
         self._pods = pods
+        self._see = see
         self._log = log
         self._clock = clock
         self._sleep = sleep
@@ -211,7 +215,7 @@ class LiveFeed:
         }
         if store := stores.get(collection.kind):
             return _StoreSink(store)
-        return _CountSink(state.pod_counts) if self._pods is None else self._pods
+        return _CountSink(state.pod_counts, self._see) if self._pods is None else self._pods
 
 
 OF_SOME: Sequence[Sequence[Collection]] = (device_classes.COLLECTIONS, numatopologies.COLLECTIONS)

@@ -243,24 +243,15 @@ class PodInformer:
             record=decoded.record,
             gates=_gates(spec["schedulingGates"]),
             priority=spec["priority"].integer(least=LEAST_PRIORITY) or 0,
-            owner=self._owner(metadata["ownerReferences"]),
+            owner=self._owner(metadata),
             pinned=pinned,
             pinned_at=pinned_at,
         )
 
-    def _owner(self, references: Part) -> Owner | None:
-        """The first owner that controls the pod; an API server lets there be one."""
-        owners = islice(references.objects(), MOST_OWNERS)
-        reference = next((owner for owner in owners if owner["controller"].value is True), None)
-        if reference is None:
-            return None
-        owner = Owner(
-            group(reference["apiVersion"].text()[:LONGEST_NAME]),
-            reference["kind"].text()[:LONGEST_NAME],
-            reference["name"].text()[:LONGEST_NAME],
-            reference["uid"].uid(),
-        )
-        return self._owners.get(owner, lambda: owner)
+    def _owner(self, metadata: Part) -> Owner | None:
+        """The owner, kept once for all of its pods."""
+        owner = owner_of(metadata)
+        return owner and self._owners.get(owner, lambda: owner)
 
     def _record(self, annotations: Part) -> DecodedRecord:
         """The pods of a template on the same zones have the same record."""
@@ -277,6 +268,20 @@ class PodInformer:
 
 
 _ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
+
+
+def owner_of(metadata: Part) -> Owner | None:
+    """The first owner that controls a pod; an API server lets there be one."""
+    owners = islice(metadata["ownerReferences"].objects(), MOST_OWNERS)
+    reference = next((owner for owner in owners if owner["controller"].value is True), None)
+    if reference is None:
+        return None
+    return Owner(
+        group(reference["apiVersion"].text()[:LONGEST_NAME]),
+        reference["kind"].text()[:LONGEST_NAME],
+        reference["name"].text()[:LONGEST_NAME],
+        reference["uid"].uid(),
+    )
 
 
 def _gates(gates: Part) -> tuple[str, ...]:

@@ -14,8 +14,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from numalign.cache import Question
 from numalign.kube.events import LONGEST_MESSAGE, Event, Type
-from numalign.kube.pod_informer import Phase, PodInfo
-from numalign.kubelet.admission_errors import RejectionReason
+from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import AssignedPod, Source
 from numalign.lru import LRU, Caches
 from numalign.model.errors import cut
@@ -23,6 +22,7 @@ from numalign.model.placement import Held
 from numalign.model.resources import render
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
+from numalign.scheduling.recent_refusals import REFUSALS, refused
 from numalign.scheduling.scheduler_state import SchedulerState
 
 EVENT = "NUMAPredictionWrong"
@@ -32,9 +32,6 @@ REMEMBERED_SECONDS = 300.0
 """How long a node counts as one that just refused pods like this."""
 
 REMEMBERED = 1024
-
-REFUSALS = frozenset(map(str, RejectionReason))
-"""The reasons in the status of a pod that its kubelet refused."""
 
 Tell = Callable[[Event], None]
 """Writes an event some time soon; never waits, and never fails."""
@@ -91,7 +88,7 @@ class Outcomes:
         # Where others chose the node nothing was predicted, nor was what had happened before this process.
         if not reserved and not self._state.was_asked(pod.uid):
             return
-        if pod.phase is Phase.FAILED and pod.reason in REFUSALS and not (before and before.ended):
+        if refused(pod) and not (before and before.ended):
             self._refused(pod, reserved)
         elif pod.node and not pod.ended and not (before and before.node):
             self._assigned(pod)

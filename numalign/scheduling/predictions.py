@@ -22,7 +22,8 @@ from numalign.model.errors import cut
 from numalign.model.placement import Held
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
-from numalign.scheduling.outcomes import EVENT, REFUSALS, Tell, shown
+from numalign.scheduling.outcomes import EVENT, Tell, shown
+from numalign.scheduling.recent_refusals import REFUSALS
 from numalign.scheduling.scheduler_state import SchedulerState
 
 PATIENCE_SECONDS = 60.0

@@ -18,7 +18,7 @@ from harness.api_requests import Answer, Json, ask, pod
 from harness.controlplane.planes import Plane
 from harness.processes import until
 from numalign.kube.client import Patch
-from numalign.scheduling.outcomes import REFUSALS
+from numalign.scheduling.recent_refusals import REFUSALS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("api")]
 

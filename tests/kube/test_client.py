@@ -183,6 +183,21 @@ async def test_a_write_that_is_not_done_says_why(
             await client.patch(f"{NODES}/a", {}, how=Patch.MERGE, what="node a")
 
 
+async def test_what_is_deleted_is_what_was_read_or_nothing() -> None:
+    async with FakeApi() as server, server.client() as client:
+        made: Any = await client.create(
+            NODES, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}, what="node a"
+        )
+        of = {key: made["metadata"][key] for key in ("uid", "resourceVersion")}
+        for wrong in ("uid", "resourceVersion"):
+            with pytest.raises(Conflict, match="node a was made or changed by somebody else"):
+                await client.delete(f"{NODES}/a", {"preconditions": {**of, wrong: "x"}}, what="node a")
+        await client.delete(f"{NODES}/a", {"preconditions": of}, what="node a")
+
+        with pytest.raises(NotFound):
+            await client.delete(f"{NODES}/a", {"preconditions": of}, what="node a")
+
+
 async def test_an_answer_that_is_longer_than_makes_sense_is_not_read() -> None:
     async with FakeApi(oddities={NODES: b"x" * 2000}) as server, server.client() as client:
         with pytest.raises(Unreachable, match="makes no sense"):

@@ -35,11 +35,13 @@ from numalign.model.errors import BadInput
 from numalign.model.intent import Match
 from numalign.runtime import logs
 from numalign.scheduling.node_answers import Filtered
+from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import PendingPod
 from numalign.shapes import ShapeHistory
 from tests.laws.clusters import Case, Raw
 from tests.scorer.conftest import Scorer
 from tests.webhook.conftest import request
+from webhook.avoidance import Avoidance
 from webhook.handlers import application
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import SnapshotHolder
@@ -172,8 +174,14 @@ class Webhook:
         feed = FileFeed(Path("none"), every=0, log=log, registry=registry)
         holder = SnapshotHolder(feed, log=log, registry=registry)
         keeper = PolicyKeeper(None, log=log, registry=registry)
+        nothing_refused = RecentRefusals(clock=time.monotonic, wall=time.time)
         app = application(
-            chosen, holder=holder, policy=keeper, reader=PodReader(Match(match)), log=log, registry=registry
+            chosen,
+            holder=holder,
+            policy=keeper,
+            avoidance=Avoidance(nothing_refused, PodReader(Match(match))),
+            log=log,
+            registry=registry,
         )
         client = TestClient(TestServer(app))
         await client.start_server()

@@ -30,7 +30,7 @@ from tests.manifests import pod_spec
 from tests.naming import named
 from tests.notation import node
 from webhook.mutate import Steering, mutate
-from webhook.patch import Mode, Operation, inject
+from webhook.patch import Mode, Operation, avoid, inject
 from webhook.review import Allowed, Patched
 from webhook.subject import ReviewedPod
 
@@ -303,6 +303,57 @@ def test_the_same_pod_and_the_same_values_give_the_same_bytes(
     assert orjson.dumps(inject(backwards, again, mode=mode)) == orjson.dumps(
         inject(pod, requirement, mode=mode)
     )
+
+
+# Nodes to avoid, in the same patch.
+
+avoided = st.lists(st.sampled_from(["n1", "n2", "n3"]), min_size=1, max_size=3, unique=True)
+
+
+def both(pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]) -> Raw:
+    """The pod after one patch that keeps it from classes and from nodes."""
+    operations = inject(pod, request[1], mode=request[0])
+    return applied(pod, [*operations, *avoid(pod, nodes, after=operations)])
+
+
+@given(pods, any_requests, avoided)
+def test_what_is_written_together_is_what_one_after_the_other_writes(
+    pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]
+) -> None:
+    """Also where both need parents that are missing."""
+    once = patched(pod, request)
+
+    assert both(pod, request, nodes) == applied(once, avoid(once, nodes))
+
+
+@given(pods, any_requests, avoided)
+def test_nodes_are_avoided_by_a_preference_beside_all_that_is_there(
+    pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]
+) -> None:
+    without, after = patched(pod, request), both(pod, request, nodes)
+    wishes = node_affinity(without).get(PREFERRED) or []
+    [*kept, last] = node_affinity(after).get(PREFERRED) or [None]
+
+    assert terms_of(after) == terms_of(without)
+    if scheduling(pod).pin:
+        assert after == without == pod
+    else:
+        assert (kept, last["weight"]) == (wishes, 100)
+        assert [name for name in ("n1", "n2", "n3") if not term_matches(last["preference"], name, {})] == (
+            sorted(nodes)
+        )
+
+
+@given(pods, any_requests, avoided)
+def test_nodes_are_avoided_once(pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]) -> None:
+    assert avoid(both(pod, request, nodes), nodes) == ()
+
+
+@given(free.filter(is_accepted), any_requests, avoided)
+def test_what_the_api_server_accepted_it_accepts_with_nodes_to_avoid(
+    pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]
+) -> None:
+    assert is_accepted(both(pod, request, nodes))
 
 
 WORDS = [

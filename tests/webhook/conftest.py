@@ -25,11 +25,13 @@ from numalign.model import intent
 from numalign.model.intent import Match
 from numalign.model.node import Node
 from numalign.runtime import server
+from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.shapes import UnknownNode
 from tests.manifests import labelled, pod_spec, topology
 from tests.naming import named
 from tests.served import Told
 from webhook import review
+from webhook.avoidance import Avoidance
 from webhook.handlers import application
 from webhook.review import Review
 from webhook.settings import WebhookSettings
@@ -161,6 +163,7 @@ class Webhook:
             clock=self.clock,
         )
         self.holder = SnapshotHolder(self.feed, log=self.told.log, registry=self.registry)
+        self.refusals = RecentRefusals(clock=self.clock, wall=self.clock)
 
     async def load(self) -> None:
         """Read the snapshot file once."""
@@ -179,17 +182,25 @@ class Webhook:
         written.write_bytes(content)
         written.replace(self.path)
 
+    def settings(self, **chosen: object) -> WebhookSettings:
+        """All settings, with these among them."""
+        return WebhookSettings.model_validate({"snapshot": self.path, "insecure_http": True, **chosen})
+
     def app(self, **chosen: object) -> web.Application:
         """The application with these settings."""
-        settings = WebhookSettings.model_validate({"snapshot": self.path, "insecure_http": True, **chosen})
+        settings = self.settings(**chosen)
         return application(
             settings,
             holder=self.holder,
             policy=self.policy,
-            reader=PodReader(settings.policy_match),
+            avoidance=self.avoidance(settings),
             log=self.told.log,
             registry=self.registry,
         )
+
+    def avoidance(self, settings: WebhookSettings) -> Avoidance:
+        """What is known of refusals, read as these settings say."""
+        return Avoidance(self.refusals, PodReader(settings.policy_match))
 
     @contextlib.asynccontextmanager
     async def open(self, **chosen: object) -> AsyncIterator["Caller"]:

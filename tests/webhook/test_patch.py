@@ -11,7 +11,7 @@ from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadPod
 from tests.json_patch import applied
 from tests.notation import table
-from webhook.patch import LONGEST_PATCH, Mode, Operation, Unsteered, hold, inject, route, whole
+from webhook.patch import LONGEST_PATCH, Mode, Operation, Unsteered, avoid, hold, inject, route, whole
 
 CLASS = "numalign.io/class"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -165,6 +165,44 @@ def test_a_preference(pod: Raw, path: str, value: object) -> None:
     assert wire(inject(pod, IN_AB, mode=Mode.PREFER)) == [
         {"op": "add", "path": f"/spec/affinity/nodeAffinity/{path}", "value": value}
     ]
+
+
+OTHERS = {
+    "weight": 100,
+    "preference": {"matchFields": [said("metadata.name", "NotIn", "a"), said("metadata.name", "NotIn", "b")]},
+}
+AVOIDED = [
+    # what happens               the pod                     path, value
+    ("is the first affinity",    {"spec": {"affinity": {}}}, "", {PREFERRED: [OTHERS]}),
+    ("is the first preference",  required(all_of(zone)),     f"/{PREFERRED}", [OTHERS]),
+    ("stands beside the owner's", preferred({"weight": 100}), f"/{PREFERRED}/-", OTHERS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "path", "value"), table(AVOIDED))
+def test_a_preference_for_all_other_nodes(pod: Raw, path: str, value: object) -> None:
+    """Each name in a requirement of its own: of several in one, an API server refuses the pod."""
+    assert wire(avoid(pod, ["a", "b"])) == [
+        {"op": "add", "path": f"/spec/affinity/nodeAffinity{path}", "value": value}
+    ]
+
+
+@pytest.mark.parametrize("mode", [Mode.EXCLUDE, Mode.PREFER])
+def test_what_is_planted_in_the_same_patch_stays(mode: Mode) -> None:
+    first = inject({"spec": {}}, NOT_AB, mode=mode)
+
+    [wish] = wire(avoid({"spec": {}}, ["a", "b"], after=first))
+
+    assert wish["path"] == f"/spec/affinity/nodeAffinity/{PREFERRED}" + ("/-" if mode is Mode.PREFER else "")
+
+
+def test_without_nodes_to_avoid_nothing_is_written() -> None:
+    assert avoid({"spec": {}}, []) == ()
+
+
+def test_a_pod_with_more_in_it_than_is_read_avoids_nothing() -> None:
+    with pytest.raises(Unsteered, match=f"^{ExceededLimit.TERMS}$"):
+        avoid(required(*[EXISTS] * (MOST_TERMS + 1)), ["a"])
 
 
 NOTHING: list[tuple[str, Raw, Requirement, Mode]] = [

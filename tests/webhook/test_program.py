@@ -28,7 +28,7 @@ from numalign.runtime.settings import load
 from tests.notation import node, table
 from tests.served import Told
 from tests.webhook import conftest
-from tests.webhook.conftest import Raw, raw, request
+from tests.webhook.conftest import TEAM, Raw, raw, request
 from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 
@@ -367,3 +367,23 @@ async def test_a_folder_that_cannot_be_made_stops_it(
 
     with pytest.raises(BadInput, match="cannot be written: No such file or directory"):
         await program.serve(Stop())
+
+
+async def test_what_a_kubelet_refuses_its_node_is_not_sent_again(bench: Bench) -> None:
+    """The webhook watches pods as an API server tells of them."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
+    made = {**TWO_GPUS, "metadata": {**TWO_GPUS["metadata"], "ownerReferences": [owner]}}
+    bench.add("a", LARGE)
+    async with bench.running("--insecure-http") as webhook:
+        await webhook.until(webhook.ready)
+        assert "avoided" not in (await webhook.ask(made))["auditAnnotations"]
+        failure = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": utc_now().isoformat()}
+        named = {**made["metadata"], "name": "web-x", "namespace": TEAM}
+        bench.api.put(
+            {**made, "metadata": named, "spec": {**made["spec"], "nodeName": "a"}, "status": failure}
+        )
+
+        async def avoided() -> bool:
+            return bool((await webhook.ask(made))["auditAnnotations"].get("avoided") == "a")
+
+        await webhook.until(avoided)

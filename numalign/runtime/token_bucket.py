@@ -1,0 +1,27 @@
+"""How often something may be done: so many at once, and from then on so many in a second."""
+
+from collections.abc import Callable
+
+
+class TokenBucket:
+    """Holds up to `burst` tokens, and gets `per_second` of them; it begins full."""
+
+    def __init__(self, per_second: float, burst: int, *, clock: Callable[[], float]) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._clock = clock
+        self._tokens = float(burst)
+        self._filled = clock()
+
+    def take(self) -> bool:
+        """Take a token; False if there is none."""
+        self._fill()
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + max(0.0, now - self._filled) * self._per_second)
+        self._filled = now
