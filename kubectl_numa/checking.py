@@ -81,7 +81,8 @@ class Checked:
         intent = self.pod.intent if self.pod else None
         more = f", {self.unanswered} not answered" if self.unanswered else ""
         policy = intent.policy if intent else "no intent"
-        return f"{policy}, {self.able - self.unanswered} of {nodes} nodes could run it{more}"
+        placed = f", {self.pod.handed_over}" if self.pod and self.pod.handed_over else ""
+        return f"{policy}, {self.able - self.unanswered} of {nodes} nodes could run it{more}{placed}"
 
     def to_json(self) -> dict[str, Any]:
         """The result for programs."""
@@ -95,6 +96,8 @@ class Checked:
             "pod": pod.name if pod else None,
             "namespace": pod.namespace if pod else None,
             "result": self.result,
+            "scheduler": self.pod and self.pod.scheduler,
+            "gate": self.pod and self.pod.gate,
             "able": self.able,
             "notAnswered": self.unanswered,
             "reason": self.refusal if self.pod else None,

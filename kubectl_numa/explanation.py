@@ -245,6 +245,8 @@ class Explanation:
             "pod": pod.name,
             "namespace": pod.namespace,
             "exempt": pod.exempt,
+            "scheduler": pod.scheduler,
+            "gate": pod.gate,
             "intent": intent
             and {
                 "policy": intent.policy,

@@ -52,6 +52,8 @@ def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | Non
         asks = amounts(quantities(step.asks)) or "nothing that a kubelet would pin"
         loose = f" ({', '.join(step.loose)} shared, never pinned)" if step.loose else ""
         paper.entry(f"  {step.role} ", f'"{step.container}": {asks}{loose}', indent=len(step.role) + 3)
+    if pod.handed_over:
+        paper.entry("  ", f"would be {pod.handed_over}", indent=2)
     paper.entry("  ", _summary(explanation), indent=2)
     for label, words, style in (
         ("denied", decision.refusal, "red"),

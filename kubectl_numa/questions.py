@@ -5,7 +5,7 @@ Checking, explaining and the demo read a pod as the webhook does, and let the sa
 module asks the cache.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,8 +16,9 @@ from numalign.decision import wording
 from numalign.decision.evaluate import NO_INTENT
 from numalign.decision.scoring import EVEN, Strategy
 from numalign.decision.verdict import Verdict
-from numalign.kube import exporters
+from numalign.kube import exporters, routing
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.effective_policy import EffectivePolicy
@@ -57,6 +58,8 @@ class PodDecision:
     """One pod, read, and what the webhook says to it.
 
     `exempt` is why nobody looks at it; its kubelet aligns it all the same. `by` is None where nobody asks.
+    `scheduler` is who it is handed to as it is created, `gate` where it waits then, if the webhook runs with
+    `--gates`.
     """
 
     name: str
@@ -66,6 +69,8 @@ class PodDecision:
     by: StatedBy | None
     decision: AdmissionDecision
     exempt: str | None = None
+    scheduler: str | None = None
+    gate: str | None = None
 
     @property
     def demand(self) -> Demand:
@@ -76,6 +81,13 @@ class PodDecision:
     def intent(self) -> Intent | None:
         """How it wants to be aligned; None where nobody asks for that."""
         return self.question.intent if self.by else None
+
+    @property
+    def handed_over(self) -> str:
+        """Who is to place it, in words; empty where that is whom it names."""
+        if self.scheduler:
+            return f"handed to {self.scheduler} by its namespace"
+        return f"held at the gate {self.gate}, where the webhook runs with --gates" if self.gate else ""
 
 
 class NodeResult(NamedTuple):
@@ -123,12 +135,28 @@ class ClusterView:
                 decision = admission.decide(
                     pod, self._cache, self._refusals, now=self.now, served=self.snapshot.served
                 )
-                return PodDecision(name, namespace, pod.question, pod.constraints, pod.by, decision)
+                return PodDecision(
+                    name,
+                    namespace,
+                    pod.question,
+                    pod.constraints,
+                    pod.by,
+                    decision,
+                    scheduler=None if pod.excess else routing.scheduler(_spec(raw), pod),
+                    gate=self._gate(_spec(raw), pod),
+                )
             case Exempt(reason, Demand() as demand):
                 question, constraints = Question(demand, NO_INTENT), scheduling(raw).constraints
                 return PodDecision(name, namespace, question, constraints, None, NOT_LOOKED_AT, reason)
             case Exempt() | Invalid():
                 raise BadPod(pod.mistakes)
+
+    def _gate(self, spec: Mapping[str, object], pod: PodQuestion) -> str | None:
+        """The gate at which a pod of this spec waits; none for one that no node could ever take."""
+        gate = None if pod.excess else routing.gate(spec, pod)
+        return (
+            gate if gate and self._cache.ever(dra.sure(pod.question, self.snapshot.served)).feasible else None
+        )
 
     def exporter(self, node: Node) -> ExporterHealth:
         """Who tells the topology of a node, and how old that was when the cluster was seen."""
@@ -159,3 +187,9 @@ class ClusterView:
     def why_not(self, pod: PodDecision) -> str:
         """Why no node could ever take a pod."""
         return self._cache.why_not(self.by_node(pod), pod.constraints)
+
+
+def _spec(pod: object) -> Mapping[str, object]:
+    """The spec of a pod that can be read."""
+    spec = Part(pod)["spec"].value
+    return spec if isinstance(spec, dict) else {}

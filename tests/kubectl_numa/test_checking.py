@@ -11,7 +11,7 @@ from kubectl_numa.checking import Checked
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.kube.files import snapshot
 from numalign.kube.files.policy import parse
-from numalign.model.intent import Match
+from numalign.model.intent import Match, NamespaceRules
 from tests.kubectl_numa.objects import manifest, view
 from tests.naming import named
 from tests.notation import node, table
@@ -111,6 +111,8 @@ def test_the_json_of_a_pod_and_of_a_mistake(cluster: ClusterView, write: Write) 
         "pod": "a",
         "namespace": "default",
         "result": "ok",
+        "scheduler": None,
+        "gate": None,
         "able": 2,
         "notAnswered": 0,
         "reason": None,
@@ -121,6 +123,16 @@ def test_the_json_of_a_pod_and_of_a_mistake(cluster: ClusterView, write: Write) 
     assert (bad["pod"], bad["result"], bad["able"]) == (None, "bad", 0)
     assert bad["mistakes"][0].startswith("spec.containers[0].resources.limits.cpu: ")
     assert bad["refusal"].startswith("spec.containers[0].resources.limits.cpu: ")
+
+
+def test_who_is_to_place_a_pod_stands_behind_the_answer(write: Write) -> None:
+    path = write("p.yaml", manifest("a", "8", policy="restricted"), manifest("b", "8"))
+    routed = view(node("cpu=8 mem=8Gi", policy="restricted"), rules=NamespaceRules(scheduler="second"))
+    asks, silent = checked(routed, path)
+
+    assert asks.line(1).endswith("restricted, 1 of 1 nodes could run it, handed to second by its namespace")
+    assert silent.line(1).endswith("no intent, 1 of 1 nodes could run it")
+    assert (asks.to_json()["scheduler"], asks.to_json()["gate"]) == ("second", None)
 
 
 NO_ROOM = "no node has room for single-numa-node now; the pod will wait"

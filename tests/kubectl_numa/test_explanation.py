@@ -162,6 +162,8 @@ def test_the_json_holds_the_whole_answer(cluster: ClusterView) -> None:
         "pod": "pod",
         "namespace": "default",
         "exempt": None,
+        "scheduler": None,
+        "gate": None,
         "intent": {"policy": SINGLE, "resources": [], "scope": None, "from": "pod"},
         "demand": {"qos": "Guaranteed", "containers": [step], "total": {"cpu": "32", "memory": "4Gi"}},
         "nodes": [

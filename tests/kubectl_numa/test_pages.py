@@ -11,7 +11,7 @@ from kubectl_numa import explanation, pages
 from kubectl_numa.lines import Paper
 from kubectl_numa.questions import ClusterView
 from numalign.model.attributes import Attributes
-from numalign.model.intent import NamespaceRules, Policy
+from numalign.model.intent import Gate, NamespaceRules, Policy
 from numalign.model.node import Known, node_class
 from tests.kubectl_numa.objects import view
 from tests.notation import node, table
@@ -56,6 +56,26 @@ def test_a_whole_page(cluster: ClusterView) -> None:
         "\n"
         "  rests on   counts of 2 nodes; not told: options, no version, init cpus\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("rules", "words"),
+    table(
+        [
+            ("routed", {"scheduler": "second"}, "would be handed to second by its namespace"),
+            (
+                "gated",
+                {"gate": Gate.ENABLED},
+                "would be held at the gate numalign.io/placement, where the webhook runs with --gates",
+            ),
+        ]
+    ),
+)
+def test_who_is_to_place_a_pod_stands_above_what_nodes_say(rules: dict[str, Any], words: str) -> None:
+    cluster = view(node("cpu=8 mem=8Gi", policy="restricted"), rules=NamespaceRules(**rules))
+    page = shown(cluster, "cpu=4 mem=1Gi", SINGLE)
+    assert f"4 cpu, 1Gi memory {words} fits on" in " ".join(page.split())
+    assert "would be" not in shown(cluster, "cpu=4 mem=1Gi", {"numalign.io/policy": "none"})
 
 
 def test_beyond_the_limit_nodes_are_counted_by_reason() -> None:

@@ -1,15 +1,17 @@
 """Who asks for what: the pod, its namespace, or nobody."""
 
+from typing import Any
+
 import pytest
 
 from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import StatedBy
 from numalign.model.errors import BadPod
-from numalign.model.intent import UNRULED, NamespaceRules, Policy
+from numalign.model.intent import UNRULED, Gate, NamespaceRules, Policy
 from tests.kubectl_numa.objects import view
-from tests.notation import table
-from tests.webhook.conftest import raw
+from tests.notation import node, table
+from tests.webhook.conftest import raw, with_spec
 
 SINGLE = {"numalign.io/policy": "single-numa-node"}
 VOLCANO = {"volcano.sh/numa-topology-policy": "restricted"}
@@ -75,6 +77,43 @@ def test_a_namespace_may_enforce_more(
 ) -> None:
     asked = ask(container, annotations, NamespaceRules(enforce=Policy.RESTRICTED))
     assert asked.decision.state == state
+
+
+BOTH = NamespaceRules(scheduler="second", gate=Gate.ENABLED)
+GATED = NamespaceRules(gate=Gate.ENABLED)
+FITTING = node("cpu=8 mem=8Gi", policy="single-numa-node")
+
+
+@pytest.mark.parametrize(
+    ("spec", "annotations", "rules", "placer"),
+    table(
+        [
+            ("a pod that asks", {}, SINGLE, BOTH, ("second", None)),
+            ("where gates are wanted", {}, SINGLE, GATED, (None, "numalign.io/placement")),
+            ("where nothing is said", {}, SINGLE, UNRULED, (None, None)),
+            ("a pod that asks for nothing", {}, {}, BOTH, (None, None)),
+            ("one that names another", {"schedulerName": "volcano"}, SINGLE, BOTH, (None, None)),
+            ("one on its node", {"nodeName": "n"}, SINGLE, BOTH, (None, None)),
+            ("one with more in it than is read", {"tolerations": [{}] * 513}, SINGLE, BOTH, (None, None)),
+        ]
+    ),
+)
+def test_who_is_to_place_a_pod(
+    spec: dict[str, Any],
+    annotations: dict[str, str],
+    rules: NamespaceRules,
+    placer: tuple[str | None, str | None],
+) -> None:
+    made = with_spec(raw("cpu=2 mem=1Gi", annotations=annotations), **spec)
+    asked = view(FITTING, rules=rules).decide(made, name="p", namespace="default")
+
+    assert (asked.scheduler, asked.gate) == placer
+
+
+def test_no_gate_holds_a_pod_that_fits_nowhere() -> None:
+    made = raw("cpu=9 mem=1Gi", annotations=SINGLE)
+
+    assert view(FITTING, rules=GATED).decide(made, name="p", namespace="default").gate is None
 
 
 def test_a_mistake_in_an_annotation_is_raised() -> None:
