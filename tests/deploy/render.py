@@ -33,6 +33,8 @@ MANIFESTS = DEPLOY / "manifests"
 NAMESPACE = "numalign-system"
 AGENT_NAMESPACE = "numalign-agent"
 TOPOLOGIES = "topology.node.k8s.io/v1alpha2"
+KUBERNETES = "v1.34.4"
+"""The cluster that is assumed where nobody names one; the plain manifests have its scheduler."""
 COMMAND = "python -m tests.deploy.render"
 
 PARTS = ("scorer", "scheduler", "agent")
@@ -99,8 +101,10 @@ async def run(program: Path | str, *arguments: str | Path, cwd: Path | None = No
 
 
 async def template(program: Path, *arguments: str | Path) -> str:
-    """What the chart comes to, with further arguments of `helm template`."""
-    return await run(program, "template", "numalign", CHART, f"--namespace={NAMESPACE}", *arguments)
+    """What the chart comes to on a cluster of `KUBERNETES`, with further arguments of `helm template`."""
+    # Of two the last one holds.
+    flags = (f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}")
+    return await run(program, "template", "numalign", CHART, *flags, *arguments)
 
 
 async def manifests(program: Path) -> dict[str, str]:

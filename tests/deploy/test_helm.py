@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -509,6 +510,87 @@ async def test_what_is_read_once_is_read_anew_when_it_changes(helm: Path, name: 
 async def test_the_scheduler_is_of_the_version_that_is_asked_for(helm: Path, value: str, image: str) -> None:
     found = await made(helm, f"{EVERY_PART} scheduler.image.{value}")
     assert found.container(SCHEDULER)["image"] == image
+
+
+VERSIONS = [
+    # what a cluster says that it is, and the kube-scheduler that it gets
+    ("Kubernetes' own",          "v1.34.2",                    "v1.34.2"),
+    ("without a v",              "1.34.2",                     "v1.34.2"),
+    ("one that is not out yet",  "v1.38.0-rc.1",               "v1.38.0-rc.1"),
+    ("EKS",                      "v1.34.2-eks-1a2b3c4",        "v1.34.2"),
+    ("GKE",                      "v1.33.5-gke.1080000",        "v1.33.5"),
+    ("AKS",                      "v1.33.4",                    "v1.33.4"),
+    ("AKS with long support",    "v1.28.102-akslts",           "v1.28.15"),
+    ("k3s",                      "v1.34.1+k3s1",               "v1.34.1"),
+    ("OpenShift",                "v1.32.6",                    "v1.32.6"),
+    ("one that is built anew",   "v1.35.0-alpha.1.23+0a1b2c3", "v1.35.0-alpha.1"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def upstream(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A chart that prints the tag of a version: of `--kube-version` helm keeps three numbers alone."""
+    folder = tmp_path_factory.mktemp("upstream")
+    (folder / "templates").mkdir()
+    (folder / "Chart.yaml").write_text("{apiVersion: v2, name: upstream, version: 0.0.0}")
+    shutil.copy(CHART / "templates" / "_helpers.tpl", folder / "templates")
+    (folder / "templates" / "tag.yaml").write_text(
+        'tag: {{ include "numalign.upstream" .Values.version | quote }}'
+    )
+    return folder
+
+
+@pytest.mark.parametrize(("version", "tag"), table(VERSIONS))
+async def test_the_scheduler_is_of_the_version_of_the_cluster(
+    helm: Path, upstream: Path, version: str, tag: str
+) -> None:
+    [made_of_it] = parsed(await run(helm, "template", "x", upstream, f"--set-string=version={version}"))
+    assert made_of_it == {"tag": tag}
+
+
+@pytest.mark.parametrize("version", ["v1.99.100", "one", "v1"])
+async def test_a_version_of_which_nothing_is_known_is_left_to_people(
+    helm: Path, upstream: Path, version: str
+) -> None:
+    with pytest.raises(HelmError, match=r"set scheduler\.image\.tag"):
+        await run(helm, "template", "x", upstream, f"--set-string=version={version}")
+
+
+async def test_the_image_follows_the_cluster_that_is_installed_to(helm: Path) -> None:
+    found = await made(helm, EVERY_PART, "--kube-version=v1.31.9")
+    assert found.container(SCHEDULER)["image"] == "registry.k8s.io/kube-scheduler:v1.31.9"
+
+
+TAGS = [
+    # what is asked for               the cluster, whether it is taken
+    ("the cluster's minor version",   "v1.34.1", "v1.34.4", True),
+    ("an earlier patch of that",      "v1.34.9", "v1.34.4", True),
+    ("the one before",                "v1.33.9", "v1.34.4", True),
+    ("one of two before",             "v1.32.9", "v1.34.4", False),
+    ("a newer one",                   "v1.35.0", "v1.34.4", False),
+    ("a newer one without a patch",   "1.35",    "v1.34.4", False),
+    ("one of another major version",  "v2.34.0", "v1.34.4", False),
+    ("a name of one's own",           "ours-7",  "v1.34.4", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tag", "cluster", "taken"), table(TAGS))
+async def test_a_scheduler_that_does_not_fit_the_cluster_is_refused(
+    helm: Path, tag: str, cluster: str, *, taken: bool
+) -> None:
+    asked = made(helm, f"{EVERY_PART} scheduler.image.tag={tag}", f"--kube-version={cluster}")
+    if taken:
+        assert (await asked).container(SCHEDULER)["image"] == f"registry.k8s.io/kube-scheduler:{tag}"
+        return
+    with pytest.raises(HelmError, match=re.escape(f"scheduler.image.tag is {tag} and the cluster {cluster}")):
+        await asked
+
+
+async def test_a_scheduler_that_is_not_wanted_or_pinned_is_of_any_version(helm: Path) -> None:
+    await made(helm, "scheduler.image.tag=v1.37.0")
+    digest = f"scheduler.image.digest=sha256:{ZEROS}"
+    pinned = await made(helm, f"{EVERY_PART} scheduler.image.tag=v1.37.0 {digest}")
+    assert pinned.container(SCHEDULER)["image"] == f"registry.k8s.io/kube-scheduler@sha256:{ZEROS}"
 
 
 # ---- the agent

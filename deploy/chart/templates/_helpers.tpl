@@ -302,6 +302,52 @@ volcano: {groups: [batch.volcano.sh], versions: [v1alpha1], resources: [jobs]}
 {{ .Values.scorer.tls.secretName | empty | ternary "http" "https" }}
 {{- end }}
 
+{{- /* The patches to take where a cluster's own is no version of Kubernetes: AKS counts those of its long-term support from 100
+       on. Each is there; a later one fixes more. */}}
+{{- define "numalign.patches" -}}
+{"28": 15, "29": 15, "30": 14, "31": 14, "32": 13, "33": 13, "34": 4, "35": 4, "36": 3, "37": 2}
+{{- end }}
+
+{{- /* The tag of kube-scheduler's image for a cluster of this version: v1.34.2 for v1.34.2-eks-1a2b3c4. Clouds add what they
+       please, and there are images of Kubernetes' own versions alone. */}}
+{{- define "numalign.upstream" -}}
+{{- $version := regexFind "^v?[0-9]+\\.[0-9]+\\.[0-9]+(-(alpha|beta|rc)\\.[0-9]+)?" . | trimPrefix "v" -}}
+{{- if not $version -}}
+{{- fail (printf "the cluster says that it is %q, which is no version of Kubernetes: set scheduler.image.tag" .) -}}
+{{- end -}}
+{{- $parts := splitList "." $version -}}
+{{- $patches := include "numalign.patches" . | fromJson -}}
+{{- if lt (int (index $parts 2)) 100 -}}
+v{{ $version }}
+{{- else if hasKey $patches (index $parts 1) -}}
+v{{ index $parts 0 }}.{{ index $parts 1 }}.{{ index $patches (index $parts 1) }}
+{{- else -}}
+{{- fail (printf "no kube-scheduler is known for %s: set scheduler.image.tag to one of its minor version" .) -}}
+{{- end -}}
+{{- end }}
+
+{{- /* The image of our own kube-scheduler. One may be a minor version older than the API server, and never newer
+       (kubernetes.io/releases/version-skew-policy): it could ask for what is not there. */}}
+{{- define "numalign.schedulerImage" -}}
+{{- $image := .Values.scheduler.image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{- $cluster := .Capabilities.KubeVersion.Version -}}
+{{- $tag := $image.tag | default (include "numalign.upstream" $cluster) -}}
+{{- /* A tag of your own says nothing of its version. */}}
+{{- if regexMatch "^v?[0-9]+\\.[0-9]+(\\.|$)" $tag -}}
+{{- $wanted := regexFind "[0-9]+\\.[0-9]+" $tag -}}
+{{- $there := regexFind "[0-9]+\\.[0-9]+" $cluster -}}
+{{- $older := sub (splitList "." $there | last | int) (splitList "." $wanted | last | int) -}}
+{{- if or (lt $older 0) (gt $older 1) (ne (splitList "." $there | first) (splitList "." $wanted | first)) -}}
+{{- fail (printf "scheduler.image.tag is %s and the cluster %s: a kube-scheduler must be of the cluster's minor version or the one before. Leave the tag empty to get it" $tag $cluster) -}}
+{{- end -}}
+{{- end -}}
+{{ $image.repository }}:{{ $tag }}
+{{- end -}}
+{{- end }}
+
 {{- /* What our own kube-scheduler is told. */}}
 {{- define "numalign.schedulerConfiguration" -}}
 apiVersion: kubescheduler.config.k8s.io/v1
