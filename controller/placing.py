@@ -21,8 +21,10 @@ from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.lease import LeaderElector
 from numalign.kube.pod_informer import PodInformer
 from numalign.ledger.reservations import Reservations
+from numalign.lru import Caches
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
+from numalign.runtime.metrics import CacheSizes
 from numalign.runtime.server import BackgroundTask
 from numalign.runtime.server_state import Check
 from numalign.scheduling.node_answers import NodeAnswers
@@ -40,7 +42,7 @@ class Placing:
 
     `election` says at every moment whether this replica leads and for how long it may act: it is asked before
     every write. `tell` writes an event some time soon. `clock` is in seconds, `wall` since 1970. `refusals`
-    are the nodes that have just refused pods.
+    are the nodes that have just refused pods, and `remembered` gives caches whose sizes are shown.
     """
 
     api: Api
@@ -59,6 +61,7 @@ class Placing:
     sleep: Sleep
     refusals: RecentRefusals
     watchers: list[Watcher] = field(default_factory=list)
+    remembered: list[Callable[[], Caches]] = field(default_factory=list)
 
     def leading(self) -> bool:
         """Whether this replica may write."""
@@ -83,10 +86,7 @@ class Placing:
 
 
 PodDuty = Callable[[Placing], Background]
-"""Something that the controller does about pods."""
-
-PARTS: tuple[PodDuty, ...] = ()
-"""All of them; each does nothing where its setting is off."""
+"""Something that the controller does about pods; nothing where its setting is off."""
 
 
 def placing(  # noqa: PLR0913  what every part of a process is given
@@ -104,7 +104,11 @@ def placing(  # noqa: PLR0913  what every part of a process is given
     policy = PolicyKeeper(settings.policy, log=log, registry=registry)
     policy.load()
     state = SchedulerState(
-        Reservations(), policy=policy, match=settings.policy_match, clock=clock, wall=time.time
+        Reservations(kept=settings.pin_patience_seconds),
+        policy=policy,
+        match=settings.policy_match,
+        clock=clock,
+        wall=time.time,
     )
     refusals = RecentRefusals(clock=clock, wall=time.time)
     shared = Placing(
@@ -138,12 +142,14 @@ def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
         more = part(placing)
         tasks |= more.tasks
         checks |= more.checks
+    caches = (placing.state.caches, placing.pods.caches, placing.refusals.caches, *placing.remembered)
+    placing.registry.register(CacheSizes(caches))
     return Background(tasks, checks)
 
 
 async def _expire(placing: Placing) -> None:
     """Give up reservations whose pod was not seen in time; never returns."""
     while True:
-        for pod in placing.state.reservations.expire(placing.clock()):
+        for pod in placing.state.expire():
             placing.log.warning("promise.expired", pod="/".join(pod.name))
         await placing.sleep(LOOK_SECONDS)

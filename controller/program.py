@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from certs.keeper import Certificates
+from controller.duties import DUTIES
 from controller.labels import LabelWriter
 from controller.node_classes import Classifier
-from controller.placing import PARTS, Placing, background, placing
+from controller.placing import Placing, background, placing
 from controller.settings import ControllerSettings
 from controller.shapes import ShapeWriter
 from numalign.kube import kinds, live_feed
@@ -76,7 +77,7 @@ class ControllerProgram(Program[ControllerSettings]):
             clock=self.clock,
             sleep=self.sleep,
         )
-        more = background(shared, PARTS)
+        more = background(shared, DUTIES)
         return shared, Background({"events": recorder.run, **more.tasks}, more.checks)
 
 

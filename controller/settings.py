@@ -6,6 +6,7 @@ from pydantic import Field
 
 from certs.settings import PairSettings
 from numalign.kube.settings import Name, PolicySettings, UnknownNodes
+from numalign.ledger.reservations import KEPT_SECONDS
 from numalign.runtime.settings import Contradiction
 
 
@@ -19,6 +20,19 @@ class ControllerSettings(PairSettings, PolicySettings):
     gates: bool = Field(
         default=False,
         description="Choose the nodes of pods that wait behind the gate numalign.io/placement, and lift it.",
+    )
+    gate_patience_seconds: float = Field(
+        default=30.0,
+        ge=0,
+        description="How long, in seconds since it was created, a pod waits behind the gate for zones. Then"
+        " it is let go without a pin, so that its scheduler says why it cannot be placed and autoscalers hear"
+        " of it. 0 waits without end, for clusters that do not grow.",
+    )
+    pin_patience_seconds: float = Field(
+        default=KEPT_SECONDS,
+        gt=0,
+        description="How long, in seconds, zones are kept for a pod that was pinned and is not seen bound."
+        " After that an Event says so on the pod, and others may have them.",
     )
     heal: bool = Field(
         default=False,

@@ -720,7 +720,10 @@ def _merged(before: Any, change: Any, lists: Mapping[str, str]) -> Any:  # noqa:
 def _merged_list(before: list[Json], change: list[Json], by: str, lists: Mapping[str, str]) -> list[Json]:
     named = {each[by]: each for each in before}
     for each in change:
-        named[each[by]] = _merged(named.get(each[by]), each, lists)
+        if each.get("$patch") == "delete":
+            named.pop(each[by], None)
+        else:
+            named[each[by]] = _merged(named.get(each[by]), each, lists)
     return list(named.values())
 
 
@@ -812,7 +815,7 @@ _BY_PATH = MappingProxyType({resource.path: resource for resource in RESOURCES})
 _BY_KIND = MappingProxyType({(resource.api_version, resource.kind): resource for resource in RESOURCES})
 
 _LISTS_BY: Mapping[str, str] = MappingProxyType(
-    {"webhooks": "name", "containers": "name", "conditions": "type"}
+    {"webhooks": "name", "containers": "name", "conditions": "type", "schedulingGates": "name"}
 )
 _PATCHES: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {"application/merge-patch+json": merged, "application/strategic-merge-patch+json": strategic}

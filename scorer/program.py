@@ -133,7 +133,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         )
         tasks: dict[str, BackgroundTask] = {
             "snapshot": partial(feed.follow, state.update_snapshot),
-            "promises": partial(_repeat, partial(self._expire, reservations)),
+            "promises": partial(_repeat, partial(self._expire, state)),
             "records": partial(_repeat, Disbelief(reservations, log=self.log).look),
             "predictions": partial(_repeat, predictions.look),
             "standings": state.work_ahead,
@@ -189,9 +189,9 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             ),
         )
 
-    def _expire(self, reservations: Reservations) -> None:
+    def _expire(self, state: SchedulerState) -> None:
         """Give up the reservations that nobody came for."""
-        for pod in reservations.expire(time.monotonic()):
+        for pod in state.expire():
             self.log.warning("promise.expired", pod="/".join(pod.name))
 
     def _count(self, reservations: Reservations, feed: Feed) -> None:

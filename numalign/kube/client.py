@@ -90,9 +90,9 @@ class Api:
         """Put an object in place of the one at its path, if that still has the body's `resourceVersion`."""
         return await self._asked("PUT", path, body=body, what=what)
 
-    async def patch(self, path: str, body: object, *, how: Patch, what: str) -> object:
+    async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
         """Change what a patch says of the object at a path."""
-        return await self._asked("PATCH", path, body=body, content_type=how, what=what)
+        return await self._asked("PATCH", path, query, body=body, content_type=how, what=what)
 
     async def delete(self, path: str, options: object, *, what: str) -> object:
         """Delete the object at a path as `options`, a v1 DeleteOptions, say, and give what is left of it.

@@ -8,7 +8,7 @@ reservation lives until its pod is seen bound, and then the pod itself says what
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from numalign.decision.evaluate import NO_INTENT
@@ -281,6 +281,12 @@ class Reservations:
         self._turn += 1
         self._enter(name, _given(replace(assigned_pod, stage=Stage.RESERVED, turn=self._turn), prediction))
 
+    def take_over(self, name: str, assigned_pod: AssignedPod) -> None:
+        """Take a reservation that somebody else made, as he wrote it down; nobody knows when it is bound."""
+        self._remove(assigned_pod.uid)
+        self._turn += 1
+        self._enter(name, replace(assigned_pod, stage=Stage.RESERVED, turn=self._turn, unconfirmed=True))
+
     def update_reservation(self, uid: str, prediction: Prediction) -> None:
         """Reserve what is predicted by now for a pod that has a reservation, which keeps its turn."""
         assigned_pod = self.assigned_pod(uid)
@@ -341,6 +347,11 @@ class Reservations:
     def assigned_pods(self) -> Iterator[AssignedPod]:
         """All pods on nodes and on their way to them."""
         return (pod for entry in self._entries.values() for pod in entry.assigned_pods.values())
+
+    def assigned_to(self, name: str) -> Collection[AssignedPod]:
+        """The pods on one node and on their way there."""
+        entry = self._entries.get(name)
+        return entry.assigned_pods.values() if entry else ()
 
     def counted_pods(self) -> Iterator[AssignedPod]:
         """The same pods as they count on their nodes."""

@@ -28,7 +28,14 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.kube.bindings import BIND_SECONDS
 from numalign.kube.decode import placement_records
-from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unauthorized
+from numalign.kube.errors import (
+    ClusterError,
+    Conflict,
+    Forbidden,
+    InvalidObject,
+    NotFound,
+    Unauthorized,
+)
 from numalign.ledger.model import AssignedPod, NodeInfo, Prediction
 from numalign.ledger.reservations import NEWS_SECONDS
 from numalign.model import intent
@@ -362,7 +369,7 @@ class Binder:
                 node=call.node,
                 annotations=annotations,
             )
-        except (Conflict, Forbidden, NotFound, Unauthorized) as error:
+        except (Conflict, Forbidden, InvalidObject, NotFound, Unauthorized) as error:
             if not again:
                 del self._written[call.uid]
             raise _Refused(_OUTCOMES.get(type(error), BindOutcome.REFUSED), str(error)) from error

@@ -31,12 +31,13 @@ from numalign.memory_size import weight
 from numalign.model.constraints import ANYWHERE, Constraints
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import BadInput
-from numalign.model.intent import Match
+from numalign.model.intent import Gate, Match
 from numalign.model.pod import Qos, Role
 from numalign.model.resources import EMPTY
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import patiently
 from numalign.scheduling.fingerprint_reader import PodFingerprintReader
+from numalign.scheduling.pinned_pods import PinnedReservations
 
 REMEMBERED = 1024
 """Pods that were asked about and are not bound yet."""
@@ -130,8 +131,16 @@ class SchedulerState:
     reader: PodReader = field(init=False)
     _last: tuple[tuple[object, ...], PendingPod] | None = field(init=False, default=None)
     _asked: LRU[str, PendingPod] = field(init=False)
+    _pinned: PinnedReservations = field(init=False)
 
     def __post_init__(self, match: Match) -> None:
+        self._pinned = PinnedReservations(
+            reservations=self.reservations,
+            gated=self._is_gated,
+            assigned=self._pinned_pod,
+            clock=self.clock,
+            wall=self.wall,
+        )
         self.cache = SchedulerCache(self.reservations)
         self.reader = PodReader(match)
         self._asked = LRU(REMEMBERED, weigh=lambda _uid, pod: pod.weight)
@@ -160,6 +169,7 @@ class SchedulerState:
         await patiently(self.cache.set_unknown(snapshot.bare))
         self.labels = snapshot.node_labels
         self.snapshot = snapshot
+        self._pinned.look()
 
     async def work_ahead(self, *, sleep: Sleep = asyncio.sleep) -> None:
         """Work out what changed before anybody asks, who is answered in between; never returns."""
@@ -175,9 +185,13 @@ class SchedulerState:
         # Whoever watches may want to know what was reserved for the pod, which its end takes away.
         for watch in self.watchers:
             watch(pod, before)
+        if not (pod.ended or pod.node):
+            self._pinned.update_pod(pod)
+            return
+        self._pinned.settle(pod.uid)
         if pod.ended:
             self.reservations.remove_pod(pod.uid, now=self.clock())
-        elif pod.node:
+        else:
             if pod.leaving and not (before and before.leaving):
                 self.reservations.mark_terminating(pod.uid, now=self.clock())
             self.reservations.update_pod(pod.node, self._assigned_pod(pod))
@@ -186,7 +200,13 @@ class SchedulerState:
         """A pod is there no more."""
         self.pods.pop(uid, None)
         self._asked.drop(uid)
+        self._pinned.settle(uid)
         self.reservations.remove_pod(uid, now=self.clock())
+
+    def expire(self) -> tuple[AssignedPod, ...]:
+        """Remove the reservations of pods that were not seen bound in time, and return these pods."""
+        self._pinned.expire()
+        return self.reservations.expire(self.clock())
 
     def _assigned_pod(self, pod: PodInfo) -> AssignedPod:
         age = max(0.0, self.wall() - pod.started) if pod.acknowledged and pod.started else 0.0
@@ -200,6 +220,22 @@ class SchedulerState:
             record=pod.record,
             terminating=pod.leaving,
         )
+
+    def _is_gated(self, namespace: str) -> bool:
+        """Whether pods of a namespace wait behind the gate."""
+        return self._effective_policy().rules_for(namespace).gate is Gate.ENABLED
+
+    def _pinned_pod(self, pod: PodInfo, age: float) -> AssignedPod | None:
+        """A pod with what its pin stands for; None where the node has nothing like it."""
+        if pod.demand is None:
+            return None
+        prediction = self.reservations.predict(
+            pod.pinned, pod.demand, created=pod.created, now=self.clock(), without=(pod.uid,)
+        )
+        if prediction is None or not prediction.verdict.admitted:
+            return None
+        assigned_pod = replace(self._assigned_pod(pod), stage=Stage.RESERVED, since=self.clock() - age)
+        return assigned_pod if assigned_pod.record else replace(assigned_pod, guess=prediction.held)
 
     # What is asked.
 

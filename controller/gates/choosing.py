@@ -1,0 +1,159 @@
+"""
+Which node a gated pod is pinned to.
+
+A node has to let the pod in by labels and taints, to have zones for it by the rules of its kubelet, and room
+as a whole by the rule of its scheduler. Among those the ranking decides, as it does for schedulers. Nodes
+that have just refused such a pod come last, and of the best few the first that would not make it wait.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from itertools import chain, compress, islice, zip_longest
+
+from controller.gates.pin import HOSTNAME_LABEL, PinTarget
+from numalign.kube.pod_informer import PodInfo
+from numalign.ledger.model import Prediction
+from numalign.runtime.cooperative import TimeSlice, patiently
+from numalign.scheduling import reasons
+from numalign.scheduling.node_answers import NodeAnswer, NodeAnswers
+from numalign.scheduling.node_fit import NodeFit
+from numalign.scheduling.ranking import Ranker
+from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
+
+MOST_KEPT = 256
+"""Nodes that a pod is kept to which is pinned to none; more would make it long."""
+
+AT_HAND = 4
+"""Of the best nodes, for one that can be reserved without waiting for other pods."""
+
+MOST_REASONS = 3
+"""Why nodes do not take a pod, the most frequent first."""
+
+_FULL = "node(s) have no room as a whole (numalign)"
+
+ZONE_LABEL = "topology.kubernetes.io/zone"
+
+Refusing = Callable[[PodInfo, PendingPod], Sequence[str]]
+"""The nodes that have just refused a pod like this."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenNode:
+    """Where a pod is to go, and what it is predicted to get there; None where nobody can say."""
+
+    target: PinTarget
+    prediction: Prediction | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoNode:
+    """That no node takes the pod now, and the most frequent reasons."""
+
+    why: str
+
+
+def _refusing_none(_pod: PodInfo, _pending: PendingPod) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Chooser:
+    """Chooses among all nodes that are known."""
+
+    state: SchedulerState
+    nodes: NodeAnswers
+    ranker: Ranker
+    fit: NodeFit
+    refusing: Refusing = _refusing_none
+
+    async def choose(self, pod: PodInfo, pending: PendingPod, *, spread: bool) -> ChosenNode | NoNode:
+        """The node that a pod is best pinned to now, or with `spread` all that it is best kept to.
+
+        It takes many steps, with others having a turn in between: what it comes to has to be asked once more.
+        """
+        names = tuple(self.state.node_names())
+        await patiently(self.nodes.work(names, pending))
+        kept_away = self.nodes.not_eligible(names, pending)
+        eligible = [name for name in names if name not in kept_away]
+        filtered, _ = self.nodes.filtered(eligible, pending)
+        ranked = _Ranked.of(self, eligible, frozenset(filtered.fit), pending)
+        refused = frozenset(self.refusing(pod, pending))
+        wanted = len(filtered.fit) if spread else AT_HAND + len(refused)
+        roomy, full = await self._roomy(ranked.names, pending, wanted=wanted)
+        roomy.sort(key=refused.__contains__)
+        chosen = self._chosen(roomy, ranked.aligned, pending)
+        if chosen is None:
+            refusals = Counter(reasons.kept_away(why.unmet) for why in kept_away.values())
+            refusals.update(chain(filtered.failed.values(), filtered.unresolvable.values()))
+            refusals[_FULL] += full
+            return NoNode(_in_words(refusals, len(names)))
+        if not spread:
+            return ChosenNode(PinTarget(chosen.name), chosen.prediction)
+        hostnames = kept_to([chosen.name, *roomy], self.state.labels)
+        return ChosenNode(PinTarget(chosen.name, hostnames), chosen.prediction)
+
+    async def _roomy(
+        self, names: Iterable[str], pending: PendingPod, *, wanted: int
+    ) -> tuple[list[str], int]:
+        """The first nodes with room as a whole, so many at most, and how many before them had none."""
+        roomy, full, time_slice = list[str](), 0, TimeSlice()
+        for name in names:
+            await time_slice.share()
+            if not self.fit.fits(name, pending.demand):
+                full += 1
+                continue
+            roomy.append(name)
+            if len(roomy) >= wanted:
+                break
+        return roomy, full
+
+    def _chosen(
+        self, roomy: Sequence[str], aligned: AbstractSet[str], pending: PendingPod
+    ) -> NodeAnswer | None:
+        """The best node, or one as well aligned, of the next, where the pod waits for nobody."""
+        answers = [answer for answer in self.nodes.of(roomy[:AT_HAND], pending) if answer.fits]
+        if not answers:
+            return None
+        alike = (one for one in answers if (one.name in aligned) is (answers[0].name in aligned))
+        return next((one for one in alike if one.prediction and one.prediction.reservable), answers[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """The nodes that fit, the best first, and which of them align the pod."""
+
+    names: Sequence[str]
+    aligned: AbstractSet[str]
+
+    @classmethod
+    def of(
+        cls, chooser: Chooser, names: Sequence[str], fit: AbstractSet[str], pending: PendingPod
+    ) -> "_Ranked":
+        ranks = chooser.ranker.ranks(
+            chooser.nodes.batch(names, pending), chooser.state.labels, opted_out=pending.opted_out
+        )
+        order = [names[place] for place in ranks.order(names)]
+        aligned = frozenset(compress(names, ranks.aligned.tolist()))
+        return cls([name for name in order if name in fit], aligned)
+
+
+def kept_to(names: Iterable[str], labels: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
+    """The hostnames of `MOST_KEPT` of these nodes, the first first; of more, as many of each zone.
+
+    What a pod may not leave is a zone where others of its kind have no room, so none is left out.
+    """
+    by_zone: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        carried = labels.get(name, {})
+        if hostname := carried.get(HOSTNAME_LABEL):
+            by_zone.setdefault(carried.get(ZONE_LABEL, ""), []).append(hostname)
+    in_turn = chain.from_iterable(zip_longest(*by_zone.values()))
+    return tuple(islice(filter(None, in_turn), MOST_KEPT))
+
+
+def _in_words(refusals: Counter[str], count: int) -> str:
+    """As kube-scheduler says it."""
+    frequent = [f"{number} {why}" for why, number in refusals.most_common(MOST_REASONS) if number]
+    return f"0/{count} nodes are available: {', '.join(frequent)}" if frequent else "there is no node"

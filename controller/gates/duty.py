@@ -1,0 +1,85 @@
+"""What the controller runs for the sake of gates."""
+
+from collections.abc import Sequence
+
+from controller.gates.choosing import Chooser, Refusing
+from controller.gates.keeper import GateKeeper
+from controller.gates.metrics import GateMetrics
+from controller.gates.pods import GatedPods, PinWriter
+from controller.gates.queue import GateQueue
+from controller.gates.unplaced import PinnedPods
+from controller.placing import Placing
+from numalign.kube.compose import Background
+from numalign.kube.pod_informer import PodInfo
+from numalign.scheduling.binding import Binder, BindMetrics
+from numalign.scheduling.node_fit import NodeFit
+from numalign.scheduling.recent_refusals import RecentRefusals
+from numalign.scheduling.scheduler_state import PendingPod
+
+WAIT_SECONDS = 3.0
+"""How long a pod waits to be pinned while others are on their way to its node; then it is looked at anew."""
+
+
+def look_after_gates(placing: Placing) -> Background:
+    """Reserve, pin and lift, where that is switched on."""
+    if not placing.settings.gates:
+        return Background()
+    settings, state = placing.settings, placing.state
+    queue = GateQueue()
+    metrics = GateMetrics.of(placing.registry, queue.__len__)
+    pods = GatedPods(placing.api, metrics, placing.log, placing.wall)
+    pins = PinWriter(pods, state.reservations)
+    binder = Binder(
+        state=state,
+        write=pins,
+        acts_for=placing.election.acts_for,
+        patience=WAIT_SECONDS,
+        unknown=settings.unknown_nodes,
+        log=placing.log,
+        metrics=BindMetrics.of(placing.registry),
+        clock=placing.clock,
+        sleep=placing.sleep,
+    )
+    fit = NodeFit(state)
+    pinned = PinnedPods(
+        state=state,
+        pods=pods,
+        metrics=metrics,
+        leading=placing.leading,
+        tell=placing.tell,
+        patience=settings.pin_patience_seconds,
+        log=placing.log,
+        clock=placing.clock,
+        wall=placing.wall,
+        sleep=placing.sleep,
+    )
+    keeper = GateKeeper(
+        state=state,
+        chooser=Chooser(state, placing.nodes, placing.ranker, fit, _refusing(placing.refusals)),
+        binder=binder,
+        pods=pods,
+        pins=pins,
+        queue=queue,
+        metrics=metrics,
+        leading=placing.leading,
+        tell=placing.tell,
+        pinned=pinned.expect,
+        patience=settings.gate_patience_seconds,
+        log=placing.log,
+        clock=placing.clock,
+        wall=placing.wall,
+        sleep=placing.sleep,
+    )
+    for watcher in (fit.update_pod, keeper.update_pod, pinned.update_pod):
+        placing.watch(watcher)
+    placing.remembered.append(keeper.caches)
+    return Background({"gates": keeper.place, "patience": keeper.lift, "pins": pinned.run})
+
+
+def _refusing(refusals: RecentRefusals) -> Refusing:
+    """Who refused pods of the same controller that ask for the same."""
+
+    def nodes(pod: PodInfo, pending: PendingPod) -> Sequence[str]:
+        return refusals.nodes(pod.namespace, pod.owner.uid, pending.demand) if pod.owner else ()
+
+    return nodes

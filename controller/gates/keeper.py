@@ -1,0 +1,426 @@
+"""
+The keeper of the gates: which pod goes next, and which may not wait any longer.
+
+A pass goes through all that wait, in their order. Who fits gets a reservation at once, so that nobody behind
+takes the same zones, and is pinned beside the others. Who asks for what a pod before could not get is passed
+over. Reading pods and writing to them takes time on an API server, so it is done for several at once; what
+counts is decided in order.
+
+Whatever becomes of this program or of what it knows, a gate does not stay: a pod that waits longer than its
+patience is let go without a pin, by a write that nobody has to have read the pod for.
+"""
+
+import asyncio
+import math
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from dataclasses import dataclass, field, replace
+
+from controller.gates.choosing import Chooser, ChosenNode
+from controller.gates.metrics import GateMetrics, Lift
+from controller.gates.pin import PinTarget, gates_of
+from controller.gates.pods import GatedPods, LetGo, PinWriter, ReadPod, WantedPlacement, aspects
+from controller.gates.queue import GatedPod, GateQueue
+from numalign.cache import Question
+from numalign.kube.bindings import BIND_SECONDS
+from numalign.kube.errors import ClusterError, NotFound
+from numalign.kube.events import Event, Type
+from numalign.kube.kinds import Object
+from numalign.kube.pod_informer import PodInfo
+from numalign.ledger.reservations import NEWS_SECONDS
+from numalign.lru import LRU, Caches
+from numalign.model.constraints import Constraints
+from numalign.model.errors import BadInput
+from numalign.model.intent import PLACEMENT_GATE
+from numalign.runtime.clock import Sleep
+from numalign.runtime.cooperative import TimeSlice
+from numalign.runtime.logs import Log
+from numalign.scheduling.binding import Binder, BindingCall
+from numalign.scheduling.scheduler_state import SchedulerState
+
+TURN_SECONDS = 1.0
+"""How often those that wait are looked through, if nothing happens."""
+
+GATHER_SECONDS = 0.02
+"""How long what changed is gathered before they are."""
+
+HANDOVER_SECONDS = BIND_SECONDS + NEWS_SECONDS
+"""After how long of leading the pins of the last leader have landed, and were heard of."""
+
+GRACE_SECONDS = HANDOVER_SECONDS + 4.0
+"""For how long nobody is let go by a new leader, who has pins to make up for."""
+
+AT_ONCE = 128
+"""Pods that are pinned at once, most of which wait for others on their node."""
+
+LIFTS_AT_ONCE = 32
+AHEAD = 16
+"""Pods that are read before it is their turn."""
+
+REMEMBERED = 4096
+"""Pods of which it is kept what they ask for while they wait."""
+
+REREAD_SECONDS = 10.0
+"""How long that is believed: what a pod tolerates may grow while it waits, and nobody tells."""
+
+MOST_MISSES = 16
+"""Different questions of one namespace without an answer in one pass; who asks more waits for the next."""
+
+_SHOWN = 400
+"""Characters of a reason."""
+
+_Wish = tuple[Question, Constraints]
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """What a pod as the informer tells of it wants, and when it was read."""
+
+    pod: PodInfo
+    wanted: WantedPlacement
+    at: float
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory, about."""
+        return self.wanted.pending.weight
+
+
+@dataclass(slots=True)
+class _Misses:
+    """What no node answered in a pass, with the reason, and how much of that each namespace asked."""
+
+    reasons: dict[_Wish, str] = field(default_factory=dict)
+    namespaces: Counter[str] = field(default_factory=Counter)
+
+    def is_crowded(self, namespace: str) -> bool:
+        """Whether a namespace has had its share."""
+        return self.namespaces[namespace] >= MOST_MISSES
+
+    def add(self, asked: _Wish, namespace: str, why: str) -> None:
+        """Nobody answers this."""
+        self.reasons[asked] = why
+        self.namespaces[namespace] += 1
+
+
+@dataclass(eq=False, kw_only=True)
+class GateKeeper:
+    """Pins and lifts while `leading` says yes.
+
+    A pod waits `patience` seconds for zones, without end if that is 0. `clock` is in seconds, `wall` since
+    1970.
+    """
+
+    state: SchedulerState
+    chooser: Chooser
+    binder: Binder
+    pods: GatedPods
+    pins: PinWriter
+    queue: GateQueue
+    metrics: GateMetrics
+    leading: Callable[[], bool]
+    tell: Callable[[Event], None]
+    pinned: Callable[[PodInfo, str], None]
+    patience: float
+    log: Log
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
+    _changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
+    _busy: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
+    _remembered: LRU[str, _Remembered] = field(init=False)
+    _pinning: asyncio.Semaphore = field(init=False)
+    _lifting: asyncio.Semaphore = field(init=False)
+    _led_since: float = field(init=False, default=math.inf)
+
+    def __post_init__(self) -> None:
+        self._remembered = LRU(REMEMBERED, weigh=lambda _uid, remembered: remembered.weight)
+        self._pinning, self._lifting = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(LIFTS_AT_ONCE)
+        self.state.reservations.on_change(lambda _node: self._changed.set())
+
+    def caches(self) -> Caches:
+        """What is remembered of pods that wait."""
+        return {"gated": self._remembered}
+
+    def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
+        """A pod is there like this."""
+        if PLACEMENT_GATE in pod.gates or self.queue.get(pod.uid):
+            self.queue.update(pod, now=self.clock(), age=max(0.0, self.wall() - pod.created))
+            self._changed.set()
+
+    # Place.
+
+    async def place(self) -> None:
+        """Pin whoever fits, whenever anything has changed; never returns."""
+        while True:
+            await self._change()
+            if self._may_pin():
+                await self._pass()
+
+    async def _change(self) -> None:
+        """Wait for a change while anybody waits, and a little longer for more of them."""
+        tasks = [asyncio.ensure_future(wait) for wait in (self._changed.wait(), self.sleep(TURN_SECONDS))]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        await self.sleep(GATHER_SECONDS)
+        self._changed.clear()
+
+    def _leads_for(self) -> float:
+        """For how many seconds this replica leads; below 0 if it does not."""
+        now = self.clock()
+        self._led_since = min(self._led_since, now) if self.leading() else math.inf
+        return now - self._led_since
+
+    def _may_pin(self) -> bool:
+        """Whether the nodes are known, and what the last leader began is over."""
+        return self._leads_for() >= HANDOVER_SECONDS and self.state.snapshot is not None
+
+    async def _pass(self) -> None:
+        misses, now = _Misses(), self.clock()
+        due = [gated for gated in self._waiting() if gated.alone and now >= max(gated.due, gated.retry)]
+        async for gated, read in self._read_ahead(due):
+            if not self._may_pin():
+                return
+            if not self._is_taken(gated):
+                try:
+                    await self._look(gated, read, misses)
+                except Exception as error:  # noqa: BLE001  what breaks on one pod holds up no other
+                    self._broken(gated, error)
+
+    def _waiting(self) -> list[GatedPod]:
+        """All that wait in their order, without those that are gone."""
+        gated = self.queue.in_order()
+        for gone in [one.pod.uid for one in gated if one.pod.uid not in self.state.pods]:
+            self.queue.drop(gone)
+        return [one for one in gated if one.pod.uid in self.state.pods and one.pod.uid not in self._busy]
+
+    async def _read_ahead(
+        self, due: Iterable[GatedPod]
+    ) -> AsyncIterator[tuple[GatedPod, ReadPod | WantedPlacement | LetGo]]:
+        """What each pod wants, in their order; some of them are read while others are looked at."""
+        flying: deque[tuple[GatedPod, asyncio.Task[ReadPod | LetGo | None] | WantedPlacement]] = deque()
+        time_slice = TimeSlice()
+        try:
+            for gated in due:
+                await time_slice.share()
+                known = self._known(gated)
+                flying.append((gated, known or asyncio.ensure_future(self._read(gated))))
+                if len(flying) >= AHEAD:
+                    for pair in await _landed(flying.popleft()):
+                        yield pair
+            while flying:
+                for pair in await _landed(flying.popleft()):
+                    yield pair
+        finally:
+            for _, task in flying:
+                if isinstance(task, asyncio.Task):
+                    task.cancel()
+
+    def _known(self, gated: GatedPod) -> WantedPlacement | None:
+        """What a pod wants, if it was read a short time ago and nobody said of a change since."""
+        known = self._remembered.peek(gated.pod.uid)
+        if known is None or known.pod is not gated.pod or self.clock() >= known.at + REREAD_SECONDS:
+            return None
+        return known.wanted
+
+    async def _read(self, gated: GatedPod) -> ReadPod | LetGo | None:
+        """The pod as it is now; None if that is not to be had, or it waits no more."""
+        self._remembered.drop(gated.pod.uid)
+        try:
+            raw = await self.pods.read(gated.pod)
+        except NotFound:
+            self.queue.drop(gated.pod.uid)
+            return None
+        except ClusterError as error:
+            gated.why = f"it could not be read: {error}"
+            gated.failed(now=self.clock())
+            return None
+        try:
+            return self._understood(gated, raw)
+        except Exception as error:  # noqa: BLE001  as above
+            self._broken(gated, error)
+            return None
+
+    def _understood(self, gated: GatedPod, raw: Object) -> ReadPod | LetGo | None:
+        """What the pod that was read wants; None if it waits for others."""
+        if gates_of(raw) != (PLACEMENT_GATE,):
+            # Who watches pods will hear of it in a moment.
+            gated.fitted_nowhere("", now=self.clock())
+            return None
+        try:
+            wanted = aspects(raw, self.state.pending_pod(raw))
+        except BadInput as error:
+            return LetGo(f"what it asks for cannot be read: {error}")
+        if isinstance(wanted, LetGo):
+            return wanted
+        self._remembered.put(gated.pod.uid, _Remembered(gated.pod, wanted, self.clock()))
+        return ReadPod(raw, wanted)
+
+    async def _look(self, gated: GatedPod, read: ReadPod | WantedPlacement | LetGo, misses: _Misses) -> None:
+        """Choose a node for a pod that is next, and have it pinned there."""
+        if isinstance(read, LetGo):
+            self._begin(gated, self._lift(gated, read.why))
+            return
+        wanted = read.wanted if isinstance(read, ReadPod) else read
+        pending, namespace = wanted.pending, gated.pod.namespace
+        asked = (pending.question, pending.constraints)
+        if why := misses.reasons.get(asked):
+            gated.why = why
+            return
+        if misses.is_crowded(namespace):
+            return
+        await self._pinning.acquire()
+        chosen = await self.chooser.choose(gated.pod, pending, spread=bool(wanted.unjudged))
+        # Others had their turn meanwhile.
+        if self._is_taken(gated):
+            self._pinning.release()
+        elif isinstance(chosen, ChosenNode):
+            target = self._reserved(gated, wanted, chosen)
+            self._begin(gated, self._pin(gated, wanted, target, getattr(read, "raw", None)))
+        else:
+            self._pinning.release()
+            misses.add(asked, namespace, chosen.why)
+            gated.fitted_nowhere(chosen.why, now=self.clock())
+
+    def _is_taken(self, gated: GatedPod) -> bool:
+        """Whether a pod is gone, or something is done about it already."""
+        return self.queue.get(gated.pod.uid) is not gated or gated.pod.uid in self._busy
+
+    def _reserved(self, gated: GatedPod, wanted: WantedPlacement, chosen: ChosenNode) -> PinTarget:
+        """Where a pod goes that was chosen a node at this very moment, and has its zones there from now on.
+
+        One that has a reservation was written to, and nobody knows with which success: it goes there again.
+        """
+        reservations, uid = self.state.reservations, gated.pod.uid
+        if reservations.is_reserved(uid) and (node := reservations.node_of(uid)):
+            return replace(chosen.target, node=node)
+        assigned_pod = wanted.pending.assigned_pod(now=self.clock())
+        reservations.reserve(chosen.target.node, assigned_pod, chosen.prediction)
+        return chosen.target
+
+    def _begin(self, gated: GatedPod, work: Coroutine[object, object, None]) -> None:
+        """Do something about a pod, of which nobody else does anything meanwhile."""
+        task = self._busy[gated.pod.uid] = asyncio.ensure_future(work)
+        task.add_done_callback(lambda done: self._ended(gated, done))
+
+    def _ended(self, gated: GatedPod, done: asyncio.Task[None]) -> None:
+        self._busy.pop(gated.pod.uid, None)
+        self._changed.set()
+        if not done.cancelled() and isinstance(error := done.exception(), Exception):
+            self._broken(gated, error)
+
+    def _broken(self, gated: GatedPod, error: Exception) -> None:
+        """Whatever it was, the pod is not looked at again at once."""
+        gated.failed(now=self.clock())
+        self.log.failed("gate.broken", error)
+
+    async def _pin(
+        self, gated: GatedPod, wanted: WantedPlacement, target: PinTarget, raw: Object | None
+    ) -> None:
+        """Pin a pod that has a reservation; what is reserved for it is given up unless it may be pinned."""
+        pod = gated.pod
+        try:
+            if raw is None:
+                read = await self._read(gated)
+                if not isinstance(read, ReadPod) or read.wanted.unjudged != wanted.unjudged:
+                    return
+                if _asked(read.wanted) != _asked(wanted):
+                    return
+                raw = read.raw
+            self.pins.hand(pod.uid, raw, target)
+            why = await self.binder.bind(BindingCall(pod.name, pod.namespace, pod.uid, target.node))
+            if why:
+                self._remembered.drop(pod.uid)
+                gated.fitted_nowhere(why, now=self.clock())
+                return
+            self._lifted(gated, Lift.KEPT if target.hostnames else Lift.PINNED, _said(target, wanted))
+            self.pinned(pod, target.node)
+        finally:
+            self.pins.take_back(pod.uid)
+            self._pinning.release()
+            self._give_up(pod.uid)
+
+    def _give_up(self, uid: str) -> None:
+        """Let go of zones that nobody was pinned to."""
+        assigned_pod = self.state.reservations.assigned_pod(uid)
+        if assigned_pod and assigned_pod.reserved and not assigned_pod.unconfirmed:
+            self.state.reservations.unreserve(uid)
+
+    # Lift.
+
+    async def lift(self) -> None:
+        """Let go of whoever has waited for too long; never returns."""
+        while True:
+            await self.sleep(TURN_SECONDS)
+            time_slice = TimeSlice()
+            for gated in self._waiting():
+                await time_slice.share()
+                if (
+                    self._leads_for() >= GRACE_SECONDS
+                    and self._is_overdue(gated)
+                    and not self._is_taken(gated)
+                ):
+                    why = f"for {self.patience:g} s no node had room: {gated.why or 'it was not its turn'}"
+                    self._begin(gated, self._lift(gated, why))
+
+    def _is_overdue(self, gated: GatedPod) -> bool:
+        """Whether a pod has waited for too long, which without a patience nobody does."""
+        late = bool(self.patience) and self.clock() >= gated.since + self.patience
+        return late and self.clock() >= gated.retry
+
+    async def _lift(self, gated: GatedPod, why: str) -> None:
+        async with self._lifting:
+            if not self.leading():
+                return
+            try:
+                await self.pods.lift(gated.pod)
+            except NotFound:
+                self.queue.drop(gated.pod.uid)
+            except ClusterError as error:
+                gated.why = str(error)
+                gated.failed(now=self.clock())
+            else:
+                self._lifted(gated, Lift.UNPINNED, why)
+                # Should the news of it be lost, it is done again.
+                gated.failed(now=self.clock() + NEWS_SECONDS)
+
+    def _lifted(self, gated: GatedPod, how: Lift, why: str) -> None:
+        pod, seconds = gated.pod, max(0.0, self.wall() - gated.pod.created)
+        self.metrics.lifts.labels(how.value).inc()
+        self.metrics.seconds.observe(seconds)
+        text = why if len(why) <= _SHOWN else f"{why[: _SHOWN - 3]}..."
+        name = f"{pod.namespace}/{pod.name}"
+        self.log.info("gate.lifted", pod=name, how=how.value, seconds=round(seconds, 3), why=text)
+        kind, reason = _EVENTS[how]
+        self.tell(Event(pod.namespace, pod.name, pod.uid, kind, reason, f"numalign: {text}"))
+
+
+_EVENTS = {
+    Lift.PINNED: (Type.NORMAL, "NUMAPinned"),
+    Lift.KEPT: (Type.NORMAL, "NUMAPinned"),
+    Lift.UNPINNED: (Type.WARNING, "NUMAGateLifted"),
+}
+
+
+def _asked(wanted: WantedPlacement) -> _Wish:
+    return wanted.pending.question, wanted.pending.constraints
+
+
+def _said(target: PinTarget, wanted: WantedPlacement) -> str:
+    if not target.hostnames:
+        return f"pinned to node {target.node}, where its zones are reserved"
+    count = len(target.hostnames)
+    nodes = "the one node that fits" if count == 1 else f"{count} nodes that fit"
+    why = f"nobody can judge its {' and '.join(wanted.unjudged)} here"
+    return f"kept to {nodes} now, for {why}; its zones are reserved on node {target.node}"
+
+
+async def _landed(
+    pair: tuple[GatedPod, "asyncio.Task[ReadPod | LetGo | None] | WantedPlacement"],
+) -> list[tuple[GatedPod, ReadPod | WantedPlacement | LetGo]]:
+    gated, flying = pair
+    read = await flying if isinstance(flying, asyncio.Task) else flying
+    return [] if read is None else [(gated, read)]

@@ -1,0 +1,71 @@
+"""What is counted of gates."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from numalign.runtime.metrics import PREFIX
+
+_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 45, 60, 120, 300, 600)
+
+
+class Lift(StrEnum):
+    """How a gate was lifted, as a label: for one node, for those that fitted, or for any."""
+
+    PINNED = "pinned"
+    KEPT = "kept"
+    UNPINNED = "unpinned"
+
+
+class GateFailure(StrEnum):
+    """Why a pod behind a gate could not be read or written, as a label."""
+
+    CONFLICT = "conflict"
+    GONE = "gone"
+    FORBIDDEN = "forbidden"
+    INVALID = "invalid"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class GateMetrics:
+    """`seconds` are from the creation of a pod; `unplaced` are pins that no scheduler followed in time."""
+
+    lifts: Counter
+    seconds: Histogram
+    failures: Counter
+    unplaced: Counter
+
+    @classmethod
+    def of(cls, registry: CollectorRegistry, waiting: Callable[[], int]) -> "GateMetrics":
+        """Metrics that this registry shows; `waiting` gives how many pods wait."""
+        Gauge(
+            f"{PREFIX}gated_pods", "Pods that wait behind the gate numalign.io/placement.", registry=registry
+        ).set_function(waiting)
+        lifts = Counter(
+            f"{PREFIX}gates_lifted", "Gates that were lifted, by how.", ["how"], registry=registry
+        )
+        for how in Lift:
+            lifts.labels(how.value)
+        seconds = Histogram(
+            f"{PREFIX}gate_seconds",
+            "From the creation of a pod until its gate was lifted.",
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        failures = Counter(
+            f"{PREFIX}gate_failures",
+            "Reads and writes of gated pods that failed, by why; they are tried again.",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in GateFailure:
+            failures.labels(reason.value)
+        unplaced = Counter(
+            f"{PREFIX}pins_not_placed",
+            "Pods that were pinned and that no scheduler bound in time.",
+            registry=registry,
+        )
+        return cls(lifts, seconds, failures, unplaced)

@@ -1,0 +1,115 @@
+"""
+What is written to lift the gate of a pod.
+
+While a pod is gated an API server lets its node affinity be tightened and never loosened
+(`validateNodeAffinityMutation` of pkg/apis/core/validation): no term comes or goes, each may have more
+requirements behind those that it had, and one that has none, which matches no node, gets none. So what pins a
+pod stands in every other term. To lift the last gate and to tighten in one write is valid, and nothing can be
+tightened afterwards.
+
+Nodes are named by field, not by their label of a hostname: some autoscalers refuse pods that ask for the
+latter. Several nodes can be named by that label only, for a field takes one value.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from numalign.kube.decode.scheduling import PREFERRED, REQUIRED
+from numalign.kube.kinds import Object
+from numalign.model.constraints import NAME_FIELD, Operator
+from numalign.model.intent import PLACEMENT_GATE
+
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+HEAVIEST = 100
+"""Of the weights of preferred terms."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinTarget:
+    """Where a pod may go from now on: to the `node` alone, or to all that have one of these `hostnames`.
+
+    With hostnames the node is the best of them, where its zones are reserved.
+    """
+
+    node: str
+    hostnames: tuple[str, ...] = ()
+
+
+def pin_patch(pod: Mapping[str, object], target: PinTarget, annotations: Mapping[str, str]) -> Object:
+    """The merge patch that lifts the gate of this very v1 Pod, as it was read, and pins it.
+
+    It has the uid and the resourceVersion of what was read, so that it changes that or nothing.
+    """
+    metadata = _object(pod.get("metadata"))
+    affinity = _object(_object(_object(pod.get("spec")).get("affinity")).get("nodeAffinity"))
+    terms = _list(_object(affinity.get(REQUIRED)).get("nodeSelectorTerms"))
+    pinned: Object = {REQUIRED: {"nodeSelectorTerms": _tightened(terms, target)}}
+    if target.hostnames:
+        pinned[PREFERRED] = [*_list(affinity.get(PREFERRED)), _preference(target.node)]
+    gates = [gate for gate in gates_of(pod) if gate != PLACEMENT_GATE]
+    return {
+        "metadata": {
+            "uid": metadata.get("uid"),
+            "resourceVersion": metadata.get("resourceVersion"),
+            "annotations": dict(annotations),
+        },
+        "spec": {
+            "schedulingGates": [{"name": gate} for gate in gates] or None,
+            "affinity": {"nodeAffinity": pinned},
+        },
+    }
+
+
+def lift_patch(uid: str) -> Object:
+    """The strategic merge patch that lifts the gate of the pod with this uid, and changes nothing else.
+
+    Nobody has to have read the pod: other gates stay, and where there is no such gate nothing happens.
+    """
+    return {
+        "metadata": {"uid": uid},
+        "spec": {"schedulingGates": [{"$patch": "delete", "name": PLACEMENT_GATE}]},
+    }
+
+
+def gates_of(pod: Mapping[str, object]) -> tuple[str, ...]:
+    """The names of the scheduling gates of a v1 Pod."""
+    gates = map(_object, _list(_object(pod.get("spec")).get("schedulingGates")))
+    return tuple(name for gate in gates if isinstance(name := gate.get("name"), str))
+
+
+def _tightened(terms: Sequence[Any], target: PinTarget) -> list[Any]:
+    key, requirement = _requirement(target)
+    if not terms:
+        return [{key: [requirement]}]
+    return [
+        {**term, key: [*_list(term.get(key)), requirement]} if _has_any(term) else term
+        for term in map(_object, terms)
+    ]
+
+
+def _has_any(term: Mapping[str, Any]) -> bool:
+    return bool(term.get("matchExpressions") or term.get("matchFields"))
+
+
+def _requirement(target: PinTarget) -> tuple[str, Object]:
+    if target.hostnames:
+        return "matchExpressions", _in(HOSTNAME_LABEL, target.hostnames)
+    return "matchFields", _in(NAME_FIELD, (target.node,))
+
+
+def _preference(node: str) -> Object:
+    return {"weight": HEAVIEST, "preference": {"matchFields": [_in(NAME_FIELD, (node,))]}}
+
+
+def _in(key: str, values: Sequence[str]) -> Object:
+    return {"key": key, "operator": Operator.IN.value, "values": [*values]}
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,197 @@
+"""
+Reading and writing the pods behind the gate, one at a time.
+
+Every write is over within `BIND_SECONDS`, on the API server too, so that whoever leads next knows when
+nothing can land any more. A pin names the version of the pod that was read: what was decided holds for that
+pod or is not written.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, cast
+from urllib.parse import quote
+
+from controller.gates.judging import unjudged
+from controller.gates.metrics import GateFailure, GateMetrics
+from controller.gates.pin import PinTarget, lift_patch, pin_patch
+from numalign.kube.bindings import BIND_SECONDS
+from numalign.kube.client import Patch, Query
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound, Unreachable
+from numalign.kube.kinds import Object
+from numalign.kube.pod_informer import PodInfo
+from numalign.ledger.reservations import Reservations
+from numalign.model.intent import PINNED_AT
+from numalign.runtime.logs import Log, QuietLog
+from numalign.scheduling.scheduler_state import PendingPod
+
+MOST_BYTES = 2**21
+"""Of a pod that is read: more than an API server stores of one object."""
+
+READ_SECONDS = 5.0
+"""How long the API server may take to give a pod."""
+
+_TIMEOUT: Query = (("timeout", f"{BIND_SECONDS:g}s"),)
+
+
+class PodApi(Protocol):
+    """What of an `Api` is used; the real one raises `ClusterError`."""
+
+    async def get(self, path: str, *, what: str, most: int | None = None) -> object:
+        """What stands at a path."""
+
+    async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
+        """Change the object at a path."""
+
+
+class WantedPlacement(NamedTuple):
+    """What a pod wants of its placement, and which aspects of it nobody here can judge."""
+
+    pending: PendingPod
+    unjudged: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPod:
+    """A pod as it was read from the API server."""
+
+    raw: Object
+    wanted: WantedPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class LetGo:
+    """That there is no reason to keep a pod any longer, and why."""
+
+    why: str
+
+
+@dataclass(eq=False, slots=True)
+class GatedPods:
+    """Pods on the API server; what fails is counted, and told once where somebody has to allow it."""
+
+    api: PodApi
+    metrics: GateMetrics
+    log: Log
+    wall: Callable[[], float]
+    _forbidden: bool = field(init=False, default=False)
+    _quiet_log: QuietLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._quiet_log = QuietLog(self.log)
+
+    async def read(self, pod: PodInfo) -> Object:
+        """The v1 Pod as it is now; raises `ClusterError`, `NotFound` where another has its name too."""
+        try:
+            async with _answered_within(READ_SECONDS):
+                raw = await self.api.get(_path(pod.namespace, pod.name), what=_what(pod), most=MOST_BYTES)
+        except ClusterError as error:
+            self._failed(error, _what(pod))
+            raise
+        body = cast("Object", raw) if isinstance(raw, dict) else {}
+        metadata = body.get("metadata")
+        if not isinstance(metadata, dict) or metadata.get("uid") != pod.uid:
+            raise NotFound(f"{_what(pod)} is another one by now")
+        return body
+
+    async def lift(self, pod: PodInfo) -> None:
+        """Lift the gate and change nothing else; raises `ClusterError`."""
+        await self._patch(pod.namespace, pod.name, lift_patch(pod.uid), how=Patch.STRATEGIC)
+
+    async def pin(self, raw: Object, target: PinTarget, annotations: Mapping[str, str]) -> None:
+        """Lift the gate of this very pod and pin it; raises `ClusterError`."""
+        at = datetime.fromtimestamp(int(self.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        patch = pin_patch(raw, target, {**annotations, PINNED_AT: at})
+        metadata = raw["metadata"]
+        await self._patch(metadata["namespace"], metadata["name"], patch, how=Patch.MERGE)
+
+    async def _patch(self, namespace: str, name: str, body: Object, *, how: Patch) -> None:
+        what = f"the gate of pod {namespace}/{name}"
+        try:
+            async with _answered_within(BIND_SECONDS):
+                await self.api.patch(_path(namespace, name), body, _TIMEOUT, how=how, what=what)
+        except ClusterError as error:
+            self._failed(error, what)
+            raise
+        self._forbidden = False
+
+    def _failed(self, error: ClusterError, what: str) -> None:
+        reason = _FAILURES.get(type(error), GateFailure.FAILED)
+        self.metrics.failures.labels(reason.value).inc()
+        if reason is GateFailure.FORBIDDEN and not self._forbidden:
+            self._forbidden = True
+            self.log.error("gate.forbidden", reason=str(error))
+        elif reason in (GateFailure.FAILED, GateFailure.INVALID):
+            self._quiet_log.warning("gate.failed", what=what, reason=str(error))
+
+
+@dataclass(eq=False, slots=True)
+class PinWriter:
+    """Writes the pins of the pods that were handed to it; called as `bindings.bind` is.
+
+    The reservation counts as that of a pod of which nobody knows when it is bound before anything is written:
+    its scheduler may be faster than the answer, and binds in an order of its own.
+    """
+
+    pods: GatedPods
+    reservations: Reservations
+    _handed: dict[str, tuple[Object, PinTarget]] = field(init=False, default_factory=dict)
+
+    def hand(self, uid: str, raw: Object, target: PinTarget) -> None:
+        """Have this written once the pod may be bound."""
+        self._handed[uid] = raw, target
+
+    def take_back(self, uid: str) -> None:
+        """Forget what was handed over."""
+        self._handed.pop(uid, None)
+
+    async def __call__(
+        self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
+    ) -> None:
+        """Pin a pod; raises `ClusterError`, and then nobody knows of `Unreachable` whether it was done."""
+        raw, target = self._handed[uid]
+        if node != target.node:
+            raise Conflict(f"pod {namespace}/{name} is to be pinned to node {target.node}, not to {node}")
+        self.reservations.mark_unconfirmed(uid)
+        await self.pods.pin(raw, target, annotations)
+
+
+def aspects(raw: Object, pending: PendingPod) -> WantedPlacement | LetGo:
+    """What is to be looked for on behalf of a pod, if anything is."""
+    question = pending.pod_question
+    if question is None or not question.asks:
+        return LetGo("nothing is asked of its placement any more")
+    if question.excess:
+        return LetGo(f"nobody can judge where it may go: {question.excess.value}")
+    return WantedPlacement(pending, unjudged(raw))
+
+
+@asynccontextmanager
+async def _answered_within(seconds: float) -> AsyncIterator[None]:
+    """Raises `Unreachable` after so long."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise Unreachable(f"the API server did not answer within {seconds:g} s") from error
+
+
+_FAILURES: Mapping[type[ClusterError], GateFailure] = MappingProxyType(
+    {
+        Conflict: GateFailure.CONFLICT,
+        NotFound: GateFailure.GONE,
+        Forbidden: GateFailure.FORBIDDEN,
+        InvalidObject: GateFailure.INVALID,
+    }
+)
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+
+
+def _what(pod: PodInfo) -> str:
+    return f"pod {pod.namespace}/{pod.name}"

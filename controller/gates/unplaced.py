@@ -1,0 +1,117 @@
+"""
+Pods that were pinned and that no scheduler binds.
+
+A pin cannot be taken back: the affinity of a pod that is not gated is fixed. So nobody undoes it and nobody
+deletes the pod; after a time it is told on the pod, in the words of its scheduler, and what was reserved for
+it is given to others.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from controller.gates.metrics import GateMetrics
+from controller.gates.pods import GatedPods
+from numalign.kube.decode.parts import Part
+from numalign.kube.errors import ClusterError
+from numalign.kube.events import Event, Type
+from numalign.kube.kinds import Object
+from numalign.kube.pod_informer import PodInfo
+from numalign.model.intent import PLACEMENT_GATE
+from numalign.runtime.clock import Sleep
+from numalign.runtime.logs import Log
+from numalign.scheduling.scheduler_state import SchedulerState
+
+TURN_SECONDS = 1.0
+
+MISSED_SECONDS = 60.0
+"""For how long it is remembered that nobody was told: who leads next may tell it."""
+
+_SHOWN = 600
+"""Characters of what a scheduler says."""
+
+
+@dataclass(frozen=True, slots=True)
+class _AwaitedPod:
+    """A pod that should be bound to a node by a moment of a clock."""
+
+    node: str
+    until: float
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class PinnedPods:
+    """Watches what becomes of pins for `patience` seconds each; tells of it while `leading` says yes."""
+
+    state: SchedulerState
+    pods: GatedPods
+    metrics: GateMetrics
+    leading: Callable[[], bool]
+    tell: Callable[[Event], None]
+    patience: float
+    log: Log
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
+    _expected: dict[str, _AwaitedPod] = field(init=False, default_factory=dict)
+
+    def __len__(self) -> int:
+        """How many pins nobody has followed yet."""
+        return len(self._expected)
+
+    def expect(self, pod: PodInfo, node: str) -> None:
+        """A pod was pinned just now, and its zones are reserved on this node."""
+        now = self.state.pods.get(pod.uid)
+        # The news of its end may have come before the answer.
+        if now and not (now.node or now.ended or now.leaving):
+            self._expected[pod.uid] = _AwaitedPod(node, self.clock() + self.patience)
+
+    def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
+        """A pod is there like this; it may have been pinned by another replica."""
+        if pod.node or pod.ended or pod.leaving:
+            self._expected.pop(pod.uid, None)
+        elif pod.pinned and pod.uid not in self._expected and PLACEMENT_GATE not in pod.gates:
+            left = self.patience - max(0.0, self.wall() - pod.pinned_at)
+            if left > 0:
+                self._expected[pod.uid] = _AwaitedPod(pod.pinned, self.clock() + left)
+
+    async def run(self) -> None:
+        """Tell of pods that are late; never returns."""
+        while True:
+            await self.sleep(TURN_SECONDS)
+            now = self.clock()
+            for uid, expected in [*self._expected.items()]:
+                if uid not in self.state.pods or now >= expected.until + MISSED_SECONDS:
+                    self._expected.pop(uid, None)
+                elif now >= expected.until and self.leading():
+                    self._expected.pop(uid, None)
+                    await self._tell(self.state.pods[uid], expected.node)
+
+    async def _tell(self, pod: PodInfo, node: str) -> None:
+        """Give up what is reserved, and say so on the pod."""
+        self.state.reservations.unreserve(pod.uid)
+        try:
+            why = scheduler_says(await self.pods.read(pod))
+        except ClusterError as error:
+            why = f"it could not be read: {error}"
+        if pod.uid not in self.state.pods:
+            return
+        self.metrics.unplaced.inc()
+        self.log.warning("pin.unplaced", pod=f"{pod.namespace}/{pod.name}", node=node, why=why)
+        text = f"numalign: not bound within {self.patience:g} s of being pinned to node {node}: {why}"
+        given_up = "its zones are reserved no more"
+        self.tell(
+            Event(
+                pod.namespace, pod.name, pod.uid, Type.WARNING, "NUMAPinnedNotPlaced", f"{text}; {given_up}"
+            )
+        )
+
+
+def scheduler_says(pod: Object) -> str:
+    """What the scheduler of a v1 Pod says about placing it, cut; that it says nothing, if it does not."""
+    conditions = Part(pod)["status"]["conditions"].objects()
+    messages = [one["message"].text() for one in conditions if one["type"].text() == "PodScheduled"]
+    message = messages[-1] if messages else ""
+    if not message:
+        return "its scheduler says nothing"
+    return message if len(message) <= _SHOWN else f"{message[: _SHOWN - 3]}..."

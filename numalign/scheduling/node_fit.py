@@ -1,0 +1,91 @@
+"""
+Whether a node has room for a pod as a whole, which is what schedulers ask before anybody asks about zones.
+
+A zone may have what a pod wants on a node that has given it to pods of no zone. Whoever leaves no choice but
+one node has to know that its scheduler will take it. Restates NodeResourcesFit of kube-scheduler
+(`fitsRequest` of pkg/scheduler/framework/plugins/noderesources/fit.go): the requests of all pods on a node
+and the number of these pods against the node's allocatable, with those counted that have a reservation.
+
+What is used is summed up when somebody asks, and kept until something about that node changes.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from numalign.kube.pod_informer import PodInfo
+from numalign.ledger.model import AssignedPod
+from numalign.model.demand import Demand
+from numalign.model.resources import Resources
+from numalign.scheduling.scheduler_state import SchedulerState
+
+PODS = "pods"
+
+
+class _Used(NamedTuple):
+    """What the pods of a node request together, and how many they are."""
+
+    amounts: Counter[str]
+    pods: int
+
+
+@dataclass(eq=False, slots=True)
+class NodeFit:
+    """Answers from what `state` knows; of whom nothing can be read it takes for granted that it fits."""
+
+    state: SchedulerState
+    _used: dict[str, _Used] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.state.reservations.on_change(self._forget)
+
+    def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
+        """Take a pod as it is and was: one that is resized changes nothing else that is known of its node."""
+        if pod.node and before and pod.demand != before.demand:
+            self._forget(pod.node)
+
+    def fits(self, name: str, demand: Demand) -> bool:
+        """Whether a node has room for a pod that has no place there yet."""
+        totals = self._totals(name)
+        if totals is None:
+            return True
+        used, most = self._of(name), totals.get(PODS)
+        if most is not None and used.pods >= most:
+            return False
+        served = self.state.snapshot.served if self.state.snapshot else frozenset[str]()
+        return all(
+            amount <= totals.get(resource, 0) - used.amounts[resource]
+            for resource, amount in demand.total.items()
+            # What DRA serves there is no business of this rule.
+            if resource in totals or resource not in served
+        )
+
+    def _totals(self, name: str) -> Resources | None:
+        """What the node may give out, None where nobody tells."""
+        info = self.state.reservations.node_info(name)
+        if info is not None:
+            return info.node.totals
+        bare = self.state.snapshot.bare.get(name) if self.state.snapshot else None
+        return bare.totals if bare else None
+
+    def _of(self, name: str) -> _Used:
+        used = self._used.get(name)
+        if used is None:
+            used = self._used[name] = self._summed(name)
+        return used
+
+    def _summed(self, name: str) -> _Used:
+        amounts, pods = Counter[str](), 0
+        for assigned_pod in self.state.reservations.assigned_to(name):
+            pods += 1
+            if demand := self._demand(assigned_pod):
+                amounts.update(demand.total)
+        return _Used(amounts, pods)
+
+    def _demand(self, assigned_pod: AssignedPod) -> Demand | None:
+        """What a pod asks for now, as its scheduler sees it: the ledger keeps what its kubelet gave it."""
+        pod = self.state.pods.get(assigned_pod.uid)
+        return pod.demand if pod else assigned_pod.demand
+
+    def _forget(self, name: str) -> None:
+        self._used.pop(name, None)
