@@ -20,6 +20,7 @@ from numalign.scheduling import ranking
 from scorer import ranking_file
 from tests.deploy import patched
 from tests.deploy.render import CHART, DEPLOY, MANIFESTS, installed, made, run
+from webhook.settings import WebhookSettings
 
 ROOT = DEPLOY.parent
 GUIDE = (ROOT / "docs" / "install.md").read_text()
@@ -69,7 +70,9 @@ def test_whoever_installed_it_sees_it_refuse_what_is_no_policy() -> None:
 
 def test_every_value_that_is_named_is_one_of_the_chart() -> None:
     named = re.findall(r"--set (\S+?)=", GUIDE)
-    named += re.findall(r"`((?:tls|webhooks|kubeletConfigs|image|scorer|scheduler|agent)\.[\w.]+)", GUIDE)
+    named += re.findall(
+        r"`((?:tls|webhooks|kubeletConfigs|image|scorer|scheduler|agent|gates)\.[\w.]+)", GUIDE
+    )
     assert named
     for path in named:
         value: Any = VALUES
@@ -92,13 +95,18 @@ def test_kinds_that_the_policy_adds_are_sent_too() -> None:
     assert rule["apiGroups"] == [added["group"]]
 
 
+LABELS = [
+    *(intent.DEFAULT, intent.ENFORCE, intent.WARN, intent.AUDIT, intent.ADMISSION),
+    *(intent.SCHEDULER, intent.GATE, intent.HEAL),
+]
+
+
 def test_uninstalling_takes_back_what_was_applied_and_every_label() -> None:
     guard, deleted, nodes, namespaces = commands("Uninstall")
     assert guard.startswith("kubectl delete -k deploy/manifests/guard")
     assert deleted.startswith("kubectl delete -k deploy/manifests ")
     assert nodes == f"kubectl label nodes --all {intent.CLASS_LABEL}-"
-    labels = [intent.DEFAULT, intent.ENFORCE, intent.WARN, intent.AUDIT, intent.ADMISSION]
-    assert namespaces == f"kubectl label namespaces --all {' '.join(f'{label}-' for label in labels)}"
+    assert namespaces == f"kubectl label namespaces --all {' '.join(f'{label}-' for label in LABELS)}"
 
 
 def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
@@ -106,6 +114,60 @@ def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
     by_helm, _, *labels = commands("Uninstall what Helm installed")
     assert by_helm.startswith("helm uninstall numalign --namespace numalign-system")
     assert labels == [nodes, namespaces]
+
+
+# ---- where nobody may set an extender
+
+
+CLOUDS = "EKS, GKE and AKS"
+
+
+def test_two_commands_bring_a_scheduler_and_pods_to_it() -> None:
+    install, label = commands(CLOUDS)
+    assert install.startswith("helm install numalign deploy/chart -n numalign-system --create-namespace")
+    [(key, name)] = re.findall(r"^kubectl label namespace team (\S+)=(\S+)$", label)
+    rules, mistakes = intent.parse_namespace({key: name})
+    assert (rules.scheduler, mistakes) == (name, ())
+    profiles = installed("scheduler").scheduler_configuration()["profiles"]
+    assert [profile["schedulerName"] for profile in profiles] == [name]
+
+
+def test_two_commands_bring_gates_and_pods_to_them() -> None:
+    upgrade, label = commands("A scheduler or a gate")
+    assert upgrade.startswith(
+        "helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
+    )
+    [(key, word)] = re.findall(r"^kubectl label namespace team (\S+)=(\S+)$", label)
+    rules, mistakes = intent.parse_namespace({key: word})
+    assert (rules.gate, mistakes) == (intent.Gate.ENABLED, ())
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+async def test_one_command_is_enough_on_every_cloud(helm: Path) -> None:
+    given = " ".join(re.findall(r"--set (\S+)", commands(CLOUDS)[0]))
+    found = await made(helm, given)
+    assert {
+        "numalign-webhook",
+        "numalign-scorer",
+        "numalign-scheduler",
+        "numalign-agent",
+    } <= found.of_pods.keys()
+    on_aks = r"webhooks.annotations.admissions\.enforcer/disabled=true"
+    enforced = await made(helm, f"{given} hostNetwork=true", f"--set-string={on_aks}")
+    told = enforced["MutatingWebhookConfiguration", "zz-numalign"]["metadata"]["annotations"]
+    assert told == {"admissions.enforcer/disabled": "true"}
+    assert enforced.pod("numalign-webhook")["hostNetwork"] is True
+    gated = await made(helm, " ".join(re.findall(r"--set (\S+)", commands("A scheduler or a gate")[0])))
+    assert gated.settings("numalign-webhook", WebhookSettings).gates
+
+
+def test_what_is_said_of_clouds_is_what_the_chart_has() -> None:
+    [traps] = re.findall(rf"^## {CLOUDS}$(.*?)^### ", GUIDE, re.MULTILINE | re.DOTALL)
+    assert f"port {VALUES['port']} of the nodes" in traps
+    assert VALUES["scheduler"]["image"]["repository"].startswith("registry.k8s.io/")
+    assert VALUES["scheduler"]["image"]["tag"] == ""
+    assert 'admissions.enforcer/disabled: "true"' in (CHART / "values.yaml").read_text()
 
 
 # ---- the agent
