@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test e2e-kubelets fuzz-kubelet \
-	deploy-test manifests e2e attack soak sim bench bench-e2e clean
+.PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test e2e-kubelets e2e-workloads \
+	fuzz-kubelet deploy-test manifests e2e attack soak sim bench bench-e2e clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -64,6 +64,11 @@ oracle-test: $(READY)
 e2e-kubelets: $(READY)
 	$(BIN)/python -m pytest tests/kubelets tests/e2e_kubelets --override-ini addopts=--import-mode=importlib \
 		-m "kubelets or not kubelets" --timeout 900 -v
+
+# Deployments, Jobs, StatefulSets and JobSets on real kubelets, with the real scheduler and controllers, through refusal,
+# gates and healing; needs what e2e-kubelets needs.
+e2e-workloads: $(READY)
+	$(BIN)/python -m pytest tests/e2e_workloads --override-ini addopts=--import-mode=importlib --timeout 300 -v
 
 # Search for a disagreement: make fuzz-kubelet MINUTES=5 [SEED=1]
 MINUTES ?= 5

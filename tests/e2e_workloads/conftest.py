@@ -1,0 +1,94 @@
+"""Workloads on real kubelets, with all that surrounds them; skipped, loudly, where that cannot be had."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from harness.controlplane import build as controlplane
+from harness.gotools import UnavailableError
+from harness.jobsets import build as jobsets
+from harness.kubelets import build as kubelets
+from harness.processes import Children
+from tests.deploy.tools import build as helm
+from tests.e2e_workloads.installed import Numalign, numalign
+from tests.e2e_workloads.stages import VERSION, Stage, stage
+
+REASON = pytest.StashKey[str]()
+SEEN = pytest.StashKey[list[str]]()
+CHILDREN = pytest.StashKey[Children]()
+HELM = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[SEEN] = []
+    config.addinivalue_line("markers", "last: looks back on what the other tests did")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    if config.option.collectonly or not items:
+        return
+    capture = config.pluginmanager.getplugin("capturemanager")
+    try:
+        with capture.global_and_fixture_disabled():
+            config.stash[HELM] = asyncio.run(programs())
+    except UnavailableError as error:
+        config.stash[REASON] = str(error)
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason=str(error)))
+
+
+async def programs() -> Path:
+    """Have everything built before the time of any test runs; the path of helm."""
+    await kubelets.find(VERSION)
+    await controlplane.find(VERSION)
+    await jobsets.find()
+    [program] = await helm.find()
+    return program
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if lines := config.stash[SEEN]:
+        terminalreporter.section("what was seen")
+        for line in lines:
+            terminalreporter.line(line)
+    if reason := config.stash.get(REASON, None):
+        terminalreporter.section("NO WORKLOAD WAS TESTED ON REAL KUBELETS", yellow=True, bold=True)
+        terminalreporter.line(reason, yellow=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if everyone := item.config.stash.get(CHILDREN, None):
+        written = [(f"{name} wrote meanwhile", text) for name, text in everyone.said().items()]
+        report.sections += written if report.failed else []
+    return report
+
+
+@pytest.fixture(scope="session")
+def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Has a line written at the end of the run."""
+    return pytestconfig.stash[SEEN].append
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def cluster(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stage]:
+    """The cluster without anything of ours but the agents."""
+    async with stage(tmp_path_factory.mktemp("stage")) as running:
+        pytestconfig.stash[CHILDREN] = running.cluster.children
+        yield running
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def ours(cluster: Stage, pytestconfig: pytest.Config) -> AsyncIterator[Numalign]:
+    """Two replicas each of webhook and controller, with gates and healing, and the rights that takes."""
+    async with numalign(cluster, pytestconfig.stash[HELM]) as running:
+        yield running

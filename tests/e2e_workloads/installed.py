@@ -1,0 +1,124 @@
+"""Webhook and controller as the chart installs them for gates and healing, as processes of their own."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from harness import shipped
+from harness.api_objects import namespace
+from harness.api_requests import Json, ask, rehearse
+from harness.processes import program, until
+from harness.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
+from harness.waiting import SELDOM, seconds_until
+from tests.deploy.render import Installation, made
+from tests.e2e.clusters import LEASE
+from tests.e2e_workloads.stages import NODES, Stage
+
+VALUES = "gates.enabled=true heal.enabled=true"
+"""Of the chart."""
+
+_NOT_HERE = {"Deployment"}
+"""Kinds of which this module is the controller: their pods would take the places that tests are about."""
+
+IMPATIENT = {"bind": "127.0.0.1", "tls-names": "127.0.0.1,localhost", "drain-seconds": "0"}
+"""What is different on this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Numalign:
+    """What runs, and what was installed for it."""
+
+    stage: Stage
+    installation: Installation
+    webhooks: Replicas
+    controllers: Replicas
+
+    async def leader(self) -> Replica | None:
+        """Who holds the lease: the one that calls itself by the name that stands there."""
+        lease = (await ask(self.stage.api, "GET", LEASE)).body
+        holder = lease.get("spec", {}).get("holderIdentity")
+        own = f'"identity":"{holder}"'
+        return next((each for each in self.controllers.running if own in each.log.read_text()), None)
+
+    async def until_led(self, *, within: float = 45, by_other_than: Replica | None = None) -> Replica:
+        """Who leads, once somebody does that runs."""
+        await seconds_until(
+            self.leader,
+            lambda leader: leader is not None and leader is not by_other_than,
+            what="one led",
+            within=within,
+            every=SELDOM,
+        )
+        leader = await self.leader()
+        assert leader
+        return leader
+
+
+@asynccontextmanager
+async def numalign(stage: Stage, helm: Path) -> AsyncIterator[Numalign]:
+    """Everything of ours during the block, with every node labelled and one controller leading."""
+    installation = await made(helm, VALUES)
+    plane, children = stage.cluster.plane, stage.cluster.children
+    folders = {name: plane.folder / name for name in shipped.ACCOUNTS}
+    for folder in folders.values():
+        folder.mkdir()
+    commands = {
+        name: command(installation, name, plane.kubeconfig(user, folders[name]))
+        for name, user in shipped.ACCOUNTS.items()
+    }
+    async with (
+        replicas(children, command=commands[shipped.NAME], name="webhook") as webhooks,
+        replicas(
+            children, command=commands[shipped.CONTROLLER], name="controller", ports=ONLY_METRICS
+        ) as controllers,
+    ):
+        await stage.store.apply(namespace(shipped.NAMESPACE, {}))
+        for document in installation.values():
+            if document["kind"] not in _NOT_HERE:
+                await stage.store.apply(shipped.by_address(document, webhooks.service.port))
+        for _ in range(2):
+            await controllers.start()
+            await webhooks.add()
+        for each in webhooks.running:
+            await until(each.is_ready, what=f"{each.name} was ready", child=each.child)
+        running = Numalign(stage, installation, webhooks, controllers)
+        await running.until_led()
+        await _until_labelled(stage)
+        await _until_asked(stage)
+        yield running
+
+
+def command(installation: Installation, name: str, kubeconfig: Path, **more: str) -> tuple[str, ...]:
+    """A program as its Deployment starts it, but for where things are, and its ports."""
+    arguments: list[str] = installation.container(name)["args"]
+    flags: Mapping[str, str] = {
+        **dict(argument.removeprefix("--").split("=", 1) for argument in arguments),
+        "kubeconfig": str(kubeconfig),
+        "namespace": shipped.NAMESPACE,
+        **IMPATIENT,
+        **{flag.replace("_", "-"): value for flag, value in more.items()},
+    }
+    return program(name), *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)
+
+
+async def _until_labelled(stage: Stage) -> None:
+    def labelled(nodes: list[Json]) -> bool:
+        return sum(shipped.LABEL in node["metadata"]["labels"] for node in nodes) == len(NODES)
+
+    look = partial(stage.store.list, "v1", "Node")
+    await seconds_until(look, labelled, what="every node had a class", within=60, every=SELDOM)
+
+
+async def _until_asked(stage: Stage) -> None:
+    """Return when the API server has learned whom to ask of a pod."""
+    asks = {"cpu": str(1000), "memory": "1Gi"}
+    look = partial(rehearse, stage.api, asks=asks, namespace="default")
+    await seconds_until(
+        look,
+        lambda answer: "numalign:" in answer.body.get("message", ""),
+        what="the webhook was asked",
+        within=60,
+        every=SELDOM,
+    )
