@@ -32,7 +32,7 @@ from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes, not_answered
 from webhook.avoidance import Avoidance, avoiding
 from webhook.level_metrics import PodsBelow, ReviewsBelow
-from webhook.mutate import UNSTEERED, Steering, mutate, needs_survey
+from webhook.mutate import PLACERS, UNSTEERED, Steering, mutate, needs_survey
 from webhook.patch import Mode
 from webhook.review import (
     Allowed,
@@ -61,6 +61,13 @@ class ReviewMetrics:
     def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
         self.reviews = counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"])
+        self.handed_over = counter(
+            f"{PREFIX}pods_handed_over",
+            "Pods into which was written who places them, by what it was.",
+            ["by"],
+        )
+        for placer in PLACERS:
+            self.handed_over.labels(placer)
         self.below = ReviewsBelow(holder, registry)
         self.bad_calls = counter(
             f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]
@@ -170,6 +177,8 @@ async def _mutation(context: Context, review: Review, snapshot: Snapshot) -> Out
     if isinstance(pod, ReviewedPod):
         answer = _avoiding(context, pod, await _steered(context, pod))
         decision = _mutated(answer)
+        for placer in _placers(answer):
+            context.metrics.handed_over.labels(placer).inc()
     else:
         # What cannot be read is refused at validation, as it would be stored.
         answer, decision = Allowed(), "skipped" if isinstance(pod, SkipReason) else "invalid"
@@ -198,6 +207,11 @@ def _avoiding(context: Context, pod: ReviewedPod, answer: Allowed | Patched) -> 
     if context.settings.injection is Mode.OFF:
         return answer
     return avoiding(answer, pod, context.avoidance.nodes(pod))
+
+
+def _placers(answer: Allowed | Patched | Denied) -> dict[str, str]:
+    """What of an answer says who places the pod."""
+    return {key: answer.audit[key] for key in PLACERS if key in answer.audit}
 
 
 def _mutated(answer: Allowed | Patched) -> str:
@@ -308,6 +322,7 @@ def _log(log: Log, name: str, review: Review, outcome: Outcome) -> None:
         decision=outcome.decision,
         warnings=outcome.answer.warnings,
         **refusal,
+        **_placers(outcome.answer),
     )
 
 

@@ -30,6 +30,9 @@ UNSTEERED = "unsteered"
 CLASSES, SCHEDULER, GATE = "classes", "scheduler", "gate"
 """The audit annotations of what was written."""
 
+PLACERS = (SCHEDULER, GATE)
+"""Those of them that say who places the pod."""
+
 
 @dataclass(frozen=True, slots=True)
 class Steering:

@@ -380,6 +380,13 @@ async def test_pods_are_routed_while_no_class_is_written(webhook: Webhook) -> No
     async with webhook.open(injection="off") as caller:
         response = await caller.ask("/mutate", FITS)
 
+        counts = [
+            await caller.metric("numalign_pods_handed_over_total", by=by) for by in ("scheduler", "gate")
+        ]
+
+    assert counts == [1, 0]
+    [line] = webhook.told.of("review.decided")
+    assert (line["level"], line["scheduler"], "gate" in line) == ("info", "numalign-scheduler", False)
     routed = {"op": "add", "path": "/spec/schedulerName", "value": "numalign-scheduler"}
     assert json.loads(b64decode(response["patch"])) == [routed]
     assert response["auditAnnotations"] == {"scheduler": "numalign-scheduler"}
