@@ -5,7 +5,7 @@ Checking, explaining and the demo read a pod as the webhook does, and let the sa
 module asks the cache.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -135,15 +135,9 @@ class ClusterView:
                 decision = admission.decide(
                     pod, self._cache, self._refusals, now=self.now, served=self.snapshot.served
                 )
+                placers = self._placers(raw, pod)
                 return PodDecision(
-                    name,
-                    namespace,
-                    pod.question,
-                    pod.constraints,
-                    pod.by,
-                    decision,
-                    scheduler=None if pod.excess else routing.scheduler(_spec(raw), pod),
-                    gate=self._gate(_spec(raw), pod),
+                    name, namespace, pod.question, pod.constraints, pod.by, decision, **placers
                 )
             case Exempt(reason, Demand() as demand):
                 question, constraints = Question(demand, NO_INTENT), scheduling(raw).constraints
@@ -151,12 +145,18 @@ class ClusterView:
             case Exempt() | Invalid():
                 raise BadPod(pod.mistakes)
 
-    def _gate(self, spec: Mapping[str, object], pod: PodQuestion) -> str | None:
-        """The gate at which a pod of this spec waits; none for one that no node could ever take."""
-        gate = None if pod.excess else routing.gate(spec, pod)
-        return (
-            gate if gate and self._cache.ever(dra.sure(pod.question, self.snapshot.served)).feasible else None
-        )
+    def _placers(self, raw: object, pod: PodQuestion) -> dict[str, str | None]:
+        """The scheduler that a pod is handed to as it is created, and else the gate at which it waits.
+
+        One that is there already stays with whom it has; one that no node could ever take waits at no gate.
+        """
+        part = Part(raw)
+        spec = part["spec"].value
+        if pod.excess or part["metadata"]["uid"].value or not isinstance(spec, dict):
+            return {}
+        gate = routing.gate(spec, pod)
+        could_fit = gate and self._cache.ever(dra.sure(pod.question, self.snapshot.served)).feasible
+        return {"scheduler": routing.scheduler(spec, pod), "gate": gate if could_fit else None}
 
     def exporter(self, node: Node) -> ExporterHealth:
         """Who tells the topology of a node, and how old that was when the cluster was seen."""
@@ -187,9 +187,3 @@ class ClusterView:
     def why_not(self, pod: PodDecision) -> str:
         """Why no node could ever take a pod."""
         return self._cache.why_not(self.by_node(pod), pod.constraints)
-
-
-def _spec(pod: object) -> Mapping[str, object]:
-    """The spec of a pod that can be read."""
-    spec = Part(pod)["spec"].value
-    return spec if isinstance(spec, dict) else {}

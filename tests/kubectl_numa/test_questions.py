@@ -110,6 +110,14 @@ def test_who_is_to_place_a_pod(
     assert (asked.scheduler, asked.gate) == placer
 
 
+def test_a_pod_that_is_there_already_stays_with_its_scheduler() -> None:
+    made = raw("cpu=2 mem=1Gi", annotations=SINGLE)
+    made["metadata"]["uid"] = "705ab4f5-6393-11e8-b7cc-42010a800002"
+    asked = view(FITTING, rules=BOTH).decide(made, name="p", namespace="default")
+
+    assert (asked.scheduler, asked.gate, asked.handed_over) == (None, None, "")
+
+
 def test_no_gate_holds_a_pod_that_fits_nowhere() -> None:
     made = raw("cpu=9 mem=1Gi", annotations=SINGLE)
 
