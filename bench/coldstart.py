@@ -4,7 +4,8 @@ How long a webhook that starts is of no use, and what it holds in memory afterwa
 An API server is played by a process of its own, which has a large cluster as real ones are: nodes with all
 their images, pods with environment and managed fields. The webhook is started on it and asked whether it is
 ready until it says so, and then until it has read the pods, which no answer waits for. Its memory is what the
-kernel counts, at the peak and when all is still again.
+kernel counts, at the peak and when all is still again. Of other programs that follow pods it is all that is
+looked at.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from aiohttp import web
 from bench import cluster, command_line, servers
 from bench.cluster import Raw
 from bench.figures import table
-from bench.servers import Webhook
+from bench.servers import Server, Webhook
 from bench.targets import READY_S, START_MIB
 from certs import authority
 
@@ -41,6 +42,12 @@ BOOKMARK_SECONDS = 10
 
 FIRST_VERSION = 1000
 _NAME, _NAMESPACE, _ON = "name-of-this-pod", "namespace-of-this-pod", "node-of-this-pod"
+
+BESIDE: Mapping[str, tuple[str, ...]] = {
+    "scorer": ("--insecure-http", "true"),
+    "controller": ("--gates", "true", "--heal", "true"),
+}
+"""Other programs that follow pods, told to do all that they can."""
 
 Items = Callable[[int, int], list[bytes]]
 """The objects from one number up to another, as they stand in a list."""
@@ -264,6 +271,23 @@ def started(port: int, flags: Sequence[str]) -> Iterator[Webhook]:
             yield Webhook(replace(server, starting=time.perf_counter() - began), files.ca)
 
 
+def held(program: str, sizes: Sizes, flags: Sequence[str] = (), *, settling: float = SETTLING) -> str:
+    """A line of what one of `BESIDE` has in memory on such a cluster; without a lease it writes nothing."""
+    with api_server(sizes) as port, tempfile.TemporaryDirectory() as made:
+        settings = {
+            "--kubeconfig": _kubeconfig(Path(made) / "kubeconfig", port),
+            "--namespace": "numalign-system",
+            "--drain-seconds": 0,
+        }
+        told = (*BESIDE[program], *flags)
+        with servers.started(program, settings, *told, folder=Path(made)) as server:
+            _until_pods_are_read(server)
+            time.sleep(settling)
+            memory = server.memory()
+    of = f"{program}, {sizes.nodes} nodes, {sizes.pods} pods"
+    return f"{of}: {memory['most']:.0f} MiB at the peak, {memory['now']:.0f} MiB when all is still"
+
+
 def _kubeconfig(path: Path, port: int) -> Path:
     content = {
         "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
@@ -286,10 +310,10 @@ def _says_ready(port: int) -> bool:
         connection.close()
 
 
-def _until_pods_are_read(webhook: Webhook) -> float:
+def _until_pods_are_read(program: Webhook | Server) -> float:
     """Seconds from now until a whole list of the pods was taken."""
     began = time.perf_counter()
-    while PODS_READ not in webhook.metrics():
+    while PODS_READ not in program.metrics():
         if time.perf_counter() - began > LONGEST_START:
             raise RuntimeError("the pods were not read")
         time.sleep(0.1)
@@ -354,11 +378,16 @@ def main() -> int:
     parser.add_argument(
         "--settling", type=float, default=SETTLING, help="seconds until memory is looked at again (default 5)"
     )
-    parser.add_argument("flags", nargs="*", help="more flags of the webhook, after --")
+    parser.add_argument("--program", choices=[*BESIDE], help="in place of the webhook; its memory alone")
+    parser.add_argument("flags", nargs="*", help="more flags of the program, after --")
     chosen = parser.parse_args()
     if min(chosen.nodes, chosen.pods) <= 0 or chosen.settling < 0:
         parser.error("--nodes and --pods must be above zero, and --settling not below it")
-    outcome = measure(Sizes(chosen.nodes, chosen.pods), chosen.flags, settling=chosen.settling)
+    sizes = Sizes(chosen.nodes, chosen.pods)
+    if chosen.program:
+        print(held(chosen.program, sizes, chosen.flags, settling=chosen.settling))
+        return 0
+    outcome = measure(sizes, chosen.flags, settling=chosen.settling)
     print(outcome)
     command_line.write(outcome.document(), chosen.json)
     return 0

@@ -16,6 +16,8 @@ from pathlib import Path
 from bench.figures import Histogram
 
 LONGEST_START = 60
+UNCALLED = frozenset({"controller"})
+"""Programs that serve nothing but health and metrics."""
 
 _LAG = re.compile(r'^numalign_event_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
 
@@ -79,11 +81,12 @@ def processor_seconds(pid: int) -> float:
 
 @contextlib.contextmanager
 def started(module: str, settings: Mapping[str, object], *more: str, folder: Path) -> Iterator[Server]:
-    """`python -m module` with these settings and `more` flags.
+    """`python -m module` with these settings and `more` flags; a port of 0 where nobody calls it.
 
     Raises `RuntimeError` with its log if it does not listen.
     """
-    flags = {**settings, "--bind": "127.0.0.1", "--port": 0, "--metrics-port": 0}
+    called = {} if module in UNCALLED else {"--port": 0}
+    flags = {**settings, **called, "--bind": "127.0.0.1", "--metrics-port": 0}
     words = [sys.executable, "-m", module, *(str(word) for pair in flags.items() for word in pair), *more]
     with (folder / "log").open("wb") as log:
         began = time.perf_counter()
@@ -103,6 +106,6 @@ def _ports(process: subprocess.Popen[bytes], log: Path) -> tuple[int, int]:
         for line in log.read_bytes().splitlines(keepends=True):
             event = json.loads(line) if line.endswith(b"\n") else {}
             if event.get("event") == "server.listening":
-                return int(event["port"]), int(event["metrics_port"])
+                return int(event.get("port", 0)), int(event["metrics_port"])
         time.sleep(0.01)
     raise RuntimeError(f"the program did not start:\n{log.read_text(encoding='utf-8')}")
