@@ -274,7 +274,7 @@ async def test_a_controller_that_sees_no_pods_has_no_policy_and_little_memory(he
     assert not any(each.startswith("--policy") for each in alone.container(CONTROLLER)["args"])
     assert [each["name"] for each in alone.pod(CONTROLLER)["volumes"]] == ["tmp"]
     limits = [found.container(CONTROLLER)["resources"]["limits"]["memory"] for found in (alone, with_pods)]
-    assert limits == ["512Mi", "1Gi"]
+    assert limits == ["512Mi", "768Mi"]
 
 
 async def test_whoever_follows_pods_judges_as_the_webhook_does(helm: Path) -> None:

@@ -36,6 +36,7 @@ OTHER_ZONE = {"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values
 PIN = {"key": "metadata.name", "operator": "In", "values": ["large"]}
 KEPT = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["large", "small"]}
 PREFERRED = [{"weight": 1, "preference": {"matchExpressions": [ZONE]}}]
+BEST = {"weight": 100, "preference": {"matchFields": [PIN]}}
 RECORDS = {"numalign.io/placement": "[]", "numalign.io/pinned-at": "2026-11-23T01:00:00Z"}
 
 
@@ -101,7 +102,7 @@ async def patch(api: ApiClient, path: str, body: Json) -> Answer:
 
 
 def denied(answer: Answer, by: str) -> bool:
-    return answer.code == HTTPStatus.UNPROCESSABLE_ENTITY and by in answer.body["message"]
+    return answer.code == HTTPStatus.FORBIDDEN and by in answer.body["message"]
 
 
 def lifted(affinity: Json | None = None, gates: tuple[Json, ...] = ()) -> Json:
@@ -119,6 +120,10 @@ LIFTED: dict[str, tuple[Json, Json]] = {
         lifted(required(*zoned(fields=PINNED), preferredDuringSchedulingIgnoredDuringExecution=PREFERRED)),
     ),
     "kept to nodes": ({}, lifted(required({"matchExpressions": [KEPT]}))),
+    "kept to nodes, one of them before the others": (
+        required(*zoned(), preferredDuringSchedulingIgnoredDuringExecution=PREFERRED),
+        lifted(required(*zoned(1, KEPT), preferredDuringSchedulingIgnoredDuringExecution=[*PREFERRED, BEST])),
+    ),
     "kept to nodes in every term": (required(*zoned(3)), lifted(required(*zoned(3, KEPT)))),
     "without a pin, with very many terms": (required(*zoned(3000)), lifted()),
     "pinned in a hundred terms": (required(*zoned(100)), lifted(required(*zoned(100, fields=PINNED)))),
@@ -202,6 +207,10 @@ ELSEWHERE: dict[str, tuple[Json, Json]] = {
     "one more zone": (required(*zoned()), required(*zoned(1, OTHER_ZONE))),
     "a zone in one of two terms": (required(*zoned(2)), required(*zoned(), *zoned(1, OTHER_ZONE))),
     "a pin and a zone": ({}, required({**PINNED, "matchExpressions": [ZONE]})),
+    "a pin and a wish less": (
+        required(*zoned(), preferredDuringSchedulingIgnoredDuringExecution=PREFERRED),
+        required(*zoned(fields=PINNED), preferredDuringSchedulingIgnoredDuringExecution=[]),
+    ),
     "a pin and a wish": ({}, required(PINNED, preferredDuringSchedulingIgnoredDuringExecution=PREFERRED)),
 }
 
