@@ -71,7 +71,7 @@ def test_whoever_installed_it_sees_it_refuse_what_is_no_policy() -> None:
 def test_every_value_that_is_named_is_one_of_the_chart() -> None:
     named = re.findall(r"--set (\S+?)=", GUIDE)
     named += re.findall(
-        r"`((?:tls|webhooks|kubeletConfigs|image|scorer|scheduler|agent|gates)\.[\w.]+)", GUIDE
+        r"`((?:tls|webhooks|kubeletConfigs|image|scorer|scheduler|agent|gates|heal)\.[\w.]+)", GUIDE
     )
     assert named
     for path in named:
@@ -107,6 +107,20 @@ def test_uninstalling_takes_back_what_was_applied_and_every_label() -> None:
     assert deleted.startswith("kubectl delete -k deploy/manifests ")
     assert nodes == f"kubectl label nodes --all {intent.CLASS_LABEL}-"
     assert namespaces == f"kubectl label namespaces --all {' '.join(f'{label}-' for label in LABELS)}"
+
+
+def test_gates_are_taken_back_before_nobody_looks_after_them() -> None:
+    on, *_, labelled = commands("Gates")[:4]
+    *_, unlabelled, ungated, off = commands("Gates")
+    assert (on.count("gates.enabled=true"), off.count("gates.enabled=false")) == (1, 1)
+    assert f"{intent.GATE}={intent.Gate.ENABLED}" in labelled
+    assert unlabelled == f"kubectl label namespaces --all {intent.GATE}-"
+    assert ungated.startswith("kubectl numa ungate -A")
+
+
+def test_what_may_be_removed_is_told_for_every_word_of_the_label() -> None:
+    section = re.split(r"^## Pods that went wrong$", GUIDE, flags=re.MULTILINE)[1].split("\n## ")[0]
+    assert set(re.findall(rf"{intent.HEAL}=(\w+)", section)) == {*intent.Heal}
 
 
 def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
