@@ -73,6 +73,21 @@ def _rows(program: str) -> Iterator[Row]:
         yield Row(program, given, roles, named, reason, without, any_of="` or `" in values)
 
 
+WRITES = frozenset({"create", "update", "patch", "delete"})
+
+
+def writes_of_the_controller() -> set[tuple[str, str]]:
+    """Verb and resource of each line of the table of its writes."""
+    section = PAGE.read_text().split("\n## Every write of the controller\n")[1].split("\n## ")[0]
+    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("| `")]
+    return {
+        (verb, resource)
+        for verbs, resources, *_ in lines
+        for verb in re.findall(r"`([^`]+)`", verbs)
+        for resource in re.findall(r"`([^`]+)`", resources)
+    }
+
+
 def _rights(said: str, where: str) -> Iterator[Right]:
     """`get, update leases.coordination.k8s.io numalign-scorer`."""
     found = re.fullmatch(r"((?:[a-z]+, )*[a-z]+) ([a-z/]+)(?:\.([a-z0-9.]+))?(?: (\S+))?", said)

@@ -22,6 +22,7 @@ from certs.secret import PairState
 from controller.program import ControllerProgram
 from controller.settings import ControllerSettings
 from harness.fake_api import RESOURCES, TOPOLOGY, FakeApi, Json
+from numalign.model.intent import PLACEMENT_GATE
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
@@ -43,10 +44,13 @@ NODE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
 POD = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
 
 VERBS = {"get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH"}
+WEB = f"/api/v1/namespaces/{TEAM}/pods/web"
 PARTS = {
-    "nodes/proxy": "/api/v1/nodes/a/proxy/configz",
-    "pods/binding": f"/api/v1/namespaces/{TEAM}/pods/web/binding",
-    "events": f"/api/v1/namespaces/{TEAM}/events",
+    "get nodes/proxy": "/api/v1/nodes/a/proxy/configz",
+    "create pods/binding": f"{WEB}/binding",
+    "create events": f"/api/v1/namespaces/{TEAM}/events",
+    "get pods": WEB,
+    "patch pods": WEB,
 }
 """Where what has no name of its own in a role is asked for."""
 
@@ -70,7 +74,7 @@ NEEDED = [
 
 def asked(right: Right) -> tuple[str, str]:
     """The request that the right allows."""
-    path = PARTS.get(right.resource)
+    path = PARTS.get(f"{right.verb} {right.resource}")
     if path is None:
         [found] = [
             each
@@ -216,9 +220,21 @@ async def bounced(api: FakeApi, program: Running) -> None:
     api.put({**found, "status": {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no"}})
 
 
+async def gated(api: FakeApi, program: Running) -> None:
+    """A pod waits behind the gate."""
+    await program.until(program.ready)
+    metadata = {**POD["metadata"], "namespace": TEAM, "name": "web"}
+    api.put(
+        {**POD, "metadata": metadata, "spec": {**POD["spec"], "schedulingGates": [{"name": PLACEMENT_GATE}]}}
+    )
+
+
 OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
-    "pods/binding": bound,
-    "events": bounced,
+    "scorer: create pods/binding": bound,
+    "scorer: create events": bounced,
+    "controller: get pods": gated,
+    "controller: patch pods": gated,
+    "controller: create events": gated,
 }
 """What has to happen for the right to be used."""
 
@@ -230,7 +246,7 @@ async def test_without_a_right_the_program_says_so(
     prepare(api, row, right)
     api.failures[asked(right)] = HTTPStatus.FORBIDDEN
     async with running(api, tmp_path, row.program) as program:
-        if happen := OCCASIONS.get(right.resource):
+        if happen := OCCASIONS.get(f"{row.program}: {right.verb} {right.resource}"):
             await happen(api, program)
         for event in row.events:
             await program.until_said(event)
@@ -252,6 +268,9 @@ async def test_with_all_its_rights_no_program_says_that_one_is_missing(
         await program.until(program.ready)
         if name == "scorer":
             await bounced(api, program)
+        if name == "controller":
+            await gated(api, program)
+            await program.until_said("gate.lifted")
         await asyncio.sleep(0.1)
 
     assert {event for event in events if program.told.of(event)} <= {"bind.refused"}

@@ -78,6 +78,16 @@ def test_every_right_has_a_reason_and_is_missed(row: Row) -> None:
     assert row.rights or row.roles
 
 
+def test_every_write_of_the_controller_is_told_and_needs_a_right() -> None:
+    written = {
+        (right.verb, right.resource)
+        for row in ROWS
+        for right in row.rights
+        if row.program == "controller" and right.verb in rights.WRITES
+    }
+    assert rights.writes_of_the_controller() == written
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_the_page_tells_the_rights_that_are_shipped_and_no_others(program: str) -> None:
     assert given(everything(), program) == told(program, frozenset(BY_DEFAULT))
