@@ -118,7 +118,8 @@ class Failure(Exception):
 class Place:
     """What a path means: all objects of a kind, those of a namespace, one (`name`), or a `part` of one.
 
-    Of a list or a watch it holds the one that is `selected`, or all, or of a list those on a `node`.
+    Of a list or a watch it holds the one that is `selected`, or all, or of a list those on a `node` or in a
+    `phase`.
     """
 
     resource: Resource
@@ -127,6 +128,7 @@ class Place:
     part: str = ""
     selected: str = ""
     node: str = ""
+    phase: str = ""
 
     @property
     def key(self) -> Key:
@@ -595,7 +597,8 @@ class FakeApi:
     def _listed(self, place: Place) -> list[Json]:
         found = self._objects[place.resource]
         listed = [found[key] for key in sorted(found) if place.holds(key)]
-        return [each for each in listed if place.node in ("", each.get("spec", {}).get("nodeName"))]
+        listed = [each for each in listed if place.node in ("", each.get("spec", {}).get("nodeName"))]
+        return [each for each in listed if place.phase in ("", each.get("status", {}).get("phase"))]
 
     def _existing(self, place: Place) -> Json:
         found = self._objects[place.resource].get(place.key)
@@ -826,6 +829,7 @@ _SELECTORS: Mapping[str, Callable[[Place, str], Place]] = MappingProxyType(
         "": lambda place, _: place,
         "metadata.name": lambda place, name: replace(place, selected=name),
         "spec.nodeName": lambda place, node: replace(place, node=node),
+        "status.phase": lambda place, phase: replace(place, phase=phase),
     }
 )
 """By its field, what a selector makes of a place."""

@@ -23,6 +23,7 @@ COMMANDS = (
     LazyCommand(
         "snapshot", "kubectl_numa.commands.snapshot", "Write what the rules need of the cluster into one file"
     ),
+    LazyCommand("ungate", "kubectl_numa.commands.ungate", "Lift the gates of pods where no controller does"),
 )
 
 

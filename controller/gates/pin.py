@@ -62,17 +62,6 @@ def pin_patch(pod: Mapping[str, object], target: PinTarget, annotations: Mapping
     }
 
 
-def lift_patch(uid: str) -> Object:
-    """The strategic merge patch that lifts the gate of the pod with this uid, and changes nothing else.
-
-    Nobody has to have read the pod: other gates stay, and where there is no such gate nothing happens.
-    """
-    return {
-        "metadata": {"uid": uid},
-        "spec": {"schedulingGates": [{"$patch": "delete", "name": PLACEMENT_GATE}]},
-    }
-
-
 def gates_of(pod: Mapping[str, object]) -> tuple[str, ...]:
     """The names of the scheduling gates of a v1 Pod."""
     gates = map(_object, _list(_object(pod.get("spec")).get("schedulingGates")))

@@ -6,21 +6,20 @@ nothing can land any more. A pin names the version of the pod that was read: wha
 pod or is not written.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, cast
-from urllib.parse import quote
+from typing import NamedTuple, cast
 
 from controller.gates.judging import unjudged
 from controller.gates.metrics import GateFailure, GateMetrics
-from controller.gates.pin import PinTarget, lift_patch, pin_patch
+from controller.gates.pin import PinTarget, pin_patch
+from numalign.kube import gates
 from numalign.kube.bindings import BIND_SECONDS
-from numalign.kube.client import Patch, Query
-from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound, Unreachable
+from numalign.kube.client import Patch
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound
+from numalign.kube.gates import PodApi, answered_within, pod_path
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.reservations import Reservations
@@ -33,18 +32,6 @@ MOST_BYTES = 2**21
 
 READ_SECONDS = 5.0
 """How long the API server may take to give a pod."""
-
-_TIMEOUT: Query = (("timeout", f"{BIND_SECONDS:g}s"),)
-
-
-class PodApi(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
-
-    async def get(self, path: str, *, what: str, most: int | None = None) -> object:
-        """What stands at a path."""
-
-    async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
-        """Change the object at a path."""
 
 
 class WantedPlacement(NamedTuple):
@@ -86,10 +73,10 @@ class GatedPods:
     async def read(self, pod: PodInfo) -> Object:
         """The v1 Pod as it is now; raises `ClusterError`, `NotFound` where another has its name too."""
         try:
-            async with _answered_within(READ_SECONDS):
-                raw = await self.api.get(_path(pod.namespace, pod.name), what=_what(pod), most=MOST_BYTES)
+            async with answered_within(READ_SECONDS, what=_what(pod)):
+                raw = await self.api.get(pod_path(pod.namespace, pod.name), what=_what(pod), most=MOST_BYTES)
         except ClusterError as error:
-            self._failed(error, _what(pod))
+            self._failed(error)
             raise
         body = cast("Object", raw) if isinstance(raw, dict) else {}
         metadata = body.get("metadata")
@@ -99,33 +86,35 @@ class GatedPods:
 
     async def lift(self, pod: PodInfo) -> None:
         """Lift the gate and change nothing else; raises `ClusterError`."""
-        await self._patch(pod.namespace, pod.name, lift_patch(pod.uid), how=Patch.STRATEGIC)
+        await self._written(gates.lift(self.api, namespace=pod.namespace, name=pod.name, uid=pod.uid))
 
     async def pin(self, raw: Object, target: PinTarget, annotations: Mapping[str, str]) -> None:
         """Lift the gate of this very pod and pin it; raises `ClusterError`."""
         at = datetime.fromtimestamp(int(self.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        patch = pin_patch(raw, target, {**annotations, PINNED_AT: at})
-        metadata = raw["metadata"]
-        await self._patch(metadata["namespace"], metadata["name"], patch, how=Patch.MERGE)
+        await self._written(self._pin(raw, pin_patch(raw, target, {**annotations, PINNED_AT: at})))
 
-    async def _patch(self, namespace: str, name: str, body: Object, *, how: Patch) -> None:
-        what = f"the gate of pod {namespace}/{name}"
+    async def _pin(self, raw: Object, patch: Object) -> None:
+        namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
+        what = f"the pin of pod {namespace}/{name}"
+        async with answered_within(BIND_SECONDS, what=what):
+            await self.api.patch(pod_path(namespace, name), patch, gates.TIMEOUT, how=Patch.MERGE, what=what)
+
+    async def _written(self, write: Coroutine[object, object, None]) -> None:
         try:
-            async with _answered_within(BIND_SECONDS):
-                await self.api.patch(_path(namespace, name), body, _TIMEOUT, how=how, what=what)
+            await write
         except ClusterError as error:
-            self._failed(error, what)
+            self._failed(error)
             raise
         self._forbidden = False
 
-    def _failed(self, error: ClusterError, what: str) -> None:
+    def _failed(self, error: ClusterError) -> None:
         reason = _FAILURES.get(type(error), GateFailure.FAILED)
         self.metrics.failures.labels(reason.value).inc()
         if reason is GateFailure.FORBIDDEN and not self._forbidden:
             self._forbidden = True
             self.log.error("gate.forbidden", reason=str(error))
         elif reason in (GateFailure.FAILED, GateFailure.INVALID):
-            self._quiet_log.warning("gate.failed", what=what, reason=str(error))
+            self._quiet_log.warning("gate.failed", reason=str(error))
 
 
 @dataclass(eq=False, slots=True)
@@ -169,16 +158,6 @@ def aspects(raw: Object, pending: PendingPod) -> WantedPlacement | LetGo:
     return WantedPlacement(pending, unjudged(raw))
 
 
-@asynccontextmanager
-async def _answered_within(seconds: float) -> AsyncIterator[None]:
-    """Raises `Unreachable` after so long."""
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError as error:
-        raise Unreachable(f"the API server did not answer within {seconds:g} s") from error
-
-
 _FAILURES: Mapping[type[ClusterError], GateFailure] = MappingProxyType(
     {
         Conflict: GateFailure.CONFLICT,
@@ -187,10 +166,6 @@ _FAILURES: Mapping[type[ClusterError], GateFailure] = MappingProxyType(
         InvalidObject: GateFailure.INVALID,
     }
 )
-
-
-def _path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
 
 
 def _what(pod: PodInfo) -> str:

@@ -53,8 +53,9 @@ class PodStore:
         self.pods[name] = stored
         self.tell(stored)
 
-    async def get(self, path: str, *, what: str, most: int | None = None) -> object:
+    async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
         """The pod."""
+        assert not query
         assert most
         self.reads += 1
         await asyncio.sleep(0)

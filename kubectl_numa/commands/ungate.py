@@ -1,0 +1,156 @@
+"""`kubectl numa ungate`: lift our gate where no controller does."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import click
+
+from kubectl_numa import options
+from kubectl_numa.notices import tell, waiting
+from kubectl_numa.options import Output
+from numalign.kube import gates, installation
+from numalign.kube.client import Api, connected
+from numalign.kube.command_line import Trouble, from_kubeconfig
+from numalign.kube.errors import ClusterError, Forbidden, NotFound
+from numalign.kube.gates import LEASE, WaitingPod
+
+FAILED = 1
+"""The exit code where the gate of some pod could not be lifted."""
+
+GONE_SECONDS = 300
+"""How long a controller has to be silent before anybody else lifts gates."""
+
+USUAL_NAMESPACE = "numalign-system"
+
+AT_ONCE = 16
+"""Pods that are written to at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class UngatedPod:
+    """A pod, and why its gate could not be lifted; empty if it was, or would be."""
+
+    pod: WaitingPod
+    error: str = ""
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        return f"{self.pod.namespace}/{self.pod.name}"
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl numa ungate -A --dry-run
+  kubectl numa ungate -n team
+  kubectl numa ungate -A --force -o json
+"""
+)
+@from_kubeconfig
+@options.namespace_option
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces.")
+@click.option("--dry-run", is_flag=True, help="Say which pods would be let go, and write nothing.")
+@click.option("--force", is_flag=True, help="Also while a controller is there that lifts gates.")
+@options.output_option
+def ungate(  # noqa: PLR0913  one keyword for each option
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    everywhere: bool,
+    dry_run: bool,
+    force: bool,
+    output: str,
+) -> None:
+    """Lift the gate numalign.io/placement of all pods of a namespace, without pinning them.
+
+    For when the controller is gone that should. A pod that is let go is placed by its scheduler as if there
+    were no gates: nothing is reserved for it, and its kubelet may refuse it. Other gates of a pod stay.
+
+    Nothing is written while a controller renewed its lease in the last 5 minutes, unless with --force.
+
+    The exit code is 0 if every gate was lifted, 1 if one could not be, 2 if nothing was tried.
+    """
+    if everywhere and namespace:
+        raise Trouble("--namespace and --all-namespaces contradict each other: give one of them")
+
+    async def work(now: Callable[[str], None]) -> Sequence[UngatedPod]:
+        async with connected(kubeconfig=kubeconfig, context=context) as api:
+            if not force and not dry_run:
+                await _check(api)
+            pods = await gates.waiting(api, namespace=None if everywhere else namespace or api.namespace)
+            return [UngatedPod(pod) for pod in pods] if dry_run else await _lift(api, pods, now)
+
+    with waiting("asking the cluster") as now:
+        pods = asyncio.run(work(now))
+    _show(pods, output, done="would be let go" if dry_run else "let go")
+    raise click.exceptions.Exit(FAILED if any(pod.error for pod in pods) else 0)
+
+
+async def _check(api: Api) -> None:
+    """Raises `Trouble` while a controller is there."""
+    try:
+        place = await _place(api)
+        at = await gates.renewed(api, namespace=place)
+    except Forbidden as error:
+        raise Trouble(f"nobody knows whether a controller is there: {error}; give --force") from error
+    seconds = (datetime.now(UTC) - at).total_seconds() if at else GONE_SECONDS
+    if seconds < GONE_SECONDS:
+        raise Trouble(
+            f"a controller renewed the lease {place}/{LEASE} {max(seconds, 0):.0f} s ago, and lifts gates"
+            f" itself: it counts as gone after {GONE_SECONDS // 60} min; --force lifts them all the same"
+        )
+
+
+async def _place(api: Api) -> str:
+    """Where controllers are; where nothing is installed any more, where they would be."""
+    with suppress(NotFound):
+        return await installation.namespace(api) or USUAL_NAMESPACE
+    return USUAL_NAMESPACE
+
+
+async def _lift(api: Api, pods: Sequence[WaitingPod], now: Callable[[str], None]) -> Sequence[UngatedPod]:
+    """Lift the gates of all, several at once; one that cannot be lifted stops no other."""
+    turns, done = asyncio.Semaphore(AT_ONCE), 0
+
+    async def lifted(pod: WaitingPod) -> UngatedPod:
+        nonlocal done
+        error = ""
+        async with turns:
+            try:
+                await gates.lift(api, namespace=pod.namespace, name=pod.name, uid=pod.uid)
+            except NotFound:
+                # It waits no more.
+                pass
+            except ClusterError as refused:
+                error = str(refused)
+        done += 1
+        now(f"letting go: {done:,} of {len(pods):,}")
+        return UngatedPod(pod, error)
+
+    return await asyncio.gather(*map(lifted, pods))
+
+
+def _show(pods: Sequence[UngatedPod], output: str, *, done: str) -> None:
+    if output == Output.JSON:
+        options.print_json([_to_json(pod) for pod in pods])
+        return
+    for pod in sorted(pods, key=lambda pod: pod.name):
+        others = f"; still behind {', '.join(pod.pod.others)}" if pod.pod.others else ""
+        if pod.error:
+            tell(f"{pod.name}: {pod.error}")
+        else:
+            click.echo(f"{pod.name}: {done}{others}")
+    failed = sum(bool(pod.error) for pod in pods)
+    left = f", {failed:,} could not be" if failed else ""
+    click.echo(f"{len(pods) - failed:,} of {len(pods):,} gated pods {done}{left}" if pods else "no pod waits")
+
+
+def _to_json(pod: UngatedPod) -> dict[str, object]:
+    waits = pod.pod
+    identity = {"namespace": waits.namespace, "name": waits.name, "uid": waits.uid}
+    return {**identity, "otherGates": [*waits.others], "error": pod.error or None}

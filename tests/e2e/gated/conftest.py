@@ -1,0 +1,192 @@
+"""
+A cluster with the scheduler that everybody has, no extender, and a controller that keeps gates.
+
+The kubelets' managers are the real ones. The controller comes as its service account, and the policy that
+keeps it to what it may write is in force.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+
+import pytest
+import pytest_asyncio
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from certs import authority
+from harness import shipped
+from harness.api_objects import Store
+from harness.api_requests import INTENT, Json, ask
+from harness.controlplane.planes import BINARIES, Place, Plane
+from harness.controlplane.schedulers import USERS as SCHEDULERS
+from harness.controlplane.schedulers import scheduler
+from harness.gotools import UnavailableError
+from harness.oracle.build import find
+from harness.processes import Children
+from harness.replicas import ONLY_METRICS, Replica, Replicas, replicas
+from harness.sim.cluster import Cluster, simulated
+from harness.sim.desk import TOPOLOGIES, ApiDesk
+from harness.sim.fingerprints import Fingerprint
+from harness.sim.shapes import SimNode
+from harness.waiting import SELDOM, seconds_until
+from numalign.kube.client import Api
+from numalign.model.intent import PLACEMENT_GATE
+from tests.e2e import sites
+from tests.e2e.sites import EVENTS, PODS, counted
+
+USERS = {"admin": "system:masters", shipped.CONTROLLERS: "system:masters", **SCHEDULERS}
+"""The policy stands between the controller and all that roles could allow."""
+
+PATIENCE = 10
+"""Seconds that a pod waits for zones here, and that a pin waits for its scheduler."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatedSite:
+    """A control plane with its scheduler, and controllers beside it."""
+
+    plane: Plane
+    store: Store
+    controllers: Replicas
+
+    @property
+    def api(self) -> ApiClient:
+        """As the administrator."""
+        return self.store.api
+
+    @property
+    def server(self) -> Api:
+        """The same, as our own programs use it."""
+        return Api(self.api, namespace="default")
+
+    @asynccontextmanager
+    async def nodes(self, *machines: SimNode) -> AsyncIterator[Cluster]:
+        """These nodes during the block; afterwards neither they nor any pod."""
+        async with simulated(self.server, machines, fingerprint=Fingerprint.ALL) as cluster:
+            try:
+                yield cluster
+            finally:
+                await ask(self.api, "DELETE", PODS, gracePeriodSeconds="0")
+                await ask(self.api, "DELETE", EVENTS)
+                for machine in machines:
+                    await ask(self.api, "DELETE", f"/api/v1/nodes/{machine.name}")
+                    await ask(self.api, "DELETE", f"{TOPOLOGIES}/{machine.name}")
+
+    async def create(self, *wishes: Json) -> None:
+        """Pods, one after another."""
+        for wish in wishes:
+            answer = await ask(self.api, "POST", PODS, wish)
+            assert answer.code == HTTPStatus.CREATED, answer.body
+
+    async def pods(self) -> dict[str, Json]:
+        """All there are, by name."""
+        return {each["metadata"]["name"]: each for each in (await ask(self.api, "GET", PODS)).body["items"]}
+
+    async def fates(self) -> dict[str, str]:
+        """What each pod is: gated, pending, or in the phase that its kubelet says."""
+        return {name: fate(seen) for name, seen in (await self.pods()).items()}
+
+    async def until(self, wanted: Mapping[str, str], *, within: float = 30) -> float:
+        """The seconds until pods came to this."""
+        return await seconds_until(
+            self.fates,
+            lambda seen: wanted.items() <= seen.items(),
+            what=f"{dict(wanted)}",
+            within=within,
+            every=SELDOM,
+        )
+
+    async def reasons(self, name: str) -> dict[str, str]:
+        """What the events of a pod say, by reason."""
+        seen = await ask(self.api, "GET", EVENTS, fieldSelector=f"involvedObject.name={name}")
+        return {each["reason"]: each["message"] for each in seen.body["items"]}
+
+    async def until_told(self, name: str, reason: str, text: str, *, within: float = 30) -> None:
+        """Returns when an event of this reason says so."""
+        await seconds_until(
+            partial(self.reasons, name),
+            lambda seen: text in seen.get(reason, ""),
+            what=f"{reason} said {text}",
+            within=within,
+            every=SELDOM,
+        )
+
+    async def leader(self) -> Replica:
+        """The controller that leads."""
+
+        async def leading() -> list[Replica]:
+            running = [each for each in self.controllers.running if each.ready]
+            return [each for each in running if await counted(each, "numalign_leader")]
+
+        await seconds_until(leading, lambda seen: len(seen) == 1, what="one led", within=40)
+        [leader] = await leading()
+        return leader
+
+
+def fate(seen: Json) -> str:
+    """What has become of a pod."""
+    if seen["spec"].get("schedulingGates"):
+        return "gated"
+    return str(seen["status"]["phase"]) if "nodeName" in seen["spec"] else "pending"
+
+
+def gated(name: str, *, cpu: int, gpu: int = 0, **spec: object) -> Json:
+    """A pod that wants all of it from one zone, and waits behind the gate."""
+    gates = [{"name": PLACEMENT_GATE}]
+    return sites.pod(name, cpu=cpu, gpu=gpu, annotations=INTENT, schedulingGates=gates, **spec)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def site(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> AsyncIterator[GatedSite]:
+    """Without nodes; each test has its own."""
+    try:
+        await find()
+    except UnavailableError as error:
+        pytest.skip(f"NO SIMULATED NODES WERE TESTED: {error}")
+    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("gated"), pair)
+    if not (place.binaries / "kube-scheduler").is_file():
+        pytest.skip(f"{place.binaries} has no kube-scheduler")
+    plane = Plane(children, place, users=USERS)
+    await plane.start()
+    async with plane.client("admin") as client:
+        store = Store(client)
+        await ApiDesk(Api(client, namespace="default")).learn()
+        for document in shipped.documents(shipped.MANIFESTS / "namespace.yaml"):
+            await store.apply(document)
+        for document in shipped.documents(shipped.MANIFESTS / "guard" / "controller.yaml"):
+            await store.apply(document)
+        async with (
+            replicas(
+                children,
+                command=command(plane),
+                name="controller",
+                scheme="http",
+                ports=ONLY_METRICS,
+            ) as controllers,
+            scheduler(children, plane),
+        ):
+            await controllers.start()
+            running = GatedSite(plane, store, controllers)
+            await running.leader()
+            yield running
+            await asyncio.gather(*(each.child.end() for each in controllers.running))
+    await plane.kill()
+
+
+def command(plane: Plane) -> tuple[str, ...]:
+    """A controller that keeps gates, and does nothing about certificates."""
+    return (
+        *(sys.executable, "-m", "controller", f"--namespace={shipped.NAMESPACE}", "--bind=127.0.0.1"),
+        f"--kubeconfig={plane.kubeconfig(shipped.CONTROLLERS, plane.folder)}",
+        *("--gates=true", f"--gate-patience-seconds={PATIENCE}", f"--pin-patience-seconds={PATIENCE}"),
+        "--drain-seconds=1",
+    )
