@@ -158,7 +158,9 @@ class RefusalCodes:
 def alike(refusal: Refusal) -> Refusal:
     """What is equal of all refusals that are told in the same words of many nodes."""
     needs = tuple(replace(need, most=0) for need in refusal.needs)
-    return replace(refusal, container=WHOLE_POD, role=Role.APP, needs=needs, shortages=(), beside=False)
+    return replace(
+        refusal, container=WHOLE_POD, role=Role.APP, needs=needs, shortages=(), beside=False, zones=()
+    )
 
 
 class Evaluation:
@@ -458,7 +460,20 @@ class Evaluation:
         return self._workspace.tried(self, when, rows, place, partial(self._trials, when, rows))
 
     def _trials(self, when: FreeOrEmpty, rows: Rows | None) -> _Tried:
+        if self.question.intent.exclusive and when is When.NOW:
+            return self._trials_alone(np.arange(self._nodes.height) if rows is None else rows)
+        return self._trials_of(when, rows, *self._nodes.places(rows))
+
+    def _trials_alone(self, rows: Rows) -> _Tried:
+        """The same of a pod that is to be alone: where others are, columns do not tell on which zones."""
         tables, places = self._nodes.places(rows)
+        shared = self._nodes.occupied(rows) & (tables >= 0)
+        tried = self._trials_of(When.NOW, rows, np.where(shared, GONE, tables), places)
+        left_over = np.flatnonzero(shared)
+        self._workspace.by_rules[Undecided.EXCLUSIVE_ZONES] += len(left_over)
+        return _Tried(tried.parts, np.concatenate([tried.left_over, left_over]))
+
+    def _trials_of(self, when: FreeOrEmpty, rows: Rows | None, tables: Ints, places: Rows) -> _Tried:
         left_over = [np.flatnonzero(tables == ODD)]
         parts = list[_Part]()
         numbers = [number for number, _ in self._nodes.tables()]

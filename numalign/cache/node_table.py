@@ -13,7 +13,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from numalign.cache.arrays import Ints, Rows
+from numalign.cache.arrays import Bools, Ints, Rows
 from numalign.cache.change_log import ChangeLog
 from numalign.cache.columns import Columns
 from numalign.cache.layout import Layout, Unfit, layout_of, only_free_differs
@@ -88,6 +88,7 @@ class NodeTable:
         self._tables: list[ZoneTable] = []
         self._unfit: dict[int, Unfit] = {}
         self._table_of: Ints = np.full(_FIRST, GONE, dtype=np.int32)
+        self._occupied: Bools = np.zeros(_FIRST, dtype=np.bool_)
         self._place_of: Rows = np.zeros(_FIRST, dtype=np.intp)
 
     def __len__(self) -> int:
@@ -155,6 +156,7 @@ class NodeTable:
             self.attributes.note(row)
         if before is not None and alike(node, before):
             return
+        self._occupied[row] = bool(node.occupied)
         same = before is not None and only_free_differs(node, before)
         if not (same and self._refreshed(row, node)):
             self._settle(row, node)
@@ -167,7 +169,7 @@ class NodeTable:
         row = self._rows.pop(name, None)
         if row is not None:
             self._leave(row)
-            self._nodes[row], self._table_of[row] = None, GONE
+            self._nodes[row], self._table_of[row], self._occupied[row] = None, GONE, False
             self._free.append(row)
             self.facts.note(row)
             self.changes.note(row)
@@ -195,6 +197,11 @@ class NodeTable:
         chosen = slice(self.height) if rows is None else rows
         return self._table_of[chosen], self._place_of[chosen]
 
+    def occupied(self, rows: Rows) -> Bools:
+        """Which of these rows are of nodes that hold a pod with an intent."""
+        chosen: Bools = self._occupied[rows]
+        return chosen
+
     def _new_row(self) -> int:
         if self._free:
             return self._free.pop()
@@ -203,6 +210,7 @@ class NodeTable:
         if len(self._nodes) > more:
             self._table_of = np.concatenate([self._table_of, np.full(more, GONE, dtype=np.int32)])
             self._place_of = np.concatenate([self._place_of, np.zeros(more, dtype=np.intp)])
+            self._occupied = np.concatenate([self._occupied, np.zeros(more, dtype=np.bool_)])
         return len(self._nodes) - 1
 
     def _refreshed(self, row: int, node: Node) -> bool:

@@ -34,6 +34,8 @@ class Undecided(StrEnum):
     """It asks for more than a column holds."""
     DEVICES = "requested-devices"
     """It asks for devices of which the node has some between zones or on none."""
+    EXCLUSIVE_ZONES = "requested-exclusive-zones"
+    """It is to have its zones to itself, and the node holds pods with an intent."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from numalign.decision.doubts import doubts
+from numalign.decision.own_zones import Zones, held_by_another, occupied_by_others
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet.admission_errors import Rejection, RejectionReason
@@ -95,7 +96,11 @@ def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
     if not refusal:
         admission = yield from kubelet.admitting(node, demand)
         placement = admission.placement
-        refusal = refusal_of(node, admission) or _by_intent(node, demand, intent, placement)
+        refusal = (
+            refusal_of(node, admission)
+            or _by_intent(node, demand, intent, placement)
+            or _by_neighbours(node, demand, intent, placement)
+        )
     return Verdict(
         refusal, permanent=False, placement=placement, known=node.known, doubts=doubts(node, demand)
     )
@@ -261,6 +266,20 @@ def fewest_zones(node: Node, step: Step, policy: Policy, names: Iterable[str]) -
         return 1
     widths = min_widths(node, step)
     return min((widths[name] for name in names if name in widths), default=None)
+
+
+def _by_neighbours(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
+    """The refusal for who is on the pod's zones already; None on a node where nobody is."""
+    for cause, taken in _TAKEN.items():
+        if zones := taken(node, demand, intent, placement):
+            names = tuple(zone.name for zone in node.zones if zone.id in zones)
+            return replace(_unsatisfied(intent, cause), zones=names)
+    return None
+
+
+_TAKEN: Mapping[Cause, Callable[[Node, Demand, Intent, Placement], Zones]] = MappingProxyType(
+    {Cause.NOT_SHARED: held_by_another, Cause.NOT_ALONE: occupied_by_others}
+)
 
 
 def _units(scope: Scope, demand: Demand, placement: Placement) -> Iterator[tuple[Step, tuple[Grant, ...]]]:

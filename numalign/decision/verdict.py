@@ -19,7 +19,10 @@ from numalign.model.resources import ZoneId
 
 
 class Refuser(StrEnum):
-    """Who says no: the node as a whole, its kubelet, or the pod's own intent; nobody, if nobody was asked."""
+    """Who says no: the node as a whole, its kubelet, or an intent; nobody, if nobody was asked.
+
+    The intent is the pod's own, or that of a pod that has zones of the node to itself.
+    """
 
     NODE = "node"
     KUBELET = "kubelet"
@@ -46,6 +49,10 @@ class Cause(StrEnum):
     NOT_EXCLUSIVE = "not-exclusive"
     NOT_ALIGNED = "not-aligned"
     OTHER_POLICY = "other-policy"
+    NOT_ALONE = "not-alone"
+    """It is to have its zones to itself, and others with an intent are there."""
+    NOT_SHARED = "not-shared"
+    """Another pod has the zones to itself."""
     NOT_ANSWERED = "not-answered"
     """It would take too long to say; neither a yes nor a no."""
 
@@ -77,7 +84,8 @@ class Refusal:
 
     `container` is empty where the pod as a whole is refused; `beside` says that there would be more if
     earlier containers of the pod did not hold it. `detail` names what `cause` turns on: the node's policy,
-    why a resource is not pinned, or the size of a core that is broken.
+    why a resource is not pinned, or the size of a core that is broken. `zones` are the names of those that
+    hold other pods.
     """
 
     refuser: Refuser
@@ -90,6 +98,7 @@ class Refusal:
     shortages: tuple[Shortage, ...] = ()
     detail: str = ""
     beside: bool = False
+    zones: tuple[str, ...] = ()
 
     @property
     def subject(self) -> str:

@@ -80,6 +80,14 @@ _WORDS: Mapping[Cause, _Words] = MappingProxyType(
         ),
         Cause.NOT_TOGETHER: _Words("have no {zone} with {asked}{free}"),
         Cause.SPREAD: _Words("would spread {asked} over more than {zones}"),
+        Cause.NOT_ALONE: _Words(
+            "would put it beside other pods with an intent in {where}",
+            "would put it beside other pods with an intent",
+        ),
+        Cause.NOT_SHARED: _Words(
+            "would put it in {where}, where another pod is to be alone",
+            "would put it in zones where another pod is to be alone",
+        ),
         Cause.NOT_EXCLUSIVE: _Words("cannot pin {names} for it ({detail})"),
         Cause.NOT_WHOLE_CORES: _Words(
             _broken_core("have {most}{free} in whole cores"),
@@ -115,6 +123,7 @@ _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
         "short": lambda refusal, free: _list(
             [_most_in(needs, zones, free) for zones, needs in _by_zones(_short(refusal))]
         ),
+        "where": lambda refusal, _: _named(refusal.zones),
         "widths": lambda refusal, _: ", ".join(
             f"{'one' if zones == 1 else zones} for {_amounts(needs)}"
             for zones, needs in _by_zones(refusal.needs[:MOST_NAMED])

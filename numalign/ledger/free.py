@@ -23,6 +23,7 @@ from numalign.kubelet import admit as kubelet
 from numalign.ledger import arithmetic, claims
 from numalign.ledger.arithmetic import Amounts
 from numalign.ledger.model import AssignedPod, Basis, FreeCapacity, NodeInfo, Source, Stage
+from numalign.ledger.occupancy import with_occupants
 from numalign.model.bitset import union
 from numalign.model.demand import Demand
 from numalign.model.intent import Policy
@@ -51,8 +52,8 @@ def free_capacity(
     pending = tuple(sorted((pod for pod in holding if not pod.admitted), key=AssignedPod.in_turn))
     if before and before[1].basis is Basis.OBSERVED and _hold_the_same(before[0], info):
         return replace(before[1], pending=pending)
-    counted = _observed(info, holding) or _published(info, holding, before=now - lag)
-    return FreeCapacity(*counted, pending)
+    node, basis, exact = _observed(info, holding) or _published(info, holding, before=now - lag)
+    return FreeCapacity(with_occupants(node, info.assigned_pods, exact=exact), basis, exact, pending)
 
 
 def _hold_the_same(one: NodeInfo, other: NodeInfo) -> bool:
@@ -72,7 +73,7 @@ def _holds_the_same(one: AssignedPod, other: AssignedPod) -> bool:
     mine, theirs = (
         pod.record and (pod.record.held, pod.record.unknown, pod.record.cpus) for pod in (one, other)
     )
-    return one.demand == other.demand and mine == theirs
+    return one.demand == other.demand and one.intent == other.intent and mine == theirs
 
 
 def _observed(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None:

@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from numalign.decision.evaluate import NO_INTENT
 from numalign.decision.verdict import Verdict
 from numalign.ledger import claims
 from numalign.model.demand import Demand
+from numalign.model.intent import Intent
 from numalign.model.machine import CpuSet
 from numalign.model.node import Node
 from numalign.model.placement import Held
@@ -65,7 +67,8 @@ class AssignedPod:
     What was predicted or recorded of a `doubtful` pod is not believed. One that is `terminating` was deleted,
     and its kubelet may let go of it at any time. Of one that is `unconfirmed` nobody knew whether it was
     bound, or when: its kubelet may take it before others, after them, or never. `refuted` are resources of
-    which its record says what cannot be (`counted_on`).
+    which its record says what cannot be (`counted_on`). `intent` is what somebody asks of its placement,
+    policy none where nobody does.
     """
 
     uid: str
@@ -81,6 +84,7 @@ class AssignedPod:
     terminating: bool = False
     unconfirmed: bool = False
     refuted: frozenset[str] = frozenset()
+    intent: Intent = NO_INTENT
 
     @property
     def reserved(self) -> bool:

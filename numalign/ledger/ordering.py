@@ -11,6 +11,7 @@ from itertools import combinations, pairwise, permutations
 from math import factorial, perm
 
 from numalign.decision.evaluate import NO_INTENT, evaluate
+from numalign.decision.verdict import Verdict
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet import work_limit
 from numalign.ledger import claims
@@ -26,6 +27,7 @@ from numalign.ledger.model import (
     Prediction,
     Source,
 )
+from numalign.ledger.occupancy import nowhere_alone
 from numalign.model.bitset import union
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent
@@ -78,8 +80,11 @@ def predict(  # noqa: PLR0913  a node, a pod, and the time
         if before.exact and len(waits_for) <= MOST_PENDING and _in_any_order(before.node, wanted):
             waits_for = ()
     leavers = tuple(pod for pod in info.assigned_pods if pod.terminating and pod.holds(info.node))
-    if _indifferent(info, leavers, (demand, kept), now=now, lag=lag):
+    after = _once_some_left(info, leavers, demand, now=now, lag=lag)
+    if after is not None and all(_come_true(node, [(demand, kept)]) for node in after):
         leavers = ()
+    elif (refused := _shared_by_then(current.node, after, demand, intent)) is not None:
+        return Prediction(current.node, refused, current.basis)
     return Prediction(
         current.node, verdict, current.basis, waits_for, leavers, kept, None if leavers else record
     )
@@ -101,18 +106,29 @@ def _rivals(current: FreeCapacity, created: int) -> tuple[AssignedPod, ...]:
     )
 
 
-def _indifferent(
-    info: NodeInfo, leavers: Sequence[AssignedPod], wanted: tuple[Demand, Held], *, now: float, lag: float
-) -> bool:
-    """Whether the pod comes to the same place, whichever of the leavers are gone by then."""
-    if not leavers:
-        return True
-    if len(leavers) > MOST_PENDING or not _triable(info.node, [wanted[0]], 2 ** len(leavers)):
-        return False
+def _once_some_left(
+    info: NodeInfo, leavers: Sequence[AssignedPod], demand: Demand, *, now: float, lag: float
+) -> Sequence[Node] | None:
+    """The node with any of the leavers gone; None if that is too much to try."""
+    if len(leavers) > MOST_PENDING or not _triable(info.node, [demand], 2 ** len(leavers)):
+        return None
     uids = [pod.uid for pod in leavers]
     gone = (some for count in range(1, len(uids) + 1) for some in combinations(uids, count))
-    nodes = (free_capacity(info.after(some), now=now, lag=lag).node for some in gone)
-    return all(_come_true(node, [wanted]) for node in nodes)
+    return [free_capacity(info.after(some), now=now, lag=lag).node for some in gone]
+
+
+def _shared_by_then(
+    node: Node, after: Sequence[Node] | None, demand: Demand, intent: Intent
+) -> Verdict | None:
+    """The refusal of a pod that would share zones not to be shared, if some have left by then.
+
+    Where that cannot be tried, only a pod that is to be alone itself is refused, unless nobody is there.
+    """
+    if not (node.exclusive or intent.exclusive):
+        return None
+    tried = [nowhere_alone(node)] if after is None and intent.exclusive else after or ()
+    verdicts = (evaluate(each, demand, intent) for each in tried)
+    return next((verdict for verdict in verdicts if verdict.refused), None)
 
 
 def doubted(info: NodeInfo, leaver: str, *, now: float, within: float) -> tuple[str, ...]:
@@ -130,13 +146,15 @@ def doubted(info: NodeInfo, leaver: str, *, now: float, within: float) -> tuple[
     return tuple(pod.uid for pod in late if pod.uid not in sure)
 
 
-def at_risk(info: NodeInfo, demand: Demand, *, now: float, within: float) -> tuple[AssignedPod, ...]:
+def at_risk(
+    info: NodeInfo, demand: Demand, intent: Intent = NO_INTENT, *, now: float, within: float
+) -> tuple[AssignedPod, ...]:
     """Pods that were taken in lately, and may sit where this one would be refused for them.
 
     As long as nobody has heard of the end of a pod, its room may have gone to one that came after it, which
     then left free what was expected of it. So with any single pod gone before they came, the late ones and
     this one after them have to be admitted all the same; otherwise this one waits until they are late no
-    more.
+    more. One that is to be alone waits as well where they might have come to other zones than expected.
     """
     late = _late(info, "", since=now - within)
     if not late or not claims.holds(info.node, demand):
@@ -146,8 +164,12 @@ def at_risk(info: NodeInfo, demand: Demand, *, now: float, within: float) -> tup
     leavers = _distinct(before)
     if not _triable(info.node, demands, len(leavers)):
         return late
-    nodes = (free_capacity(before.after([uid]), now=now, lag=0.0).node for uid in leavers)
-    return () if all(_all_admitted(node, demands) for node in nodes) else late
+    nodes = [free_capacity(before.after([uid]), now=now, lag=0.0).node for uid in leavers]
+    harmless = all(_all_admitted(node, demands) for node in nodes)
+    if harmless and intent.exclusive:
+        expected = [(pod.demand, pod.expected) for pod in late]
+        harmless = all(_come_true(node, expected) == len(late) for node in nodes)
+    return () if harmless else late
 
 
 def _distinct(info: NodeInfo) -> list[str]:

@@ -238,6 +238,12 @@ class Reservations:
         prediction = self.predict(name, assigned_pod.demand, created=created, now=now)
         return replace(assigned_pod, guess=prediction.held) if prediction else assigned_pod
 
+    def update_intent(self, uid: str, intent: Intent) -> None:
+        """Take what somebody asks of a pod's placement from now on."""
+        assigned_pod = self.assigned_pod(uid)
+        if assigned_pod and assigned_pod.intent != intent:
+            self._enter(self._node_of[uid], replace(assigned_pod, intent=intent))
+
     def mark_terminating(self, uid: str, *, now: float) -> None:
         """Take that a pod was deleted: from now on its kubelet may let go of it at any time."""
         if uid in self._node_of:
@@ -446,13 +452,19 @@ class Reservations:
         return ordering.predict(info, demand, intent, created=created, now=now, lag=self._lag, free=free)
 
     def at_risk(
-        self, name: str, demand: Demand, *, now: float, without: Iterable[str] = ()
+        self,
+        name: str,
+        demand: Demand,
+        intent: Intent = NO_INTENT,
+        *,
+        now: float,
+        without: Iterable[str] = (),
     ) -> tuple[AssignedPod, ...]:
         """Pods taken in lately, but those in `without`, that may sit where this one would be refused."""
         info = self.node_info(name)
         if info is None:
             return ()
-        return ordering.at_risk(info.without(without), demand, now=now, within=NEWS_SECONDS)
+        return ordering.at_risk(info.without(without), demand, intent, now=now, within=NEWS_SECONDS)
 
     # Bookkeeping.
 

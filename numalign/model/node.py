@@ -90,6 +90,8 @@ class Node:
     label tells. `stock` says which CPUs and devices are left, where somebody described the `machine` or pods
     were charged to the one that is assumed; the zones' free amounts are then its
     sums, so whoever changes them drops it. `attributes` say who may go there.
+    From the `occupied` zones pods with an intent hold what it is about, or may; from the `exclusive` ones a
+    pod that shares them with no other such.
     Of a node that is ill `health` is the same node in health, with nothing on it.
     """
 
@@ -108,6 +110,8 @@ class Node:
     machine: Machine | None = None
     stock: Stock | None = None
     attributes: Attributes = NO_ATTRIBUTES
+    occupied: frozenset[ZoneId] = frozenset()
+    exclusive: frozenset[ZoneId] = frozenset()
     health: "Node | None" = None
     devices: frozenset[str] = field(init=False)
     ids: tuple[ZoneId, ...] = field(init=False, compare=False, repr=False)
@@ -124,12 +128,12 @@ class Node:
             object.__setattr__(self, "stock", full_stock(self.machine))
 
     def emptied(self) -> "Node":
-        """The node with its zones emptied and its machine's stock full; itself if it is so already."""
+        """The node with its zones emptied, its machine's stock full, and nobody there; itself if it is so."""
         stock = full_stock(self.machine) if self.machine else None
         zones = tuple(zone.emptied() for zone in self.zones)
-        if stock == self.stock and zones == self.zones:
+        if stock == self.stock and zones == self.zones and not self.occupied:
             return self
-        return replace(self, zones=zones, stock=stock)
+        return replace(self, zones=zones, stock=stock, occupied=frozenset(), exclusive=frozenset())
 
     def in_health(self) -> "Node":
         """The node with nothing given out: `health` of a node that is ill, of any other `emptied`."""

@@ -327,7 +327,8 @@ class Binder:
     def _risks(self, node: str, pod: PendingPod, now: float) -> tuple[AssignedPod, ...]:
         """Pods that were taken in a moment ago, for which this one could be refused."""
         since = self.state.reservations.reserved_since(pod.uid)
-        return self.state.reservations.at_risk(node, pod.question.demand, now=now, without=since)
+        question = pod.question
+        return self.state.reservations.at_risk(node, question.demand, question.intent, now=now, without=since)
 
     def _node_changed(self, node: str) -> None:
         if queue := self._queues.get(node):

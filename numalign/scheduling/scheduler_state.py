@@ -31,7 +31,7 @@ from numalign.memory_size import weight
 from numalign.model.constraints import ANYWHERE, Constraints
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import BadInput
-from numalign.model.intent import Gate, Match
+from numalign.model.intent import Gate, Intent, Match
 from numalign.model.pod import Qos, Role
 from numalign.model.resources import EMPTY
 from numalign.runtime.clock import Sleep
@@ -44,6 +44,9 @@ REMEMBERED = 1024
 
 AT_ONCE = 2
 """Nodes that are worked out ahead before somebody else has a turn: each takes a fraction of a millisecond."""
+
+INTENTS_AT_ONCE = 256
+"""Pods of which it is looked up again what is asked of them, before somebody else has a turn."""
 
 LOOK_SECONDS = 0.05
 """How long what changed is gathered before it is worked out ahead."""
@@ -89,7 +92,15 @@ class PendingPod:
     def assigned_pod(self, *, now: float) -> AssignedPod:
         """The pod as the ledger keeps it."""
         name, demand = (self.namespace, self.name), None if self.demand == _UNREAD else self.demand
-        return AssignedPod(self.uid, name, demand, Stage.RESERVED, since=now, created=self.created)
+        return AssignedPod(
+            self.uid,
+            name,
+            demand,
+            Stage.RESERVED,
+            since=now,
+            created=self.created,
+            intent=self.question.intent,
+        )
 
 
 class _Identity(NamedTuple):
@@ -132,6 +143,7 @@ class SchedulerState:
     _last: tuple[tuple[object, ...], PendingPod] | None = field(init=False, default=None)
     _asked: LRU[str, PendingPod] = field(init=False)
     _pinned: PinnedReservations = field(init=False)
+    _asked_under: EffectivePolicy = field(init=False, default_factory=EffectivePolicy)
 
     def __post_init__(self, match: Match) -> None:
         self._pinned = PinnedReservations(
@@ -170,10 +182,12 @@ class SchedulerState:
         self.labels = snapshot.node_labels
         self.snapshot = snapshot
         self._pinned.look()
+        await self._update_intents()
 
     async def work_ahead(self, *, sleep: Sleep = asyncio.sleep) -> None:
         """Work out what changed before anybody asks, who is answered in between; never returns."""
         while True:
+            await self._update_intents()
             for _ in self.cache.work_ahead(AT_ONCE, self.clock):
                 await sleep(0)
             await sleep(LOOK_SECONDS)
@@ -219,6 +233,7 @@ class SchedulerState:
             created=pod.created,
             record=pod.record,
             terminating=pod.leaving,
+            intent=self._intent_of(pod),
         )
 
     def _is_gated(self, namespace: str) -> bool:
@@ -236,6 +251,30 @@ class SchedulerState:
             return None
         assigned_pod = replace(self._assigned_pod(pod), stage=Stage.RESERVED, since=self.clock() - age)
         return assigned_pod if assigned_pod.record else replace(assigned_pod, guess=prediction.held)
+
+    def _intent_of(self, pod: PodInfo) -> Intent:
+        return self.reader.intent(pod.request, pod.namespace, self._effective_policy())
+
+    async def _update_intents(self) -> None:
+        """Take what is asked by now of the pods that are there, where namespaces or the policy ask it.
+
+        What a namespace asks counts for all of its pods, whenever they came.
+        """
+        before, now = self._asked_under, self._effective_policy()
+        if self.snapshot is None or all(map(operator.is_, _parts(now), _parts(before))):
+            return
+        self._asked_under = now
+        changed = [uid for uid, pod in self.pods.items() if _asks_otherwise(now, before, pod.namespace)]
+        await patiently(self._update_intents_of(changed))
+
+    def _update_intents_of(self, uids: Iterable[str]) -> Iterator[None]:
+        """A step for some of them; any may have gone meanwhile, and what is asked have changed again."""
+        for at, uid in enumerate(uids, start=1):
+            pod = self.pods.get(uid)
+            if pod and not pod.ended:
+                self.reservations.update_intent(uid, self._intent_of(pod))
+            if not at % INTENTS_AT_ONCE:
+                yield
 
     # What is asked.
 
@@ -320,6 +359,19 @@ def _different(now: Mapping[str, object], before: Mapping[str, object]) -> set[s
     if now is before:
         return set()
     return {name for name, value in now.items() if before.get(name) is not value} | before.keys() - now.keys()
+
+
+def _parts(policy: EffectivePolicy) -> tuple[object, ...]:
+    """All that makes it up, each replaced when it changes."""
+    return policy.policy, policy.rules, policy.labels
+
+
+def _asks_otherwise(now: EffectivePolicy, before: EffectivePolicy, namespace: str) -> bool:
+    """Whether something else may be asked of a namespace's pods."""
+    return now.policy is not before.policy or any(
+        of_now.get(namespace) != of_before.get(namespace)
+        for of_now, of_before in ((now.rules, before.rules), (now.labels, before.labels))
+    )
 
 
 def _records(observed: Mapping[str, ObservedPlacement]) -> ObservedPods:

@@ -421,6 +421,34 @@ def test_pods_that_ask_for_devices_between_zones_are_left_to_the_rules_there(
     assert (counts.in_columns, counts.by_rules[Undecided.DEVICES]) == (in_columns, by_rules)
 
 
+def test_where_others_are_the_rules_are_asked_whether_a_pod_is_alone() -> None:
+    tables, counts = NodeTable(), Workspace()
+    first, both = (frozenset(ROOMY.ids[:count]) for count in (1, 2))
+    held = [replace(ROOMY, occupied=first), replace(ROOMY, occupied=both, exclusive=first)]
+    for one in named([ROOMY, BUSY, *held]):
+        tables.put(one)
+    alone = Evaluation(tables, question("cpu=2 mem=1Gi", policy=BINDING, exclusive=True), workspace=counts)
+
+    assert alone.admitted().tolist() == [True, True, False, False]
+    assert (counts.in_columns, counts.by_rules) == (
+        2,
+        {Undecided.EXCLUSIVE_ZONES: 1, Unfit.EXCLUSIVE_ZONES: 1},
+    )
+    # Of an empty node nobody has zones, and nobody is asked.
+    assert alone.able().all()
+    assert counts.in_columns == 2 + 3
+
+
+def test_who_need_not_be_alone_is_answered_by_columns_beside_anybody() -> None:
+    tables, counts = NodeTable(), Workspace()
+    for one in named([ROOMY, replace(ROOMY, occupied=frozenset(ROOMY.ids))]):
+        tables.put(one)
+    answer = Evaluation(tables, question("cpu=2 mem=1Gi", policy=BINDING), workspace=counts)
+
+    assert answer.admitted().tolist() == [True, True]
+    assert (counts.in_columns, counts.by_rules) == (2, {})
+
+
 def test_no_two_reasons_to_ask_the_rules_are_counted_as_one() -> None:
     every = [why.value for why in (*Unfit, *Undecided)]
 
@@ -545,8 +573,10 @@ def called(name: str, *zones: str, policy: str = BINDING, chosen: Options | None
     return replace(node(*zones, policy=policy, options=chosen or Options()), name=name)
 
 
-def question(*containers: str, policy: str = "none", match: str = "satisfies") -> Question:
-    return Question(asks(*containers), means(policy, match=match))
+def question(
+    *containers: str, policy: str = "none", match: str = "satisfies", exclusive: bool = False
+) -> Question:
+    return Question(asks(*containers), means(policy, match=match, exclusive=exclusive))
 
 
 ONE_GPU = question("cpu=2 mem=1Gi gpu=1")
@@ -783,6 +813,16 @@ CAUSES: dict[Cause, tuple[Node, Node, Question]] = {
     ),
     Cause.NOTHING_TO_SHARE: (whole("a", FREE_ZONE), whole("b", BUSY_ZONE), CROWDED),
     Cause.OTHER_POLICY: (A, B, question("cpu=1 mem=1Gi", policy="restricted", match="equal")),
+    Cause.NOT_ALONE: (
+        replace(A, occupied=frozenset(A.ids)),
+        replace(B, occupied=frozenset(B.ids)),
+        question("cpu=1 mem=1Gi", policy=BINDING, exclusive=True),
+    ),
+    Cause.NOT_SHARED: (
+        replace(A, occupied=frozenset(A.ids), exclusive=frozenset(A.ids)),
+        replace(B, occupied=frozenset(B.ids), exclusive=frozenset(B.ids)),
+        question("cpu=1 mem=1Gi", policy=BINDING),
+    ),
     Cause.NOT_ANSWERED: (
         called("a", *[FREE_ZONE] * 18, policy="restricted"),
         called("b", *[FREE_ZONE] * 17, BUSY_ZONE, policy="restricted"),

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -313,6 +314,26 @@ def test_a_node_that_comes_to_stand_in_columns_is_told_of_no_more() -> None:
 
     made.put(called("n2", CHOOSING))
     assert made.unfit == {Unfit.CPU_OPTIONS: 1}
+
+
+def test_a_node_leaves_columns_while_a_pod_has_a_zone_to_itself() -> None:
+    zones = frozenset(TWO.ids[:1])
+    made, seen = tables(*named([TWO])), []
+    for exclusive, occupied in (((), zones), (zones, zones), (zones, frozenset(TWO.ids)), ((), zones)):
+        made.put(replace(called("n0", TWO), occupied=occupied, exclusive=frozenset(exclusive)))
+        seen.append((dict(made.unfit), made.occupied(np.array([0])).tolist()))
+    made.put(called("n0", TWO))
+
+    odd = {Unfit.EXCLUSIVE_ZONES: 1}
+    assert seen == [({}, [True]), (odd, [True]), (odd, [True]), ({}, [True])]
+    assert (made.unfit, made.occupied(np.array([0])).tolist()) == ({}, [False])
+
+
+def test_of_a_node_that_is_gone_nobody_holds_zones() -> None:
+    made = tables(*named([replace(TWO, occupied=frozenset(TWO.ids))] * 20))
+    made.drop("n19")
+
+    assert made.occupied(np.arange(20)).tolist() == [True] * 19 + [False]
 
 
 kinds = st.sampled_from([None, TWO, FOUR, CHOOSING])

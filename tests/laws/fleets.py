@@ -393,7 +393,16 @@ def like(pick: Pick, empty: Node) -> Node:
 
 def in_some_health(pick: Pick, node: Node) -> Node:
     """The node as it is, or ill; of one whose machine is described nobody says what it was."""
-    return ill(pick, node) if pick(SELDOM) and not node.machine else node
+    return occupied(pick, ill(pick, node) if pick(SELDOM) and not node.machine else node)
+
+
+def occupied(pick: Pick, node: Node) -> Node:
+    """The node with pods with an intent on some of its zones, of which some are to be alone."""
+    if not pick(SOMETIMES):
+        return node
+    zones = frozenset(zone for zone in node.ids if pick(OFTEN))
+    alone = frozenset(zone for zone in zones if pick(SOMETIMES))
+    return replace(node, occupied=zones, exclusive=alone)
 
 
 # What pods ask.
@@ -475,11 +484,13 @@ def intent(pick: Pick) -> Intent:
     """What the owner of a pod means: often nothing."""
     if pick([True, True, False, False, False]):
         return NO_INTENT
+    policy = pick([Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT, Policy.SINGLE_NUMA_NODE])
     return Intent(
-        pick([Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT, Policy.SINGLE_NUMA_NODE]),
+        policy,
         pick(RESOURCES),
         pick([None, Scope.POD, None, Scope.POD, Scope.CONTAINER]),
         pick([*[Match.SATISFIES] * 7, Match.EQUAL]),
+        exclusive=policy.at_least(Policy.RESTRICTED) and pick(SOMETIMES),
     )
 
 

@@ -15,19 +15,23 @@ are both on their way, and reservations that are made between an end and the new
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from types import MappingProxyType
 
+from numalign.decision.evaluate import NO_INTENT
+from numalign.decision.own_zones import own_zones
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet.managers_state import Assignments as Booked
-from numalign.ledger.arithmetic import named
+from numalign.ledger.arithmetic import by_id, named
 from numalign.ledger.model import AssignedPod, PlacementRecord, PodName, Prediction, Source, Stage
 from numalign.ledger.observations import ObservedPods
 from numalign.ledger.reservations import Reservations
 from numalign.model.demand import Demand
+from numalign.model.intent import Intent
 from numalign.model.node import Node
 from numalign.model.placement import Held, Placement, ZoneSet
 from numalign.model.pod import Role
-from numalign.model.resources import EMPTY, Resources
+from numalign.model.resources import EMPTY, Resources, ZoneId
 from tests.notation import asks
 
 LAG, KEPT = 20.0, 60.0
@@ -69,7 +73,8 @@ class Course:
 
     Without `exporter` topologies are told of only as late as a ledger allows. An `agent` tells with them what
     every pod holds that is there as it looks. Of a bind that got lost it is
-    not known whether it was made, will be made yet, or never.
+    not known whether it was made, will be made yet, or never. Each pod has one of these `intents`; where that
+    may be to be alone, no pod ends while another is on its way, for nobody could foresee where that comes to.
     """
 
     strangers: int = 0
@@ -80,6 +85,7 @@ class Course:
     binds_get_lost: bool = False
     ends_between: bool = False
     reservations_before_news: bool = False
+    intents: tuple[Intent, ...] = (NO_INTENT,)
 
 
 @dataclass(slots=True)
@@ -90,6 +96,7 @@ class Story:
     name: PodName
     demand: Demand
     created: int
+    intent: Intent = NO_INTENT
     reserved: bool = False
     record: PlacementRecord | None = None
     bound: bool = False
@@ -183,6 +190,19 @@ class World:
                 assert same(known.record.held, taken.held), f"{uid}: {known.record.held} is {taken.held}"
             seen = self.ledger.observed(uid)
             assert seen is None or seen == taken.seen_by_agent()
+        self._check_zones()
+
+    def _check_zones(self) -> None:
+        """Fail where a pod that was certain of where it comes to shares zones that are not to be shared."""
+        there = [(uid, self.stories[uid], self._own_zones(uid)) for uid in self.taken]
+        for (uid, one, mine), (other_uid, other, theirs) in combinations(there, 2):
+            if (one.intent.exclusive or other.intent.exclusive) and one.record and other.record:
+                assert not mine & theirs, f"{uid} and {other_uid} share {mine & theirs}"
+
+    def _own_zones(self, uid: str) -> frozenset[ZoneId]:
+        story, held = self.stories[uid], by_id(self.taken[uid].held, self._empty)
+        assert held is not None
+        return own_zones(self._empty, story.demand, story.intent, held)
 
     def look_again(self) -> Node:
         """Look now, and be heard at once; the node as it really is."""
@@ -218,7 +238,9 @@ class World:
     def _new(self, created: int) -> Story:
         demand = self._menu[self._choose(len(self._menu))]
         uid = f"pod-{len(self.stories)}"
-        story = Story(uid, ("team", self._name(uid)), demand, created)
+        intents = self._course.intents
+        intent = intents[self._choose(len(intents))] if len(intents) > 1 else intents[0]
+        story = Story(uid, ("team", self._name(uid)), demand, created, intent)
         self.stories[uid] = story
         return story
 
@@ -265,7 +287,7 @@ class World:
     def _predict(self, story: Story) -> Prediction:
         without = self.ledger.reserved_since(story.uid)
         prediction = self.ledger.predict(
-            NAME, story.demand, created=story.created, now=self.now, without=without
+            NAME, story.demand, story.intent, created=story.created, now=self.now, without=without
         )
         assert prediction
         return prediction
@@ -367,7 +389,8 @@ class World:
         return those[self._choose(len(those))] if those else None
 
     def _between(self) -> bool:
-        return len(self._inbox) + len(self._unconfirmed) > 1 and not self._course.ends_between
+        most = 0 if any(intent.exclusive for intent in self._course.intents) else 1
+        return len(self._inbox) + len(self._unconfirmed) > most and not self._course.ends_between
 
     def _forget(self, story: Story) -> None:
         story.gone = True
@@ -397,6 +420,7 @@ class World:
             created=story.created,
             record=story.record,
             terminating=story.terminating,
+            intent=story.intent,
         )
 
     def _unheard(self) -> bool:

@@ -138,7 +138,13 @@ def renamed(node: Node, new: Mapping[ZoneId, ZoneId]) -> Node:
         )
         for zone in node.zones
     )
-    return replace(node, zones=tuple(zones), machine=node.machine and machine_renamed(node.machine, new))
+    return replace(
+        node,
+        zones=tuple(zones),
+        machine=node.machine and machine_renamed(node.machine, new),
+        occupied=frozenset(new[zone] for zone in node.occupied),
+        exclusive=frozenset(new[zone] for zone in node.exclusive),
+    )
 
 
 def machine_renamed(told: Machine, new: Mapping[ZoneId, ZoneId]) -> Machine:
@@ -250,7 +256,7 @@ TestChanges.settings = settings(HALF, stateful_step_count=15)
 def corners() -> Counter[object]:
     """Everything that distinguishes nodes and answers, and on how many nodes it was met."""
     met: Counter[object] = Counter()
-    for seed in range(400):
+    for seed in range(600):
         asked = made(seed, SMALL)
         met["in columns"] += ClusterCache.of(asked.nodes).nodes.in_columns
         for node in asked.nodes:
@@ -268,6 +274,8 @@ def facts(node: Node) -> Iterable[object]:
     yield "groups" if any(len(zone.cells) > 1 for zone in node.zones) else "no groups"
     yield "totals" if node.totals else "no totals"
     yield "ill" if node.health else "in health"
+    yield "occupied" if node.occupied else "nobody"
+    yield "exclusive" if node.exclusive else "shared"
 
 
 @pytest.mark.parametrize(
@@ -287,6 +295,8 @@ def facts(node: Node) -> Iterable[object]:
         "groups",
         "totals",
         "ill",
+        "occupied",
+        "exclusive",
     ],
 )
 def test_every_corner_is_drawn(corner: object, corners: Counter[object]) -> None:

@@ -35,7 +35,7 @@ from numalign.model.placement import Held
 from numalign.model.resources import CPU, MEMORY
 from tests.laws.ledger_world import MENU, Course, World, empty_ledger
 from tests.ledger.conftest import fingerprint_of
-from tests.notation import GPU, bag, machine, node, options
+from tests.notation import GPU, bag, machine, means, node, options
 
 NOW, LAG = 1000.0, 60.0
 AGES = [0.0, 5.0, 30.0, LAG, 500.0]
@@ -410,6 +410,31 @@ courses = st.builds(
 @given(nodes(), courses, tapes)
 @settings(max_examples=2 * settings().max_examples)
 def test_no_pod_with_a_reservation_is_refused(told: Node, course: Course, tape: list[int]) -> None:
+    World(told, iter(tape), course).run()
+
+
+INTENTS = (
+    means("none"),
+    means("best-effort"),
+    means("restricted"),
+    means("single-numa-node gpu"),
+    means("restricted", exclusive=True),
+    means("restricted cpu", exclusive=True),
+)
+exclusive_courses = st.builds(
+    Course,
+    exporter=st.booleans(),
+    fingerprints=st.booleans(),
+    names_return=st.booleans(),
+    intents=st.just(INTENTS),
+)
+
+
+@given(nodes(), exclusive_courses, tapes)
+@settings(max_examples=2 * settings().max_examples)
+def test_nobody_with_an_intent_shares_the_zones_of_one_that_is_to_be_alone(
+    told: Node, course: Course, tape: list[int]
+) -> None:
     World(told, iter(tape), course).run()
 
 

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from numalign.decision.verdict import Cause
 from numalign.ledger.model import AssignedPod, Basis, NodeInfo, PlacementRecord, Source, Stage
 from numalign.ledger.ordering import at_risk, doubted, predict
-from numalign.model.intent import Policy
+from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node
 from tests.ledger.conftest import HALF, JUST_NOW, LAG, NOW, STRANGER, TWO, held, on, predicted
 from tests.notation import asks, free_of, means, node, table
@@ -246,6 +247,62 @@ def test_pods_alike_that_hold_other_zones_are_tried_each() -> None:
     harmless = on("harmless", "cpu=1.. mem=1Gi.. gpu=1", has="1 gpu=1")
 
     assert risked(NodeInfo(three, (harmless, HOLDER, ON_ITS_WAY)), "cpu=4 mem=1Gi") == ["early"]
+
+
+# Pods that are to be alone.
+
+ALONE, BESIDE = means("single-numa-node", exclusive=True), means("single-numa-node")
+MANY_LEAVERS = tuple(
+    on(f"leaver-{at}", "cpu=1 mem=1Gi", has=f"{at // 2} cpu=1", terminating=True) for at in range(4)
+)
+TERMINATING = on("leaver", "cpu=2 mem=1Gi", has="0 cpu=2", terminating=True)
+SHARING = replace(on("sharing", "cpu=2 mem=1Gi", has="0 cpu=2"), intent=BESIDE)
+KEEPING = replace(on("keeping", "cpu=1 mem=1Gi", has="0 cpu=1"), intent=ALONE)
+
+BY_THEN = [
+    # what it shows, the pods on the node, the pod
+    #     why not
+    ("whoever is gone, it is alone", (TERMINATING,), "cpu=4 mem=1Gi", ALONE,
+         None),
+    ("once one has left it would come beside another", (TERMINATING, SHARING), "cpu=2 mem=1Gi", ALONE,
+         Cause.NOT_ALONE),
+    ("so it would, and does not mind", (TERMINATING, SHARING), "cpu=2 mem=1Gi", BESIDE,
+         None),
+    ("once one has left it would come to one that is to be alone", (TERMINATING, KEEPING),
+         "cpu=2 mem=1Gi", BESIDE,
+         Cause.NOT_SHARED),
+    ("so it would, and nobody asks anything of it", (TERMINATING, KEEPING), "cpu=2 mem=1Gi", means("none"),
+         None),
+    ("too many leave to try: nobody can say that it is alone", (*MANY_LEAVERS, SHARING), "cpu=2 mem=1Gi",
+         ALONE,
+         Cause.NOT_ALONE),
+    ("too many leave to try: of one that need not be nothing is known", (*MANY_LEAVERS, KEEPING),
+         "cpu=2 mem=1Gi", BESIDE,
+         None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pods", "containers", "intent", "why"), table(BY_THEN))
+def test_it_counts_to_whom_a_pod_would_come_once_some_have_left(
+    pods: tuple[AssignedPod, ...], containers: str, intent: Intent, why: Cause | None
+) -> None:
+    verdict = predict(NodeInfo(PAIR, pods), asks(containers), intent, now=NOW, lag=LAG).verdict
+
+    assert (verdict.refusal and verdict.refusal.cause) == why
+    assert not verdict.permanent
+
+
+def test_a_pod_that_is_to_be_alone_waits_until_it_is_heard_where_others_came_to() -> None:
+    """If the holder had ended, the early one would sit where nobody expects it."""
+    elsewhere = on("early", "cpu=3 mem=1Gi", has="1 cpu=3", stage=Stage.BOUND, created=1, turn=1)
+    holder = on("holder", "cpu=4 mem=1Gi", has="0 cpu=4")
+    info = NodeInfo(THREE, (holder, elsewhere))
+    waits = {
+        intent.exclusive: [pod.uid for pod in at_risk(info, asks("cpu=1 mem=1Gi"), intent, now=NOW, within=2)]
+        for intent in (ALONE, BESIDE)
+    }
+
+    assert waits == {True: ["early"], False: []}
 
 
 # What takes too long to try is taken for not known.

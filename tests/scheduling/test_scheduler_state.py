@@ -574,3 +574,115 @@ async def test_what_an_agent_wrote_is_known_by_its_cpus(scorer: Scorer) -> None:
     assert scorer.fits(raw("cpu=4 mem=1Gi", name="next"), "a") == [True]
     assert scorer.fits(raw("cpu=3 mem=1Gi", name="odd"), "a") == [False]
     assert scorer.fits(raw("cpu=2 mem=1Gi gpu=2", name="both"), "a") == [False]
+
+
+# Pods that are to be alone.
+
+ALONE = {"numalign.io/exclusive": "zone"}
+SMALL = "cpu=1 mem=1Gi"
+NOT_ALONE = f"node(s) would put it beside other pods with an intent (numalign: {SINGLE})"
+NOT_SHARED = f"node(s) would put it in zones where another pod is to be alone (numalign: {SINGLE})"
+
+
+def other(policy: str | None = SINGLE, **written: str) -> Raw:
+    annotations = {f"numalign.io/{key}": text for key, text in written.items()}
+    return raw(SMALL, name="other", policy=policy, annotations=annotations)
+
+
+async def test_nobody_with_an_intent_comes_to_the_zone_of_a_pod_that_is_to_be_alone(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+    scorer.see(running(on("a", raw(FOUR, annotations=ALONE), record=HALF)))
+    answers = scorer.ask(other(), "a", "b")
+
+    assert [(answer.fits, answer.permanent, answer.reason) for answer in answers] == [
+        (False, False, NOT_SHARED),
+        (True, False, ""),
+    ]
+    assert scorer.fits(other(policy=None), "a") == [True]
+    assert scorer.fits(other(policy="none"), "a") == [True]
+    scorer.lose("web")
+    assert scorer.fits(other(), "a") == [True]
+
+
+async def test_a_pod_that_is_to_be_alone_comes_to_no_zone_where_others_with_an_intent_are(
+    scorer: Scorer,
+) -> None:
+    await scorer.know({"a": EMPTY, "b": EMPTY})
+    scorer.see(running(on("a", raw(FOUR), record=HALF)))
+    scorer.see(running(on("b", raw(FOUR, name="quiet", policy=None), record=HALF)))
+    answers = scorer.ask(other(exclusive="zone"), "a", "b")
+
+    assert [(answer.fits, answer.permanent, answer.reason) for answer in answers] == [
+        (False, False, NOT_ALONE),
+        (True, False, ""),
+    ]
+
+
+async def test_what_is_reserved_for_a_pod_that_is_to_be_alone_is_shared_with_nobody(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    scorer.promised(raw(FOUR, annotations=ALONE), "a")
+
+    [refused] = scorer.ask(other(), "a")
+
+    assert (refused.fits, refused.reason) == (False, NOT_SHARED)
+    # Its own reservation stands in nobody's way, least of all in its own.
+    assert scorer.fits(raw(FOUR, annotations=ALONE), "a") == [True]
+
+
+LABELLED = [
+    # what it shows               before                                      after
+    ("a default is there",        {},                                         {"default": SINGLE}),
+    ("the default is tightened",  {"default": "none"},                        {"default": SINGLE}),
+    ("it is looked at again",     {"default": SINGLE, "admission": "disabled"}, {"default": SINGLE}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), table(LABELLED))
+async def test_what_a_namespace_comes_to_ask_counts_for_pods_that_are_there(
+    scorer: Scorer, before: dict[str, str], after: dict[str, str]
+) -> None:
+    await scorer.know({"a": EMPTY}, team=before)
+    scorer.see(running(on("a", raw(FOUR, policy=None), record=HALF)))
+    alone, answers = other(exclusive="zone"), []
+    for labels in (before, after, before):
+        await scorer.know({"a": EMPTY}, team=labels)
+        # A namespace that is left alone has no pods that are to be alone.
+        answers += scorer.fits(replace_namespace(alone), "a")
+
+    assert answers == [True, False, True]
+
+
+def replace_namespace(made: Raw) -> Raw:
+    return {**made, "metadata": {**made["metadata"], "namespace": "elsewhere"}}
+
+
+async def test_what_the_policy_comes_to_ask_counts_for_pods_that_are_there(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY}, team={})
+    scorer.see(running(on("a", raw(FOUR, policy=None), record=HALF)))
+    before = scorer.fits(other(exclusive="zone"), "a")
+    scorer.obey(parse(b"defaults: [{default: restricted}]"))
+    working = asyncio.create_task(scorer.state.work_ahead(sleep=scorer.time.sleep))
+    await asyncio.sleep(0.01)
+    working.cancel()
+
+    assert (before, scorer.fits(other(exclusive="zone"), "a")) == ([True], [False])
+
+
+BADLY_SAID = [
+    # what it shows                       what stands on the pod                      others are kept away
+    ("it is to be alone",                 {"numalign.io/exclusive": "zone"},          True),
+    ("of what?",                          {"numalign.io/exclusive": "node"},          False),
+    ("nobody has looked at the rest",     {**ALONE, "numalign.io/scope": "planet"},   False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "away"), table(BADLY_SAID))
+async def test_who_says_it_wrongly_keeps_nobody_away(
+    scorer: Scorer, written: dict[str, str], *, away: bool
+) -> None:
+    """Such a pod came while nobody looked; that it has an intent is plain."""
+    await scorer.know({"a": EMPTY})
+    scorer.see(running(on("a", raw(FOUR, annotations=written), record=HALF)))
+
+    assert scorer.fits(other(), "a") == [not away]
+    assert scorer.fits(other(exclusive="zone"), "a") == [False]

@@ -32,8 +32,9 @@ from numalign.model.attributes import NO_SCHEDULE
 from numalign.model.constraints import ANYWHERE, Constraints, Tolerating, Toleration
 from numalign.model.demand import Demand
 from numalign.model.errors import MOST_MISTAKES, Mistake
-from numalign.model.intent import IntentAnnotations, Match, NamespaceRules, Policy
+from numalign.model.intent import Intent, IntentAnnotations, Match, NamespaceRules, Policy
 from numalign.model.resources import Kind, kind
+from numalign.model.sharing import shared
 
 REMEMBERED = 1024
 """Templates of pods that are remembered."""
@@ -105,6 +106,18 @@ class PodReader:
         if not isinstance(reading, PodQuestion):
             return reading
         return replace(reading, question=self.shared(reading.question))
+
+    def intent(self, request: PodRequest, namespace: str, policy: EffectivePolicy) -> Intent:
+        """What somebody asks of the placement of a pod that is there; policy none if nobody does.
+
+        Of what cannot be read its policy alone counts: nobody has looked at it, so it keeps nobody away.
+        """
+        if policy.exemption(namespace, runtime_class=request.runtime_class):
+            return NO_INTENT
+        written, default = request.written, policy.rules_for(namespace).default
+        if written.wrong(default):
+            return shared(Intent(written.policy or default or Policy.NONE))
+        return shared(written.intent(default, self._match) or NO_INTENT)
 
     def shared(self, question: Question) -> Question:
         """The equal question that was read before, if it is remembered: it is looked up faster."""

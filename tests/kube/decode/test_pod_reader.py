@@ -17,7 +17,7 @@ from numalign.lru import MOST_BYTES
 from numalign.model.attributes import NO_SCHEDULE
 from numalign.model.constraints import ANYWHERE, Operator, Requirement, Tolerating, Toleration
 from numalign.model.errors import Mistake
-from numalign.model.intent import UNRULED, Match, NamespaceRules, Policy
+from numalign.model.intent import UNRULED, Intent, Match, NamespaceRules, Policy
 from tests.notation import GPU, asks, means, table
 from tests.webhook.conftest import POLICY, Raw, raw, with_spec
 
@@ -430,3 +430,45 @@ def test_whatever_is_written_is_read_or_told_and_says_the_same_to_one_who_has_re
         assert found == read_once(each, rules)
         places = [mistake.where for mistake in mistakes(found)]
         assert isinstance(found, Exempt) or len(places) == len({*places})
+
+
+# What is asked of pods that are there.
+
+ALONE = annotated(SPEAKING, "numalign.io/exclusive", "zone")
+THERE = [
+    # what it shows, the pod
+    #     the rules of its namespace, its intent
+    ("it says so itself", ALONE,
+         UNRULED, means(SINGLE, exclusive=True)),
+    ("its namespace says so", SILENT,
+         DEFAULT, means(SINGLE)),
+    ("its namespace gives it a policy", annotated(SILENT, "numalign.io/exclusive", "zone"),
+         DEFAULT, means(SINGLE, exclusive=True)),
+    ("nobody says anything", SILENT,
+         UNRULED, means("none")),
+    ("what is enforced is no intent", SILENT,
+         ENFORCED, means("none")),
+    ("nobody looks", ALONE,
+         NamespaceRules(disabled=True), means("none")),
+    ("of what cannot be read the policy counts", annotated(ALONE, "numalign.io/scope", "planet"),
+         UNRULED, means(SINGLE)),
+    ("alone without a policy", annotated(SILENT, "numalign.io/exclusive", "zone"),
+         UNRULED, means("none")),
+    ("no policy that can be read", raw(GUARANTEED, policy="tight"),
+         UNRULED, means("none")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "rules", "intent"), table(THERE))
+def test_what_is_asked_of_a_pod_that_is_there(made: Raw, rules: NamespaceRules, intent: Intent) -> None:
+    reader = PodReader()
+    request = reader.request(made)
+
+    assert reader.intent(request, "team", policies(rules)) == intent
+    assert reader.intent(request, "team", policies(rules)) is reader.intent(request, "team", policies(rules))
+
+
+def test_of_a_pod_that_is_exempt_nothing_is_asked() -> None:
+    exempt = policies(policy=ClusterPolicy(exemptions=Exemptions(namespaces=frozenset({"team"}))))
+
+    assert PodReader().intent(PodReader().request(ALONE), "team", exempt) == means("none")

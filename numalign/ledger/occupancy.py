@@ -1,0 +1,59 @@
+"""
+Which zones of a node pods with an intent hold, and which of them a pod has to itself.
+
+What is not known counts against a pod that wants to be alone, for nothing is guessed in its favour, and never
+against others: of an exclusive pod of which nobody knows where it is, no zone is kept from anybody. What was
+predicted of it counts, even where that is not certain: by the same prediction it was let there.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from numalign.decision.own_zones import NO_ZONES, Zones, own_zones
+from numalign.ledger import arithmetic, claims
+from numalign.ledger.model import AssignedPod
+from numalign.model.intent import Policy
+from numalign.model.node import Node
+from numalign.model.placement import ZoneSet
+from numalign.model.resources import Resources
+
+
+class _Own(NamedTuple):
+    """A pod's own zones as far as is known, and whether these are all."""
+
+    zones: Zones
+    all: bool
+
+
+def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> Node:
+    """The node with the zones that these pods hold; unless `exact`, nobody can be sure to be alone there."""
+    every, occupied, exclusive = frozenset(node.ids), NO_ZONES, NO_ZONES
+    for pod in pods:
+        if pod.intent.policy is Policy.NONE:
+            continue
+        own = _own(node, pod)
+        occupied |= own.zones if own.all else every
+        if pod.intent.exclusive:
+            exclusive |= own.zones
+    if not occupied:
+        return node
+    return replace(node, occupied=occupied if exact else every, exclusive=exclusive)
+
+
+def nowhere_alone(node: Node) -> Node:
+    """The node for a pod that may come to any of its zones: if one is occupied, all are."""
+    return replace(node, occupied=frozenset(node.ids)) if node.occupied else node
+
+
+def _own(node: Node, pod: AssignedPod) -> _Own:
+    if pod.demand is None:
+        return _Own(NO_ZONES, all=False)
+    known = arithmetic.by_id(pod.record.held, node) if pod.record else None
+    zones = own_zones(node, pod.demand, pod.intent, _predicted(node, pod) if known is None else known)
+    unknown = pod.record.unknown if pod.record and known is not None else claims.due(node, pod.demand).all
+    return _Own(zones, all=len(node.zones) == 1 or not any(map(pod.intent.concerns, unknown)))
+
+
+def _predicted(node: Node, pod: AssignedPod) -> Mapping[ZoneSet, Resources]:
+    return (pod.guess and arithmetic.by_id(pod.guess, node)) or {}
