@@ -33,6 +33,7 @@ from numalign.decision.scoring import EVEN, Strategy, Weights
 from numalign.decision.verdict import Refusal, Verdict
 from numalign.memory_size import weight
 from numalign.model.demand import WHOLE_POD
+from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.placement import Placement
 from numalign.model.pod import Role
@@ -460,17 +461,18 @@ class Evaluation:
         return self._workspace.tried(self, when, rows, place, partial(self._trials, when, rows))
 
     def _trials(self, when: FreeOrEmpty, rows: Rows | None) -> _Tried:
-        if self.question.intent.exclusive and when is When.NOW:
-            return self._trials_alone(np.arange(self._nodes.height) if rows is None else rows)
-        return self._trials_of(when, rows, *self._nodes.places(rows))
-
-    def _trials_alone(self, rows: Rows) -> _Tried:
-        """The same of a pod that is to be alone: where others are, columns do not tell on which zones."""
-        tables, places = self._nodes.places(rows)
-        shared = self._nodes.occupied(rows) & (tables >= 0)
-        tried = self._trials_of(When.NOW, rows, np.where(shared, GONE, tables), places)
-        left_over = np.flatnonzero(shared)
-        self._workspace.by_rules[Undecided.EXCLUSIVE_ZONES] += len(left_over)
+        (tables, places), intent = self._nodes.places(rows), self.question.intent
+        if when is When.EMPTY or intent.policy is Policy.NONE:
+            return self._trials_of(when, rows, tables, places)
+        every = np.arange(self._nodes.height) if rows is None else rows
+        # On which zones pods come together, columns do not tell.
+        concerned = self._nodes.occupied if intent.exclusive else self._nodes.exclusive
+        meet = concerned(every) & (tables >= 0)
+        left_over = np.flatnonzero(meet)
+        if not len(left_over):
+            return self._trials_of(when, rows, tables, places)
+        self._workspace.by_rules[Undecided.NEIGHBOURS] += len(left_over)
+        tried = self._trials_of(when, every, np.where(meet, GONE, tables), places)
         return _Tried(tried.parts, np.concatenate([tried.left_over, left_over]))
 
     def _trials_of(self, when: FreeOrEmpty, rows: Rows | None, tables: Ints, places: Rows) -> _Tried:

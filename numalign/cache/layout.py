@@ -65,8 +65,6 @@ class Unfit(StrEnum):
     """Cores have more than two threads, and it is known which CPUs are given out."""
     NAMES = "names"
     """It lists more than `MOST_NAMES` resources."""
-    EXCLUSIVE_ZONES = "exclusive-zones"
-    """A pod has zones of it to itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +151,7 @@ def only_free_differs(node: Node, before: Node) -> bool:
     """Whether a node has the layout and all amounts that it had, but for what is free."""
     facts_alike = _facts(node) == _facts(before) and alike(node.health, before.health)
     amounts_alike = facts_alike and all(map(_alike_zones, node.zones, before.zones))
-    return amounts_alike and not (_joined(node) or _scattered(node) or _contradicts(node) or node.exclusive)
+    return amounts_alike and not (_joined(node) or _scattered(node) or _contradicts(node))
 
 
 _facts = attrgetter(
@@ -347,6 +345,5 @@ _UNFIT: Mapping[Unfit, Callable[[Node, CpuTopology | None], bool]] = MappingProx
         Unfit.SPLIT_CORES: _splits_late,
         Unfit.THREADS: lambda node, _: _scattered(node),
         Unfit.NAMES: lambda node, _: _lists_many(node),
-        Unfit.EXCLUSIVE_ZONES: lambda node, _: bool(node.exclusive),
     }
 )

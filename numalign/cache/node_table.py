@@ -89,6 +89,7 @@ class NodeTable:
         self._unfit: dict[int, Unfit] = {}
         self._table_of: Ints = np.full(_FIRST, GONE, dtype=np.int32)
         self._occupied: Bools = np.zeros(_FIRST, dtype=np.bool_)
+        self._exclusive: Bools = np.zeros(_FIRST, dtype=np.bool_)
         self._place_of: Rows = np.zeros(_FIRST, dtype=np.intp)
 
     def __len__(self) -> int:
@@ -156,7 +157,7 @@ class NodeTable:
             self.attributes.note(row)
         if before is not None and alike(node, before):
             return
-        self._occupied[row] = bool(node.occupied)
+        self._occupied[row], self._exclusive[row] = bool(node.occupied), bool(node.exclusive)
         same = before is not None and only_free_differs(node, before)
         if not (same and self._refreshed(row, node)):
             self._settle(row, node)
@@ -169,7 +170,8 @@ class NodeTable:
         row = self._rows.pop(name, None)
         if row is not None:
             self._leave(row)
-            self._nodes[row], self._table_of[row], self._occupied[row] = None, GONE, False
+            self._nodes[row], self._table_of[row] = None, GONE
+            self._occupied[row] = self._exclusive[row] = False
             self._free.append(row)
             self.facts.note(row)
             self.changes.note(row)
@@ -202,6 +204,11 @@ class NodeTable:
         chosen: Bools = self._occupied[rows]
         return chosen
 
+    def exclusive(self, rows: Rows) -> Bools:
+        """Which of these rows are of nodes that hold a pod which has zones to itself."""
+        chosen: Bools = self._exclusive[rows]
+        return chosen
+
     def _new_row(self) -> int:
         if self._free:
             return self._free.pop()
@@ -211,6 +218,7 @@ class NodeTable:
             self._table_of = np.concatenate([self._table_of, np.full(more, GONE, dtype=np.int32)])
             self._place_of = np.concatenate([self._place_of, np.zeros(more, dtype=np.intp)])
             self._occupied = np.concatenate([self._occupied, np.zeros(more, dtype=np.bool_)])
+            self._exclusive = np.concatenate([self._exclusive, np.zeros(more, dtype=np.bool_)])
         return len(self._nodes) - 1
 
     def _refreshed(self, row: int, node: Node) -> bool:

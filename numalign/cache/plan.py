@@ -34,8 +34,8 @@ class Undecided(StrEnum):
     """It asks for more than a column holds."""
     DEVICES = "requested-devices"
     """It asks for devices of which the node has some between zones or on none."""
-    EXCLUSIVE_ZONES = "requested-exclusive-zones"
-    """It is to have its zones to itself, and the node holds pods with an intent."""
+    NEIGHBOURS = "neighbours"
+    """It has an intent, and so have pods on the node, of which it or one of these is to be alone."""
 
 
 @dataclass(frozen=True, eq=False)

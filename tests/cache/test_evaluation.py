@@ -421,32 +421,31 @@ def test_pods_that_ask_for_devices_between_zones_are_left_to_the_rules_there(
     assert (counts.in_columns, counts.by_rules[Undecided.DEVICES]) == (in_columns, by_rules)
 
 
-def test_where_others_are_the_rules_are_asked_whether_a_pod_is_alone() -> None:
+MEETING = [
+    # what it shows                                  the intent                       columns  rules
+    ("it is to be alone: wherever others are",       means("restricted", exclusive=True),  2,       2),
+    ("it need not: where others are to be alone",    means("restricted"),                  3,       1),
+    ("nobody asks anything of it",                   means("none"),                   4,       0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("intent", "in_columns", "by_rules"), table(MEETING))
+def test_the_rules_are_asked_where_one_that_is_to_be_alone_may_meet_others(
+    intent: Intent, in_columns: int, by_rules: int
+) -> None:
     tables, counts = NodeTable(), Workspace()
     first, both = (frozenset(ROOMY.ids[:count]) for count in (1, 2))
     held = [replace(ROOMY, occupied=first), replace(ROOMY, occupied=both, exclusive=first)]
-    for one in named([ROOMY, BUSY, *held]):
+    for one in named([ROOMY, ROOMY, *held]):
         tables.put(one)
-    alone = Evaluation(tables, question("cpu=2 mem=1Gi", policy=BINDING, exclusive=True), workspace=counts)
+    answer = Evaluation(tables, Question(asks("cpu=2 mem=1Gi"), intent), workspace=counts)
 
-    assert alone.admitted().tolist() == [True, True, False, False]
-    assert (counts.in_columns, counts.by_rules) == (
-        2,
-        {Undecided.EXCLUSIVE_ZONES: 1, Unfit.EXCLUSIVE_ZONES: 1},
-    )
-    # Of an empty node nobody has zones, and nobody is asked.
-    assert alone.able().all()
-    assert counts.in_columns == 2 + 3
-
-
-def test_who_need_not_be_alone_is_answered_by_columns_beside_anybody() -> None:
-    tables, counts = NodeTable(), Workspace()
-    for one in named([ROOMY, replace(ROOMY, occupied=frozenset(ROOMY.ids))]):
-        tables.put(one)
-    answer = Evaluation(tables, question("cpu=2 mem=1Gi", policy=BINDING), workspace=counts)
-
-    assert answer.admitted().tolist() == [True, True]
-    assert (counts.in_columns, counts.by_rules) == (2, {})
+    assert answer.admitted().tolist() == [True, True, not intent.exclusive, not by_rules]
+    assert (counts.in_columns, counts.by_rules.total()) == (in_columns, by_rules)
+    assert counts.by_rules[Undecided.NEIGHBOURS] == by_rules
+    # On an empty node nobody is, and nobody has to be asked.
+    assert answer.able().all()
+    assert counts.in_columns == in_columns + 4
 
 
 def test_no_two_reasons_to_ask_the_rules_are_counted_as_one() -> None:

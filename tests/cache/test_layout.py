@@ -265,7 +265,6 @@ def cores(reserved: str) -> Node:
     return machine("cpu=0-3", threads=2, reserved=reserved, options=FULL)
 
 
-TAKEN = replace(node(ZONE), occupied=frozenset(node(ZONE).ids), exclusive=frozenset(node(ZONE).ids))
 BELOW_NOTHING = with_bags(allocatable=Resources({"x": -1}), free=bag(""))
 WITHOUT = with_bags(capacity=bag("cpu=16"), allocatable=bag("gpu=1"), free=bag(""))
 
@@ -315,7 +314,6 @@ WITHOUT = with_bags(capacity=bag("cpu=16"), allocatable=bag("gpu=1"), free=bag("
             ("CPUs are free that are kept", Unfit.AMOUNTS, with_stock(cpus=bits([0, 1]))),
             ("zones report devices that a machine has not", Unfit.AMOUNTS, UNKNOWN_DEVICES),
             ("it lists too many resources", Unfit.NAMES, listing(MOST_NAMES + 1)),
-            ("a pod has a zone of it to itself", Unfit.EXCLUSIVE_ZONES, TAKEN),
         ]
     ),
 )
@@ -326,7 +324,6 @@ def test_a_node_stands_in_no_table_where(why: Unfit, one: Node) -> None:
 def test_every_reason_is_told_of_some_node() -> None:
     nodes = [node(), ACROSS, cores("1"), told(options=BY_SOCKET), told(options=options(GATE))]
     nodes += [grouped((0, 1), 0), sized("cpu=16", "cpu=8"), WITHOUT, scattered(4), listing(MOST_NAMES + 1)]
-    nodes += [TAKEN]
 
     assert {layout_of(one) for one in nodes} == {*Unfit}
 

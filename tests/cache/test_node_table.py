@@ -316,24 +316,28 @@ def test_a_node_that_comes_to_stand_in_columns_is_told_of_no_more() -> None:
     assert made.unfit == {Unfit.CPU_OPTIONS: 1}
 
 
-def test_a_node_leaves_columns_while_a_pod_has_a_zone_to_itself() -> None:
-    zones = frozenset(TWO.ids[:1])
-    made, seen = tables(*named([TWO])), []
-    for exclusive, occupied in (((), zones), (zones, zones), (zones, frozenset(TWO.ids)), ((), zones)):
-        made.put(replace(called("n0", TWO), occupied=occupied, exclusive=frozenset(exclusive)))
-        seen.append((dict(made.unfit), made.occupied(np.array([0])).tolist()))
-    made.put(called("n0", TWO))
+def test_it_is_known_of_which_nodes_pods_with_an_intent_hold_zones() -> None:
+    made, first, every = tables(*named([TWO] * 3)), frozenset(TWO.ids[:1]), np.arange(3)
+    made.put(replace(called("n1", TWO), occupied=first))
+    made.put(replace(called("n2", TWO), occupied=first, exclusive=first))
+    before = made.occupied(every).tolist(), made.exclusive(every).tolist()
+    made.put(called("n2", TWO))
 
-    odd = {Unfit.EXCLUSIVE_ZONES: 1}
-    assert seen == [({}, [True]), (odd, [True]), (odd, [True]), ({}, [True])]
-    assert (made.unfit, made.occupied(np.array([0])).tolist()) == ({}, [False])
+    assert before == ([False, True, True], [False, False, True])
+    assert (made.occupied(every).tolist(), made.exclusive(every).tolist()) == (
+        [False, True, False],
+        [False] * 3,
+    )
+    assert made.in_columns == 3
 
 
 def test_of_a_node_that_is_gone_nobody_holds_zones() -> None:
-    made = tables(*named([replace(TWO, occupied=frozenset(TWO.ids))] * 20))
+    zones = frozenset(TWO.ids)
+    made = tables(*named([replace(TWO, occupied=zones, exclusive=zones)] * 20))
     made.drop("n19")
 
-    assert made.occupied(np.arange(20)).tolist() == [True] * 19 + [False]
+    for concerned in (made.occupied, made.exclusive):
+        assert concerned(np.arange(20)).tolist() == [True] * 19 + [False]
 
 
 kinds = st.sampled_from([None, TWO, FOUR, CHOOSING])

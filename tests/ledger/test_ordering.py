@@ -251,33 +251,33 @@ def test_pods_alike_that_hold_other_zones_are_tried_each() -> None:
 
 # Pods that are to be alone.
 
-ALONE, BESIDE = means("single-numa-node", exclusive=True), means("single-numa-node")
+WANTS_NOBODY, MINDS_NOBODY = means("single-numa-node", exclusive=True), means("single-numa-node")
 MANY_LEAVERS = tuple(
     on(f"leaver-{at}", "cpu=1 mem=1Gi", has=f"{at // 2} cpu=1", terminating=True) for at in range(4)
 )
 TERMINATING = on("leaver", "cpu=2 mem=1Gi", has="0 cpu=2", terminating=True)
-SHARING = replace(on("sharing", "cpu=2 mem=1Gi", has="0 cpu=2"), intent=BESIDE)
-KEEPING = replace(on("keeping", "cpu=1 mem=1Gi", has="0 cpu=1"), intent=ALONE)
+SHARING = replace(on("sharing", "cpu=2 mem=1Gi", has="0 cpu=2"), intent=MINDS_NOBODY)
+KEEPING = replace(on("keeping", "cpu=1 mem=1Gi", has="0 cpu=1"), intent=WANTS_NOBODY)
 
 BY_THEN = [
     # what it shows, the pods on the node, the pod
     #     why not
-    ("whoever is gone, it is alone", (TERMINATING,), "cpu=4 mem=1Gi", ALONE,
+    ("whoever is gone, it is alone", (TERMINATING,), "cpu=4 mem=1Gi", WANTS_NOBODY,
          None),
-    ("once one has left it would come beside another", (TERMINATING, SHARING), "cpu=2 mem=1Gi", ALONE,
+    ("once one has left it would come beside another", (TERMINATING, SHARING), "cpu=2 mem=1Gi", WANTS_NOBODY,
          Cause.NOT_ALONE),
-    ("so it would, and does not mind", (TERMINATING, SHARING), "cpu=2 mem=1Gi", BESIDE,
+    ("so it would, and does not mind", (TERMINATING, SHARING), "cpu=2 mem=1Gi", MINDS_NOBODY,
          None),
     ("once one has left it would come to one that is to be alone", (TERMINATING, KEEPING),
-         "cpu=2 mem=1Gi", BESIDE,
+         "cpu=2 mem=1Gi", MINDS_NOBODY,
          Cause.NOT_SHARED),
     ("so it would, and nobody asks anything of it", (TERMINATING, KEEPING), "cpu=2 mem=1Gi", means("none"),
          None),
     ("too many leave to try: nobody can say that it is alone", (*MANY_LEAVERS, SHARING), "cpu=2 mem=1Gi",
-         ALONE,
+         WANTS_NOBODY,
          Cause.NOT_ALONE),
     ("too many leave to try: of one that need not be nothing is known", (*MANY_LEAVERS, KEEPING),
-         "cpu=2 mem=1Gi", BESIDE,
+         "cpu=2 mem=1Gi", MINDS_NOBODY,
          None),
 ]  # fmt: skip
 
@@ -299,7 +299,7 @@ def test_a_pod_that_is_to_be_alone_waits_until_it_is_heard_where_others_came_to(
     info = NodeInfo(THREE, (holder, elsewhere))
     waits = {
         intent.exclusive: [pod.uid for pod in at_risk(info, asks("cpu=1 mem=1Gi"), intent, now=NOW, within=2)]
-        for intent in (ALONE, BESIDE)
+        for intent in (WANTS_NOBODY, MINDS_NOBODY)
     }
 
     assert waits == {True: ["early"], False: []}
