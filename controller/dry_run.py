@@ -1,22 +1,85 @@
-"""What `--dry-run` prints: which class labels would change, and which nodes are ill."""
+"""What `--dry-run` prints: which class labels would change, which nodes are ill, and what would be healed."""
 
+import io
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from prometheus_client import CollectorRegistry
 
 from controller.labels import GRACE_SECONDS
 from controller.node_classes import Change, NodeClasses, classify
+from controller.refused.duty import heals
+from controller.refused.removal import removals
 from controller.settings import ControllerSettings
 from numalign.kube import collect
-from numalign.kube.files import snapshot
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.files import documents, snapshot
+from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.pod_informer import PodInfo, PodInformer
 from numalign.model.resources import render
+from numalign.model.steps import finished
+from numalign.runtime import logs
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A cluster as it was found once, with its pods, if they were asked for."""
+
+    snapshot: Snapshot
+    policy: EffectivePolicy
+    pods: tuple[PodInfo, ...] = ()
 
 
 async def dry_run(settings: ControllerSettings) -> str:
-    """Which class labels of a file or a cluster would change; raises `BadInput` and `ClusterError`."""
+    """What would change in a file or a cluster; raises `BadInput`, `BadPolicy` and `ClusterError`."""
+    seen = await _seen(settings)
+    parts = [report(classify(seen.snapshot))]
+    if settings.heal:
+        parts += [removed(seen, keep=settings.keep_refused)]
+    return "\n".join(parts)
+
+
+async def _seen(settings: ControllerSettings) -> Seen:
+    """What there is, as whoever asks may see it."""
+    silent = logs.to(io.StringIO(), level="error", form="text")
+    policy = PolicyKeeper(settings.policy, log=silent, registry=CollectorRegistry())
+    policy.load()
     if settings.snapshot:
-        read = snapshot.load(settings.snapshot)
+        where, objects = str(settings.snapshot), documents.stream(settings.snapshot)
     else:
-        read = snapshot.of([await collect.collect(kubeconfig=settings.kubeconfig, context=settings.context)])
-    return report(classify(read))
+        found = await collect.collect(
+            kubeconfig=settings.kubeconfig, context=settings.context, with_pods=settings.heal
+        )
+        where, objects = "the cluster", documents.objects([found])
+    reader = PodReader(settings.policy_match)
+    pods = PodInformer(_Nobody(), reader, log=silent, registry=CollectorRegistry())
+    read = snapshot.build(objects, pods=pods.put if settings.heal else None).checked(where)
+    return Seen(read, EffectivePolicy.of(read, policy.now), tuple(pods))
+
+
+class _Nobody:
+    """Listens to nothing: what is there is asked for when all of it was read."""
+
+    def update_pod(self, pod: PodInfo) -> None:
+        """As said at `PodListener`."""
+
+    def remove_pod(self, uid: str) -> None:
+        """Likewise."""
+
+
+def removed(seen: Seen, *, keep: int) -> str:
+    """The refused pods that would be removed, and for which others, in lines."""
+    due = finished(removals(seen.pods, seen.pods, heals=partial(heals, seen.policy), keep=keep))
+    if not due:
+        return "no refused pod would be removed"
+    return "\n".join(
+        f"pod {removal.pod.namespace}/{removal.pod.name} would be removed: {removal.pod.node} refused it"
+        f" ({removal.pod.reason}), and {removal.another.name} was made since"
+        for removal in due
+    )
 
 
 def report(nodes: NodeClasses) -> str:

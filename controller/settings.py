@@ -39,6 +39,13 @@ class ControllerSettings(PairSettings, PolicySettings):
         description="Remove pods that kubelets refused, and move misaligned ones, in namespaces whose label"
         " numalign.io/heal says so.",
     )
+    keep_refused: int = Field(
+        default=3,
+        ge=0,
+        le=100,
+        description="How many pods that a kubelet refused are kept of each owner, those that were made last,"
+        " where --heal removes them.",
+    )
     unknown_nodes: UnknownNodes = Field(
         default="cannot-fit",
         description="Whether a pod that must be aligned is placed on a node without topology: cannot-fit,"
@@ -46,7 +53,8 @@ class ControllerSettings(PairSettings, PolicySettings):
     )
     dry_run: bool = Field(
         default=False,
-        description="Print which node labels would change and end, without writing or serving anything.",
+        description="Print which node labels would change, with --heal also which pods would go, and end,"
+        " without writing or serving anything.",
     )
     tls_days: int = Field(
         default=90,

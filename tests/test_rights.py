@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -22,7 +23,7 @@ from certs.secret import PairState
 from controller.program import ControllerProgram
 from controller.settings import ControllerSettings
 from harness.fake_api import RESOURCES, TOPOLOGY, FakeApi, Json
-from numalign.model.intent import PLACEMENT_GATE
+from numalign.model.intent import HEAL, PLACEMENT_GATE
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
@@ -44,6 +45,7 @@ NODE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
 POD = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
 
 VERBS = {"get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH"}
+VERBS |= {"delete": "DELETE"}
 WEB = f"/api/v1/namespaces/{TEAM}/pods/web"
 PARTS = {
     "get nodes/proxy": "/api/v1/nodes/a/proxy/configz",
@@ -51,6 +53,7 @@ PARTS = {
     "create events": f"/api/v1/namespaces/{TEAM}/events",
     "get pods": WEB,
     "patch pods": WEB,
+    "delete pods": f"{WEB}-0",
 }
 """Where what has no name of its own in a role is asked for."""
 
@@ -229,12 +232,25 @@ async def gated(api: FakeApi, program: Running) -> None:
     )
 
 
+async def replaced(api: FakeApi, _program: Running) -> None:
+    """The kubelet refused four pods of a ReplicaSet, and took the fifth, where that is to be healed."""
+    api.put({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": TEAM, "labels": {HEAL: "failed"}}})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "u1", "controller": True}
+    for number in range(5):
+        since = {"startTime": (utc_now() - timedelta(seconds=10 - number)).isoformat()}
+        failure = {"phase": "Failed", "reason": "TopologyAffinityError"}
+        status = {**since, **({"phase": "Running"} if number == 4 else failure)}
+        metadata = {"namespace": TEAM, "name": f"web-{number}", "ownerReferences": [owner]}
+        api.put({**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": "a"}, "status": status})
+
+
 OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
     "scorer: create pods/binding": bound,
     "scorer: create events": bounced,
     "controller: get pods": gated,
     "controller: patch pods": gated,
     "controller: create events": gated,
+    "controller: delete pods": replaced,
 }
 """What has to happen for the right to be used."""
 
@@ -271,6 +287,8 @@ async def test_with_all_its_rights_no_program_says_that_one_is_missing(
         if name == "controller":
             await gated(api, program)
             await program.until_said("gate.lifted")
+            await replaced(api, program)
+            await program.until_said("refused.removed")
         await asyncio.sleep(0.1)
 
     assert {event for event in events if program.told.of(event)} <= {"bind.refused"}

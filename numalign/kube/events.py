@@ -66,7 +66,11 @@ class EventOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to tell about a pod: the reason is one word for programs, the message is for people."""
+    """Something to tell about a pod: the reason is one word for programs, the message is for people.
+
+    Of another `kind` it is about such an object, whose name stands in `pod`. What several replicas would tell
+    in different words stands there once if they agree on a `key`.
+    """
 
     namespace: str
     pod: str
@@ -74,6 +78,9 @@ class Event:
     type: Type
     reason: str
     message: str
+    kind: str = "Pod"
+    api_version: str = "v1"
+    key: str = ""
 
 
 class Recorder:
@@ -142,7 +149,7 @@ class Recorder:
 
     async def _create(self, event: Event, at: datetime) -> None:
         path = f"/api/v1/namespaces/{quote(event.namespace, safe='')}/events"
-        what = f"the event {event.reason} of pod {event.namespace}/{event.pod}"
+        what = f"the event {event.reason} of {event.kind.lower()} {event.namespace}/{event.pod}"
         async with asyncio.timeout(ATTEMPT_SECONDS):
             await self._api.create(path, written(event, by=self._component, at=at), what=what)
 
@@ -156,9 +163,9 @@ class Recorder:
 def written(event: Event, *, by: str, at: datetime) -> dict[str, Any]:
     """The v1 Event that says so."""
     moment = at.strftime("%Y-%m-%dT%H:%M:%SZ")
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
+    involved = {
+        "apiVersion": event.api_version,
+        "kind": event.kind,
         "namespace": event.namespace,
         "name": event.pod,
         "uid": event.uid,
@@ -167,7 +174,7 @@ def written(event: Event, *, by: str, at: datetime) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"name": _name(event, by=by), "namespace": event.namespace},
-        "involvedObject": pod,
+        "involvedObject": involved,
         "type": event.type,
         "reason": event.reason,
         "message": _shortened(event.message),
@@ -181,7 +188,7 @@ def written(event: Event, *, by: str, at: datetime) -> dict[str, Any]:
 
 def _name(event: Event, *, by: str) -> str:
     """As client-go has them, the name of the pod and a number; here the number is of what is said."""
-    content = ascii((by, event.uid, event.type.value, event.reason, event.message))
+    content = ascii((by, event.uid, event.type.value, event.reason, event.key or event.message))
     number = hashlib.sha256(content.encode()).hexdigest()[:16]
     return f"{event.pod[: _LONGEST_NAME - len(number) - 1].rstrip('-.')}.{number}"
 

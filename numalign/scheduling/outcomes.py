@@ -84,7 +84,7 @@ class Outcomes:
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
         """A pod is like this now; it was like that before, or was not seen."""
         assigned_pod = self._state.reservations.assigned_pod(pod.uid)
-        reserved = assigned_pod if assigned_pod and _reserved(assigned_pod) else None
+        reserved = assigned_pod if assigned_pod and promised(assigned_pod) else None
         # Where others chose the node nothing was predicted, nor was what had happened before this process.
         if not reserved and not self._state.was_asked(pod.uid):
             return
@@ -127,7 +127,7 @@ class Outcomes:
         self._tell(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, message))
 
 
-def _reserved(assigned_pod: AssignedPod) -> bool:
+def promised(assigned_pod: AssignedPod) -> bool:
     """Whether zones were reserved for it, here or by whoever bound it and wrote them down."""
     record = assigned_pod.record
     return bool(assigned_pod.turn) or (record is not None and record.source is Source.RECORDED)

@@ -6,6 +6,7 @@ from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -444,3 +445,136 @@ async def test_a_right_that_is_missing_is_said_and_what_it_is_for_is_not_done(  
         if ready:
             await controller.until(controller.ready)
         assert await controller.ready() is ready
+
+
+# Pods that a kubelet refused.
+
+PODS_OF_TEAM = "/api/v1/namespaces/team/pods"
+EVENTS_OF_TEAM = "/api/v1/namespaces/team/events"
+SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
+HEAL = ("--heal", "--label-nodes=false")
+
+
+def refuse(bench: Bench, *, heal: str | None = "failed") -> None:
+    """A ReplicaSet of which the small node refused five pods, one after another, before one came to run."""
+    labels = {"numalign.io/heal": heal} if heal else {}
+    bench.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": labels}})
+    now = int(time.time())
+    for number in range(5):
+        failure = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": stamp(now - 9 + number)}
+        bench.api.put(a_pod(f"refused-{number}", failure))
+    bench.api.put(a_pod("web-x", {"phase": "Running", "startTime": stamp(now)}))
+
+
+def stamp(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def a_pod(name: str, status: dict[str, str]) -> Any:  # noqa: ANN401  JSON
+    made = conftest.raw("cpu=8 mem=1Gi", policy=SINGLE)
+    metadata = {"name": name, "namespace": "team", "ownerReferences": [SET]}
+    return {**made, "metadata": metadata, "spec": {**made["spec"], "nodeName": "small"}, "status": status}
+
+
+def left(bench: Bench) -> list[str]:
+    """The pods that are there."""
+    return sorted(pod["metadata"]["name"] for pod in bench.api.all(PODS))
+
+
+def told_of(bench: Bench, reason: str) -> list[tuple[str, str]]:
+    """The kind and name of what events with a reason are about."""
+    involved = [
+        event["involvedObject"] for event in bench.api.all("/api/v1/events") if event["reason"] == reason
+    ]
+    return sorted((each["kind"], each["name"]) for each in involved)
+
+
+KEPT_PODS = ["refused-2", "refused-3", "refused-4", "web-x"]
+
+
+async def test_refused_pods_are_told_of_and_the_oldest_removed_where_their_namespace_says_so(
+    bench: Bench,
+) -> None:
+    refuse(bench)
+    async with bench.running(*HEAL) as controller:
+
+        async def removed() -> bool:
+            return left(bench) == KEPT_PODS and len(told_of(bench, "NUMARefusedRemoved")) == 2
+
+        await controller.until(removed)
+        await asyncio.sleep(0.3)
+
+    assert told_of(bench, "NUMARefused") == [("Pod", f"refused-{number}") for number in range(5)]
+    assert told_of(bench, "NUMARefusedRemoved") == [("ReplicaSet", "web")] * 2
+    assert left(bench) == KEPT_PODS
+
+
+async def test_a_controller_that_starts_again_removes_nothing_more_and_tells_nothing_twice(
+    bench: Bench,
+) -> None:
+    refuse(bench)
+    for _ in range(2):
+        async with bench.running(*HEAL) as controller:
+            await controller.until_told("pod.refused")
+
+            async def removed() -> bool:
+                return left(bench) == KEPT_PODS
+
+            await controller.until(removed)
+            await asyncio.sleep(0.5)
+
+    assert len([asked for asked in bench.api.requests if asked.method == "DELETE"]) == 2
+    assert len(told_of(bench, "NUMARefused")) == 5
+    assert len(told_of(bench, "NUMARefusedRemoved")) == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "heal"),
+    table(
+        [
+            ("it is off", ("--gates", "--label-nodes=false"), "failed"),
+            ("the namespace says nothing", HEAL, None),
+            ("the namespace says none", HEAL, "none"),
+            ("the namespace says nonsense", HEAL, "yes"),
+        ]
+    ),
+)
+async def test_no_pod_is_removed_where(bench: Bench, flags: tuple[str, ...], heal: str | None) -> None:
+    refuse(bench, heal=heal)
+    async with bench.running(*flags) as controller:
+
+        async def told() -> bool:
+            return len(told_of(bench, "NUMARefused")) == 5
+
+        await controller.until(told)
+        await asyncio.sleep(0.3)
+
+    assert len(left(bench)) == 6
+    assert [asked for asked in bench.api.requests if asked.method == "DELETE"] == []
+
+
+@pytest.mark.parametrize(
+    ("heal", "said"),
+    table(
+        [
+            (
+                "failed",
+                "failed",
+                [
+                    f"pod team/refused-{number} would be removed: small refused it (TopologyAffinityError),"
+                    " and web-x was made since"
+                    for number in range(2)
+                ],
+            ),
+            ("nothing", None, ["no refused pod would be removed"]),
+        ]
+    ),
+)
+async def test_a_dry_run_tells_which_refused_pods_would_go(
+    bench: Bench, heal: str | None, said: list[str]
+) -> None:
+    refuse(bench, heal=heal)
+    lines = (await dry_run(bench.settings("--dry-run", "--heal"))).splitlines()
+
+    assert lines[2:] == said
+    assert bench.writes() == []

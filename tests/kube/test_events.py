@@ -128,6 +128,27 @@ async def test_the_same_event_stands_there_once_and_others_beside_it() -> None:
         assert made.told.lines() == []
 
 
+async def test_what_replicas_tell_in_their_own_words_stands_there_once_if_they_agree_on_a_key() -> None:
+    said = [replace(BOUNCED, key="k", message=message) for message in ("one's", "another's")]
+    async with recording() as (server, made), made.running():
+        for event in (*said, replace(said[0], key="another")):
+            made.recorder.tell(event)
+        await until(lambda: made.count(EventOutcome.WRITTEN) == 2)
+
+        assert made.count(EventOutcome.REPEATED) == 1
+        assert [found["message"] for found in server.all(EVENTS)] == ["one's", "one's"]
+
+
+async def test_an_event_may_be_about_what_owns_pods() -> None:
+    async with recording() as (server, made), made.running():
+        made.recorder.tell(replace(BOUNCED, kind="ReplicaSet", api_version="apps/v1"))
+        await until(lambda: made.count(EventOutcome.WRITTEN) == 1)
+
+        [found] = server.all(EVENTS)
+        about = found["involvedObject"]
+        assert (about["apiVersion"], about["kind"], about["name"]) == ("apps/v1", "ReplicaSet", "web")
+
+
 async def test_an_api_server_has_a_pause_between_events() -> None:
     async with recording() as (_, made), made.running():
         for number in range(3):

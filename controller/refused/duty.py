@@ -1,0 +1,85 @@
+"""What the controller does about pods that a kubelet refused, beside all else that it does about pods."""
+
+from controller.placing import Placing
+from controller.refused.removal import Removal, removals
+from controller.refused.remover import Remover
+from controller.refused.teller import RefusalTeller
+from numalign.kube.compose import Background
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.pod_informer import PodInfo
+from numalign.model.intent import Heal
+from numalign.model.steps import Steps
+from numalign.runtime.server import BackgroundTask
+from numalign.scheduling.recent_refusals import refused
+
+REMOVES = frozenset({Heal.FAILED, Heal.RUNNING})
+"""What a namespace says whose refused pods may be removed."""
+
+
+class RefusedPods:
+    """The refused pods that are there, as `placing` sees pods come and change."""
+
+    def __init__(self, placing: Placing) -> None:
+        self._placing = placing
+        self._uids: dict[str, None] = {}
+
+    def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
+        """A pod is like this now."""
+        if refused(pod):
+            self._uids[pod.uid] = None
+
+    def due(self) -> Steps[tuple[Removal, ...]]:
+        """Those that may be removed."""
+        pods = self._placing.state.pods
+        self._uids = {uid: None for uid in self._uids if uid in pods}
+        if not self._uids:
+            return ()
+        refused_pods = tuple(pods[uid] for uid in self._uids)
+        # Pods come and go between the steps.
+        everything = tuple(pods.values())
+        keep = self._placing.settings.keep_refused
+        return (yield from removals(refused_pods, everything, heals=self._heals, keep=keep))
+
+    def _heals(self, namespace: str) -> bool:
+        snapshot = self._placing.state.snapshot
+        return snapshot is not None and heals(
+            EffectivePolicy.of(snapshot, self._placing.policy.now), namespace
+        )
+
+
+def heals(policy: EffectivePolicy, namespace: str) -> bool:
+    """Whether a namespace wants its refused pods removed; not one that numalign is told to leave alone."""
+    return (
+        policy.rules_for(namespace).heal in REMOVES and policy.exemption(namespace, runtime_class="") is None
+    )
+
+
+def look_after_refused(placing: Placing) -> Background:
+    """Tell of refused pods, and remove them where that is wanted."""
+    teller = RefusalTeller(
+        placing.state,
+        leading=placing.leading,
+        tell=placing.tell,
+        log=placing.log,
+        registry=placing.registry,
+        clock=placing.clock,
+        wall=placing.wall,
+        sleep=placing.sleep,
+    )
+    placing.watch(teller.update_pod)
+    tasks: dict[str, BackgroundTask] = {"refusals": teller.run}
+    if placing.settings.heal:
+        pods = RefusedPods(placing)
+        placing.watch(pods.update_pod)
+        remover = Remover(
+            placing.api,
+            due=pods.due,
+            leading=placing.leading,
+            tell=placing.tell,
+            log=placing.log,
+            registry=placing.registry,
+            clock=placing.clock,
+            sleep=placing.sleep,
+        )
+        tasks["removals"] = remover.run
+    return Background(tasks)

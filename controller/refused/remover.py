@@ -1,0 +1,235 @@
+"""
+Removing refused pods, one at a time and slowly.
+
+What was seen in a watch is a moment old, so both pods that matter are read again, and the deletion names the
+uid and the version of what was read: whatever happens in between, nothing else is deleted. Nobody waits for
+it, so an API server in trouble is left alone, for longer and longer.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import Protocol
+from urllib.parse import quote
+
+from prometheus_client import CollectorRegistry, Counter
+
+from controller.refused.removal import API_VERSIONS, Removal, still_lives, why_not
+from numalign.kube.client import Query
+from numalign.kube.decode.parts import Part
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, InvalidObject, NotFound, Unreachable
+from numalign.kube.events import Event, Type
+from numalign.lru import LRU
+from numalign.model.steps import Steps
+from numalign.runtime.clock import Sleep
+from numalign.runtime.cooperative import result_of
+from numalign.runtime.logs import Log
+from numalign.runtime.metrics import PREFIX
+from numalign.runtime.token_bucket import TokenBucket
+
+EVENT = "NUMARefusedRemoved"
+"""The reason of the event on the owner."""
+
+TURN_SECONDS = 5.0
+PER_SECOND, BURST = 1.0, 10
+"""Deletions; each takes three calls."""
+
+CALL_SECONDS = 5
+"""How long the API server may take for one call."""
+
+AGAIN_SECONDS = 60.0
+"""After which a pod is looked at again that was not removed, or is still seen."""
+
+LONGEST_PAUSE = 300.0
+"""Seconds to leave an API server alone that answers with failures, or a namespace where it denies it."""
+
+_REMEMBERED = 4096
+
+
+class RemovalResult(StrEnum):
+    """What became of removing a pod, as a label."""
+
+    REMOVED = "removed"
+    GONE = "gone"
+    CHANGED = "changed"
+    UNCOUNTED = "uncounted"
+    FORBIDDEN = "forbidden"
+    FAILED = "failed"
+
+
+class PodStore(Protocol):
+    """What of an `Api` is used; the real one raises `ClusterError`."""
+
+    async def get(self, path: str, query: Query = (), *, what: str) -> object:
+        """What stands at a path."""
+
+    async def delete(self, path: str, options: object, *, what: str) -> object:
+        """Delete the object at a path."""
+
+
+class Remover:
+    """Removes the pods that are `due`, while `leading` says yes."""
+
+    def __init__(  # noqa: PLR0913  who knows, who writes, and what every part of a process is given
+        self,
+        api: PodStore,
+        *,
+        due: Callable[[], Steps[tuple[Removal, ...]]],
+        leading: Callable[[], bool],
+        tell: Callable[[Event], None],
+        log: Log,
+        registry: CollectorRegistry,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._api, self._due, self._leading, self._tell, self._log = api, due, leading, tell, log
+        self._clock, self._sleep, self._chance = clock, sleep, chance
+        self._bucket = TokenBucket(PER_SECOND, BURST, clock=clock)
+        self._not_before: LRU[str, float] = LRU(_REMEMBERED)
+        self._denied_until: LRU[str, float] = LRU(_REMEMBERED)
+        self._paused_until = clock()
+        self._failures = 0
+        self._forbidden = False
+        self._results = Counter(
+            f"{PREFIX}refused_pod_removals",
+            "Attempts to remove pods that a kubelet refused, by how they ended.",
+            ["result"],
+            registry=registry,
+        )
+        for result in RemovalResult:
+            self._results.labels(result)
+
+    async def run(self) -> None:
+        """Remove what is due; never returns."""
+        while True:
+            await self._turn()
+            await self._sleep(TURN_SECONDS)
+
+    async def _turn(self) -> None:
+        if not self._leading() or self._clock() < self._paused_until:
+            return
+        for removal in await result_of(self._due()):
+            if self._waits(removal):
+                continue
+            if not (self._leading() and self._bucket.take()):
+                return
+            result = await self._removed(removal)
+            self._results.labels(result).inc()
+            self._not_before.put(removal.pod.uid, self._clock() + AGAIN_SECONDS)
+            if self._clock() < self._paused_until:
+                return
+
+    def _waits(self, removal: Removal) -> bool:
+        """Whether it is too early to look at the pod again."""
+        waits = self._not_before.peek(removal.pod.uid), self._denied_until.peek(removal.pod.namespace)
+        return max(until or 0.0 for until in waits) > self._clock()
+
+    async def _removed(self, removal: Removal) -> RemovalResult:
+        try:
+            result = await self._checked_and_removed(removal)
+        except NotFound:
+            result = RemovalResult.GONE
+        except Conflict:
+            result = RemovalResult.CHANGED
+        except (Forbidden, InvalidObject) as error:
+            return self._denied(removal, error)
+        except ClusterError as error:
+            return self._failed(removal, error)
+        self._failures = 0
+        self._forbidden &= result is not RemovalResult.REMOVED
+        return result
+
+    async def _checked_and_removed(self, removal: Removal) -> RemovalResult:
+        """Read again what was judged, then delete just that; raises `ClusterError`."""
+        pod, another = removal.pod, removal.another
+        path, what = _place(pod.namespace, pod.name)
+        stored = Part(await _in_time(self._api.get(path, what=what)))
+        if reason := why_not(removal, stored):
+            return RemovalResult(reason)
+        other_path, other = _place(another.namespace, another.name)
+        # If this is not found, the one that is to be removed is not gone.
+        try:
+            if not still_lives(removal, Part(await _in_time(self._api.get(other_path, what=other)))):
+                return RemovalResult.CHANGED
+        except NotFound:
+            return RemovalResult.CHANGED
+        version = stored["metadata"]["resourceVersion"].value
+        # Two calls took their time.
+        if not self._leading() or not isinstance(version, str):
+            return RemovalResult.CHANGED
+        await _in_time(self._api.delete(path, _options(pod.uid, version), what=what))
+        self._tell_owner(removal)
+        return RemovalResult.REMOVED
+
+    def _tell_owner(self, removal: Removal) -> None:
+        """Say it where it is read: an event on the pod would be of a pod that nobody sees any more."""
+        pod, owner = removal.pod, removal.owner
+        message = (
+            f"removed pod {pod.name}, which the kubelet of {pod.node} refused ({pod.reason}):"
+            f" {removal.another.name} was made since"
+            + (f", and the last {removal.kept} that were refused are kept" if removal.kept else "")
+        )
+        self._log.info(
+            "refused.removed",
+            pod=f"{pod.namespace}/{pod.name}",
+            node=pod.node,
+            reason=pod.reason,
+            owner=f"{owner.kind}/{owner.name}",
+        )
+        self._tell(
+            Event(
+                pod.namespace,
+                owner.name,
+                owner.uid,
+                Type.NORMAL,
+                EVENT,
+                message,
+                kind=owner.kind,
+                api_version=API_VERSIONS[owner.group, owner.kind],
+            )
+        )
+
+    def _denied(self, removal: Removal, error: ClusterError) -> RemovalResult:
+        """Leave the namespace alone: a policy may guard it, and others not."""
+        self._denied_until.put(removal.pod.namespace, self._clock() + LONGEST_PAUSE)
+        if not self._forbidden:
+            self._log.error("refused.forbidden", namespace=removal.pod.namespace, error=str(error))
+        self._forbidden = True
+        return RemovalResult.FORBIDDEN
+
+    def _failed(self, removal: Removal, error: ClusterError) -> RemovalResult:
+        """Leave the API server alone, for longer each time."""
+        self._failures += 1
+        pause = min(2.0 ** min(self._failures, 16), LONGEST_PAUSE)
+        self._paused_until = self._clock() + pause * (1 + self._chance() / 2)
+        pod = f"{removal.pod.namespace}/{removal.pod.name}"
+        self._log.warning("refused.failed", pod=pod, error=str(error))
+        return RemovalResult.FAILED
+
+
+async def _in_time(call: Awaitable[object]) -> object:
+    """The answer of the API server; raises `Unreachable` if it takes too long."""
+    try:
+        async with asyncio.timeout(CALL_SECONDS):
+            return await call
+    except TimeoutError as error:
+        raise Unreachable(f"the API server did not answer within {CALL_SECONDS} s") from error
+
+
+def _place(namespace: str, name: str) -> tuple[str, str]:
+    """Where a pod is, and what it is called."""
+    return (
+        f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}",
+        f"pod {namespace}/{name}",
+    )
+
+
+def _options(uid: str, version: str) -> Mapping[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "preconditions": {"uid": uid, "resourceVersion": version},
+    }

@@ -1,0 +1,176 @@
+"""
+What is said of a pod that its kubelet refused: on the pod, in the log, and in a number.
+
+The owner reads what was predicted of it, and what its node had free at that moment: the next minute all of
+that has changed. Every replica looks, and the one that leads tells; one that begins to lead tells what
+happened in the last minutes, for it may be that nobody did. The event is the same, however often it is told.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter
+
+from numalign.decision import wording
+from numalign.kube.events import LONGEST_MESSAGE, Event, Type
+from numalign.kube.pod_informer import PodInfo
+from numalign.ledger.model import AssignedPod, Prediction
+from numalign.model.demand import Demand
+from numalign.model.errors import cut
+from numalign.model.node import Node
+from numalign.model.resources import render
+from numalign.runtime.clock import Sleep
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
+from numalign.runtime.metrics import PREFIX
+from numalign.runtime.token_bucket import TokenBucket
+from numalign.scheduling.outcomes import promised, shown
+from numalign.scheduling.recent_refusals import AVOID_SECONDS, REFUSALS, failed_at, refused
+from numalign.scheduling.scheduler_state import SchedulerState
+
+EVENT = "NUMARefused"
+"""The reason of the event on the pod."""
+
+TURN_SECONDS = 1.0
+
+MOST_WAITING = 1000
+"""Refusals that wait to be told; of more, the oldest are not."""
+
+LOOKS_PER_SECOND, LOOKS_AT_ONCE = 20.0, 100
+"""How often it is worked out what a node has free: thousands of refusals in a minute say the same."""
+
+_LONGEST_REASON = 300
+_LONGEST_NAME = 64
+_MOST_ZONES = 16
+_MOST_RESOURCES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Story:
+    """A refusal that is to be told, until `over`."""
+
+    event: Event
+    node: str
+    reason: str
+    over: float
+
+
+class RefusalTeller:
+    """Tells of refused pods, while `leading` says yes."""
+
+    def __init__(  # noqa: PLR0913  what is known, who tells, and what every part of a process is given
+        self,
+        state: SchedulerState,
+        *,
+        leading: Callable[[], bool],
+        tell: Callable[[Event], None],
+        log: Log,
+        registry: CollectorRegistry,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._state, self._leading, self._tell = state, leading, tell
+        self._log = QuietLog(log, lines=MANY_LINES)
+        self._clock, self._wall, self._sleep = clock, wall, sleep
+        self._looks = TokenBucket(LOOKS_PER_SECOND, LOOKS_AT_ONCE, clock=clock)
+        self._untold: deque[_Story] = deque(maxlen=MOST_WAITING)
+        self._refused = Counter(
+            f"{PREFIX}refused_pods",
+            "Pods that a kubelet refused, whoever sent them there.",
+            ["reason"],
+            registry=registry,
+        )
+        for reason in sorted(REFUSALS):
+            self._refused.labels(reason)
+
+    def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
+        """A pod is like this now; it was like that before, or was not seen."""
+        age = max(0.0, self._wall() - failed_at(pod))
+        if not refused(pod) or (before and before.ended) or age >= AVOID_SECONDS:
+            return
+        over = self._clock() + AVOID_SECONDS - age
+        event = Event(
+            pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, self._message(pod), key=pod.reason
+        )
+        self._untold.append(_Story(event, pod.node, pod.reason, over))
+
+    async def run(self) -> None:
+        """Tell what happens; never returns."""
+        while True:
+            self.look()
+            await self._sleep(TURN_SECONDS)
+
+    def look(self) -> None:
+        """Tell what happened since, if this replica leads."""
+        now = self._clock()
+        while self._untold and self._leading():
+            story = self._untold.popleft()
+            if story.over <= now:
+                continue
+            event = story.event
+            self._refused.labels(story.reason).inc()
+            pod = f"{event.namespace}/{event.pod}"
+            self._log.warning(
+                "pod.refused", pod=pod, node=story.node, reason=story.reason, story=event.message
+            )
+            self._tell(event)
+
+    def _message(self, pod: PodInfo) -> str:
+        said = cut(f"{pod.reason}: {pod.message}" if pod.message else pod.reason, _LONGEST_REASON)
+        parts = (
+            f"the kubelet of {pod.node} refused the pod: {said}",
+            self._predicted(pod),
+            *self._there(pod),
+        )
+        return cut("; ".join(parts), LONGEST_MESSAGE)
+
+    def _predicted(self, pod: PodInfo) -> str:
+        assigned_pod = self._state.reservations.assigned_pod(pod.uid)
+        held = _promise(assigned_pod)
+        return f"it was promised {held}" if held else "nobody had promised it any zones"
+
+    def _there(self, pod: PodInfo) -> Iterator[str]:
+        """What is known of the node without the pod."""
+        if pod.demand is None or not self._looks.take():
+            return
+        prediction = self._state.reservations.predict(
+            pod.node, pod.demand, created=pod.created, now=self._clock(), without=[pod.uid]
+        )
+        if prediction is None:
+            yield "no topology tells what the node has"
+            return
+        yield _by_now(prediction)
+        yield f"free there now: {free_by_zone(prediction.node, pod.demand)}"
+
+
+def _promise(assigned_pod: AssignedPod | None) -> str:
+    """What zones it was promised, in words; empty if none."""
+    held = assigned_pod.expected if assigned_pod and promised(assigned_pod) else None
+    return "" if held is None else shown(held)
+
+
+def _by_now(prediction: Prediction) -> str:
+    """What would be predicted now."""
+    verdict = prediction.verdict
+    if verdict.admitted:
+        return "by what is known now it would fit"
+    return f"by what is known now it does not fit: {wording.sentence(verdict)}"
+
+
+def free_by_zone(node: Node, demand: Demand) -> str:
+    """What each zone has free of what is asked for: `node-0 4 cpu and 1Gi memory, node-1 nothing`."""
+    names = sorted(demand.total)
+    zones = [
+        f"{cut(zone.name, _LONGEST_NAME)} "
+        + (
+            " and ".join(
+                f"{render(name, zone.free[name])} {cut(name, _LONGEST_NAME)}"
+                for name in [name for name in names if zone.free.get(name)][:_MOST_RESOURCES]
+            )
+            or "nothing"
+        )
+        for zone in node.zones[:_MOST_ZONES]
+    ]
+    return ", ".join(zones) + (", ..." if len(node.zones) > _MOST_ZONES else "")
