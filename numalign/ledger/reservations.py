@@ -121,6 +121,11 @@ class Reservations:
         self._complete = True
         self._callbacks: list[Callable[[str], object]] = []
 
+    @property
+    def lag(self) -> float:
+        """After how many seconds a topology accounts for a pod at the latest."""
+        return self._lag
+
     def on_change(self, callback: Callable[[str], object]) -> None:
         """Call back with a node's name whenever nothing that was worked out for it holds any more.
 

@@ -1,0 +1,104 @@
+"""
+What nodes would answer if some pods had left and others had come.
+
+Whoever looks for a better order of things tries many, of which at most one comes true. So here nothing is
+reserved: the ledger stays as it is, and each try is a value of its own.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from numalign.decision.evaluate import NO_INTENT
+from numalign.kubelet.admit import effective_demand
+from numalign.ledger import ordering
+from numalign.ledger.free import free_capacity
+from numalign.ledger.model import AssignedPod, FreeCapacity, NodeInfo, Prediction, Stage
+from numalign.ledger.reservations import Reservations
+from numalign.model.demand import Demand
+from numalign.model.intent import Intent
+from numalign.model.resources import Resources
+
+PODS = "pods"
+"""How many pods a node takes, among its totals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rearrangement:
+    """A ledger as of `now`, but for the nodes that have `changed`."""
+
+    reservations: Reservations
+    now: float
+    changed: Mapping[str, NodeInfo] = field(default_factory=dict)
+
+    def info(self, name: str) -> NodeInfo | None:
+        """All that would be known of a node; None if its topology is not."""
+        return self.changed.get(name) or self.reservations.node_info(name)
+
+    def leaving(self, name: str, uids: Iterable[str]) -> "Rearrangement":
+        """The same, once these pods have left this node, as far as they are there."""
+        info, gone = self.info(name), frozenset(uids)
+        here = {pod.uid: pod for pod in info.assigned_pods if pod.uid in gone} if info else {}
+        if info is None or not here:
+            return self
+        expected = {uid for uid, pod in here.items() if pod.reserved}
+        return self._with(name, info.without(expected).after(here.keys() - expected))
+
+    def coming(self, name: str, pod: AssignedPod, prediction: Prediction) -> "Rearrangement":
+        """The same, once this pod is on this node as was predicted; where nobody knows, it counts in full."""
+        info = self.info(name)
+        if info is None:
+            return self
+        # Names tell pods apart in fingerprints, and a replacement may be called like what it replaces.
+        newcomer = replace(
+            pod,
+            uid=f"{pod.uid} again",
+            name=(pod.name[0], f"{pod.name[1]} again"),
+            stage=Stage.RESERVED,
+            since=self.now,
+            record=prediction.record,
+            guess=prediction.held,
+            turn=1 + max((other.turn for other in info.assigned_pods), default=0),
+            terminating=False,
+        )
+        return self._with(name, replace(info, assigned_pods=(*info.assigned_pods, newcomer)))
+
+    def predict(self, name: str, demand: Demand, intent: Intent = NO_INTENT) -> Prediction | None:
+        """What a node would answer a pod; None if its topology is not known."""
+        info = self.info(name)
+        if info is None:
+            return None
+        lag = self.reservations.lag
+        return ordering.predict(info, demand, intent, now=self.now, lag=lag, free=self.free(name))
+
+    def free(self, name: str) -> FreeCapacity | None:
+        """What would be free on a node; None if its topology is not known."""
+        if name not in self.changed:
+            return self.reservations.free_capacity(name, now=self.now)
+        return free_capacity(self.changed[name], now=self.now, lag=self.reservations.lag)
+
+    def fits(self, name: str, demand: Demand) -> bool:
+        """Whether the node as a whole would have room for a pod beside what all others request there."""
+        info = self.info(name)
+        return info is not None and not short_of(info, demand)
+
+    def _with(self, name: str, info: NodeInfo) -> "Rearrangement":
+        return replace(self, changed=MappingProxyType({**self.changed, name: info}))
+
+
+def short_of(info: NodeInfo, demand: Demand) -> Resources:
+    """What a node as a whole lacks for a pod, whatever its zones have, the number of its pods included.
+
+    Restates fitsRequest of pkg/scheduler/framework/plugins/noderesources/fit.go; nothing where nobody told
+    what the node may give out.
+    """
+    totals = info.node.totals
+    if totals is None:
+        return Resources()
+    asked = {**effective_demand(info.node, demand).total, PODS: 1}
+    lacking = {name: amount - totals[name] for name, amount in asked.items() if amount and name in totals}
+    for pod in info.assigned_pods:
+        requested = pod.demand.total if pod.demand else Resources()
+        for name in lacking:
+            lacking[name] += 1 if name == PODS else requested.get(name, 0)
+    return Resources({name: amount for name, amount in lacking.items() if amount > 0})

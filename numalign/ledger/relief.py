@@ -1,0 +1,260 @@
+"""
+What the going of pods could bring on a node at the most.
+
+To ask the rules about every choice of pods on thousands of nodes would take minutes, and most choices are
+out of the question by their amounts alone. So amounts are added up first, always in favour of the pod that
+wants in: whatever is ruled out here the rules would refuse as well, and the rules have the last word on all
+the rest.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from operator import lt
+
+from numalign.kubelet.admit import effective_demand
+from numalign.ledger import arithmetic, claims
+from numalign.ledger.model import AssignedPod, FreeCapacity, NodeInfo
+from numalign.ledger.rearrangement import PODS, short_of
+from numalign.model.demand import Demand, Step
+from numalign.model.intent import Intent, Policy, Scope
+from numalign.model.node import Node
+from numalign.model.resources import ZoneId
+
+_ByName = Mapping[str, int]
+_ByZone = Mapping[ZoneId, _ByName]
+
+_NARROW = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
+
+
+@dataclass(frozen=True, slots=True)
+class Leaver:
+    """A pod that could go, and how much of what is asked for that would free at the most.
+
+    `zones` are amounts by zone, in full on each zone that they may come from; `requests` those of the node as
+    a whole. Of one that is `unread` nobody knows anything, so it may free all.
+    """
+
+    uid: str
+    zones: _ByZone
+    requests: _ByName
+    unread: bool = False
+
+    def frees(self, zone: ZoneId, name: str) -> int:
+        """How much of a resource in a zone."""
+        return self.zones.get(zone, {}).get(name, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Relief:
+    """One node, one pod that wants in, and the pods that could go, the cheapest first.
+
+    `free` is what its zones may have free as things are, at the most. `units` are what must come from single
+    zones, each as a whole, and `total` what the zones have to give together. `short` is what the node as a
+    whole lacks.
+    """
+
+    node: Node
+    demand: Demand
+    free: _ByZone
+    units: tuple[_ByName, ...]
+    total: _ByName
+    short: _ByName
+    leavers: tuple[Leaver, ...]
+
+    def suffices(self, chosen: Sequence[Leaver]) -> bool:
+        """Whether the pod may be let in once these are gone."""
+        if any(leaver.unread for leaver in chosen):
+            return True
+        requests = (sum(each.requests.get(name, 0) for each in chosen) for name in self.short)
+        if any(map(lt, requests, self.short.values())):
+            return False
+        if any(self._together(name, chosen) < amount for name, amount in self.total.items()):
+            return False
+        return all(any(self._has(zone, unit, chosen) for zone in self.free) for unit in self.units)
+
+    def choices(self, size: int) -> Iterator[tuple[Leaver, ...]]:
+        """All choices of so many pods that could make a difference, each once."""
+        pools = [*self._pools()]
+        if len(pools) == 1:
+            yield from combinations(pools[0], size)
+            return
+        # Of few zones each: a pod stands in several pools only if it may hold something in all of these.
+        tried = set[tuple[str, ...]]()
+        for pool in pools:
+            for chosen in combinations(pool, size):
+                key = tuple(leaver.uid for leaver in chosen)
+                if key not in tried:
+                    tried.add(key)
+                    yield chosen
+
+    def least(self) -> int | None:
+        """No fewer than so many have to go; None if not even all of them would do."""
+        if not self.suffices(self.leavers):
+            return None
+        # Of those that could go all may be needed: how many follows from the largest amounts alone.
+        return next((size for size in range(len(self.leavers)) if self._could_do(size)), len(self.leavers))
+
+    def room_for(self, chosen: Sequence[Leaver], other: Demand) -> bool:
+        """Whether there may be room for another pod beside the one that wants in, once these are gone."""
+        if any(leaver.unread for leaver in chosen):
+            return True
+        # What finished init containers had may be free again when the other one comes.
+        kept, asks = claims.due(self.node, self.demand).running, effective_demand(self.node, other).whole.asks
+        return all(
+            self._together(name, chosen) >= kept.get(name, 0) + amount
+            for name, amount in asks.items()
+            if claims.given_out(self.node, name)
+        )
+
+    def _could_do(self, size: int) -> bool:
+        """Whether the largest so many amounts of each resource would be enough, wherever they come from."""
+        leavers = self.leavers
+        if any(leaver.unread for leaver in leavers):
+            return size > 0
+        requests = (_largest((each.requests.get(name, 0) for each in leavers), size) for name in self.short)
+        if any(map(lt, requests, self.short.values())):
+            return False
+        for name, amount in self.total.items():
+            each = (sum(leaver.frees(zone, name) for zone in self.free) for leaver in leavers)
+            if self._together(name, ()) + _largest(each, size) < amount:
+                return False
+        return all(
+            any(
+                all(
+                    self.free[zone].get(name, 0)
+                    + _largest((leaver.frees(zone, name) for leaver in leavers), size)
+                    >= amount
+                    for name, amount in unit.items()
+                )
+                for zone in self.free
+            )
+            for unit in self.units
+        )
+
+    def _pools(self) -> Iterator[Sequence[Leaver]]:
+        """Leavers among which a choice is looked for: those of one zone, if one zone is all that is asked."""
+        if len(self.units) != 1 or not self.total.keys() <= self.units[0].keys():
+            yield self.leavers
+            return
+        for zone in self.free:
+            yield [
+                leaver
+                for leaver in self.leavers
+                if leaver.unread or zone in leaver.zones or not self.short.keys().isdisjoint(leaver.requests)
+            ]
+
+    def _together(self, name: str, chosen: Sequence[Leaver]) -> int:
+        return sum(
+            self.free[zone].get(name, 0) + sum(leaver.frees(zone, name) for leaver in chosen)
+            for zone in self.free
+        )
+
+    def _has(self, zone: ZoneId, unit: _ByName, chosen: Sequence[Leaver]) -> bool:
+        free = self.free[zone]
+        return all(
+            free.get(name, 0) + sum(leaver.frees(zone, name) for leaver in chosen) >= amount
+            for name, amount in unit.items()
+        )
+
+
+def relief(
+    info: NodeInfo, free: FreeCapacity, demand: Demand, intent: Intent, leavers: Iterable[str]
+) -> Relief:
+    """What the going of these pods, by uid, could bring to one that asks for this."""
+    node = info.node
+    heeded = effective_demand(node, demand)
+    names = frozenset(name for step in (*heeded.steps, heeded.whole) for name in step.asks)
+    names = frozenset(name for name in names if claims.given_out(node, name))
+    short = short_of(info, demand)
+    assigned = {pod.uid: pod for pod in info.assigned_pods}
+    could = (_leaver(node, assigned[uid]) for uid in leavers if uid in assigned)
+    useful = (
+        leaver
+        for leaver in could
+        if leaver.unread or leaver.zones or not short.keys().isdisjoint(leaver.requests)
+    )
+    total = {name: amount for name, amount in heeded.whole.asks.items() if name in names}
+    return Relief(
+        node, demand, _most_free(info, free), tuple(_units(node, heeded, intent)), total, short, tuple(useful)
+    )
+
+
+def _most_free(info: NodeInfo, free: FreeCapacity) -> _ByZone:
+    """What is free by zone, or what would be by the records of pods alone: the more of both."""
+    held: dict[ZoneId, dict[str, int]] = {}
+    for pod in info.assigned_pods:
+        for zones, amounts in _recorded(info.node, pod).items():
+            if len(zones) == 1:
+                bag = held.setdefault(zones[0], {})
+                for name, amount in amounts.items():
+                    bag[name] = bag.get(name, 0) + amount
+    current = {zone.id: zone.free for zone in free.node.zones}
+    return {
+        zone.id: {
+            name: max(current[zone.id].get(name, 0), amount - held.get(zone.id, {}).get(name, 0))
+            for name, amount in zone.allocatable.items()
+        }
+        for zone in info.node.zones
+    }
+
+
+def _recorded(node: Node, pod: AssignedPod) -> arithmetic.Amounts:
+    return (arithmetic.by_id(pod.record.held, node) or {}) if pod.record else {}
+
+
+def _leaver(node: Node, pod: AssignedPod) -> Leaver:
+    if pod.demand is None:
+        return Leaver(pod.uid, {}, {}, unread=True)
+    zones: dict[ZoneId, dict[str, int]] = {}
+    for where, amounts in _recorded(node, pod).items():
+        for zone in where:
+            _add(zones.setdefault(zone, {}), amounts)
+    unknown = pod.record.unknown if pod.record else None
+    if unknown is None or unknown:
+        due = claims.due(node, pod.demand).all
+        anywhere = {name: due[name] for name in due if unknown is None or name in unknown}
+        for zone in node.ids if anywhere else ():
+            _add(zones.setdefault(zone, {}), anywhere)
+    return Leaver(pod.uid, zones, {**pod.demand.total, PODS: 1})
+
+
+def _add(bag: dict[str, int], amounts: _ByName) -> None:
+    for name, amount in amounts.items():
+        bag[name] = bag.get(name, 0) + amount
+
+
+def _units(node: Node, demand: Demand, intent: Intent) -> Sequence[_ByName]:
+    """What has to come from one zone, each as a whole: what the node, or the intent, lets no pod spread."""
+    by_node = [*_by_node(node, demand)] if node.policy in _NARROW else []
+    by_intent = [*_by_intent(node, demand, intent)] if intent.policy is Policy.SINGLE_NUMA_NODE else []
+    return by_node if by_node == by_intent else [*by_node, *by_intent]
+
+
+def _by_node(node: Node, demand: Demand) -> Iterator[_ByName]:
+    for step in _steps(demand, node.scope):
+        asks = {name: amount for name, amount in step.asks.items() if node.aligns(name)}
+        if asks and (node.policy is Policy.SINGLE_NUMA_NODE or _fits_one_zone(node, asks)):
+            yield asks
+
+
+def _by_intent(node: Node, demand: Demand, intent: Intent) -> Iterator[_ByName]:
+    for step in _steps(demand, intent.scope or node.scope):
+        concerned = (name for name in step.asks if intent.concerns(name) and node.aligns(name))
+        if asks := {name: step.asks[name] for name in concerned}:
+            yield asks
+
+
+def _steps(demand: Demand, scope: Scope) -> Sequence[Step]:
+    return (demand.whole,) if scope is Scope.POD else demand.steps
+
+
+def _fits_one_zone(node: Node, asks: _ByName) -> bool:
+    """Whether some zone may give out enough of each, so that the kubelet lets none of it spread."""
+    return all(
+        any(zone.allocatable.get(name, 0) >= amount for zone in node.zones) for name, amount in asks.items()
+    )
+
+
+def _largest(amounts: Iterable[int], count: int) -> int:
+    return sum(sorted(amounts, reverse=True)[:count])

@@ -1,0 +1,517 @@
+"""
+Which pods would have to move so that one more fits, and where each of them would go.
+
+A pod that fits nowhere now may fit once others sit elsewhere. To move a pod is to end it, so the fewest are
+looked for, and among as few the cheapest: those of the lowest priority, and of these the youngest, which lose
+least. Who must stay, and who counts for more than the pod that wants in, never moves. And nobody moves who
+has no place to go to: each is predicted and counted one after another, as the scheduler would place them.
+
+Up to `EXHAUSTIVE` pods of a node every choice is looked at, unless that is more work than there is time for;
+what takes more of them is found by adding the cheapest until it is enough, and leaving out whoever was not
+needed. Nobody is moved to make room for one who moves. An answer says whether it is `proven`: that no fewer
+and no cheaper pods that are in the way would do, or that none would. Nothing is written and nothing reserved.
+
+Koordinator's PodMigrationJob reserves before it evicts; kube-scheduler's preemption evicts without a place
+for whom it evicts (pkg/scheduler/framework/preemption). Neither asks in which zone it would help.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import chain, islice, permutations
+
+from numalign.cache.question import Question
+from numalign.cache.ranking import Ranking, ranks
+from numalign.cache.scheduler_cache import SchedulerCache
+from numalign.decision import wording
+from numalign.kubelet.admit import effective_demand
+from numalign.ledger.model import AssignedPod, PodName, Prediction, Stage
+from numalign.ledger.rearrangement import Rearrangement, short_of
+from numalign.ledger.relief import Leaver, Relief, relief
+from numalign.ledger.reservations import Reservations
+from numalign.model.constraints import Constraints
+from numalign.model.placement import Held
+from numalign.model.resources import render
+
+EXHAUSTIVE = 3
+"""Up to so many pods of one node all choices are looked at."""
+
+MOST_MOVED = 12
+"""Pods that are ever told to move for one."""
+
+MOST_CHOICES = 200_000
+"""Choices of pods that are looked at, by their amounts, of all nodes together."""
+
+MOST_PREDICTIONS = 4_000
+"""Times that a node is asked by the rules, of all nodes together: each takes up to some milliseconds."""
+
+MOST_PLACES = 16
+"""Nodes that are asked in depth to take one pod that moves, the best first."""
+
+MOST_TRIES = 256
+"""Times that a node is asked to find places for the pods of one choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomer:
+    """A pod that needs a place, with what it asks of each node."""
+
+    uid: str
+    name: PodName
+    question: Question
+    constraints: Constraints
+
+    def assigned_pod(self) -> AssignedPod:
+        """The pod as the ledger keeps it."""
+        question = self.question
+        return AssignedPod(self.uid, self.name, question.demand, Stage.RESERVED, intent=question.intent)
+
+
+@dataclass(frozen=True, slots=True)
+class Resident:
+    """A pod on a node, as far as it decides who moves.
+
+    `created` is in seconds since 1970. `obstacle` is why it may not be moved, empty if it may; one that is
+    `leaving` was deleted already, and goes by itself.
+    """
+
+    uid: str
+    name: PodName
+    priority: int = 0
+    created: int = 0
+    obstacle: str = ""
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Who is where: `residents` by node, all of them; `newcomer` is what one would ask if it were made anew.
+
+    That is None for one that cannot be read, and so is not moved. `now` is in the seconds of the ledger.
+    """
+
+    reservations: Reservations
+    cache: SchedulerCache
+    residents: Mapping[str, Sequence[Resident]]
+    newcomer: Callable[[str], Newcomer | None]
+    now: float
+
+
+class Remedy(StrEnum):
+    """What it takes for a pod to fit, from the least on."""
+
+    FITS = "fits"
+    WAITS = "waits"
+    MOVES = "moves"
+    STUCK = "stuck"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One pod that moves, and what it would get.
+
+    One that comes back to its node comes `after` the pod that it made room for.
+    """
+
+    resident: Resident
+    node: str
+    prediction: Prediction
+    after: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the pod comes to fit on a node: who moves, in this order, and who is on the way out anyway."""
+
+    node: str
+    prediction: Prediction
+    moves: tuple[Move, ...] = ()
+    leaving: tuple[Resident, ...] = ()
+
+    @property
+    def held(self) -> Held:
+        """What the pod would get."""
+        return self.prediction.held or {}
+
+
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    """Why moving does not help on a node: what it would still say, or who would find no place.
+
+    `staying` are the pods that hold something there and may not move, each with its obstacle.
+    """
+
+    node: str
+    reason: str
+    homeless: tuple[Resident, ...] = ()
+    staying: tuple[Resident, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """The answer. `fitting` are the nodes that take the pod as things are, the best first.
+
+    `plans` are the best of as many nodes as were asked for, the cheapest first. `candidates` are how many
+    nodes could take the pod if they had room.
+    """
+
+    remedy: Remedy
+    fitting: tuple[str, ...] = ()
+    plans: tuple[Plan, ...] = ()
+    hindrances: tuple[Hindrance, ...] = ()
+    candidates: int = 0
+    proven: bool = True
+
+
+@dataclass(slots=True)
+class Effort:
+    """What there is left to do; `cut` short, if anything was left out for it."""
+
+    choices: int = MOST_CHOICES
+    predictions: int = MOST_PREDICTIONS
+    cut: bool = False
+
+    def choice(self) -> bool:
+        """Whether one more choice may be looked at."""
+        self.choices -= 1
+        self.cut |= self.choices < 0
+        return self.choices >= 0
+
+    def prediction(self) -> bool:
+        """Whether one more node may be asked."""
+        self.predictions -= 1
+        self.cut |= self.predictions < 0
+        return self.predictions >= 0
+
+
+def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wanted
+    pod: Newcomer,
+    priority: int,
+    cluster: Cluster,
+    names: Sequence[str],
+    *,
+    plans: int = 1,
+    progress: Callable[[str], object] = lambda _doing: None,
+    effort: Effort | None = None,
+) -> Advice:
+    """Who would have to move for a pod of this priority to fit on one of these nodes.
+
+    So many plans are looked for, of different nodes; `progress` hears what is being done. What there is to do
+    is limited by the `effort`.
+    """
+    return _MoverSearch(pod, priority, cluster, plans, progress, effort or Effort()).run(names)
+
+
+_Cost = tuple[int, int, int, tuple[PodName, ...]]
+
+
+def cost(moved: Sequence[Resident]) -> _Cost:
+    """How bad it is that these move: how many, their priorities, how long they have been there; and names."""
+    return (
+        len(moved),
+        sum(each.priority for each in moved),
+        -sum(each.created for each in moved),
+        tuple(each.name for each in moved),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """A node that could take the pod, as it will be once those have left that are leaving."""
+
+    name: str
+    relief: Relief
+    residents: Mapping[str, Resident]
+    leaving: tuple[Resident, ...]
+    least: int
+
+    def moved(self, chosen: Sequence[Leaver]) -> list[Resident]:
+        return [self.residents[leaver.uid] for leaver in chosen]
+
+
+@dataclass(slots=True)
+class _MoverSearch:
+    pod: Newcomer
+    priority: int
+    cluster: Cluster
+    wanted: int
+    progress: Callable[[str], object]
+    effort: Effort
+    _newcomers: dict[str, Newcomer | None] = field(default_factory=dict)
+    _places: dict[tuple[Question, Constraints], Sequence[str]] = field(default_factory=dict)
+    _hopeless: set[str] = field(default_factory=set)
+    _homeless: dict[str, tuple[Resident, ...]] = field(default_factory=dict)
+
+    def run(self, names: Sequence[str]) -> Advice:
+        pod, cluster = self.pod, self.cluster
+        as_it_is = Rearrangement(cluster.reservations, cluster.now)
+        self.progress("asking every node")
+        fitting, candidates = self._asked(names)
+        fitting = [name for name in fitting if as_it_is.fits(name, pod.question.demand)]
+        if fitting:
+            return Advice(Remedy.FITS, tuple(fitting))
+        if not candidates:
+            return Advice(Remedy.NEVER)
+        self.progress(f"adding up what {len(candidates):,} nodes hold")
+        sites = [*filter(None, (self._site(name, as_it_is) for name in candidates))]
+        plans = self._exhaustive(sites)
+        proven = not self.effort.cut
+        if not plans and sites:
+            plans, proven = self._greedy(sites), False
+        if not plans:
+            hindrances = self._hindrances(candidates, as_it_is)
+            beyond = any(len(site.relief.leavers) > EXHAUSTIVE for site in sites)
+            return Advice(
+                Remedy.STUCK,
+                hindrances=hindrances,
+                candidates=len(candidates),
+                proven=not self.effort.cut and not beyond,
+            )
+        remedy = Remedy.MOVES if plans[0].moves else Remedy.WAITS
+        return Advice(remedy, plans=tuple(plans), candidates=len(candidates), proven=proven)
+
+    def _asked(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
+        """The nodes whose zones take the pod now, the best first, and those that could if they had room."""
+        pod, cluster = self.pod, self.cluster
+        kept_away = cluster.cache.not_eligible(names, pod.constraints, now=cluster.now)
+        open_ = [name for name in names if name not in kept_away]
+        batch = cluster.cache.ask(open_, pod.question, now=cluster.now, uid=pod.uid)
+        known = batch.rows >= 0
+        order = ranks(batch, (Ranking(),)).order(open_)
+        taking = [open_[at] for at in order if batch.admitted[at]]
+        never = {code for code, why in batch.refusals.items() if why.permanent or not why.answered}
+        later = [
+            name
+            for name, code, there in zip(open_, batch.codes.tolist(), known.tolist(), strict=True)
+            if there and code not in never
+        ]
+        return taking, later
+
+    def _site(self, name: str, as_it_is: Rearrangement) -> _Site | None:
+        """The node with those of its pods that may move; None if it would not do if all of them went."""
+        pod, residents = self.pod, self.cluster.residents.get(name, ())
+        leaving = tuple(each for each in residents if each.leaving)
+        rest = self._emptied(name, as_it_is)
+        info, free = rest.info(name), rest.free(name)
+        if info is None or free is None:
+            return None
+        movable = {each.uid: each for each in residents if self.obstacle(each) is None}
+        cheapest = sorted(movable, key=lambda uid: cost([movable[uid]]))
+        gain = relief(info, free, pod.question.demand, pod.question.intent, cheapest)
+        least = gain.least()
+        return None if least is None else _Site(name, gain, movable, leaving, least)
+
+    def _emptied(self, name: str, as_it_is: Rearrangement) -> Rearrangement:
+        """As the node will be without the pod itself, and without those that leave anyway."""
+        leaving = (each.uid for each in self.cluster.residents.get(name, ()) if each.leaving)
+        return as_it_is.leaving(name, (self.pod.uid, *leaving))
+
+    def obstacle(self, resident: Resident) -> str | None:
+        """Why a pod may not be moved for this one; None if it may."""
+        if resident.leaving:
+            return "it is being deleted already"
+        if resident.obstacle:
+            return resident.obstacle
+        if resident.priority > self.priority:
+            return f"its priority {resident.priority:,} is above {self.priority:,}"
+        return None
+
+    # The search.
+
+    def _exhaustive(self, sites: Sequence[_Site]) -> list[Plan]:
+        """The cheapest plans that move the fewest pods, one for each node."""
+        for size in range(EXHAUSTIVE + 1):
+            self.progress(f"looking for {size} pods that could move")
+            plans = self._of_size(size, [site for site in sites if site.least <= size])
+            if plans:
+                return plans
+        return []
+
+    def _of_size(self, size: int, sites: Sequence[_Site]) -> list[Plan]:
+        options = [
+            (cost(site.moved(chosen)), site.name, site, chosen)
+            for site in sorted(sites, key=lambda site: (site.least, site.name))
+            for chosen in site.relief.choices(size)
+            if self.effort.choice() and site.relief.suffices(chosen)
+        ]
+        plans: dict[str, Plan] = {}
+        for _, name, site, chosen in sorted(options, key=lambda option: option[:2]):
+            if name not in plans and name not in self._hopeless and (plan := self._plan(site, chosen)):
+                plans[name] = plan
+            if len(plans) == self.wanted or self.effort.predictions < 0:
+                break
+        return [*plans.values()]
+
+    def _greedy(self, sites: Sequence[_Site]) -> list[Plan]:
+        """Plans that move more pods: the cheapest until it is enough, less those that were not needed."""
+        plans: list[Plan] = []
+        for site in sorted(sites, key=lambda site: (site.least, site.name)):
+            if site.name in self._hopeless or len(site.relief.leavers) <= EXHAUSTIVE:
+                continue
+            chosen = self._enough(site)
+            if chosen and (plan := self._plan(site, chosen)):
+                plans.append(plan)
+            if len(plans) == self.wanted or self.effort.predictions < 0:
+                break
+        return sorted(plans, key=lambda plan: cost([move.resident for move in plan.moves]))
+
+    def _enough(self, site: _Site) -> list[Leaver]:
+        chosen = [*islice(site.relief.leavers, MOST_MOVED)]
+        for count in range(site.least, len(chosen) + 1):
+            some = chosen[:count]
+            if site.relief.suffices(some) and self._let_in(site, some):
+                break
+        else:
+            return []
+        for leaver in reversed(some[:]):
+            fewer = [each for each in some if each is not leaver]
+            if site.relief.suffices(fewer) and self._let_in(site, fewer):
+                some = fewer
+        return some
+
+    def _without(self, site: _Site, chosen: Sequence[Leaver]) -> Rearrangement:
+        as_it_is = Rearrangement(self.cluster.reservations, self.cluster.now)
+        gone = (leaver.uid for leaver in chosen)
+        return self._emptied(site.name, as_it_is).leaving(site.name, gone)
+
+    def _let_in(self, site: _Site, chosen: Sequence[Leaver]) -> Prediction | None:
+        """What the node answers the pod once these are gone; None if it refuses."""
+        return self._predicted(self._without(site, chosen), site.name, self.pod)
+
+    def _predicted(self, then: Rearrangement, name: str, pod: Newcomer) -> Prediction | None:
+        question = pod.question
+        if not then.fits(name, question.demand) or not self.effort.prediction():
+            return None
+        prediction = then.predict(name, question.demand, question.intent)
+        return prediction if prediction and prediction.verdict.admitted else None
+
+    def _plan(self, site: _Site, chosen: Sequence[Leaver]) -> Plan | None:
+        if not all(self._somewhere(site, chosen, leaver) for leaver in chosen):
+            self._homeless.setdefault(site.name, tuple(site.moved(chosen)))
+            return None
+        prediction = self._let_in(site, chosen)
+        if prediction is None:
+            if not self._let_in(site, site.relief.leavers):
+                self._hopeless.add(site.name)
+            return None
+        then = self._without(site, chosen).coming(site.name, self.pod.assigned_pod(), prediction)
+        moves = self._moves(then, site.moved(chosen), site.name)
+        if moves is None:
+            self._homeless.setdefault(site.name, tuple(site.moved(chosen)))
+            return None
+        return Plan(site.name, prediction, tuple(sorted(moves, key=lambda move: move.after)), site.leaving)
+
+    # Places for those who move.
+
+    def _newcomer(self, uid: str) -> Newcomer | None:
+        if uid not in self._newcomers:
+            self._newcomers[uid] = self.cluster.newcomer(uid)
+        return self._newcomers[uid]
+
+    def _elsewhere(self, pod: Newcomer) -> Sequence[str]:
+        """The nodes that take a pod as things are, the best first."""
+        key = pod.question, pod.constraints
+        if key not in self._places:
+            cluster = self.cluster
+            names = [*cluster.reservations.node_names()]
+            kept_away = cluster.cache.not_eligible(names, pod.constraints, now=cluster.now)
+            open_ = [name for name in names if name not in kept_away]
+            batch = cluster.cache.ask(open_, pod.question, now=cluster.now)
+            order = ranks(batch, (Ranking(),)).order(open_)
+            self._places[key] = [open_[at] for at in order if batch.admitted[at]]
+        return self._places[key]
+
+    def _may_stay(self, pod: Newcomer, name: str) -> bool:
+        """Whether the pod may come back to the node that it left."""
+        return not self.cluster.cache.not_eligible([name], pod.constraints, now=self.cluster.now)
+
+    def _somewhere(self, site: _Site, chosen: Sequence[Leaver], leaver: Leaver) -> bool:
+        """Whether a pod may have a place at all, by the amounts alone where it would come back."""
+        pod = self._newcomer(leaver.uid)
+        if pod is None:
+            return False
+        if any(name != site.name for name in islice(self._elsewhere(pod), 2)):
+            return True
+        return site.relief.room_for(chosen, pod.question.demand)
+
+    def _moves(self, then: Rearrangement, moved: Sequence[Resident], home: str) -> list[Move] | None:
+        """A place for each of them, one after another; None if there is none for all."""
+        left = Effort(predictions=MOST_TRIES)
+        newcomers = [(each, pod) for each in moved if (pod := self._newcomer(each.uid))]
+        orders = permutations(newcomers) if len(newcomers) <= EXHAUSTIVE else iter([tuple(newcomers)])
+        found = (self._placed(then, order, home, left) for order in orders)
+        moves = next((moves for moves in found if moves is not None), None)
+        self.effort.cut |= moves is None and left.cut
+        return moves
+
+    def _placed(
+        self, then: Rearrangement, rest: Sequence[tuple[Resident, Newcomer]], home: str, left: Effort
+    ) -> list[Move] | None:
+        if not rest:
+            return []
+        (resident, pod), *others = rest
+        tried = 0
+        for name in self._options(pod, home):
+            if tried == MOST_PLACES or left.predictions < 0:
+                left.cut = True
+                break
+            if not then.fits(name, pod.question.demand) or not left.prediction():
+                continue
+            tried += 1
+            prediction = self._predicted(then, name, pod)
+            if prediction is None:
+                continue
+            more = self._placed(then.coming(name, pod.assigned_pod(), prediction), others, home, left)
+            if more is not None:
+                return [Move(resident, name, prediction, after=name == home), *more]
+        return None
+
+    def _options(self, pod: Newcomer, home: str) -> Iterator[str]:
+        """Where a pod may go, the best first, and back to where it was last."""
+        elsewhere = (name for name in self._elsewhere(pod) if name != home)
+        return chain(elsewhere, [home] if self._may_stay(pod, home) else [])
+
+    # Why not.
+
+    def _hindrances(self, candidates: Sequence[str], as_it_is: Rearrangement) -> tuple[Hindrance, ...]:
+        """What is in the way on so many nodes, those first on which it is the least."""
+        staying = {name: self._staying(name) for name in candidates}
+        nearest = sorted(candidates, key=lambda name: (name not in self._homeless, len(staying[name]), name))
+        return tuple(self._hindrance(name, staying[name], as_it_is) for name in nearest[: self.wanted])
+
+    def _staying(self, name: str) -> tuple[Resident, ...]:
+        """The pods of a node that may not move and have something there that this one asks for."""
+        info = self.cluster.reservations.node_info(name)
+        if info is None:
+            return ()
+        asked = effective_demand(info.node, self.pod.question.demand)
+        names = asked.whole.asks.keys() | {*asked.total}
+        holding = {
+            pod.uid
+            for pod in info.assigned_pods
+            if pod.demand is None or not names.isdisjoint(pod.demand.total)
+        }
+        return tuple(
+            Resident(each.uid, each.name, each.priority, each.created, why, each.leaving)
+            for each in self.cluster.residents.get(name, ())
+            if each.uid in holding and not each.leaving and (why := self.obstacle(each))
+        )
+
+    def _hindrance(self, name: str, staying: tuple[Resident, ...], as_it_is: Rearrangement) -> Hindrance:
+        if homeless := self._homeless.get(name):
+            return Hindrance(name, "", homeless, staying)
+        residents = self.cluster.residents.get(name, ())
+        gone = [each.uid for each in residents if each.leaving or not self.obstacle(each)]
+        then, question = as_it_is.leaving(name, (self.pod.uid, *gone)), self.pod.question
+        prediction = then.predict(name, question.demand, question.intent)
+        reason = wording.sentence(prediction.verdict) if prediction and prediction.verdict.refusal else ""
+        return Hindrance(name, reason or _lacking(then, name, question), staying=staying)
+
+
+def _lacking(then: Rearrangement, name: str, question: Question) -> str:
+    """What the node as a whole has too little of, in words; empty where it has enough."""
+    info = then.info(name)
+    short = short_of(info, question.demand) if info else {}
+    words = (f"{render(each, amount)} {each}" for each, amount in short.items())
+    return f"node lacks {', '.join(words)} beside what its pods request" if short else ""
