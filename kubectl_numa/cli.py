@@ -12,6 +12,9 @@ from numalign.runtime import about
 
 COMMANDS = (
     LazyCommand("check", "kubectl_numa.commands.check", "Check what the webhook would say to every pod"),
+    LazyCommand(
+        "defrag", "kubectl_numa.commands.defrag", "Tell which pods would have to move for one to fit"
+    ),
     LazyCommand("demo", "kubectl_numa.commands.demo", "Start the webhook on a bundled cluster"),
     LazyCommand("doctor", "kubectl_numa.commands.doctor", "Tell what nodes lack for exact verdicts"),
     LazyCommand("explain", "kubectl_numa.commands.explain", "Tell what every node says to a pod"),

@@ -54,6 +54,13 @@ class ClusterSource:
         except Unconfigured as error:
             raise Unconfigured(f"{error}, or read a file with --snapshot") from error
 
+    def with_pods(self, objects: list[object]) -> list[object]:
+        """These documents with all pods, where a running cluster has not been asked for them yet.
+
+        Raises `ClusterError`.
+        """
+        return objects if self.snapshot is not None else [*objects, *self.running.pods()]
+
     def view(self, options: WebhookOptions = DEFAULTS, *, objects: list[object] | None = None) -> ClusterView:
         """The cluster of these documents, by default all there are, as its webhook sees it now.
 

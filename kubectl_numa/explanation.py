@@ -226,6 +226,7 @@ class Explanation:
     """All answers to one pod, by name of the node, and those of shapes of which no node is here.
 
     `never` is why no node could ever take a pod that asks for no alignment, and that nobody refuses for it.
+    `room` is what it would take for the pod to fit, in words, where it fits nowhere now and would later.
     """
 
     pod: PodDecision
@@ -233,6 +234,12 @@ class Explanation:
     absent: tuple[ShapeAnswer, ...]
     unknown: tuple[str, ...]
     never: str | None = None
+    room: str | None = None
+
+    @property
+    def only_later(self) -> bool:
+        """Whether there are nodes that could take the pod, and none has room now."""
+        return not self.count(Chance.FITS) and self.count(Chance.LATER) > 0
 
     def count(self, chance: Chance) -> int:
         """How many nodes say this."""
@@ -272,6 +279,7 @@ class Explanation:
             "unknown": list(self.unknown),
             "refusal": pod.decision.refusal,
             "never": self.never,
+            "room": self.room,
             "warnings": list(pod.decision.all_warnings),
         }
 

@@ -21,6 +21,7 @@ from numalign.model.pod import Pod
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json"})
 STDIN = "-"
+STANDARD_INPUT = "standard input"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def read(
 
     `extra` are the kinds that the cluster's policy adds.
     """
-    name = "standard input" if file == STDIN else file
+    name = STANDARD_INPUT if file == STDIN else file
     try:
         values = documents.load(file, stdin=stdin)
     except BadInput as error:

@@ -58,6 +58,7 @@ def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | Non
     for label, words, style in (
         ("denied", decision.refusal, "red"),
         ("never", explanation.never, "red"),
+        ("room", explanation.room, "yellow"),
         *(("warning", warning, "yellow") for warning in decision.all_warnings),
     ):
         if words:

@@ -118,7 +118,7 @@ class ClusterView:
         seen: float | None = None,
     ) -> None:
         self.snapshot, self.policy, self.now = snapshot, policy, now
-        self._seen = now if seen is None else seen
+        self.seen = now if seen is None else seen
         self.policies = EffectivePolicy.of(snapshot, policy)
         self._cache = ClusterCache.of(snapshot.nodes, snapshot.shapes, snapshot.bare)
         self._reader, self._user = PodReader(options.match), options.user
@@ -160,7 +160,7 @@ class ClusterView:
 
     def exporter(self, node: Node) -> ExporterHealth:
         """Who tells the topology of a node, and how old that was when the cluster was seen."""
-        return exporters.of_node(self.snapshot, node.name, now=self._seen)
+        return exporters.of_node(self.snapshot, node.name, now=self.seen)
 
     def ever(self, pod: PodDecision) -> Survey:
         """What the nodes say to a pod, in health with nothing on them."""

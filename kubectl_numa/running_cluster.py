@@ -76,3 +76,7 @@ class RunningCluster:
         """A pod by its name."""
         work = collect.pod(name, namespace=namespace, kubeconfig=self.kubeconfig, context=self.context)
         return asyncio.run(work)
+
+    def pods(self) -> list[dict[str, Any]]:
+        """All pods, as a snapshot file holds them."""
+        return asyncio.run(collect.pods(kubeconfig=self.kubeconfig, context=self.context))

@@ -1,22 +1,24 @@
 """`kubectl numa explain`: what every node says to a pod."""
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import click
 
-from kubectl_numa import manifests, options, pages
+from kubectl_numa import manifests, moving, options, pages
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.explanation import explain as explain_pod
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.notices import waiting
 from kubectl_numa.options import Output
-from kubectl_numa.questions import ClusterView, WebhookOptions
+from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
 from numalign.decision.scoring import Strategy
 from numalign.kube.command_line import Trouble
 from numalign.kube.decode import pods
 from numalign.kube.decode.templates import TemplateLocation
+from numalign.kube.errors import ClusterError
 from numalign.model.errors import BadInput
 
 
@@ -89,7 +91,9 @@ def explain(  # noqa: PLR0913 - one argument for each option
                 raise BadInput(missing)
             extra = cluster.policy.templates
             given = [entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)]
-        explained, wrong = _explain(given, cluster, strategy)
+        answered, wrong = _explain(given, cluster, strategy)
+        advisor = _Advisor(source, objects, cluster, webhook)
+        explained = [_with_room(each, manifest, advisor) for each, manifest in answered]
     shown = [_narrowed(explanation, only) for explanation in explained]
     if output == Output.JSON:
         options.print_json([explanation.to_json() for explanation in shown])
@@ -103,9 +107,9 @@ def explain(  # noqa: PLR0913 - one argument for each option
 
 def _explain(
     given: list[Manifest], cluster: ClusterView, strategy: Strategy
-) -> tuple[list[Explanation], list[Manifest]]:
+) -> tuple[list[tuple[Explanation, Manifest]], list[Manifest]]:
     """Every pod that can be read, and the others with their mistakes."""
-    explained: list[Explanation] = []
+    explained: list[tuple[Explanation, Manifest]] = []
     wrong: list[Manifest] = []
     for manifest in given:
         if manifest.mistakes or not manifest.pod:
@@ -114,10 +118,55 @@ def _explain(
         pod = manifest.pod
         try:
             decided = cluster.decide(manifest.place.raw, name=pod.name, namespace=pod.namespace)
-            explained.append(explain_pod(decided, cluster, strategy=strategy))
+            explained.append((explain_pod(decided, cluster, strategy=strategy), manifest))
         except BadInput as error:
             wrong.append(manifest.wrong_pod(error))
     return explained, wrong
+
+
+@dataclass(frozen=True)
+class _Advisor:
+    """Says who would have to move for a pod; the pods of a cluster are asked for when that is of use."""
+
+    source: ClusterSource
+    objects: list[object]
+    view: ClusterView
+    webhook: WebhookOptions
+
+    @cached_property
+    def placed(self) -> moving.PlacedPods:
+        """All pods, on their nodes; raises `ClusterError`."""
+        return moving.placed_pods(
+            self.view,
+            self.source.with_pods(self.objects),
+            match=self.webhook.match,
+            complete=self.source.snapshot is None,
+        )
+
+    def advice(self, pod: PodDecision, raw: object) -> str | None:
+        """What it would take, in words; None where nobody here knows the pods."""
+        try:
+            placed = self.placed
+        except ClusterError:
+            return None
+        if not placed.complete:
+            return None
+        return moving.summary(
+            moving.advise(pod, self.view, placed, priority=moving.priority_of(raw, placed) or 0)
+        )
+
+
+def _with_room(explanation: Explanation, manifest: Manifest, advisor: _Advisor) -> Explanation:
+    """With what it would take for a pod to fit that has no room anywhere now."""
+    if not explanation.only_later:
+        return explanation
+    pod = explanation.pod
+    words = advisor.advice(pod, manifest.place.raw)
+    file = manifests.STDIN if manifest.file == manifests.STANDARD_INPUT else manifest.file
+    asked = f"-f {file}" if manifest.document is not None else f"{pod.name} -n {pod.namespace}"
+    command = f"`kubectl numa defrag {asked}`"
+    more = f"{words}. See {command}" if words else f"{command} tells who would have to move"
+    return replace(explanation, room=more)
 
 
 def _narrowed(explanation: Explanation, only: str | None) -> Explanation:

@@ -99,6 +99,13 @@ async def pod(
     return kinds.PODS.described(raw)
 
 
+async def pods(*, kubeconfig: str | None = None, context: str | None = None) -> list[Object]:
+    """All pods, as a snapshot file holds them; raises `ClusterError`."""
+    async with connected(kubeconfig=kubeconfig, context=context) as api:
+        with _advised():
+            return await _list(api, kinds.PODS_IN_FILES)
+
+
 @contextmanager
 def _advised() -> Iterator[None]:
     """Tell a person whom to ask for what the cluster denies."""

@@ -163,6 +163,7 @@ PODS_IN_FILES = Collection(
             "spec": {
                 **cast("Mapping[str, object]", _POD["spec"]),
                 "priority": _ALL,
+                "priorityClassName": _ALL,
                 # Which sorts of volumes a pod has, and not what is in them.
                 "volumes": {sort: {} for sort in movability.VOLUMES},
                 "workloadRef": {},

@@ -194,6 +194,7 @@ def test_the_json_holds_the_whole_answer(cluster: ClusterView) -> None:
         "unknown": ["hidden"],
         "refusal": None,
         "never": None,
+        "room": None,
         "warnings": [],
     }
 

@@ -1,0 +1,165 @@
+"""`kubectl numa defrag`: which pods would have to move for one to fit."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from kubectl_numa import manifests, moving, moving_page, options
+from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.manifests import Manifest, Namespace
+from kubectl_numa.moving import PlacedPods
+from kubectl_numa.notices import tell, tell_left_out, waiting
+from kubectl_numa.options import Output
+from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
+from numalign.kube.command_line import Trouble
+from numalign.kube.decode.parts import inner
+from numalign.model.errors import BadInput
+from numalign.scheduling.defragmentation import Remedy
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl numa defrag -f pod.yaml
+  kubectl numa defrag my-pod -n team-a
+  kubectl numa defrag -f pod.yaml --node dgx-1
+  kubectl numa defrag -f job.yaml --priority 1000 --snapshot cluster.json.gz
+"""
+)
+@click.argument("name", required=False)
+@click.option("-f", "--filename", "file", metavar="FILE", help="Manifest of one pod; - is standard input.")
+@options.namespace_option
+@options.from_cluster
+@options.as_the_webhook
+@click.option("--node", "only", metavar="NODE", help="Make room on this node alone.")
+@click.option(
+    "--priority",
+    type=click.IntRange(-(2**31), 2**31 - 1),
+    help="Priority of the pod: none that has a higher one is moved. By default its own, or that of its class"
+    " as far as pods of it are known; 0 for a pod without any.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1, max=100),
+    default=3,
+    show_default=True,
+    help="How many nodes are told of: on which room could be made, or else what is in the way there.",
+)
+@options.output_option
+def defrag(  # noqa: PLR0913 - one argument for each option
+    *,
+    name: str | None,
+    file: str | None,
+    namespace: str | None,
+    source: ClusterSource,
+    webhook: WebhookOptions,
+    only: str | None,
+    priority: int | None,
+    limit: int,
+    output: str,
+) -> None:
+    """Tell which pods would have to move for one to fit, and where each of them would go.
+
+    The fewest pods of one node, and among as few those of the lowest priority that are there for the shortest
+    time; none that should not be evicted, and none of a higher priority than the pod. Nothing is moved: this
+    only reads. A snapshot has to have been written with --with-pods. The exit code is 0 whatever is said, 2
+    for input that cannot be read.
+    """
+    if bool(name) == bool(file):
+        raise click.UsageError("give the NAME of a pod, or the manifest of one with -f")
+    if source.snapshot == manifests.STDIN == file:
+        raise click.UsageError("--snapshot and -f cannot both be standard input")
+    place = source.namespace(namespace)
+    objects = source.documents(with_pods=True)
+    view = source.view(webhook, objects=objects)
+    asked = _named(name, place, source, objects) if name else _written(str(file), place, view)
+    pod = view.decide(asked.raw, name=asked.name, namespace=asked.namespace)
+    with waiting("reading the pods") as now:
+        placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
+        if priority is None:
+            priority = _priority(asked, placed)
+        advice = moving.advise(
+            pod,
+            view,
+            placed,
+            priority=priority,
+            nodes=None if only is None else [_known(only, view)],
+            uid=asked.uid,
+            plans=limit,
+            progress=now,
+        )
+    tell_left_out(placed.problems)
+    if not placed.complete and advice.remedy is not Remedy.FITS:
+        tell("no pods are in this snapshot, so none can be moved: write it with --with-pods")
+    if output == Output.JSON:
+        options.print_json(moving.to_json(pod, priority, advice))
+        return
+    never = _never(pod, view) if advice.remedy is Remedy.NEVER else ""
+    moving_page.show(pod, advice, options.paper(), now=view.seen, never=never)
+
+
+@dataclass(frozen=True, slots=True)
+class _AskedPod:
+    """The pod that is asked about, or a template of it; the `uid` is empty if it is not there yet."""
+
+    raw: Any
+    name: str
+    namespace: str
+    uid: str = ""
+
+
+def _named(name: str, place: Namespace, source: ClusterSource, objects: list[object]) -> _AskedPod:
+    raw = source.pod(name, namespace=place.name, objects=objects)
+    if node := inner(raw.get("spec"), "nodeName"):
+        raise Trouble(f"pod {place.name}/{name} is on node {node} already")
+    uid = inner(raw.get("metadata"), "uid")
+    return _AskedPod(raw, name, place.name, uid if isinstance(uid, str) else "")
+
+
+def _written(file: str, place: Namespace, view: ClusterView) -> _AskedPod:
+    """The one pod in a file; raises `BadInput` and `Trouble` for whatever is none."""
+    paths, missing = manifests.files([file])
+    if missing:
+        raise BadInput(missing)
+    read = [
+        each for path in paths for each in manifests.read(path, namespace=place, extra=view.policy.templates)
+    ]
+    if mistakes := [mistake for each in read for mistake in each.located_mistakes()]:
+        raise BadInput(mistakes)
+    pods = [(each, each.pod) for each in read if each.pod]
+    if len(pods) != 1:
+        raise Trouble(_not_one(file, [each for each, _ in pods]))
+    [(manifest, pod)] = pods
+    return _AskedPod(manifest.place.raw, pod.name, pod.namespace)
+
+
+def _not_one(file: str, pods: list[Manifest]) -> str:
+    if not pods:
+        return f"{file}: there is no pod in it, and one is asked about"
+    places = "; ".join(each.where for each in pods[:4])
+    more = f" and {len(pods) - 4} more" if len(pods) > 4 else ""  # noqa: PLR2004  as many as are named
+    return f"{file}: one pod is asked about, and there are {len(pods)}: {places}{more}"
+
+
+def _known(name: str, view: ClusterView) -> str:
+    if name in {node.name for node in view.snapshot.nodes}:
+        return name
+    hidden = "publishes no topology" if name in view.snapshot.unknown else "is not in this cluster"
+    raise Trouble(f'node "{name}" {hidden}: `kubectl numa nodes` lists those that can be asked')
+
+
+def _priority(asked: _AskedPod, placed: PlacedPods) -> int:
+    priority = moving.priority_of(asked.raw, placed)
+    if priority is not None:
+        return priority
+    name = inner(asked.raw.get("spec"), "priorityClassName")
+    tell(
+        f'no pod of priority class "{name}" is known, so 0 is taken for its priority: give it with --priority'
+    )
+    return 0
+
+
+def _never(pod: PodDecision, view: ClusterView) -> str:
+    """Why no node could ever take the pod, as `explain` says it."""
+    return pod.decision.refusal or view.why_not(pod)

@@ -1,0 +1,285 @@
+"""
+Which pods would have to move for one to fit: the cluster with all its pods, and the answer for programs.
+
+Pods come out of the same documents as everything else. Each is read twice: as what holds something on its
+node, by the one reader of pods on nodes, and, once it might have to move, as what its owner would make anew.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from io import StringIO
+from types import MappingProxyType
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from kubectl_numa.lines import some
+from kubectl_numa.questions import ClusterView, PodDecision
+from numalign.cache import Question, dra
+from numalign.cache.pod_question import Exempt, PodQuestion
+from numalign.decision.evaluate import NO_INTENT
+from numalign.kube.decode import placements
+from numalign.kube.decode.parts import inner
+from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.scheduling import scheduling
+from numalign.kube.files import documents
+from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.kinds import PODS_IN_FILES, Object
+from numalign.kube.pod_informer import PodInfo, PodInformer
+from numalign.ledger.reservations import Reservations
+from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement, Term
+from numalign.model.intent import PINNED_AT, Match
+from numalign.runtime import logs
+from numalign.runtime.logs import Log
+from numalign.scheduling import defragmentation
+from numalign.scheduling.defragmentation import (
+    Advice,
+    Cluster,
+    Hindrance,
+    Move,
+    Newcomer,
+    Plan,
+    Remedy,
+    Resident,
+)
+from numalign.scheduling.evictable import SENTENCES, obstacle
+from numalign.scheduling.scheduler_state import SchedulerState
+
+_CLASSES: Mapping[str, int] = MappingProxyType(
+    {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+)
+"""The priorities that every cluster has (pkg/apis/scheduling/types.go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPods:
+    """The pods of a cluster: as a ledger sees them, and as they are stored, by uid.
+
+    `problems` are what could not be read. If not `complete`, nobody knows of all pods.
+    """
+
+    state: SchedulerState
+    stored: Mapping[str, Object]
+    problems: tuple[object, ...]
+    complete: bool
+
+    @property
+    def running(self) -> Iterable[PodInfo]:
+        """Those that are on a node and have not ended."""
+        return (pod for pod in self.state.pods.values() if pod.node and not pod.ended)
+
+
+def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, complete: bool) -> PlacedPods:
+    """The pods in these documents, on the nodes of a cluster; `complete` if they were all asked for."""
+    stored = {_uid(raw): raw for raw in map(_stored, _pods(objects))}
+    keeper = PolicyKeeper(None, log=_silent(), registry=CollectorRegistry())
+    keeper.now = view.policy
+    whole = complete or bool(stored)
+    state = SchedulerState(
+        Reservations(),
+        policy=keeper,
+        match=match,
+        clock=lambda: view.seen,
+        wall=lambda: view.seen,
+        complete=lambda _snapshot: whole,
+    )
+    asyncio.run(state.update_snapshot(view.snapshot))
+    informer = PodInformer(state, state.reader, log=_silent(), registry=CollectorRegistry())
+    for raw in stored.values():
+        informer.put(raw)
+    return PlacedPods(state, stored, tuple(informer.problems()), whole)
+
+
+def _silent() -> Log:
+    """What is wrong with pods is told with all else that was left out."""
+    return logs.to(StringIO(), level="error", form="text")
+
+
+def _pods(objects: Iterable[object]) -> Iterable[Object]:
+    return (
+        dict(document.raw)
+        for document in documents.objects(objects)
+        if (document.group, document.kind) == ("", PODS_IN_FILES.kind) and not document.trouble
+    )
+
+
+def _stored(raw: Object) -> Object:
+    """The pod as it would be stored: files written by hand name neither namespace nor uid."""
+    pod = PODS_IN_FILES.described(raw)
+    metadata = pod.get("metadata")
+    if not isinstance(metadata, dict):
+        return pod
+    namespace = metadata.get("namespace") or "default"
+    metadata |= {"namespace": namespace}
+    metadata.setdefault("uid", f"{namespace}.{metadata.get('name')}")
+    return pod
+
+
+def _uid(pod: Object) -> str:
+    return str(inner(pod.get("metadata"), "uid"))
+
+
+def priority_of(pod: object, placed: PlacedPods) -> int | None:
+    """The priority of a pod, that of its class if it has none yet; None if nobody here knows the class."""
+    spec = inner(pod, "spec")
+    stated, name = inner(spec, "priority"), inner(spec, "priorityClassName")
+    if isinstance(stated, int):
+        return stated
+    if not isinstance(name, str) or not name:
+        return 0
+    if name in _CLASSES:
+        return _CLASSES[name]
+    others = (inner(raw, "spec") for raw in placed.stored.values())
+    known = (inner(other, "priority") for other in others if inner(other, "priorityClassName") == name)
+    return next((priority for priority in known if isinstance(priority, int)), None)
+
+
+def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wanted
+    pod: PodDecision,
+    view: ClusterView,
+    placed: PlacedPods,
+    *,
+    priority: int,
+    nodes: Sequence[str] | None = None,
+    uid: str = "",
+    plans: int = 1,
+    progress: Callable[[str], object] = lambda _doing: None,
+) -> Advice:
+    """Who would have to move for a pod to fit on one of these nodes, by default on any."""
+    residents = defaultdict[str, list[Resident]](list)
+    for each in placed.running:
+        residents[each.node].append(_resident(each, placed.stored[each.uid]))
+    cluster = Cluster(
+        placed.state.reservations,
+        placed.state.cache,
+        residents,
+        lambda uid: newcomer(placed.stored[uid], view, placed.state.reader),
+        view.seen,
+    )
+    new = Newcomer(uid, (pod.namespace, pod.name), view.by_node(pod), pod.constraints)
+    names = [node.name for node in view.snapshot.nodes] if nodes is None else nodes
+    return defragmentation.advise(new, priority, cluster, names, plans=plans, progress=progress)
+
+
+def _resident(pod: PodInfo, stored: Object) -> Resident:
+    why = obstacle(stored)
+    return Resident(
+        pod.uid,
+        (pod.namespace, pod.name),
+        pod.priority,
+        pod.created,
+        SENTENCES[why] if why and not pod.leaving else "",
+        pod.leaving,
+    )
+
+
+def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer | None:
+    """What a stored pod asks when its owner makes it anew; None if it makes no sense.
+
+    A pin of numalign's own goes with the pod that has it.
+    """
+    metadata = stored["metadata"]
+    uid, name = _uid(stored), (str(metadata["namespace"]), str(metadata["name"]))
+    reading = reader.read(stored, name[0], view.policies)
+    match reading:
+        case PodQuestion():
+            question, constraints = reading.question, reading.constraints
+        case Exempt(_, demand) if demand is not None:
+            question, constraints = Question(demand, NO_INTENT), scheduling(stored).constraints
+        case _:
+            return None
+    if inner(metadata.get("annotations"), PINNED_AT) is not None:
+        constraints = _unpinned(constraints, str(inner(stored["spec"], "nodeName")))
+    return Newcomer(uid, name, dra.by_node(question, view.snapshot.served), constraints)
+
+
+def _unpinned(constraints: Constraints, node: str) -> Constraints:
+    """The constraints without the pin to a node, which stands in every term or is the only one."""
+    pin = Requirement(NAME_FIELD, Operator.IN, frozenset({node}))
+    terms = constraints.terms or ()
+    rest = tuple(Term(term.expressions, tuple(each for each in term.fields if each != pin)) for term in terms)
+    only_pinned = rest == (Term(),) and terms != rest
+    return (
+        constraints
+        if constraints.terms is None
+        else replace(constraints, terms=None if only_pinned else rest)
+    )
+
+
+def summary(advice: Advice) -> str:
+    """The answer in a sentence without a full stop."""
+    if advice.remedy is Remedy.FITS:
+        return f"fits now on {some(advice.fitting)}: nothing has to move"
+    if advice.remedy is Remedy.NEVER:
+        return "fits on no node that it may go to, whoever moves"
+    if advice.remedy is Remedy.STUCK:
+        return f"fits nowhere now, and to move pods does not help on {_candidates(advice)}"
+    best = advice.plans[0]
+    if advice.remedy is Remedy.WAITS:
+        return f"fits nowhere now, but on {best.node} once {listed(best.leaving)} are gone, which end already"
+    moved = listed([move.resident for move in best.moves])
+    return f"fits nowhere now, but on {best.node} if {moved} moved"
+
+
+def _candidates(advice: Advice) -> str:
+    count = advice.candidates
+    return "the one node that could take it" if count == 1 else f"any of {count:,} nodes that could take it"
+
+
+def named(pod: Resident) -> str:
+    """Namespace and name."""
+    return "/".join(pod.name)
+
+
+def listed(pods: Sequence[Resident]) -> str:
+    """The first ones by name, and how many more there are."""
+    return some(map(named, pods))
+
+
+def to_json(pod: PodDecision, priority: int, advice: Advice) -> dict[str, Any]:
+    """The advice for programs."""
+    return {
+        "pod": pod.name,
+        "namespace": pod.namespace,
+        "priority": priority,
+        "answer": advice.remedy,
+        "proven": advice.proven,
+        "candidates": advice.candidates,
+        "fits": list(advice.fitting),
+        "plans": [_plan(plan) for plan in advice.plans],
+        "inTheWay": [_hindrance(each) for each in advice.hindrances],
+    }
+
+
+def _plan(plan: Plan) -> dict[str, Any]:
+    return {
+        "node": plan.node,
+        "placement": placements.render_held(plan.held),
+        "leaving": [_identity(each) for each in plan.leaving],
+        "moves": [_move(move) for move in plan.moves],
+    }
+
+
+def _move(move: Move) -> dict[str, Any]:
+    return {
+        **_identity(move.resident),
+        "to": move.node,
+        "placement": placements.render_held(move.prediction.held or {}),
+        "afterThePod": move.after,
+    }
+
+
+def _hindrance(each: Hindrance) -> dict[str, Any]:
+    return {
+        "node": each.node,
+        "reason": each.reason,
+        "noOtherPlace": [_identity(pod) for pod in each.homeless],
+        "stay": [{**_identity(pod), "why": pod.obstacle} for pod in each.staying],
+    }
+
+
+def _identity(pod: Resident) -> dict[str, Any]:
+    namespace, name = pod.name
+    return {"namespace": namespace, "name": name, "priority": pod.priority, "created": pod.created}

@@ -1,0 +1,97 @@
+"""Who would have to move, as a person reads it: the answer first, then each node with its pods."""
+
+from kubectl_numa.lines import Paper, counted, zones
+from kubectl_numa.moving import listed, named, summary
+from kubectl_numa.pages import wish
+from kubectl_numa.questions import PodDecision
+from numalign.kube.decode import placements
+from numalign.model.placement import Held
+from numalign.scheduling.defragmentation import EXHAUSTIVE, Advice, Hindrance, Plan, Remedy, Resident
+
+_INDENT = 10
+_INNER = 16
+_MOST_STAYING = 8
+
+_STYLES = {
+    Remedy.FITS: "green",
+    Remedy.WAITS: "green",
+    Remedy.MOVES: "yellow",
+    Remedy.STUCK: "red",
+    Remedy.NEVER: "red",
+}
+
+
+def show(pod: PodDecision, advice: Advice, paper: Paper, *, now: float, never: str = "") -> None:
+    """The whole advice; `now` is in seconds since 1970, `never` is why no node ever takes the pod."""
+    paper.entry("", f"{pod.namespace}/{pod.name} {wish(pod)}", indent=0, style="bold")
+    paper.entry("  ", summary(advice), indent=2, style=_STYLES[advice.remedy])
+    if never:
+        paper.entry("  never:", never, indent=_INDENT, label_style="red")
+    for plan in advice.plans:
+        _plan(plan, paper, now=now)
+    for hindrance in advice.hindrances:
+        _hindrance(hindrance, paper)
+    if words := certainty(advice):
+        paper.write("")
+        paper.entry("  ", words, indent=2, style="dim")
+
+
+def certainty(advice: Advice) -> str:
+    """How sure it is that nothing better can be done; empty where nothing was looked for."""
+    if advice.remedy in (Remedy.FITS, Remedy.NEVER):
+        return ""
+    if advice.plans:
+        sure = "no fewer of the pods that are in its way would do, and none that are cheaper"
+        perhaps = "fewer or cheaper pods may do: not every choice was tried"
+        return sure if advice.proven else perhaps
+    return "" if advice.proven else f"not every choice of more than {EXHAUSTIVE} pods was tried"
+
+
+def _plan(plan: Plan, paper: Paper, *, now: float) -> None:
+    paper.write("")
+    paper.entry("  room on ", plan.node, indent=_INDENT, style="bold")
+    for pod in plan.leaving:
+        paper.entry("    wait", f"for {named(pod)}, which is being deleted", indent=_INDENT)
+    for move in plan.moves:
+        if not move.after:
+            _move("move", move.resident, f"to {move.node}", move.prediction.held, paper, now=now)
+    paper.entry("    then", f"the pod gets {_gets(plan.held)}", indent=_INDENT)
+    for move in plan.moves:
+        if move.after:
+            back = f"back to {move.node}, once the pod is there"
+            _move("move", move.resident, back, move.prediction.held, paper, now=now)
+
+
+def _move(label: str, pod: Resident, to: str, held: Held | None, paper: Paper, *, now: float) -> None:  # noqa: PLR0913  one line
+    words = f"{named(pod)} (priority {pod.priority:,}{_age(pod, now)})"
+    paper.entry(f"    {label}", words, indent=_INDENT)
+    paper.entry("", f"{to}: {_gets(held or {})}", indent=_INNER)
+
+
+def _hindrance(hindrance: Hindrance, paper: Paper) -> None:
+    paper.write("")
+    paper.entry("  not on ", hindrance.node, indent=_INDENT, style="bold")
+    if hindrance.homeless:
+        words = (
+            f"{listed(hindrance.homeless)} would have to move, and there is no other place for all of them"
+        )
+        paper.entry("    why", words, indent=_INDENT)
+    elif hindrance.reason:
+        paper.entry("    why", f"{hindrance.reason}, whoever of those that may moved", indent=_INDENT)
+    for pod in hindrance.staying[:_MOST_STAYING]:
+        paper.entry("    stays", f"{named(pod)}: {pod.obstacle}", indent=_INDENT)
+    if (more := len(hindrance.staying) - _MOST_STAYING) > 0:
+        paper.entry("    stays", f"and {counted(more, 'more pod')}", indent=_INDENT)
+
+
+def _gets(held: Held) -> str:
+    return zones(placements.render_held(held))
+
+
+def _age(pod: Resident, now: float) -> str:
+    if not pod.created:
+        return ""
+    seconds = max(0, int(now - pod.created))
+    units = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+    size, unit = next(((size, unit) for size, unit in units if seconds >= size), (1, "s"))
+    return f", {seconds // size}{unit} old"
