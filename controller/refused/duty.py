@@ -16,24 +16,41 @@ REMOVES = frozenset({Heal.FAILED, Heal.RUNNING})
 """What a namespace says whose refused pods may be removed."""
 
 
+MOST_GONE = 1024
+"""Pods of which it may go unnoticed that they are gone, beside as many as are there."""
+
+
 class RefusedPods:
     """The refused pods that are there, as `placing` sees pods come and change."""
 
     def __init__(self, placing: Placing) -> None:
         self._placing = placing
-        self._uids: dict[str, None] = {}
+        self._uids: set[str] = set()
+        self._most = MOST_GONE
+
+    def __len__(self) -> int:
+        """How many uids are remembered."""
+        return len(self._uids)
 
     def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
         """A pod is like this now."""
         if refused(pod):
-            self._uids[pod.uid] = None
+            self._uids.add(pod.uid)
+        # Nobody says that a pod is gone, and a replica that does not lead never asks what is due.
+        if len(self._uids) > self._most:
+            self._forget()
+
+    def _forget(self) -> None:
+        """Forget those that are gone."""
+        self._uids &= self._placing.state.pods.keys()
+        self._most = 2 * len(self._uids) + MOST_GONE
 
     def due(self) -> Steps[tuple[Removal, ...]]:
         """Those that may be removed."""
-        pods = self._placing.state.pods
-        self._uids = {uid: None for uid in self._uids if uid in pods}
+        self._forget()
         if not self._uids:
             return ()
+        pods = self._placing.state.pods
         refused_pods = tuple(pods[uid] for uid in self._uids)
         # Pods come and go between the steps.
         everything = tuple(pods.values())

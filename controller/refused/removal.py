@@ -51,7 +51,7 @@ def removals(
     `pods` are all that there are, and `heals` says whether pods of a namespace may be removed. Takes time by
     the number of pods, in steps.
     """
-    surplus = _surplus(refused_pods, heals, keep)
+    surplus = yield from _surplus(refused_pods, heals, keep)
     if not surplus:
         return ()
     newest: dict[tuple[str, str], PodInfo] = {}
@@ -74,10 +74,12 @@ def removals(
 
 def _surplus(
     refused_pods: Iterable[PodInfo], heals: Callable[[str], bool], keep: int
-) -> dict[tuple[str, str], list[PodInfo]]:
+) -> Steps[dict[tuple[str, str], list[PodInfo]]]:
     """The refused pods of each owner but the newest, by namespace and the owner's uid."""
     by_owner: defaultdict[tuple[str, str], list[PodInfo]] = defaultdict(list)
-    for pod in refused_pods:
+    for number, pod in enumerate(refused_pods):
+        if not number % _A_STEP:
+            yield
         owner = pod.owner
         if (
             refused(pod)

@@ -32,8 +32,8 @@ from numalign.runtime.token_bucket import TokenBucket
 EVENT = "NUMARefusedRemoved"
 """The reason of the event on the owner."""
 
-TURN_SECONDS = 5.0
-PER_SECOND, BURST = 1.0, 10
+TURN_SECONDS = 2.0
+PER_SECOND, BURST = 5.0, 20
 """Deletions; each takes three calls."""
 
 CALL_SECONDS = 5
