@@ -5,23 +5,30 @@ Some tests need what takes minutes to build, or a network. They carry a mark, wh
 what is left out is counted in the last lines, so that nobody takes silence for success.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import pytest
+
+from harness.gotools import UnavailableError
 
 
 @dataclass(frozen=True, slots=True)
 class AskedFor:
     """Tests with a mark: what they need, what they are of, and the command that runs them.
 
-    The hooks of a conftest.py call the methods of the same purpose.
+    The hooks of a conftest.py call the methods of the same purpose; several may do so in one run. `skipped`
+    stands above the reasons where tests were asked for and could not be run.
     """
 
     mark: str
     needs: str
     of: str
     command: str
+    skipped: str = "NOTHING OF THIS WAS TESTED"
     left_out: pytest.StashKey[int] = field(default_factory=pytest.StashKey[int])
+    told: pytest.StashKey[bool] = field(default_factory=pytest.StashKey[bool])
 
     def declare(self, config: pytest.Config) -> None:
         """Make the mark known."""
@@ -34,9 +41,41 @@ class AskedFor:
         left_out = [item for item in items if item.get_closest_marker(self.mark)]
         items[:] = [item for item in items if not item.get_closest_marker(self.mark)]
         config.hook.pytest_deselected(items=left_out)
-        config.stash[self.left_out] = len(left_out)
+        config.stash[self.left_out] = config.stash.get(self.left_out, 0) + len(left_out)
+
+    @contextmanager
+    def or_skipped(self) -> Iterator[None]:
+        """Skip the test, or all that need the fixture, if what it needs cannot be had here."""
+        try:
+            yield
+        except UnavailableError as error:
+            pytest.skip(f"{self.skipped}: {error}")
 
     def tell(self, reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-        """Say how many were dropped, and how to run them."""
+        """Say how many were dropped and how to run them, and loudly why others were skipped."""
+        if config.stash.get(self.told, False):
+            return
+        config.stash[self.told] = True
         if count := config.stash.get(self.left_out, 0):
             reporter.line(f"{count} tests of {self.of} were not asked for; to run them: {self.command}")
+        skipped = [one for one in reporter.stats.get("skipped", []) if self.mark in one.keywords]
+        if skipped:
+            reporter.section(self.skipped, yellow=True, bold=True)
+            for reason in sorted({one.longrepr[2] for one in skipped}):
+                reporter.line(reason, yellow=True)
+
+
+KUBELETS = AskedFor(
+    "kubelets",
+    "root and Go",
+    of="real kubelets",
+    command="make e2e-kubelets",
+    skipped="REAL KUBELETS WERE NOT TESTED",
+)
+ORACLE = AskedFor(
+    "oracle",
+    "the kubelet's own managers",
+    of="the kubelet's own managers",
+    command="make oracle-test",
+    skipped="THE KUBELET'S OWN MANAGERS WERE NOT ASKED",
+)

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from harness.gotools import UnavailableError
 from tests.asked_for import AskedFor
 from tests.deploy.tools import build
 
-REASON = pytest.StashKey[str]()
 PACKAGING = AskedFor(
     "packaging",
     "helm or a package registry",
     of="the chart and of the image's steps",
     command="make deploy-test",
+    skipped="THE CHART WAS NOT TESTED",
 )
 
 
@@ -34,19 +33,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     PACKAGING.tell(terminalreporter, config)
-    if reason := config.stash.get(REASON, None):
-        terminalreporter.section("THE CHART WAS NOT TESTED", yellow=True, bold=True)
-        terminalreporter.line(reason, yellow=True)
 
 
 @pytest.fixture(scope="session")
-def helm(request: pytest.FixtureRequest) -> Path:
+def helm() -> Path:
     """The path of helm, built first if it must be; whoever asks must have the time."""
-    try:
+    with PACKAGING.or_skipped():
         [program] = asyncio.run(build.find())
-    except UnavailableError as error:
-        request.config.stash[REASON] = str(error)
-        pytest.skip(str(error))
     return program
 
 

@@ -2,9 +2,7 @@
 
 import pytest
 
-from tests.asked_for import AskedFor
-
-KUBELETS = AskedFor("kubelets", "root and Go", of="real kubelets", command="make e2e-kubelets")
+from tests.asked_for import KUBELETS
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -18,8 +16,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     KUBELETS.tell(terminalreporter, config)
-    skipped = [one for one in terminalreporter.stats.get("skipped", []) if "kubelets" in one.keywords]
-    if skipped:
-        terminalreporter.section("NO REAL KUBELET WAS STARTED", yellow=True, bold=True)
-        for reason in sorted({one.longrepr[2] for one in skipped}):
-            terminalreporter.line(reason, yellow=True)

@@ -19,13 +19,13 @@ from harness.agents import ACCOUNT, TOPOLOGIES
 from harness.api_objects import Store
 from harness.api_requests import Json, ask, patch
 from harness.controlplane import audits
-from harness.gotools import UnavailableError
 from harness.kubelets.build import versions
 from harness.kubelets.clusters import RealCluster, started
 from harness.kubelets.kubelets import RealNode
 from harness.processes import program, run
 from numalign.kube.client import Patch
 from numalign.kube.decode import kubelet_reports
+from tests.asked_for import KUBELETS
 from tests.kubelets.pods import container, remove, send, settled
 
 pytestmark = [
@@ -93,7 +93,7 @@ async def scene(
     """A cluster of each version."""
     nodes = [RealNode(name=name, machine=MACHINE, configuration=CONFIGURATION) for name in (HERE, THERE)]
     noted = tmp_path_factory.mktemp("noted")
-    try:
+    with KUBELETS.or_skipped():
         flags = audits.flags(noted, users=(ACCOUNT,))
         async with (
             started(nodes, version=request.param, flags=flags) as cluster,
@@ -105,8 +105,6 @@ async def scene(
                 await store.apply(document)
             token = await agents.token(admin, "agent")
             yield Scene(cluster, admin, token, noted, tmp_path_factory.mktemp("agent"))
-    except UnavailableError as error:
-        pytest.skip(f"REAL KUBELETS WERE NOT TESTED: {error}")
 
 
 async def test_what_the_chart_gives_is_enough_and_all_of_it_is_used(scene: Scene) -> None:

@@ -11,11 +11,11 @@ import pytest_asyncio
 from harness import agents
 from harness.api_objects import Store
 from harness.api_requests import Json
-from harness.gotools import UnavailableError
 from harness.kubelets.build import USUAL
 from harness.kubelets.clusters import RealCluster, started
 from harness.kubelets.kubelets import RealNode
 from harness.processes import program, run
+from tests.asked_for import KUBELETS
 
 pytestmark = [
     pytest.mark.kubelets,
@@ -71,11 +71,9 @@ class Watched:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def watched(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Watched]:
     """Two nodes of which nobody tells."""
-    try:
+    with KUBELETS.or_skipped():
         async with started(NODES, version=USUAL) as cluster:
             yield Watched(cluster, cluster.plane.kubeconfig("admin", tmp_path_factory.mktemp("admin")))
-    except UnavailableError as error:
-        pytest.skip(f"REAL KUBELETS WERE NOT TESTED: {error}")
 
 
 async def test_what_is_missing_is_what_agents_bring(watched: Watched) -> None:

@@ -10,10 +10,10 @@ import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from harness.api_requests import ask
-from harness.gotools import UnavailableError
 from harness.kubelets.build import versions
 from harness.kubelets.clusters import RealCluster, started
 from harness.kubelets.kubelets import RealKubelet, RealNode
+from tests.asked_for import KUBELETS
 from tests.kubelets.pods import Json, container, devices, phase, remove, send, settled
 
 # The first test may have to build the programs.
@@ -55,11 +55,9 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[RealCluster]:
     """One node of each version."""
     node = RealNode(name=NAME, machine=MACHINE, configuration=CONFIGURATION, labels={"rack": "one"})
     others = {"admin": "system:masters", **SNEAK}
-    try:
+    with KUBELETS.or_skipped():
         async with started([node], version=request.param, others=others) as running:
             yield running
-    except UnavailableError as error:
-        pytest.skip(f"REAL KUBELETS WERE NOT TESTED: {error}")
 
 
 @pytest.fixture

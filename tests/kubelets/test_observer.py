@@ -19,7 +19,6 @@ from agent.kubelet_api import KubeletApi
 from agent.observation import ListedPod, Observation, Unobserved
 from agent.observer import NodePaths, Observer
 from agent.podresources import PodResources
-from harness.gotools import UnavailableError
 from harness.kubelets.build import versions
 from harness.kubelets.clusters import RealCluster, started
 from harness.kubelets.kubelets import RealKubelet, RealNode
@@ -28,6 +27,7 @@ from numalign.kube.decode.machines import machine
 from numalign.kube.errors import ClusterError, Unreachable
 from numalign.model.bitset import members
 from numalign.model.machine import read_list
+from tests.asked_for import KUBELETS
 from tests.kubelets.pods import Json, container, devices, remove, send, settled
 from tests.runtime.conftest import Told
 
@@ -101,11 +101,9 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[RealCluster]:
         RealNode(name=name, machine=each, configuration=CONFIGURATION) for name, each in machines.items()
     ]
     others = {"admin": "system:masters", SNEAK: ""}
-    try:
+    with KUBELETS.or_skipped():
         async with started(nodes, version=request.param, others=others) as running:
             yield running
-    except UnavailableError as error:
-        pytest.skip(f"REAL KUBELETS WERE NOT TESTED: {error}")
 
 
 @pytest.fixture

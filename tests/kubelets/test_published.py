@@ -13,7 +13,6 @@ from agent.https import HttpsClient, HttpsEndpoint, Unverified
 from agent.kubelet_api import KubeletApi
 from agent.observer import Observer
 from agent.report import document, report
-from harness.gotools import UnavailableError
 from harness.kubelets.build import versions
 from harness.kubelets.clusters import RealCluster, started
 from harness.kubelets.kubelets import RealNode
@@ -23,6 +22,7 @@ from numalign.model.bitset import union
 from numalign.model.machine import read_list
 from numalign.model.node import Known, Node, node_class
 from numalign.model.resources import parse
+from tests.asked_for import KUBELETS
 from tests.kubelets.pods import Json, container, devices, remove, send, settled
 from tests.kubelets.test_observer import CONFIGURATION, MACHINE, NAME, access, observing
 from tests.notation import asks
@@ -38,11 +38,9 @@ pytestmark = [
 async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[RealCluster]:
     """One node of each version."""
     node = RealNode(name=NAME, machine=MACHINE, configuration=CONFIGURATION)
-    try:
+    with KUBELETS.or_skipped():
         async with started([node], version=request.param, others={"admin": "system:masters"}) as running:
             yield running
-    except UnavailableError as error:
-        pytest.skip(f"REAL KUBELETS WERE NOT TESTED: {error}")
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -10,10 +10,10 @@ import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from harness.api_requests import ask
-from harness.gotools import UnavailableError
 from harness.kubelets.build import versions
 from harness.kubelets.clusters import RealCluster, started
 from harness.kubelets.kubelets import RealKubelet
+from tests.asked_for import KUBELETS
 from tests.kubelets import recordings
 from tests.kubelets.pods import PODS, Json, remove, settled
 
@@ -36,11 +36,9 @@ def scenarios(request: pytest.FixtureRequest) -> list[Json]:
 async def cluster(scenarios: list[Json]) -> AsyncIterator[RealCluster]:
     """All of their nodes at one API server."""
     version = scenarios[0]["kubeletVersion"]
-    try:
+    with KUBELETS.or_skipped():
         async with started([*map(recordings.node, scenarios)], version=version) as running:
             yield running
-    except UnavailableError as error:
-        pytest.skip(f"REAL KUBELETS WERE NOT TESTED: {error}")
 
 
 async def test_twenty_take_little_memory(

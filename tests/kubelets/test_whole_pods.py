@@ -8,12 +8,12 @@ import pytest_asyncio
 from agent.amounts import SeenDevices
 from agent.observation import Observation
 from agent.report import report
-from harness.gotools import UnavailableError
 from harness.kubelets.clusters import RealCluster, started
 from harness.kubelets.kubelets import RealNode
 from numalign.kube.decode.kubelet_reports import PLACEMENTS, read_placements
 from numalign.model.machine import read_list
 from numalign.model.resources import CPU, MEMORY, Resources
+from tests.asked_for import KUBELETS
 from tests.kubelets.pods import Json, container, send, settled
 from tests.kubelets.test_observer import CONFIGURATION, MACHINE, seeing
 
@@ -34,11 +34,9 @@ async def cluster() -> AsyncIterator[RealCluster]:
     """One node whose kubelet serves pods as a whole."""
     configuration = {**CONFIGURATION, "featureGates": GATES}
     node = RealNode(name=NAME, machine=MACHINE, configuration=configuration)
-    try:
+    with KUBELETS.or_skipped():
         async with started([node], version="v1.36.3") as running:
             yield running
-    except UnavailableError as error:
-        pytest.skip(f"REAL KUBELETS WERE NOT TESTED: {error}")
 
 
 async def test_what_its_containers_share_is_published_once(cluster: RealCluster) -> None:

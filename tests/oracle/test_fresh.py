@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.gotools import UnavailableError
 from harness.oracle.build import find, versions
 from harness.oracle.managers import Managers
+from tests.asked_for import ORACLE
 from tests.oracle import scenarios
 from tests.oracle.compare import drawn
 from tests.oracle.search import as_test, disagreement, look
@@ -33,10 +33,8 @@ def version(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def managers(version: str) -> Iterator[Managers]:
-    try:
+    with ORACLE.or_skipped():
         binary = asyncio.run(find(version))
-    except UnavailableError as error:
-        pytest.skip(f"THE RULES WERE NOT COMPARED WITH A KUBELET: {error}")
     with Managers(binary) as started:
         yield started
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from harness.gotools import UnavailableError
 from harness.oracle.build import USUAL, find, versions
 from harness.oracle.managers import Ended, Hung, Managers, Mistaken
+from tests.asked_for import ORACLE
 
 Json = dict[str, Any]
 
@@ -37,10 +37,8 @@ def scenarios() -> list[Json]:
 @pytest.fixture(scope="module", params=versions())
 def binary(request: pytest.FixtureRequest) -> Path:
     """The program of every version that there is."""
-    try:
+    with ORACLE.or_skipped():
         return asyncio.run(find(request.param))
-    except UnavailableError as error:
-        pytest.skip(f"THE ORACLE WAS NOT TESTED: {error}")
 
 
 @pytest.fixture
@@ -108,10 +106,8 @@ def split(amounts: Mapping[str, Mapping[str, int]]) -> tuple[Json, Counter[str]]
 
 @pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario["name"])
 def test_the_managers_decide_as_they_were_recorded(scenario: Json) -> None:
-    try:
+    with ORACLE.or_skipped():
         program = asyncio.run(find(USUAL))
-    except UnavailableError as error:
-        pytest.skip(f"THE ORACLE WAS NOT TESTED: {error}")
     with Managers(program, seconds=20) as managers:
         assert managers.node(scenario) is None
         for step in scenario["steps"]:
