@@ -16,7 +16,6 @@ from kubectl_numa.lines import counted
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.cache import admission
-from numalign.cache.admission import AdmissionState
 from numalign.kube.decode.templates import NOWHERE
 from numalign.model.errors import BadInput
 
@@ -55,7 +54,7 @@ class Checked:
             return CheckResult.BAD
         if self.refusal is None:
             return CheckResult.OK
-        denied = self.pod.decision.state is AdmissionState.BELOW_ENFORCED
+        denied = self.pod.decision.state in admission.BY_ITSELF
         return CheckResult.DENIED if denied else CheckResult.NEVER
 
     @property

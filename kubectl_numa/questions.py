@@ -122,7 +122,9 @@ class ClusterView:
         self.policies = EffectivePolicy.of(snapshot, policy)
         self._cache = ClusterCache.of(snapshot.nodes, snapshot.shapes, snapshot.bare)
         self._reader, self._user = PodReader(options.match), options.user
-        self._refusals = Refusals(policy.never, policy.unknown_resources, options.unknown_may_fit)
+        self._refusals = Refusals(
+            policy.never, policy.unknown_resources, options.unknown_may_fit, policy.taints
+        )
 
     def decide(self, raw: object, *, name: str, namespace: str) -> PodDecision:
         """What a pod, or a template of one, asks, and what is said to it.

@@ -256,7 +256,7 @@ async def _decided(context: Context, pods: Iterable[PodQuestion]) -> Decide:
 async def _decision(context: Context, pod: PodQuestion) -> AdmissionDecision:
     """What is decided about a pod; who is refused in the middle of an update is looked at again after it."""
     holder, decision = context.holder, await _decision_by_now(context, pod)
-    if decision.refusal and decision.state is not AdmissionState.BELOW_ENFORCED and holder.updating:
+    if decision.refusal and decision.state not in admission.BY_ITSELF and holder.updating:
         async with holder.lock:
             decision = await _decision_by_now(context, pod)
     context.metrics.not_answered.inc(not admission.answered(pod, holder.cache, served=holder.served))
@@ -268,7 +268,7 @@ async def _decision_by_now(context: Context, pod: PodQuestion) -> AdmissionDecis
     holder = context.holder
     await patiently(admission.steps(pod, holder.cache, served=holder.served))
     policy, may_fit = context.policy.now, context.settings.unknown_nodes == "may-fit"
-    refusals = Refusals(policy.never, policy.unknown_resources, unknown_may_fit=may_fit)
+    refusals = Refusals(policy.never, policy.unknown_resources, unknown_may_fit=may_fit, taints=policy.taints)
     return admission.decide(pod, holder.cache, refusals, now=time.time(), served=holder.served)
 
 

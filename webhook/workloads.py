@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import orjson
 
-from numalign.cache.admission import AdmissionState
+from numalign.cache.admission import BY_ITSELF
 from numalign.cache.pod_question import PodQuestion
 from numalign.decision import wording
 from numalign.kube.cluster_state import Snapshot
@@ -212,7 +212,7 @@ def _final_refusal(template: ReviewedTemplate, workload: Workload, decide: Decid
     if not all({CPU, MEMORY} <= one.requests.keys() == one.limits.keys() for one in containers):
         return None
     decision = decide(_tolerant(request))
-    return None if decision.state is AdmissionState.BELOW_ENFORCED else decision.refusal
+    return None if decision.state in BY_ITSELF else decision.refusal
 
 
 def _tolerant(pod: PodQuestion) -> PodQuestion:
@@ -227,7 +227,7 @@ def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
     decided = [(_short(template.where), decide(template.subject.request)) for template in workload.templates]
     for where, decision in decided:
         if why := decision.refusal or decision.waived:
-            will = "its pods will be refused: " if decision.state is AdmissionState.BELOW_ENFORCED else ""
+            will = "its pods will be refused: " if decision.state in BY_ITSELF else ""
             yield in_full(f"{where}: {will}{wording.first_sentence(why)}")
     for where, decision in decided:
         yield from (in_full(f"{where}: {text}") for text in decision.warnings)

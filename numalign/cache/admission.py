@@ -19,7 +19,7 @@ from numalign.cache.cluster_cache import ClusterCache
 from numalign.cache.pod_question import Pin, PodQuestion
 from numalign.cache.question import Question
 from numalign.cache.survey import Survey
-from numalign.decision import wording
+from numalign.decision import taints, wording
 from numalign.model.errors import Mistake
 from numalign.model.intent import RESOURCES, NamespaceRules, Policy
 from numalign.model.resources import Kind, kind
@@ -38,17 +38,27 @@ class Reaction(StrEnum):
     WARN = "warn"
 
 
+class TaintReaction(StrEnum):
+    """What happens to a pod that tolerates a taint, and asks for what contradicts it."""
+
+    DENY = "deny"
+    WARN = "warn"
+    IGNORE = "ignore"
+
+
 @dataclass(frozen=True, slots=True)
 class Refusals:
     """When a pod is refused for the shapes that are known, and not for what its namespace asks.
 
     `never` is for pods that no shape could take, `unknown_resources` for those that ask for a resource that
     none has ever listed. With `unknown_may_fit`, a node without topology that is large enough may take a pod.
+    `taints` is for pods whose tolerations say something else than they ask for, whatever there is.
     """
 
     never: Reaction = Reaction.DENY
     unknown_resources: Reaction = Reaction.WARN
     unknown_may_fit: bool = True
+    taints: TaintReaction = TaintReaction.WARN
 
 
 class AdmissionState(StrEnum):
@@ -56,6 +66,7 @@ class AdmissionState(StrEnum):
 
     NOT_ASKED = "not-asked"
     BELOW_ENFORCED = "below-enforced"
+    CONTRADICTS_TAINT = "contradicts-taint"
     NOTHING_TO_ALIGN = "nothing-to-align"
     PLACED = "placed"
     NOT_KNOWN = "not-known"
@@ -66,6 +77,10 @@ class AdmissionState(StrEnum):
     UNKNOWN_RESOURCE = "unknown-resource"
     UNKNOWN_NODE = "unknown-node"
     NEVER = "never"
+
+
+BY_ITSELF = frozenset({AdmissionState.BELOW_ENFORCED, AdmissionState.CONTRADICTS_TAINT})
+"""States in which a pod is refused for what it asks, whatever nodes there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +154,11 @@ def decide(
     warnings = list[str]()
     if rules.warn and pod.question.asks_less_than(rules.warn):
         warnings.append(f"this namespace wants {rules.warn}, the pod asks for {policy_word(pod)}")
+    contradictions = _contradictions(pod, refusals)
+    if contradictions and refusals.taints is TaintReaction.DENY:
+        text = " ".join(each.refusal for each in contradictions)
+        return AdmissionDecision(AdmissionState.CONTRADICTS_TAINT, text, warnings=tuple(warnings))
+    warnings += [each.warning for each in contradictions]
     if not pod.asks:
         return AdmissionDecision(AdmissionState.NOT_ASKED, warnings=tuple(warnings))
     question = dra.sure(pod.question, served)
@@ -152,6 +172,13 @@ def decide(
     if unsure := dra.unknown(pod, served):
         warnings.append(unsure)
     return replace(decision, warnings=(*warnings, *decision.warnings)) if warnings else decision
+
+
+def _contradictions(pod: PodQuestion, refusals: Refusals) -> tuple[taints.TaintContradiction, ...]:
+    """What the pod's tolerations and what it asks for contradict; who is placed has to tolerate anything."""
+    if pod.pin or refusals.taints is TaintReaction.IGNORE:
+        return ()
+    return taints.contradictions(pod.question.demand, pod.question.intent, pod.constraints.tolerations)
 
 
 _FOUND_A_NODE = frozenset({AdmissionState.PLACED, AdmissionState.FITS, AdmissionState.WAITS})

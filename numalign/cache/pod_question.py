@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from numalign.cache.question import Question
+from numalign.decision import taints
 from numalign.memory_size import weight
 from numalign.model.constraints import Constraints
 from numalign.model.demand import Demand
@@ -120,9 +121,14 @@ class PodQuestion:
 
     @property
     def silent(self) -> bool:
-        """Whether neither it nor its namespace asks for anything."""
+        """Whether neither it nor its namespace asks for anything, and it tolerates no taint that does."""
         rules = self.rules
-        return self.by is None and not (rules.enforce or rules.warn or rules.audit)
+        asked = rules.enforce or rules.warn or rules.audit
+        return self.by is None and not asked and not self._tolerates_taints
+
+    @property
+    def _tolerates_taints(self) -> bool:
+        return any(toleration.key in taints.KEYS for toleration in self.constraints.tolerations)
 
 
 @dataclass(frozen=True, slots=True)

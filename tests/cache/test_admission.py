@@ -13,6 +13,7 @@ from numalign.cache.admission import (
     AdmissionDecision,
     Reaction,
     Refusals,
+    TaintReaction,
     answered,
     decide,
     invalid_text,
@@ -24,7 +25,7 @@ from numalign.cache.admission import (
 )
 from numalign.cache.pod_question import ExceededLimit, Pin, PinReason, PodQuestion, StatedBy
 from numalign.model.attributes import Attributes, Labels, Taint
-from numalign.model.constraints import Constraints, Operator, Requirement
+from numalign.model.constraints import Constraints, Operator, Requirement, Tolerating, Toleration
 from numalign.model.errors import Mistake
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.model.node import Node
@@ -222,6 +223,44 @@ def test_nor_are_namespaces_overruled_by_it() -> None:
     pod = replace(asked(ONE_GPU, policy="restricted"), rules=rules)
 
     assert judged(pod, cache_of(TWO), Refusals(never=Reaction.WARN)).refusal
+
+
+FOR_DEDICATED = Constraints(tolerations=(Toleration("CPUAffinity", Tolerating.EQUAL, "dedicated"),))
+SHARES = 'it tolerates CPUAffinity=dedicated, but container "c0" gets no CPUs of its own'
+CHANGE = "Give every container equal requests and limits, and whole CPUs, or remove the toleration."
+SHARING = replace(asked("cpu=500m mem=1Gi", policy="none", by=None), constraints=FOR_DEDICATED)
+
+TOLERATING = [
+    # what it shows                       the pod, the reaction, and what is decided
+    ("by default it is warned of",
+        SHARING, None, AdmissionDecision(State.NOT_ASKED, warnings=(SHARES,))),
+    ("it is refused where that is wanted",
+        SHARING, TaintReaction.DENY, AdmissionDecision(State.CONTRADICTS_TAINT, f"{SHARES}. {CHANGE}")),
+    ("nothing is said where that is wanted",
+        SHARING, TaintReaction.IGNORE, AdmissionDecision(State.NOT_ASKED)),
+    ("who is placed has to tolerate anything",
+        replace(SHARING, pin=Pin("a", PinReason.DAEMON_SET)), TaintReaction.DENY,
+        AdmissionDecision(State.NOT_ASKED)),
+    ("who asks for what it says hears nothing",
+        replace(asked(ONE_GPU, policy="restricted"), constraints=FOR_DEDICATED), TaintReaction.DENY,
+        AdmissionDecision(State.FITS)),
+    ("it is told beside all else",
+        replace(asked("cpu=500m mem=1Gi gpu=1", policy="restricted"), constraints=FOR_DEDICATED), None,
+        AdmissionDecision(State.FITS, warnings=(SHARES,))),
+    ("what a namespace enforces is told first",
+        replace(asked("cpu=500m mem=1Gi gpu=1", policy="restricted"), constraints=FOR_DEDICATED,
+            rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)), TaintReaction.DENY,
+        None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "reaction", "decision"), table(TOLERATING))
+def test_a_pod_may_not_tolerate_one_thing_and_ask_for_another(
+    pod: PodQuestion, reaction: TaintReaction | None, decision: AdmissionDecision | None
+) -> None:
+    found = judged(pod, cache_of(TWO), Refusals(taints=reaction) if reaction else Refusals())
+
+    assert found == decision if decision else found.state is State.BELOW_ENFORCED
 
 
 GPUU = asked("cpu=2 mem=1Gi nvidia.com/gpuu=1")

@@ -4,7 +4,7 @@ import pytest
 
 from numalign.cache import Question
 from numalign.cache.pod_question import PodQuestion, StatedBy
-from numalign.model.constraints import ANYWHERE
+from numalign.model.constraints import ANYWHERE, Constraints, Tolerating, Toleration
 from numalign.model.intent import UNRULED, Intent, NamespaceRules, Policy
 from tests.notation import asks, table
 
@@ -38,3 +38,20 @@ def test_of_a_pod_it_is_told_where(  # noqa: PLR0913  the columns of the table
 
     assert (asked.policy, asked.stated, asked.asks) == (policy, stated, asks_any)
     assert (asked.opted_out, asked.silent) == (opted_out, silent)
+
+
+TOLERATED = [
+    # what it shows                          the toleration                                    silent
+    ("a taint that says what nodes are for", Toleration("CPUAffinity", value="dedicated"),     False),
+    ("whatever its value",                   Toleration("NUMAMemoryPolicy", Tolerating.EXISTS), False),
+    ("everything",                           Toleration(operator=Tolerating.EXISTS),           True),
+    ("another taint",                        Toleration("dedicated", value="gpu"),             True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("toleration", "silent"), table(TOLERATED))
+def test_a_pod_says_something_by_what_it_tolerates(toleration: Toleration, *, silent: bool) -> None:
+    question = Question(asks("cpu=2 mem=1Gi"), Intent(NONE))
+    tolerant = Constraints(tolerations=(toleration,))
+
+    assert PodQuestion(question, tolerant, UNRULED, "team", None, pin=None, excess=None).silent is silent

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from numalign.decision import taints
+
 Object = Mapping[str, Any]
 Labels = Mapping[str, str]
 NAME = "kubernetes.io/metadata.name"
@@ -66,6 +68,11 @@ def _annotated(request: Request) -> bool:
     )
 
 
+def _annotated_or_tolerating(request: Request) -> bool:
+    tolerations = request.object["spec"].get("tolerations", [])
+    return _annotated(request) or any(each.get("key") in taints.KEYS for each in tolerations)
+
+
 def _changed(request: Request) -> bool:
     is_new = request.operation == "CREATE" or "spec" not in request.object
     return is_new or request.object["spec"] != request.old["spec"] or _tells(request)
@@ -90,6 +97,10 @@ CONDITIONS: Mapping[str, Callable[[Request], bool]] = MappingProxyType(
         "!('system:nodes' in request.userInfo.groups)": lambda request: "system:nodes" not in request.groups,
         "has(object.metadata.annotations) && object.metadata.annotations.exists(key,"
         " key.startsWith('numalign.io/') || key == 'volcano.sh/numa-topology-policy')": _annotated,
+        "(has(object.metadata.annotations) && object.metadata.annotations.exists(key,"
+        " key.startsWith('numalign.io/') || key == 'volcano.sh/numa-topology-policy')) ||"
+        " (has(object.spec.tolerations) && object.spec.tolerations.exists(toleration, has(toleration.key) &&"
+        f" toleration.key in {[*taints.KEYS]}))": _annotated_or_tolerating,
         "request.operation == 'CREATE' || !has(object.spec) || object.spec != oldObject.spec ||"
         " (has(object.metadata.annotations) && object.metadata.annotations.exists(key,"
         " (key.startsWith('numalign.io/') || key == 'volcano.sh/numa-topology-policy') &&"

@@ -763,7 +763,9 @@ REFUSED = [
     ("a port that is none", "networkPolicy.apiServerPorts[0]=0", "at '/networkPolicy/apiServerPorts/0'"),
     *(
         (f"a condition called {name}", f"{CONDITION}.name={name} {CONDITION}.expression=true", "/0/name'")
-        for name in ("not-from-a-kubelet", "annotated", "changed", "not-of-another")
+        for name in (
+            "not-from-a-kubelet", "annotated", "annotated-or-tolerating", "changed", "not-of-another"
+        )
     ),
 ]  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from numalign.decision import taints
 from numalign.kube.decode import templates
 from numalign.model import intent
 from tests.deploy.render import AGENT_NAMESPACE, NAMESPACE, installed
@@ -48,6 +49,11 @@ class Case:
         """Whether the pod says anything to numalign."""
         return not self.request.object["metadata"].get("annotations", {}).keys().isdisjoint(OURS)
 
+    @property
+    def is_tolerating(self) -> bool:
+        """Whether the pod says by a toleration which nodes it is for."""
+        return any(each.get("key") in taints.KEYS for each in self.request.object["spec"]["tolerations"])
+
     def called(self, configuration: Object) -> list[str]:
         """The names of the configuration's webhooks that would be called."""
         return called(configuration, namespace=self.namespace, request=self.request)
@@ -63,11 +69,17 @@ def every_case() -> Iterator[Case]:
         {"annotations": {"volcano.sh/queue": "x", "example.com/numalign.io": "x"}},
     ]
     metadata = [*silent, *({"annotations": {key: "x"}} for key in OURS)]
+    tolerations = [
+        [],
+        [{"operator": "Exists"}, {"key": "x"}],
+        [{"key": taints.KEYS[0], "value": "dedicated"}],
+    ]
     users = [("system:authenticated",), ("system:nodes", "system:authenticated")]
     for levels, admission, name in product(labelled, admissions, ("team", *EXCLUDED)):
         namespace = dict.fromkeys(levels, "restricted") | admission | {NAME: name}
-        for meta, groups in product(metadata, users):
-            yield Case(namespace, Request({"metadata": meta, "spec": {}}, groups=groups))
+        for meta, groups, tolerated in product(metadata, users, tolerations):
+            spec = {"tolerations": tolerated}
+            yield Case(namespace, Request({"metadata": meta, "spec": spec}, groups=groups))
 
 
 CASES = tuple(every_case())
@@ -82,7 +94,8 @@ def test_a_pod_is_steered_by_exactly_one_entry_or_by_none_where_it_asks_for_noth
 
 def test_a_pod_is_validated_by_exactly_one_entry_or_by_none_where_nobody_asks_anything() -> None:
     def wanted(case: Case) -> bool:
-        return case.is_ours and (case.is_annotated or not case.namespace.keys().isdisjoint(LEVELS))
+        says = case.is_annotated or case.is_tolerating
+        return case.is_ours and (says or not case.namespace.keys().isdisjoint(LEVELS))
 
     assert [case for case in CASES if len(case.called(OF_PODS)) != wanted(case)] == []
 

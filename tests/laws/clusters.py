@@ -258,7 +258,7 @@ def _policy(pick: Pick) -> Raw:
         "enforce": "restricted",
     }
     exempt = pick([{}, {}, {"namespaces": ["team"]}, {"runtimeClasses": ["kata"]}, {"users": ["system:*"]}])
-    more = pick([{}, {}, {"never": "warn"}, {"unknownResources": "deny"}])
+    more = pick([{}, {}, {"never": "warn"}, {"unknownResources": "deny"}, {"taints": "deny"}])
     return {"defaults": pick([[], [everywhere], [one]]), **({"exemptions": exempt} if exempt else {}), **more}
 
 
@@ -271,6 +271,8 @@ _ANNOTATIONS: list[Mapping[str, str]] = [
     {"numalign.io/policy": "single-numa-node", "numalign.io/scope": "pod"},
     {"numalign.io/policy": "restricted", "numalign.io/resources": "nvidia.com/gpu"},
     {"numalign.io/policy": "best-effort"},
+    {"numalign.io/policy": "single-numa-node", "numalign.io/exclusive": "zone"},
+    {"numalign.io/exclusive": "zone"},
     {"numalign.io/policy": "none"},
     {"numalign.io/scope": "pod"},
     {"numalign.io/policy": "tight"},
@@ -293,6 +295,8 @@ _SELECTORS: list[Mapping[str, str]] = [{}, {}, {}, {"pool": "a"}, {"pool": "b"},
 _TOLERATIONS: list[list[Raw]] = [
     [],
     [],
+    [{"key": "CPUAffinity", "value": "dedicated"}],
+    [{"key": "NUMACPUAffinity", "operator": "Exists"}, {"key": "NUMAMemoryPolicy", "value": "strict"}],
     [{"operator": "Exists"}],
     [{"key": "dedicated", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}],
 ]

@@ -233,12 +233,20 @@ namespaceSelector:
     {{- end }}
 {{- end }}
 
-{{- /* Of pods; `annotated` asks for an annotation of ours too. */}}
+{{- /* Of pods; `annotated` asks for an annotation of ours too, or, with `tolerating`, for a toleration of a taint that says
+       what its nodes are for. */}}
 {{- define "numalign.podConditions" -}}
 matchConditions:
   - name: not-from-a-kubelet
     expression: "!('system:nodes' in request.userInfo.groups)"
-  {{- if .annotated }}
+  {{- if and .annotated .tolerating }}
+  - name: annotated-or-tolerating
+    expression: >-
+      (has(object.metadata.annotations) && object.metadata.annotations.exists(key,
+      key.startsWith('numalign.io/') || key == 'volcano.sh/numa-topology-policy')) ||
+      (has(object.spec.tolerations) && object.spec.tolerations.exists(toleration, has(toleration.key) &&
+      toleration.key in ['CPUAffinity', 'NUMACPUAffinity', 'NUMAMemoryPolicy']))
+  {{- else if .annotated }}
   - name: annotated
     expression: >-
       has(object.metadata.annotations) && object.metadata.annotations.exists(key,

@@ -14,7 +14,7 @@ from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
 
-from numalign.cache.admission import Reaction
+from numalign.cache.admission import Reaction, TaintReaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.decode.parts import Part, Word
 from numalign.kube.decode.selectors import requirements
@@ -87,7 +87,8 @@ class ClusterPolicy:
 
     `templates` are kinds of workloads beside those that are always looked at. `never` is what happens to pods
     that no shape of nodes could take, `unknown_resources` to those that ask for what no shape ever listed.
-    Nodes of the declared `shapes` can come at any time.
+    Nodes of the declared `shapes` can come at any time. `taints` is what happens to pods whose tolerations
+    say something else than they ask for.
     """
 
     defaults: tuple[Default, ...] = ()
@@ -95,6 +96,7 @@ class ClusterPolicy:
     templates: TemplatePaths = field(default_factory=dict)
     never: Reaction = Reaction.DENY
     unknown_resources: Reaction = Reaction.WARN
+    taints: TaintReaction = TaintReaction.WARN
     shapes: tuple[Shape, ...] = ()
 
     def rules_for(self, own: NamespaceRules, labels: Mapping[str, str], namespace: str) -> NamespaceRules:
@@ -126,6 +128,7 @@ class ClusterPolicy:
             },
             "never": self.never,
             "unknownResources": self.unknown_resources,
+            "taints": self.taints,
             "shapes": [shape.name for shape in self.shapes],
         }
 
@@ -153,13 +156,14 @@ def parse(data: bytes) -> ClusterPolicy:
 
 
 def _policy(part: Part) -> ClusterPolicy:
-    only(part, "defaults", "exemptions", "workloads", "never", "unknownResources", "shapes")
+    only(part, "defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "shapes")
     return ClusterPolicy(
         tuple(map(_default, part["defaults"].objects())),
         _exemptions(part["exemptions"]),
         MappingProxyType(_templates(part["workloads"])),
         never=_reaction(part["never"], NO_POLICY.never),
         unknown_resources=_reaction(part["unknownResources"], NO_POLICY.unknown_resources),
+        taints=_word(part["taints"], TaintReaction) or NO_POLICY.taints,
         shapes=shapes.declared(part["shapes"]),
     )
 

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache.admission import Reaction
+from numalign.cache.admission import Reaction, TaintReaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.decode.templates import TemplatePath
 from numalign.kube.files.policy import (
@@ -73,6 +73,7 @@ def test_the_page_for_platform_teams_shows_a_file_that_is_read() -> None:
         },
         never=Reaction.WARN,
         unknown_resources=Reaction.DENY,
+        taints=TaintReaction.DENY,
         shapes=(SHOWN_SHAPE,),
     )
 
@@ -108,6 +109,7 @@ def test_a_policy_is_data_for_programs() -> None:
         {("", "A"): (TemplatePath(("a",)),), ("x.io", "B"): (TemplatePath(("b", "[*]", "c")),)},
         never=Reaction.WARN,
         unknown_resources=Reaction.DENY,
+        taints=TaintReaction.IGNORE,
         shapes=(GPU_SHAPE,),
     )
 
@@ -123,6 +125,7 @@ def test_a_policy_is_data_for_programs() -> None:
         "workloads": {"A": ["a"], "B.x.io": ["b[*].c"]},
         "never": "warn",
         "unknownResources": "deny",
+        "taints": "ignore",
         "shapes": [GPU_SHAPE.name],
     }
 
@@ -132,6 +135,13 @@ def test_pods_that_nothing_could_take_may_only_be_warned_of() -> None:
 
     assert (NO_POLICY.never, NO_POLICY.unknown_resources) == (Reaction.DENY, Reaction.WARN)
     assert (first_week.never, first_week.unknown_resources) == (Reaction.WARN, Reaction.DENY)
+
+
+@pytest.mark.parametrize(
+    ("text", "reaction"), [("{}", "warn"), *((f"taints: {each}", each) for each in TaintReaction)]
+)
+def test_what_happens_to_pods_whose_tolerations_say_otherwise(text: str, reaction: str) -> None:
+    assert parse(text.encode()).taints == reaction
 
 
 def test_shapes_are_declared_as_they_are_exported() -> None:
@@ -299,9 +309,12 @@ MISTAKEN = {
         ["never: must be a text, not true or false",
             "unknownResources: is empty",
             "shapes: must be a list, not an object"]),
-    "a reaction that is another word": ("never: ignore\nunknownResources: allow",
+    "a reaction that is another word": ("never: ignore\nunknownResources: allow\ntaints: off\n",
         ['never: "ignore" is none of the known words: deny, warn',
-            'unknownResources: "allow" is none of the known words: deny, warn']),
+            'unknownResources: "allow" is none of the known words: deny, warn',
+            "taints: must be a text, not true or false"]),
+    "no reaction to taints": ("taints: allow",
+        ['taints: "allow" is none of the known words: deny, warn, ignore']),
     "a shape that is none": ("shapes: [{zone: [], taints: 3}, gpu]",
         ["shapes[0].zone: is none of the fields that are known here",
             "shapes[0].zones: is missing",

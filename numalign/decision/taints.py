@@ -1,0 +1,133 @@
+"""
+What a pod has to ask for that tolerates a taint of nodes which are kept for aligned pods.
+
+Before kubelets had managers it was proposed that such nodes have the taints `CPUAffinity=dedicated`,
+`NUMACPUAffinity=strict` and `NUMAMemoryPolicy=strict` or `preferred`, and that pods which tolerate them ask
+for what the taint says (Derek Carr, CPU Affinity and NUMA Topology Awareness, 2016). No kubelet checks it. A
+pod that tolerates a taint by name says that it is for such nodes; if it asks for what contradicts that, one
+of both is a mistake, wherever it runs. One table has what each taint demands.
+
+A toleration without a key tolerates everything, as daemons do, and says nothing of what its pod is for; one
+of a key without a value says no more than what all taints of that key demand.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
+
+from numalign.model.constraints import Tolerating, Toleration
+from numalign.model.demand import Demand, Step
+from numalign.model.errors import cut
+from numalign.model.intent import POLICY, RESOURCES, Intent, Policy
+from numalign.model.pod import Role
+from numalign.model.resources import CPU, MEMORY
+
+_LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class TaintContradiction:
+    """A taint, as `key=value`, that a pod tolerates; what the pod `lacks` for it, and what to change."""
+
+    taint: str
+    lacks: str
+    change: str
+
+    @property
+    def warning(self) -> str:
+        """In short, for whoever is only warned."""
+        return f"it tolerates {self.taint}, but {self.lacks}"
+
+    @property
+    def refusal(self) -> str:
+        """In full: two sentences."""
+        change = f"{self.change[0].upper()}{self.change[1:]}"
+        return f"{self.warning}. {change}, or remove the toleration."
+
+
+class _Demanded(NamedTuple):
+    """What a pod lacks, None if nothing; and what to change then."""
+
+    lacks: Callable[[Demand, Intent], str | None]
+    change: str
+
+
+def contradictions(
+    demand: Demand, intent: Intent, tolerations: Iterable[Toleration]
+) -> tuple[TaintContradiction, ...]:
+    """What a pod does not ask for that the taints demand which it tolerates by name, each taint once.
+
+    Of a pod that states resources as a whole nobody knows what kubelets give it, so it contradicts nothing.
+    """
+    if demand.pod_level is not None:
+        return ()
+    named = frozenset[_Taint]().union(*map(_named, tolerations))
+    return tuple(
+        TaintContradiction("=".join(taint), lacks, demanded.change)
+        for taint, demanded in _DEMANDED.items()
+        if taint in named and (lacks := demanded.lacks(demand, intent))
+    )
+
+
+_Taint = tuple[str, str]
+"""Key and value."""
+
+
+def _named(toleration: Toleration) -> frozenset[_Taint]:
+    """The taints whose demands a toleration is sure to mean."""
+    of_key = [taint for taint in _DEMANDED if taint[0] == toleration.key]
+    if toleration.operator is Tolerating.EQUAL:
+        return frozenset(taint for taint in of_key if taint[1] == toleration.value)
+    # Who tolerates all values may go where the least is demanded.
+    least = toleration.operator is Tolerating.EXISTS and len(of_key) == 1
+    return frozenset(of_key if least else ())
+
+
+def _shares_cpus(demand: Demand, _intent: Intent) -> str | None:
+    """A container that is to run for long and gets no CPUs of its own; init containers end."""
+    sharing = next((step for step in demand.steps if step.role is not Role.INIT and not step.cpu), None)
+    return f"{_subject(sharing)} gets no CPUs of its own" if sharing else None
+
+
+def _is_loose(resource: str, intent: Intent) -> str | None:
+    if not intent.binding:
+        asks = "asks for no alignment" if intent.policy is Policy.NONE else f"asks for {intent.policy} alone"
+        return f"it {asks}"
+    return None if intent.concerns(resource) else f"{RESOURCES} leaves out {resource}"
+
+
+def _strays_in_cpus(demand: Demand, intent: Intent) -> str | None:
+    pinned = any(step.cpu for step in demand.steps)
+    return _is_loose(CPU, intent) or (None if pinned else "no container gets CPUs of its own")
+
+
+def _strays_in_memory(demand: Demand, intent: Intent) -> str | None:
+    pinned = any(step.memory for step in demand.steps)
+    return _is_loose(MEMORY, intent) or (None if pinned else f"the pod is {demand.qos}, not Guaranteed")
+
+
+def _subject(step: Step) -> str:
+    return f'{step.role} "{cut(step.container, _LONGEST_NAME)}"'
+
+
+def _change(resource: str) -> str:
+    binding = f"{Policy.SINGLE_NUMA_NODE} or {Policy.RESTRICTED}"
+    about = f"set {POLICY} to {binding}, have {RESOURCES} name {resource} or nothing"
+    return f"{about}, and give every container equal requests and limits, and whole CPUs"
+
+
+_DEMANDED: Mapping[_Taint, _Demanded] = MappingProxyType(
+    {
+        ("CPUAffinity", "dedicated"): _Demanded(
+            _shares_cpus, "give every container equal requests and limits, and whole CPUs"
+        ),
+        ("NUMACPUAffinity", "strict"): _Demanded(_strays_in_cpus, _change(CPU)),
+        ("NUMAMemoryPolicy", "strict"): _Demanded(_strays_in_memory, _change(MEMORY)),
+        # Memory of such nodes may come from other zones.
+        ("NUMAMemoryPolicy", "preferred"): _Demanded(lambda _demand, _intent: None, ""),
+    }
+)
+
+KEYS = tuple(dict.fromkeys(key for key, _ in _DEMANDED))
+"""The keys of these taints."""
