@@ -1,8 +1,8 @@
 """
 Which nodes a pod that is created had better avoid, for they have just refused one like it.
 
-Pods are watched anyway, to be counted. Of those that a kubelet refused it is noted which node that was, and
-of what owner; of all others nothing. What is written is a preference of a pod that is new, so it ends with
+Pods are watched anyway, to be counted. Of those that a kubelet refused it is noted which node that was; of
+all others nothing. What is written is a preference of a pod that is new, so it ends with
 that pod, and no pod waits for want of another node.
 """
 
@@ -12,7 +12,7 @@ from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.kinds import Object
 from numalign.kube.pod_counts import MOST_MISTAKES
-from numalign.kube.pod_informer import Phase, owner_of
+from numalign.kube.pod_informer import Phase
 from numalign.scheduling.recent_refusals import REFUSALS, RecentRefusals
 from webhook import patch
 from webhook.patch import Unsteered
@@ -41,18 +41,17 @@ class Avoidance:
         if status["reason"].text() not in REFUSALS:
             return
         at = status["startTime"].time() or metadata["creationTimestamp"].time()
-        owner, node = owner_of(metadata), whole["spec"]["nodeName"].text()
         # After a start there may be thousands that failed long ago.
-        if owner is None or not self.refusals.recent(at):
+        if not self.refusals.recent(at):
             return
         demand = self.reader.request(pod, most_mistakes=MOST_MISTAKES).demand
         if demand is not None:
-            self.refusals.put(metadata["namespace"].text(), owner.uid, demand, node=node, at=at)
+            node = whole["spec"]["nodeName"].text()
+            self.refusals.put(metadata["namespace"].text(), demand, node=node, at=at)
 
     def nodes(self, pod: ReviewedPod) -> tuple[str, ...]:
         """The nodes that a pod under review should not be sent to first."""
-        owner, request = owner_of(Part(pod.pod)["metadata"]), pod.request
-        return self.refusals.nodes(request.namespace, owner.uid, request.question.demand) if owner else ()
+        return self.refusals.nodes(pod.request.namespace, pod.request.question.demand)
 
 
 def avoiding(answer: Allowed | Patched, pod: ReviewedPod, nodes: tuple[str, ...]) -> Allowed | Patched:

@@ -77,9 +77,9 @@ def look_after_gates(placing: Placing) -> Background:
 
 
 def _refusing(refusals: RecentRefusals) -> Refusing:
-    """Who refused pods of the same controller that ask for the same."""
+    """Who refused pods of the same namespace that ask for the same."""
 
     def nodes(pod: PodInfo, pending: PendingPod) -> Sequence[str]:
-        return refusals.nodes(pod.namespace, pod.owner.uid, pending.demand) if pod.owner else ()
+        return refusals.nodes(pod.namespace, pending.demand)
 
     return nodes

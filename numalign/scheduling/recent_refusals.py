@@ -1,21 +1,21 @@
 """
-Which nodes have just refused pods, so that the next ones of the same owner are sent elsewhere first.
+Which nodes have just refused pods, so that the next ones that ask for the same are sent elsewhere first.
 
 A kubelet that says no ends the pod, its controller makes another of the same template, and a scheduler that
-knows nothing of zones sends that to the same node again. A refusal says little about the pods of others, and
-nothing after a while: so it counts for those that the same controller makes and that ask for the same, and
-for some minutes. Kubelets read no annotations, so what a pod asks for is what its containers ask for.
+knows nothing of zones sends that to the same node again. A kubelet goes by what containers ask for: not by
+annotations, nor by who made the pod, which may be another each time (a JobSet that starts anew makes other
+Jobs). So a refusal counts for all pods of the namespace that ask for the same. After some minutes it says
+nothing any more.
 
 How many pods fail is up to whoever makes them. Of each namespace so much is remembered, whatever happens in
 the others.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from numalign.kube.pod_informer import Phase, PodInfo
 from numalign.kubelet.admission_errors import RejectionReason
-from numalign.lru import ENTRY_BYTES, LRU, Caches
+from numalign.lru import LRU, Caches
 from numalign.memory_size import weight
 from numalign.model.demand import Demand
 
@@ -29,33 +29,25 @@ MOST_NODES = 8
 """That are avoided at a time, those that refused last: more may well be all that there are."""
 
 MOST_NAMESPACES = 1024
-MOST_TEMPLATES = 32
-"""Of one namespace; a template is what one owner asks for."""
-
-
-class _Template(NamedTuple):
-    """What pods have in common that are made alike.
-
-    `demand` is a hash: what was asked may be long, and two that have the same could be no others than pods of
-    one owner.
-    """
-
-    owner: str
-    demand: int
+MOST_DEMANDS = 32
+"""Of one namespace."""
 
 
 class _Namespace:
-    """The refusals of one namespace: when each node refused a pod of each template."""
+    """The refusals of one namespace: when each node refused a pod that asked for this.
+
+    Demands are kept as hashes, for they may be long; who makes two that have the same deceives nobody else.
+    """
 
     def __init__(self) -> None:
-        self.templates: LRU[_Template, dict[str, float]] = LRU(MOST_TEMPLATES)
+        self.demands: LRU[int, dict[str, float]] = LRU(MOST_DEMANDS)
 
-    def put(self, template: _Template, node: str, at: float) -> None:
+    def put(self, demand: int, node: str, at: float) -> None:
         """A node refused a pod then; the latest time counts."""
-        nodes = dict(self.templates.peek(template) or {})
+        nodes = dict(self.demands.peek(demand) or {})
         nodes[node] = max(at, nodes.get(node, at))
         newest = sorted(nodes, key=lambda name: (-nodes[name], name))[:MOST_NODES]
-        self.templates.put(template, {name: nodes[name] for name in newest})
+        self.demands.put(demand, {name: nodes[name] for name in newest})
 
 
 class RecentRefusals:
@@ -72,18 +64,18 @@ class RecentRefusals:
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
         """A pod is like this now; it was like that before, or was not seen."""
-        if refused(pod) and pod.owner and pod.demand is not None and not (before and refused(before)):
-            self.put(pod.namespace, pod.owner.uid, pod.demand, node=pod.node, at=failed_at(pod))
+        if refused(pod) and pod.demand is not None and not (before and refused(before)):
+            self.put(pod.namespace, pod.demand, node=pod.node, at=failed_at(pod))
 
-    def put(self, namespace: str, owner: str, demand: Demand, *, node: str, at: float) -> None:
-        """A node refused a pod of an owner, whose uid that is, `at` that many seconds since 1970.
+    def put(self, namespace: str, demand: Demand, *, node: str, at: float) -> None:
+        """A node refused a pod, `at` that many seconds since 1970.
 
         One that was refused too long ago, before a restart say, counts no more.
         """
-        if not (owner and node and self.recent(at)):
+        if not (node and self.recent(at)):
             return
         refusals = self._namespaces.get(namespace, _Namespace)
-        refusals.put(_Template(owner, hash(demand)), node, self._clock() - self._age(at))
+        refusals.put(hash(demand), node, self._clock() - self._age(at))
         self._namespaces.weigh_again(namespace)
 
     def recent(self, at: float) -> bool:
@@ -94,10 +86,10 @@ class RecentRefusals:
         # Whose clock is ahead of ours cannot make it count for longer.
         return max(0.0, self._wall() - at)
 
-    def nodes(self, namespace: str, owner: str, demand: Demand) -> tuple[str, ...]:
+    def nodes(self, namespace: str, demand: Demand) -> tuple[str, ...]:
         """The nodes that such a pod should not be sent to first, those that refused last before others."""
         refusals = self._namespaces.peek(namespace)
-        nodes = refusals.templates.peek(_Template(owner, hash(demand))) if refusals else None
+        nodes = refusals.demands.peek(hash(demand)) if refusals else None
         since = self._clock() - AVOID_SECONDS
         return tuple(node for node, at in (nodes or {}).items() if at > since)
 
@@ -116,4 +108,4 @@ def failed_at(pod: PodInfo) -> int:
 
 
 def _weight(namespace: str, refusals: _Namespace) -> int:
-    return weight(namespace) + refusals.templates.bytes + len(refusals.templates) * ENTRY_BYTES
+    return weight(namespace) + refusals.demands.bytes

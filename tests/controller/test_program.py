@@ -517,15 +517,17 @@ async def test_a_controller_that_starts_again_removes_nothing_more_and_tells_not
         async with bench.running(*HEAL) as controller:
             await controller.until_told("pod.refused")
 
-            async def removed() -> bool:
-                return left(bench) == KEPT_PODS
+            async def told() -> bool:
+                events = told_of(bench, "NUMARefused"), told_of(bench, "NUMARefusedRemoved")
+                return [*map(len, events)] == [5, 2]
 
-            await controller.until(removed)
+            await controller.until(told)
             await asyncio.sleep(0.5)
 
     assert len([asked for asked in bench.api.requests if asked.method == "DELETE"]) == 2
     assert len(told_of(bench, "NUMARefused")) == 5
     assert len(told_of(bench, "NUMARefusedRemoved")) == 2
+    assert left(bench) == KEPT_PODS
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ from dataclasses import replace
 import pytest
 
 from numalign.kube.decode.pod_request import PodRequest
-from numalign.kube.pod_informer import Owner, Phase, PodInfo
+from numalign.kube.pod_informer import Phase, PodInfo
+from numalign.model.demand import Demand
 from numalign.model.intent import IntentAnnotations
 from numalign.scheduling.recent_refusals import (
     AVOID_SECONDS,
+    MOST_DEMANDS,
     MOST_NAMESPACES,
     MOST_NODES,
-    MOST_TEMPLATES,
     RecentRefusals,
 )
 from tests.notation import asks, table
@@ -19,8 +20,6 @@ from tests.webhook.conftest import Clock
 
 NOW = 1_000_000.0
 SMALL, LARGE = asks("cpu=2 mem=1Gi"), asks("cpu=4 mem=1Gi")
-WEB = Owner("apps", "ReplicaSet", "web-1", "u1")
-
 RUNNING = PodInfo(
     uid="p1",
     namespace="team",
@@ -36,7 +35,6 @@ RUNNING = PodInfo(
     message="",
     request=PodRequest(SMALL, IntentAnnotations()),
     record=None,
-    owner=WEB,
 )
 UNREADABLE = PodRequest(None, IntentAnnotations())
 REFUSED = replace(RUNNING, phase=Phase.FAILED, reason="TopologyAffinityError")
@@ -53,9 +51,9 @@ class Memory:
         """A pod becomes this."""
         self.refusals.update_pod(pod, before)
 
-    def avoided(self, *, namespace: str = "team", owner: str = "u1", large: bool = False) -> tuple[str, ...]:
+    def avoided(self, *, namespace: str = "team", demand: Demand = SMALL) -> tuple[str, ...]:
         """The nodes that such a pod avoids."""
-        return self.refusals.nodes(namespace, owner, LARGE if large else SMALL)
+        return self.refusals.nodes(namespace, demand)
 
     def later(self, seconds: float) -> None:
         """Time passes."""
@@ -68,18 +66,17 @@ def memory() -> Memory:
     return Memory()
 
 
-def test_a_node_that_refused_a_pod_is_avoided_by_the_next_of_its_owner(memory: Memory) -> None:
+def test_a_node_that_refused_a_pod_is_avoided_by_the_next_like_it(memory: Memory) -> None:
     memory.see(REFUSED)
 
     assert memory.avoided() == ("a",)
 
 
-def test_only_pods_of_the_same_owner_that_ask_for_the_same_avoid_it(memory: Memory) -> None:
+def test_only_pods_of_the_namespace_that_ask_for_the_same_avoid_it(memory: Memory) -> None:
     memory.see(REFUSED)
 
     assert memory.avoided(namespace="other") == ()
-    assert memory.avoided(owner="u2") == ()
-    assert memory.avoided(large=True) == ()
+    assert memory.avoided(demand=LARGE) == ()
 
 
 def test_it_is_avoided_for_a_while_from_when_it_refused(memory: Memory) -> None:
@@ -106,8 +103,6 @@ OTHERS: list[tuple[str, PodInfo, PodInfo | None]] = [
     ("it runs",                           RUNNING,                                       None),
     ("it fails by itself",                replace(REFUSED, reason="Error"),              RUNNING),
     ("it succeeds with such a word",      replace(REFUSED, phase=Phase.SUCCEEDED),       RUNNING),
-    ("nobody owns it",                    replace(REFUSED, owner=None),                  RUNNING),
-    ("its owner has no uid",              replace(REFUSED, owner=WEB._replace(uid="")),  RUNNING),
     ("it was on no node",                 replace(REFUSED, node=""),                     RUNNING),
     ("it cannot be read",                 replace(REFUSED, request=UNREADABLE),          RUNNING),
     ("it was refused long ago",           replace(REFUSED, started=int(NOW) - 300),      None),
@@ -159,12 +154,14 @@ def test_so_many_nodes_are_avoided_those_that_refused_last(memory: Memory) -> No
 
 def test_nobody_takes_the_room_of_another_namespace(memory: Memory) -> None:
     memory.see(REFUSED)
-    for number in range(100 * MOST_TEMPLATES):
-        memory.see(replace(REFUSED, namespace="crowd", owner=WEB._replace(uid=f"u{number}")))
+    demands = [asks(f"cpu={number + 1} mem=1Gi") for number in range(10 * MOST_DEMANDS)]
+    for demand in demands:
+        memory.see(replace(REFUSED, namespace="crowd", request=PodRequest(demand, IntentAnnotations())))
 
     assert memory.avoided() == ("a",)
-    assert memory.avoided(namespace="crowd", owner="u0") == ()
-    assert memory.avoided(namespace="crowd", owner=f"u{100 * MOST_TEMPLATES - 1}") == ("a",)
+    assert [memory.avoided(namespace="crowd", demand=demand) for demand in demands] == (
+        [()] * (9 * MOST_DEMANDS) + [("a",)] * MOST_DEMANDS
+    )
 
 
 def test_all_of_it_together_has_a_limit(memory: Memory) -> None:

@@ -25,9 +25,11 @@ SINGLE = node("cpu=8", "cpu=8", policy="single-numa-node")
 TINY = node("cpu=1", "cpu=1", policy="single-numa-node")
 
 
-def made(*, policy: str | None = "single-numa-node", **metadata: object) -> Raw:
+def made(
+    container: str = "cpu=4 mem=1Gi", *, policy: str | None = "single-numa-node", **metadata: object
+) -> Raw:
     """A pod as a ReplicaSet makes it."""
-    pod = raw("cpu=4 mem=1Gi", policy=policy)
+    pod = raw(container, policy=policy)
     return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [SET], **metadata}}
 
 
@@ -60,25 +62,28 @@ def seen() -> Seen:
     return Seen()
 
 
-def test_the_next_pod_of_the_owner_avoids_the_node_that_refused_the_last(seen: Seen) -> None:
+def test_the_next_pod_avoids_the_node_that_refused_one_like_it(seen: Seen) -> None:
     seen.see(refused("a"))
 
     assert seen.nodes(made()) == ("a",)
-    assert seen.nodes(made(ownerReferences=[{**SET, "uid": "u2"}])) == ()
-    assert seen.nodes(made(ownerReferences=[])) == ()
+    assert seen.nodes(made("cpu=2 mem=1Gi")) == ()
 
 
-NO_CONTROLLER = {**SET, "controller": False}
+def test_it_may_be_made_by_another(seen: Seen) -> None:
+    """As by the next Job of a JobSet, or of a CronJob."""
+    seen.see(refused("a"))
+
+    assert seen.nodes(made(ownerReferences=[{**SET, "uid": "u2"}])) == ("a",)
+
+
 NOTHING: list[tuple[str, Raw]] = [
     ("it runs",                     refused(phase="Running")),
     ("it fails by itself",          refused(reason="Error")),
     ("it was refused long ago",     refused(startTime="2026-01-02T02:04:05Z")),
-    ("nobody owns it",              {**refused(), "metadata": {"name": "x", "namespace": TEAM}}),
-    ("its owner does not make it",  {**refused(), "metadata": {"ownerReferences": [NO_CONTROLLER]}}),
     ("it says nothing",             {"metadata": {"name": "x"}}),
     ("all of it is of another shape", {"metadata": [], "spec": 1, "status": "x"}),
     ("its status is of another shape", refused(phase=["Failed"], reason={})),
-    ("its times are none",          {**refused(startTime=5), "metadata": {"ownerReferences": [SET]}}),
+    ("its times are none",          {**refused(startTime=5), "metadata": {"namespace": TEAM}}),
     ("its containers are none",     {**refused(), "spec": {"nodeName": "a", "containers": 1}}),
 ]  # fmt: skip
 
