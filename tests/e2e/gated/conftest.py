@@ -1,13 +1,13 @@
 """
 A cluster with the scheduler that everybody has, no extender, and a controller that keeps gates.
 
-The kubelets' managers are the real ones. The controller comes as its service account, and the policy that
-keeps it to what it may write is in force.
+The kubelets' managers are the real ones. The controller comes as its service account with the roles that the
+chart gives it for gates, and the policy that keeps it to what it may write is in force.
 """
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from certs import authority
 from harness import shipped
 from harness.api_objects import Store
 from harness.api_requests import INTENT, Json, ask
+from harness.controlplane import audits
 from harness.controlplane.planes import BINARIES, Place, Plane
 from harness.controlplane.schedulers import USERS as SCHEDULERS
 from harness.controlplane.schedulers import scheduler
@@ -35,11 +36,14 @@ from harness.sim.shapes import SimNode
 from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api
 from numalign.model.intent import PLACEMENT_GATE
+from tests.deploy.render import made
+from tests.deploy.tools import build
 from tests.e2e import sites
 from tests.e2e.sites import EVENTS, PODS, counted
 
-USERS = {"admin": "system:masters", shipped.CONTROLLERS: "system:masters", **SCHEDULERS}
-"""The policy stands between the controller and all that roles could allow."""
+USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS, **SCHEDULERS}
+VALUES = "gates.enabled=true tls.source=cert-manager"
+"""What the chart is told: nobody does anything about certificates here."""
 
 PATIENCE = 10
 """Seconds that a pod waits for zones here, and that a pin waits for its scheduler."""
@@ -52,6 +56,7 @@ class GatedSite:
     plane: Plane
     store: Store
     controllers: Replicas
+    roles: Sequence[Json]
 
     @property
     def api(self) -> ApiClient:
@@ -150,19 +155,22 @@ async def site(
     """Without nodes; each test has its own."""
     try:
         await find()
+        [helm] = await build.find()
     except UnavailableError as error:
         pytest.skip(f"NO SIMULATED NODES WERE TESTED: {error}")
+    roles = [each for (kind, name), each in (await made(helm, VALUES)).items() if _is_wanted(kind, name)]
     place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("gated"), pair)
     if not (place.binaries / "kube-scheduler").is_file():
         pytest.skip(f"{place.binaries} has no kube-scheduler")
-    plane = Plane(children, place, users=USERS)
+    noted = audits.flags(place.folder, users=(shipped.CONTROLLERS,))
+    plane = Plane(children, place, users=USERS, flags=noted)
     await plane.start()
     async with plane.client("admin") as client:
         store = Store(client)
         await ApiDesk(Api(client, namespace="default")).learn()
         for document in shipped.documents(shipped.MANIFESTS / "namespace.yaml"):
             await store.apply(document)
-        for document in shipped.documents(shipped.MANIFESTS / "guard" / "controller.yaml"):
+        for document in roles:
             await store.apply(document)
         async with (
             replicas(
@@ -175,11 +183,16 @@ async def site(
             scheduler(children, plane),
         ):
             await controllers.start()
-            running = GatedSite(plane, store, controllers)
+            running = GatedSite(plane, store, controllers, roles)
             await running.leader()
             yield running
             await asyncio.gather(*(each.child.end() for each in controllers.running))
     await plane.kill()
+
+
+def _is_wanted(kind: str, name: str) -> bool:
+    """Whether an object of the chart is about what the controller may do."""
+    return name == shipped.CONTROLLER and ("Role" in kind or "Policy" in kind) and kind != "NetworkPolicy"
 
 
 def command(plane: Plane) -> tuple[str, ...]:

@@ -3,45 +3,20 @@
 Read from the API server's audit log, after all that the other tests made the programs do.
 """
 
-from collections.abc import Iterator
-from itertools import product
-
 import pytest
 
 from harness import shipped
-from harness.api_requests import Json
 from harness.controlplane import audits
 from harness.controlplane.audits import Use
 from tests.e2e.clusters import Cluster
+from tests.e2e.granted import Right, exercises, rights_of
 
 pytestmark = pytest.mark.last
-
-Right = tuple[str, str, str, str, str]
-"""Namespace (empty for all), group, resource, verb, name (empty for any)."""
 
 
 def granted(name: str) -> set[Right]:
     """All that the shipped roles of a program allow."""
-    called = [document for document in shipped.objects() if document["metadata"]["name"] == name]
-    roles = [document for document in called if document["kind"] in {"Role", "ClusterRole"}]
-    return {right for role in roles for rule in role["rules"] for right in rights(role, rule)}
-
-
-def rights(role: Json, rule: Json) -> Iterator[Right]:
-    """Of one rule."""
-    where = role["metadata"].get("namespace", "")
-    names = rule.get("resourceNames", [""])
-    for group, resource, verb, name in product(rule["apiGroups"], rule["resources"], rule["verbs"], names):
-        yield where, group, resource, verb, name
-
-
-def exercises(use: Use, right: Right) -> bool:
-    where, group, resource, verb, name = right
-    return (
-        (use.group, use.resource, use.verb) == (group, resource, verb)
-        and where in {"", use.namespace}
-        and name in {"", use.name}
-    )
+    return rights_of(name, shipped.objects())
 
 
 of_each_program = pytest.mark.parametrize("name", shipped.ACCOUNTS)
