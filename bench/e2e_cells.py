@@ -347,7 +347,7 @@ async def _webhook(column: Column, case: Case, site: Site) -> AsyncIterator[None
         replicas(site.children, command=writing, name="controller", ports=ONLY_METRICS) as controllers,
         replicas(site.children, command=command, name="webhook") as everyone,
     ):
-        await controllers.start()
+        controller = await controllers.start()
         replica = await everyone.start()
         for document in shipped.webhooks():
             await site.store.apply(_trusting(shipped.by_address(document, replica.port), site.pair))
@@ -355,6 +355,7 @@ async def _webhook(column: Column, case: Case, site: Site) -> AsyncIterator[None
         look = partial(_reviewed, site.store.api)
         await seconds_until(look, bool, what="pods were reviewed", within=30, every=SELDOM)
         yield
+        (site.children.logs / "controller-metrics").write_text(await controller.metrics(), encoding="utf-8")
 
 
 def _kubeconfig(site: Site, user: str) -> Path:
