@@ -5,10 +5,12 @@ error; exit code 69 says that none can be had on this machine, 1 that getting th
 """
 
 import asyncio
+import hashlib
 import os
 import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Awaitable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from time import monotonic
 from typing import Any
 
 BREATH_SECONDS = 15
+KUBERNETES = "k8s.io/kubernetes"
 
 
 class UnavailableError(Exception):
@@ -47,6 +50,32 @@ class Workshop:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return home.joinpath("numalign", self.name, *parts)
 
+    def place(self, release: str, program: str, sources: Iterable[Path]) -> Path:
+        """Where a program of a release is kept: an edit of what it is made from is another place."""
+        stem = self.folder / self.module_file.removesuffix(".mod")
+        made_from = hashlib.sha256()
+        for source in (*sources, stem.with_name(f"{stem.name}.mod"), stem.with_name(f"{stem.name}.sum")):
+            made_from.update(f"{source.name} {source.stat().st_size}\n".encode())
+            made_from.update(source.read_bytes())
+        return self.cache(release, made_from.hexdigest()[:12], program)
+
+    async def build(
+        self, package: str, *, into: Path, begins: str, otherwise: str, flags: Iterable[str] = ()
+    ) -> None:
+        """Builds one program to its place, saying how it `begins`; `otherwise` is said where there is no Go.
+
+        Two builds at the same time do each other no harm: each moves a whole program to its place. Raises
+        `UnavailableError` and `BrokenError`.
+        """
+        go = self.compiler(otherwise=otherwise)
+        self.say(begins)
+        into.parent.mkdir(parents=True, exist_ok=True)
+        # Beside the folder of programs, for some look at all that is in it.
+        with tempfile.TemporaryDirectory(dir=into.parent.parent) as unfinished:
+            program = Path(unfinished) / into.name
+            await self.compile(go, package, into=program, flags=flags)
+            program.rename(into)
+
     def compiler(self, *, otherwise: str) -> str:
         """The path of Go, or UnavailableError with the text of `otherwise`."""
         go = shutil.which("go")
@@ -72,7 +101,7 @@ class Workshop:
     def _linking(self) -> str:
         # The version is told to the linker: without it the API server calls itself v0.0.0-master, and
         # clients complain of the skew.
-        version = self.required("k8s.io/kubernetes")
+        version = self.required(KUBERNETES)
         return f"-s -w -X k8s.io/component-base/version.gitVersion={version}"
 
     async def _patiently(self, result: Awaitable[int], *, what: str) -> int:
@@ -87,6 +116,12 @@ class Workshop:
         """A line of progress."""
         sys.stderr.write(f"{self.name}: {line}\n")
         sys.stderr.flush()
+
+
+def by_version(name: str, folder: Path) -> dict[str, Workshop]:
+    """Every version of Kubernetes of which a folder has a go.<minor>.mod, and what builds from it."""
+    shops = (Workshop(name, folder, file.name) for file in sorted(folder.glob("go.*.mod")))
+    return {shop.required(KUBERNETES): shop for shop in shops}
 
 
 def run(workshop: Workshop, finding: Coroutine[Any, Any, Iterable[Path]]) -> int:

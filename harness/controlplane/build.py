@@ -11,11 +11,10 @@ can be had on this machine, 1 that getting it went wrong.
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.gotools import BrokenError, UnavailableError, Workshop, run
+from harness.gotools import BrokenError, UnavailableError, Workshop, by_version, run
 
 MODULE = Path(__file__).resolve().parent
 PACKAGES = {
@@ -25,14 +24,12 @@ PACKAGES = {
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
 }
 NEEDED = ("etcd", "kube-apiserver")
-KUBERNETES = "k8s.io/kubernetes"
 USUAL = "v1.34.4"
 
 
 def versions() -> dict[str, Workshop]:
     """Every version of Kubernetes that can be built here, and from what."""
-    shops = (Workshop("controlplane", MODULE, file.name) for file in sorted(MODULE.glob("go.*.mod")))
-    return {shop.required(KUBERNETES): shop for shop in shops}
+    return by_version("controlplane", MODULE)
 
 
 async def find(version: str | None = None) -> list[Path]:
@@ -60,22 +57,15 @@ def complete(folder: Path) -> Path:
 
 
 async def build(shop: Workshop, name: str, cache: Path) -> None:
-    """Builds one program into the cache, beside what is there.
-
-    Two builds at the same time do each other no harm: each moves a whole program to its place.
-    """
-    go = shop.compiler(
+    """Builds one program into the cache, beside what is there."""
+    release = shop.required(PACKAGES[name].partition("/cmd/")[0])
+    await shop.build(
+        PACKAGES[name],
+        into=cache / name,
+        begins=f"building {name} {release} for the end-to-end tests: once, and it takes minutes",
         otherwise="no kube-apiserver here: install Go to build one, or set KUBEBUILDER_ASSETS to a folder"
-        f" with {' and '.join(NEEDED)} (as setup-envtest prints); looked in {cache}"
+        f" with {' and '.join(NEEDED)} (as setup-envtest prints); looked in {cache}",
     )
-    package, into = PACKAGES[name], cache / name
-    release = shop.required(package.partition("/cmd/")[0])
-    shop.say(f"building {name} {release} for the end-to-end tests: once, and it takes minutes")
-    into.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache.parent) as unfinished:
-        program = Path(unfinished) / name
-        await shop.compile(go, package, into=program)
-        program.rename(into)
 
 
 def main() -> int:

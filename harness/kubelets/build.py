@@ -7,17 +7,15 @@ missing on this machine (Go, root, mount namespaces), 1 that building went wrong
 """
 
 import argparse
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.gotools import UnavailableError, Workshop, run
+from harness.gotools import UnavailableError, Workshop, by_version, run
 
 HERE = Path(__file__).resolve().parent
 USUAL = "v1.34.4"
@@ -39,8 +37,7 @@ class Programs:
 
 def versions() -> dict[str, Workshop]:
     """Every version of Kubernetes of which there is a kubelet here, and from what it is built."""
-    shops = (Workshop("kubelets", HERE, file.name) for file in sorted(HERE.glob("go.*.mod")))
-    return {shop.required("k8s.io/kubernetes"): shop for shop in shops}
+    return by_version("kubelets", HERE)
 
 
 async def find(version: str = USUAL) -> Programs:
@@ -76,28 +73,17 @@ def missing() -> list[str]:
 
 def place(shop: Workshop, version: str, name: str) -> Path:
     """Where a program is kept: an edit of what it is made from is another place."""
-    minor = shop.module_file.removesuffix(".mod")
-    ours = sorted(HERE.glob("*.go")) if name == COMPANION else []
-    return shop.cache(version, _digest([*ours, HERE / f"{minor}.mod", HERE / f"{minor}.sum"]), name)
-
-
-def _digest(sources: Sequence[Path]) -> str:
-    made_from = hashlib.sha256()
-    for source in sources:
-        made_from.update(f"{source.name} {source.stat().st_size}\n".encode())
-        made_from.update(source.read_bytes())
-    return made_from.hexdigest()[:12]
+    return shop.place(version, name, sorted(HERE.glob("*.go")) if name == COMPANION else ())
 
 
 async def build(shop: Workshop, version: str, name: str, *, into: Path) -> None:
-    """Two builds at the same time do each other no harm: each moves a whole program to its place."""
-    go = shop.compiler(otherwise=f"no {name} {version} here: install Go to build it; looked for {into}")
-    into.parent.mkdir(parents=True, exist_ok=True)
-    shop.say(f"building {name} {version}: it takes minutes, unless its packages were built before")
-    with tempfile.TemporaryDirectory(dir=into.parent) as unfinished:
-        program = Path(unfinished) / name
-        await shop.compile(go, PACKAGES[name], into=program)
-        program.rename(into)
+    """Builds one of them to its place."""
+    await shop.build(
+        PACKAGES[name],
+        into=into,
+        begins=f"building {name} {version}: it takes minutes, unless its packages were built before",
+        otherwise=f"no {name} {version} here: install Go to build it; looked for {into}",
+    )
 
 
 async def _paths(wanted: Iterable[str]) -> list[Path]:

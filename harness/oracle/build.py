@@ -7,13 +7,11 @@ went wrong.
 """
 
 import argparse
-import hashlib
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.gotools import UnavailableError, Workshop, run
+from harness.gotools import UnavailableError, Workshop, by_version, run
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = "kubelet-oracle"
@@ -23,8 +21,7 @@ USUAL = "v1.34.4"
 
 def versions() -> dict[str, Workshop]:
     """Every version of Kubernetes that can be built here, and from what."""
-    shops = (Workshop("oracle", HERE, file.name) for file in sorted(HERE.glob("go.*.mod")))
-    return {shop.required("k8s.io/kubernetes"): shop for shop in shops}
+    return by_version("oracle", HERE)
 
 
 async def find(version: str = USUAL) -> Path:
@@ -45,24 +42,18 @@ async def find_all(wanted: Iterable[str]) -> list[Path]:
 
 def place(shop: Workshop, version: str) -> Path:
     """Where the program is kept: an edit of what it is made from is another place."""
-    minor = shop.module_file.removesuffix(".mod")
-    sources = (*sorted(HERE.glob("*.go")), HERE / f"{minor}.mod", HERE / f"{minor}.sum")
-    made_from = hashlib.sha256()
-    for source in sources:
-        made_from.update(f"{source.name} {source.stat().st_size}\n".encode())
-        made_from.update(source.read_bytes())
-    return shop.cache(version, made_from.hexdigest()[:12], PROGRAM)
+    return shop.place(version, PROGRAM, sorted(HERE.glob("*.go")))
 
 
 async def build(shop: Workshop, version: str, *, into: Path) -> None:
-    """Two builds at the same time do each other no harm: each moves a whole program to its place."""
-    go = shop.compiler(otherwise=f"no {PROGRAM} {version} here: install Go to build it; looked for {into}")
-    into.parent.mkdir(parents=True, exist_ok=True)
-    shop.say(f"building {PROGRAM} {version}: it takes minutes, unless its packages were built before")
-    with tempfile.TemporaryDirectory(dir=into.parent) as unfinished:
-        program = Path(unfinished) / PROGRAM
-        await shop.compile(go, ".", into=program, flags=("-tags", tag(shop)))
-        program.rename(into)
+    """Builds it to its place."""
+    await shop.build(
+        ".",
+        into=into,
+        begins=f"building {PROGRAM} {version}: it takes minutes, unless its packages were built before",
+        otherwise=f"no {PROGRAM} {version} here: install Go to build it; looked for {into}",
+        flags=("-tags", tag(shop)),
+    )
 
 
 def tag(shop: Workshop) -> str:

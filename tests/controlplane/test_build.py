@@ -1,5 +1,6 @@
 """What the cache lacks is built, and what it has is kept; of a folder of others less is asked."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,10 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The packages that Go was asked for; it makes an empty program of each at once."""
     packages: list[str] = []
 
-    async def compile_at_once(_: Workshop, go: str, package: str, *, into: Path) -> None:
-        assert go == "go"
+    async def compile_at_once(
+        _: Workshop, go: str, package: str, *, into: Path, flags: Iterable[str]
+    ) -> None:
+        assert (go, [*flags]) == ("go", [])
         packages.append(package)
         fill(into.parent, into.name)
 

@@ -8,7 +8,6 @@ getting it went wrong.
 
 import os
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,16 +45,13 @@ def _there(helm: Path) -> Path:
 
 
 async def build(cached: Path) -> Path:
-    """Builds it into the cache; two builds at the same time do each other no harm."""
-    go = WORKSHOP.compiler(
-        otherwise=f"no helm here: install Go to build one, or set HELM to the path of one (not at {cached})"
+    """Builds it into the cache."""
+    await WORKSHOP.build(
+        f"{MODULE}/cmd/helm",
+        into=cached,
+        begins=f"building helm {WORKSHOP.required(MODULE)}: once, and it takes minutes",
+        otherwise=f"no helm here: install Go to build one, or set HELM to the path of one (not at {cached})",
     )
-    WORKSHOP.say(f"building helm {WORKSHOP.required(MODULE)}: once, and it takes minutes")
-    cached.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cached.parent) as unfinished:
-        made = Path(unfinished) / "helm"
-        await WORKSHOP.compile(go, f"{MODULE}/cmd/helm", into=made)
-        made.replace(cached)
     return cached
 
 
