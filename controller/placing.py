@@ -12,6 +12,7 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
+from controller.held import HeldPlaces
 from controller.settings import ControllerSettings
 from numalign.kube.client import Api
 from numalign.kube.cluster_state import Snapshot
@@ -42,7 +43,8 @@ class Placing:
 
     `election` says at every moment whether this replica leads and for how long it may act: it is asked before
     every write. `tell` writes an event some time soon. `clock` is in seconds, `wall` since 1970. `refusals`
-    are the nodes that have just refused pods, and `remembered` gives caches whose sizes are shown.
+    are the nodes that have just refused pods, `held` places for pods that are not there yet, and `remembered`
+    gives caches whose sizes are shown.
     """
 
     api: Api
@@ -60,6 +62,7 @@ class Placing:
     wall: Callable[[], float]
     sleep: Sleep
     refusals: RecentRefusals
+    held: HeldPlaces
     watchers: list[Watcher] = field(default_factory=list)
     remembered: list[Callable[[], Caches]] = field(default_factory=list)
 
@@ -111,12 +114,13 @@ def placing(  # noqa: PLR0913  what every part of a process is given
         wall=time.time,
     )
     refusals = RecentRefusals(clock=clock, wall=time.time)
+    nodes = NodeAnswers(state, unknown=settings.unknown_nodes, clock=clock)
     shared = Placing(
         api,
         settings,
         state,
         PodInformer(state, state.reader, log=log, registry=registry),
-        NodeAnswers(state, unknown=settings.unknown_nodes, clock=clock),
+        nodes,
         Ranker(RankingRules()),
         policy,
         election,
@@ -127,6 +131,7 @@ def placing(  # noqa: PLR0913  what every part of a process is given
         time.time,
         sleep,
         refusals,
+        HeldPlaces(state, nodes, clock),
     )
     shared.watch(refusals.update_pod)
     return shared

@@ -46,6 +46,22 @@ class ControllerSettings(PairSettings, PolicySettings):
         description="How many pods that a kubelet refused are kept of each owner, those that were made last,"
         " where --heal removes them.",
     )
+    heal_per_minute: float = Field(
+        default=10.0,
+        gt=0,
+        le=600,
+        description="How many misaligned pods of the cluster are asked to go in a minute, at the most.",
+    )
+    heal_owner_seconds: float = Field(
+        default=600.0,
+        ge=0,
+        description="Seconds between two misaligned pods of one owner that are asked to go, at the least.",
+    )
+    heal_node_seconds: float = Field(
+        default=300.0,
+        ge=0,
+        description="Seconds between two misaligned pods on one node that are asked to go, at the least.",
+    )
     unknown_nodes: UnknownNodes = Field(
         default="cannot-fit",
         description="Whether a pod that must be aligned is placed on a node without topology: cannot-fit,"

@@ -533,6 +533,20 @@ class FakeApi:
 
     # Watches.
 
+    def _evict(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
+        """Have a pod go, within nobody's budget: it is deleted, and goes when somebody drops it."""
+        eviction = asked.body if isinstance(asked.body, dict) else {}
+        if (eviction.get("apiVersion"), eviction.get("kind")) != ("policy/v1", "Eviction"):
+            raise Failure(HTTPStatus.BAD_REQUEST, "the body is no Eviction of policy/v1")
+        pod = copy.deepcopy(self._existing(place))
+        metadata, wanted = pod["metadata"], (eviction.get("deleteOptions") or {}).get("preconditions") or {}
+        if any(metadata.get(key) != value for key, value in wanted.items()):
+            message = f'Operation cannot be fulfilled on pods "{place.name}": the precondition failed'
+            raise Failure(HTTPStatus.CONFLICT, message)
+        metadata.setdefault("deletionTimestamp", "2026-01-01T00:00:00Z")
+        self._store(Place(place.resource, place.namespace, place.name), pod)
+        return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
     async def _watch(self, request: web.Request, place: Place, asked: Asked) -> web.StreamResponse:
         gone = self._too_old(asked)
         first = [line("ERROR", gone)] if gone else self._since(place, asked)
@@ -848,7 +862,10 @@ _VERBS: Mapping[tuple[str, bool], _Verb] = MappingProxyType(
 """By method, and whether a path names one object."""
 
 _PARTS: Mapping[tuple[str, str, str], _Verb] = MappingProxyType(
-    {("Pod", "binding", "POST"): FakeApi._bind}  # noqa: SLF001  as above
+    {
+        ("Pod", "binding", "POST"): FakeApi._bind,  # noqa: SLF001  as above
+        ("Pod", "eviction", "POST"): FakeApi._evict,  # noqa: SLF001  likewise
+    }
 )
 """By kind, part of an object, and method."""
 

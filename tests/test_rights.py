@@ -23,14 +23,16 @@ from certs.secret import PairState
 from controller.program import ControllerProgram
 from controller.settings import ControllerSettings
 from harness.fake_api import RESOURCES, TOPOLOGY, FakeApi, Json
-from numalign.model.intent import HEAL, PLACEMENT_GATE
+from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
+from numalign.model.intent import GATE, HEAL, PLACEMENT_GATE
+from numalign.model.placement import Held
 from numalign.runtime.clock import utc_now
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
 from scorer.program import ScorerProgram
 from scorer.settings import ScorerSettings
 from tests import faster, rights
-from tests.notation import node
+from tests.notation import bag, node
 from tests.pairs import MUTATING, VALIDATING, configuration
 from tests.rights import NAMESPACE, Right, Row
 from tests.served import Told
@@ -40,6 +42,7 @@ from webhook.program import WebhookProgram
 from webhook.settings import WebhookSettings
 
 SINGLE = "single-numa-node"
+TOPOLOGIES = f"/apis/{TOPOLOGY}/v1alpha2/noderesourcetopologies"
 HOME, TEAM, SECRET = "numalign-system", "team", "numalign-webhook-tls"
 NODE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
 POD = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
@@ -51,6 +54,7 @@ PARTS = {
     "get nodes/proxy": "/api/v1/nodes/a/proxy/configz",
     "create pods/binding": f"{WEB}/binding",
     "create events": f"/api/v1/namespaces/{TEAM}/events",
+    "create pods/eviction": f"{WEB}/eviction",
     "get pods": WEB,
     "patch pods": WEB,
     "delete pods": f"{WEB}-0",
@@ -62,7 +66,11 @@ PROGRAMS: Mapping[str, tuple[Any, Any, tuple[str, ...]]] = {
     "controller": (
         partial(ControllerProgram, clock=faster.clock),
         ControllerSettings,
-        (f"--tls-secret={SECRET}", "--gates=true", "--heal=true"),
+        (
+            f"--tls-secret={SECRET}",
+            *("--gates=true", "--heal=true", "--heal-per-minute=600"),
+            *("--heal-owner-seconds=0", "--heal-node-seconds=0"),
+        ),
     ),
     "scorer": (ScorerProgram, ScorerSettings, ("--port=0", "--insecure-http")),
 }
@@ -244,6 +252,23 @@ async def replaced(api: FakeApi, _program: Running) -> None:
         api.put({**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": "a"}, "status": status})
 
 
+async def misaligned(api: FakeApi, program: Running) -> None:
+    """A pod runs in both zones of its node, and would be aligned on another."""
+    await program.until(program.ready)
+    for each in conftest.snapshot({"b": NODE}, namespaces={})["items"]:
+        api.put(each)
+    labels = {HEAL: "running", GATE: "enabled"}
+    api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM, "labels": labels}})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
+    metadata = {**POD["metadata"], "namespace": TEAM, "name": "web", "ownerReferences": [owner]}
+    status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+    made = api.put({**POD, "metadata": metadata, "spec": {**POD["spec"], "nodeName": "a"}, "status": status})
+    held: Held = {("node-0",): bag("cpu=2 mem=1Gi"), ("node-1",): bag("gpu=1")}
+    seen = write_placements({made["metadata"]["uid"]: ObservedPlacement(held, 0)})
+    [topology] = [each for each in api.all(TOPOLOGIES) if each["metadata"]["name"] == "a"]
+    api.put({**topology, "metadata": {**topology["metadata"], "annotations": {PLACEMENTS: seen}}})
+
+
 OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
     "scorer: create pods/binding": bound,
     "scorer: create events": bounced,
@@ -251,6 +276,7 @@ OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
     "controller: patch pods": gated,
     "controller: create events": gated,
     "controller: delete pods": replaced,
+    "controller: create pods/eviction": misaligned,
 }
 """What has to happen for the right to be used."""
 
@@ -289,6 +315,8 @@ async def test_with_all_its_rights_no_program_says_that_one_is_missing(
             await program.until_said("gate.lifted")
             await replaced(api, program)
             await program.until_said("refused.removed")
+            await misaligned(api, program)
+            await program.until_said("healing.asked")
         await asyncio.sleep(0.1)
 
     assert {event for event in events if program.told.of(event)} <= {"bind.refused"}

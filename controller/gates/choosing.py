@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import chain, compress, islice, zip_longest
 
 from controller.gates.pin import HOSTNAME_LABEL, PinTarget
+from controller.held import HeldPlaces
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import Prediction
 from numalign.runtime.cooperative import TimeSlice, patiently
@@ -67,6 +68,19 @@ class Chooser:
     ranker: Ranker
     fit: NodeFit
     refusing: Refusing = _refusing_none
+    places: HeldPlaces | None = None
+
+    def awaits(self, pod: PodInfo, pending: PendingPod) -> bool:
+        """Whether a place is held for this pod."""
+        return self.places is not None and self.places.awaits(pod, pending)
+
+    def held(self, pod: PodInfo, pending: PendingPod) -> ChosenNode | None:
+        """The node that was held for this pod until this moment; None if there is none, or it is no use."""
+        node = self.places.take(pod, pending) if self.places else None
+        if node is None:
+            return None
+        (answer,) = self.nodes.of([node], pending)
+        return ChosenNode(PinTarget(node), answer.prediction) if answer.fits else None
 
     async def choose(self, pod: PodInfo, pending: PendingPod, *, spread: bool) -> ChosenNode | NoNode:
         """The node that a pod is best pinned to now, or with `spread` all that it is best kept to.

@@ -55,7 +55,7 @@ def look_after_gates(placing: Placing) -> Background:
     )
     keeper = GateKeeper(
         state=state,
-        chooser=Chooser(state, placing.nodes, placing.ranker, fit, _refusing(placing.refusals)),
+        chooser=Chooser(state, placing.nodes, placing.ranker, fit, _refusing(placing.refusals), placing.held),
         binder=binder,
         pods=pods,
         pins=pins,

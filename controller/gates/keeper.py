@@ -16,7 +16,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
 
-from controller.gates.choosing import Chooser, ChosenNode
+from controller.gates.choosing import Chooser, ChosenNode, NoNode
 from controller.gates.metrics import GateMetrics, Lift
 from controller.gates.pin import PinTarget, gates_of
 from controller.gates.pods import GatedPods, LetGo, PinWriter, ReadPod, WantedPlacement, aspects
@@ -267,13 +267,18 @@ class GateKeeper:
         wanted = read.wanted if isinstance(read, ReadPod) else read
         pending, namespace = wanted.pending, gated.pod.namespace
         asked = (pending.question, pending.constraints)
-        if why := misses.reasons.get(asked):
+        # Others of the same template may have found nothing, and this one's place was held before it came.
+        awaited = not wanted.unjudged and self.chooser.awaits(gated.pod, pending)
+        if not awaited and (why := misses.reasons.get(asked)):
             gated.why = why
             return
-        if misses.is_crowded(namespace):
+        if not awaited and misses.is_crowded(namespace):
             return
         await self._pinning.acquire()
-        chosen = await self.chooser.choose(gated.pod, pending, spread=bool(wanted.unjudged))
+        # What is held is reserved before anybody else has a turn.
+        chosen: ChosenNode | NoNode | None = self.chooser.held(gated.pod, pending) if awaited else None
+        if chosen is None:
+            chosen = await self.chooser.choose(gated.pod, pending, spread=bool(wanted.unjudged))
         # Others had their turn meanwhile.
         if self._is_taken(gated):
             self._pinning.release()

@@ -4,6 +4,8 @@ How a cluster refuses or fails: what `client` raises, and programs for people te
     ClusterError
     ├── Unconfigured   nothing says which cluster, or who asks
     ├── Unreachable    nobody answers, nobody who can be trusted, or nothing that makes sense
+    │   ├── Throttled  the API server asks to come later: it has much to do, or a budget is used up
+    │   └── Failing    it says of itself that something went wrong there
     ├── Unauthorized   the API server does not know who asks
     ├── Forbidden      it knows, and says no
     ├── NotFound       what was asked for is not there
@@ -23,6 +25,14 @@ class Unconfigured(ClusterError):
 
 class Unreachable(ClusterError):
     """Raised when nobody answers, nobody who can be trusted, or nothing that makes sense."""
+
+
+class Throttled(Unreachable):
+    """Raised when the API server did nothing and asks to come again later (429)."""
+
+
+class Failing(Unreachable):
+    """Raised when the API server says that it failed (500)."""
 
 
 class Unauthorized(ClusterError):

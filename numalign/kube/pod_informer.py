@@ -65,6 +65,16 @@ MOST_GATES = 64
 """Scheduling gates of one pod that are looked at; programs add one or two."""
 
 
+class AlignmentMark(NamedTuple):
+    """What the annotations `aligned` and `aligned-why` of a pod say; None where one is not there."""
+
+    aligned: str | None = None
+    why: str | None = None
+
+
+UNMARKED = AlignmentMark()
+
+
 class Owner(NamedTuple):
     """The controller that makes pods like this one: its API group, kind, name and uid."""
 
@@ -85,7 +95,7 @@ class PodInfo:
     None if nothing that can be read says what it holds.
     `gates` are the names of what keeps schedulers from it, `owner` its controller, None if it has none. A pod
     that is not bound may be `pinned` to a node, by the controller, at `pinned_at` (seconds since 1970); empty
-    and 0 if it is not.
+    and 0 if it is not. `mark` is what stands on it about how it sits, which anybody may have written.
     """
 
     uid: str
@@ -107,6 +117,7 @@ class PodInfo:
     owner: Owner | None = None
     pinned: str = ""
     pinned_at: int = 0
+    mark: AlignmentMark = UNMARKED
 
     @property
     def demand(self) -> Demand | None:
@@ -246,6 +257,7 @@ class PodInformer:
             owner=self._owner(metadata),
             pinned=pinned,
             pinned_at=pinned_at,
+            mark=_mark(metadata["annotations"]),
         )
 
     def _owner(self, metadata: Part) -> Owner | None:
@@ -286,6 +298,12 @@ def owner_of(metadata: Part) -> Owner | None:
 
 def _gates(gates: Part) -> tuple[str, ...]:
     return tuple(intern(gate["name"].text()[:LONGEST_NAME]) for gate in islice(gates.objects(), MOST_GATES))
+
+
+def _mark(annotations: Part) -> AlignmentMark:
+    values = (annotations[key].value for key in (intent.ALIGNED, intent.ALIGNED_WHY))
+    mark = AlignmentMark(*(None if value is None else str(value)[:LONGEST_MESSAGE] for value in values))
+    return UNMARKED if mark == UNMARKED else mark
 
 
 def _pin(pod: Part) -> tuple[str, int]:

@@ -15,10 +15,12 @@ from numalign.kube.decode.parts import Part
 from numalign.kube.errors import (
     ClusterError,
     Conflict,
+    Failing,
     Forbidden,
     Gone,
     InvalidObject,
     NotFound,
+    Throttled,
     Unauthorized,
     Unreachable,
 )
@@ -57,5 +59,7 @@ _FAILURES: Mapping[int, tuple[type[ClusterError], str]] = MappingProxyType(
         HTTPStatus.CONFLICT: (Conflict, "{what} was made or changed by somebody else ({message})"),
         HTTPStatus.GONE: (Gone, "{what} is too old to be had ({message})"),
         HTTPStatus.UNPROCESSABLE_ENTITY: (InvalidObject, "{what} must not be so ({message})"),
+        HTTPStatus.TOO_MANY_REQUESTS: (Throttled, _NO_ANSWER),
+        HTTPStatus.INTERNAL_SERVER_ERROR: (Failing, _NO_ANSWER),
     }
 )

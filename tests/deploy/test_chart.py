@@ -137,6 +137,7 @@ PROGRAMS = {
                 *("metrics_port", "drain_seconds", "tls_secret", "service", "webhook_configuration"),
                 *("label_nodes", "kubelet_configs", "remember_shapes", "policy"),
                 *("gates", "gate_patience_seconds", "pin_patience_seconds", "heal", "keep_refused"),
+                *("heal_per_minute", "heal_owner_seconds", "heal_node_seconds"),
                 # From `settings`, so that all programs judge alike.
                 *("policy_match", "policy_reload_seconds", "unknown_nodes"),
                 # From `settings`, so that the webhook serves what is made.

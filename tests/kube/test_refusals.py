@@ -5,10 +5,12 @@ import pytest
 from numalign.kube.errors import (
     ClusterError,
     Conflict,
+    Failing,
     Forbidden,
     Gone,
     InvalidObject,
     NotFound,
+    Throttled,
     Unauthorized,
     Unreachable,
 )
@@ -24,6 +26,8 @@ from numalign.kube.refusals import refusal
         (409, Conflict, "somebody else"),
         (410, Gone, "too old"),
         (422, InvalidObject, "node a must not be so"),
+        (429, Throttled, "answered 429 for node a"),
+        (500, Failing, "answered 500 for node a"),
         (418, Unreachable, "answered 418 for node a"),
     ],
 )

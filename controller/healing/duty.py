@@ -1,0 +1,74 @@
+"""What the controller runs for pods that sit misaligned."""
+
+from controller.gates.judging import unjudged
+from controller.healing.healer import Healer
+from controller.healing.marks import MarkWriter
+from controller.healing.moves import Moves
+from controller.healing.observing import SittingPods
+from controller.healing.owners import Owners
+from controller.healing.paces import Paces, Rates
+from controller.healing.replacements import BetterPlaces
+from controller.placing import Placing
+from controller.settings import ControllerSettings
+from numalign.kube.compose import Background
+from numalign.scheduling.node_fit import NodeFit
+
+
+def look_after_misaligned(placing: Placing) -> Background:
+    """Tell of misaligned pods, and move them where their namespaces say so, where that is switched on."""
+    if not placing.settings.heal:
+        return Background()
+    sitting_pods = SittingPods(placing.state)
+    placing.registry.register(sitting_pods)
+    healer = _healer(placing, sitting_pods)
+    marks = MarkWriter(
+        api=placing.api,
+        state=placing.state,
+        sitting_pods=sitting_pods,
+        leading=placing.leading,
+        tell=placing.tell,
+        log=placing.log,
+        registry=placing.registry,
+        clock=placing.clock,
+        sleep=placing.sleep,
+    )
+    placing.watch(sitting_pods.update_pod)
+    return Background({"marks": marks.run, "healing": healer.run})
+
+
+def rates(settings: ControllerSettings) -> Rates:
+    """How often pods are asked to go."""
+    return Rates(settings.heal_owner_seconds, settings.heal_node_seconds, 60 / settings.heal_per_minute)
+
+
+def _healer(placing: Placing, sitting_pods: SittingPods) -> Healer:
+    settings, state, owners, fit = placing.settings, placing.state, Owners(), NodeFit(placing.state)
+    placing.watch(fit.update_pod)
+    return Healer(
+        api=placing.api,
+        state=state,
+        sitting_pods=sitting_pods,
+        places=BetterPlaces(state, placing.nodes, placing.ranker, fit.fits),
+        held=placing.held,
+        paces=Paces(rates(settings), placing.clock()),
+        owners=owners,
+        moves=Moves(
+            state=state,
+            sitting_pods=sitting_pods,
+            held=placing.held,
+            owners=owners,
+            tell=placing.tell,
+            log=placing.log,
+            registry=placing.registry,
+            clock=placing.clock,
+        ),
+        gates=settings.gates,
+        unplaceable=unjudged,
+        leading=placing.leading,
+        acts_for=placing.election.acts_for,
+        tell=placing.tell,
+        log=placing.log,
+        clock=placing.clock,
+        wall=placing.wall,
+        sleep=placing.sleep,
+    )

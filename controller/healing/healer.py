@@ -1,0 +1,352 @@
+"""
+Moving misaligned pods, one step at a time, each of which may be the last that this process does.
+
+    look     which pods sit misaligned, where the namespace wants them moved
+    read     the pod as it is stored: may it go at all, and what would come in its place
+    hold     a better place in the ledger, in the same step in which it was predicted
+    ask      for the pod to go: of this uid and version, within its budget
+    follow   until its replacement runs, and see how that sits
+
+Who is killed before the pod is asked to go has done nothing: what is held dies with it. Who is killed while
+it asks leaves a pod that is deleted or is not, and whoever leads next sees which; a pod that is on its way
+out is never asked again, and of an owner with such a pod, or with one that does not run yet, no other is.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import Protocol, cast
+from urllib.parse import quote
+
+from controller.healing.evictions import EVICT_SECONDS, Evictions, ask_to_go
+from controller.healing.moves import COMING_SECONDS, Moves
+from controller.healing.observing import SittingPods
+from controller.healing.owners import Owners, restless
+from controller.healing.paces import Paces
+from controller.healing.replacements import BetterPlaces
+from controller.held import HeldPlaces, OwnerKey, owner_key
+from numalign.decision.alignment import why
+from numalign.kube.client import Query
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.errors import ClusterError, NotFound
+from numalign.kube.events import Event, Type
+from numalign.kube.kinds import Object
+from numalign.kube.pod_informer import PodInfo
+from numalign.ledger.reservations import NEWS_SECONDS
+from numalign.model.errors import BadInput
+from numalign.model.intent import Gate, Heal, NamespaceRules
+from numalign.runtime.clock import Sleep
+from numalign.runtime.cooperative import TimeSlice
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
+from numalign.scheduling import evictable
+from numalign.scheduling.scheduler_state import SchedulerState
+from numalign.scheduling.sitting import Sitting
+
+EVENT = "NUMANotHealed"
+"""The reason of the event that tells why nothing is moved in a namespace."""
+
+TURN_SECONDS = 1.0
+READ_SECONDS = 5.0
+MOST_BYTES = 2**21
+"""Of a pod that is read: more than an API server stores of one object."""
+
+MOST_READ = 4
+"""Pods that are read in one turn."""
+
+HANDOVER_SECONDS = 2 * EVICT_SECONDS + NEWS_SECONDS
+"""After how long of leading what the last leader began has landed, and was heard of."""
+
+LOOKED_SECONDS, LEFT_SECONDS = 60.0, 600.0
+"""After how long a pod is looked at again for which there is no better place, or that may not go."""
+
+MOST_LEFT = 8192
+"""Pods of which it is remembered why they stay."""
+
+
+class Pods(Protocol):
+    """What of an `Api` is used to read; the real one raises `ClusterError`."""
+
+    async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
+        """What stands at a path."""
+
+
+class HealingApi(Pods, Evictions, Protocol):
+    """What of an `Api` is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """Why a pod stays where it is, and until when it is not asked again."""
+
+    why: str
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A misaligned pod that its namespace wants moved, and what it waits for; empty if for nothing."""
+
+    sitting: Sitting
+    owner: OwnerKey | None
+    waits_for: str = ""
+
+
+@dataclass(eq=False, kw_only=True)
+class Healer:
+    """Moves pods while `leading` says yes. `clock` is that of the ledger, `wall` in seconds since 1970.
+
+    `gates` says whether replacements can be held back until they are given what is held for them, and
+    `unplaceable` what of a pod keeps anybody from choosing its node.
+    """
+
+    api: HealingApi
+    state: SchedulerState
+    sitting_pods: SittingPods
+    places: BetterPlaces
+    held: HeldPlaces
+    paces: Paces
+    owners: Owners
+    moves: Moves
+    gates: bool
+    unplaceable: Callable[[Object], tuple[str, ...]]
+    leading: Callable[[], bool]
+    acts_for: Callable[[], float]
+    tell: Callable[[Event], None]
+    log: Log
+    clock: Callable[[], float]
+    wall: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
+    _led_since: float = field(init=False, default=math.inf)
+    _left: dict[str, _Left] = field(init=False, default_factory=dict)
+    _ungated: set[str] = field(init=False, default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
+
+    async def run(self) -> None:
+        """PodMove pods; never returns."""
+        while True:
+            await self.turn()
+            await self.sleep(TURN_SECONDS)
+
+    async def turn(self) -> None:
+        """See how moves go on and, if this replica leads, begin what may begin."""
+        if not self._leads():
+            return
+        await self.sitting_pods.look()
+        self.moves.follow()
+        if self.clock() - self._led_since < HANDOVER_SECONDS or self.state.snapshot is None:
+            return
+        await self._begin()
+
+    def _leads(self) -> bool:
+        """Whether this replica leads; who does not has nothing on its way."""
+        if not self.leading():
+            if self._led_since < math.inf:
+                self._led_since = math.inf
+                self.moves.forget()
+            return False
+        if self._led_since == math.inf:
+            self._led_since = self.clock()
+            self.paces.begin(self._led_since)
+        return True
+
+    # Which pods, and what they wait for.
+
+    def candidates(self) -> Iterator[Candidate]:
+        """All misaligned pods in namespaces that want them moved, those of each namespace in turn."""
+        policy = (
+            EffectivePolicy.of(snapshot, self.state.policy.now) if (snapshot := self.state.snapshot) else None
+        )
+        if policy is None:
+            return
+        by_namespace: dict[str, list[Sitting]] = {}
+        for sitting in sorted(self.sitting_pods.misaligned(), key=_oldest):
+            if policy.rules_for(sitting.pod.namespace).heal is Heal.RUNNING:
+                by_namespace.setdefault(sitting.pod.namespace, []).append(sitting)
+        if not by_namespace:
+            return
+        busy = restless(self.state.pods.values()) | self.owners.moves.keys()
+        for several in zip_longest(*by_namespace.values()):
+            for sitting in filter(None, several):
+                rules = policy.rules_for(sitting.pod.namespace)
+                owner = owner_key(sitting.pod)
+                yield Candidate(sitting, owner, self._waits_for(sitting, owner, rules, busy))
+
+    def _waits_for(
+        self, sitting: Sitting, owner: OwnerKey | None, rules: NamespaceRules, busy: frozenset[OwnerKey]
+    ) -> str:
+        pod, now = sitting.pod, self.clock()
+        if not self.gates:
+            return NO_GATES
+        if rules.gate is not Gate.ENABLED:
+            return NOT_GATED
+        if not sitting.by_kubelet:
+            return "the agent of its node to say what it holds: what stands on the pod is no ground to end it"
+        if owner is None:
+            return f"an owner: {evictable.SENTENCES[evictable.Obstacle.BARE]}"
+        if self.owners.is_stopped(owner, now):
+            return f"{math.ceil(self.owners.left_alone_until(owner) - now)} s: its owner is left alone"
+        if owner in busy:
+            return "all pods of its owner to run"
+        left = self._left.get(pod.uid)
+        if left and now < left.until:
+            return left.why
+        due = max(self.owners.left_alone_until(owner), self.paces.due(owner, pod.node))
+        return f"{math.ceil(due - now)} s, by the rates" if now < due else ""
+
+    # Begin.
+
+    async def _begin(self) -> None:
+        """PodMove whoever may be moved next; at most a few are looked at."""
+        read, time_slice = 0, TimeSlice()
+        for candidate in [*self.candidates()]:
+            await time_slice.share()
+            if candidate.waits_for:
+                self._tell_ungated(candidate)
+                continue
+            if read >= MOST_READ or not self._may_ask():
+                return
+            if not self._is_still_due(candidate):
+                continue
+            read += 1
+            await self._move(candidate.sitting, cast("OwnerKey", candidate.owner))
+
+    def _may_ask(self) -> bool:
+        return self.leading() and self.acts_for() > EVICT_SECONDS
+
+    def _is_still_due(self, candidate: Candidate) -> bool:
+        """Whether nothing of the same owner, node or cluster came in between."""
+        owner, pod = candidate.owner, candidate.sitting.pod
+        if owner is None or owner in self.owners.moves:
+            return False
+        return self.clock() >= self.paces.due(owner, pod.node) and self.state.pods.get(pod.uid) is not None
+
+    async def _move(self, sitting: Sitting, owner: OwnerKey) -> None:
+        pod = sitting.pod
+        raw = await self._read(pod)
+        if raw is None:
+            return
+        if reason := self._stays(raw):
+            self._leave(pod, reason, LEFT_SECONDS)
+            return
+        try:
+            created = int(self.wall())
+            pending = self.places.replacement(raw, pod.uid, pod.node, created=created)
+        except BadInput as error:
+            self._leave(pod, f"what would come in its place cannot be read: {error}", LEFT_SECONDS)
+            return
+        better = await self.places.find(pending, other_than=pod.node)
+        if better is None:
+            self._leave(pod, NO_BETTER_PLACE, LOOKED_SECONDS)
+            return
+        # From here to the call there is no moment in which anybody else has a turn.
+        if not self._may_ask() or not self._is_still_so(sitting, owner):
+            return
+        prediction = self.places.prediction(better, pending)
+        until = self.clock() + COMING_SECONDS + _grace(raw)
+        if prediction is None or not self.held.hold(pod, pending, better, prediction, until=until):
+            return
+        if not self.paces.take(owner, pod.node, self.clock()):
+            self.held.give_up(pod.uid)
+            return
+        await self._ask(sitting, raw, better)
+
+    async def _read(self, pod: PodInfo) -> Object | None:
+        """The v1 Pod as it is stored; None if it is not to be had, or another has its name."""
+        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                raw = await self.api.get(path, what=_named(pod), most=MOST_BYTES)
+        except NotFound:
+            return None
+        except (ClusterError, TimeoutError) as error:
+            text = str(error) or f"the API server did not answer within {READ_SECONDS:g} s"
+            self._quiet_log.warning("healing.failed", pod=_shown(pod), error=text)
+            self._left[pod.uid] = _Left(f"an answer of the API server: {text}", self.clock() + LOOKED_SECONDS)
+            return None
+        body = cast("Object", raw) if isinstance(raw, dict) else {}
+        metadata = body.get("metadata")
+        # Whoever has the name by now is another pod.
+        return body if isinstance(metadata, dict) and metadata.get("uid") == pod.uid else None
+
+    def _stays(self, raw: Object) -> str:
+        """Why a pod may not be asked to go; empty if it may."""
+        if found := evictable.obstacle(raw):
+            return evictable.SENTENCES[found]
+        if unplaceable := self.unplaceable(raw):
+            aspects = " and ".join(unplaceable)
+            return f"no place can be held for its replacement: nobody can judge its {aspects} here"
+        return ""
+
+    def _is_still_so(self, sitting: Sitting, owner: OwnerKey) -> bool:
+        """Whether the pod is there and sits as it did, and its owner is at rest."""
+        now = self.sitting_pods.get(sitting.pod.uid)
+        pod = self.state.pods.get(sitting.pod.uid)
+        if now is None or pod is None or pod.leaving or pod.ended or not now.alignment.misaligned:
+            return False
+        return owner not in self.owners.moves and owner not in restless(self.state.pods.values())
+
+    async def _ask(self, sitting: Sitting, raw: Object, better: str) -> None:
+        """Ask for the pod to go, whose replacement's place is held."""
+        pod = sitting.pod
+        move = self.moves.begin(pod, better)
+        reason = f"{why(sitting.alignment)}; node {better} has room where it would be aligned"
+        version = str(raw["metadata"].get("resourceVersion", ""))
+        answer, text = await ask_to_go(self.api, pod, resource_version=version, reason=reason)
+        self.moves.answered(move, answer, text or reason)
+
+    # Words.
+
+    def _leave(self, pod: PodInfo, reason: str, seconds: float) -> None:
+        """Remember why a pod stays, so that others are looked at."""
+        if len(self._left) >= MOST_LEFT:
+            now = self.clock()
+            self._left = {uid: left for uid, left in self._left.items() if now < left.until}
+            self._left = self._left if len(self._left) < MOST_LEFT else {}
+        self._left[pod.uid] = _Left(reason, self.clock() + seconds)
+        self._quiet_log.info("healing.left", pod=_shown(pod), why=reason)
+
+    def _tell_ungated(self, candidate: Candidate) -> None:
+        """Say once in a namespace why nothing is moved there."""
+        pod, why_not = candidate.sitting.pod, candidate.waits_for
+        if why_not not in (NO_GATES, NOT_GATED) or pod.namespace in self._ungated:
+            return
+        # A namespace that is gone and comes again is told again.
+        known = self.state.snapshot.namespaces if self.state.snapshot else {}
+        self._ungated = {name for name in self._ungated if name in known} | {pod.namespace}
+        self.log.warning("healing.ungated", namespace=pod.namespace, why=f"it waits for {why_not}")
+        self._event(pod, Type.WARNING, EVENT, f"misaligned and not moved: it waits for {why_not}")
+
+    def _event(self, pod: PodInfo, kind: Type, reason: str, text: str) -> None:
+        self.tell(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
+
+
+NO_GATES = "gates, without which nothing can be held for its replacement (--gates)"
+NOT_GATED = "its namespace's label numalign.io/gate: enabled, so that its replacement waits for what is held"
+NO_BETTER_PLACE = "another node that would align it now"
+
+
+def _oldest(sitting: Sitting) -> tuple[int, str]:
+    return sitting.pod.created, sitting.pod.uid
+
+
+def _grace(raw: Object) -> float:
+    """How long a pod may take to go, in seconds; of what makes no sense, none."""
+    spec = raw.get("spec")
+    seconds = spec.get("terminationGracePeriodSeconds") if isinstance(spec, dict) else None
+    return float(min(max(seconds, 0), LONGEST_GRACE)) if type(seconds) is int else 0.0
+
+
+LONGEST_GRACE = 3600
+"""Seconds of a grace period for which a place is held; a pod that takes longer loses it."""
+
+
+def _named(pod: PodInfo) -> str:
+    return f"pod {_shown(pod)}"
+
+
+def _shown(pod: PodInfo) -> str:
+    return f"{pod.namespace}/{pod.name}"

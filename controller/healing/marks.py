@@ -1,0 +1,175 @@
+"""
+What stands on a pod about how it sits: two annotations, and an event when they appear.
+
+They are for people and for other programs; nothing here is ever decided by them, for whoever may change a
+pod may write them. They are written when they are wrong, slowly, by whoever leads, and never in a race: who
+keeps changing them back is answered later and later.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import quote
+
+from prometheus_client import CollectorRegistry, Counter
+
+from controller.healing.observing import SittingPods
+from numalign.decision.alignment import Judgement, why
+from numalign.kube.client import Patch
+from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound
+from numalign.kube.events import Event, Type
+from numalign.kube.pod_informer import UNMARKED, AlignmentMark, PodInfo
+from numalign.model.intent import ALIGNED, ALIGNED_WHY, Policy
+from numalign.runtime.clock import Sleep
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
+from numalign.runtime.metrics import PREFIX
+from numalign.scheduling.scheduler_state import SchedulerState
+from numalign.scheduling.sitting import Sitting
+
+EVENT = "NUMAMisaligned"
+
+TURN_SECONDS = 1.0
+PER_TURN = 10
+"""Patches; each one is an event for everybody who watches pods."""
+
+PATCH_SECONDS = 5.0
+FIRST_WAIT, LONGEST_WAIT = 30.0, 1800.0
+"""Seconds before the same pod is written to again, doubled each time that it was in vain."""
+
+MOST_REMEMBERED = 65536
+"""Pods that were written to; of those that are gone nothing is kept."""
+
+
+class PodPatches(Protocol):
+    """What of an `Api` is used; the real one raises `ClusterError`."""
+
+    async def patch(self, path: str, body: object, *, how: Patch, what: str) -> object:
+        """Change the object at a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LastWrite:
+    """When a pod was written to, and how long to leave it alone since."""
+
+    at: float = -math.inf
+    wait: float = FIRST_WAIT / 2
+
+    def again(self, now: float) -> "_LastWrite":
+        """Written to once more; one that was left in peace for long begins anew."""
+        calm = now - self.at > 2 * LONGEST_WAIT
+        return _LastWrite(now, FIRST_WAIT if calm else min(2 * self.wait, LONGEST_WAIT))
+
+
+_NEVER = _LastWrite()
+
+
+def due_mark(sitting: Sitting) -> AlignmentMark | None:
+    """What should stand on a pod; None where nobody knows, so that what is there stays."""
+    judgement = sitting.alignment.judgement
+    if judgement is Judgement.MISALIGNED:
+        return AlignmentMark("false", why(sitting.alignment))
+    return UNMARKED if judgement is Judgement.ALIGNED else None
+
+
+@dataclass(eq=False, kw_only=True)
+class MarkWriter:
+    """Writes marks while `leading` says yes, at most `PER_TURN` in a second."""
+
+    api: PodPatches
+    state: SchedulerState
+    sitting_pods: SittingPods
+    leading: Callable[[], bool]
+    tell: Callable[[Event], None]
+    log: Log
+    registry: CollectorRegistry
+    clock: Callable[[], float]
+    sleep: Sleep = asyncio.sleep
+    _written: dict[str, _LastWrite] = field(init=False, default_factory=dict)
+    _forbidden: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
+        self._writes = Counter(
+            f"{PREFIX}alignment_marks",
+            "Annotations about how pods sit that were written or taken away, by how that ended.",
+            ["result"],
+            registry=self.registry,
+        )
+        for result in ("written", "gone", "forbidden", "failed"):
+            self._writes.labels(result)
+
+    async def run(self) -> None:
+        """Keep the marks true; never returns."""
+        while True:
+            await self.turn()
+            await self.sleep(TURN_SECONDS)
+
+    async def turn(self) -> None:
+        """Judge what changed, and write what a second allows."""
+        await self.sitting_pods.look()
+        now = self.clock()
+        self._forget()
+        due = [(pod, mark) for pod, mark in self._due() if self._may_write(pod.uid, now)]
+        for pod, mark in due[:PER_TURN]:
+            if not self.leading() or not await self._write(pod, mark):
+                return
+
+    def _due(self) -> Iterator[tuple[PodInfo, AlignmentMark]]:
+        for sitting in self.sitting_pods:
+            mark = due_mark(sitting)
+            # The pod as it is by now, with what others wrote.
+            pod = self.state.pods.get(sitting.pod.uid)
+            if mark is not None and pod and pod.mark != mark:
+                yield pod, mark
+
+    def _may_write(self, uid: str, now: float) -> bool:
+        last = self._written.get(uid, _NEVER)
+        return now >= last.at + last.wait
+
+    def _forget(self) -> None:
+        if len(self._written) > MOST_REMEMBERED:
+            self._written = {uid: last for uid, last in self._written.items() if uid in self.state.pods}
+
+    async def _write(self, pod: PodInfo, mark: AlignmentMark) -> bool:
+        """Whether to go on after this one."""
+        self._written[pod.uid] = self._written.get(pod.uid, _NEVER).again(self.clock())
+        result = await self._result(pod, mark)
+        self._writes.labels(result).inc()
+        if result == "written":
+            self._forbidden = False
+            self.log.info("pod.marked", pod=f"{pod.namespace}/{pod.name}", why=mark.why or "aligned again")
+            if mark.why and pod.mark.aligned is None:
+                self._tell(pod, mark.why)
+        return result in ("written", "gone")
+
+    async def _result(self, pod: PodInfo, mark: AlignmentMark) -> str:
+        # With the uid a merge patch changes this very pod, or none.
+        metadata = {"uid": pod.uid, "annotations": {ALIGNED: mark.aligned, ALIGNED_WHY: mark.why}}
+        path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
+        what = f"the marks of pod {pod.namespace}/{pod.name}"
+        try:
+            async with asyncio.timeout(PATCH_SECONDS):
+                await self.api.patch(path, {"metadata": metadata}, how=Patch.MERGE, what=what)
+        except (NotFound, Conflict):
+            return "gone"
+        except Forbidden as error:
+            self._may_not(str(error))
+            return "forbidden"
+        except (ClusterError, TimeoutError) as error:
+            text = str(error) or f"the API server did not answer within {PATCH_SECONDS:g} s"
+            self._quiet_log.warning("mark.failed", pod=f"{pod.namespace}/{pod.name}", error=text)
+            return "failed"
+        return "written"
+
+    def _may_not(self, error: str) -> None:
+        if not self._forbidden:
+            self._forbidden = True
+            self.log.error("mark.forbidden", error=error)
+
+    def _tell(self, pod: PodInfo, text: str) -> None:
+        sitting = self.sitting_pods.get(pod.uid)
+        wish = sitting is not None and sitting.pending.question.intent.policy is Policy.BEST_EFFORT
+        kind = Type.NORMAL if wish else Type.WARNING
+        self.tell(Event(pod.namespace, pod.name, pod.uid, kind, EVENT, text))

@@ -1,0 +1,227 @@
+"""
+Moves that have begun: what the API server answered, and how the replacement sits.
+
+Whatever happens to a pod that was asked to go, its move comes to an end: nothing is held for ever, and no
+owner waits for ever.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from controller.healing.evictions import EvictionAnswer
+from controller.healing.observing import SittingPods
+from controller.healing.owners import LEFT_ALONE_SECONDS, MovePhase, Owners, PodMove
+from controller.held import HeldPlaces, owner_key
+from numalign.decision.alignment import Judgement, why
+from numalign.kube.events import Event, Type
+from numalign.kube.pod_informer import PodInfo
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
+from numalign.runtime.metrics import PREFIX
+from numalign.scheduling.scheduler_state import SchedulerState
+
+MOVED, STOPPED = "NUMAHealing", "NUMAHealingStopped"
+"""Reasons of events."""
+
+UNANSWERED_SECONDS = 30.0
+"""After how long a pod of which nobody knows whether it goes is taken to stay."""
+
+COMING_SECONDS = 300.0
+"""How long a place is held, at the least: a replacement comes at once, or when the pod has gone."""
+
+LANDING_SECONDS = 600.0
+JUDGED_SECONDS = 180.0
+"""How long a replacement may take to run, and then to be observed."""
+
+
+class MoveOutcome(StrEnum):
+    """What became of moving a pod, as a label."""
+
+    ASKED = "asked"
+    BUDGET = "budget"
+    REFUSED = "refused"
+    ALIGNED = "aligned"
+    MISALIGNED = "misaligned"
+    UNKNOWN = "unknown"
+    LOST = "lost"
+
+
+@dataclass(eq=False, kw_only=True)
+class Moves:
+    """All that were begun here. `clock` is that of the ledger."""
+
+    state: SchedulerState
+    sitting_pods: SittingPods
+    held: HeldPlaces
+    owners: Owners
+    tell: Callable[[Event], None]
+    log: Log
+    registry: CollectorRegistry
+    clock: Callable[[], float]
+    _after: Mapping[EvictionAnswer, Callable[[PodMove, str], None]] = field(init=False)
+    _followed: Mapping[MovePhase, Callable[[PodMove], None]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
+        self._forbidden = False
+        self._after = {
+            EvictionAnswer.EVICTED: self._evicted,
+            EvictionAnswer.BUDGET: self._within_budget,
+            EvictionAnswer.BUDGETS: self._several_budgets,
+            EvictionAnswer.GONE: self._not_there,
+            EvictionAnswer.FORBIDDEN: self._may_not,
+            EvictionAnswer.UNANSWERED: self._unanswered,
+        }
+        self._followed = {
+            MovePhase.ASKED: self._follow_asked,
+            MovePhase.GOING: self._follow_going,
+            MovePhase.LANDING: self._follow_landing,
+        }
+        self._moves = Counter(
+            f"{PREFIX}healing_moves",
+            "Misaligned pods that were asked to go, by what became of it.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        for outcome in MoveOutcome:
+            self._moves.labels(outcome.value)
+        Gauge(
+            f"{PREFIX}held_places",
+            "Places that are held for replacements of pods that were asked to go.",
+            registry=self.registry,
+        ).set_function(lambda: len(self.held))
+
+    def begin(self, pod: PodInfo, node: str) -> PodMove:
+        """A pod is asked to go, and its replacement awaited on a node; raises `ValueError` for a bare one."""
+        owner = owner_key(pod)
+        if owner is None:
+            raise ValueError("nobody owns the pod")
+        known = frozenset(uid for uid, other in self.state.pods.items() if owner_key(other) == owner)
+        move = self.owners.moves[owner] = PodMove(pod, owner, node, self.clock(), known)
+        return move
+
+    def answered(self, move: PodMove, answer: EvictionAnswer, text: str) -> None:
+        """The API server said so; `text` is why the pod goes, or does not."""
+        self._after[answer](move, text)
+
+    def forget(self) -> None:
+        """Somebody else leads: nothing of it is ours any more."""
+        self.owners.forget()
+        self.held.give_up_all()
+
+    def follow(self) -> None:
+        """See how all of them go on."""
+        self.held.expire()
+        for move in [*self.owners.moves.values()]:
+            self._followed[move.phase](move)
+
+    def _evicted(self, move: PodMove, reason: str) -> None:
+        self._count(MoveOutcome.ASKED)
+        self._forbidden = False
+        move.phase = MovePhase.GOING
+        self.log.info("healing.asked", pod=_shown(move.pod), node=move.pod.node, better=move.node, why=reason)
+        self._event(move.pod, Type.NORMAL, MOVED, f"asked to go: {reason}")
+
+    def _within_budget(self, move: PodMove, text: str) -> None:
+        self._count(MoveOutcome.BUDGET)
+        self.owners.refused(move.owner, self.clock())
+        self._quiet_log.warning("healing.budget", pod=_shown(move.pod), reason=text)
+        self._drop(move)
+
+    def _several_budgets(self, move: PodMove, text: str) -> None:
+        self._count(MoveOutcome.REFUSED)
+        self._stop(move, f"the API server evicts no pod that has two PodDisruptionBudgets: {text}")
+
+    def _not_there(self, move: PodMove, _text: str) -> None:
+        """It has gone or changed since it was read; if it is there, it is looked at anew."""
+        self._drop(move)
+
+    def _may_not(self, move: PodMove, text: str) -> None:
+        self._count(MoveOutcome.REFUSED)
+        if not self._forbidden:
+            self._forbidden = True
+            self.log.error("healing.forbidden", pod=_shown(move.pod), error=text)
+        self.owners.refused(move.owner, self.clock())
+        self._drop(move)
+
+    def _unanswered(self, move: PodMove, text: str) -> None:
+        """It may go, or not: its place is kept until that is seen."""
+        self._count(MoveOutcome.UNKNOWN)
+        self._quiet_log.warning("healing.unanswered", pod=_shown(move.pod), error=text)
+
+    # Follow.
+
+    def _follow_asked(self, move: PodMove) -> None:
+        pod = self.state.pods.get(move.pod.uid)
+        if pod is None or pod.leaving or pod.ended:
+            self._evicted(move, "the API server did not answer, and the pod goes")
+        elif self.clock() - move.since >= UNANSWERED_SECONDS:
+            self.owners.refused(move.owner, self.clock())
+            self._drop(move)
+
+    def _follow_going(self, move: PodMove) -> None:
+        """Wait for the replacement; who makes none loses no other pod."""
+        coming = (pod for pod in self.state.pods.values() if owner_key(pod) == move.owner)
+        new = sorted((pod.created, pod.uid) for pod in coming if pod.uid not in move.known)
+        if new:
+            taken = self.held.taken_by(move.pod.uid)
+            move.replacement = taken if taken in self.state.pods else new[0][1]
+            move.phase, move.since = MovePhase.LANDING, self.clock()
+        elif not self.held.is_held(move.pod.uid) and self.clock() - move.since >= COMING_SECONDS:
+            self._count(MoveOutcome.LOST)
+            self._stop(move, "nothing was made in place of the pod that went")
+
+    def _follow_landing(self, move: PodMove) -> None:
+        replacement, waited = self.state.pods.get(move.replacement), self.clock() - move.since
+        if replacement is None or waited >= LANDING_SECONDS + JUDGED_SECONDS:
+            self._count(MoveOutcome.UNKNOWN)
+            self._drop(move)
+        elif replacement.ended:
+            self._came_to_nothing(move, "its replacement ended")
+        elif replacement.acknowledged:
+            self._follow_running(move, replacement)
+
+    def _follow_running(self, move: PodMove, replacement: PodInfo) -> None:
+        sitting = self.sitting_pods.get(replacement.uid)
+        if sitting and sitting.alignment.misaligned:
+            self._came_to_nothing(move, f"its replacement sits no better: {why(sitting.alignment)}")
+        elif sitting and sitting.by_kubelet and sitting.alignment.judgement is Judgement.ALIGNED:
+            self._count(MoveOutcome.ALIGNED)
+            self.owners.helped(move.owner)
+            self.log.info("healing.aligned", pod=_shown(replacement), node=replacement.node)
+            self._drop(move)
+        elif self.clock() - move.since >= JUDGED_SECONDS:
+            self._count(MoveOutcome.UNKNOWN)
+            self._drop(move)
+
+    def _came_to_nothing(self, move: PodMove, text: str) -> None:
+        self._count(MoveOutcome.MISALIGNED)
+        self.log.warning("healing.in_vain", pod=_shown(move.pod), why=text)
+        if self.owners.in_vain(move.owner, self.clock()):
+            self._stop(move, f"several pods were moved in vain: {text}")
+        else:
+            self._drop(move)
+
+    def _stop(self, move: PodMove, text: str) -> None:
+        """Leave an owner alone, and tell whoever looks at its pods."""
+        self.owners.stop(move.owner, self.clock())
+        self.log.warning("healing.stopped", pod=_shown(move.pod), why=text, seconds=LEFT_ALONE_SECONDS)
+        about = self.state.pods.get(move.replacement) or move.pod
+        self._event(about, Type.WARNING, STOPPED, f"pods of its owner are left alone for a day: {text}")
+        self._drop(move)
+
+    def _drop(self, move: PodMove) -> None:
+        self.owners.moves.pop(move.owner, None)
+        self.held.give_up(move.pod.uid)
+
+    def _event(self, pod: PodInfo, kind: Type, reason: str, text: str) -> None:
+        self.tell(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
+
+    def _count(self, outcome: MoveOutcome) -> None:
+        self._moves.labels(outcome.value).inc()
+
+
+def _shown(pod: PodInfo) -> str:
+    return f"{pod.namespace}/{pod.name}"

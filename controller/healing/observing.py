@@ -1,0 +1,87 @@
+"""Which pods sit misaligned, kept true as nodes, pods and rules change."""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from numalign.kube.files.policy import ClusterPolicy
+from numalign.kube.pod_informer import PodInfo
+from numalign.model.intent import NamespaceRules
+from numalign.runtime.cooperative import TimeSlice
+from numalign.runtime.metrics import PREFIX
+from numalign.scheduling.scheduler_state import SchedulerState
+from numalign.scheduling.sitting import Sitting, sittings
+
+_NOBODY: Mapping[str, Sitting] = MappingProxyType({})
+
+
+class SittingPods(Collector):
+    """How pods sit that ask for alignment; the misaligned ones are counted by namespace.
+
+    A namespace has a series only while a pod in it sits misaligned and the cluster has the namespace.
+    """
+
+    def __init__(self, state: SchedulerState) -> None:
+        self._state = state
+        self._changed: set[str] = set()
+        self._by_node: dict[str, Mapping[str, Sitting]] = {}
+        self._judged_by: tuple[Mapping[str, NamespaceRules], ClusterPolicy] | None = None
+        state.reservations.on_change(self._changed.add)
+
+    def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
+        """A pod is there like this: its owner may mean something else by now."""
+        if pod.node:
+            self._changed.add(pod.node)
+
+    async def look(self) -> None:
+        """Judge anew on every node on which anything changed, with others having a turn in between."""
+        time_slice = TimeSlice()
+        for name in sorted(self._due()):
+            await time_slice.share()
+            self._changed.discard(name)
+            judged = {sitting.pod.uid: sitting for sitting in sittings(self._state, name)}
+            if judged:
+                self._by_node[name] = judged
+            else:
+                self._by_node.pop(name, None)
+
+    def _due(self) -> set[str]:
+        snapshot = self._state.snapshot
+        if snapshot is None:
+            return set()
+        rules = snapshot.namespaces, self._state.policy.now
+        before, self._judged_by = self._judged_by, rules
+        if before is None or before[0] != rules[0] or before[1] is not rules[1]:
+            self._changed.update(self._state.reservations.node_names())
+        return {*self._changed}
+
+    def __iter__(self) -> Iterator[Sitting]:
+        """All that were judged."""
+        return (sitting for judged in self._by_node.values() for sitting in judged.values())
+
+    def misaligned(self) -> Iterator[Sitting]:
+        """Those of which it is certain that they do not sit as they were meant."""
+        return (sitting for sitting in self if sitting.alignment.misaligned)
+
+    def get(self, uid: str) -> Sitting | None:
+        """How a pod sits; None if it asks for nothing, or nobody has looked yet."""
+        node = self._state.reservations.node_of(uid)
+        return None if node is None else self._by_node.get(node, _NOBODY).get(uid)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The counts as they are when they are asked for."""
+        family = GaugeMetricFamily(
+            f"{PREFIX}misaligned_pods",
+            "Pods that were observed not to sit as their intent asks.",
+            labels=["namespace"],
+        )
+        counts: dict[str, int] = {}
+        known = self._state.snapshot.namespaces if self._state.snapshot else {}
+        for sitting in self.misaligned():
+            namespace = sitting.pod.namespace if sitting.pod.namespace in known else ""
+            counts[namespace] = counts.get(namespace, 0) + 1
+        for namespace, count in sorted(counts.items()):
+            family.add_metric([namespace], count)
+        yield family
