@@ -10,8 +10,9 @@ import pytest
 
 from harness import fleets
 from harness.api_objects import namespace
-from harness.api_requests import Answer, Json, gpus, rehearse
+from harness.api_requests import INTENT, Answer, Json, ask, create, gpus, pod, rehearse
 from harness.waiting import seconds_until
+from numalign.runtime.clock import utc_now
 from tests.e2e.clusters import Cluster, admitted, refused, warned
 from tests.e2e.figures import quantile, spread
 
@@ -21,6 +22,7 @@ ROUNDS = 8
 LARGE = fleets.LARGER
 SMALL = fleets.SHAPES["dgx"]
 TAKEN = replace(LARGE, taken=True)
+PODS = "/api/v1/namespaces/team/pods"
 
 Write = Callable[[str], Awaitable[object]]
 Right = Callable[[Answer], bool]
@@ -83,3 +85,41 @@ async def test_the_next_pod_sees_what_a_namespace_asks_within_a_second(
 
     tell(f"from a change of a namespace's labels to its effect: {spread(took[1:], what='changes')}")
     assert quantile(took[1:], 0.99) <= 1, took
+
+
+async def test_the_next_pod_sees_within_a_second_that_a_node_refused_one_like_it(
+    cluster: Cluster, tell: Callable[[str], None]
+) -> None:
+    """The API server takes what is written then; each node stands in a requirement of its own."""
+    took = []
+    for turn in range(ROUNDS):
+        name = f"refused-{turn}"
+        await refuse(cluster, name, node=f"node-{turn}")
+        took.append(await cluster.until_answered(partial(avoids, node=f"node-{turn}"), asks=gpus(3)))
+        await ask(cluster.api, "DELETE", f"{PODS}/{name}", gracePeriodSeconds="0")
+
+    await cluster.until_answered(
+        lambda answer: all(avoids(answer, node=f"node-{turn}") for turn in range(ROUNDS)), asks=gpus(3)
+    )
+    assert not avoids(await rehearse(cluster.api, asks=gpus(4)), node="node-0")
+    tell(f"from a refusal by a kubelet to its effect: {spread(took, what='refusals')}")
+    assert quantile(took, 0.99) <= 1, took
+
+
+async def refuse(cluster: Cluster, name: str, *, node: str) -> None:
+    """A pod that a kubelet refused, as it says."""
+    wish = pod(name, asks=gpus(3), annotations=INTENT)
+    made = await create(cluster.api, {**wish, "spec": {**wish["spec"], "nodeName": node}})
+    assert made.code == HTTPStatus.CREATED, made.body
+    now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    status = {"phase": "Failed", "reason": "TopologyAffinityError", "message": "no", "startTime": now}
+    answer = await ask(cluster.api, "PUT", f"{PODS}/{name}/status", {**made.body, "status": status})
+    assert answer.code == HTTPStatus.OK, answer.body
+
+
+def avoids(answer: Answer, *, node: str) -> bool:
+    """Whether a pod would rather not go to a node."""
+    affinity = answer.body.get("spec", {}).get("affinity", {}).get("nodeAffinity", {})
+    wishes = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", [])
+    fields = [field for wish in wishes for field in wish["preference"].get("matchFields", [])]
+    return {"key": "metadata.name", "operator": "NotIn", "values": [node]} in fields
