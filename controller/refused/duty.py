@@ -1,9 +1,12 @@
 """What the controller does about pods that a kubelet refused, beside all else that it does about pods."""
 
+from functools import partial
+
 from controller.placing import Placing
 from controller.refused.removal import Removal, removals
 from controller.refused.remover import Remover
 from controller.refused.teller import RefusalTeller
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.compose import Background
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.pod_informer import PodInfo
@@ -58,10 +61,18 @@ class RefusedPods:
         return (yield from removals(refused_pods, everything, heals=self._heals, keep=keep))
 
     def _heals(self, namespace: str) -> bool:
-        snapshot = self._placing.state.snapshot
-        return snapshot is not None and heals(
-            EffectivePolicy.of(snapshot, self._placing.policy.now), namespace
-        )
+        return heals(_policy(self._placing), namespace)
+
+
+def _policy(placing: Placing) -> EffectivePolicy:
+    """What is asked now; before there is a snapshot no namespace asks anything."""
+    return EffectivePolicy.of(placing.state.snapshot or Snapshot(), placing.policy.now)
+
+
+def _exempt(placing: Placing, pod: PodInfo) -> bool:
+    """Whether numalign is told to leave a pod alone."""
+    named = pod.request.runtime_class
+    return _policy(placing).exemption(pod.namespace, runtime_class=named) is not None
 
 
 def heals(policy: EffectivePolicy, namespace: str) -> bool:
@@ -75,6 +86,7 @@ def look_after_refused(placing: Placing) -> Background:
     """Tell of refused pods, and remove them where that is wanted."""
     teller = RefusalTeller(
         placing.state,
+        exempt=partial(_exempt, placing),
         leading=placing.leading,
         tell=placing.tell,
         log=placing.log,

@@ -48,21 +48,21 @@ _MOST_RESOURCES = 8
 
 @dataclass(frozen=True, slots=True)
 class _Story:
-    """A refusal that is to be told, until `over`."""
+    """A refusal that is to be told of a pod, until `over`."""
 
+    pod: PodInfo
     event: Event
-    node: str
-    reason: str
     over: float
 
 
 class RefusalTeller:
-    """Tells of refused pods, while `leading` says yes."""
+    """Tells of refused pods, while `leading` says yes; of those that are `exempt`, nothing."""
 
     def __init__(  # noqa: PLR0913  what is known, who tells, and what every part of a process is given
         self,
         state: SchedulerState,
         *,
+        exempt: Callable[[PodInfo], bool],
         leading: Callable[[], bool],
         tell: Callable[[Event], None],
         log: Log,
@@ -71,7 +71,7 @@ class RefusalTeller:
         wall: Callable[[], float],
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._state, self._leading, self._tell = state, leading, tell
+        self._state, self._exempt, self._leading, self._tell = state, exempt, leading, tell
         self._log = QuietLog(log, lines=MANY_LINES)
         self._clock, self._wall, self._sleep = clock, wall, sleep
         self._looks = TokenBucket(LOOKS_PER_SECOND, LOOKS_AT_ONCE, clock=clock)
@@ -94,7 +94,7 @@ class RefusalTeller:
         event = Event(
             pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, self._message(pod), key=pod.reason
         )
-        self._untold.append(_Story(event, pod.node, pod.reason, over))
+        self._untold.append(_Story(pod, event, over))
 
     async def run(self) -> None:
         """Tell what happens; never returns."""
@@ -104,16 +104,22 @@ class RefusalTeller:
 
     def look(self) -> None:
         """Tell what happened since, if this replica leads."""
+        if self._state.snapshot is None:
+            # Nobody knows the namespaces.
+            return
         now = self._clock()
         while self._untold and self._leading():
             story = self._untold.popleft()
-            if story.over <= now:
+            pod, event = story.pod, story.event
+            if story.over <= now or self._exempt(pod):
                 continue
-            event = story.event
-            self._refused.labels(story.reason).inc()
-            pod = f"{event.namespace}/{event.pod}"
+            self._refused.labels(pod.reason).inc()
             self._log.warning(
-                "pod.refused", pod=pod, node=story.node, reason=story.reason, story=event.message
+                "pod.refused",
+                pod=f"{pod.namespace}/{pod.name}",
+                node=pod.node,
+                reason=pod.reason,
+                story=event.message,
             )
             self._tell(event)
 

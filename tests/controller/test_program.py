@@ -455,9 +455,9 @@ SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1"
 HEAL = ("--heal", "--label-nodes=false")
 
 
-def refuse(bench: Bench, *, heal: str | None = "failed") -> None:
+def refuse(bench: Bench, *, heal: str | None = "failed", **others: str) -> None:
     """A ReplicaSet of which the small node refused five pods, one after another, before one came to run."""
-    labels = {"numalign.io/heal": heal} if heal else {}
+    labels = {f"numalign.io/{key}": value for key, value in {"heal": heal, **others}.items() if value}
     bench.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team", "labels": labels}})
     now = int(time.time())
     for number in range(5):
@@ -553,6 +553,16 @@ async def test_no_pod_is_removed_where(bench: Bench, flags: tuple[str, ...], hea
 
     assert len(left(bench)) == 6
     assert [asked for asked in bench.api.requests if asked.method == "DELETE"] == []
+
+
+async def test_a_namespace_that_numalign_leaves_alone_is_left_alone(bench: Bench) -> None:
+    refuse(bench, admission="disabled")
+    async with bench.running(*HEAL) as controller:
+        await controller.until(controller.ready)
+        await controller.until_told("lease.acquired")
+        await asyncio.sleep(0.5)
+
+    assert (len(left(bench)), told_of(bench, "NUMARefused")) == (6, [])
 
 
 @pytest.mark.parametrize(

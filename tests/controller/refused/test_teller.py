@@ -18,10 +18,11 @@ class World:
 
     def __init__(self) -> None:
         self.scorer = Scorer()
-        self.leads = True
+        self.leads, self.exempt = True, ""
         scorer = self.scorer
         self.teller = RefusalTeller(
             scorer.state,
+            exempt=lambda pod: pod.namespace == self.exempt,
             leading=lambda: self.leads,
             tell=scorer.teller.append,
             log=scorer.told.log,
@@ -132,6 +133,15 @@ OTHERS: list[tuple[str, list[Raw]]] = [
 @pytest.mark.parametrize("life", table(OTHERS))
 async def test_nothing_is_told_of_a_pod_if(world: World, life: list[Raw]) -> None:
     world.scorer.see(*life)
+
+    assert world.messages() == []
+    assert world.counted() == 0
+
+
+async def test_nothing_is_told_of_pods_that_numalign_leaves_alone(world: World) -> None:
+    """Which may be known only after they were seen."""
+    world.scorer.see(failed())
+    world.exempt = TEAM
 
     assert world.messages() == []
     assert world.counted() == 0
