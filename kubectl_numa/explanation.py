@@ -30,7 +30,7 @@ from numalign.kube.exporters import ExporterHealth
 from numalign.kubelet.admit import effective_demand
 from numalign.model.attributes import NO_ATTRIBUTES
 from numalign.model.constraints import Unmet, unmet_ever, unmet_now
-from numalign.model.intent import Policy
+from numalign.model.intent import Exclusive, Policy
 from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources, render
 from numalign.shapes import KnownShape
@@ -259,6 +259,7 @@ class Explanation:
                 "policy": intent.policy,
                 "resources": list(intent.resources),
                 "scope": intent.scope,
+                "exclusive": Exclusive.ZONE if intent.exclusive else None,
                 "from": pod.by,
             },
             "demand": {

@@ -108,8 +108,9 @@ def wish(pod: PodDecision) -> str:
         return "asks for no alignment. Each node's own policy holds"
     of = f" of {', '.join(pod.intent.resources)}" if pod.intent.resources else ""
     scope = f", scope {pod.intent.scope}" if pod.intent.scope else ""
+    alone = ", alone in its zones" if pod.intent.exclusive else ""
     by = " by its namespace's default" if pod.by is StatedBy.NAMESPACE else ""
-    return f"asks for {pod.intent.policy}{of}{scope}{by}"
+    return f"asks for {pod.intent.policy}{of}{scope}{by}{alone}"
 
 
 def _summary(explanation: Explanation) -> str:

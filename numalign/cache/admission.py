@@ -260,7 +260,9 @@ def _unable(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, survey: S
     if survey.bare and refusals.unknown_may_fit:
         may = f"no node of known topology could take it; {wording.nodes(survey.bare)} without topology may"
         return AdmissionDecision(AdmissionState.UNKNOWN_NODE, warnings=(may,))
-    floor = pod.rules.enforce or Policy.BEST_EFFORT
+    # Whoever is to be alone may not ask for less.
+    least = Policy.RESTRICTED if pod.question.intent.exclusive else Policy.BEST_EFFORT
+    floor = max(pod.rules.enforce or least, least, key=[*Policy].index)
     why = cache.why_not(pod.question, pod.constraints, floor=floor)
     if not why:
         # It may go to nodes without topology alone, and these are too small.

@@ -225,6 +225,19 @@ def test_nor_are_namespaces_overruled_by_it() -> None:
     assert judged(pod, cache_of(TWO), Refusals(never=Reaction.WARN)).refusal
 
 
+def test_nobody_is_told_to_ask_for_a_policy_that_what_else_it_asks_does_not_allow() -> None:
+    pod = asked(THREE_GPUS)
+    alone = replace(pod, question=replace(pod.question, intent=replace(pod.question.intent, exclusive=True)))
+    nodes = cache_of(TWO, replace(TWO, policy=Policy.BEST_EFFORT))
+    loose, strict = judged(pod, nodes).refusal, judged(alone, nodes).refusal
+
+    assert loose
+    assert strict
+    assert 'use policy "best-effort"' in loose
+    assert 'use policy "restricted"' not in strict
+    assert "best-effort" not in strict
+
+
 FOR_DEDICATED = Constraints(tolerations=(Toleration("CPUAffinity", Tolerating.EQUAL, "dedicated"),))
 SHARES = 'it tolerates CPUAffinity=dedicated, but container "c0" gets no CPUs of its own'
 CHANGE = "Give every container equal requests and limits, and whole CPUs, or remove the toleration."

@@ -164,7 +164,7 @@ def test_the_json_holds_the_whole_answer(cluster: ClusterView) -> None:
         "exempt": None,
         "scheduler": None,
         "gate": None,
-        "intent": {"policy": SINGLE, "resources": [], "scope": None, "from": "pod"},
+        "intent": {"policy": SINGLE, "resources": [], "scope": None, "exclusive": None, "from": "pod"},
         "demand": {"qos": "Guaranteed", "containers": [step], "total": {"cpu": "32", "memory": "4Gi"}},
         "nodes": [
             {

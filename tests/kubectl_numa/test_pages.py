@@ -163,6 +163,12 @@ def test_without_nodes_nothing_is_said() -> None:
                 "asks for single-numa-node of cpu, memory, scope pod",
             ),
             (
+                "to be alone",
+                {"numalign.io/exclusive": "zone"},
+                {"default": Policy.RESTRICTED},
+                "asks for restricted by its namespace's default, alone in its zones",
+            ),
+            (
                 "disabled",
                 SINGLE,
                 {"disabled": True},

@@ -345,8 +345,9 @@ PODS = [
     raw("cpu=12 mem=1Gi", policy="restricted"),
     raw("cpu=0.5"),
     raw(FOUR, policy="none"),
+    raw(FOUR, annotations={"numalign.io/exclusive": "zone"}),
 ]
-IDS = ["half", "all", "silent", "tries", "wide", "small", "opts out"]
+IDS = ["half", "all", "silent", "tries", "wide", "small", "opts out", "alone"]
 
 
 @pytest.mark.parametrize("made", PODS, ids=IDS)
@@ -392,6 +393,20 @@ async def test_an_allocated_task_keeps_its_zones_until_it_is_deallocated(
     assert (first, kept, code) == ({"errorMessage": ""}, {"web": "fuller"}, 2)
     assert second["errorMessage"].startswith("node(s) have no zone with 8 cpu")
     assert (last, scorer.kept(), after) == ({"errorMessage": ""}, {}, 0)
+
+
+async def test_an_allocated_task_that_is_to_be_alone_has_its_zone_to_itself(caller: Caller) -> None:
+    alone, beside = (
+        raw(FOUR, annotations={"numalign.io/exclusive": "zone"}),
+        raw("cpu=1 mem=1Gi", name="beside"),
+    )
+    before = await predicate(caller, beside, "empty")
+    await caller.ask("/volcano/allocate", {"task": task(alone, "empty")})
+    code, why = await predicate(caller, beside, "empty")
+
+    # Another may go, or be evicted for it: Volcano is not told that it can never be.
+    assert (before, code) == ((0, ""), 2)
+    assert "where another pod is to be alone" in why
 
 
 async def test_an_allocated_task_is_promised_by_the_leader_alone(scorer: Scorer, caller: Caller) -> None:

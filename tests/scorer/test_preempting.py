@@ -91,3 +91,17 @@ async def test_nobody_is_evicted_from_a_node_that_would_not_answer_any_sooner(sc
 
     assert worthwhile(scorer, raw(HALF), vast=victims("v")) == {}
     assert worthwhile(scorer, raw(HALF, policy="best-effort"), vast=victims("v")) == {"vast": victims("v")}
+
+
+async def test_who_is_to_be_alone_may_have_those_evicted_that_are_on_its_zones() -> None:
+    scorer = Scorer()
+    await scorer.know({"a": EMPTY})
+    for name, zone in (("first", 0), ("second", 1)):
+        scorer.see(running(on("a", raw(HALF, name=name), record=placed(zone))))
+    alone = raw(HALF, annotations={"numalign.io/exclusive": "zone"})
+
+    assert [answer.permanent for answer in scorer.ask(alone, "a") if not answer.fits] == [False]
+    assert worthwhile(scorer, alone, a=victims()) == {}
+    assert worthwhile(scorer, alone, a=victims("first"))
+    # Without it the kubelet takes the first zone, where the other one is.
+    assert worthwhile(scorer, alone, a=victims("second")) == {}

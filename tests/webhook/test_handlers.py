@@ -33,6 +33,7 @@ CLUSTER = {"small-1": SMALL, "small-2": SMALL, "large-1": LARGE}
 FITS = raw("cpu=2 mem=1Gi gpu=2", policy=SINGLE)
 NEVER = raw("cpu=2 mem=1Gi gpu=8", policy=SINGLE)
 SILENT = raw("cpu=2 mem=1Gi gpu=2")
+FOR_DEDICATED = with_spec(raw("cpu=500m mem=1Gi"), tolerations=[{"key": "CPUAffinity", "value": "dedicated"}])
 BROKEN = raw("cpu=2 mem=1Gi gpu=2", policy="strictly")
 
 
@@ -158,6 +159,8 @@ DECIDED = [
     # what it shows                   the path     the pod its namespace the decision
     ("a pod of nobody's concern",     "/mutate",   SILENT, {},                  "skipped"),
     ("the same, to be checked",       "/validate", SILENT, {},                  "skipped"),
+    ("one for nodes that it is not for", "/validate", FOR_DEDICATED, {},        "warned"),
+    ("where nobody looks",            "/validate", FOR_DEDICATED, {"admission": "disabled"}, "skipped"),
     ("one that is kept from a class", "/mutate",   FITS,   {},                  "patched"),
     ("one that fits",                 "/validate", FITS,   {},                  "admitted"),
     ("one with too many terms",       "/mutate",   CROWDED, {},                 "unsteered"),

@@ -41,6 +41,8 @@ def under(*, unknown: int = 0, **labels: str) -> Cluster:
 BEST_EFFORT = raw(ONE_GPU, policy="best-effort")
 OPTED_OUT = raw(ONE_GPU, policy="none")
 
+FOR_DEDICATED = [{"key": "CPUAffinity", "value": "dedicated", "effect": "NoSchedule"}]
+
 # Of which pods it is said is held of admission itself.
 ADMITTED = [
     # what it shows                      the pod      the cluster                            what is said
@@ -49,6 +51,12 @@ ADMITTED = [
     ("no level for what nobody aligns",  SHARED,      under(enforce=SINGLE),                 []),
     ("enough by the default",            SILENT,      under(enforce=SINGLE, default=SINGLE), []),
     ("less than is audited",             BEST_EFFORT, under(audit="restricted"),             []),
+    ("a pod for nodes that it is not for", with_spec(SHARED, tolerations=FOR_DEDICATED), ROOM,
+        ['numalign: it tolerates CPUAffinity=dedicated, but container "c0" gets no CPUs of its own']),
+    ("a daemon that tolerates everything",
+        with_spec(FITS, tolerations=[{"operator": "Exists"}]), ROOM,           []),
+    ("a pod that is to be alone",
+        raw(ONE_GPU, annotations={POLICY: SINGLE, "numalign.io/exclusive": "zone"}), ROOM, []),
     ("warned twice",
         BEST_EFFORT, cluster([FULL], labels={"warn": "restricted"}),
         ["numalign: this namespace wants restricted, the pod asks for best-effort",
