@@ -246,6 +246,22 @@ async def test_a_pod_that_says_nothing_is_left_as_it_is(api: ApiClient) -> None:
     assert "numalign" not in json.dumps(answer.body)
 
 
+async def test_a_pod_that_says_nothing_but_by_a_toleration_is_warned_if_it_asks_for_something_else(
+    api: ApiClient,
+) -> None:
+    named = [{"key": "NUMACPUAffinity", "operator": "Exists", "effect": "NoSchedule"}]
+    everything = [{"operator": "Exists"}]
+    said = []
+    for name, tolerations in (("named", named), ("everything", everything)):
+        made = pod(name, asks=FITS)
+        made["spec"]["tolerations"] = tolerations
+        answer = await create(api, made)
+        said.append((answer.code, answer.warnings))
+
+    warning = "numalign: it tolerates NUMACPUAffinity=strict, but it asks for no alignment"
+    assert said == [(201, [warning]), (201, [])]
+
+
 async def test_a_namespace_speaks_for_pods_that_say_nothing(
     api: ApiClient, classes: Mapping[str, str]
 ) -> None:
