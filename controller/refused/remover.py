@@ -105,7 +105,11 @@ class Remover:
     async def run(self) -> None:
         """Remove what is due; never returns."""
         while True:
-            await self._turn()
+            try:
+                await self._turn()
+            except Exception as error:  # noqa: BLE001  nothing that is seen may end the program
+                self._log.failed("refused.broken", error)
+                self._paused_until = self._clock() + AGAIN_SECONDS
             await self._sleep(TURN_SECONDS)
 
     async def _turn(self) -> None:
@@ -138,6 +142,9 @@ class Remover:
             return self._denied(removal, error)
         except ClusterError as error:
             return self._failed(removal, error)
+        except Exception as error:  # noqa: BLE001  one pod must not stop all others
+            self._log.failed("refused.broken", error, pod=f"{removal.pod.namespace}/{removal.pod.name}")
+            return RemovalResult.FAILED
         self._failures = 0
         self._forbidden &= result is not RemovalResult.REMOVED
         return result

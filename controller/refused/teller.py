@@ -72,7 +72,7 @@ class RefusalTeller:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._state, self._exempt, self._leading, self._tell = state, exempt, leading, tell
-        self._log = QuietLog(log, lines=MANY_LINES)
+        self._log, self._broken = QuietLog(log, lines=MANY_LINES), log
         self._clock, self._wall, self._sleep = clock, wall, sleep
         self._looks = TokenBucket(LOOKS_PER_SECOND, LOOKS_AT_ONCE, clock=clock)
         self._untold: deque[_Story] = deque(maxlen=MOST_WAITING)
@@ -91,10 +91,16 @@ class RefusalTeller:
         if not refused(pod) or (before and before.ended) or age >= AVOID_SECONDS:
             return
         over = self._clock() + AVOID_SECONDS - age
-        event = Event(
-            pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, self._message(pod), key=pod.reason
-        )
+        event = Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, self._said(pod), key=pod.reason)
         self._untold.append(_Story(pod, event, over))
+
+    def _said(self, pod: PodInfo) -> str:
+        """All that can be said; whoever is told of pods after this has to be, whatever breaks here."""
+        try:
+            return self._message(pod)
+        except Exception as error:  # noqa: BLE001  as said above
+            self._broken.failed("refused.broken", error, pod=f"{pod.namespace}/{pod.name}")
+            return f"the kubelet of {pod.node} refused the pod: {pod.reason}"
 
     async def run(self) -> None:
         """Tell what happens; never returns."""

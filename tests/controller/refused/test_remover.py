@@ -35,7 +35,7 @@ class Store:
     """Pods as an API server has them; `broken` calls (a verb and a name) raise."""
 
     pods: dict[str, Json] = field(default_factory=dict)
-    broken: dict[tuple[str, str], ClusterError] = field(default_factory=dict)
+    broken: dict[tuple[str, str], Exception] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
     before_delete: Callable[[], object] = lambda: None
     hangs: bool = False
@@ -82,6 +82,7 @@ class World(Loop):
     """A remover that goes on second by second, the pods that it sees, and those that there are."""
 
     keep: int = 3
+    fault: Exception | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -103,6 +104,8 @@ class World(Loop):
 
     def due(self) -> Steps[tuple[Removal, ...]]:
         """As the part says that asks for it."""
+        if self.fault:
+            raise self.fault
         pods = tuple(self.seen.values()) if self.begun else ()
         return (yield from removals(pods, pods, heals=lambda _: True, keep=self.keep))
 
@@ -322,6 +325,28 @@ async def test_a_right_that_is_missing_is_said_once(world: World) -> None:
     [line] = world.told.of("refused.forbidden")
     assert (line["namespace"], line["error"]) == (TEAM, "you may not delete pods")
     assert 3 <= world.results()["forbidden"] <= 2000 / LONGEST_PAUSE + 1
+
+
+async def test_what_breaks_us_ends_nothing(world: World) -> None:
+    world.fault = ValueError("our own fault")
+    await world.pass_by(AGAIN_SECONDS / 2)
+    assert len(world.told.of("refused.broken")) == 1
+
+    world.fault = None
+    await world.pass_by(AGAIN_SECONDS)
+    assert world.store.deleted() == ["r0"]
+
+
+async def test_one_pod_that_breaks_us_holds_up_no_other(world: World) -> None:
+    world.keep = 2
+    world.store.broken["get", "r0"] = ValueError("our own fault")
+    await world.pass_by(AGAIN_SECONDS / 2)
+
+    assert [line["pod"] for line in world.told.of("refused.broken")] == ["team/r0"]
+    assert world.store.deleted() == ["r1"]
+    world.store.broken = {}
+    await world.pass_by(AGAIN_SECONDS)
+    assert world.store.deleted() == ["r1", "r0"]
 
 
 @pytest.mark.parametrize("denial", [Forbidden("no"), InvalidObject("no")], ids=["403", "422"])

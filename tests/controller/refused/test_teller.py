@@ -106,6 +106,20 @@ async def test_what_is_long_is_cut(world: World) -> None:
     assert "free there now: " in message
 
 
+async def test_what_breaks_us_is_told_shortly_and_holds_up_nobody(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError
+
+    monkeypatch.setattr(world.scorer.reservations, "predict", broken)
+    world.scorer.see(running(on("a", raw(FOUR, name="old"))), failed())
+
+    assert world.messages() == ["the kubelet of a refused the pod: TopologyAffinityError"]
+    [line] = world.scorer.told.of("refused.broken")
+    assert line["pod"] == "team/web"
+
+
 @pytest.mark.parametrize("reason", sorted(map(str, RejectionReason)))
 async def test_pods_are_counted_by_the_reason_of_their_kubelet(world: World, reason: str) -> None:
     world.scorer.see(refused(on("a", raw(FOUR)), reason=reason))
