@@ -236,7 +236,7 @@ class GateKeeper:
             return None
         except ClusterError as error:
             gated.why = f"it could not be read: {error}"
-            gated.failed(now=self.clock())
+            gated.not_judged(now=self.clock())
             return None
         try:
             return self._understood(gated, raw)
@@ -319,7 +319,7 @@ class GateKeeper:
 
     def _broken(self, gated: GatedPod, error: Exception) -> None:
         """Whatever it was, the pod is not looked at again at once."""
-        gated.failed(now=self.clock())
+        gated.not_judged(now=self.clock())
         self.log.failed("gate.broken", error)
 
     async def _pin(
@@ -380,17 +380,16 @@ class GateKeeper:
         async with self._lifting:
             if not self.leading():
                 return
+            # Whatever becomes of it, and should the news of it be lost, it is done again.
+            gated.failed(now=self.clock() + NEWS_SECONDS)
             try:
                 await self.pods.lift(gated.pod)
             except NotFound:
                 self.queue.drop(gated.pod.uid)
             except ClusterError as error:
                 gated.why = str(error)
-                gated.failed(now=self.clock())
             else:
                 self._lifted(gated, Lift.UNPINNED, why)
-                # Should the news of it be lost, it is done again.
-                gated.failed(now=self.clock() + NEWS_SECONDS)
 
     def _lifted(self, gated: GatedPod, how: Lift, why: str) -> None:
         pod, seconds = gated.pod, max(0.0, self.wall() - gated.pod.created)

@@ -28,7 +28,8 @@ class GatedPod:
     """A pod behind the gate. Times are seconds of a clock.
 
     Its patience began `since`, infinite as long as other gates keep it too. It is looked at again from `due`
-    on, and written to again from `retry` on. `why` is what was in its way the last time.
+    on, and its gate is lifted from `retry` on: what fails on the way to a pin does not put that off. `why` is
+    what was in its way the last time.
     """
 
     pod: PodInfo
@@ -49,8 +50,13 @@ class GatedPod:
         self.due = now + min(FIRST_WAIT * 2.0 ** min(self.vain, 16), LONGEST_WAIT)
         self.vain, self.why = self.vain + 1, why
 
+    def not_judged(self, *, now: float) -> None:
+        """Look at it later, and each time later than before, for nobody could say where it fits."""
+        self.due = now + min(FIRST_RETRY * 2.0 ** min(self.vain, 16), LONGEST_RETRY)
+        self.vain += 1
+
     def failed(self, *, now: float) -> None:
-        """Write to it later, and each time later than before."""
+        """Lift its gate once more, if that failed, later, and each time later than before."""
         self.retry = now + min(FIRST_RETRY * 2.0 ** min(self.failures, 16), LONGEST_RETRY)
         self.failures += 1
 

@@ -198,12 +198,12 @@ class Binder:
             pod, written = self._pod(call), self._written.get(call.uid)
             if written:
                 # It may be bound already. Its zones were kept meanwhile, and others waited for it.
-                async with self._in_turn(call.node):
+                async with self._in_turn(call.node, deadline):
                     await self._bind(call, written.annotations, self.write)
                 return
             reservation = self._reserve(call.node, pod)
             try:
-                async with self._in_turn(call.node) as queue:
+                async with self._in_turn(call.node, deadline) as queue:
                     prediction = await self._permit(call.node, pod, reservation, queue, deadline)
                     await self._bind(call, self._annotations(call.node, prediction), self.write)
             except (_Refused, asyncio.CancelledError):
@@ -277,17 +277,42 @@ class Binder:
     # Permit.
 
     @contextlib.asynccontextmanager
-    async def _in_turn(self, node: str) -> AsyncIterator[_Queue]:
-        """Wait until the pods before have been bound to the node, or have not."""
+    async def _in_turn(self, node: str, deadline: float) -> AsyncIterator[_Queue]:
+        """Wait until the pods before have been bound to the node, or have not.
+
+        Raises `_Refused` after the deadline: where an API server is slow each of them may take seconds.
+        """
         queue = self._queues.setdefault(node, _Queue())
         queue.pods += 1
         try:
-            async with queue.turn:
+            await self._turn_of(queue, node, deadline)
+            try:
                 yield queue
+            finally:
+                queue.turn.release()
         finally:
             queue.pods -= 1
             if not queue.pods:
                 del self._queues[node]
+
+    async def _turn_of(self, queue: _Queue, node: str, deadline: float) -> None:
+        """Acquire the turn; raises `_Refused` after the deadline."""
+        if queue.pods == 1:
+            await queue.turn.acquire()
+            return
+        acquiring = asyncio.ensure_future(queue.turn.acquire())
+        timer = asyncio.ensure_future(self.sleep(max(deadline - self.clock(), 0)))
+        try:
+            await asyncio.wait((acquiring, timer), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            # Whoever has it already gives it back.
+            if not acquiring.cancel():
+                queue.turn.release()
+            raise
+        finally:
+            timer.cancel()
+        if acquiring.cancel():
+            raise _Refused(BindOutcome.WAITED, f"{node}: {reasons.WAITING}")
 
     async def _permit(
         self, node: str, pod: PendingPod, reservation: _Reservation, queue: _Queue, deadline: float

@@ -16,6 +16,7 @@ from numalign.ledger.reservations import NEWS_SECONDS
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.logs import MANY_LINES
 from numalign.scheduling.binding import FEW, LOOK_SECONDS, BindOutcome
+from numalign.scheduling.reasons import WAITING
 from tests.notation import node, table
 from tests.scorer.conftest import (
     ALL,
@@ -276,12 +277,31 @@ async def test_a_pod_that_waited_for_another_gets_what_is_left_when_its_turn_com
     second = raw("cpu=8 mem=1Gi", name="second")
     scorer.see(first, second)
 
-    asyncio.get_running_loop().call_later(0.05, slow.may_answer.set)
+    scorer.time.after(0.05, slow.may_answer.set)
     answers = await asyncio.gather(scorer.bind(first, "a"), scorer.bind(second, "a"))
 
     assert [*answers] == ["numalign: you may not", ""]
     [written] = slow.writes.made
     assert json.loads(written["annotations"][PLACEMENT]) == placed({"cpu": "8", "memory": "1Gi"}, "node-0")
+
+
+async def test_nobody_waits_longer_than_patience_for_an_api_server_that_is_slow_about_others() -> None:
+    slow = Slow(asyncio.Event(), Writes())
+    scorer = Scorer(write=slow)
+    await scorer.know({"a": EMPTY})
+    first, second, third = (raw(TWO, name=name) for name in ("first", "second", "third"))
+    scorer.see(first, second, third)
+    began = scorer.time()
+
+    held_up = asyncio.ensure_future(scorer.bind(first, "a"))
+    answers = await asyncio.gather(scorer.bind(second, "a"), scorer.bind(third, "a"))
+
+    assert [why[-len(WAITING) :] for why in answers] == [WAITING, WAITING]
+    assert scorer.time() - began == pytest.approx(3.0)
+    assert scorer.kept() == {"first": "a"}
+    slow.may_answer.set()
+    assert await held_up == "numalign: you may not"
+    assert [await scorer.bind(second, "a"), scorer.binder.remembered] == ["", (0, 1)]
 
 
 async def test_a_pod_that_is_promised_anew_comes_after_those_that_were_promised_meanwhile(

@@ -10,8 +10,8 @@ from controller.gates.pods import PinWriter
 from numalign.kube.errors import Conflict, Forbidden, InvalidObject, NotFound, Unreachable
 from numalign.model.intent import PLACEMENT_GATE
 from tests.controller.gates.conftest import GatedCluster, gated
-from tests.notation import table
-from tests.scorer.conftest import ALL, EMPTY, FOUR, Raw, uid
+from tests.notation import node, table
+from tests.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, Raw, uid
 
 NEW = "2027-01-15T08:00:00Z"
 
@@ -104,6 +104,38 @@ async def test_a_pod_that_nobody_can_read_is_let_go_all_the_same(cluster: GatedC
     assert (cluster.gates(), cluster.pin()) == ([], None)
     [event] = cluster.events
     assert "it could not be read" in event.message
+
+
+@pytest.mark.parametrize("patience", [17.0, 35.0, 45.0])
+async def test_whoever_cannot_be_read_waits_as_long_as_others(patience: float) -> None:
+    """However long it is until somebody tries to read the pod again."""
+    cluster = GatedCluster(patience=patience)
+    await started(cluster)
+    cluster.store.unreadable = Unreachable("cannot be asked")
+
+    async with cluster.running():
+        await cluster.pass_by(patience - HANDOVER_SECONDS + 3)
+
+    assert cluster.gates() == []
+
+
+async def test_where_every_write_takes_long_no_pod_waits_for_all_that_go_to_its_node(
+    cluster: GatedCluster,
+) -> None:
+    await cluster.know({"a": node(*["cpu=64 mem=64Gi"] * 2, policy=SINGLE)})
+    patch = cluster.store.patch
+
+    async def slow(*told: object, **more: object) -> object:
+        await cluster.time.sleep(3)
+        return await patch(*told, **more)  # type: ignore[arg-type]
+
+    cluster.store.patch = slow  # type: ignore[method-assign]
+    names = [f"web-{number}" for number in range(40)]
+    cluster.make(*(gated("cpu=1 mem=1Gi", name=name, creationTimestamp=NEW) for name in names))
+    async with cluster.running():
+        await cluster.pass_by(45)
+
+    assert [name for name in names if cluster.gates(name)] == []
 
 
 async def test_a_lift_that_fails_is_tried_again(cluster: GatedCluster) -> None:
