@@ -1,12 +1,15 @@
 """What `--dry-run` prints: which class labels would change, which nodes are ill, and what would be healed."""
 
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 from prometheus_client import CollectorRegistry
 
+from controller.healing.duty import rates
+from controller.healing.plan import HealingRules, plan
 from controller.labels import GRACE_SECONDS
 from controller.node_classes import Change, NodeClasses, classify
 from controller.refused.duty import heals
@@ -14,23 +17,27 @@ from controller.refused.removal import removals
 from controller.settings import ControllerSettings
 from numalign.kube import collect
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode.parts import inner
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files import documents, snapshot
 from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo, PodInformer
 from numalign.model.resources import render
 from numalign.model.steps import finished
 from numalign.runtime import logs
+from numalign.runtime.logs import Log
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A cluster as it was found once, with its pods, if they were asked for."""
+    """A cluster as it was found once, with its pods, if they were asked for; `stored` are these by uid."""
 
     snapshot: Snapshot
     policy: EffectivePolicy
     pods: tuple[PodInfo, ...] = ()
+    stored: Mapping[str, Object] = field(default_factory=dict)
 
 
 async def dry_run(settings: ControllerSettings) -> str:
@@ -39,14 +46,29 @@ async def dry_run(settings: ControllerSettings) -> str:
     parts = [report(classify(seen.snapshot))]
     if settings.heal:
         parts += [removed(seen, keep=settings.keep_refused)]
+        parts += await plan(seen.snapshot, seen.stored, _rules(settings), now=time.time())
     return "\n".join(parts)
+
+
+def _rules(settings: ControllerSettings) -> HealingRules:
+    policy = _policy(settings)
+    return HealingRules(policy, settings.policy_match, settings.gates, rates(settings))
+
+
+def _policy(settings: ControllerSettings) -> PolicyKeeper:
+    """The policy file as it is now; raises `BadPolicy`."""
+    policy = PolicyKeeper(settings.policy, log=_silent(), registry=CollectorRegistry())
+    policy.load()
+    return policy
+
+
+def _silent() -> Log:
+    return logs.to(io.StringIO(), level="error", form="text")
 
 
 async def _seen(settings: ControllerSettings) -> Seen:
     """What there is, as whoever asks may see it."""
-    silent = logs.to(io.StringIO(), level="error", form="text")
-    policy = PolicyKeeper(settings.policy, log=silent, registry=CollectorRegistry())
-    policy.load()
+    policy = _policy(settings)
     if settings.snapshot:
         where, objects = str(settings.snapshot), documents.stream(settings.snapshot)
     else:
@@ -55,9 +77,15 @@ async def _seen(settings: ControllerSettings) -> Seen:
         )
         where, objects = "the cluster", documents.objects([found])
     reader = PodReader(settings.policy_match)
-    pods = PodInformer(_Nobody(), reader, log=silent, registry=CollectorRegistry())
-    read = snapshot.build(objects, pods=pods.put if settings.heal else None).checked(where)
-    return Seen(read, EffectivePolicy.of(read, policy.now), tuple(pods))
+    pods = PodInformer(_Nobody(), reader, log=_silent(), registry=CollectorRegistry())
+    stored: dict[str, Object] = {}
+
+    def take(raw: Object) -> None:
+        stored[str(inner(raw["metadata"], "uid"))] = raw
+        pods.put(raw)
+
+    read = snapshot.build(objects, pods=take if settings.heal else None).checked(where)
+    return Seen(read, EffectivePolicy.of(read, policy.now), tuple(pods), stored)
 
 
 class _Nobody:

@@ -47,7 +47,7 @@ from numalign.scheduling.sitting import Sitting
 EVENT = "NUMANotHealed"
 """The reason of the event that tells why nothing is moved in a namespace."""
 
-TURN_SECONDS = 1.0
+TURN_SECONDS, SHORTEST_TURN_SECONDS = 1.0, 0.1
 READ_SECONDS = 5.0
 MOST_BYTES = 2**21
 """Of a pod that is read: more than an API server stores of one object."""
@@ -129,7 +129,8 @@ class Healer:
         """PodMove pods; never returns."""
         while True:
             await self.turn()
-            await self.sleep(TURN_SECONDS)
+            # No later than the next token is there, however fast that is.
+            await self.sleep(min(TURN_SECONDS, max(self.paces.rates.cluster, SHORTEST_TURN_SECONDS)))
 
     async def turn(self) -> None:
         """See how moves go on and, if this replica leads, begin what may begin."""
@@ -229,7 +230,7 @@ class Healer:
         raw = await self._read(pod)
         if raw is None:
             return
-        if reason := self._stays(raw):
+        if reason := self.stays(raw):
             self._leave(pod, reason, LEFT_SECONDS)
             return
         try:
@@ -272,7 +273,7 @@ class Healer:
         # Whoever has the name by now is another pod.
         return body if isinstance(metadata, dict) and metadata.get("uid") == pod.uid else None
 
-    def _stays(self, raw: Object) -> str:
+    def stays(self, raw: Object) -> str:
         """Why a pod may not be asked to go; empty if it may."""
         if found := evictable.obstacle(raw):
             return evictable.SENTENCES[found]

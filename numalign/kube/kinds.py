@@ -149,6 +149,9 @@ machine-id(5). There the uid tells one node from another of its name."""
 
 NAMESPACES = Collection("Namespace", "v1", "/api/v1/namespaces", MappingProxyType({"metadata": _NAMED}))
 PODS = Collection("Pod", "v1", "/api/v1/pods", MappingProxyType(_POD))
+_REQUIRED: Mapping[str, object] = {"requiredDuringSchedulingIgnoredDuringExecution": {}}
+_WITH_PORTS: Mapping[str, object] = {**_CONTAINERS, "ports": {"hostPort": _ALL}}
+
 PODS_IN_FILES = Collection(
     "Pod",
     "v1",
@@ -166,6 +169,11 @@ PODS_IN_FILES = Collection(
                 "priorityClassName": _ALL,
                 # Which sorts of volumes a pod has, and not what is in them.
                 "volumes": {sort: {} for sort in movability.VOLUMES},
+                # What keeps anybody but its scheduler from choosing its node.
+                "topologySpreadConstraints": {"whenUnsatisfiable": _ALL},
+                "affinity": {"nodeAffinity": _ALL, "podAffinity": _REQUIRED, "podAntiAffinity": _REQUIRED},
+                "hostNetwork": _ALL,
+                **dict.fromkeys(("initContainers", "containers"), _WITH_PORTS),
                 "workloadRef": {},
                 "schedulingGroup": {},
             },

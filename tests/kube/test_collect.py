@@ -3,6 +3,7 @@
 import inspect
 import re
 import socket
+from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -297,9 +298,15 @@ async def test_the_environment_names_the_kubeconfig(
 def test_the_drawn_tree_is_the_tree() -> None:
     drawn = re.findall(r"[├└]── (\w+)", inspect.getdoc(errors) or "")
 
-    # Programs have some of their own.
-    ours = [error for error in ClusterError.__subclasses__() if error.__module__ == errors.__name__]
-    assert drawn == [error.__name__ for error in ours]
+    assert drawn == [*below(ClusterError)]
+
+
+def below(error: type[ClusterError]) -> Iterator[str]:
+    """The names of those that are such errors, each before its own; programs have some of their own."""
+    for each in error.__subclasses__():
+        if each.__module__ == errors.__name__:
+            yield each.__name__
+            yield from below(each)
 
 
 SHAPES = "/api/v1/namespaces/numalign/configmaps/numalign-shapes"

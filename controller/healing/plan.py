@@ -1,0 +1,157 @@
+"""
+What healing would do, worked out and not done: which pods would go, where to, when at the earliest, and why.
+
+Everything is asked as the controller asks it, with one place after the other held in a ledger of its own.
+When a pod would go is by the rates alone, from the moment at which somebody begins to lead.
+"""
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+from controller.gates.judging import unjudged
+from controller.healing.healer import NO_BETTER_PLACE, Candidate, Healer
+from controller.healing.moves import Moves
+from controller.healing.observing import SittingPods
+from controller.healing.owners import Owners
+from controller.healing.paces import Paces, Rates
+from controller.healing.replacements import BetterPlaces
+from controller.held import HeldPlaces
+from numalign.decision.alignment import why
+from numalign.kube.client import Query
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.errors import Unconfigured
+from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.kinds import Object
+from numalign.kube.pod_informer import PodInformer
+from numalign.ledger.reservations import Reservations
+from numalign.model.errors import BadInput
+from numalign.model.intent import Match
+from numalign.runtime import logs
+from numalign.scheduling.node_answers import NodeAnswers
+from numalign.scheduling.node_fit import NodeFit
+from numalign.scheduling.ranking import Ranker, RankingRules
+from numalign.scheduling.scheduler_state import SchedulerState
+
+_FOR_EVER = 1e18
+
+
+class _Nothing:
+    """An API server that is not there: a plan writes nothing, and has read everything."""
+
+    async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
+        """As said."""
+        raise Unconfigured(f"{what} is not asked for: {path}, {query}, {most}")
+
+    async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
+        """As said."""
+        raise Unconfigured(f"{what} is not made: {path}, {body}, {query}")
+
+
+@dataclass(frozen=True, slots=True)
+class HealingRules:
+    """What the controller is told about healing."""
+
+    policy: PolicyKeeper
+    match: Match
+    gates: bool
+    rates: Rates
+
+
+async def plan(
+    snapshot: Snapshot, stored: Mapping[str, Object], rules: HealingRules, *, now: float
+) -> tuple[str, ...]:
+    """Every misaligned pod in a namespace that wants them moved, in lines; `stored` are all pods, by uid."""
+    log = logs.to(io.StringIO(), level="error", form="text")
+    state = SchedulerState(
+        Reservations(kept=_FOR_EVER),
+        policy=rules.policy,
+        match=rules.match,
+        clock=lambda: now,
+        wall=lambda: now,
+    )
+    await state.update_snapshot(snapshot)
+    informer = PodInformer(state, state.reader, log=log, registry=CollectorRegistry())
+    for raw in stored.values():
+        informer.put(raw)
+    nodes = NodeAnswers(state, unknown="cannot-fit", clock=lambda: now)
+    sitting_pods, held, owners = SittingPods(state), HeldPlaces(state, nodes, lambda: now), Owners()
+    await sitting_pods.look()
+    places = BetterPlaces(state, nodes, Ranker(RankingRules()), NodeFit(state).fits)
+    healer = Healer(
+        api=_Nothing(),
+        state=state,
+        sitting_pods=sitting_pods,
+        places=places,
+        held=held,
+        # By the rates alone nothing waits here: when its turn is, is said.
+        paces=Paces(Rates(0, 0, 0), now),
+        owners=owners,
+        moves=Moves(
+            state=state,
+            sitting_pods=sitting_pods,
+            held=held,
+            owners=owners,
+            tell=lambda _event: None,
+            log=log,
+            registry=CollectorRegistry(),
+            clock=lambda: now,
+        ),
+        gates=rules.gates,
+        unplaceable=unjudged,
+        leading=lambda: False,
+        acts_for=lambda: 0.0,
+        tell=lambda _event: None,
+        log=log,
+        clock=lambda: now,
+        wall=lambda: now,
+    )
+    turns = _Turns(Paces(rules.rates, 0.0))
+    lines = [await _line(candidate, healer, stored, turns) for candidate in [*healer.candidates()]]
+    return tuple(lines) or ("no misaligned pod would be moved",)
+
+
+@dataclass(slots=True)
+class _Turns:
+    """When pods would go, in seconds from when somebody begins to lead."""
+
+    paces: Paces
+    last: float = 0.0
+
+    def take(self, candidate: Candidate) -> float:
+        owner, node = candidate.owner or ("", ""), candidate.sitting.pod.node
+        self.last = max(self.last, self.paces.due(owner, node))
+        self.paces.take(owner, node, self.last)
+        return self.last
+
+
+async def _line(candidate: Candidate, healer: Healer, stored: Mapping[str, Object], turns: _Turns) -> str:
+    pod = candidate.sitting.pod
+    name = f"pod {pod.namespace}/{pod.name} on {pod.node}"
+    waits_for, better = candidate.waits_for and f"it waits for {candidate.waits_for}", None
+    if not waits_for:
+        better, waits_for = await _better(candidate, healer, stored[pod.uid])
+    reason = why(candidate.sitting.alignment)
+    if better is None:
+        return f"{name} is misaligned and stays, {waits_for}: {reason}"
+    at = turns.take(candidate)
+    return f"{name} would be moved to {better}, after {at:g} s at the earliest: {reason}"
+
+
+async def _better(candidate: Candidate, healer: Healer, raw: Object) -> tuple[str | None, str]:
+    """Where a pod would be moved to, and what is held for it there; or else what it waits for."""
+    pod = candidate.sitting.pod
+    if reason := healer.stays(raw):
+        return None, reason
+    try:
+        pending = healer.places.replacement(raw, pod.uid, pod.node, created=int(healer.wall()))
+    except BadInput as error:
+        return None, f"what would come in its place cannot be read: {error}"
+    better = await healer.places.find(pending, other_than=pod.node)
+    prediction = better and healer.places.prediction(better, pending)
+    if not better or not prediction:
+        return None, f"it waits for {NO_BETTER_PLACE}"
+    healer.held.hold(pod, pending, better, prediction, until=_FOR_EVER)
+    return better, ""
