@@ -52,6 +52,9 @@ def test_a_file_can_be_looked_at_and_nothing_be_written_there() -> None:
         ("--tls-names", "a_b"),
         ("--tls-names", ","),
         ("--tls-days", "0"),
+        ("--keep-refused", "-1"),
+        ("--keep-refused", "101"),
+        ("--keep-refused", "all"),
     ],
 )
 def test_what_nothing_can_be_is_told_with_its_flag(flag: str, text: str) -> None:
