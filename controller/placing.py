@@ -70,6 +70,11 @@ class Placing:
         """Whether this replica may write."""
         return self.election.leading
 
+    def caches(self) -> Caches:
+        """What is remembered, by its name in metrics."""
+        every = (self.state.caches, self.pods.caches, self.refusals.caches, *self.remembered)
+        return {name: cache for caches in every for name, cache in caches().items()}
+
     def watch(self, watcher: Watcher) -> None:
         """Call with every change of a pod from now on, before the ledger has it."""
         self.watchers.append(watcher)
@@ -147,8 +152,7 @@ def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
         more = part(placing)
         tasks |= more.tasks
         checks |= more.checks
-    caches = (placing.state.caches, placing.pods.caches, placing.refusals.caches, *placing.remembered)
-    placing.registry.register(CacheSizes(caches))
+    placing.registry.register(CacheSizes((placing.caches,)))
     return Background(tasks, checks)
 
 

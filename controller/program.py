@@ -26,6 +26,7 @@ from numalign.kube.feed import count_age
 from numalign.kube.lease import LeaderElector
 from numalign.kube.live_feed import LiveFeed
 from numalign.runtime import server
+from numalign.runtime.metrics import CacheSizes
 from numalign.runtime.server import BackgroundTask, Stop
 from numalign.shapes import ShapeHistory
 from numalign.shapes.history import LOSS_SECONDS
@@ -100,6 +101,10 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
         sleep=controller.sleep,
     )
     count_age(feed, registry)
+    if pods:
+        pods.remembered.append(feed.caches)
+    else:
+        registry.register(CacheSizes((feed.caches,)))
     classifier = Classifier(remembers=lambda: shapes.read)
     shapes = ShapeWriter(
         api,

@@ -8,12 +8,15 @@ neither in number, nor in bytes.
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Generic, Protocol, TypeVar
+from functools import update_wrapper
+from threading import Lock
+from typing import Generic, Protocol, TypeVar, TypeVarTuple
 
 from numalign.memory_size import weight
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+Arguments = TypeVarTuple("Arguments")
 
 MOST_BYTES = 2**24
 """Of what is remembered in one place, unless somebody says otherwise: 4,096 pods such as people write."""
@@ -117,3 +120,34 @@ class LRU(Generic[Key, Value]):
         self.bytes += self._weights[key]
         while len(self) > self._limit or (self.bytes > self._most_bytes and len(self) > 1):
             self.drop(next(iter(self._values)))
+
+
+class Remembering(Generic[*Arguments, Value]):
+    """A function that remembers what it gave for what it was asked, within so many bytes; see `LRU`.
+
+    It stands where `functools.lru_cache` counts too little: where others decide how large a value is. Several
+    threads may ask at once.
+    """
+
+    def __init__(self, function: Callable[[*Arguments], Value], limit: int, most_bytes: int) -> None:
+        self.cache = LRU[tuple[*Arguments], Value](limit, most_bytes=most_bytes)
+        self._function = function
+        self._lock = Lock()
+        update_wrapper(self, function)
+
+    def __call__(self, *arguments: *Arguments) -> Value:
+        """What the function gives, or gave when it was asked the same."""
+        with self._lock:
+            if (known := self.cache.find(arguments)) is not None:
+                return known
+        value = self._function(*arguments)
+        with self._lock:
+            self.cache.put(arguments, value)
+        return value
+
+
+def remembering(
+    limit: int, *, most_bytes: int = MOST_BYTES
+) -> Callable[[Callable[[*Arguments], Value]], Remembering[*Arguments, Value]]:
+    """Have a function remember at most so much; what is None is worked out each time."""
+    return lambda function: Remembering(function, limit, most_bytes)

@@ -1,12 +1,13 @@
 """What is remembered: the most recent, so many of them and so many bytes."""
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.lru import ENTRY_BYTES, LRU, digest
+from numalign.lru import ENTRY_BYTES, LRU, digest, remembering
 
 HUNDRED = 100 + ENTRY_BYTES
 """Bytes of an entry that weighs a hundred."""
@@ -102,3 +103,30 @@ def test_it_never_takes_more_than_it_may(acts: list[tuple[str, str, int]], limit
 def test_a_digest_is_short_and_the_same_for_the_same(text: bytes) -> None:
     assert len(digest(text)) == 32
     assert digest(text) == digest(bytes(text)) != digest(text + b"y")
+
+
+def test_a_function_remembers_what_it_gave_within_its_bytes() -> None:
+    asked: list[tuple[str, int]] = []
+
+    @remembering(9, most_bytes=3000)
+    def repeated(letter: str, times: int) -> str:
+        """What is given."""
+        asked.append((letter, times))
+        return letter * times
+
+    assert repeated.__doc__ == "What is given."
+    assert [repeated("a", 1000), repeated("a", 1000)] == ["a" * 1000] * 2
+    assert asked == [("a", 1000)]
+
+    repeated("b", 1000)
+    repeated("c", 1000)
+    assert (len(repeated.cache), repeated.cache.bytes <= 3000) == (2, True)
+    assert repeated("a", 1000) == "a" * 1000
+    assert asked.count(("a", 1000)) == 2
+
+
+def test_of_many_that_ask_at_once_all_are_answered() -> None:
+    square = remembering(3)(lambda number: number * number)
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(square, [*range(20)] * 50)] == [number * number for number in range(20)] * 50
+    assert len(square.cache) <= 3

@@ -62,8 +62,8 @@ class SnapshotHolder:
         return None if self.snapshot else self.feed.waiting_for() or "the first snapshot to be put together"
 
     def caches(self) -> Caches:
-        """What is remembered of the nodes."""
-        return self.cache.caches()
+        """What is remembered of the nodes, and of what was said of them."""
+        return {**self.cache.caches(), **self.feed.caches()}
 
     @property
     def served(self) -> frozenset[str]:

@@ -25,7 +25,7 @@ from numalign.cache.survey import Group, Survey, refusal_text
 from numalign.cache.unknown_node_table import UnknownNodeTable
 from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.verdict import Verdict
-from numalign.kubelet import work_limit
+from numalign.kubelet import assumed_machine, work_limit
 from numalign.lru import LRU, Caches
 from numalign.memory_size import weight
 from numalign.model.constraints import ANYWHERE, Constraints, unmet_now
@@ -135,6 +135,7 @@ class ClusterCache:
             "groups": self._groups,
             "verdicts": self._verdicts,
             "refusals": self._why,
+            "assumed_machines": assumed_machine.remembered(),
             **self.eligibility.caches(),
             **{f"unknown_{name}": cache for name, cache in self.unknown_eligibility.caches().items()},
         }

@@ -24,7 +24,7 @@ from numalign.shapes import UnknownNode
 REMEMBERED = 256
 """Questions whose answers are kept; the least recently asked goes first."""
 
-_ASKED = frozenset({"nodes", "eligible", "labels", "unknown_eligible", "unknown_labels"})
+_ASKED = frozenset({"nodes", "eligible", "labels", "unknown_eligible", "unknown_labels", "assumed_machines"})
 """What a scheduler asks for."""
 
 _UNMET: Mapping[int, Unmet] = {number: unmet for unmet, number in NUMBERS.items() if unmet}

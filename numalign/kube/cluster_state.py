@@ -33,6 +33,7 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.named_values import NamedValues, SortedValues
 from numalign.kube.pod_counts import PodCounts
 from numalign.kube.stores import Placements, Problem, Store, TopologyStore, sensible
+from numalign.lru import Caches
 from numalign.model.errors import BadTopology, Mistake
 from numalign.model.intent import NamespaceRules, Policy, Scope
 from numalign.model.node import Node
@@ -133,6 +134,10 @@ class ClusterState:
         self._told = _Told()
         # The history may know nodes of an earlier file.
         self._may_have_others = True
+
+    def caches(self) -> Caches:
+        """What is remembered of what agents wrote, by its name in metrics."""
+        return {"machine_reports": self.topologies.reports, "machines": self.built_machines.cache}
 
     @property
     def version(self) -> int:

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.pod_counts import PodCount
+from numalign.lru import Caches
 from numalign.runtime.metrics import PREFIX
 
 Take = Callable[[Snapshot], Awaitable[None]]
@@ -29,6 +30,9 @@ class Feed(Protocol):
 
     def pod_counts(self) -> Iterable[PodCount]:
         """The pods of the cluster, as far as the source tells."""
+
+    def caches(self) -> Caches:
+        """What is remembered of objects that may be there no more."""
 
     async def follow(self, take: Take) -> None:
         """Give a snapshot to `take` whenever there is a new one; never returns.

@@ -27,6 +27,7 @@ from numalign.kube.informer import Informer, Sink, WatchFailure, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
 from numalign.kube.pod_counts import PodCount, PodCounts
 from numalign.kube.stores import Store
+from numalign.lru import Caches
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log
@@ -164,6 +165,10 @@ class LiveFeed:
     def pod_counts(self) -> Iterable[PodCount]:
         """The pods that are counted."""
         return self.state.pod_counts.counts()
+
+    def caches(self) -> Caches:
+        """What is remembered of objects that may be there no more."""
+        return self.state.caches()
 
     async def follow(self, take: Take) -> None:
         """Watch, and give a snapshot whenever something has changed; never returns."""

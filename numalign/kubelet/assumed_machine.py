@@ -11,9 +11,9 @@ This restates no function of the kubelet, which reads its machine off cadvisor.
 """
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
+from numalign.lru import MOST_BYTES, Cache, remembering
 from numalign.model.bitset import union
 from numalign.model.machine import Core, CpuSet, CpuTopology, cpu_topology
 from numalign.model.node import Node, ZoneCosts
@@ -44,6 +44,11 @@ def assume(node: Node) -> Assumed:
     return _assumed(zones, node.threads or _THREADS[CpuOption.FULL_PCPUS_ONLY in node.options.cpu])
 
 
+def remembered() -> Cache:
+    """The machines that were assumed most recently: exporters decide how large these are."""
+    return _assumed.cache
+
+
 def free_cpus(node: Node, topology: CpuTopology) -> CpuSet:
     """The CPUs that are not given out: the last ones of each zone."""
     free = 0
@@ -66,7 +71,7 @@ def _whole_cpus(amounts: Resources) -> int:
     return amounts.get(CPU, 0) // MILLI
 
 
-@lru_cache(maxsize=4096)
+@remembering(4096, most_bytes=2 * MOST_BYTES)
 def _assumed(zones: tuple[_Zone, ...], threads: int) -> Assumed:
     sizes = _sizes(zones)
     topology = cpu_topology(_cores(zones, sizes, threads), [zone.id for zone in zones])

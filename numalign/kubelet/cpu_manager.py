@@ -16,6 +16,7 @@ from numalign.kubelet.bitmask import Mask
 from numalign.kubelet.cpu_assignment import StaticPolicyOptions, choices, take_by_topology
 from numalign.kubelet.hint_sets import HintSet
 from numalign.kubelet.topology_manager import ResourceHints
+from numalign.lru import remembering
 from numalign.model.bitset import bits, members, union
 from numalign.model.demand import Step
 from numalign.model.machine import CpuSet, CpuTopology
@@ -180,7 +181,7 @@ def _preferred(state: CpuState, possible: HintSet, fewest: int) -> HintSet:
     return narrow | possible & _spanning(topology, -(-fewest // per_socket))
 
 
-@lru_cache(maxsize=64)
+@remembering(64)
 def _spanning(topology: CpuTopology, sockets: int) -> HintSet:
     """The masks whose zones lie on so many sockets."""
     by_zone = (

@@ -319,9 +319,11 @@ async def test_it_serves_health_and_metrics_and_nothing_else(bench: Bench) -> No
     async with bench.running() as controller:
         await controller.until(controller.ready)
         pages = {path: (await controller.get(path))[0] for path in ("/healthz", "/metrics", "/mutate", "/")}
+        _, metrics = await controller.get("/metrics")
         [listening] = controller.told.of("server.listening")
 
     assert pages == {"/healthz": 200, "/metrics": 200, "/mutate": 404, "/": 404}
+    assert 'numalign_cache_entries{cache="machine_reports"} 0.0' in metrics
     assert "port" not in listening
 
 

@@ -65,6 +65,17 @@ def test_an_agent_makes_the_machine_of_its_node_known() -> None:
     assert (seen.observed_at, seen.problems) == ({"a": 1795381200.0}, ())
 
 
+def test_what_agents_wrote_is_remembered_where_metrics_see_it() -> None:
+    state = world(told(), {**told(), "metadata": {**told()["metadata"], "name": "b"}})
+    state.snapshot()
+
+    assert {name: len(cache) for name, cache in state.caches().items()} == {
+        "machine_reports": 1,
+        "machines": 1,
+    }
+    assert all(cache.bytes > 100 for cache in state.caches().values())
+
+
 def test_what_its_pods_hold_is_taken_cpu_by_cpu() -> None:
     seen = world(told(pods={"u": ONE, "v": {"held": []}})).snapshot()
 

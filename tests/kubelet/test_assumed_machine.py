@@ -3,6 +3,7 @@
 import pytest
 
 from numalign.kubelet import assumed_machine
+from numalign.lru import MOST_BYTES
 from numalign.model.machine import render_list
 from numalign.model.node import Node
 from tests.notation import Ids, node, options, table
@@ -99,3 +100,12 @@ def test_a_zone_that_is_reserved_as_a_whole_is_not_listed(
     assert lists(laid.zones) == all_of_them
     assert render_list(kept) == reserved
     assert assumed_machine.free_cpus(told, laid) & kept == 0
+
+
+def test_large_machines_are_remembered_by_their_bytes() -> None:
+    """Whoever may write topologies writes as many as he likes, of as many CPUs as Linux knows."""
+    for at in range(40):
+        assumed_machine.assume(node(f"cpu={8000 + at}"))
+
+    remembered = assumed_machine.remembered()
+    assert (1 < len(remembered) < 40, remembered.bytes <= 2 * MOST_BYTES) == (True, True)

@@ -11,6 +11,7 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.feed import Take
 from numalign.kube.files import snapshot
 from numalign.kube.pod_counts import PodCount
+from numalign.lru import Caches
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
@@ -44,6 +45,10 @@ class Fed:
     def age(self) -> float:
         """As told."""
         return self.seconds
+
+    def caches(self) -> Caches:
+        """Nothing."""
+        return {}
 
     def pod_counts(self) -> Iterator[PodCount]:
         """Nobody."""

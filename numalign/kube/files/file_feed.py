@@ -18,6 +18,7 @@ from numalign.kube.files import documents, snapshot
 from numalign.kube.informer import Sink
 from numalign.kube.kinds import Key, Object
 from numalign.kube.pod_counts import PodCount
+from numalign.lru import Caches
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import files
 from numalign.runtime.clock import Sleep
@@ -76,6 +77,10 @@ class FileFeed:
     def pod_counts(self) -> Iterable[PodCount]:
         """The pods in the file, unless somebody else is given them."""
         return self._pod_counts
+
+    def caches(self) -> Caches:
+        """Nothing: what a file was read with goes with it."""
+        return {}
 
     async def follow(self, take: Take) -> None:
         """Read the file whenever it changes, without holding up whoever asks meanwhile; never returns."""
