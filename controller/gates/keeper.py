@@ -64,7 +64,10 @@ REREAD_SECONDS = 10.0
 """How long that is believed: what a pod tolerates may grow while it waits, and nobody tells."""
 
 MOST_MISSES = 16
-"""Different questions of one namespace without an answer in one pass; who asks more waits for the next."""
+"""Different questions of one namespace that find no node in one pass; who asks more waits for the next."""
+
+MOST_NEW_MISSES = 64
+"""The same of pods that nobody has looked at yet."""
 
 _SHOWN = 400
 """Characters of a reason."""
@@ -93,9 +96,10 @@ class _Misses:
     reasons: dict[_Wish, str] = field(default_factory=dict)
     namespaces: Counter[str] = field(default_factory=Counter)
 
-    def is_crowded(self, namespace: str) -> bool:
-        """Whether a namespace has had its share."""
-        return self.namespaces[namespace] >= MOST_MISSES
+    def is_crowded(self, gated: GatedPod) -> bool:
+        """Whether the namespace of a pod has had its share."""
+        most = MOST_MISSES if gated.vain else MOST_NEW_MISSES
+        return self.namespaces[gated.pod.namespace] >= most
 
     def add(self, asked: _Wish, namespace: str, why: str) -> None:
         """Nobody answers this."""
@@ -272,7 +276,7 @@ class GateKeeper:
         if not awaited and (why := misses.reasons.get(asked)):
             gated.why = why
             return
-        if not awaited and misses.is_crowded(namespace):
+        if not awaited and misses.is_crowded(gated):
             return
         await self._pinning.acquire()
         # What is held is reserved before anybody else has a turn.

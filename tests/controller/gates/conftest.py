@@ -210,3 +210,9 @@ class GatedCluster:
 def cluster() -> GatedCluster:
     """A cluster that has no nodes yet."""
     return GatedCluster()
+
+
+@pytest.fixture
+def scorer() -> Scorer:
+    """What the controller knows of a cluster, with no keeper of gates."""
+    return Scorer()

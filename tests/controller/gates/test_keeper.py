@@ -1,16 +1,31 @@
 """Pods behind the gate are pinned in their order where they have zones, and let go where they have none."""
 
-from controller.gates.keeper import TURN_SECONDS
-from numalign.model.intent import PINNED_AT, PLACEMENT
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.gates.choosing import Chooser, ChosenNode, NoNode
+from controller.gates.keeper import MOST_NEW_MISSES, TURN_SECONDS
+from controller.gates.pin import HOSTNAME_LABEL
+from numalign.cache.pod_question import MOST_TERMS
+from numalign.kube.decode.scheduling import scheduling
+from numalign.kube.pod_informer import PodInfo
+from numalign.model.intent import PINNED_AT, PLACEMENT, PLACEMENT_GATE
+from numalign.scheduling.scheduler_state import PendingPod
 from tests.controller.gates.conftest import GatedCluster, gated
-from tests.notation import node
-from tests.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, SMALL, uid
+from tests.notation import node, table
+from tests.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
 
 ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 """One zone, for one pod of all of it."""
 
+GATES = {"schedulingGates": [{"name": PLACEMENT_GATE}]}
+
 NEW = "2027-01-15T08:00:00Z"
-"""When the tests begin."""
+LATER = "2027-01-15T08:00:01Z"
+"""When the tests begin, and a second later."""
 
 
 async def test_a_pod_is_reserved_its_zones_pinned_and_let_go_in_one_write(cluster: GatedCluster) -> None:
@@ -100,3 +115,204 @@ async def test_room_that_comes_free_goes_to_who_waits(cluster: GatedCluster) -> 
         await cluster.pass_by(5)
 
     assert cluster.pin("second") == "one"
+
+
+# Who is let go without waiting.
+
+TOO_MANY = {
+    "affinity": {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name"}]}] * (MOST_TERMS + 1)
+            }
+        }
+    }
+}
+
+LET_GO: list[tuple[str, Raw, str]] = [
+    # what it shows                  the pod                                            why
+    ("who asks for nothing",         gated(FOUR, policy=None),                          "nothing is asked"),
+    ("who says none",                gated(FOUR, policy="none"),                        "nothing is asked"),
+    ("who asks for nonsense",        gated(FOUR, policy="nonsense"),                    "cannot be read"),
+    ("who has too much in it",       gated(FOUR, spec={**TOO_MANY}),           "more than 512 terms"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("patience", [30.0, 0.0])
+@pytest.mark.parametrize(("made", "why"), table(LET_GO))
+async def test_nobody_is_kept_for_nothing(made: Raw, why: str, patience: float) -> None:
+    cluster = GatedCluster(patience=patience)
+    await cluster.know({"a": EMPTY})
+    made["metadata"]["creationTimestamp"] = NEW
+    cluster.make(made)
+
+    async with cluster.running():
+        await cluster.pass_by(2)
+
+    assert (cluster.gates(), cluster.pin(), cluster.scorer.kept()) == ([], None, {})
+    [event] = cluster.events
+    assert (event.reason, why in event.message) == ("NUMAGateLifted", True)
+
+
+async def test_a_pod_whose_namespace_says_nothing_any_more_is_let_go(cluster: GatedCluster) -> None:
+    await cluster.know({"a": SMALL}, team={"default": SINGLE, "gate": "enabled"})
+    cluster.make(gated(FOUR, policy=None, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(2)
+        assert cluster.gates()
+        await cluster.know({"a": SMALL}, team={})
+        await cluster.pass_by(15)
+
+    assert cluster.gates() == []
+
+
+async def test_without_a_patience_pods_wait_without_end() -> None:
+    cluster = GatedCluster(patience=0)
+    await cluster.know({"small": SMALL})
+    cluster.make(gated(FOUR, creationTimestamp=NEW))
+
+    async with cluster.running():
+        for _ in range(60):
+            await cluster.pass_by(10)
+        assert cluster.gates()
+        await cluster.know({"a": EMPTY})
+        for _ in range(3):
+            await cluster.pass_by(5)
+
+    assert cluster.pin() == "a"
+
+
+# Other gates.
+
+
+async def test_who_waits_for_others_too_is_left_alone_until_they_let_go(cluster: GatedCluster) -> None:
+    await cluster.know({"small": SMALL})
+    cluster.make(gated(FOUR, gates=("kueue", PLACEMENT_GATE), creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(100)
+        assert (cluster.gates(), cluster.store.reads) == (["kueue", PLACEMENT_GATE], 0)
+        cluster.make(gated(FOUR, creationTimestamp=NEW))
+        await cluster.pass_by(25)
+        assert cluster.gates() == [PLACEMENT_GATE]
+        await cluster.pass_by(10)
+
+    assert cluster.gates() == []
+
+
+# What cannot be judged.
+
+
+async def test_what_cannot_be_judged_is_kept_to_what_fits(cluster: GatedCluster) -> None:
+    labels = {name: {HOSTNAME_LABEL: f"host-{name}"} for name in ("a", "b", "small")}
+    await cluster.know({"a": EMPTY, "b": EMPTY, "small": SMALL}, labels=labels)
+    claim = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+    cluster.make(gated(FOUR, spec=claim, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(2)
+        assert cluster.scorer.kept() == {"web": "a"}
+        assert scheduling(cluster.pod()).constraints.select("b", labels["b"])
+        assert not scheduling(cluster.pod()).constraints.select("small", labels["small"])
+        cluster.bind("web", "b")
+
+    assert cluster.reservations.node_of(uid("web")) == "b"
+    assert cluster.scorer.count("gates_lifted_total", how="kept") == 1
+    [event] = cluster.events
+    assert "kept to 2 nodes that fit now, for nobody can judge its volumes here" in event.message
+
+
+# Crowds.
+
+
+async def test_of_a_crowd_that_asks_alike_one_is_answered_for_all(
+    cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = count_choices(monkeypatch)
+    await cluster.know({"small": SMALL})
+    cluster.make(*(gated(FOUR, name=f"n{number}", creationTimestamp=NEW) for number in range(100)))
+
+    async with cluster.running():
+        await cluster.pass_by(10)
+
+    assert 1 <= len(asked) <= 30
+    assert cluster.store.reads <= 200
+
+
+async def test_who_asks_very_much_is_answered_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much that is, a pod that comes later has its turn too."""
+    cluster, asked = GatedCluster(patience=0), count_choices(monkeypatch)
+    await cluster.know({"small": SMALL})
+    cluster.make(*(gated(f"cpu=4 mem={n}Gi", name=f"n{n:03}", creationTimestamp=NEW) for n in range(1, 131)))
+
+    async with cluster.running():
+        assert len(asked) <= MOST_NEW_MISSES
+        while len({*asked}) < 130:
+            await cluster.pass_by(1)
+        cluster.make(gated("cpu=2 mem=1Gi gpu=1", name="zz", creationTimestamp=LATER))
+        for _ in range(4):
+            await cluster.pass_by(1)
+
+    assert cluster.pin("zz") == "small"
+
+
+def count_choices(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The pods that nodes are asked about from now on."""
+    asked, choose = list[str](), Chooser.choose
+
+    async def counted(
+        chooser: Chooser, pod: PodInfo, pending: PendingPod, *, spread: bool
+    ) -> ChosenNode | NoNode:
+        asked.append(pod.name)
+        return await choose(chooser, pod, pending, spread=spread)
+
+    monkeypatch.setattr(Chooser, "choose", counted)
+    return asked
+
+
+SIZES = st.sampled_from(["cpu=1 mem=1Gi", "cpu=3 mem=1Gi gpu=1", "cpu=4 mem=2Gi gpu=1", "cpu=8 mem=1Gi"])
+ACTS = st.lists(
+    st.tuples(SIZES, st.integers(0, 3), st.sampled_from(["bind", "wait", "delete"])), min_size=1, max_size=12
+)
+
+
+@given(ACTS)
+@settings(max_examples=15)
+async def test_no_zone_is_ever_reserved_twice(acts: list[tuple[str, int, str]]) -> None:
+    """Whatever pods come, in whichever order they are bound or deleted."""
+    cluster = GatedCluster()
+    await cluster.know({"a": EMPTY, "one": ONE})
+    async with cluster.running():
+        for number, (asks, priority, act) in enumerate(acts):
+            name = f"n{number}"
+            cluster.make(gated(asks, name=name, creationTimestamp=NEW, spec={"priority": priority}))
+            await cluster.pass_by(0.5)
+            pinned = [each for each in cluster.store.pods if cluster.pin(each)]
+            for each in pinned[-2:]:
+                node = cluster.pin(each)
+                if act == "bind" and node and "nodeName" not in cluster.pod(each)["spec"]:
+                    cluster.bind(each, node)
+                elif act == "delete":
+                    cluster.delete(each)
+            assert overbooked(cluster) == []
+
+
+def overbooked(cluster: GatedCluster) -> list[tuple[str, str, str]]:
+    """The node, zone and resource of which more is kept for pods than there is."""
+    too_much = []
+    for name in cluster.reservations.node_names():
+        info = cluster.reservations.node_info(name)
+        assert info
+        used = Counter[tuple[str, str]]()
+        for pod in info.assigned_pods:
+            for zones, bag in (pod.expected or {}).items():
+                assert len(zones) == 1
+                used.update({(zones[0], resource): amount for resource, amount in bag.items()})
+        has = {
+            (zone.name, resource): amount
+            for zone in info.node.zones
+            for resource, amount in zone.allocatable.items()
+        }
+        too_much += [(name, *key) for key, amount in used.items() if amount > has[key]]
+    return too_much
