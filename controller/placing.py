@@ -144,7 +144,10 @@ def placing(  # noqa: PLR0913  what every part of a process is given
 
 def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
     """The tasks of these parts beside what they share, and what readiness waits for."""
-    tasks: dict[str, BackgroundTask] = {"reservations": partial(_expire, placing)}
+    tasks: dict[str, BackgroundTask] = {
+        "reservations": partial(_expire, placing),
+        "standings": placing.state.work_ahead,
+    }
     if placing.settings.policy and placing.settings.policy_reload_seconds:
         tasks["policy"] = placing.follow_policy
     checks: dict[str, Check] = {"pods": placing.waiting_for}

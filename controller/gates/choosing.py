@@ -87,12 +87,15 @@ class Chooser:
 
         It takes many steps, with others having a turn in between: what it comes to has to be asked once more.
         """
-        names = tuple(self.state.node_names())
+        names, time_slice = tuple(self.state.node_names()), TimeSlice()
         await patiently(self.nodes.work(names, pending))
         kept_away = self.nodes.not_eligible(names, pending)
+        await time_slice.share()
         eligible = [name for name in names if name not in kept_away]
         filtered, _ = self.nodes.filtered(eligible, pending)
+        await time_slice.share()
         ranked = _Ranked.of(self, eligible, frozenset(filtered.fit), pending)
+        await time_slice.share()
         refused = frozenset(self.refusing(pod, pending))
         wanted = len(filtered.fit) if spread else AT_HAND + len(refused)
         roomy, full = await self._roomy(ranked.names, pending, wanted=wanted)
@@ -145,6 +148,8 @@ class _Ranked:
     def of(
         cls, chooser: Chooser, names: Sequence[str], fit: AbstractSet[str], pending: PendingPod
     ) -> "_Ranked":
+        if not fit:
+            return cls((), fit)
         ranks = chooser.ranker.ranks(
             chooser.nodes.batch(names, pending), chooser.state.labels, opted_out=pending.opted_out
         )
