@@ -23,6 +23,9 @@ from numalign.scheduling.binding import Binder
 from numalign.scheduling.node_fit import NodeFit
 from tests.scorer.conftest import TEAM, Raw, Scorer, on, raw
 
+_TURNS = 50
+"""So often everybody has a turn after each second."""
+
 MERGES: Mapping[Patch, Callable[[Any, Any], Any]] = {Patch.MERGE: merged, Patch.STRATEGIC: strategic}
 
 
@@ -193,8 +196,12 @@ class GatedCluster:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def pass_by(self, seconds: float) -> None:
-        """Let time pass."""
-        await self.time.sleep(seconds)
+        """Let time pass, second by second, and what was begun come to its end."""
+        until = self.time() + seconds
+        while (left := until - self.time()) > 0:
+            await self.time.sleep(min(left, 1.0))
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
 
     async def _expire(self) -> None:
         while True:
