@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from numalign.decision.own_zones import NO_ZONES, Zones, own_zones
-from numalign.ledger import arithmetic, claims
+from numalign.ledger import claims
 from numalign.ledger.model import AssignedPod
 from numalign.model.intent import Policy
 from numalign.model.node import Node
-from numalign.model.placement import ZoneSet
-from numalign.model.resources import Resources
+from numalign.model.placement import Held, ZoneSet
+from numalign.model.resources import Resources, ZoneId
 
 
 class _Own(NamedTuple):
@@ -29,10 +29,11 @@ class _Own(NamedTuple):
 def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> Node:
     """The node with the zones that these pods hold; unless `exact`, nobody can be sure to be alone there."""
     every, occupied, exclusive = frozenset(node.ids), NO_ZONES, NO_ZONES
+    ids = {zone.name: zone.id for zone in node.zones}
     for pod in pods:
         if pod.intent.policy is Policy.NONE:
             continue
-        own = _own(node, pod)
+        own = _own(node, ids, pod)
         occupied |= own.zones if own.all else every
         if pod.intent.exclusive:
             exclusive |= own.zones
@@ -46,14 +47,18 @@ def nowhere_alone(node: Node) -> Node:
     return replace(node, occupied=frozenset(node.ids)) if node.occupied else node
 
 
-def _own(node: Node, pod: AssignedPod) -> _Own:
+def _own(node: Node, ids: Mapping[str, ZoneId], pod: AssignedPod) -> _Own:
     if pod.demand is None:
         return _Own(NO_ZONES, all=False)
-    known = arithmetic.by_id(pod.record.held, node) if pod.record else None
-    zones = own_zones(node, pod.demand, pod.intent, _predicted(node, pod) if known is None else known)
+    known = _by_id(ids, pod.record.held) if pod.record else None
+    predicted = _by_id(ids, pod.guess) if pod.guess and known is None else None
+    zones = own_zones(node, pod.demand, pod.intent, known or predicted or {})
     unknown = pod.record.unknown if pod.record and known is not None else claims.due(node, pod.demand).all
     return _Own(zones, all=len(node.zones) == 1 or not any(map(pod.intent.concerns, unknown)))
 
 
-def _predicted(node: Node, pod: AssignedPod) -> Mapping[ZoneSet, Resources]:
-    return (pod.guess and arithmetic.by_id(pod.guess, node)) or {}
+def _by_id(ids: Mapping[str, ZoneId], held: Held) -> Mapping[ZoneSet, Resources] | None:
+    """What is held by the ids of zones, in whichever order; None if one of them is not there."""
+    if not all(name in ids for names in held for name in names):
+        return None
+    return {tuple([ids[name] for name in names]): bag for names, bag in held.items()}

@@ -160,6 +160,7 @@ DECIDED = [
     ("a pod of nobody's concern",     "/mutate",   SILENT, {},                  "skipped"),
     ("the same, to be checked",       "/validate", SILENT, {},                  "skipped"),
     ("one for nodes that it is not for", "/validate", FOR_DEDICATED, {},        "warned"),
+    ("which nobody steers",           "/mutate",   FOR_DEDICATED, {},           "admitted"),
     ("where nobody looks",            "/validate", FOR_DEDICATED, {"admission": "disabled"}, "skipped"),
     ("one that is kept from a class", "/mutate",   FITS,   {},                  "patched"),
     ("one that fits",                 "/validate", FITS,   {},                  "admitted"),
