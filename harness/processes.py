@@ -69,8 +69,8 @@ class Children:
     started: list[Child] = field(default_factory=list)
     heard: dict[str, int] = field(default_factory=dict)
 
-    async def start(self, *command: str, name: str = "") -> Child:
-        """Returns at once; `until` tells when it does what it is for."""
+    async def start(self, *command: str, name: str = "", cwd: Path | None = None) -> Child:
+        """Returns at once; `until` tells when it does what it is for. It runs in `cwd`, else where we do."""
         name = name or Path(command[0]).name
         with open_log(self.logs / name) as log:
             process = await asyncio.create_subprocess_exec(
@@ -79,6 +79,7 @@ class Children:
                 stdout=log,
                 stderr=asyncio.subprocess.STDOUT,
                 start_new_session=True,
+                cwd=cwd,
             )
         self.started.append(Child(name=name, process=process))
         return self.started[-1]

@@ -185,7 +185,11 @@ class RealKubelet:
         """
         # What is left of the last one would be taken for the next.
         (self.state / "device-plugins" / "kubelet.sock").unlink(missing_ok=True)
-        self.child = await self._children.start(*self._command(), name=self.log.name)
+        # It removes the logs of a container by how their path begins, which is empty here: all that is where
+        # it runs (Clean of k8s.io/kubernetes, pkg/kubelet/logs).
+        nowhere = self.folder / "cwd"
+        nowhere.mkdir(exist_ok=True)
+        self.child = await self._children.start(*self._command(), name=self.log.name, cwd=nowhere)
         well = partial(answers, f"http://127.0.0.1:{self._healthz}/healthz")
         await self._until(well, what="was well")
         await self._until(self._registered, what="knew its plugins")
