@@ -69,7 +69,8 @@ class Column:
     """Which of our programs take part; `promise` is how the scorer reserves, if it is there.
 
     `labels` are those of the namespace, by which the webhook has its pods placed: behind gates by the
-    controller, or by a second scheduler, which then is the only one that asks the scorer.
+    controller, or by a second scheduler, which then is the only one that asks the scorer. `flags` are the
+    controller's.
     """
 
     name: str
@@ -77,6 +78,7 @@ class Column:
     webhook: bool = False
     promise: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
 
     @property
     def verbs(self) -> tuple[str, ...]:
@@ -96,6 +98,8 @@ class Column:
 
 # Also pods that say nothing are placed so: the others are no better placed than what comes between them.
 _EVERY_POD = {DEFAULT: Policy.BEST_EFFORT}
+_GATED = {**_EVERY_POD, GATE: Gate.ENABLED}
+_FOR_EVER = ("--gate-patience-seconds", "0")
 
 COLUMNS: Mapping[str, Column] = {
     column.name: column
@@ -104,7 +108,9 @@ COLUMNS: Mapping[str, Column] = {
         Column("webhook", "+ webhook", webhook=True),
         Column("scorer", "+ scorer without bind", webhook=True, promise="prioritize"),
         Column("bind", "+ scorer with bind", webhook=True, promise="bind"),
-        Column("gates", "+ gates", webhook=True, labels={**_EVERY_POD, GATE: Gate.ENABLED}),
+        Column("gates", "+ gates", webhook=True, labels=_GATED),
+        # As where nothing makes nodes.
+        Column("patient", "+ gates, no patience limit", webhook=True, labels=_GATED, flags=_FOR_EVER),
         Column(
             "second",
             "+ second scheduler",
@@ -342,6 +348,7 @@ async def _webhook(column: Column, case: Case, site: Site) -> AsyncIterator[None
         *(program("numalign-controller"), "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
         *("--kubeconfig", str(_kubeconfig(site, shipped.CONTROLLERS))),
         *gates,
+        *column.flags,
     )
     async with (
         replicas(site.children, command=writing, name="controller", ports=ONLY_METRICS) as controllers,

@@ -85,7 +85,7 @@ class Outcome:
         """What the comparison is to show, as far as it was measured."""
         bound = [each for each in self.cells if each.name == "bind"]
         second = [each for each in self.cells if each.name == "second"]
-        gated = [each for each in self.cells if each.name == "gates"]
+        gated = [each for each in self.cells if each.column.gates]
         alike = {(each.delay, each.seed): each.cell.placed for each in bound}
         placed = [each for each in self.cells if (each.delay, each.seed) in alike]
         aims = {
@@ -157,6 +157,8 @@ def _rejected(cell: Cell) -> str:
 
 
 def _wrong(cell: Cell) -> str:
+    if cell.pinned is not None and cell.recorded:
+        return f"{cell.wrong}/{cell.recorded}"
     return f"{cell.believed}+{cell.wrong - cell.believed}/{cell.recorded}" if cell.recorded else NONE
 
 
@@ -200,7 +202,8 @@ _SHOWN: Mapping[str, _Figure] = {
     ),
     "records wrong": _Figure(
         "placements recorded on pods that are not what the kubelet gave: those that the scorer believes, and"
-        " those that it took back as another pod left, of all recorded, for each seed",
+        " those that it took back as another pod left, of all recorded, for each seed; behind gates both"
+        " together",
         _each(_wrong),
     ),
 }

@@ -65,7 +65,18 @@ def test_behind_gates_it_is_told_apart_whose_node_was_chosen() -> None:
     both = outcome(second=GOOD, gates=replace(BAD, pinned=2))
     [_, _, gates, second] = both.text().split("\n\n")[0].splitlines()
     assert cells(gates)[:3] == ["+ gates", "2+3", "3"]
+    assert cells(gates)[-1] == "-"
     assert cells(second)[:3] == ["+ second scheduler", "0", "4"]
+
+
+def test_behind_gates_nobody_says_which_records_are_believed() -> None:
+    [_, _, gates] = (
+        outcome(gates=replace(GOOD, pinned=0, agreements={"same": 3, "different": 1}))
+        .text()
+        .split("\n\n")[0]
+        .splitlines()
+    )
+    assert cells(gates)[-1] == "1/4"
 
 
 @pytest.mark.parametrize(
