@@ -42,6 +42,14 @@ def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> N
     return replace(node, occupied=occupied if exact else every, exclusive=exclusive)
 
 
+def sharing(node: Node, pods: Iterable[AssignedPod], pod: AssignedPod) -> tuple[AssignedPod, ...]:
+    """Those of the pods with an intent that hold a zone of another one's own, as far as is known."""
+    ids = {zone.name: zone.id for zone in node.zones}
+    mine = _own(node, ids, pod).zones
+    others = (other for other in pods if other.uid != pod.uid and other.intent.policy is not Policy.NONE)
+    return tuple(other for other in others if mine & _own(node, ids, other).zones)
+
+
 def nowhere_alone(node: Node) -> Node:
     """The node for a pod that may come to any of its zones: if one is occupied, all are."""
     return replace(node, occupied=frozenset(node.ids)) if node.occupied else node

@@ -6,7 +6,7 @@ import pytest
 
 from numalign.ledger.free import free_capacity
 from numalign.ledger.model import AssignedPod, Basis, NodeInfo, PlacementRecord, Source
-from numalign.ledger.occupancy import nowhere_alone, with_occupants
+from numalign.ledger.occupancy import nowhere_alone, sharing, with_occupants
 from numalign.model.intent import Intent
 from tests.ledger.conftest import LAG, NOW, STRANGER, TWO, held, on
 from tests.notation import means, node, table
@@ -91,6 +91,19 @@ def test_for_a_pod_that_may_come_anywhere_one_occupied_zone_is_all_of_them() -> 
 
     assert shown(nowhere_alone(found).occupied) == "0 1"
     assert nowhere_alone(TWO) is TWO
+
+
+def test_those_are_known_that_share_the_zones_of_a_pod() -> None:
+    alone = meaning(ALONE, on("alone", has="0 cpu=4"))
+    pods = (
+        alone,
+        meaning(RESTRICTED, on("beside", has="0,1 cpu=4")),
+        meaning(RESTRICTED, on("away", has="1 cpu=4")),
+        meaning(RESTRICTED, on("anywhere")),
+        on("quiet", has="0 cpu=4"),
+    )
+
+    assert [pod.uid for pod in sharing(TWO, pods, alone)] == ["beside"]
 
 
 # What is free, and for whom.

@@ -75,6 +75,30 @@ def test_programs_read_the_same(run: Run, with_pods: Snapshot) -> None:
     assert listed[1]["placement"] == [{"zones": ["node-1"], "amount": {"cpu": "8", "memory": "4Gi"}}]
 
 
+def alone(pod: dict[str, Any]) -> dict[str, Any]:
+    """The pod, which is to have its zones to itself."""
+    pod["metadata"]["annotations"]["numalign.io/exclusive"] = "zone"
+    return pod
+
+
+def test_a_pod_that_is_to_be_alone_says_who_is_there(run: Run, with_pods: Snapshot) -> None:
+    quiet = placed("quiet", 1, policy="none")
+    file = with_pods(alone(placed("alone", 1)), placed("beside", 1), placed("away", 0), quiet)
+    result = run("pods", "--snapshot", file, COLUMNS="200")
+    listed = json.loads(run("pods", "--snapshot", file, "-o", "json").stdout)
+
+    assert (
+        "team/alone  on big  single-numa-node, alone  aligned\n"
+        "    node-1: 8 cpu, 4Gi memory\n"
+        "    shares its zones with team/beside\n"
+    ) in result.stdout
+    assert [(pod["name"], pod["exclusive"], pod["sharesWith"]) for pod in listed] == [
+        ("alone", "zone", ["team/beside"]),
+        ("away", None, []),
+        ("beside", None, []),
+    ]
+
+
 def test_only_those_that_are_asked_for(run: Run, with_pods: Snapshot) -> None:
     file = with_pods(*PODS, placed("other", 0, namespace="elsewhere"))
 
