@@ -200,8 +200,12 @@ class GatedCluster:
         until = self.time() + seconds
         while (left := until - self.time()) > 0:
             await self.time.sleep(min(left, 1.0))
+            # As long as somebody's time has come, it does not go on.
+            now = self.time()
+            self.time.ends.append(now)
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
+            self.time.ends.remove(now)
 
     async def _expire(self) -> None:
         while True:
