@@ -80,6 +80,9 @@ func (r *runtime) StartContainer(
 	return started, nil
 }
 
+// killed is the exit code of a container that somebody else ended, with SIGKILL: a Job does not take it for success.
+const killed = 128 + 9
+
 // StopContainer leaves a container that has ended as it ended.
 func (r *runtime) StopContainer(
 	ctx context.Context, request *kubeapi.StopContainerRequest,
@@ -87,7 +90,13 @@ func (r *runtime) StopContainer(
 	if r.ended(request.ContainerId) {
 		return &kubeapi.StopContainerResponse{}, nil
 	}
-	return r.RemoteRuntime.StopContainer(ctx, request)
+	stopped, err := r.RemoteRuntime.StopContainer(ctx, request)
+	r.RuntimeService.Lock()
+	defer r.RuntimeService.Unlock()
+	if held, known := r.RuntimeService.Containers[request.ContainerId]; known {
+		held.ExitCode, held.Reason = killed, "Error"
+	}
+	return stopped, err
 }
 
 func (r *runtime) RemoveContainer(
