@@ -68,7 +68,8 @@ e2e-kubelets: $(READY)
 # Deployments, Jobs, StatefulSets and JobSets on real kubelets, with the real scheduler and controllers, through refusal,
 # gates and healing; needs what e2e-kubelets needs.
 e2e-workloads: $(READY)
-	$(BIN)/python -m pytest tests/e2e_workloads --override-ini addopts=--import-mode=importlib --timeout 300 -v
+	$(BIN)/python -m pytest tests/e2e_workloads --override-ini addopts=--import-mode=importlib \
+		-m workloads --timeout 300 -v
 
 # Search for a disagreement: make fuzz-kubelet MINUTES=5 [SEED=1]
 MINUTES ?= 5

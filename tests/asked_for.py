@@ -79,3 +79,10 @@ ORACLE = AskedFor(
     command="make oracle-test",
     skipped="THE KUBELET'S OWN MANAGERS WERE NOT ASKED",
 )
+WORKLOADS = AskedFor(
+    "workloads",
+    "root and Go",
+    of="workloads on real kubelets",
+    command="make e2e-workloads",
+    skipped="NO WORKLOAD WAS TESTED ON REAL KUBELETS",
+)

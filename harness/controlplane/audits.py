@@ -49,7 +49,8 @@ def flags(folder: Path, *, users: tuple[str, ...]) -> tuple[str, ...]:
 
 def uses(folder: Path, *, user: str) -> list[Use]:
     """All that a user asked for so far. A watch stands twice, for when it began and when it ended."""
-    lines = (folder / LOG).read_text().splitlines()
+    # The last line may be on its way.
+    lines = (folder / LOG).read_text().rpartition("\n")[0].splitlines()
     return [use for line in lines if (use := _use(json.loads(line))).user == user]
 
 

@@ -64,10 +64,10 @@ async def build(cache: Path) -> None:
 def source(go: str) -> Path:
     """Where Go keeps the source of the module. BrokenError if it does not say."""
     asked = (go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", MODULE)
-    said = subprocess.run(asked, cwd=HERE, capture_output=True, text=True, check=False)  # noqa: S603  as above
-    if said.returncode or not said.stdout.strip():
-        raise BrokenError(f"go does not say where {MODULE} is: {said.stderr.strip()}")
-    return Path(said.stdout.strip())
+    listed = subprocess.run(asked, cwd=HERE, capture_output=True, text=True, check=False)  # noqa: S603  as above
+    if listed.returncode or not listed.stdout.strip():
+        raise BrokenError(f"go does not say where {MODULE} is: {listed.stderr.strip()}")
+    return Path(listed.stdout.strip())
 
 
 def settle(ready: Path, cache: Path) -> None:

@@ -12,33 +12,45 @@ from harness.gotools import UnavailableError
 from harness.jobsets import build as jobsets
 from harness.kubelets import build as kubelets
 from harness.processes import Children
+from tests.asked_for import WORKLOADS
 from tests.deploy.tools import build as helm
 from tests.e2e_workloads.installed import Numalign, numalign
 from tests.e2e_workloads.stages import VERSION, Stage, stage
 
-REASON = pytest.StashKey[str]()
+HERE = Path(__file__).parent
 SEEN = pytest.StashKey[list[str]]()
 CHILDREN = pytest.StashKey[Children]()
 HELM = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    WORKLOADS.declare(config)
     config.stash[SEEN] = []
     config.addinivalue_line("markers", "last: looks back on what the other tests did")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(WORKLOADS.mark)
+    WORKLOADS.leave_out(config, items)
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
-    if config.option.collectonly or not items:
-        return
+    mine = [item for item in items if HERE in item.path.parents]
+    if mine and not config.option.collectonly and (reason := _lacking(config)):
+        for item in mine:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _lacking(config: pytest.Config) -> str:
+    """What is missing here to run all of it; it is built now, whatever that takes."""
     capture = config.pluginmanager.getplugin("capturemanager")
     try:
         with capture.global_and_fixture_disabled():
             config.stash[HELM] = asyncio.run(programs())
     except UnavailableError as error:
-        config.stash[REASON] = str(error)
-        for item in items:
-            item.add_marker(pytest.mark.skip(reason=str(error)))
+        return str(error)
+    return ""
 
 
 async def programs() -> Path:
@@ -55,9 +67,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("what was seen")
         for line in lines:
             terminalreporter.line(line)
-    if reason := config.stash.get(REASON, None):
-        terminalreporter.section("NO WORKLOAD WAS TESTED ON REAL KUBELETS", yellow=True, bold=True)
-        terminalreporter.line(reason, yellow=True)
+    WORKLOADS.tell(terminalreporter, config)
 
 
 @pytest.hookimpl(wrapper=True)

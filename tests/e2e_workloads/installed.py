@@ -15,14 +15,33 @@ from harness.waiting import SELDOM, seconds_until
 from tests.deploy.render import Installation, made
 from tests.e2e.clusters import LEASE
 from tests.e2e_workloads.stages import NODES, Stage
+from tests.e2e_workloads.workloads import WIDE
 
 VALUES = "gates.enabled=true heal.enabled=true"
 """Of the chart."""
+
+GATE, HEAL = "numalign.io/gate", "numalign.io/heal"
+"""Labels of namespaces."""
+
+ASKS = {"cpu": str(WIDE), "memory": "64Mi"}
+
+KEPT = 1
+"""Refused pods of an owner that are kept: fewer than by default, so that fewer have to be seen."""
 
 _NOT_HERE = {"Deployment"}
 """Kinds of which this module is the controller: their pods would take the places that tests are about."""
 
 IMPATIENT = {"bind": "127.0.0.1", "tls-names": "127.0.0.1,localhost", "drain-seconds": "0"}
+OWN: Mapping[str, Mapping[str, str]] = {
+    shipped.NAME: IMPATIENT,
+    shipped.CONTROLLER: {
+        **IMPATIENT,
+        "keep-refused": str(KEPT),
+        "heal-per-minute": "60",
+        "heal-owner-seconds": "1",
+        "heal-node-seconds": "1",
+    },
+}
 """What is different on this machine."""
 
 
@@ -34,6 +53,35 @@ class Numalign:
     installation: Installation
     webhooks: Replicas
     controllers: Replicas
+
+    @asynccontextmanager
+    async def home(self, name: str, labels: Mapping[str, str]) -> AsyncIterator[str]:
+        """A namespace with these labels during the block; all of the webhook's replicas know of its gate."""
+        async with self.stage.home(name, labels) as home:
+            await self.until_gated(home, gated=labels.get(GATE) == "enabled")
+            yield home
+
+    async def label(self, home: str, labels: Mapping[str, str]) -> None:
+        """Have these labels on a namespace, and all of the webhook's replicas know of its gate."""
+        await self.stage.store.apply(namespace(home, labels))
+        await self.until_gated(home, gated=labels.get(GATE) == "enabled")
+
+    async def until_gated(self, home: str, *, gated: bool = True) -> None:
+        """Return when pods with an intent are held in a namespace, or are not."""
+        await seconds_until(
+            partial(self._gated, home),
+            lambda seen: seen == {gated},
+            what=f"pods of {home} were held or let go as they should be",
+            within=30,
+            every=SELDOM,
+        )
+
+    async def _gated(self, home: str) -> set[bool]:
+        """Whether pods are held, as each replica has it: they are asked in turn."""
+        answers = [
+            await rehearse(self.stage.api, asks=ASKS, namespace=home) for _ in 2 * self.webhooks.running
+        ]
+        return {bool(answer.body["spec"].get("schedulingGates")) for answer in answers}
 
     async def leader(self) -> Replica | None:
         """Who holds the lease: the one that calls itself by the name that stands there."""
@@ -90,15 +138,14 @@ async def numalign(stage: Stage, helm: Path) -> AsyncIterator[Numalign]:
         yield running
 
 
-def command(installation: Installation, name: str, kubeconfig: Path, **more: str) -> tuple[str, ...]:
+def command(installation: Installation, name: str, kubeconfig: Path) -> tuple[str, ...]:
     """A program as its Deployment starts it, but for where things are, and its ports."""
     arguments: list[str] = installation.container(name)["args"]
     flags: Mapping[str, str] = {
         **dict(argument.removeprefix("--").split("=", 1) for argument in arguments),
         "kubeconfig": str(kubeconfig),
         "namespace": shipped.NAMESPACE,
-        **IMPATIENT,
-        **{flag.replace("_", "-"): value for flag, value in more.items()},
+        **OWN[name],
     }
     return program(name), *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)
 

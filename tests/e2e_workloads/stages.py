@@ -1,11 +1,15 @@
-"""A cluster of real programs: kubelets with agents, scheduler, controllers, and ours as installed."""
+"""A cluster of real programs: kubelets with agents, scheduler, controllers."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
+from itertools import product
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from kubernetes_asyncio.client.api_client import ApiClient
@@ -31,7 +35,7 @@ PART = "part"
 """The label that says for which tests a node is."""
 
 ZONES = 2
-EACH = 4
+EACH = 6
 """CPUs of a zone that pods can have."""
 
 MACHINE: Mapping[str, Any] = {
@@ -60,6 +64,8 @@ NODES: Mapping[str, tuple[str, str]] = {
 }
 """By name of each node what it is for, and the policy of its kubelet's topology manager."""
 
+HOLES = ("holes-1", "holes-2")
+
 USERS = {
     "admin": "system:masters",
     **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS),
@@ -68,7 +74,9 @@ USERS = {
     **jobset_controllers.USERS,
 }
 
-TERMINATED = ("Failed", "Succeeded")
+LOST = {"Failed", "FailureTarget"}
+ENDED = {"Complete", "Completed"} | LOST
+"""Conditions of Jobs and of JobSets."""
 
 
 def node(name: str) -> RealNode:
@@ -84,11 +92,15 @@ def node(name: str) -> RealNode:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The cluster, and what is asked of it again and again."""
+    """The cluster, and what is asked of it again and again.
+
+    `left` has the times since when nothing may be made any more in namespaces that tests are through with.
+    """
 
     cluster: RealCluster
     store: Store
     folder: Path
+    left: dict[str, datetime] = field(default_factory=dict)
 
     @property
     def api(self) -> ApiClient:
@@ -124,6 +136,7 @@ class Stage:
         try:
             yield name
         finally:
+            self.left[name] = datetime.now(UTC)
             await ask(self.api, "DELETE", f"/api/v1/namespaces/{name}")
             gone = partial(ask, self.api, "GET", f"/api/v1/namespaces/{name}")
             await seconds_until(
@@ -134,15 +147,46 @@ class Stage:
                 every=SELDOM,
             )
 
-    async def block(self, home: str, node_name: str, *, cpus: int = EACH - 1) -> None:
-        """Have `cpus` of each zone of a node held by pods without an intent."""
-        wishes = [
-            workloads.blocker(home, f"{node_name}-{zone}", node_name, cpus=cpus) for zone in range(ZONES)
-        ]
-        for wish in wishes:
+    async def block(self, home: str, *nodes: str, cpus: int = EACH - 1) -> None:
+        """Have `cpus` of each zone of these nodes held by pods without an intent."""
+        for node_name, zone in product(nodes, range(ZONES)):
+            wish = workloads.blocker(home, f"{node_name}-{zone}", node_name, cpus=cpus)
             await self.store.apply(wish)
             look = partial(self.read, wish)
             await seconds_until(look, runs, what="a blocker ran", within=30, every=SELDOM)
+
+    async def unblock(self, home: str, node_name: str) -> None:
+        """What `block` put on a node is gone, for its kubelet too."""
+        path = f"/api/v1/namespaces/{home}/pods"
+        mine = [
+            pod for pod in await self.pods(home, workloads.BLOCKERS) if pod["spec"]["nodeName"] == node_name
+        ]
+        for pod in mine:
+            await ask(self.api, "DELETE", f"{path}/{pod['metadata']['name']}")
+        await seconds_until(
+            partial(self.pods, home, workloads.BLOCKERS),
+            lambda left: not {*workloads.names(left)} & {*workloads.names(mine)},
+            what=f"{node_name} was free again",
+            within=30,
+            every=SELDOM,
+        )
+
+    async def until_ended(self, document: Json, *, within: float = 60) -> float:
+        """The seconds until a Job or JobSet is through; fails when it is lost."""
+
+        async def conditions() -> set[str]:
+            status = (await self.read(document)).get("status", {})
+            return {each["type"] for each in status.get("conditions", ()) if each["status"] == "True"}
+
+        seconds = await seconds_until(
+            conditions,
+            lambda seen: bool(seen & ENDED),
+            what=f"{document['kind']} {document['metadata']['name']} ended",
+            within=within,
+            every=SELDOM,
+        )
+        assert not await conditions() & LOST, (await self.read(document))["status"]
+        return seconds
 
     async def until_running(self, home: str, of: str, count: int, *, within: float = 60) -> float:
         """The seconds until so many pods of a workload run."""
@@ -154,6 +198,65 @@ class Stage:
             within=within,
             every=SELDOM,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """By workload, all pods that were there at any time, by UID, and those that are there now.
+
+    `gated` has the times at which each pod was first and last seen behind a gate.
+    """
+
+    stage: Stage
+    home: str
+    of: tuple[str, ...]
+    seen: dict[str, dict[str, Json]] = field(default_factory=dict)
+    now: dict[str, list[Json]] = field(default_factory=dict)
+    gated: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def longest_gate(self) -> float:
+        """Seconds."""
+        return max((last - first for first, last in self.gated.values()), default=0.0)
+
+    async def look(self) -> dict[str, int]:
+        """How many there were so far, of each."""
+        for each in self.of:
+            self.now[each] = await self.stage.pods(self.home, each)
+            named = {pod["metadata"]["uid"]: pod for pod in self.now[each]}
+            self.seen.setdefault(each, {}).update(named)
+            for uid in (uid for uid, pod in named.items() if pod["spec"].get("schedulingGates")):
+                first, _ = self.gated.get(uid, (monotonic(), 0.0))
+                self.gated[uid] = (first, monotonic())
+        return {of: len(pods) for of, pods in self.seen.items()}
+
+    def kept(self, of: str) -> int:
+        """How many refused pods are there now."""
+        return sum(map(refused, self.now[of]))
+
+    def refused(self, of: str) -> int:
+        """How many were refused, of those that were seen so."""
+        return sum(map(refused, self.seen[of].values()))
+
+
+@asynccontextmanager
+async def looking(stage: Stage, home: str, of: tuple[str, ...]) -> AsyncIterator[Looked]:
+    """Look again and again during the block."""
+    looked = Looked(stage, home, of)
+
+    async def look() -> None:
+        while True:
+            await looked.look()
+            await asyncio.sleep(0.1)
+
+    await looked.look()
+    task = asyncio.create_task(look())
+    try:
+        yield looked
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 def runs(pod: Json) -> bool:
@@ -172,7 +275,7 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
     """All that is not ours, with `NODES`; programs write their logs to the folder, and so does the audit."""
     async with AsyncExitStack() as stack:
         nodes = [node(name) for name in NODES]
-        flags = audits.flags(folder, users=tuple(USERS))
+        flags = audits.flags(folder, users=tuple(shipped.ACCOUNTS.values()))
         logs = folder / "logs"
         logs.mkdir()
         cluster = await stack.enter_async_context(

@@ -5,44 +5,20 @@ sends them where their kubelet refuses them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 
 from harness.api_requests import Json
 from harness.waiting import seconds_until
 from tests.e2e_workloads import workloads
-from tests.e2e_workloads.stages import PART, Stage, refused
+from tests.e2e_workloads.stages import HOLES, PART, Looked, Stage, refused
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-HOLES = {PART: "refused"}
+ON = {PART: "refused"}
 ALONE = {"numalign.io/admission": "disabled"}
 MANY = 5
 """Pods for a single place."""
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """By workload, all pods that were there at any time, by UID, and those that are there now."""
-
-    cluster: Stage
-    home: str
-    of: tuple[str, ...]
-    seen: dict[str, dict[str, Json]] = field(default_factory=dict)
-    now: dict[str, list[Json]] = field(default_factory=dict)
-
-    async def look(self) -> dict[str, int]:
-        """How many there were so far, of each."""
-        for each in self.of:
-            self.now[each] = await self.cluster.pods(self.home, each)
-            named = {pod["metadata"]["uid"]: pod for pod in self.now[each]}
-            self.seen.setdefault(each, {}).update(named)
-        return {of: len(pods) for of, pods in self.seen.items()}
-
-    def kept(self, of: str) -> int:
-        """How many refused pods are there now."""
-        return sum(map(refused, self.now[of]))
 
 
 async def test_without_help_workloads_run_against_the_wall(
@@ -50,13 +26,12 @@ async def test_without_help_workloads_run_against_the_wall(
 ) -> None:
     enough = {"replicaset": MANY, "statefulset": MANY, "job": 2, "jobset": 2 * workloads.JOBS}
     async with cluster.home("alone", ALONE) as home:
-        for node in ("holes-1", "holes-2", "whole"):
-            await cluster.block(home, node)
+        await cluster.block(home, *HOLES, "whole")
         job = workloads.job(home, "job", 1, template("job"), backoff=6)
         jobset = workloads.jobset(home, "jobset", template("jobset"), backoff=0, restarts=1)
         for document in (
-            workloads.replicaset(home, "replicaset", 1, workloads.template("replicaset", on=HOLES)),
-            workloads.statefulset(home, "statefulset", 1, workloads.template("statefulset", on=HOLES)),
+            workloads.replicaset(home, "replicaset", 1, workloads.template("replicaset", on=ON)),
+            workloads.statefulset(home, "statefulset", 1, workloads.template("statefulset", on=ON)),
             job,
             jobset,
         ):
@@ -101,4 +76,4 @@ async def test_without_help_workloads_run_against_the_wall(
 
 def template(name: str) -> Json:
     """A pod that would end after a second, if any kubelet took it."""
-    return workloads.ending(workloads.template(name, on=HOLES), seconds=1)
+    return workloads.ending(workloads.template(name, on=ON), seconds=1)

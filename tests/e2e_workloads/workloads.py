@@ -18,7 +18,7 @@ def template(name: str, *, on: Mapping[str, str], cpus: int = WIDE, restart: str
     container = {
         "name": "main",
         "image": "registry.example/main",
-        "resources": {"requests": amounts, "limits": amounts},
+        "resources": {"requests": amounts, "limits": {**amounts}},
     }
     return {
         "metadata": {"labels": {OF: name}, "annotations": dict(INTENT)},
@@ -103,10 +103,13 @@ def budget(namespace: str, name: str, *, available: int) -> Json:
     return _workload("policy/v1", "PodDisruptionBudget", namespace, name, spec)
 
 
+BLOCKERS = "blockers"
+
+
 def blocker(namespace: str, name: str, node: str, *, cpus: int) -> Json:
     """A pod without an intent, put on a node by nobody's leave, that holds whole CPUs there."""
     wish = template(name, on={}, cpus=cpus)
-    metadata = {"namespace": namespace, "name": name, "labels": {OF: "blockers"}}
+    metadata = {"namespace": namespace, "name": name, "labels": {OF: BLOCKERS}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
