@@ -277,6 +277,17 @@ async def test_a_controller_that_sees_no_pods_has_no_policy_and_little_memory(he
     assert limits == ["512Mi", "768Mi"]
 
 
+async def test_how_long_pods_wait_and_how_many_are_removed_is_what_the_values_say(helm: Path) -> None:
+    gates = "gates.enabled=true gates.patienceSeconds=0 gates.pinPatienceSeconds=90"
+    heal = "heal.enabled=true heal.keepRefused=0 heal.perMinute=2 heal.ownerSeconds=60 heal.nodeSeconds=30"
+    found = await made(helm, f"{gates} {heal}")
+    told = found.settings(CONTROLLER, ControllerSettings)
+    assert found.settings(WEBHOOK, WebhookSettings).gates
+    assert (told.gates, told.gate_patience_seconds, told.pin_patience_seconds) == (True, 0, 90)
+    assert (told.heal, told.keep_refused, told.heal_per_minute) == (True, 0, 2)
+    assert (told.heal_owner_seconds, told.heal_node_seconds) == (60, 30)
+
+
 async def test_whoever_follows_pods_judges_as_the_webhook_does(helm: Path) -> None:
     values = "settings.unknown-nodes=may-fit settings.policy-match=equal settings.policy-reload-seconds=5"
     told = (await made(helm, f"heal.enabled=true {values}")).settings(CONTROLLER, ControllerSettings)
