@@ -18,7 +18,7 @@ PIN_SECONDS = 60.0
 """How long a pin is believed, since it was written."""
 
 SKEW_SECONDS = 2.0
-"""By how much the clock of whoever wrote it may be ahead."""
+"""By how much two clocks may differ: of whoever wrote it, of an API server, and here."""
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
@@ -67,7 +67,9 @@ class PinnedReservations:
 
     def _look(self, pod: PodInfo) -> None:
         age = self.wall() - pod.pinned_at
-        if age >= PIN_SECONDS or age < -SKEW_SECONDS or pod.pinned_at < pod.created:
+        # When a pod was created is said by another clock than when it was pinned.
+        before_it_was = pod.pinned_at < pod.created - SKEW_SECONDS
+        if age >= PIN_SECONDS or age < -SKEW_SECONDS or before_it_was:
             del self._waiting[pod.uid]
         elif self.reservations.node_of(pod.uid) == pod.pinned:
             # It was reserved right here.
