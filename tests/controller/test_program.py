@@ -24,9 +24,11 @@ from harness.fake_api import FakeApi
 from numalign.kube.client import Api
 from numalign.kube.compose import Background
 from numalign.kube.decode import shapes
+from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.errors import Unconfigured
 from numalign.kube.files.policy import BadPolicy
 from numalign.kube.lease import LeaderElector
+from numalign.model.intent import PINNED_AT, PLACEMENT, PLACEMENT_GATE
 from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
@@ -355,6 +357,41 @@ async def test_pods_are_watched_only_where_something_is_done_about_them(bench: B
         await controller.until(controller.ready)
 
     assert (unasked, bool(bench.api.asked("LIST", PODS))) == ([], True)
+
+
+async def test_a_gated_pod_is_pinned_and_told_of(bench: Bench) -> None:
+    intent = {"numalign.io/policy": SINGLE}
+    asks = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}
+    spec = {
+        "schedulingGates": [{"name": PLACEMENT_GATE}],
+        "containers": [{"name": "main", "resources": {"requests": asks, "limits": asks}}],
+    }
+    metadata = {"name": "web", "namespace": "team", "annotations": intent}
+    bench.api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    web = "/api/v1/namespaces/team/pods/web"
+
+    async def lifted() -> bool:
+        pod = bench.api.get(web)
+        return pod is not None and not pod["spec"].get("schedulingGates")
+
+    async def told() -> bool:
+        return bool(bench.api.all("/api/v1/namespaces/team/events"))
+
+    async with bench.running("--gates") as controller:
+        await controller.until(lifted)
+        await controller.until(told)
+        assert "numalign_gates_lifted_total" in (await controller.get("/metrics"))[1]
+
+    pod = bench.api.get(web)
+    assert pod
+    pin = scheduling(pod).pin
+    assert pin
+    assert (
+        pin.node in ("small", "large"),
+        {PINNED_AT, PLACEMENT} <= pod["metadata"]["annotations"].keys(),
+    ) == (True, True)
+    [event] = bench.api.all("/api/v1/namespaces/team/events")
+    assert event["reason"] == "NUMAPinned"
 
 
 async def test_a_policy_that_is_wrong_stops_it(bench: Bench, tmp_path: Path) -> None:
