@@ -627,5 +627,5 @@ async def test_a_dry_run_tells_which_refused_pods_would_go(
     refuse(bench, heal=heal)
     lines = (await dry_run(bench.settings("--dry-run", "--heal"))).splitlines()
 
-    assert lines[2:] == said
+    assert [line for line in lines if "refused" in line] == said
     assert bench.writes() == []
