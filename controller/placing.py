@@ -44,7 +44,7 @@ class Placing:
     `election` says at every moment whether this replica leads and for how long it may act: it is asked before
     every write. `tell` writes an event some time soon. `clock` is in seconds, `wall` since 1970. `refusals`
     are the nodes that have just refused pods, `held` places for pods that are not there yet, and `remembered`
-    gives caches whose sizes are shown.
+    gives caches whose sizes are shown. `heard` say whether a node is there, by the last that was heard.
     """
 
     api: Api
@@ -65,6 +65,11 @@ class Placing:
     held: HeldPlaces
     watchers: list[Watcher] = field(default_factory=list)
     remembered: list[Callable[[], Caches]] = field(default_factory=list)
+    heard: list[Callable[[str], bool]] = field(default_factory=list)
+
+    def has_node(self, name: str) -> bool:
+        """Whether a node is there by the last that was heard, which no snapshot may show yet."""
+        return all(there(name) for there in self.heard)
 
     def leading(self) -> bool:
         """Whether this replica may write."""

@@ -103,6 +103,7 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
     count_age(feed, registry)
     if pods:
         pods.remembered.append(feed.caches)
+        pods.heard.append(feed.state.nodes.__contains__)
     else:
         registry.register(CacheSizes((feed.caches,)))
     classifier = Classifier(remembers=lambda: shapes.read)

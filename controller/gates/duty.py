@@ -28,7 +28,7 @@ def look_after_gates(placing: Placing) -> Background:
     queue = GateQueue()
     metrics = GateMetrics.of(placing.registry, queue.__len__)
     pods = GatedPods(placing.api, metrics, placing.log, placing.wall)
-    pins = PinWriter(pods, state.reservations)
+    pins = PinWriter(pods, state.reservations, placing.has_node)
     binder = Binder(
         state=state,
         write=pins,

@@ -127,6 +127,7 @@ class PinWriter:
 
     pods: GatedPods
     reservations: Reservations
+    has_node: Callable[[str], bool] = lambda _name: True
     _handed: dict[str, tuple[Object, PinTarget]] = field(init=False, default_factory=dict)
 
     def hand(self, uid: str, raw: Object, target: PinTarget) -> None:
@@ -144,6 +145,9 @@ class PinWriter:
         raw, target = self._handed[uid]
         if node != target.node:
             raise Conflict(f"pod {namespace}/{name} is to be pinned to node {target.node}, not to {node}")
+        # A pin cannot be taken back, and a snapshot of nodes is a moment old.
+        if not self.has_node(node):
+            raise Conflict(f"node {node} is there no more")
         self.reservations.mark_unconfirmed(uid)
         await self.pods.pin(raw, target, annotations)
 

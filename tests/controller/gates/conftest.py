@@ -108,7 +108,8 @@ class GatedCluster:
         queue = GateQueue()
         metrics = GateMetrics.of(scorer.registry, queue.__len__)
         pods = GatedPods(self.store, metrics, scorer.told.log, self.time.wall)
-        pins = PinWriter(pods, scorer.reservations)
+        self.gone: set[str] = set()
+        pins = PinWriter(pods, scorer.reservations, lambda name: name not in self.gone)
         scorer.binder = Binder(
             state=state,
             write=pins,

@@ -258,3 +258,16 @@ async def test_a_defect_in_one_pod_holds_up_no_other(
     assert cluster.gates("bad") == []
     assert cluster.told.of("gate.broken")
     assert asyncio.get_running_loop().is_running()
+
+
+async def test_nobody_is_pinned_to_a_node_that_was_just_deleted(cluster: GatedCluster) -> None:
+    await started(cluster)
+    cluster.gone.add("a")
+
+    async with cluster.running():
+        await cluster.pass_by(5)
+        assert (cluster.gates(), cluster.scorer.kept()) == ([PLACEMENT_GATE], {})
+        await cluster.know({"b": EMPTY})
+        await cluster.pass_by(8)
+
+    assert cluster.pin() == "b"
