@@ -126,7 +126,7 @@ class Healer:
         self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
 
     async def run(self) -> None:
-        """PodMove pods; never returns."""
+        """Move pods; never returns."""
         while True:
             await self.turn()
             # No later than the next token is there, however fast that is.
@@ -201,7 +201,7 @@ class Healer:
     # Begin.
 
     async def _begin(self) -> None:
-        """PodMove whoever may be moved next; at most a few are looked at."""
+        """Move whoever may be moved next; at most a few are looked at."""
         read, time_slice = 0, TimeSlice()
         for candidate in [*self.candidates()]:
             await time_slice.share()
