@@ -10,7 +10,6 @@ the rest.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from operator import lt
 
 from numalign.kubelet.admit import effective_demand
 from numalign.ledger import arithmetic, claims
@@ -42,36 +41,56 @@ class Leaver:
 
     def frees(self, zone: ZoneId, name: str) -> int:
         """How much of a resource in a zone."""
-        return self.zones.get(zone, {}).get(name, 0)
+        amounts = self.zones.get(zone)
+        return amounts.get(name, 0) if amounts else 0
+
+    def everywhere(self, name: str) -> int:
+        """How much of a resource in all zones together."""
+        return sum([amounts.get(name, 0) for amounts in self.zones.values()])
 
 
 @dataclass(frozen=True, slots=True)
 class Relief:
     """One node, one pod that wants in, and the pods that could go, the cheapest first.
 
-    `free` is what its zones may have free as things are, at the most. `units` are what must come from single
-    zones, each as a whole, and `total` what the zones have to give together. `short` is what the node as a
-    whole lacks.
+    `free` is what its zones may have free as things are, at the most. For each part that must come from a
+    single zone `lacking` has what each zone lacks for it; `total` is what all zones lack together, and
+    `short` what the node as a whole does. Where the pod is served in `one_zone`, no other zone matters.
     """
 
     node: Node
     demand: Demand
     free: _ByZone
-    units: tuple[_ByName, ...]
+    lacking: tuple[_ByZone, ...]
     total: _ByName
     short: _ByName
+    one_zone: bool
     leavers: tuple[Leaver, ...]
 
     def suffices(self, chosen: Sequence[Leaver]) -> bool:
         """Whether the pod may be let in once these are gone."""
         if any(leaver.unread for leaver in chosen):
             return True
-        requests = (sum(each.requests.get(name, 0) for each in chosen) for name in self.short)
-        if any(map(lt, requests, self.short.values())):
-            return False
-        if any(self._together(name, chosen) < amount for name, amount in self.total.items()):
-            return False
-        return all(any(self._has(zone, unit, chosen) for zone in self.free) for unit in self.units)
+        return (
+            all(
+                any(
+                    all(
+                        sum([leaver.frees(zone, name) for leaver in chosen]) >= lack
+                        for name, lack in lacks.items()
+                    )
+                    for zone, lacks in zones.items()
+                )
+                for zones in self.lacking
+            )
+            and all(
+                sum([leaver.everywhere(name) for leaver in chosen]) >= lack
+                for name, lack in self.total.items()
+            )
+            and all(
+                sum([leaver.requests.get(name, 0) for leaver in chosen]) >= lack
+                for name, lack in self.short.items()
+            )
+        )
 
     def choices(self, size: int) -> Iterator[tuple[Leaver, ...]]:
         """All choices of so many pods that could make a difference, each once."""
@@ -112,29 +131,30 @@ class Relief:
         leavers = self.leavers
         if any(leaver.unread for leaver in leavers):
             return size > 0
-        requests = (_largest((each.requests.get(name, 0) for each in leavers), size) for name in self.short)
-        if any(map(lt, requests, self.short.values())):
-            return False
-        for name, amount in self.total.items():
-            each = (sum(leaver.frees(zone, name) for zone in self.free) for leaver in leavers)
-            if self._together(name, ()) + _largest(each, size) < amount:
-                return False
-        return all(
-            any(
-                all(
-                    self.free[zone].get(name, 0)
-                    + _largest((leaver.frees(zone, name) for leaver in leavers), size)
-                    >= amount
-                    for name, amount in unit.items()
+        return (
+            all(
+                any(
+                    all(
+                        _largest((leaver.frees(zone, name) for leaver in leavers), size) >= lack
+                        for name, lack in lacks.items()
+                    )
+                    for zone, lacks in zones.items()
                 )
-                for zone in self.free
+                for zones in self.lacking
             )
-            for unit in self.units
+            and all(
+                _largest((leaver.everywhere(name) for leaver in leavers), size) >= lack
+                for name, lack in self.total.items()
+            )
+            and all(
+                _largest((leaver.requests.get(name, 0) for leaver in leavers), size) >= lack
+                for name, lack in self.short.items()
+            )
         )
 
     def _pools(self) -> Iterator[Sequence[Leaver]]:
         """Leavers among which a choice is looked for: those of one zone, if one zone is all that is asked."""
-        if len(self.units) != 1 or not self.total.keys() <= self.units[0].keys():
+        if not self.one_zone:
             yield self.leavers
             return
         for zone in self.free:
@@ -145,17 +165,8 @@ class Relief:
             ]
 
     def _together(self, name: str, chosen: Sequence[Leaver]) -> int:
-        return sum(
-            self.free[zone].get(name, 0) + sum(leaver.frees(zone, name) for leaver in chosen)
-            for zone in self.free
-        )
-
-    def _has(self, zone: ZoneId, unit: _ByName, chosen: Sequence[Leaver]) -> bool:
-        free = self.free[zone]
-        return all(
-            free.get(name, 0) + sum(leaver.frees(zone, name) for leaver in chosen) >= amount
-            for name, amount in unit.items()
-        )
+        free = sum(self.free[zone].get(name, 0) for zone in self.free)
+        return free + sum(leaver.everywhere(name) for leaver in chosen)
 
 
 def relief(
@@ -174,10 +185,24 @@ def relief(
         for leaver in could
         if leaver.unread or leaver.zones or not short.keys().isdisjoint(leaver.requests)
     )
+    has, units = _most_free(info, free), _units(node, heeded, intent)
     total = {name: amount for name, amount in heeded.whole.asks.items() if name in names}
+    every = {name: sum(amounts.get(name, 0) for amounts in has.values()) for name in total}
     return Relief(
-        node, demand, _most_free(info, free), tuple(_units(node, heeded, intent)), total, short, tuple(useful)
+        node,
+        demand,
+        has,
+        tuple({zone: _lacks(amounts, unit) for zone, amounts in has.items()} for unit in units),
+        _lacks(every, total),
+        short,
+        len(units) == 1 and total.keys() <= units[0].keys(),
+        tuple(useful),
     )
+
+
+def _lacks(has: _ByName, wanted: _ByName) -> _ByName:
+    """What is wanted beyond what there is."""
+    return {name: amount - has.get(name, 0) for name, amount in wanted.items() if amount > has.get(name, 0)}
 
 
 def _most_free(info: NodeInfo, free: FreeCapacity) -> _ByZone:

@@ -26,6 +26,7 @@ from tests.ledger.conftest import NOW, on
 from tests.notation import asks, means, node, table
 
 SINGLE = "single-numa-node"
+EXCLUSIVE = replace(means("single-numa-node"), exclusive=True)
 TWO = node("cpu=8 mem=64Gi", "cpu=8 mem=64Gi", policy=SINGLE)
 BARE = "nobody makes it anew"
 
@@ -241,3 +242,16 @@ def test_what_is_cut_short_proves_nothing(effort: Effort) -> None:
     advice = advise(asked(), 5, cluster({"a": TWO, "b": TWO}, pods), ["a", "b"], effort=effort)
 
     assert not advice.proven
+
+
+def test_who_wants_a_zone_to_itself_has_others_with_an_intent_moved() -> None:
+    """It is not amounts that are lacking: each zone has room for both."""
+    alone = replace(asked("cpu=2 mem=1Gi"), question=Question(asks("cpu=2 mem=1Gi"), EXCLUSIVE))
+    small = {f"a{zone}": Placed("a", "cpu=2 mem=1Gi", str(zone), priority=zone) for zone in (0, 1)}
+    there = cluster({"a": TWO, "b": TWO}, {**small, **FULL_B})
+    for name in (*small, "b0", "b1"):
+        there.reservations.update_intent(name, means(SINGLE))
+    advice = advise(alone, 5, there, ["a", "b"])
+
+    assert (advice.remedy, advice.plans[0].node) == (Remedy.MOVES, "a")
+    assert moved(advice.plans[0]).keys() == {"a0"}
