@@ -86,3 +86,10 @@ WORKLOADS = AskedFor(
     command="make e2e-workloads",
     skipped="NO WORKLOAD WAS TESTED ON REAL KUBELETS",
 )
+PACKAGING = AskedFor(
+    "packaging",
+    "helm or a package registry",
+    of="the chart and of the image's steps",
+    command="make deploy-test",
+    skipped="THE CHART WAS NOT TESTED",
+)

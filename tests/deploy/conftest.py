@@ -10,16 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.asked_for import AskedFor
+from tests.asked_for import PACKAGING
 from tests.deploy.tools import build
-
-PACKAGING = AskedFor(
-    "packaging",
-    "helm or a package registry",
-    of="the chart and of the image's steps",
-    command="make deploy-test",
-    skipped="THE CHART WAS NOT TESTED",
-)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -32,6 +32,7 @@ from harness.api_objects import make_ready
 from harness.api_requests import Json, ask, gpus, rehearse
 from harness.controlplane.planes import BINARIES, Place, Plane
 from harness.processes import Child, Children, answers, free_port, program, run, until
+from tests.child_output import CHILDREN, with_output
 from tests.e2e.callers import Showing, showing
 from tests.e2e.figures import FIGURES
 
@@ -40,7 +41,6 @@ AsUser = Callable[[str], ApiClient]
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 REASON = pytest.StashKey[str]()
-CHILDREN = pytest.StashKey[Children]()
 
 # Who comes to the API server: a token, which is also the user's name, and the groups.
 USERS = {
@@ -149,10 +149,7 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if everyone := item.config.stash.get(CHILDREN, None):
-        said = [(f"{name} said meanwhile", text) for name, text in everyone.said().items()]
-        report.sections += said if report.failed else []
-    return report
+    return with_output(report, item.config)
 
 
 # ---- the control plane

@@ -13,19 +13,24 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import orjson
+import pytest
 from kubernetes_asyncio.client.api_client import ApiClient
 from prometheus_client.parser import text_string_to_metric_families
 
+from certs import authority
 from harness import shipped
 from harness.api_objects import Store
 from harness.api_requests import INTENT, Json, ask
-from harness.controlplane.planes import Place, Plane
+from harness.controlplane.planes import BINARIES, Place, Plane
 from harness.controlplane.schedulers import USERS as SCHEDULERS
 from harness.controlplane.schedulers import Extender, scheduler
+from harness.gotools import UnavailableError
+from harness.oracle.build import find
 from harness.processes import Children
 from harness.replicas import Replica, Replicas, replicas
 from harness.sim.cluster import Cluster, simulated
@@ -48,12 +53,11 @@ Amounts = dict[tuple[str, ...], dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """A control plane with a scheduler, and the Service that leads it to whichever scorer is ready."""
+class SimulatedSite:
+    """A control plane for simulated nodes."""
 
     plane: Plane
     store: Store
-    scorers: Replicas
 
     @property
     def api(self) -> ApiClient:
@@ -64,6 +68,39 @@ class Site:
     def server(self) -> Api:
         """The same, as our own programs use it."""
         return Api(self.api, namespace="default")
+
+    async def create(self, *wishes: Json) -> None:
+        """Pods, one after another."""
+        for wish in wishes:
+            answer = await ask(self.api, "POST", PODS, wish)
+            assert answer.code == HTTPStatus.CREATED, answer.body
+
+    async def clear(self, machines: Iterable[SimNode]) -> None:
+        """Neither these nodes nor any pod or event from now on."""
+        await ask(self.api, "DELETE", PODS, gracePeriodSeconds="0")
+        await ask(self.api, "DELETE", EVENTS)
+        for machine in machines:
+            await ask(self.api, "DELETE", f"/api/v1/nodes/{machine.name}")
+            await ask(self.api, "DELETE", f"{TOPOLOGIES}/{machine.name}")
+
+
+async def place(config: pytest.Config, folder: Path, pair: authority.Files) -> Place:
+    """Where a control plane of simulated nodes with a scheduler runs; skips the test where none can."""
+    try:
+        await find()
+    except UnavailableError as error:
+        pytest.skip(f"NO SIMULATED NODES WERE TESTED: {error}")
+    here = Place(config.stash[BINARIES], folder, pair)
+    if not (here.binaries / "kube-scheduler").is_file():
+        pytest.skip(f"{here.binaries} has no kube-scheduler")
+    return here
+
+
+@dataclass(frozen=True, slots=True)
+class Site(SimulatedSite):
+    """A control plane with a scheduler, and the Service that leads it to whichever scorer is ready."""
+
+    scorers: Replicas
 
     # ---- nodes
 
@@ -78,7 +115,7 @@ class Site:
             finally:
                 stirring.cancel()
                 await asyncio.gather(stirring, return_exceptions=True)
-                await self._clear(machines)
+                await self.clear(machines)
 
     async def _stir(self, name: str) -> None:
         """Something always happens, as in a cluster at work.
@@ -104,20 +141,7 @@ class Site:
 
         await seconds_until(known, lambda seen: seen == wanted, what=f"{wanted} were known", within=30)
 
-    async def _clear(self, machines: Iterable[SimNode]) -> None:
-        await ask(self.api, "DELETE", PODS, gracePeriodSeconds="0")
-        await ask(self.api, "DELETE", EVENTS)
-        for machine in machines:
-            await ask(self.api, "DELETE", f"/api/v1/nodes/{machine.name}")
-            await ask(self.api, "DELETE", f"{TOPOLOGIES}/{machine.name}")
-
     # ---- pods
-
-    async def create(self, *wishes: Json) -> None:
-        """Pods, one after another."""
-        for wish in wishes:
-            answer = await ask(self.api, "POST", PODS, wish)
-            assert answer.code == HTTPStatus.CREATED, answer.body
 
     async def delete(self, name: str) -> None:
         """As a person does; its kubelet ends it."""

@@ -11,15 +11,14 @@ from harness.controlplane import build as controlplane
 from harness.gotools import UnavailableError
 from harness.jobsets import build as jobsets
 from harness.kubelets import build as kubelets
-from harness.processes import Children
 from tests.asked_for import WORKLOADS
+from tests.child_output import CHILDREN, with_output
 from tests.deploy.tools import build as helm
 from tests.e2e_workloads.installed import Numalign, numalign
 from tests.e2e_workloads.stages import VERSION, Stage, stage
 
 HERE = Path(__file__).parent
 SEEN = pytest.StashKey[list[str]]()
-CHILDREN = pytest.StashKey[Children]()
 HELM = pytest.StashKey[Path]()
 
 
@@ -75,10 +74,7 @@ def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if everyone := item.config.stash.get(CHILDREN, None):
-        written = [(f"{name} wrote meanwhile", text) for name, text in everyone.said().items()]
-        report.sections += written if report.failed else []
-    return report
+    return with_output(report, item.config)
 
 
 @pytest.fixture(scope="session")

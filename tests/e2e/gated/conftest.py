@@ -11,35 +11,32 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
 
 import pytest
 import pytest_asyncio
-from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
 from harness import shipped
 from harness.api_objects import Store
 from harness.api_requests import INTENT, Json, ask
 from harness.controlplane import audits
-from harness.controlplane.planes import BINARIES, Place, Plane
+from harness.controlplane.planes import Plane
 from harness.controlplane.schedulers import USERS as SCHEDULERS
 from harness.controlplane.schedulers import scheduler
-from harness.gotools import UnavailableError
-from harness.oracle.build import find
 from harness.processes import Children
 from harness.replicas import ONLY_METRICS, Replica, Replicas, replicas
 from harness.sim.cluster import Cluster, simulated
-from harness.sim.desk import TOPOLOGIES, ApiDesk
+from harness.sim.desk import ApiDesk
 from harness.sim.fingerprints import Fingerprint
 from harness.sim.shapes import SimNode
 from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api
 from numalign.model.intent import PLACEMENT_GATE
+from tests.asked_for import PACKAGING
 from tests.deploy.render import made
 from tests.deploy.tools import build
 from tests.e2e import sites
-from tests.e2e.sites import EVENTS, PODS, counted
+from tests.e2e.sites import EVENTS, PODS, SimulatedSite, counted
 
 USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS, **SCHEDULERS}
 VALUES = "gates.enabled=true tls.source=cert-manager"
@@ -50,23 +47,11 @@ PATIENCE = 10
 
 
 @dataclass(frozen=True, slots=True)
-class GatedSite:
+class GatedSite(SimulatedSite):
     """A control plane with its scheduler, and controllers beside it."""
 
-    plane: Plane
-    store: Store
     controllers: Replicas
     roles: Sequence[Json]
-
-    @property
-    def api(self) -> ApiClient:
-        """As the administrator."""
-        return self.store.api
-
-    @property
-    def server(self) -> Api:
-        """The same, as our own programs use it."""
-        return Api(self.api, namespace="default")
 
     @asynccontextmanager
     async def nodes(self, *machines: SimNode) -> AsyncIterator[Cluster]:
@@ -75,17 +60,7 @@ class GatedSite:
             try:
                 yield cluster
             finally:
-                await ask(self.api, "DELETE", PODS, gracePeriodSeconds="0")
-                await ask(self.api, "DELETE", EVENTS)
-                for machine in machines:
-                    await ask(self.api, "DELETE", f"/api/v1/nodes/{machine.name}")
-                    await ask(self.api, "DELETE", f"{TOPOLOGIES}/{machine.name}")
-
-    async def create(self, *wishes: Json) -> None:
-        """Pods, one after another."""
-        for wish in wishes:
-            answer = await ask(self.api, "POST", PODS, wish)
-            assert answer.code == HTTPStatus.CREATED, answer.body
+                await self.clear(machines)
 
     async def pods(self) -> dict[str, Json]:
         """All there are, by name."""
@@ -153,15 +128,10 @@ async def site(
     pair: authority.Files,
 ) -> AsyncIterator[GatedSite]:
     """Without nodes; each test has its own."""
-    try:
-        await find()
+    place = await sites.place(pytestconfig, tmp_path_factory.mktemp("gated"), pair)
+    with PACKAGING.or_skipped():
         [helm] = await build.find()
-    except UnavailableError as error:
-        pytest.skip(f"NO SIMULATED NODES WERE TESTED: {error}")
     roles = [each for (kind, name), each in (await made(helm, VALUES)).items() if _is_wanted(kind, name)]
-    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("gated"), pair)
-    if not (place.binaries / "kube-scheduler").is_file():
-        pytest.skip(f"{place.binaries} has no kube-scheduler")
     noted = audits.flags(place.folder, users=(shipped.CONTROLLERS,))
     plane = Plane(children, place, users=USERS, flags=noted)
     await plane.start()

@@ -6,9 +6,6 @@ import pytest
 import pytest_asyncio
 
 from certs import authority
-from harness.controlplane.planes import BINARIES, Place
-from harness.gotools import UnavailableError
-from harness.oracle.build import find
 from harness.processes import Children
 from tests.e2e import sites
 from tests.e2e.sites import Site
@@ -22,12 +19,6 @@ async def site(
     pair: authority.Files,
 ) -> AsyncIterator[Site]:
     """Without nodes; each test has its own."""
-    try:
-        await find()
-    except UnavailableError as error:
-        pytest.skip(f"NO SIMULATED NODES WERE TESTED: {error}")
-    place = Place(pytestconfig.stash[BINARIES], tmp_path_factory.mktemp("scored"), pair)
-    if not (place.binaries / "kube-scheduler").is_file():
-        pytest.skip(f"{place.binaries} has no kube-scheduler")
+    place = await sites.place(pytestconfig, tmp_path_factory.mktemp("scored"), pair)
     async with sites.site(children, place) as running:
         yield running
