@@ -57,6 +57,9 @@ LIFTS_AT_ONCE = 32
 AHEAD = 16
 """Pods that are read before it is their turn."""
 
+TURN_PATIENCES = 2.0
+"""How many times its patience a pod waits for which some node may have room."""
+
 REMEMBERED = 4096
 """Pods of which it is kept what they ask for while they wait."""
 
@@ -252,7 +255,7 @@ class GateKeeper:
         """What the pod that was read wants; None if it waits for others."""
         if gates_of(raw) != (PLACEMENT_GATE,):
             # Who watches pods will hear of it in a moment.
-            gated.fitted_nowhere("", now=self.clock())
+            gated.not_its_turn("", now=self.clock())
             return None
         try:
             wanted = aspects(raw, self.state.pending_pod(raw))
@@ -274,7 +277,7 @@ class GateKeeper:
         # Others of the same template may have found nothing, and this one's place was held before it came.
         awaited = not wanted.unjudged and self.chooser.awaits(gated.pod, pending)
         if not awaited and (why := misses.reasons.get(asked)):
-            gated.why = why
+            gated.why, gated.room = why, False
             return
         if not awaited and misses.is_crowded(gated):
             return
@@ -343,7 +346,7 @@ class GateKeeper:
             why = await self.binder.bind(BindingCall(pod.name, pod.namespace, pod.uid, target.node))
             if why:
                 self._remembered.drop(pod.uid)
-                gated.fitted_nowhere(why, now=self.clock())
+                gated.not_its_turn(why, now=self.clock())
                 return
             self._lifted(gated, Lift.KEPT if target.hostnames else Lift.PINNED, _said(target, wanted))
             self.pinned(pod, target.node)
@@ -372,13 +375,21 @@ class GateKeeper:
                     and self._is_overdue(gated)
                     and not self._is_taken(gated)
                 ):
-                    why = f"for {self.patience:g} s no node had room: {gated.why or 'it was not its turn'}"
-                    self._begin(gated, self._lift(gated, why))
+                    self._begin(gated, self._lift(gated, self._too_late(gated)))
 
     def _is_overdue(self, gated: GatedPod) -> bool:
-        """Whether a pod has waited for too long, which without a patience nobody does."""
-        late = bool(self.patience) and self.clock() >= gated.since + self.patience
-        return late and self.clock() >= gated.retry
+        """Whether a pod has waited for too long, which without a patience nobody does.
+
+        Who only waits for a turn is let go later: without a pin, its kubelet may refuse it.
+        """
+        waits = TURN_PATIENCES if gated.room and self.state.snapshot else 1.0
+        return bool(self.patience) and gated.is_overdue(self.patience * waits, now=self.clock())
+
+    def _too_late(self, gated: GatedPod) -> str:
+        waited = f"{self.clock() - gated.since:.0f} s"
+        if gated.room:
+            return f"for {waited} it was not its turn{f': {gated.why}' if gated.why else ''}"
+        return f"for {waited} no node had room: {gated.why or 'nobody could say which'}"
 
     async def _lift(self, gated: GatedPod, why: str) -> None:
         async with self._lifting:
@@ -397,6 +408,7 @@ class GateKeeper:
 
     def _lifted(self, gated: GatedPod, how: Lift, why: str) -> None:
         pod, seconds = gated.pod, max(0.0, self.wall() - gated.pod.created)
+        gated.lifted(now=self.clock())
         self.metrics.lifts.labels(how.value).inc()
         self.metrics.seconds.observe(seconds)
         text = why if len(why) <= _SHOWN else f"{why[: _SHOWN - 3]}..."

@@ -19,6 +19,9 @@ FIRST_WAIT, LONGEST_WAIT = 0.25, 4.0
 FIRST_RETRY, LONGEST_RETRY = 1.0, 20.0
 """Seconds until a write that failed is tried again."""
 
+NEWS_LOST_SECONDS = 30.0
+"""After how long without news of a gate that was lifted nobody believes any more that it was."""
+
 _QueuePlace = tuple[int, int, str, str]
 """What the queue is sorted by; the uid is last."""
 
@@ -29,7 +32,7 @@ class GatedPod:
 
     Its patience began `since`, infinite as long as other gates keep it too. It is looked at again from `due`
     on, and its gate is lifted from `retry` on: what fails on the way to a pin does not put that off. `why` is
-    what was in its way the last time.
+    what was in its way the last time; as long as it has `room` as far as is known, that was no lack of it.
     """
 
     pod: PodInfo
@@ -39,19 +42,34 @@ class GatedPod:
     vain: int = 0
     failures: int = 0
     why: str = ""
+    room: bool = True
 
     @property
     def alone(self) -> bool:
         """Whether no other gate keeps it."""
         return self.since < math.inf
 
+    def is_overdue(self, patience: float, *, now: float) -> bool:
+        """Whether it has waited for longer than that, and may be let go."""
+        return now >= max(self.since + patience, self.retry)
+
     def fitted_nowhere(self, why: str, *, now: float) -> None:
-        """Look at it later, and each time later than before."""
+        """Look at it later, and each time later than before: no node has room for it."""
+        self._later(why, now=now)
+        self.room = False
+
+    def not_its_turn(self, why: str, *, now: float) -> None:
+        """Look at it later, and each time later than before: a node had room, but not yet."""
+        self._later(why, now=now)
+        self.room = True
+
+    def _later(self, why: str, *, now: float) -> None:
         self.due = now + min(FIRST_WAIT * 2.0 ** min(self.vain, 16), LONGEST_WAIT)
         self.vain, self.why = self.vain + 1, why
 
     def not_judged(self, *, now: float) -> None:
         """Look at it later, and each time later than before, for nobody could say where it fits."""
+        self.room = False
         self.due = now + min(FIRST_RETRY * 2.0 ** min(self.vain, 16), LONGEST_RETRY)
         self.vain += 1
 
@@ -59,6 +77,10 @@ class GatedPod:
         """Lift its gate once more, if that failed, later, and each time later than before."""
         self.retry = now + min(FIRST_RETRY * 2.0 ** min(self.failures, 16), LONGEST_RETRY)
         self.failures += 1
+
+    def lifted(self, *, now: float) -> None:
+        """Wait for the news that its gate is gone."""
+        self.retry = now + NEWS_LOST_SECONDS
 
     @property
     def place(self) -> _QueuePlace:

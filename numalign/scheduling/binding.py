@@ -305,8 +305,8 @@ class Binder:
         try:
             await asyncio.wait((acquiring, timer), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # Whoever has it already gives it back.
-            if not acquiring.cancel():
+            # Whoever has it already gives it back; where all is cancelled at once, nobody has it.
+            if not acquiring.cancel() and not acquiring.cancelled():
                 queue.turn.release()
             raise
         finally:
