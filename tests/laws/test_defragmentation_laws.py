@@ -240,8 +240,14 @@ def test_nobody_can_do_with_fewer_pods_or_cheaper_ones(world: World) -> None:
 
 
 def solutions(world: World) -> Iterator[tuple[int, int, int]]:
-    """What it costs, in every way that there is of moving up to so many pods that are all in the way."""
-    for name in world.nodes:
+    """What it costs, in every way that there is of moving up to so many pods that are all in the way.
+
+    A node that would refuse with nothing on it is out of the question, though what stands there can help by
+    chance: it may leave no zone but one for two containers.
+    """
+    for name, there in world.nodes.items():
+        if evaluate(there, world.demand, world.intent).permanent:
+            continue
         for size in range(1, EXHAUSTIVE + 1):
             for moved in combinations(world.movable(name), size):
                 fewer = combinations(moved, size - 1)
