@@ -66,9 +66,9 @@ def ungate(  # noqa: PLR0913  one keyword for each option
     force: bool,
     output: str,
 ) -> None:
-    """Lift the gate numalign.io/placement of all pods of a namespace, without pinning them.
+    """Lift the gates of pods where no controller does.
 
-    For when the controller is gone that should. A pod that is let go is placed by its scheduler as if there
+    All pods of a namespace lose the gate numalign.io/placement, without being pinned. A pod that is let go is placed by its scheduler as if there
     were no gates: nothing is reserved for it, and its kubelet may refuse it. Other gates of a pod stay.
 
     Nothing is written while a controller renewed its lease in the last 5 minutes, unless with --force.
