@@ -186,8 +186,7 @@ class GateKeeper:
         return self._leads_for() >= HANDOVER_SECONDS and self.state.snapshot is not None
 
     async def _pass(self) -> None:
-        misses, now = _Misses(), self.clock()
-        due = [gated for gated in self._waiting() if gated.alone and now >= max(gated.due, gated.retry)]
+        misses, due = _Misses(), self._due()
         async for gated, read in self._read_ahead(due):
             if not self._may_pin():
                 return
@@ -196,6 +195,13 @@ class GateKeeper:
                     await self._look(gated, read, misses)
                 except Exception as error:  # noqa: BLE001  what breaks on one pod holds up no other
                     self._broken(gated, error)
+
+    def _due(self) -> list[GatedPod]:
+        """Those to be looked at now: nobody while one of a higher priority waits for a later time."""
+        now = self.clock()
+        waiting = [gated for gated in self._waiting() if gated.alone and now >= gated.retry]
+        lowest = min((gated.pod.priority for gated in waiting if now >= gated.due), default=math.inf)
+        return [gated for gated in waiting if now >= gated.due or gated.pod.priority > lowest]
 
     def _waiting(self) -> list[GatedPod]:
         """All that wait in their order, without those that are gone."""

@@ -68,8 +68,9 @@ def ungate(  # noqa: PLR0913  one keyword for each option
 ) -> None:
     """Lift the gates of pods where no controller does.
 
-    All pods of a namespace lose the gate numalign.io/placement, without being pinned. A pod that is let go is placed by its scheduler as if there
-    were no gates: nothing is reserved for it, and its kubelet may refuse it. Other gates of a pod stay.
+    All pods of a namespace lose the gate numalign.io/placement, without being pinned. A pod that is let go is
+    placed by its scheduler as if there were no gates: nothing is reserved for it, and its kubelet may refuse
+    it. Other gates of a pod stay.
 
     Nothing is written while a controller renewed its lease in the last 5 minutes, unless with --force.
 

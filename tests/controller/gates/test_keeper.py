@@ -117,6 +117,25 @@ async def test_room_that_comes_free_goes_to_who_waits(cluster: GatedCluster) -> 
     assert cluster.pin("second") == "one"
 
 
+async def test_room_that_comes_free_goes_to_the_more_important_one_however_often_that_was_looked_at(
+    cluster: GatedCluster,
+) -> None:
+    """Who was looked at in vain many times waits for longer, and nobody of less importance passes by."""
+    await cluster.know({"one": ONE})
+    cluster.make(gated(ALL, name="first", creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(1)
+        cluster.make(gated(ALL, name="high", creationTimestamp=NEW, spec={"priority": 1000}))
+        await cluster.pass_by(9)
+        cluster.make(gated(ALL, name="low", creationTimestamp=NEW, spec={"priority": 1}))
+        await cluster.pass_by(0.1)
+        cluster.delete("first")
+        await cluster.pass_by(5)
+
+    assert (cluster.pin("high"), bool(cluster.gates("low"))) == ("one", True)
+
+
 # Who is let go without waiting.
 
 TOO_MANY = {
