@@ -47,7 +47,7 @@ from numalign.scheduling.sitting import Sitting
 EVENT = "NUMANotHealed"
 """The reason of the event that tells why nothing is moved in a namespace."""
 
-TURN_SECONDS, SHORTEST_TURN_SECONDS = 1.0, 0.1
+TURN_SECONDS, SHORTEST_PAUSE_SECONDS = 1.0, 0.05
 READ_SECONDS = 5.0
 MOST_BYTES = 2**21
 """Of a pod that is read: more than an API server stores of one object."""
@@ -127,10 +127,12 @@ class Healer:
 
     async def run(self) -> None:
         """Move pods; never returns."""
+        # No later than the next token is there, however fast that is.
+        every = min(TURN_SECONDS, self.paces.rates.cluster)
         while True:
+            began = self.clock()
             await self.turn()
-            # No later than the next token is there, however fast that is.
-            await self.sleep(min(TURN_SECONDS, max(self.paces.rates.cluster, SHORTEST_TURN_SECONDS)))
+            await self.sleep(max(began + every - self.clock(), SHORTEST_PAUSE_SECONDS))
 
     async def turn(self) -> None:
         """See how moves go on and, if this replica leads, begin what may begin."""

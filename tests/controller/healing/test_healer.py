@@ -6,6 +6,7 @@ import pytest
 
 from controller.healing.healer import HANDOVER_SECONDS
 from controller.healing.marks import EVENT as MISALIGNED
+from controller.healing.paces import Rates
 from numalign.kube.errors import Conflict, Failing, Forbidden, Throttled, Unreachable
 from numalign.model.intent import ALIGNED, PLACEMENT_OBSERVED
 from tests.controller.healing.conftest import SPREAD, TOGETHER, Cluster, Killed, Leader, a_cluster, web
@@ -138,7 +139,7 @@ async def test_the_rate_of_the_cluster_holds_whatever_there_is_to_do() -> None:
 async def test_a_budget_is_obeyed_and_asked_later_and_later() -> None:
     cluster = await a_cluster("a", "b")
     await spread(cluster, "web-1")
-    leader = await a_leader(cluster, rates=Leader(await a_cluster("a")).rates)
+    leader = await a_leader(cluster)
     cluster.fails["evict"] = [
         Throttled("Cannot evict pod as it would violate the pod's disruption budget.")
     ] * 3
@@ -432,9 +433,7 @@ async def test_a_leader_killed_while_its_replacement_comes(seconds: int) -> None
 async def test_a_new_leader_waits_until_what_was_begun_has_landed() -> None:
     cluster = await a_cluster("a", "b")
     await spread(cluster, "web-1")
-    leader = await a_leader(
-        cluster, rates=type(Leader(await a_cluster("x")).rates)(owner=0, node=0, cluster=0)
-    )
+    leader = await a_leader(cluster, rates=Rates(0, 0, 0))
 
     await leader.turns(HANDOVER_SECONDS)
     assert cluster.evicted == []
@@ -471,3 +470,21 @@ async def test_a_pod_that_cannot_be_read_is_read_later(error: type[Exception]) -
     await leader.turns(100)
     assert len(cluster.evicted) == 1
     assert MISALIGNED not in leader.reasons()
+
+
+async def test_it_looks_as_often_as_the_rate_asks_for_however_long_that_takes() -> None:
+    cluster = await a_cluster("a", "b")
+    leader = await a_leader(cluster, rates=Rates(0, 0, 0.5))
+    looked = list[float]()
+
+    async def slow() -> None:
+        looked.append(cluster.time())
+        cluster.time.seconds += 0.2
+        if len(looked) == 4:
+            raise Killed
+
+    leader.healer.turn = slow  # type: ignore[method-assign]
+    with pytest.raises(Killed):
+        await leader.healer.run()
+
+    assert looked == pytest.approx([1000, 1000.5, 1001, 1001.5])
