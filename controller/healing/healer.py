@@ -34,6 +34,7 @@ from numalign.kube.errors import ClusterError, NotFound
 from numalign.kube.events import Event, Type
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo
+from numalign.kube.routing import DEFAULT_SCHEDULER
 from numalign.ledger.reservations import NEWS_SECONDS
 from numalign.model.errors import BadInput
 from numalign.model.intent import Gate, Heal, NamespaceRules
@@ -186,6 +187,8 @@ class Healer:
             return NO_GATES
         if rules.gate is not Gate.ENABLED:
             return NOT_GATED
+        if {pod.scheduler, rules.scheduler or ""} - _NAMES_NOBODY:
+            return OTHER_SCHEDULER
         if not sitting.by_kubelet:
             return "the agent of its node to say what it holds: what stands on the pod is no ground to end it"
         if owner is None:
@@ -327,8 +330,11 @@ class Healer:
         self.tell(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
 
 
+_NAMES_NOBODY = frozenset({"", DEFAULT_SCHEDULER})
+
 NO_GATES = "gates, without which nothing can be held for its replacement (--gates)"
 NOT_GATED = "its namespace's label numalign.io/gate: enabled, so that its replacement waits for what is held"
+OTHER_SCHEDULER = "a gate to hold back what comes in its place: another scheduler places that, at once"
 NO_BETTER_PLACE = "another node that would align it now"
 
 

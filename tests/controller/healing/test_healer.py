@@ -9,7 +9,16 @@ from controller.healing.marks import EVENT as MISALIGNED
 from controller.healing.paces import Rates
 from numalign.kube.errors import Conflict, Failing, Forbidden, Throttled, Unreachable
 from numalign.model.intent import ALIGNED, PLACEMENT_OBSERVED
-from tests.controller.healing.conftest import SPREAD, TOGETHER, Cluster, Killed, Leader, a_cluster, web
+from tests.controller.healing.conftest import (
+    HEALED,
+    SPREAD,
+    TOGETHER,
+    Cluster,
+    Killed,
+    Leader,
+    a_cluster,
+    web,
+)
 from tests.scorer.conftest import TEAM, uid
 
 
@@ -488,3 +497,28 @@ async def test_it_looks_as_often_as_the_rate_asks_for_however_long_that_takes() 
         await leader.healer.run()
 
     assert looked == pytest.approx([1000, 1000.5, 1001, 1001.5])
+
+
+async def test_a_pod_whose_replacement_no_gate_would_hold_back_stays() -> None:
+    cluster = await a_cluster("a", "b")
+    await cluster.runs(web("web-1", spec={"schedulerName": "volcano"}), "a", SPREAD)
+    leader = await a_leader(cluster)
+
+    await leader.turns(1000)
+    assert cluster.evicted == []
+
+    cluster.namespaces[TEAM] = {**HEALED, "scheduler": "numalign-scheduler"}
+    await spread(cluster, "web-2", owner="other")
+    await cluster.publish()
+    await leader.turns(1000)
+    assert cluster.evicted == []
+
+
+async def test_the_default_scheduler_is_no_other() -> None:
+    cluster = await a_cluster("a", "b")
+    await cluster.runs(web("web-1", spec={"schedulerName": "default-scheduler"}), "a", SPREAD)
+    leader = await a_leader(cluster)
+
+    await leader.turns(700)
+
+    assert len(cluster.evicted) == 1
