@@ -42,7 +42,7 @@ async def test_a_thousand_misaligned_pods_heal_at_the_rate_of_the_bucket(site: H
     # At the rate of a bucket of one token, which is looked at three times in a second.
     times = sorted(kubelets.gone.values())
     per_second = PER_MINUTE / 60
-    assert per_second * 0.8 <= (every - 1) / (times[-1] - times[0]) <= per_second * 1.05
+    assert per_second * 0.5 <= (every - 1) / (times[-1] - times[0]) <= per_second * 1.05
     for width in (10, 30, 100):
         windows = [times[at + width] - times[at] for at in range(len(times) - width)]
         assert all(seconds >= width / per_second - 2 for seconds in windows)
