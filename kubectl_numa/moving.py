@@ -76,20 +76,20 @@ def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, c
     stored = {_uid(raw): raw for raw in map(_stored, _pods(objects))}
     keeper = PolicyKeeper(None, log=_silent(), registry=CollectorRegistry())
     keeper.now = view.policy
-    whole = complete or bool(stored)
+    has_all_pods = complete or bool(stored)
     state = SchedulerState(
         Reservations(),
         policy=keeper,
         match=match,
         clock=lambda: view.seen,
         wall=lambda: view.seen,
-        complete=lambda _snapshot: whole,
+        complete=lambda _snapshot: has_all_pods,
     )
     asyncio.run(state.update_snapshot(view.snapshot))
     informer = PodInformer(state, state.reader, log=_silent(), registry=CollectorRegistry())
     for raw in stored.values():
         informer.put(raw)
-    return PlacedPods(state, stored, tuple(informer.problems()), whole)
+    return PlacedPods(state, stored, tuple(informer.problems()), has_all_pods)
 
 
 def _silent() -> Log:
@@ -132,8 +132,8 @@ def priority_of(pod: object, placed: PlacedPods) -> int | None:
     if name in _CLASSES:
         return _CLASSES[name]
     others = (inner(raw, "spec") for raw in placed.stored.values())
-    known = (inner(other, "priority") for other in others if inner(other, "priorityClassName") == name)
-    return next((priority for priority in known if isinstance(priority, int)), None)
+    priorities = (inner(other, "priority") for other in others if inner(other, "priorityClassName") == name)
+    return next((priority for priority in priorities if isinstance(priority, int)), None)
 
 
 def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wanted

@@ -197,7 +197,7 @@ class GateKeeper:
                     self._broken(gated, error)
 
     def _due(self) -> list[GatedPod]:
-        """Those to be looked at now: nobody while one of a higher priority waits for a later time."""
+        """Those to be looked at now: whose time has come, and before them all of a higher priority."""
         now = self.clock()
         waiting = [gated for gated in self._waiting() if gated.alone and now >= gated.retry]
         lowest = min((gated.pod.priority for gated in waiting if now >= gated.due), default=math.inf)
@@ -253,7 +253,7 @@ class GateKeeper:
             return None
         try:
             return self._understood(gated, raw)
-        except Exception as error:  # noqa: BLE001  as above
+        except Exception as error:  # noqa: BLE001  what cannot be understood of one pod holds up no other
             self._broken(gated, error)
             return None
 

@@ -71,9 +71,9 @@ class PinnedPods:
         if pod.node or pod.ended or pod.leaving:
             self._expected.pop(pod.uid, None)
         elif pod.pinned and pod.uid not in self._expected and PLACEMENT_GATE not in pod.gates:
-            left = self.patience - max(0.0, self.wall() - pod.pinned_at)
-            if left > 0:
-                self._expected[pod.uid] = _AwaitedPod(pod.pinned, self.clock() + left)
+            remaining = self.patience - max(0.0, self.wall() - pod.pinned_at)
+            if remaining > 0:
+                self._expected[pod.uid] = _AwaitedPod(pod.pinned, self.clock() + remaining)
 
     async def run(self) -> None:
         """Tell of pods that are late; never returns."""

@@ -88,8 +88,8 @@ def _answer(error: Exception) -> EvictionAnswer:
     if isinstance(error, Failing):
         two = _TWO_BUDGETS in str(error)
         return EvictionAnswer.BUDGETS if two else EvictionAnswer.UNANSWERED
-    known = (answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))
-    return next(known, EvictionAnswer.UNANSWERED)
+    answers = (answer for kind, answer in _ANSWERS.items() if isinstance(error, kind))
+    return next(answers, EvictionAnswer.UNANSWERED)
 
 
 _ANSWERS: Mapping[type[ClusterError], EvictionAnswer] = {

@@ -280,8 +280,8 @@ class Healer:
 
     def stays(self, raw: Object) -> str:
         """Why a pod may not be asked to go; empty if it may."""
-        if found := evictable.obstacle(raw):
-            return evictable.SENTENCES[found]
+        if obstacle := evictable.obstacle(raw):
+            return evictable.SENTENCES[obstacle]
         if unplaceable := self.unplaceable(raw):
             aspects = " and ".join(unplaceable)
             return f"no place can be held for its replacement: nobody can judge its {aspects} here"
@@ -321,8 +321,8 @@ class Healer:
         if why_not not in (NO_GATES, NOT_GATED) or pod.namespace in self._ungated:
             return
         # A namespace that is gone and comes again is told again.
-        known = self.state.snapshot.namespaces if self.state.snapshot else {}
-        self._ungated = {name for name in self._ungated if name in known} | {pod.namespace}
+        namespaces = self.state.snapshot.namespaces if self.state.snapshot else {}
+        self._ungated = {name for name in self._ungated if name in namespaces} | {pod.namespace}
         self.log.warning("healing.ungated", namespace=pod.namespace, why=f"it waits for {why_not}")
         self._event(pod, Type.WARNING, EVENT, f"misaligned and not moved: it waits for {why_not}")
 

@@ -98,8 +98,8 @@ class Moves:
         owner = owner_key(pod)
         if owner is None:
             raise ValueError("nobody owns the pod")
-        known = frozenset(uid for uid, other in self.state.pods.items() if owner_key(other) == owner)
-        move = self.owners.moves[owner] = PodMove(pod, owner, node, self.clock(), known)
+        siblings = frozenset(uid for uid, other in self.state.pods.items() if owner_key(other) == owner)
+        move = self.owners.moves[owner] = PodMove(pod, owner, node, self.clock(), siblings)
         return move
 
     def answered(self, move: PodMove, answer: EvictionAnswer, text: str) -> None:

@@ -78,9 +78,9 @@ class SittingPods(Collector):
             labels=["namespace"],
         )
         counts: dict[str, int] = {}
-        known = self._state.snapshot.namespaces if self._state.snapshot else {}
+        namespaces = self._state.snapshot.namespaces if self._state.snapshot else {}
         for sitting in self.misaligned():
-            namespace = sitting.pod.namespace if sitting.pod.namespace in known else ""
+            namespace = sitting.pod.namespace if sitting.pod.namespace in namespaces else ""
             counts[namespace] = counts.get(namespace, 0) + 1
         for namespace, count in sorted(counts.items()):
             family.add_metric([namespace], count)

@@ -98,7 +98,7 @@ class RefusalTeller:
         """All that can be said; whoever is told of pods after this has to be, whatever breaks here."""
         try:
             return self._message(pod)
-        except Exception as error:  # noqa: BLE001  as said above
+        except Exception as error:  # noqa: BLE001  what breaks on one pod is told without its story
             self._broken.failed("refused.broken", error, pod=f"{pod.namespace}/{pod.name}")
             return f"the kubelet of {pod.node} refused the pod: {pod.reason}"
 
@@ -130,9 +130,9 @@ class RefusalTeller:
             self._tell(event)
 
     def _message(self, pod: PodInfo) -> str:
-        said = cut(f"{pod.reason}: {pod.message}" if pod.message else pod.reason, _LONGEST_REASON)
+        refusal = cut(f"{pod.reason}: {pod.message}" if pod.message else pod.reason, _LONGEST_REASON)
         parts = (
-            f"the kubelet of {pod.node} refused the pod: {said}",
+            f"the kubelet of {pod.node} refused the pod: {refusal}",
             self._predicted(pod),
             *self._there(pod),
         )

@@ -147,8 +147,10 @@ def _show(pods: Sequence[UngatedPod], output: str, *, done: str) -> None:
         else:
             click.echo(f"{pod.name}: {done}{others}")
     failed = sum(bool(pod.error) for pod in pods)
-    left = f", {failed:,} could not be" if failed else ""
-    click.echo(f"{len(pods) - failed:,} of {len(pods):,} gated pods {done}{left}" if pods else "no pod waits")
+    failures = f", {failed:,} could not be" if failed else ""
+    click.echo(
+        f"{len(pods) - failed:,} of {len(pods):,} gated pods {done}{failures}" if pods else "no pod waits"
+    )
 
 
 def _to_json(pod: UngatedPod) -> dict[str, object]:

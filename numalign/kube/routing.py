@@ -41,8 +41,8 @@ def gate(spec: Mapping[str, object], question: PodQuestion) -> str | None:
     gates = spec.get("schedulingGates")
     if not isinstance(gates, list):
         return PLACEMENT_GATE if gates is None else None
-    there = any(isinstance(each, dict) and each.get("name") == PLACEMENT_GATE for each in gates)
-    return None if there else PLACEMENT_GATE
+    gated = any(isinstance(each, dict) and each.get("name") == PLACEMENT_GATE for each in gates)
+    return None if gated else PLACEMENT_GATE
 
 
 def _open(spec: Mapping[str, object], question: PodQuestion) -> bool:

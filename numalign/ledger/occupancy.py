@@ -58,10 +58,10 @@ def nowhere_alone(node: Node) -> Node:
 def _own(node: Node, ids: Mapping[str, ZoneId], pod: AssignedPod) -> _Own:
     if pod.demand is None:
         return _Own(NO_ZONES, all=False)
-    known = _by_id(ids, pod.record.held) if pod.record else None
-    predicted = _by_id(ids, pod.guess) if pod.guess and known is None else None
-    zones = own_zones(node, pod.demand, pod.intent, known or predicted or {})
-    unknown = pod.record.unknown if pod.record and known is not None else claims.due(node, pod.demand).all
+    recorded = _by_id(ids, pod.record.held) if pod.record else None
+    predicted = _by_id(ids, pod.guess) if pod.guess and recorded is None else None
+    zones = own_zones(node, pod.demand, pod.intent, recorded or predicted or {})
+    unknown = pod.record.unknown if pod.record and recorded is not None else claims.due(node, pod.demand).all
     return _Own(zones, all=len(node.zones) == 1 or not any(map(pod.intent.concerns, unknown)))
 
 

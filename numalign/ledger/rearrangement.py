@@ -38,11 +38,11 @@ class Rearrangement:
     def leaving(self, name: str, uids: Iterable[str]) -> "Rearrangement":
         """The same, once these pods have left this node, as far as they are there."""
         info, gone = self.info(name), frozenset(uids)
-        here = {pod.uid: pod for pod in info.assigned_pods if pod.uid in gone} if info else {}
-        if info is None or not here:
+        leavers = {pod.uid: pod for pod in info.assigned_pods if pod.uid in gone} if info else {}
+        if info is None or not leavers:
             return self
-        expected = {uid for uid, pod in here.items() if pod.reserved}
-        return self._with(name, info.without(expected).after(here.keys() - expected))
+        expected = {uid for uid, pod in leavers.items() if pod.reserved}
+        return self._with(name, info.without(expected).after(leavers.keys() - expected))
 
     def coming(self, name: str, pod: AssignedPod, prediction: Prediction) -> "Rearrangement":
         """The same, once this pod is on this node as was predicted; where nobody knows, it counts in full."""

@@ -440,8 +440,8 @@ class _MoverSearch:
         left = Effort(predictions=MOST_TRIES)
         newcomers = [(each, pod) for each in moved if (pod := self._newcomer(each.uid))]
         orders = permutations(newcomers) if len(newcomers) <= EXHAUSTIVE else iter([tuple(newcomers)])
-        found = (self._placed(then, order, home, left) for order in orders)
-        moves = next((moves for moves in found if moves is not None), None)
+        rearranged = (self._placed(then, order, home, left) for order in orders)
+        moves = next((moves for moves in rearranged if moves is not None), None)
         self.effort.cut |= moves is None and left.cut
         return moves
 
