@@ -29,6 +29,7 @@ from numalign.runtime.metrics import CacheSizes
 from numalign.runtime.server import BackgroundTask
 from numalign.runtime.server_state import Check
 from numalign.scheduling.node_answers import NodeAnswers
+from numalign.scheduling.node_fit import NodeFit
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import SchedulerState, Watcher
@@ -52,6 +53,7 @@ class Placing:
     state: SchedulerState
     pods: PodInformer
     nodes: NodeAnswers
+    fit: NodeFit
     ranker: Ranker
     policy: PolicyKeeper
     election: LeaderElector
@@ -124,13 +126,14 @@ def placing(  # noqa: PLR0913  what every part of a process is given
         wall=time.time,
     )
     refusals = RecentRefusals(clock=clock, wall=time.time)
-    nodes = NodeAnswers(state, unknown=settings.unknown_nodes, clock=clock)
+    nodes, fit = NodeAnswers(state, unknown=settings.unknown_nodes, clock=clock), NodeFit(state)
     shared = Placing(
         api,
         settings,
         state,
         PodInformer(state, state.reader, log=log, registry=registry),
         nodes,
+        fit,
         Ranker(RankingRules()),
         policy,
         election,
@@ -144,6 +147,7 @@ def placing(  # noqa: PLR0913  what every part of a process is given
         HeldPlaces(state, nodes, clock),
     )
     shared.watch(refusals.update_pod)
+    shared.watch(fit.update_pod)
     return shared
 
 

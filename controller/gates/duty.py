@@ -12,7 +12,6 @@ from controller.placing import Placing
 from numalign.kube.compose import Background
 from numalign.kube.pod_informer import PodInfo
 from numalign.scheduling.binding import Binder, BindMetrics
-from numalign.scheduling.node_fit import NodeFit
 from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import PendingPod
 
@@ -40,7 +39,6 @@ def look_after_gates(placing: Placing) -> Background:
         clock=placing.clock,
         sleep=placing.sleep,
     )
-    fit = NodeFit(state)
     pinned = PinnedPods(
         state=state,
         pods=pods,
@@ -55,7 +53,9 @@ def look_after_gates(placing: Placing) -> Background:
     )
     keeper = GateKeeper(
         state=state,
-        chooser=Chooser(state, placing.nodes, placing.ranker, fit, _refusing(placing.refusals), placing.held),
+        chooser=Chooser(
+            state, placing.nodes, placing.ranker, placing.fit, _refusing(placing.refusals), placing.held
+        ),
         binder=binder,
         pods=pods,
         pins=pins,
@@ -70,7 +70,7 @@ def look_after_gates(placing: Placing) -> Background:
         wall=placing.wall,
         sleep=placing.sleep,
     )
-    for watcher in (fit.update_pod, keeper.update_pod, pinned.update_pod):
+    for watcher in (keeper.update_pod, pinned.update_pod):
         placing.watch(watcher)
     placing.remembered.append(keeper.caches)
     return Background({"gates": keeper.place, "patience": keeper.lift, "pins": pinned.run})

@@ -11,7 +11,6 @@ from controller.healing.replacements import BetterPlaces
 from controller.placing import Placing
 from controller.settings import ControllerSettings
 from numalign.kube.compose import Background
-from numalign.scheduling.node_fit import NodeFit
 
 
 def look_after_misaligned(placing: Placing) -> Background:
@@ -42,13 +41,12 @@ def rates(settings: ControllerSettings) -> Rates:
 
 
 def _healer(placing: Placing, sitting_pods: SittingPods) -> Healer:
-    settings, state, owners, fit = placing.settings, placing.state, Owners(), NodeFit(placing.state)
-    placing.watch(fit.update_pod)
+    settings, state, owners = placing.settings, placing.state, Owners()
     return Healer(
         api=placing.api,
         state=state,
         sitting_pods=sitting_pods,
-        places=BetterPlaces(state, placing.nodes, placing.ranker, fit.fits),
+        places=BetterPlaces(state, placing.nodes, placing.ranker, placing.fit.fits),
         held=placing.held,
         paces=Paces(rates(settings), placing.clock()),
         owners=owners,
