@@ -5,9 +5,12 @@ Some tests need what takes minutes to build, or a network. They carry a mark, wh
 what is left out is counted in the last lines, so that nobody takes silence for success.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,6 +32,7 @@ class AskedFor:
     skipped: str = "NOTHING OF THIS WAS TESTED"
     left_out: pytest.StashKey[int] = field(default_factory=pytest.StashKey[int])
     told: pytest.StashKey[bool] = field(default_factory=pytest.StashKey[bool])
+    remarks: pytest.StashKey[list[str]] = field(default_factory=pytest.StashKey[list[str]])
 
     def declare(self, config: pytest.Config) -> None:
         """Make the mark known."""
@@ -43,6 +47,36 @@ class AskedFor:
         config.hook.pytest_deselected(items=left_out)
         config.stash[self.left_out] = config.stash.get(self.left_out, 0) + len(left_out)
 
+    def leave_out_folder(
+        self,
+        config: pytest.Config,
+        items: list[pytest.Item],
+        folder: Path,
+        build: Callable[[], Coroutine[Any, Any, object]],
+    ) -> None:
+        """Mark and drop as above all tests below a folder, or have what they need built before the first.
+
+        If that cannot be had here, they are skipped.
+        """
+        for item in items:
+            if folder in item.path.parents:
+                item.add_marker(self.mark)
+        self.leave_out(config, items)
+        wanted = [item for item in items if folder in item.path.parents]
+        if not wanted or config.option.collectonly:
+            return
+        capture = config.pluginmanager.getplugin("capturemanager")
+        try:
+            with capture.global_and_fixture_disabled():
+                asyncio.run(build())
+        except UnavailableError as error:
+            for item in wanted:
+                item.add_marker(pytest.mark.skip(reason=str(error)))
+
+    def remark(self, config: pytest.Config, line: str) -> None:
+        """Have a line printed at the end of the run."""
+        config.stash.setdefault(self.remarks, []).append(line)
+
     @contextmanager
     def or_skipped(self) -> Iterator[None]:
         """Skip the test, or all that need the fixture, if what it needs cannot be had here."""
@@ -56,6 +90,10 @@ class AskedFor:
         if config.stash.get(self.told, False):
             return
         config.stash[self.told] = True
+        if remarks := config.stash.get(self.remarks, []):
+            reporter.section(f"seen of {self.of}")
+            for line in remarks:
+                reporter.line(line)
         if count := config.stash.get(self.left_out, 0):
             reporter.line(f"{count} tests of {self.of} were not asked for; to run them: {self.command}")
         skipped = [one for one in reporter.stats.get("skipped", []) if self.mark in one.keywords]

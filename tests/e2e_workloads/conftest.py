@@ -1,14 +1,13 @@
 """Workloads on real kubelets, with all that surrounds them; skipped, loudly, where that cannot be had."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
+from functools import partial
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from harness.controlplane import build as controlplane
-from harness.gotools import UnavailableError
 from harness.jobsets import build as jobsets
 from harness.kubelets import build as kubelets
 from tests.asked_for import WORKLOADS
@@ -17,39 +16,21 @@ from tests.deploy.tools import build as helm
 from tests.e2e_workloads.installed import Numalign, numalign
 from tests.e2e_workloads.stages import VERSION, Stage, stage
 
-HERE = Path(__file__).parent
-SEEN = pytest.StashKey[list[str]]()
 HELM = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     WORKLOADS.declare(config)
-    config.stash[SEEN] = []
     config.addinivalue_line("markers", "last: looks back on what the other tests did")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(WORKLOADS.mark)
-    WORKLOADS.leave_out(config, items)
+    async def build() -> None:
+        config.stash[HELM] = await programs()
+
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
-    mine = [item for item in items if HERE in item.path.parents]
-    if mine and not config.option.collectonly and (reason := _lacking(config)):
-        for item in mine:
-            item.add_marker(pytest.mark.skip(reason=reason))
-
-
-def _lacking(config: pytest.Config) -> str:
-    """What is missing here to run all of it; it is built now, whatever that takes."""
-    capture = config.pluginmanager.getplugin("capturemanager")
-    try:
-        with capture.global_and_fixture_disabled():
-            config.stash[HELM] = asyncio.run(programs())
-    except UnavailableError as error:
-        return str(error)
-    return ""
+    WORKLOADS.leave_out_folder(config, items, Path(__file__).parent, build)
 
 
 async def programs() -> Path:
@@ -62,10 +43,6 @@ async def programs() -> Path:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    if lines := config.stash[SEEN]:
-        terminalreporter.section("what was seen")
-        for line in lines:
-            terminalreporter.line(line)
     WORKLOADS.tell(terminalreporter, config)
 
 
@@ -80,7 +57,7 @@ def pytest_runtest_makereport(
 @pytest.fixture(scope="session")
 def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
     """Has a line written at the end of the run."""
-    return pytestconfig.stash[SEEN].append
+    return partial(WORKLOADS.remark, pytestconfig)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
