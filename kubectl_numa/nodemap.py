@@ -18,20 +18,16 @@ from numalign.decision import wording
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
 from numalign.model.node import Node, Zone, node_class
-from numalign.model.resources import Kind, kind, render
+from numalign.model.resources import render_short
 from numalign.shapes import KnownShape
 from numalign.shapes.health import missing_devices
 
 NOTHING = "nothing"
 """How much is known of a node that publishes no topology."""
 
-LONGEST_EXACT = 8
-"""Characters; an exact amount that is longer is told in its largest unit, with one decimal."""
-
 BLOCKS, ASCII = ("█", "░"), ("#", ".")
 """What bars are drawn with: what is used, what is free."""
 
-_UNITS = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 _LEAST_BAR, _MOST_BAR = 4, 16
 _GAP = 2
 _FULL, _HIGH = 1.0, 0.7
@@ -222,7 +218,7 @@ def _cell(zone: Zone, name: str, *, width: int, plain: bool) -> tuple[str, str]:
 def _figures(zone: Zone, name: str) -> str:
     if name not in zone.allocatable:
         return "-"
-    return f"{short(name, _used(zone, name))}/{short(name, zone.allocatable[name])}"
+    return f"{render_short(name, _used(zone, name))}/{render_short(name, zone.allocatable[name])}"
 
 
 def _used(zone: Zone, name: str) -> int:
@@ -238,15 +234,6 @@ def bar(used: int, total: int, *, width: int, ink: tuple[str, str]) -> str:
     cells = used * width // total if total else 0
     cells = min(max(cells, 1 if used > 0 else 0), width if used >= total else width - 1)
     return ink[0] * cells + ink[1] * (width - cells)
-
-
-def short(resource: str, amount: int) -> str:
-    """The quantity if it is short, else the same in its largest unit, with one decimal."""
-    exact = render(resource, amount)
-    if len(exact) <= LONGEST_EXACT or kind(resource) is not Kind.MEMORY:
-        return exact
-    suffix, unit = next(((suffix, unit) for suffix, unit in _UNITS if amount >= unit), ("", 1))
-    return f"{amount / unit:.1f}{suffix}"
 
 
 _EMPTY: dict[str, Any] = {

@@ -27,6 +27,11 @@ MILLI = 1000
 # No zone can hold these: the kubelet keeps them per node.
 NODE_LEVEL = frozenset({"ephemeral-storage", "storage", "pods"})
 
+LONGEST_EXACT = 8
+"""Characters; an exact amount that is longer is told in its largest unit, with one decimal."""
+
+_UNITS = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
 
 class Kind(StrEnum):
     """Which of the kubelet's managers gives out a resource."""
@@ -146,3 +151,12 @@ def render(name: str, amount: int) -> str:
     """The quantity of an amount: `1500m` of cpu, `16Gi` of memory, a plain number of anything else."""
     show = {Kind.CPU: quantity.render_millis, Kind.MEMORY: quantity.render_units}
     return show.get(kind(name), str)(amount)
+
+
+def render_short(name: str, amount: int) -> str:
+    """What `render` gives if that is short, else the amount in its largest unit with one decimal."""
+    exact = render(name, amount)
+    if len(exact) <= LONGEST_EXACT or kind(name) is not Kind.MEMORY:
+        return exact
+    suffix, unit = next(((suffix, unit) for suffix, unit in _UNITS if amount >= unit), ("", 1))
+    return f"{amount / unit:.1f}{suffix}"

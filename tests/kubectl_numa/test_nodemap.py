@@ -97,24 +97,6 @@ def test_a_bar_shows_how_much_is_used(used: int, total: int, bar: str) -> None:
     assert nodemap.bar(used, total, width=8, ink=nodemap.ASCII) == bar
 
 
-@pytest.mark.parametrize(
-    ("resource", "amount", "shown"),
-    table(
-        [
-            ("whole CPUs", "cpu", 62_000, "62"),
-            ("a part of a CPU", "cpu", 1_500, "1500m"),
-            ("memory that divides", "memory", 504 * 2**30, "504Gi"),
-            ("memory that does not", "memory", 541_165_875_201, "504.0Gi"),
-            ("a few bytes", "memory", 17, "17"),
-            ("devices", "nvidia.com/gpu", 4, "4"),
-        ]
-    ),
-)
-def test_amounts_are_short(resource: str, amount: int, shown: str) -> None:
-    assert nodemap.short(resource, amount) == shown
-    assert len(shown) <= nodemap.LONGEST_EXACT
-
-
 ILL = replace(FOUR, health=WELL)
 
 

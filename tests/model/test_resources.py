@@ -3,7 +3,7 @@
 import pytest
 
 from numalign.model.errors import BadQuantity
-from numalign.model.resources import Kind, Resources, kind, parse, render
+from numalign.model.resources import LONGEST_EXACT, Kind, Resources, kind, parse, render, render_short
 from tests.notation import GPU, bag, table
 
 KINDS = [
@@ -82,3 +82,21 @@ def test_a_bag_keeps_its_own_copy() -> None:
     written["cpu"] = 2
 
     assert kept["cpu"] == 1
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "shown"),
+    table(
+        [
+            ("whole CPUs", "cpu", 62_000, "62"),
+            ("a part of a CPU", "cpu", 1_500, "1500m"),
+            ("memory that divides", "memory", 504 * 2**30, "504Gi"),
+            ("memory that does not", "memory", 541_165_875_201, "504.0Gi"),
+            ("a few bytes", "memory", 17, "17"),
+            ("devices", "nvidia.com/gpu", 4, "4"),
+        ]
+    ),
+)
+def test_amounts_for_people_are_short(resource: str, amount: int, shown: str) -> None:
+    assert render_short(resource, amount) == shown
+    assert len(shown) <= LONGEST_EXACT
