@@ -16,19 +16,15 @@ from rich.console import Console
 
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import Paper
+from kubectl_numa.listings import Listing, Output
 from kubectl_numa.questions import WebhookOptions
+from kubectl_numa.selection import PodSelection
+from numalign.kube import selectors
 from numalign.kube.command_line import from_kubeconfig
 from numalign.model.intent import Match
 from numalign.runtime.spans import seconds
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-class Output(StrEnum):
-    """Text for people, JSON for programs."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 def choice(*names: str, values: type[StrEnum], default: StrEnum, help_: str) -> Option:
@@ -43,9 +39,31 @@ def choice(*names: str, values: type[StrEnum], default: StrEnum, help_: str) -> 
     )
 
 
-output_option = choice(
-    "-o", "--output", values=Output, default=Output.TEXT, help_="Text for people, JSON for programs."
+def _output(*values: Output, help_: str) -> Option:
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([value.value for value in values]),
+        callback=lambda _context, _option, text: Output(text),
+        default=Output.TEXT.value,
+        show_default=True,
+        help=help_,
+    )
+
+
+output_option = _output(Output.TEXT, Output.JSON, help_="Text for people, JSON for programs.")
+document_option = _output(
+    Output.TEXT, Output.JSON, Output.YAML, help_="Text for people, JSON or YAML for programs."
 )
+"""Adds -o to a command whose answer is a document; `print_document` prints it."""
+
+listing_option = _output(
+    *Output,
+    help_="Text for people; wide is a table with more columns, name one TYPE/NAME a line; JSON or YAML for"
+    " programs.",
+)
+"""Adds -o to a command that lists; `print_listing` prints it."""
+
 namespace_option = click.option(
     "-n",
     "--namespace",
@@ -135,6 +153,35 @@ from_cluster = _joined(
 )
 """Adds --snapshot, --kubeconfig and --context, joined into one argument `source`."""
 
+selector_option = click.option(
+    "-l",
+    "--selector",
+    metavar="SELECTOR",
+    default="",
+    callback=lambda _context, _option, text: selectors.parse(text),
+    help="Only those with these labels, as kubectl's: a=b,c!=d,e in (f,g),h,!i.",
+)
+"""Adds -l; the command gets a `LabelSelector`."""
+
+all_namespaces_option = click.option(
+    "-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces."
+)
+
+of_pods = _joined(
+    "selection",
+    PodSelection,
+    click.option(
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="Only the pods of this namespace; by default of the kubeconfig's context, and of all namespaces"
+        " with --snapshot.",
+    ),
+    all_namespaces_option,
+    selector_option,
+)
+"""Adds -n, -A and -l, joined into one argument `selection`."""
+
 as_the_webhook = _joined("webhook", WebhookOptions, *_OF_SHAPES, *_OF_PODS)
 """Adds the webhook's own settings, joined into one argument `webhook`."""
 
@@ -145,6 +192,35 @@ of_shapes = _joined("webhook", WebhookOptions, *_OF_SHAPES)
 def print_json(value: Any) -> None:  # noqa: ANN401 any JSON document
     """The answer for programs, on standard output."""
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+
+
+def print_yaml(value: Any) -> None:  # noqa: ANN401 any JSON document
+    """The same as YAML."""
+    # Who asks for anything else does not wait for this import.
+    import yaml  # noqa: PLC0415  as said above
+
+    # What it is not: an enumeration, a mapping that cannot be changed.
+    plain = orjson.loads(orjson.dumps(value))
+    text = yaml.dump(plain, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
+    click.echo(text, nl=False)
+
+
+def print_document(value: object, output: Output) -> None:
+    """An answer for programs, as JSON or YAML."""
+    print_yaml(value) if output is Output.YAML else print_json(value)
+
+
+def print_listing(listing: Listing, output: Output) -> None:
+    """What a command lists, in the form that was asked for, on standard output."""
+    match output:
+        case Output.JSON | Output.YAML:
+            print_document(listing.documents(), output)
+        case Output.NAME:
+            paper().write(*listing.names())
+        case Output.WIDE:
+            listing.draw_wide(paper())
+        case Output.TEXT:
+            listing.draw(paper())
 
 
 def paper() -> Paper:

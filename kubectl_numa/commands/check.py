@@ -6,9 +6,9 @@ from rich.text import Text
 from kubectl_numa import checking, manifests, options
 from kubectl_numa.checking import Checked, CheckResult
 from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.listings import Output
 from kubectl_numa.manifests import STDIN
 from kubectl_numa.notices import waiting
-from kubectl_numa.options import Output
 from kubectl_numa.questions import WebhookOptions
 from numalign.kube.command_line import Trouble
 

@@ -7,10 +7,10 @@ import click
 
 from kubectl_numa import manifests, moving, moving_page, options
 from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.listings import Output
 from kubectl_numa.manifests import Manifest, Namespace
 from kubectl_numa.moving import PlacedPods
 from kubectl_numa.notices import tell, tell_left_out, waiting
-from kubectl_numa.options import Output
 from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
 from numalign.kube.command_line import Trouble
 from numalign.kube.decode.parts import inner

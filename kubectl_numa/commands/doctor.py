@@ -9,8 +9,8 @@ from kubectl_numa import diagnosis, options
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.diagnosis import DiagnosedNode, FindingGroup, Severity
 from kubectl_numa.lines import Paper, counted, some
+from kubectl_numa.listings import Output
 from kubectl_numa.notices import tell_left_out
-from kubectl_numa.options import Output
 from kubectl_numa.traces import traces
 from numalign.kube.command_line import Trouble
 

@@ -10,9 +10,9 @@ from kubectl_numa import manifests, moving, options, pages
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.explanation import explain as explain_pod
+from kubectl_numa.listings import Output
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.notices import waiting
-from kubectl_numa.options import Output
 from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
 from numalign.decision.scoring import Strategy
 from numalign.kube.command_line import Trouble

@@ -7,7 +7,7 @@ import click
 from kubectl_numa import nodemap, options
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import some
-from kubectl_numa.options import Output
+from kubectl_numa.listings import Output
 from kubectl_numa.questions import WebhookOptions
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.command_line import Trouble

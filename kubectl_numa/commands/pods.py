@@ -4,8 +4,8 @@ import click
 
 from kubectl_numa import moving, options, podmap
 from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.listings import Output
 from kubectl_numa.notices import tell_left_out
-from kubectl_numa.options import Output
 from kubectl_numa.questions import WebhookOptions
 
 

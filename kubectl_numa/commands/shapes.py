@@ -8,7 +8,7 @@ import yaml
 
 from kubectl_numa import nodemap, options
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.options import Output
+from kubectl_numa.listings import Output
 from kubectl_numa.questions import WebhookOptions
 from numalign.kube.decode import shapes as codec
 

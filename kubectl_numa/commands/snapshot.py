@@ -27,7 +27,7 @@ Examples:
     metavar="FILE",
     help="Where it goes, packed if the name ends in .gz; by default standard output.",
 )
-@click.option("--with-pods", is_flag=True, help="Pods too: their names, annotations and amounts.")
+@click.option("--with-pods", is_flag=True, help="Pods too: their names, labels, annotations and amounts.")
 @click.option(
     "--with-kubelet-configs",
     is_flag=True,

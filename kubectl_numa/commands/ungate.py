@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import click
 
 from kubectl_numa import options
+from kubectl_numa.listings import Output
 from kubectl_numa.notices import tell, waiting
-from kubectl_numa.options import Output
 from numalign.kube import gates, installation
 from numalign.kube.client import Api, connected
 from numalign.kube.command_line import Trouble, from_kubeconfig

@@ -161,7 +161,8 @@ PODS_IN_FILES = Collection(
             "metadata": {
                 **cast("Mapping[str, object]", _POD["metadata"]),
                 "annotations": (*_READ, *movability.ANNOTATIONS),
-                "labels": movability.LABELS,
+                # By which whoever reads a file chooses among its pods.
+                "labels": _ALL,
             },
             "spec": {
                 **cast("Mapping[str, object]", _POD["spec"]),

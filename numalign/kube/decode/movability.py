@@ -84,7 +84,6 @@ GANG_GROUPS = frozenset(
 """API groups all of whose kinds make pods that run as one."""
 
 ANNOTATIONS = (EVICT, PREFER_NO_EVICTION, *STAYS, MIRROR, SOURCE, *sorted(_ANNOTATIONS))
-LABELS = tuple(sorted(_LABELS))
 
 VOLUMES = ("emptyDir", "hostPath", "persistentVolumeClaim", "ephemeral")
 """Sorts of volumes that a pod leaves behind, or that are tied to where it is."""
