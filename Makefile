@@ -76,7 +76,8 @@ MINUTES ?= 5
 fuzz-kubelet: $(READY)
 	$(BIN)/python -m tests.oracle.search --minutes $(MINUTES) --version $(VERSION) $(if $(SEED),--seed $(SEED))
 
-# The chart and the image's steps; needs Go once, for helm, then its cache. HELM names another.
+# The chart, its alerts and the image's steps; needs Go once, for helm and promtool, then its cache. HELM and PROMTOOL
+# name others.
 deploy-test: $(READY)
 	$(BIN)/python -m pytest tests/deploy -m "packaging or not packaging"
 

@@ -198,6 +198,8 @@ class Informer:
         self._failures = self._fruitless = self._absences = 0
         self._listed_at = -math.inf
         metrics.age.labels(self.kind).set_function(self.age)
+        for reason in WatchFailure:
+            metrics.failures.labels(self.kind, reason)
 
     def age(self) -> float:
         """Seconds since the API server last said something about this kind; infinite before."""

@@ -90,6 +90,9 @@ class ServerState:
         self.quiet_log = QuietLog(self.log)
         self.connections = ConnectionTable(self.limits.connections, displaced=self.counters.displaced.inc)
         gauge = partial(Gauge, registry=self.registry)
+        gauge(f"{PREFIX}ready", "1 while this replica is ready, else 0.").set_function(
+            lambda: not self.waiting_for()
+        )
         gauge(f"{PREFIX}http_in_flight", "Calls being handled now.").set_function(lambda: load.calls.total)
         gauge(f"{PREFIX}http_reading", "Calls whose body is still to come.").set_function(
             lambda: load.open - load.calls.total

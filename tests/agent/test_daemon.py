@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +14,12 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from agent.podresources_pb2 import (
-    AllocatableResourcesResponse,
-    ContainerResources,
-    ListPodResourcesResponse,
-    PodResources,
-)
-from harness.fake_api import FakeApi, Json
-from harness.podresources import FakePodResources
 from harness.processes import program
 from harness.waiting import until
 from numalign.kube.decode import kubelet_reports, nrt
-from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS
+from numalign.kube.decode.kubelet_reports import MACHINE
 from numalign.model.intent import PLACEMENT_OBSERVED
-from tests.agent.fabricated import write
-from tests.agent.test_hardware import TWO_ZONES
+from tests.agent.beside import POD, Beside, node
 
 HEAVY = {
     "aiohttp",
@@ -42,81 +32,11 @@ HEAVY = {
     "rich",
     "yaml",
 }
-TOPOLOGY = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/a"
-POD = "/api/v1/namespaces/default/pods/web"
-
-
-@dataclass
-class Beside:
-    """A node with one pod, as its kubelet and its API server show it."""
-
-    folder: Path
-    api: FakeApi
-    fake: FakePodResources
-
-    def flags(self, *more: str) -> list[str]:
-        """Those of an agent here."""
-        return [
-            "--node-name=a",
-            f"--podresources-socket={self.folder / 'kubelet.sock'}",
-            f"--kubelet-state={self.folder}",
-            f"--sysfs={self.folder}",
-            f"--kubelet-config={self.folder / 'kubelet.yaml'}",
-            f"--kubeconfig={self.api.kubeconfig(self.folder / 'kubeconfig')}",
-            "--bind=127.0.0.1",
-            "--metrics-port=0",
-            *more,
-        ]
-
-    async def start(self, *more: str) -> asyncio.subprocess.Process:
-        """The program, which has not done anything yet."""
-        pipe = asyncio.subprocess.PIPE
-        return await asyncio.create_subprocess_exec(
-            program("numalign-agent"), *self.flags(*more), stdout=pipe, stderr=pipe
-        )
-
-    def hold(self, cpus: str, *ids: int) -> None:
-        """Give the pod these CPUs, and write that down."""
-        container = ContainerResources(name="main", cpu_ids=ids)
-        pod = PodResources(name="web", namespace="default", containers=[container])
-        self.fake.listed = ListPodResourcesResponse(pod_resources=[pod])
-        uid = (self.api.get(POD) or {})["metadata"]["uid"]
-        state = {"policyName": "static", "entries": {uid: {"main": cpus}}}
-        (self.folder / "cpu_manager_state").write_text(json.dumps(state))
-
-    def topology(self) -> Json | None:
-        """What is published."""
-        return self.api.get(TOPOLOGY)
-
-    def cpus(self) -> list[int]:
-        """What pods are told to hold, each as a set of bits."""
-        found = self.topology()
-        text = found["metadata"]["annotations"][PLACEMENTS] if found else None
-        return [each.cpus for each in kubelet_reports.read_placements(text).values()] if text else []
 
 
 @pytest_asyncio.fixture
 async def beside(tmp_path: Path) -> AsyncIterator[Beside]:
-    write(TWO_ZONES, tmp_path)
-    (tmp_path / "kubelet.yaml").write_text(
-        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncpuManagerPolicy: static\n"
-        "topologyManagerPolicy: restricted\n"
-    )
-    fake = FakePodResources(allocatable=AllocatableResourcesResponse(cpu_ids=[1, 2, 3, 5, 6, 7]))
-    async with FakeApi() as api, fake.serving(tmp_path / "kubelet.sock"):
-        info = {"kubeletVersion": "v1.34.4"}
-        api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "status": {"nodeInfo": info}})
-        api.put(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": "web", "namespace": "default"},
-                "spec": {"nodeName": "a", "containers": [{"name": "main"}]},
-                "status": {"phase": "Running"},
-            }
-        )
-        found = Beside(tmp_path, api, fake)
-        found.hold("1-2", 1, 2)
+    async with node(tmp_path) as found:
         yield found
 
 

@@ -17,7 +17,7 @@ from harness.waiting import until
 from numalign.model.intent import PLACEMENT_OBSERVED
 from tests import rights
 from tests.agent import test_daemon
-from tests.agent.test_daemon import POD, TOPOLOGY, Beside
+from tests.agent.beside import POD, TOPOLOGY, Beside
 from tests.rights import Right, Row
 
 node = test_daemon.beside

@@ -1,7 +1,7 @@
-"""Gives helm to those who need it, and leaves them out of a run that does not ask for them.
+"""Gives helm and promtool to those who need them, and leaves them out of a run that does not ask for them.
 
-Helm is built once with Go, and the image's steps ask a package registry: neither belongs into every run.
-`make deploy-test` asks for both; where helm cannot be had, the last lines of the run say so.
+Both are built once with Go, and the image's steps ask a package registry: neither belongs into every run.
+`make deploy-test` asks for all; where a program cannot be had, the last lines of the run say so.
 """
 
 import asyncio
@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.asked_for import PACKAGING
+from tests.deploy.scraped import Page, scraped
 from tests.deploy.tools import build
+from tests.deploy.tools import promtool as promtool_build
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,6 +35,20 @@ def helm() -> Path:
     with PACKAGING.or_skipped():
         [program] = asyncio.run(build.find())
     return program
+
+
+@pytest.fixture(scope="session")
+def promtool() -> Path:
+    """The path of promtool, built first if it must be; whoever asks must have the time."""
+    with PACKAGING.or_skipped():
+        [program] = asyncio.run(promtool_build.find())
+    return program
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """What all programs tell a Prometheus."""
+    return asyncio.run(scraped(tmp_path_factory.mktemp("scraped")))
 
 
 @pytest.fixture(scope="session")

@@ -69,6 +69,8 @@ def test_every_value_is_explained() -> None:
         "  limits: {memory: 512Mi}",
         "networkPolicy:",
         "serviceMonitor:",
+        "prometheusRule:",
+        "dashboard:",
     ]
 
 

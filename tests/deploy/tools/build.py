@@ -33,15 +33,16 @@ WORKSHOP = HelmWorkshop(name="helm", folder=Path(__file__).resolve().parent)
 async def find() -> list[Path]:
     """Where helm is, built first if it must be."""
     if told := os.environ.get("HELM"):
-        return [_there(Path(told))]
+        return [there(Path(told), variable="HELM")]
     cached = WORKSHOP.cache(WORKSHOP.required(MODULE), "helm")
     return [cached if cached.exists() else await build(cached)]
 
 
-def _there(helm: Path) -> Path:
-    if not helm.is_file():
-        raise BrokenError(f"HELM names {helm}, which is no file")
-    return helm
+def there(program: Path, *, variable: str) -> Path:
+    """The program that a variable of the environment names; raises `BrokenError` where there is none."""
+    if not program.is_file():
+        raise BrokenError(f"{variable} names {program}, which is no file")
+    return program
 
 
 async def build(cached: Path) -> Path:
