@@ -5,7 +5,7 @@ The names are the same in every program, so that one chart and one habit serve a
 little, for one program runs on every node.
 """
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
@@ -13,8 +13,19 @@ from pydantic import Field
 from numalign.runtime.settings import Settings
 
 EVERYWHERE = "*"
+BIND = "bind"
 METRICS_PORT = "metrics_port"
 """The name of the port for health and metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """Where to listen, and the names of the settings that say so; port 0 takes any free one."""
+
+    bind: str
+    port: int
+    bind_name: str = BIND
+    port_name: str = METRICS_PORT
 
 
 class ProcessSettings(Settings):
@@ -43,6 +54,6 @@ class ProcessSettings(Settings):
     )
 
     @property
-    def ports(self) -> Mapping[str, int]:
-        """The ports to open, by the names of their settings."""
-        return {METRICS_PORT: self.metrics_port}
+    def metrics_address(self) -> ListenAddress:
+        """Where the process tells of its health, and what it counts."""
+        return ListenAddress(self.bind, self.metrics_port)

@@ -19,7 +19,7 @@ import signal
 import socket
 from asyncio import sslproto
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 
@@ -34,8 +34,8 @@ from numalign.runtime.limits import Limits, Timeouts
 from numalign.runtime.listener import Listener
 from numalign.runtime.logs import Log
 from numalign.runtime.loop_lag import LoopLag
-from numalign.runtime.process_settings import EVERYWHERE, METRICS_PORT, ProcessSettings
-from numalign.runtime.server_settings import PORT, ServerSettings, ServingSettings
+from numalign.runtime.process_settings import EVERYWHERE, ListenAddress
+from numalign.runtime.server_settings import CallsPort, ServingSettings
 from numalign.runtime.server_state import SERVER_STATE, Check, DebugState, ServerState
 from numalign.runtime.tls import BadPair, Keeper
 
@@ -75,7 +75,6 @@ class Stop:
 class Listening:
     """An open server: where it tells of itself, and where and how it answers calls; port 0 answers none."""
 
-    bind: str
     metrics_port: int
     port: int = 0
     keeper: Keeper | None = field(default=None, repr=False)
@@ -120,7 +119,7 @@ def health_application(app: web.Application) -> web.Application:
 @contextlib.asynccontextmanager
 async def listening(
     app: web.Application,
-    settings: ProcessSettings,
+    settings: ServingSettings,
     *,
     clock: Clock = utc_now,
     grace: float = GRACE_SECONDS,
@@ -132,22 +131,37 @@ async def listening(
     cut off. Raises `BadPair` or `CannotListen` before anything is served. The event `server.listening` tells
     the ports that were really taken.
     """
-    state = app[SERVER_STATE]
-    state.keeper = _keeper(settings, state, clock=clock)
+    state, calls_port = app[SERVER_STATE], settings.calls_port
+    state.keeper = _keeper(calls_port, state, clock=clock)
     async with contextlib.AsyncExitStack() as stack:
         # Both sockets are there before either is served.
-        sockets = {name: stack.enter_context(_socket(settings, name)) for name in settings.ports}
-        ports = {name: socket_.getsockname()[1] for name, socket_ in sockets.items()}
-        place = Listening(settings.bind, keeper=state.keeper, **ports)
-        watchers = partial(Listener, sockets[METRICS_PORT], connections=ConnectionTable(MOST_WATCHERS))
+        told = stack.enter_context(opened(settings.metrics_address))
+        called = stack.enter_context(opened(calls_port.address)) if calls_port else None
+        watchers = partial(Listener, told, connections=ConnectionTable(MOST_WATCHERS))
         await stack.enter_async_context(_served(health_application(app), watchers, grace=grace))
-        if PORT in sockets:
-            context = state.keeper.context if state.keeper else None
-            listener = partial(Listener, sockets[PORT], connections=state.connections, context=context)
-            await stack.enter_async_context(_served(app, listener, grace=grace))
-        own = {"port": place.port, "scheme": place.scheme} if place.port else {}
-        state.log.info("server.listening", bind=place.bind, **own, metrics_port=place.metrics_port)
+        place = Listening(_port(told), keeper=state.keeper)
+        shown: dict[str, object] = {"bind": settings.bind, "metrics_port": place.metrics_port}
+        if called:
+            await stack.enter_async_context(answering(app, called, grace=grace))
+            place = replace(place, port=_port(called))
+            shown |= {"port": place.port, "scheme": place.scheme}
+        state.log.info("server.listening", **shown)
         yield place
+
+
+def answering(
+    app: web.Application, called: socket.socket, *, grace: float = GRACE_SECONDS
+) -> contextlib.AbstractAsyncContextManager[None]:
+    """Answer calls at a socket inside the `async with`, and at its end wait for those that are open."""
+    state = app[SERVER_STATE]
+    context = state.keeper.context if state.keeper else None
+    listener = partial(Listener, called, connections=state.connections, context=context)
+    return _served(app, listener, grace=grace)
+
+
+def _port(listened: socket.socket) -> int:
+    number: int = listened.getsockname()[1]
+    return number
 
 
 @contextlib.asynccontextmanager
@@ -169,11 +183,15 @@ async def _served(
         await runner.cleanup()
 
 
-def _keeper(settings: ProcessSettings, state: ServerState, *, clock: Clock) -> Keeper | None:
-    if not isinstance(settings, ServerSettings) or settings.pair is None:
+def _keeper(calls_port: CallsPort | None, state: ServerState, *, clock: Clock) -> Keeper | None:
+    if calls_port is None or calls_port.pair is None:
         return None
     keeper = Keeper(
-        settings.pair, log=state.log, registry=state.registry, clock=clock, client_ca=settings.client_ca
+        calls_port.pair,
+        log=state.log,
+        registry=state.registry,
+        clock=clock,
+        client_ca=calls_port.client_ca,
     )
     state.checks["certificate"] = keeper.trouble
     return keeper
@@ -186,21 +204,25 @@ def renew(app: web.Application) -> None:
 
 
 @contextlib.contextmanager
-def _socket(settings: ProcessSettings, name: str) -> Iterator[socket.socket]:
-    """The socket of the port so called: one, so that one port is taken even if it is any free one."""
-    everywhere = settings.bind == EVERYWHERE
+def opened(address: ListenAddress) -> Iterator[socket.socket]:
+    """A socket at an address: one, so that one port is taken even if it is any free one.
+
+    Raises `CannotListen`.
+    """
+    everywhere = address.bind == EVERYWHERE
     both = everywhere and socket.has_dualstack_ipv6()
-    address = ("" if everywhere else settings.bind, settings.ports[name])
-    family = socket.AF_INET6 if both or ":" in settings.bind else socket.AF_INET
+    place = ("" if everywhere else address.bind, address.port)
+    family = socket.AF_INET6 if both or ":" in address.bind else socket.AF_INET
     try:
-        opened = socket.create_server(address, family=family, dualstack_ipv6=both)
+        listened = socket.create_server(place, family=family, dualstack_ipv6=both)
     except (OSError, UnicodeError) as error:
-        place = f"--bind {settings.bind} {sources.flag(name)} {address[1]}"
+        bind, port = sources.flag(address.bind_name), sources.flag(address.port_name)
         # The first sentence of the standard library's; the rest repeats the address.
         reason = str(getattr(error, "strerror", error)).partition(" (while")[0]
-        raise CannotListen([Mistake(place, f"cannot listen: {reason}")]) from error
-    with opened:
-        yield opened
+        mistake = Mistake(f"{bind} {address.bind} {port} {address.port}", f"cannot listen: {reason}")
+        raise CannotListen([mistake]) from error
+    with listened:
+        yield listened
 
 
 async def serve(  # noqa: PLR0913  what the life of a server depends on
@@ -221,8 +243,8 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
     try:
         async with listening(app, settings, clock=clock, grace=grace) as place:
             renewal: dict[str, BackgroundTask] = {}
-            if place.keeper and isinstance(settings, ServerSettings) and settings.tls_reload_seconds:
-                renewal["tls"] = partial(place.keeper.watch, every=settings.tls_reload_seconds)
+            if place.keeper and settings.calls_port and settings.calls_port.reload_seconds:
+                renewal["tls"] = partial(place.keeper.watch, every=settings.calls_port.reload_seconds)
             lag = LoopLag(app[SERVER_STATE].registry)
             beside = {**tasks, **renewal, "lag": lag.watch}
             async with _running(beside, log=log, stop=stop) as failed:

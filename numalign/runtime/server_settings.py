@@ -5,13 +5,14 @@ Mix-ins for a program's settings: how it ends and what it shows; where it answer
 how much it takes on at once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import Field
 
 from numalign.runtime.limits import Limits
-from numalign.runtime.process_settings import METRICS_PORT, ProcessSettings
+from numalign.runtime.process_settings import BIND, METRICS_PORT, ListenAddress, ProcessSettings
 from numalign.runtime.settings import Contradiction
 from numalign.runtime.tls import PairFiles
 
@@ -19,6 +20,19 @@ PORT = "port"
 """The name of the port for calls, which opens after that for health and metrics."""
 
 MIB = 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class CallsPort:
+    """Where calls are answered, and with which certificate; without a `pair` in plain HTTP.
+
+    Whether the pair's files have changed is looked at every `reload_seconds`; 0 never does.
+    """
+
+    address: ListenAddress
+    pair: PairFiles | None = None
+    client_ca: Path | None = None
+    reload_seconds: float = 0
 
 
 class ServingSettings(ProcessSettings):
@@ -36,6 +50,11 @@ class ServingSettings(ProcessSettings):
         description="Serve GET /debug/state beside the metrics: what this process knows, as JSON. For whoever"
         " hunts a fault; it shows node and namespace names.",
     )
+
+    @property
+    def calls_port(self) -> CallsPort | None:
+        """Where calls are answered; None where nobody calls."""
+        return None
 
 
 class ServerSettings(ServingSettings):
@@ -99,9 +118,10 @@ class ServerSettings(ServingSettings):
     )
 
     @property
-    def ports(self) -> Mapping[str, int]:
-        """The ports to open, by the names of their settings; what tells of the program comes first."""
-        return {**super().ports, PORT: self.port}
+    def calls_port(self) -> CallsPort | None:
+        """Where calls are answered."""
+        address = ListenAddress(self.bind, self.port, BIND, PORT)
+        return CallsPort(address, self.pair, self.client_ca, self.tls_reload_seconds)
 
     @property
     def pair(self) -> PairFiles | None:

@@ -24,7 +24,7 @@ import pytest
 from numalign.runtime import server
 from numalign.runtime.limits import Timeouts
 from numalign.runtime.listener import HttpConnection
-from numalign.runtime.process_settings import ProcessSettings
+from numalign.runtime.server_settings import ServingSettings
 from numalign.runtime.tls import PairFiles
 from tests.houses import (
     MIB,
@@ -93,7 +93,7 @@ async def test_each_port_serves_its_own(house: House, path: str) -> None:
 
 async def test_a_program_without_calls_serves_health_alone(house: House) -> None:
     app = server.application([], log=house.told.log, registry=house.registry, checks={}, state=dict)
-    settings = ProcessSettings(bind="127.0.0.1", metrics_port=0)
+    settings = ServingSettings(bind="127.0.0.1", metrics_port=0)
     async with server.listening(app, settings) as place, client(place.metrics_port) as watching:
         for path in TELLING:
             async with watching.get(path) as answer:
