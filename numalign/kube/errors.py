@@ -7,6 +7,7 @@ How a cluster refuses or fails: what `client` raises, and programs for people te
     │   ├── Throttled  the API server asks to come later: it has much to do, or a budget is used up
     │   └── Failing    it says of itself that something went wrong there
     ├── Unauthorized   the API server does not know who asks
+    ├── UnknownToken   it does not know whose token somebody else showed us
     ├── Forbidden      it knows, and says no
     ├── NotFound       what was asked for is not there
     ├── Conflict       somebody else was there first
@@ -37,6 +38,10 @@ class Failing(Unreachable):
 
 class Unauthorized(ClusterError):
     """Raised when the API server does not accept the credentials."""
+
+
+class UnknownToken(ClusterError):
+    """Raised when the API server does not know whose token it is that somebody showed to this program."""
 
 
 class Forbidden(ClusterError):

@@ -1,0 +1,90 @@
+"""Who somebody is and what they may do: what an API server is asked, and that anything unclear is a no."""
+
+from typing import Any
+
+import pytest
+
+from numalign.kube import reviews
+from numalign.kube.client import Query
+from numalign.kube.errors import UnknownToken
+from numalign.kube.reviews import KubeUser, Permission
+
+USER = {"username": "ann", "uid": "1", "groups": ["team"], "extra": {"key": ["a", "b"]}}
+ANN = KubeUser("ann", "1", ("team",), {"key": ("a", "b")})
+
+
+class Answering:
+    """Gives one status to whatever is asked, and keeps what that was."""
+
+    def __init__(self, status: object) -> None:
+        self.status = status
+        self.spec: dict[str, Any] = {}
+
+    async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:  # noqa: ARG002
+        """Answer, if what is asked makes sense."""
+        assert isinstance(body, dict)
+        assert body["kind"] == ("TokenReview" if path == reviews.TOKEN_REVIEWS else "SubjectAccessReview")
+        self.spec = body["spec"]
+        return {"status": self.status}
+
+
+async def test_a_token_is_that_of_whom_the_api_server_names() -> None:
+    api = Answering({"authenticated": True, "user": USER})
+
+    assert await reviews.authenticate(api, "t") == ANN
+    assert api.spec == {"token": "t"}
+
+
+async def test_a_token_counts_for_the_audience_that_is_asked_for() -> None:
+    api = Answering({"authenticated": True, "user": USER, "audiences": ["map"]})
+
+    assert await reviews.authenticate(api, "t", audience="map") == ANN
+    assert api.spec == {"token": "t", "audiences": ["map"]}
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ({"authenticated": False, "error": "it has\n expired"}, "accept the token: it has expired"),
+        ({"authenticated": False, "user": USER}, "does not accept the token"),
+        ({"authenticated": "true", "user": USER}, "does not accept the token"),
+        ({"user": USER}, "does not accept the token"),
+        ({"authenticated": True}, "does not accept the token"),
+        ({"authenticated": True, "user": {"username": 7}}, "does not accept the token"),
+        (None, "does not accept the token"),
+        ("nonsense", "does not accept the token"),
+        ({"authenticated": True, "user": {"username": "system:anonymous"}}, "that of nobody"),
+        ({"authenticated": True, "user": {**USER, "groups": ["system:unauthenticated"]}}, "that of nobody"),
+    ],
+)
+async def test_what_is_not_said_plainly_is_no(status: object, reason: str) -> None:
+    with pytest.raises(UnknownToken, match=reason):
+        await reviews.authenticate(Answering(status), "t")
+
+
+@pytest.mark.parametrize("audiences", [None, [], ["api"], "map"])
+async def test_an_api_server_that_knows_no_audiences_lets_nobody_in(audiences: object) -> None:
+    api = Answering({"authenticated": True, "user": USER, "audiences": audiences})
+
+    with pytest.raises(UnknownToken, match="not made for the audience map"):
+        await reviews.authenticate(api, "t", audience="map")
+
+
+async def test_a_right_is_asked_for_as_whoever_it_is() -> None:
+    api = Answering({"allowed": True})
+
+    assert await reviews.allowed(api, ANN, Permission("list", "pods", namespace="team"))
+    assert api.spec == {
+        "user": "ann",
+        "uid": "1",
+        "groups": ["team"],
+        "extra": {"key": ["a", "b"]},
+        "resourceAttributes": {"verb": "list", "group": "", "resource": "pods", "namespace": "team"},
+    }
+
+
+@pytest.mark.parametrize(
+    "status", [{"allowed": False}, {"allowed": True, "denied": True}, {"allowed": "true"}, {}, None, []]
+)
+async def test_a_right_that_is_not_plainly_given_is_none(status: object) -> None:
+    assert not await reviews.allowed(Answering(status), ANN, Permission("list", "pods"))
