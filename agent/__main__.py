@@ -17,6 +17,7 @@ from agent.options import AgentOptions
 from agent.settings import AgentSettings
 from numalign.kube import access
 from numalign.kube.access import Access
+from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError
 from numalign.runtime import sources
 from numalign.runtime.process_settings import EVERYWHERE
@@ -67,7 +68,7 @@ def _access(settings: AgentSettings, environ: Mapping[str, str]) -> Access | Non
         # A pod needs none of it, and it takes more memory than all the rest.
         from numalign.kube import client  # noqa: PLC0415  as said above
 
-        return asyncio.run(client.access(kubeconfig=settings.kubeconfig, context=settings.context))
+        return asyncio.run(client.access(Connection(settings.kubeconfig, settings.context)))
     except ClusterError:
         if named or settings.output is None:
             raise

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from numalign.kube import bindings
 from numalign.kube.client import Api, connected
+from numalign.kube.connection import Connection
 from numalign.runtime import logs, metrics, server
 from numalign.runtime.calls import body
 from numalign.runtime.logs import Log
@@ -48,7 +49,7 @@ async def _bind(request: web.Request, api: Api) -> web.Response:
 
 
 async def _serve(stop: Stop, *, kubeconfig: Path, settings: ServerSettings, log: Log) -> int:
-    async with connected(kubeconfig=str(kubeconfig)) as api:
+    async with connected(Connection(str(kubeconfig))) as api:
         calls = Calls()
         app = server.application(
             [

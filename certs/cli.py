@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import wraps
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
@@ -26,7 +25,8 @@ from certs.inspection import Report
 from certs.rotator import Rotator
 from certs.secret import CA, CERT, KEY, NEXT_CERT, NEXT_KEY, BadSecret, SecretRef, SharedSecret
 from numalign.kube.client import Api, connected
-from numalign.kube.command_line import CommandGroup, Trouble, from_kubeconfig
+from numalign.kube.command_line import CommandGroup, Trouble, from_kubeconfig, joined
+from numalign.kube.connection import Connection
 from numalign.model.errors import Mistake
 from numalign.runtime import about, tls
 from numalign.runtime.clock import utc_now
@@ -40,37 +40,30 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """How a cluster is reached, and a namespace; what is None is the kubeconfig's own."""
+    """How a cluster is reached, and a namespace; no namespace is the kubeconfig's own."""
 
-    kubeconfig: str | None
-    context: str | None
+    connection: Connection
     namespace: str | None
 
     def run(self, work: Callable[[Api, str], Awaitable[R]]) -> R:
         """What work returns that needs the API server and the namespace; raises `ClusterError`."""
 
         async def connect_and_work() -> R:
-            async with connected(kubeconfig=self.kubeconfig, context=self.context) as api:
+            async with connected(self.connection) as api:
                 return await work(api, self.namespace or api.namespace)
 
         return asyncio.run(connect_and_work())
 
 
-def from_cluster(command: Callable[..., R]) -> Callable[..., R]:
-    """Adds --namespace, --kubeconfig and --context, and joins them into one argument `cluster`."""
-
-    @wraps(command)
-    def with_cluster(
-        *arguments: object,
-        namespace: str | None,
-        kubeconfig: str | None,
-        context: str | None,
-        **options: object,
-    ) -> R:
-        return command(*arguments, cluster=ClusterAccess(kubeconfig, context, namespace), **options)
-
-    help_ = "Namespace of the Secret; by default the kubeconfig's."
-    return click.option("-n", "--namespace", metavar="NAME", help=help_)(from_kubeconfig(with_cluster))
+from_cluster = joined(
+    "cluster",
+    ClusterAccess,
+    click.option(
+        "-n", "--namespace", metavar="NAME", help="Namespace of the Secret; by default the kubeconfig's."
+    ),
+    from_kubeconfig,
+)
+"""Adds --namespace and kubectl's flags of a connection, joined into one argument `cluster`."""
 
 
 @click.group(

@@ -17,6 +17,7 @@ from controller.refused.removal import removals
 from controller.settings import ControllerSettings
 from numalign.kube import collect
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.connection import Connection
 from numalign.kube.decode.parts import inner
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.effective_policy import EffectivePolicy
@@ -73,7 +74,7 @@ async def _seen(settings: ControllerSettings) -> Seen:
         where, objects = str(settings.snapshot), documents.stream(settings.snapshot)
     else:
         found = await collect.collect(
-            kubeconfig=settings.kubeconfig, context=settings.context, with_pods=settings.heal
+            Connection(settings.kubeconfig, settings.context), with_pods=settings.heal
         )
         where, objects = "the cluster", documents.objects([found])
     reader = PodReader(settings.policy_match)

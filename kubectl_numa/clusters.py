@@ -15,6 +15,8 @@ from kubectl_numa.notices import tell_left_out, waiting
 from kubectl_numa.questions import DEFAULTS, ClusterView, WebhookOptions
 from numalign.kube import exporters
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.command_line import Trouble
+from numalign.kube.connection import FROM_KUBECONFIG, Connection
 from numalign.kube.errors import Unconfigured
 from numalign.kube.files import documents, policy, snapshot
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
@@ -27,19 +29,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSource:
-    """A snapshot file (`-` is standard input), or else a kubeconfig and one of its contexts."""
+    """A snapshot file (`-` is standard input), or else the cluster that a connection leads to.
+
+    Raises `Trouble` for what says how a cluster is asked, where none is.
+    """
 
     snapshot: str | None = None
-    kubeconfig: str | None = None
-    context: str | None = None
+    connection: Connection = FROM_KUBECONFIG
+
+    def __post_init__(self) -> None:
+        if self.snapshot is not None and self.connection.user is not None:
+            raise Trouble(
+                "--as impersonates a user in calls of the API server, and beside --snapshot there are none:"
+                " who creates the pods is said with --created-by"
+            )
+
+    @property
+    def has_context(self) -> bool:
+        """Whether a kubeconfig says what is meant: a snapshot file has none beside it unless one is named."""
+        return self.snapshot is None or self.connection.named
 
     @property
     def running(self) -> "RunningCluster":
-        """The cluster of the kubeconfig."""
+        """The cluster that is asked."""
         # Whoever reads a file waits for no client of the API server.
         from kubectl_numa.running_cluster import RunningCluster  # noqa: PLC0415  as said above
 
-        return RunningCluster(self.kubeconfig, self.context)
+        return RunningCluster(self.connection)
 
     def documents(self, *, with_pods: bool = False) -> list[object]:
         """Everything there is, undecoded; raises `BadInput` and `ClusterError`.
@@ -94,7 +110,7 @@ class ClusterSource:
         """
         if name:
             return Namespace(name, asked=True)
-        if self.snapshot is not None and not (self.kubeconfig or self.context):
+        if not self.has_context:
             return Namespace()
         return Namespace(self.running.namespace())
 

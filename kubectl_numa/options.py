@@ -4,10 +4,8 @@ The options that commands share, and how answers leave the program.
 The names are kubectl's own where kubectl has one.
 """
 
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
-from functools import wraps
 from typing import Any
 
 import click
@@ -20,11 +18,9 @@ from kubectl_numa.listings import Listing, Output
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.selection import PodSelection
 from numalign.kube import selectors
-from numalign.kube.command_line import from_kubeconfig
+from numalign.kube.command_line import Option, from_kubeconfig, joined
 from numalign.model.intent import Match
 from numalign.runtime.spans import seconds
-
-Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def choice(*names: str, values: type[StrEnum], default: StrEnum, help_: str) -> Option:
@@ -73,23 +69,6 @@ namespace_option = click.option(
 )
 
 
-def _joined(argument: str, build: Callable[..., object], *options: Option) -> Option:
-    """Adds options, in this order; what `build` makes of their values is one argument of the command."""
-
-    def add(command: Callable[..., object]) -> Callable[..., object]:
-        @wraps(command)
-        def joined(*arguments: object, **values: object) -> object:
-            parts = {name: values.pop(name) for name in inspect.signature(build).parameters if name in values}
-            return command(*arguments, **{argument: build(**parts)}, **values)
-
-        decorated: Callable[..., object] = joined
-        for option in reversed(options):
-            decorated = option(decorated)
-        return decorated
-
-    return add
-
-
 def _span(_context: click.Context, _option: click.Parameter, text: str) -> float:
     try:
         return seconds(text)
@@ -133,15 +112,15 @@ _OF_PODS: tuple[Option, ...] = (
         help="Whether a node without topology that is large enough saves a pod from refusal.",
     ),
     click.option(
-        "--as",
-        "user",
+        "--created-by",
+        "created_by",
         metavar="USER",
         default="",
         help="Who creates the pods, for the policy may exempt users; by default nobody whom it names.",
     ),
 )
 
-from_cluster = _joined(
+from_cluster = joined(
     "source",
     ClusterSource,
     click.option(
@@ -151,7 +130,7 @@ from_cluster = _joined(
     ),
     from_kubeconfig,
 )
-"""Adds --snapshot, --kubeconfig and --context, joined into one argument `source`."""
+"""Adds --snapshot and kubectl's flags of a connection, joined into one argument `source`."""
 
 selector_option = click.option(
     "-l",
@@ -167,7 +146,7 @@ all_namespaces_option = click.option(
     "-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces."
 )
 
-of_pods = _joined(
+of_pods = joined(
     "selection",
     PodSelection,
     click.option(
@@ -182,10 +161,10 @@ of_pods = _joined(
 )
 """Adds -n, -A and -l, joined into one argument `selection`."""
 
-as_the_webhook = _joined("webhook", WebhookOptions, *_OF_SHAPES, *_OF_PODS)
+as_the_webhook = joined("webhook", WebhookOptions, *_OF_SHAPES, *_OF_PODS)
 """Adds the webhook's own settings, joined into one argument `webhook`."""
 
-of_shapes = _joined("webhook", WebhookOptions, *_OF_SHAPES)
+of_shapes = joined("webhook", WebhookOptions, *_OF_SHAPES)
 """Adds the settings that decide which shapes are known, joined into one argument `webhook`."""
 
 

@@ -36,14 +36,14 @@ from numalign.shapes.history import REMEMBER_SECONDS
 class WebhookOptions:
     """The settings of the webhook that decide about pods, under its own names.
 
-    `policy` is a file. Shapes are remembered for so many seconds. `user` is who creates the pods.
+    `policy` is a file. Shapes are remembered for so many seconds. `created_by` is who creates the pods.
     """
 
     policy: str | None = None
     match: Match = Match.SATISFIES
     unknown_may_fit: bool = True
     remember: float = REMEMBER_SECONDS
-    user: str = ""
+    created_by: str = ""
 
 
 DEFAULTS = WebhookOptions()
@@ -121,7 +121,7 @@ class ClusterView:
         self.seen = now if seen is None else seen
         self.policies = EffectivePolicy.of(snapshot, policy)
         self._cache = ClusterCache.of(snapshot.nodes, snapshot.shapes, snapshot.bare)
-        self._reader, self._user = PodReader(options.match), options.user
+        self._reader, self._user = PodReader(options.match), options.created_by
         self._refusals = Refusals(
             policy.never, policy.unknown_resources, options.unknown_may_fit, policy.taints
         )

@@ -7,6 +7,7 @@ from typing import Any
 from kubectl_numa.notices import tell, tell_left_out, waiting
 from numalign.kube import collect, installation
 from numalign.kube.configz import Progress
+from numalign.kube.connection import FROM_KUBECONFIG, Connection
 from numalign.kube.decode.kubelet_config import KIND
 from numalign.kube.errors import Forbidden
 from numalign.kube.files import policy
@@ -15,14 +16,13 @@ from numalign.kube.files.policy import NO_POLICY, BadPolicy, ClusterPolicy
 
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
-    """A kubeconfig, by default kubectl's, and one of its contexts. Every method raises `ClusterError`."""
+    """The cluster that a connection leads to. Every method raises `ClusterError`."""
 
-    kubeconfig: str | None = None
-    context: str | None = None
+    connection: Connection = FROM_KUBECONFIG
 
     def namespace(self) -> str:
         """The namespace that the context means; nobody is asked."""
-        return asyncio.run(installation.context_namespace(kubeconfig=self.kubeconfig, context=self.context))
+        return asyncio.run(installation.context_namespace(self.connection))
 
     def policy(self) -> ClusterPolicy:
         """The policy that is installed.
@@ -31,7 +31,7 @@ class RunningCluster:
         one is broken, nobody knows which one is in force in its place.
         """
         try:
-            installed = asyncio.run(installation.policy(kubeconfig=self.kubeconfig, context=self.context))
+            installed = asyncio.run(installation.policy(self.connection))
         except Forbidden as error:
             tell(f"cluster policy: not known, for {error}; give its file with --policy")
             return NO_POLICY
@@ -62,8 +62,7 @@ class RunningCluster:
             )
             objects = asyncio.run(
                 collect.collect(
-                    kubeconfig=self.kubeconfig,
-                    context=self.context,
+                    self.connection,
                     with_pods=with_pods,
                     kubelets=listener if with_kubelet_configs else None,
                     left_out=left_out,
@@ -74,9 +73,8 @@ class RunningCluster:
 
     def pod(self, name: str, *, namespace: str) -> dict[str, Any]:
         """A pod by its name."""
-        work = collect.pod(name, namespace=namespace, kubeconfig=self.kubeconfig, context=self.context)
-        return asyncio.run(work)
+        return asyncio.run(collect.pod(name, namespace=namespace, connection=self.connection))
 
     def pods(self) -> list[dict[str, Any]]:
         """All pods, as a snapshot file holds them."""
-        return asyncio.run(collect.pods(kubeconfig=self.kubeconfig, context=self.context))
+        return asyncio.run(collect.pods(self.connection))

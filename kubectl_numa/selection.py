@@ -35,7 +35,7 @@ class PodSelection:
         """
         if self.namespace or self.everywhere:
             return self
-        if source.snapshot is not None and not (source.kubeconfig or source.context):
+        if not source.has_context:
             return PodSelection(everywhere=True, selector=self.selector)
         return PodSelection(source.namespace(None).name, selector=self.selector)
 

@@ -35,6 +35,7 @@ from harness.sim.oracles import SimulationError
 from harness.sim.real import outcomes, real
 from harness.sim.shapes import SHAPES, Policy, SimNode
 from numalign.kube.client import Api, connected
+from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError, Unconfigured
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import about
@@ -205,7 +206,7 @@ def _say(text: str) -> None:
 async def reached(kubeconfig: str | None) -> AsyncIterator[tuple[Api, str]]:
     """The API server of a kubeconfig, or one that is started for the purpose; and the kubeconfig."""
     if kubeconfig is not None:
-        async with connected(kubeconfig=kubeconfig) as api:
+        async with connected(Connection(kubeconfig)) as api:
             yield api, kubeconfig
         return
     [binaries] = await controlplane.find()

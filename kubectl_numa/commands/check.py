@@ -25,7 +25,7 @@ _INDENT = " " * 7
     epilog="""\b
 Examples:
   kubectl numa check -f deploy/ --snapshot cluster.json.gz
-  kubectl numa check -f job.yaml --policy policy.yaml --as system:serviceaccount:ci:deployer
+  kubectl numa check -f job.yaml --policy policy.yaml --created-by system:serviceaccount:ci:deployer
   helm template chart | kubectl numa check -f -
 """
 )

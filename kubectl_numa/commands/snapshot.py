@@ -11,6 +11,7 @@ import orjson
 
 from kubectl_numa.running_cluster import RunningCluster
 from numalign.kube.command_line import from_kubeconfig
+from numalign.kube.connection import Connection
 
 
 @click.command(
@@ -34,14 +35,12 @@ Examples:
     help="The configuration of each node's kubelet too, which takes the right to get nodes/proxy.",
 )
 @from_kubeconfig
-def snapshot(
-    output: str, *, with_pods: bool, with_kubelet_configs: bool, kubeconfig: str | None, context: str | None
-) -> None:
+def snapshot(output: str, *, with_pods: bool, with_kubelet_configs: bool, connection: Connection) -> None:
     """Write what the rules need of the cluster into one file, so that all else works offline.
 
     Nodes, their topologies and namespaces, without what no rule reads: it may be sent around.
     """
-    cluster = RunningCluster(kubeconfig, context).collect(
+    cluster = RunningCluster(connection).collect(
         with_pods=with_pods, with_kubelet_configs=with_kubelet_configs
     )
     data = orjson.dumps(cluster, option=orjson.OPT_APPEND_NEWLINE)

@@ -14,6 +14,7 @@ from kubectl_numa.notices import tell, waiting
 from numalign.kube import gates, installation
 from numalign.kube.client import Api, connected
 from numalign.kube.command_line import Trouble, from_kubeconfig
+from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError, Forbidden, NotFound
 from numalign.kube.gates import LEASE, WaitingPod
 
@@ -58,8 +59,7 @@ Examples:
 @options.output_option
 def ungate(  # noqa: PLR0913  one keyword for each option
     *,
-    kubeconfig: str | None,
-    context: str | None,
+    connection: Connection,
     namespace: str | None,
     everywhere: bool,
     dry_run: bool,
@@ -80,7 +80,7 @@ def ungate(  # noqa: PLR0913  one keyword for each option
         raise Trouble("--namespace and --all-namespaces contradict each other: give one of them")
 
     async def work(now: Callable[[str], None]) -> Sequence[UngatedPod]:
-        async with connected(kubeconfig=kubeconfig, context=context) as api:
+        async with connected(connection) as api:
             if not force and not dry_run:
                 await _check(api)
             pods = await gates.waiting(api, namespace=None if everywhere else namespace or api.namespace)

@@ -23,6 +23,7 @@ import orjson
 import yaml
 
 from numalign.kube.access import ACCOUNT, Access, in_a_pod
+from numalign.kube.connection import FROM_KUBECONFIG, Connection
 from numalign.kube.decode.parts import Part
 from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
 from numalign.kube.refusals import refusal
@@ -60,14 +61,18 @@ class ObjectWriter(Protocol):
 
 
 class Api:
-    """An API server; made by `connected`.
+    """An API server; made by `connected`, which knows of the `connection`.
 
     `host` is its address and `namespace` the one that whoever asks usually means. `what` names in errors what
     is asked for, like `pod default/web`. Every method raises `ClusterError`.
     """
 
-    def __init__(self, client: "ApiClient", *, namespace: str) -> None:
+    def __init__(
+        self, client: "ApiClient", *, namespace: str, connection: Connection = FROM_KUBECONFIG
+    ) -> None:
         self._client = client
+        self._impersonation = connection.impersonation
+        self._timeout = _timeout(connection)
         # What the client's own calls do beside this is for its models, and takes longer than the call.
         self._session: aiohttp.ClientSession = client.rest_client.pool_manager
         self._way = _way(client.rest_client)
@@ -145,7 +150,7 @@ class Api:
     ) -> object:
         try:
             answer = await self._answered(
-                method, path, query, body=body, content_type=content_type, within=TIMEOUT
+                method, path, query, body=body, content_type=content_type, within=self._timeout
             )
             body_bytes = await _read(answer, most, what=what)
         except _BROKEN_CONNECTION as error:
@@ -181,8 +186,8 @@ class Api:
         except _BROKEN_CONNECTION as error:
             raise self._unreachable(error) from error
 
-    async def _headers(self, content_type: str) -> dict[str, str]:
-        """Who asks, by a token that may have been renewed, and for what."""
+    async def _headers(self, content_type: str) -> Sequence[tuple[str, str]]:
+        """Who asks, by a token that may have been renewed, in whose name, and for what."""
         # Whoever has a client has paid for this already.
         import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
 
@@ -191,28 +196,31 @@ class Api:
             await self._client.update_params_for_auth(headers, [], ["BearerToken"])
         except kubernetes.config.ConfigException as error:
             raise Unauthorized(f"the credentials for {self.host} cannot be read again: {error}") from error
-        return headers
+        return [*headers.items(), *self._impersonation]
 
     def _unreachable(self, error: Exception) -> Unreachable:
-        return Unreachable(f"{self.host} cannot be asked: {str(error) or 'it does not answer'}")
+        limit = self._timeout.total
+        silent = (
+            "it does not answer" if limit is None else f"it does not answer within {limit * 1000:,.0f} ms"
+        )
+        return Unreachable(f"{self.host} cannot be asked: {str(error) or silent}")
 
 
 @asynccontextmanager
 async def connected(
-    *, kubeconfig: str | None = None, context: str | None = None, account: Path = ACCOUNT
+    connection: Connection = FROM_KUBECONFIG, *, account: Path = ACCOUNT
 ) -> AsyncIterator[Api]:
-    """The API server of a kubeconfig, or inside a pod the one that the pod runs under.
+    """The API server that a connection leads to, by default the one that kubectl would ask.
 
-    `kubeconfig` None means what kubectl would use: `KUBECONFIG`, or else `~/.kube/config`, or else the pod's
-    own service account, which is mounted at `account`. Raises `Unconfigured`.
+    Without a kubeconfig that means `KUBECONFIG`, or else `~/.kube/config`, or else the pod's own service
+    account, which is mounted at `account`. Raises `Unconfigured`.
     """
     # To import it takes a second, and a command that reads a file needs none of it.
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
 
     configuration = kubernetes.client.Configuration()
-    named = kubeconfig or os.environ.get("KUBECONFIG")
-    if named or context or not in_a_pod():
-        namespace = await _from_kubeconfig(configuration, named or _HOME, context)
+    if connection.named or os.environ.get("KUBECONFIG") or not in_a_pod():
+        namespace = await _from_kubeconfig(configuration, connection)
     else:
         namespace = _from_account(configuration, account)
     client = kubernetes.client.ApiClient(configuration)
@@ -220,19 +228,19 @@ async def connected(
     if not getproxies():
         _ask_directly(client)
     async with client:
-        yield Api(client, namespace=namespace)
+        yield Api(client, namespace=namespace, connection=connection)
 
 
-async def access(*, kubeconfig: str | None = None, context: str | None = None) -> Access:
+async def access(connection: Connection = FROM_KUBECONFIG) -> Access:
     """What a kubeconfig leads to, for clients that are none of ours; raises `Unconfigured`.
 
-    `kubeconfig` None means `KUBECONFIG`, or else `~/.kube/config`. A token is as it is now, and certificates
+    Without one, that is `KUBECONFIG`, or else `~/.kube/config`. A token is as it is now, and certificates
     that stand in the kubeconfig itself are written to files that stay.
     """
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as above
 
     configuration = kubernetes.client.Configuration()
-    await _from_kubeconfig(configuration, kubeconfig or os.environ.get("KUBECONFIG") or _HOME, context)
+    await _from_kubeconfig(configuration, connection)
     token = (configuration.api_key or {}).get("BearerToken")
     return Access(
         str(configuration.host).rstrip("/"),
@@ -241,6 +249,12 @@ async def access(*, kubeconfig: str | None = None, context: str | None = None) -
         certificate=configuration.cert_file,
         key=configuration.key_file,
         verify=configuration.verify_ssl,
+    )
+
+
+def _timeout(connection: Connection) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(
+        total=connection.request_timeout, sock_connect=TIMEOUT.sock_connect, sock_read=TIMEOUT.sock_read
     )
 
 
@@ -265,22 +279,45 @@ def _ask_directly(client: "ApiClient") -> None:
     looking.detach()
 
 
-async def _from_kubeconfig(configuration: "Configuration", path: str, context: str | None) -> str:
+async def _from_kubeconfig(configuration: "Configuration", connection: Connection) -> str:
     """Fill in who asks whom, and give the namespace of the context."""
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as above
 
-    _existing(path)
+    path = connection.kubeconfig or os.environ.get("KUBECONFIG") or _HOME
+    if connection.server and not (connection.kubeconfig or connection.context or _exists(path)):
+        _override(configuration, connection)
+        return "default"
+    if not _exists(path):
+        raise Unconfigured(f"there is no kubeconfig at {path}: {_ELSEWHERE}")
     try:
         # Tokens that were renewed are not written back: the file is the user's.
         loader = await kubernetes.config.load_kube_config(
-            path, context=context, client_configuration=configuration, persist_config=False
+            path, context=connection.context, client_configuration=configuration, persist_config=False
         )
+        _override(configuration, connection)
         # A certificate that cannot be read is found out by whoever first needs it.
         await kubernetes.client.ApiClient(configuration).close()
     except (kubernetes.config.ConfigException, *_BROKEN_FILE) as error:
         reason = " ".join(str(error).split()) or "a part of it is missing"
         raise Unconfigured(f"the kubeconfig {path} cannot be used: {reason}; {_ELSEWHERE}") from error
     return Part(loader.current_context)["context"]["namespace"].text() or "default"
+
+
+def _override(configuration: "Configuration", connection: Connection) -> None:
+    """Put what somebody says in place of what the kubeconfig does; raises `Unconfigured`."""
+    if connection.server:
+        # The name that a certificate is to show is that of the kubeconfig's own server.
+        configuration.host, configuration.tls_server_name = connection.server.rstrip("/"), None
+    if connection.token:
+        # A server looks at a certificate first, so with both the token would count for nothing.
+        configuration.cert_file = configuration.key_file = configuration.refresh_api_key_hook = None
+        configuration.api_key = {"BearerToken": f"Bearer {connection.token}"}
+    if connection.insecure:
+        configuration.verify_ssl, configuration.ssl_ca_cert = False, None
+    if authority := connection.certificate_authority:
+        if not Path(authority).is_file():
+            raise Unconfigured(f"--certificate-authority: there is no file {authority}")
+        configuration.verify_ssl, configuration.ssl_ca_cert = True, authority
 
 
 def _from_account(configuration: "Configuration", account: Path) -> str:
@@ -302,10 +339,9 @@ def _from_account(configuration: "Configuration", account: Path) -> str:
         ) from error
 
 
-def _existing(path: str) -> None:
-    """Raises `Unconfigured` unless one at least of the kubeconfigs is there."""
-    if not any(Path(candidate).expanduser().is_file() for candidate in path.split(os.pathsep) if candidate):
-        raise Unconfigured(f"there is no kubeconfig at {path}: {_ELSEWHERE}")
+def _exists(path: str) -> bool:
+    """Whether one at least of the kubeconfigs is there."""
+    return any(Path(candidate).expanduser().is_file() for candidate in path.split(os.pathsep) if candidate)
 
 
 async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) -> bytes:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 from numalign.kube import configz, installation, kinds
 from numalign.kube.client import Api, connected
 from numalign.kube.configz import Progress
+from numalign.kube.connection import FROM_KUBECONFIG, Connection
 from numalign.kube.decode import shapes
 from numalign.kube.decode.nrt import GROUP
 from numalign.kube.decode.parts import Part
@@ -24,9 +25,8 @@ PAGE = 500
 
 
 async def collect(
+    connection: Connection = FROM_KUBECONFIG,
     *,
-    kubeconfig: str | None = None,
-    context: str | None = None,
     with_pods: bool = False,
     kubelets: Progress | None = None,
     left_out: Callable[[str, ClusterError], object] = lambda _what, _error: None,
@@ -34,9 +34,9 @@ async def collect(
     """The cluster as a v1 `List`, as `snapshot.of` and a snapshot file take it; raises `ClusterError`.
 
     What whoever asks may not see and a snapshot can do without is told to `left_out`.
-    Which cluster is asked is said at `api.connected`. With a listener for them, `kubelets` are asked too.
+    Which cluster is asked is said at `client.connected`. With a listener for them, `kubelets` are asked too.
     """
-    async with connected(kubeconfig=kubeconfig, context=context) as api:
+    async with connected(connection) as api:
         with _advised():
             nodes = await _list(api, kinds.NODES_IN_FILES)
             items = [*nodes]
@@ -80,18 +80,12 @@ async def _if_served(
         return []
 
 
-async def pod(
-    name: str,
-    *,
-    namespace: str | None = None,
-    kubeconfig: str | None = None,
-    context: str | None = None,
-) -> Object:
+async def pod(name: str, *, namespace: str | None = None, connection: Connection = FROM_KUBECONFIG) -> Object:
     """One pod as it is stored, as `pods.pod` takes it; raises `ClusterError`.
 
     `namespace` None means the one of the context, or else `default`.
     """
-    async with connected(kubeconfig=kubeconfig, context=context) as api:
+    async with connected(connection) as api:
         where = namespace or api.namespace
         path = f"/api/v1/namespaces/{quote(where, safe='')}/pods/{quote(name, safe='')}"
         with _advised():
@@ -99,9 +93,9 @@ async def pod(
     return kinds.PODS.described(raw)
 
 
-async def pods(*, kubeconfig: str | None = None, context: str | None = None) -> list[Object]:
+async def pods(connection: Connection = FROM_KUBECONFIG) -> list[Object]:
     """All pods, as a snapshot file holds them; raises `ClusterError`."""
-    async with connected(kubeconfig=kubeconfig, context=context) as api:
+    async with connected(connection) as api:
         with _advised():
             return await _list(api, kinds.PODS_IN_FILES)
 

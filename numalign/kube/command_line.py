@@ -5,16 +5,21 @@ Whoever types is told what is wrong and what to do, never where in the program i
 options are kubectl's own.
 """
 
+import inspect
+import re
 import signal
 from collections.abc import Callable
-from typing import TypeVar
+from functools import wraps
+from types import MappingProxyType
+from typing import Any
 
 import click
 
+from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError
 from numalign.model.errors import BadInput
 
-R = TypeVar("R")
+Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code of a program that was ended by Ctrl-C, as shells have it."""
@@ -44,8 +49,81 @@ class CommandGroup(click.Group):
             raise Trouble(f"{place}{error.strerror or error}") from error
 
 
-def from_kubeconfig(command: Callable[..., R]) -> Callable[..., R]:
-    """Adds --kubeconfig and --context."""
-    command = click.option("--context", metavar="NAME", help="Context of the kubeconfig.")(command)
-    help_ = "Kubeconfig of the cluster; by default what kubectl would use."
-    return click.option("--kubeconfig", metavar="FILE", help=help_)(command)
+def joined(argument: str, build: Callable[..., object], *options: Option) -> Option:
+    """Adds options, in this order; what `build` makes of their values is one argument of the command."""
+
+    def add(command: Callable[..., object]) -> Callable[..., object]:
+        @wraps(command)
+        def with_built(*arguments: object, **values: object) -> object:
+            parts = {name: values.pop(name) for name in inspect.signature(build).parameters if name in values}
+            return command(*arguments, **{argument: build(**parts)}, **values)
+
+        decorated: Callable[..., object] = with_built
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return add
+
+
+_DURATION = re.compile(r"(?:([0-9]{1,9})(ms|s|m|h))(?=[0-9]|$)")
+_SECONDS = MappingProxyType({"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0})
+
+
+def duration(text: str) -> float:
+    """Seconds, written as kubectl reads them: `30`, `30s`, `1m30s`, `500ms`; raises `ValueError`."""
+    if re.fullmatch(r"[0-9]{1,9}", text):
+        return float(text)
+    parts = _DURATION.findall(text)
+    if not parts or "".join(map("".join, parts)) != text:
+        raise ValueError("a duration is a number of seconds, or numbers of h, m, s and ms, as 1m30s is")
+    return sum(int(number) * _SECONDS[unit] for number, unit in parts)
+
+
+def _limit(_context: click.Context, _option: click.Parameter, text: str) -> float | None:
+    """Seconds; None for 0, which is no limit."""
+    try:
+        return duration(text) or None
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r}: {error}") from error
+
+
+from_kubeconfig = joined(
+    "connection",
+    Connection,
+    click.option(
+        "--kubeconfig", metavar="FILE", help="Kubeconfig of the cluster; by default what kubectl would use."
+    ),
+    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    click.option("-s", "--server", metavar="URL", help="Address of the API server."),
+    click.option(
+        "--token", metavar="TOKEN", help="Bearer token to ask with, in place of all other credentials."
+    ),
+    click.option("--as", "user", metavar="USER", help="User to impersonate in calls of the API server."),
+    click.option(
+        "--as-group",
+        "groups",
+        metavar="GROUP",
+        multiple=True,
+        help="Group to impersonate, besides --as; may be repeated.",
+    ),
+    click.option(
+        "--request-timeout",
+        metavar="TIME",
+        default="0",
+        callback=_limit,
+        help="How long one call of the API server may take: 30s, 1m30s; 0, the default, sets no limit.",
+    ),
+    click.option(
+        "--certificate-authority",
+        metavar="FILE",
+        help="Certificate of the authority that signs the API server's.",
+    ),
+    click.option(
+        "--insecure-skip-tls-verify",
+        "insecure",
+        is_flag=True,
+        help="Do not check the API server's certificate: whoever answers can read the token and lie.",
+    ),
+)
+"""Adds kubectl's flags that say which cluster is asked and as whom, joined into one argument `connection`."""

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.kube import client, configz
 from numalign.kube.client import Api
+from numalign.kube.connection import Connection
 from numalign.kube.decode import shapes
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.errors import ClusterError
@@ -87,7 +88,7 @@ class Program(ABC, Generic[S]):
 
     def connected(self) -> AbstractAsyncContextManager[Api]:
         """The API server that the settings name, inside an `async with`; raises `Unconfigured`."""
-        return client.connected(kubeconfig=self.settings.kubeconfig, context=self.settings.context)
+        return client.connected(Connection(self.settings.kubeconfig, self.settings.context))
 
     def namespace(self, api: Api) -> str:
         """Where the program itself is: its lease and its certificate are kept there."""

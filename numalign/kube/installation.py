@@ -9,6 +9,7 @@ from contextlib import suppress
 from urllib.parse import quote
 
 from numalign.kube.client import Api, connected
+from numalign.kube.connection import FROM_KUBECONFIG, Connection
 from numalign.kube.decode.parts import Part
 from numalign.kube.errors import NotFound
 
@@ -21,18 +22,18 @@ POLICY, POLICY_KEY = "numalign-policy", "policy.yaml"
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
-async def context_namespace(*, kubeconfig: str | None = None, context: str | None = None) -> str:
+async def context_namespace(connection: Connection = FROM_KUBECONFIG) -> str:
     """The namespace that a kubeconfig's context means; nobody is asked. Raises `Unconfigured`."""
-    async with connected(kubeconfig=kubeconfig, context=context) as api:
+    async with connected(connection) as api:
         return api.namespace
 
 
-async def policy(*, kubeconfig: str | None = None, context: str | None = None) -> tuple[str, str] | None:
+async def policy(connection: Connection = FROM_KUBECONFIG) -> tuple[str, str] | None:
     """The installed policy file and the name of its ConfigMap; None where there is none.
 
     Raises `ClusterError`, also for somebody who may not see it.
     """
-    async with connected(kubeconfig=kubeconfig, context=context) as api:
+    async with connected(connection) as api:
         with suppress(NotFound):
             place = await namespace(api)
             text = (await config_map(api, place, POLICY)).get(POLICY_KEY) if place else None

@@ -7,6 +7,7 @@ import pytest
 from harness.fake_api import FakeApi
 from numalign.kube import access, client
 from numalign.kube.access import Access
+from numalign.kube.connection import Connection
 from numalign.kube.errors import Unconfigured
 
 INSIDE = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "6443"}
@@ -62,11 +63,11 @@ async def test_a_kubeconfig_is_read_down_to_its_token(tmp_path: Path) -> None:
     api = FakeApi(url="https://api.example:6443", token="let-me-in")  # noqa: S106  of no server
     path = api.kubeconfig(tmp_path / "kubeconfig")
 
-    found = await client.access(kubeconfig=str(path))
+    found = await client.access(Connection(str(path)))
 
     assert (found.host, found.token, found.verify) == ("https://api.example:6443", "let-me-in", True)
 
 
 async def test_a_kubeconfig_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(Unconfigured, match="there is no kubeconfig at"):
-        await client.access(kubeconfig=str(tmp_path / "nothing"))
+        await client.access(Connection(str(tmp_path / "nothing")))

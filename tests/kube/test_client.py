@@ -1,5 +1,6 @@
 """Who asks, and what comes back: the parts of a connection that neither lists nor watches show."""
 
+import asyncio
 import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from certs import authority
 from harness.fake_api import FakeApi
 from numalign.kube import client as kube_client
 from numalign.kube.client import Patch, connected
+from numalign.kube.connection import Connection
 from numalign.kube.errors import (
     Conflict,
     Forbidden,
@@ -27,6 +29,7 @@ from numalign.kube.errors import (
     Unconfigured,
     Unreachable,
 )
+from tests.notation import table
 
 NODES = "/api/v1/nodes"
 
@@ -55,7 +58,7 @@ async def test_inside_a_pod_its_own_account_is_used(account: Path) -> None:
 async def test_a_kubeconfig_wins_over_the_account_of_the_pod(account: Path, tmp_path: Path) -> None:
     async with FakeApi() as server:
         path = server.kubeconfig(tmp_path / "kubeconfig", namespace="mine")
-        async with connected(kubeconfig=str(path), account=account) as found:
+        async with connected(Connection(str(path)), account=account) as found:
             assert (found.host, found.namespace) == (server.url, "mine")
 
 
@@ -110,7 +113,7 @@ async def test_a_password_in_netrc_does_not_take_the_place_of_the_token(
     monkeypatch.setenv("NETRC", str(netrc))
 
     url = str(listener.make_url(""))
-    async with connected(kubeconfig=str(leading_to(url, tmp_path))) as found:
+    async with connected(Connection(str(leading_to(url, tmp_path)))) as found:
         said = await found.get(NODES, what="nodes")
     assert said == {"url": f"{url.rstrip('/')}{NODES}", "as": "Bearer let-me-in"}
 
@@ -122,14 +125,14 @@ async def test_a_proxy_that_the_environment_names_is_asked(
     monkeypatch.delenv("no_proxy", raising=False)
 
     far = leading_to("http://far.example", tmp_path)
-    async with connected(kubeconfig=str(far)) as found:
+    async with connected(Connection(str(far))) as found:
         said = await found.get(NODES, what="nodes")
     assert said == {"url": f"http://far.example{NODES}", "as": "Bearer let-me-in"}
 
 
 async def test_a_proxy_that_a_kubeconfig_names_is_asked(listener: TestServer, tmp_path: Path) -> None:
     path = leading_to("http://far.example", tmp_path, {"proxy-url": str(listener.make_url(""))})
-    async with connected(kubeconfig=str(path)) as found:
+    async with connected(Connection(str(path))) as found:
         said = await found.get(NODES, [("limit", "1")], what="nodes")
     assert said == {"url": f"http://far.example{NODES}?limit=1", "as": "Bearer let-me-in"}
 
@@ -144,9 +147,135 @@ async def test_a_server_may_show_another_name_that_a_kubeconfig_knows(
 
     told = {"certificate-authority": str(files.ca), "tls-server-name": "api.example"}
     path = leading_to(str(serving.make_url("")).rstrip("/"), tmp_path, told)
-    async with connected(kubeconfig=str(path)) as found:
+    async with connected(Connection(str(path))) as found:
         with pytest.raises(NotFound):
             await found.get(NODES, what="nodes")
+
+
+# What somebody says in place of the kubeconfig's words.
+
+
+@pytest.fixture
+async def mirror(aiohttp_server: AiohttpServer) -> TestServer:
+    """Answers every call with what says who asked."""
+
+    async def answer(request: web.Request) -> web.Response:
+        shown = {
+            name: request.headers.getall(name, [])
+            for name in ("Authorization", "Impersonate-User", "Impersonate-Group")
+        }
+        return web.json_response({**shown, "path": request.path})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    return await aiohttp_server(app)
+
+
+async def test_somebody_else_is_asked_as_with_all_groups(mirror: TestServer, tmp_path: Path) -> None:
+    kubeconfig = str(leading_to(str(mirror.make_url("")), tmp_path))
+    async with connected(Connection(kubeconfig, user="jane", groups=("dev", "ops"))) as found:
+        said = await found.get(NODES, what="nodes")
+
+    assert said == {
+        "Authorization": ["Bearer let-me-in"],
+        "Impersonate-User": ["jane"],
+        "Impersonate-Group": ["dev", "ops"],
+        "path": NODES,
+    }
+
+
+async def test_a_token_and_a_server_count_before_the_kubeconfig(mirror: TestServer, tmp_path: Path) -> None:
+    kubeconfig = str(leading_to("http://far.example", tmp_path))
+    address = str(mirror.make_url("/prefix/"))
+    async with connected(Connection(kubeconfig, server=address, token="mine")) as found:  # noqa: S106 - of no server
+        said: Any = await found.get(NODES, what="nodes")
+
+    assert (said["Authorization"], said["path"]) == (["Bearer mine"], f"/prefix{NODES}")
+
+
+async def test_with_a_server_no_kubeconfig_is_needed(
+    mirror: TestServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    async with connected(Connection(server=str(mirror.make_url("")), token="mine")) as found:  # noqa: S106 - of no server
+        said: Any = await found.get(NODES, what="nodes")
+
+    assert said["Authorization"] == ["Bearer mine"]
+    assert found.namespace == "default"
+
+
+async def test_a_kubeconfig_that_is_named_has_to_be_there_beside_a_server(tmp_path: Path) -> None:
+    with pytest.raises(Unconfigured, match="there is no kubeconfig at"):
+        async with connected(Connection(str(tmp_path / "none"), server="https://api.example")):
+            pass
+
+
+async def test_a_token_takes_the_place_of_a_certificate(tmp_path: Path) -> None:
+    pair = authority.write(authority.issue(names=["jane"], days=1, now=datetime.now(UTC)), tmp_path)
+    path = leading_to("https://far.example", tmp_path)
+    content = orjson.loads(path.read_bytes())
+    content["users"][0]["user"] = {"client-certificate": str(pair.cert), "client-key": str(pair.key)}
+    path.write_bytes(orjson.dumps(content))
+
+    of_file = await kube_client.access(Connection(str(path)))
+    by_token = await kube_client.access(Connection(str(path), token="mine"))  # noqa: S106 - of no server
+
+    assert (of_file.certificate, of_file.key, of_file.token) == (str(pair.cert), str(pair.key), None)
+    assert (by_token.certificate, by_token.key, by_token.token) == (None, None, "mine")
+
+
+TRUSTED = [
+    # what it shows                              what is said of certificates          whether it is asked
+    ("nobody is trusted",                        {},                                   False),
+    ("whoever signed it is",                     {"certificate_authority": "ca.crt"},  True),
+    ("everybody is",                             {"insecure": True},                   True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "trusted"), table(TRUSTED))
+async def test_whom_to_trust_can_be_said(
+    aiohttp_server: AiohttpServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    said: dict[str, Any],
+    trusted: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    pair = authority.write(authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC)), tmp_path)
+    assert pair.ca.name == "ca.crt"
+    shown = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    shown.load_cert_chain(pair.cert, pair.key)
+    serving = await aiohttp_server(web.Application(), ssl=shown)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KUBECONFIG", "none")
+
+    async with connected(Connection(server=str(serving.make_url("")), **said)) as found:
+        with pytest.raises(NotFound if trusted else Unreachable):
+            await found.get(NODES, what="nodes")
+
+
+async def test_an_authority_that_is_not_there_is_told(tmp_path: Path) -> None:
+    kubeconfig = str(leading_to("https://far.example", tmp_path))
+    with pytest.raises(Unconfigured, match="--certificate-authority: there is no file /nowhere"):
+        async with connected(Connection(kubeconfig, certificate_authority="/nowhere")):
+            pass
+
+
+async def test_a_call_may_take_no_longer_than_is_said(aiohttp_server: AiohttpServer, tmp_path: Path) -> None:
+    asked = asyncio.Event()
+
+    async def never(_request: web.Request) -> web.Response:
+        asked.set()
+        await asyncio.sleep(60)
+        return web.Response()
+
+    app = web.Application()
+    app.router.add_get(NODES, never)
+    serving = await aiohttp_server(app)
+    kubeconfig = str(leading_to(str(serving.make_url("")), tmp_path))
+    async with connected(Connection(kubeconfig, request_timeout=0.05)) as found:
+        with pytest.raises(Unreachable, match="does not answer within 50 ms"):
+            await found.get(NODES, what="nodes")
+    assert asked.is_set()
 
 
 # What is asked, and what comes back.

@@ -12,6 +12,7 @@ import pytest
 
 from harness.fake_api import FakeApi
 from numalign.kube import collect, errors
+from numalign.kube.connection import Connection
 from numalign.kube.errors import (
     ClusterError,
     Forbidden,
@@ -36,7 +37,7 @@ def kinds(found: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 async def test_a_cluster_is_collected_as_a_list_that_says_each_kind(kubeconfig: Kubeconfig) -> None:
-    found = await collect.collect(kubeconfig=kubeconfig())
+    found = await collect.collect(Connection(kubeconfig()))
 
     assert (found["apiVersion"], found["kind"]) == ("v1", "List")
     assert kinds(found) == [
@@ -48,7 +49,7 @@ async def test_a_cluster_is_collected_as_a_list_that_says_each_kind(kubeconfig: 
 
 
 async def test_what_was_collected_is_a_snapshot(kubeconfig: Kubeconfig) -> None:
-    seen = snapshot.of([await collect.collect(kubeconfig=kubeconfig(), with_pods=True)])
+    seen = snapshot.of([await collect.collect(Connection(kubeconfig()), with_pods=True)])
 
     assert (seen.unknown, seen.pods, list(seen.namespaces)) == (("a", "b"), 1, ["default"])
     assert [(problem.kind, problem.name) for problem in seen.problems] == [("NodeResourceTopology", "a")]
@@ -69,7 +70,7 @@ async def test_a_long_list_comes_in_pages(
     for name in "cde":
         api.put(node(name))
 
-    found = await collect.collect(kubeconfig=kubeconfig())
+    found = await collect.collect(Connection(kubeconfig()))
 
     assert [name for _, kind, name in kinds(found) if kind == "Node"] == [*"abcde"]
     asked = api.asked("LIST", "/api/v1/nodes")
@@ -81,7 +82,7 @@ async def test_an_older_exporter_is_read_too(api: FakeApi, kubeconfig: Kubeconfi
     api.not_served = {V1ALPHA2}
     api.put({**nrt("a"), "apiVersion": "topology.node.k8s.io/v1alpha1"})
 
-    found = await collect.collect(kubeconfig=kubeconfig())
+    found = await collect.collect(Connection(kubeconfig()))
 
     assert ("topology.node.k8s.io/v1alpha1", "NodeResourceTopology", "a") in kinds(found)
 
@@ -115,7 +116,7 @@ async def test_only_what_is_read_leaves_the_cluster(api: FakeApi, kubeconfig: Ku
         }
     )
 
-    found = await collect.collect(kubeconfig=kubeconfig(), with_pods=True)
+    found = await collect.collect(Connection(kubeconfig()), with_pods=True)
 
     assert found["items"][2] == {
         "apiVersion": "v1",
@@ -154,14 +155,14 @@ async def test_a_pod_is_found_in_its_namespace(
 ) -> None:
     made = api.put(pod("web", namespace=expected))
 
-    found = await collect.pod("web", namespace=asked, kubeconfig=kubeconfig(namespace=usual))
+    found = await collect.pod("web", namespace=asked, connection=Connection(kubeconfig(namespace=usual)))
 
     assert found == PODS.described(made)
 
 
 async def test_a_name_cannot_lead_elsewhere(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     with pytest.raises(NotFound, match=re.escape("pod default/../../nodes/a is not there")):
-        await collect.pod("../../nodes/a", kubeconfig=kubeconfig())
+        await collect.pod("../../nodes/a", connection=Connection(kubeconfig()))
     assert [asked.path for asked in api.requests] == ["/api/v1/namespaces/default/pods/../../nodes/a"]
 
 
@@ -183,7 +184,7 @@ async def test_a_failing_list_is_told(  # noqa: PLR0913, PLR0917  a row of the t
     api.failures[path], api.not_served = code, {V1ALPHA1}
 
     with pytest.raises(error, match=re.escape(sentence)):
-        await collect.collect(kubeconfig=kubeconfig())
+        await collect.collect(Connection(kubeconfig()))
 
 
 async def test_a_cluster_without_topologies_is_collected_and_that_is_told(
@@ -193,7 +194,7 @@ async def test_a_cluster_without_topologies_is_collected_and_that_is_told(
     told: list[tuple[str, str]] = []
 
     found = await collect.collect(
-        kubeconfig=kubeconfig(), left_out=lambda what, error: told.append((what, str(error)))
+        Connection(kubeconfig()), left_out=lambda what, error: told.append((what, str(error)))
     )
 
     assert {kind for _, kind, _ in kinds(found)} == {"Node", "Namespace"}
@@ -207,7 +208,7 @@ async def test_of_a_topology_who_wrote_it_is_kept_and_not_what(api: FakeApi, kub
     entry = {"manager": "nfd", "operation": "Apply", "time": "2026-01-01T00:00:00Z", "fieldsV1": written}
     api.put({**nrt("c"), "metadata": {"name": "c", "managedFields": [entry]}})
 
-    found = await collect.collect(kubeconfig=kubeconfig())
+    found = await collect.collect(Connection(kubeconfig()))
 
     [metadata] = [item["metadata"] for item in found["items"] if item["kind"] == "NodeResourceTopology"][1:]
     assert metadata == {
@@ -233,7 +234,7 @@ async def test_an_answer_that_makes_no_sense_is_told(
     api.oddities["/api/v1/nodes"] = body
 
     with pytest.raises(Unreachable, match=re.escape(sentence)):
-        await collect.collect(kubeconfig=kubeconfig())
+        await collect.collect(Connection(kubeconfig()))
 
 
 async def test_nobody_listening_is_unreachable(kubeconfig: Kubeconfig) -> None:
@@ -242,12 +243,12 @@ async def test_nobody_listening_is_unreachable(kubeconfig: Kubeconfig) -> None:
         server = f"http://127.0.0.1:{probe.getsockname()[1]}"
 
         with pytest.raises(Unreachable, match=f"{server} cannot be asked"):
-            await collect.collect(kubeconfig=kubeconfig(server=server))
+            await collect.collect(Connection(kubeconfig(server=server)))
 
 
 async def test_a_server_that_speaks_no_tls_is_unreachable(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     with pytest.raises(Unreachable, match="cannot be asked"):
-        await collect.collect(kubeconfig=kubeconfig(server=api.url.replace("http:", "https:")))
+        await collect.collect(Connection(kubeconfig(server=api.url.replace("http:", "https:"))))
 
 
 @pytest.mark.parametrize(
@@ -274,17 +275,17 @@ async def test_a_broken_kubeconfig_is_told(tmp_path: Path, content: str, sentenc
     path.write_text(content)
 
     with pytest.raises(Unconfigured, match=sentence) as raised:
-        await collect.collect(kubeconfig=str(path))
+        await collect.collect(Connection(str(path)))
     assert str(path) in str(raised.value)
 
 
 async def test_who_asks_where_is_told_if_it_cannot_be(kubeconfig: Kubeconfig, tmp_path: Path) -> None:
     with pytest.raises(Unconfigured, match=r"there is no kubeconfig at .*: name another file or context"):
-        await collect.collect(kubeconfig=str(tmp_path / "none"))
+        await collect.collect(Connection(str(tmp_path / "none")))
     with pytest.raises(Unconfigured, match="Expected object with name other"):
-        await collect.collect(kubeconfig=kubeconfig(), context="other")
+        await collect.collect(Connection(kubeconfig(), "other"))
     with pytest.raises(Unauthorized, match="log in again"):
-        await collect.collect(kubeconfig=kubeconfig(token="wrong"))  # noqa: S106  it is the wrong one
+        await collect.collect(Connection(kubeconfig(token="wrong")))  # noqa: S106  it is the wrong one
 
 
 async def test_the_environment_names_the_kubeconfig(
@@ -332,7 +333,7 @@ async def test_what_is_remembered_is_collected_where_numalign_is_installed(
 ) -> None:
     install(api, losses="{}")
 
-    found = await collect.collect(kubeconfig=kubeconfig())
+    found = await collect.collect(Connection(kubeconfig()))
     assert found["items"][-1] == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -344,7 +345,7 @@ async def test_what_is_remembered_is_collected_where_numalign_is_installed(
 async def test_nothing_is_remembered_where_nobody_wrote_it_down(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     install(api)
 
-    assert "ConfigMap" not in {kind for _, kind, _ in kinds(await collect.collect(kubeconfig=kubeconfig()))}
+    assert "ConfigMap" not in {kind for _, kind, _ in kinds(await collect.collect(Connection(kubeconfig())))}
 
 
 DEVICE_CLASSES = "/apis/resource.k8s.io/{}/deviceclasses"
@@ -358,7 +359,7 @@ async def test_device_classes_are_collected_in_the_version_that_is_served(
     api.not_served = {DEVICE_CLASSES.format("v1")}
     api.documents[DEVICE_CLASSES.format(version)] = {"items": [gpus]}
 
-    found = await collect.collect(kubeconfig=kubeconfig())
+    found = await collect.collect(Connection(kubeconfig()))
     assert found["items"][-1] == {
         "apiVersion": f"resource.k8s.io/{version}",
         "kind": "DeviceClass",
@@ -373,7 +374,7 @@ async def test_what_volcanos_exporter_tells_is_collected(api: FakeApi, kubeconfi
         "items": [{**told, "metadata": {"name": "a", "annotations": {"x": "1"}}}]
     }
 
-    found = await collect.collect(kubeconfig=kubeconfig())
+    found = await collect.collect(Connection(kubeconfig()))
     assert found["items"][-1] == told
 
 
@@ -393,5 +394,5 @@ async def test_what_may_not_be_seen_is_told_and_left_out(
     api.failures[path] = HTTPStatus.FORBIDDEN
     told: list[str] = []
 
-    found = await collect.collect(kubeconfig=kubeconfig(), left_out=lambda what, _: told.append(what))
+    found = await collect.collect(Connection(kubeconfig()), left_out=lambda what, _: told.append(what))
     assert (told, len(found["items"])) == ([what], 4 if what.startswith("ConfigMap") else 5)

@@ -6,6 +6,7 @@ import pytest
 
 from harness.fake_api import FakeApi
 from numalign.kube import installation
+from numalign.kube.connection import Connection
 from numalign.kube.errors import Forbidden, Unconfigured
 from tests.kube.conftest import Kubeconfig
 from tests.kube.objects import Json
@@ -37,13 +38,13 @@ def policy_map(data: object, *, namespace: str = "numa") -> Json:
 async def test_the_context_says_which_namespace_is_meant(
     api: FakeApi, kubeconfig: Kubeconfig, said: str | None, meant: str
 ) -> None:
-    assert await installation.context_namespace(kubeconfig=kubeconfig(namespace=said)) == meant
+    assert await installation.context_namespace(Connection(kubeconfig(namespace=said))) == meant
     assert api.requests == []
 
 
 async def test_without_a_kubeconfig_nobody_says_it() -> None:
     with pytest.raises(Unconfigured, match="there is no kubeconfig at /nowhere"):
-        await installation.context_namespace(kubeconfig="/nowhere")
+        await installation.context_namespace(Connection("/nowhere"))
 
 
 async def test_the_policy_is_that_of_the_namespace_that_the_webhook_runs_in(
@@ -53,7 +54,7 @@ async def test_the_policy_is_that_of_the_namespace_that_the_webhook_runs_in(
     for namespace, text in (("numa", POLICY), ("tenant", "defaults: [{}]")):
         api.put(policy_map({"policy.yaml": text}, namespace=namespace))
 
-    assert await installation.policy(kubeconfig=kubeconfig()) == (POLICY, "numa/numalign-policy")
+    assert await installation.policy(Connection(kubeconfig())) == (POLICY, "numa/numalign-policy")
 
 
 NONE: list[tuple[str, list[Json]]] = [
@@ -71,11 +72,11 @@ async def test_there_may_be_none(api: FakeApi, kubeconfig: Kubeconfig, objects: 
     for made in objects:
         api.put(made)
 
-    assert await installation.policy(kubeconfig=kubeconfig()) is None
+    assert await installation.policy(Connection(kubeconfig())) is None
 
 
 async def test_who_may_not_see_it_is_told(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     api.failures[f"{CONFIGURATIONS}/zz-numalign"] = HTTPStatus.FORBIDDEN
 
     with pytest.raises(Forbidden, match="ValidatingWebhookConfiguration zz-numalign"):
-        await installation.policy(kubeconfig=kubeconfig())
+        await installation.policy(Connection(kubeconfig()))

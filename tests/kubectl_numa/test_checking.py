@@ -157,7 +157,7 @@ def test_what_the_webhook_warns_of_is_told_and_no_failure(write: Write) -> None:
 )
 def test_somebody_whom(cluster_file: Path, write: Write, user: str, result: str) -> None:
     policy = parse(b"exemptions: {users: ['system:*']}")
-    told = ClusterView(snapshot.load(cluster_file), policy, WebhookOptions(user=user))
+    told = ClusterView(snapshot.load(cluster_file), policy, WebhookOptions(created_by=user))
     path = write("p.yaml", manifest("a", "33", policy="single-numa-node"))
 
     assert [each.result for each in checked(told, path)] == [result]

@@ -10,6 +10,7 @@ import pytest
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.manifests import Namespace
 from numalign.cache.admission import Reaction
+from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError
 from numalign.kube.files.policy import NO_POLICY, BadPolicy
 from numalign.model.errors import BadInput
@@ -28,7 +29,7 @@ def test_standard_input_is_one_too(cluster_file: Path, monkeypatch: pytest.Monke
 
 def test_without_a_file_the_kubeconfig_is_asked() -> None:
     with pytest.raises(ClusterError, match=r"there is no kubeconfig at /nowhere.*or read a file"):
-        ClusterSource(kubeconfig="/nowhere").documents()
+        ClusterSource(connection=Connection("/nowhere")).documents()
 
 
 def test_a_pod_can_be_taken_out_of_a_snapshot(cluster_file: Path) -> None:
@@ -82,13 +83,13 @@ def test_the_namespace_is_that_of_the_context(  # noqa: PLR0913, PLR0917 - the f
     meant: Namespace,
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)
-    source = ClusterSource(snapshot, kubeconfig if named else None, context)
+    source = ClusterSource(snapshot, Connection(kubeconfig if named else None, context))
     assert source.namespace(asked) == meant
 
 
 def test_a_context_that_is_not_there_is_told(kubeconfig: str) -> None:
     with pytest.raises(ClusterError, match="elsewhere"):
-        ClusterSource(kubeconfig=kubeconfig, context="elsewhere").namespace(None)
+        ClusterSource(connection=Connection(kubeconfig, "elsewhere")).namespace(None)
 
 
 # The cluster's policy.
@@ -111,7 +112,7 @@ def installed(objects: dict[str, Any]) -> dict[str, Any]:
 def test_the_installed_policy_is_heard_and_told(
     installed: dict[str, Any], api_server: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = ClusterSource(kubeconfig=str(api_server)).policy(None)
+    found = ClusterSource(connection=Connection(str(api_server))).policy(None)
 
     assert installed
     assert found.never is Reaction.WARN
@@ -122,7 +123,7 @@ def test_a_file_is_heard_before_it(
     installed: dict[str, Any], api_server: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "policy.yaml").write_text("unknownResources: deny\n")
-    found = ClusterSource(kubeconfig=str(api_server)).policy(str(tmp_path / "policy.yaml"))
+    found = ClusterSource(connection=Connection(str(api_server))).policy(str(tmp_path / "policy.yaml"))
 
     assert installed
     assert (found.never, found.unknown_resources) == (Reaction.DENY, Reaction.DENY)
@@ -136,7 +137,7 @@ def test_beside_a_file_of_the_cluster_nothing_is_installed(cluster_file: Path) -
 def test_where_nothing_is_installed_there_is_no_policy(
     api_server: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ClusterSource(kubeconfig=str(api_server)).policy(None) == NO_POLICY
+    assert ClusterSource(connection=Connection(str(api_server))).policy(None) == NO_POLICY
     assert capsys.readouterr().err == ""
 
 
@@ -145,7 +146,7 @@ def test_who_may_not_see_the_policy_is_told_and_answered_without(
 ) -> None:
     refusals[CONFIGURATION] = FORBIDDEN
 
-    assert ClusterSource(kubeconfig=str(api_server)).policy(None) == NO_POLICY
+    assert ClusterSource(connection=Connection(str(api_server))).policy(None) == NO_POLICY
     told = capsys.readouterr().err
     assert told.startswith("cluster policy: not known, for you may not read ValidatingWebhookConfiguration")
     assert told.endswith("give its file with --policy\n")
@@ -155,7 +156,7 @@ def test_an_installed_policy_that_is_wrong_is_a_mistake(installed: dict[str, Any
     installed[CONFIG_MAP]["data"]["policy.yaml"] = "nevver: warn"
 
     with pytest.raises(BadPolicy, match=r"ConfigMap numa/numalign-policy\.nevver: there is no such key"):
-        ClusterSource(kubeconfig=str(api_server)).policy(None)
+        ClusterSource(connection=Connection(str(api_server))).policy(None)
 
 
 def test_broken_objects_are_told_and_the_rest_is_used(

@@ -9,6 +9,7 @@ from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.selection import PodSelection
 from numalign.kube import selectors
 from numalign.kube.command_line import Trouble
+from numalign.kube.connection import Connection
 from tests.notation import table
 
 GOLD, LEAD = selectors.parse("tier=gold"), selectors.parse("tier=lead")
@@ -70,6 +71,6 @@ def test_where_nobody_says_which_it_is_the_namespace_of_the_context(
     asked: PodSelection,
     meant: str | None,
 ) -> None:
-    resolved = asked.resolved(ClusterSource(snapshot, kubeconfig if named else None))
+    resolved = asked.resolved(ClusterSource(snapshot, Connection(kubeconfig if named else None)))
 
     assert (resolved.namespace, resolved.everywhere) == (meant, meant is None)

@@ -104,7 +104,7 @@ class Programs:
 
     def _cli(self, case: Case, cluster_policy: ClusterPolicy) -> tuple[Checked, Explanation | None]:
         match, may_fit = Match(case.match), case.unknown == "may-fit"
-        options = WebhookOptions(match=match, unknown_may_fit=may_fit, user=case.user)
+        options = WebhookOptions(match=match, unknown_may_fit=may_fit, created_by=case.user)
         cluster = ClusterView(_seen(case, cluster_policy), cluster_policy, options, now=time.time())
         place = TemplateLocation("", case.pod)
         try:

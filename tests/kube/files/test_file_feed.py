@@ -235,7 +235,7 @@ async def test_a_pod_is_given_on_as_an_api_server_has_it(listening: Followed, po
     assert pods.there["default", "p"] == {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": "p", "namespace": "default", "uid": "1", "labels": {}},
+        "metadata": {"name": "p", "namespace": "default", "uid": "1", "labels": {"a": "b"}},
     }
     assert pods.kept == [{("default", "p"), ("team", "q")}]
     assert listening.seen[-1].pods == 2

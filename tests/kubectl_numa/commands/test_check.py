@@ -91,8 +91,8 @@ def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, write: Wr
         [
             ("nothing", [], 0, "warning: no node of known topology could take it; 1 node without"),
             ("nodes without topology", ["--unknown-nodes", "cannot-fit"], 1, "never"),
-            ("who creates the pods", ["--unknown-nodes", "cannot-fit", "--as", "ci"], 0, "ok"),
-            ("who else does", ["--unknown-nodes", "cannot-fit", "--as", "jane"], 1, "never"),
+            ("who creates the pods", ["--unknown-nodes", "cannot-fit", "--created-by", "ci"], 0, "ok"),
+            ("who else does", ["--unknown-nodes", "cannot-fit", "--created-by", "jane"], 1, "never"),
         ]
     ),
 )

@@ -1,0 +1,78 @@
+"""
+Which API server is asked, and as whom: a kubeconfig, and what somebody says in place of its words.
+
+The fields are kubectl's own flags, and mean what they mean there. Nothing is opened here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from numalign.model.errors import BadInput, Mistake
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A kubeconfig and what counts before it; what is None is as the kubeconfig has it.
+
+    `kubeconfig` None is the one that kubectl would use, and `context` None its current one. `server` is the
+    URL of the API server, `token` a bearer token that is shown in place of all other credentials, `user` and
+    `groups` who is impersonated. A request may take `request_timeout` seconds, None for as long as something
+    comes. `certificate_authority` is the file of whoever signs the server's certificate, which is not looked
+    at if it is `insecure`.
+
+    Raises `BadInput` with everything that makes no sense together.
+    """
+
+    kubeconfig: str | None = None
+    context: str | None = None
+    server: str | None = None
+    token: str | None = field(default=None, repr=False)
+    user: str | None = None
+    groups: tuple[str, ...] = ()
+    request_timeout: float | None = None
+    certificate_authority: str | None = None
+    insecure: bool = False
+
+    def __post_init__(self) -> None:
+        if mistakes := [*self._mistakes()]:
+            raise BadInput(mistakes)
+
+    def _mistakes(self) -> Iterator[Mistake]:
+        if self.server is not None and not _is_address(self.server):
+            yield Mistake("--server", f'"{self.server}" is no address: write https://HOST:PORT')
+        if self.token is not None and not (self.token and self.token.isascii() and self.token.isprintable()):
+            yield Mistake("--token", "is empty, or holds what no token has in it")
+        if self.groups and not self.user:
+            yield Mistake("--as-group", "groups are impersonated with a user alone: name one with --as")
+        for option, name in (("--as", self.user), *(("--as-group", group) for group in self.groups)):
+            if name is not None and not (name and name.isprintable()):
+                yield Mistake(option, f"{name!r} is no name of anybody")
+        if self.certificate_authority and self.insecure:
+            words = (
+                "contradicts --insecure-skip-tls-verify, which looks at no authority: leave one of them out"
+            )
+            yield Mistake("--certificate-authority", words)
+
+    @property
+    def named(self) -> bool:
+        """Whether somebody says which cluster is meant."""
+        return bool(self.kubeconfig or self.context or self.server)
+
+    @property
+    def impersonation(self) -> tuple[tuple[str, str], ...]:
+        """The headers that say in whose name a request is made."""
+        user = (("Impersonate-User", self.user),) if self.user else ()
+        return (*user, *(("Impersonate-Group", group) for group in self.groups))
+
+
+FROM_KUBECONFIG = Connection()
+"""What kubectl would ask without any flag."""
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
