@@ -6,13 +6,14 @@ namespace does not let it pass. What does not fit at the moment is no mistake of
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from kubectl_numa.lines import counted
+from kubectl_numa.lines import Paper, counted
+from kubectl_numa.listings import ListedRow, Listing
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.cache import admission
@@ -104,6 +105,29 @@ class Checked:
             "warnings": list(self.warnings),
             "mistakes": [str(mistake) for mistake in self.manifest.mistakes],
         }
+
+
+def listing(results: Sequence[Checked], *, text: Callable[[Paper], object]) -> Listing:
+    """The checks as a command lists them; `text` draws them for people."""
+    return Listing(
+        ("result", "namespace", "name", "kind", "where"),
+        (ListedRow(_type_and_name(checked), _cells(checked)) for checked in results),
+        lambda: [checked.to_json() for checked in results],
+        wide_columns=("warnings", "reason"),
+        text=text,
+    )
+
+
+def _type_and_name(checked: Checked) -> str:
+    pod = checked.manifest.pod
+    return f"pod/{pod.name}" if pod else checked.manifest.kind.lower() or "nothing"
+
+
+def _cells(checked: Checked) -> tuple[object, ...]:
+    pod, manifest = checked.manifest.pod, checked.manifest
+    place = (pod.namespace, pod.name) if pod else ("", "")
+    warnings, refusal = len(checked.warnings), checked.refusal
+    return (checked.result, *place, manifest.kind, manifest.where, warnings, refusal)
 
 
 def check(manifest: Manifest, cluster: ClusterView) -> Checked:

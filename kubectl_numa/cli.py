@@ -11,7 +11,7 @@ from kubectl_numa.lazy import LazyCommand, LazyGroup
 from numalign.runtime import about
 
 COMMANDS = (
-    LazyCommand("check", "kubectl_numa.commands.check", "Check what the webhook would say to every pod"),
+    LazyCommand("check", "kubectl_numa.commands.check", "Check which manifests and running pods fall short"),
     LazyCommand(
         "defrag", "kubectl_numa.commands.defrag", "Tell which pods would have to move for one to fit"
     ),

@@ -8,7 +8,7 @@ node, by the one reader of pods on nodes, and, once it might have to move, as wh
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import StringIO
 from types import MappingProxyType
 from typing import Any
@@ -23,13 +23,13 @@ from numalign.decision.evaluate import NO_INTENT
 from numalign.kube.decode import placements
 from numalign.kube.decode.parts import inner
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.recreated import RecreatedScheduling, without_pin
 from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.files import documents
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.kinds import PODS_IN_FILES, Object
 from numalign.kube.pod_informer import PodInfo, PodInformer
 from numalign.ledger.reservations import Reservations
-from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement, Term
 from numalign.model.intent import PINNED_AT, Match
 from numalign.runtime import logs
 from numalign.runtime.logs import Log
@@ -86,7 +86,9 @@ def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, c
         complete=lambda _snapshot: has_all_pods,
     )
     asyncio.run(state.update_snapshot(view.snapshot))
-    informer = PodInformer(state, state.reader, log=_silent(), registry=CollectorRegistry())
+    informer = PodInformer(
+        state, state.reader, recreated=RecreatedScheduling(), log=_silent(), registry=CollectorRegistry()
+    )
     for raw in stored.values():
         informer.put(raw)
     return PlacedPods(state, stored, tuple(informer.problems()), has_all_pods)
@@ -191,21 +193,8 @@ def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer |
         case _:
             return None
     if inner(metadata.get("annotations"), PINNED_AT) is not None:
-        constraints = _unpinned(constraints, str(inner(stored["spec"], "nodeName")))
+        constraints = without_pin(constraints, str(inner(stored["spec"], "nodeName")))
     return Newcomer(uid, name, dra.by_node(question, view.snapshot.served), constraints)
-
-
-def _unpinned(constraints: Constraints, node: str) -> Constraints:
-    """The constraints without the pin to a node, which stands in every term or is the only one."""
-    pin = Requirement(NAME_FIELD, Operator.IN, frozenset({node}))
-    terms = constraints.terms or ()
-    rest = tuple(Term(term.expressions, tuple(each for each in term.fields if each != pin)) for term in terms)
-    only_pinned = rest == (Term(),) and terms != rest
-    return (
-        constraints
-        if constraints.terms is None
-        else replace(constraints, terms=None if only_pinned else rest)
-    )
 
 
 def summary(advice: Advice) -> str:

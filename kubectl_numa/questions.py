@@ -7,6 +7,7 @@ module asks the cache.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from numalign.cache import ClusterCache, Question, Survey, admission, dra
@@ -29,6 +30,7 @@ from numalign.model.demand import Demand
 from numalign.model.errors import BadPod
 from numalign.model.intent import Intent, Match
 from numalign.model.node import Node
+from numalign.scheduling.running_pods import RunningPodJudge
 from numalign.shapes.history import REMEMBER_SECONDS
 
 
@@ -134,9 +136,7 @@ class ClusterView:
         pod = self._reader.read(raw, namespace, self.policies, self._user)
         match pod:
             case PodQuestion():
-                decision = admission.decide(
-                    pod, self._cache, self._refusals, now=self.now, served=self.snapshot.served
-                )
+                decision = self._decided(pod)
                 placers = self._placers(raw, pod)
                 return PodDecision(
                     name, namespace, pod.question, pod.constraints, pod.by, decision, **placers
@@ -146,6 +146,14 @@ class ClusterView:
                 return PodDecision(name, namespace, question, constraints, None, NOT_LOOKED_AT, reason)
             case Exempt() | Invalid():
                 raise BadPod(pod.mistakes)
+
+    def _decided(self, pod: PodQuestion, *, runs: bool = False) -> AdmissionDecision:
+        served = self.snapshot.served
+        return admission.decide(pod, self._cache, self._refusals, now=self.now, served=served, runs=runs)
+
+    def judge(self) -> RunningPodJudge:
+        """Whoever says which pods that run fall short, by this cluster and its policy."""
+        return RunningPodJudge(self._reader, self.policies, partial(self._decided, runs=True), self._user)
 
     def _placers(self, raw: object, pod: PodQuestion) -> dict[str, str | None]:
         """The scheduler that a pod is handed to as it is created, and else the gate at which it waits.

@@ -1,15 +1,19 @@
-"""`kubectl numa check`: whether manifests could ever run, for pipelines."""
+"""`kubectl numa check`: which manifests, and which running pods, fall short."""
+
+from typing import NoReturn
 
 import click
 from rich.text import Text
 
-from kubectl_numa import checking, manifests, options
+from kubectl_numa import checking, manifests, moving, options, running_pods
 from kubectl_numa.checking import Checked, CheckResult
 from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.lines import Paper
 from kubectl_numa.listings import Output
 from kubectl_numa.manifests import STDIN
-from kubectl_numa.notices import waiting
-from kubectl_numa.questions import WebhookOptions
+from kubectl_numa.notices import tell_left_out, waiting
+from kubectl_numa.questions import ClusterView, WebhookOptions
+from kubectl_numa.selection import PodSelection
 from numalign.kube.command_line import Trouble
 
 _STYLES = {
@@ -24,6 +28,8 @@ _INDENT = " " * 7
 @click.command(
     epilog="""\b
 Examples:
+  kubectl numa check -A
+  kubectl numa check -n team -l app=web --all
   kubectl numa check -f deploy/ --snapshot cluster.json.gz
   kubectl numa check -f job.yaml --policy policy.yaml --created-by system:serviceaccount:ci:deployer
   helm template chart | kubectl numa check -f -
@@ -34,43 +40,63 @@ Examples:
     "--filename",
     "files",
     multiple=True,
-    required=True,
     metavar="FILE|FOLDER",
-    help="Manifests; folders are searched to the bottom; - is standard input.",
+    help="Manifests to check; folders are searched to the bottom; - is standard input.",
 )
-@options.namespace_option
+@options.of_pods
+@click.option("--all", "every", is_flag=True, help="List also the running pods that fall short of nothing.")
 @options.from_cluster
 @options.as_the_webhook
-@options.output_option
-def check(
+@options.listing_option
+def check(  # noqa: PLR0913  one for each option
     *,
     files: tuple[str, ...],
-    namespace: str | None,
+    selection: PodSelection,
+    every: bool,
     source: ClusterSource,
     webhook: WebhookOptions,
-    output: str,
+    output: Output,
 ) -> None:
-    """Check what the webhook would say to every pod in the manifests.
+    """Check which manifests and running pods fall short.
 
-    One line for each pod, and one for each warning. The exit code is 0 if all would be admitted, with
-    warnings too, 1 if one never could run or its namespace would not let it pass, 2 if something could not be
-    read.
+    With -f: what the webhook would say to every pod in the manifests. One line for each pod, and one for each
+    warning.
+
+    With -A, -n or -l: the running pods that are misaligned, that are below a level of their namespace, or
+    that would not be admitted today, as the policy, the namespaces and the nodes are now. A snapshot has pods
+    in it if it was written with --with-pods.
+
+    The exit code is 0 if all is well, with warnings too; 1 if a pod could never run, would be refused, or is
+    misaligned although it asks for more than best-effort; 2 if something could not be read.
     """
+    if files:
+        if every or selection != PodSelection(selection.namespace):
+            raise click.UsageError("-A, -l and --all choose running pods, and -f checks manifests: give one")
+        _check_manifests(files, source, selection.namespace, webhook, output)
+    if not selection.given:
+        raise click.UsageError("nothing to check: give -f for manifests, or -A, -n or -l for running pods")
+    _check_running(selection.resolved(source), source, webhook, output, every=every)
+
+
+def _check_manifests(
+    files: tuple[str, ...],
+    source: ClusterSource,
+    namespace: str | None,
+    webhook: WebhookOptions,
+    output: Output,
+) -> NoReturn:
     if source.snapshot == STDIN in files:
         raise click.UsageError("--snapshot and -f cannot both be standard input")
     paths, missing = manifests.files(files)
     place = source.namespace(namespace)
     cluster = source.view(webhook)
-    if not cluster.snapshot.shapes and not cluster.snapshot.unknown:
-        raise Trouble("no node of this cluster is known, so nothing can be checked")
+    _require_nodes(cluster)
     with waiting("checking"):
         extra = cluster.policy.templates
         objects = [entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)]
         results = [checking.check(manifest, cluster) for manifest in objects if manifest.counts]
-    if output == Output.JSON:
-        options.print_json([checked.to_json() for checked in results])
-    else:
-        _show(results, nodes=len(cluster.snapshot.nodes))
+    listing = checking.listing(results, text=lambda paper: _show(paper, results, cluster))
+    options.print_listing(listing, output)
     options.note(manifests.notes(objects))
     options.note(
         [*missing, *(mistake for checked in results for mistake in checked.manifest.located_mistakes())]
@@ -78,8 +104,30 @@ def check(
     raise click.exceptions.Exit(Trouble.exit_code if missing else checking.exit_code(results))
 
 
-def _show(results: list[Checked], *, nodes: int) -> None:
-    paper = options.paper()
+def _check_running(
+    selection: PodSelection, source: ClusterSource, webhook: WebhookOptions, output: Output, *, every: bool
+) -> NoReturn:
+    objects = source.documents(with_pods=True)
+    view = source.view(webhook, objects=objects)
+    _require_nodes(view)
+    with waiting("checking pods") as now:
+        placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
+        if not placed.complete:
+            raise Trouble("the snapshot holds no pods: write it with `kubectl numa snapshot --with-pods`")
+        pods = running_pods.judged(placed, view, selection, progress=now)
+    tell_left_out(placed.problems)
+    listed = pods if every else [pod for pod in pods if pod.falls_short]
+    options.print_listing(running_pods.listing(listed, pods), output)
+    raise click.exceptions.Exit(running_pods.exit_code(pods))
+
+
+def _require_nodes(cluster: ClusterView) -> None:
+    if not cluster.snapshot.shapes and not cluster.snapshot.unknown:
+        raise Trouble("no node of this cluster is known, so nothing can be checked")
+
+
+def _show(paper: Paper, results: list[Checked], cluster: ClusterView) -> None:
+    nodes = len(cluster.snapshot.nodes)
     for checked in results:
         paper.write(Text.assemble((f"{checked.result:<7}", _STYLES[checked.result]), checked.line(nodes)))
         for warning in checked.warnings:

@@ -133,18 +133,19 @@ def answered(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] 
     return not cache.ever(question, pod.constraints).unanswered
 
 
-def decide(
+def decide(  # noqa: PLR0913  a pod, a cluster, and as of when and of what it is asked
     pod: PodQuestion,
     cache: ClusterCache,
     refusals: Refusals,
     *,
     now: float,
     served: AbstractSet[str] = NOTHING,
+    runs: bool = False,
 ) -> AdmissionDecision:
     """Whether a pod may be admitted.
 
     `now` is the wall clock, in seconds since 1970; `served` are the resources that DRA serves, for which
-    nobody is refused.
+    nobody is refused. Of one that `runs` already it is not asked whether a node has room: it has its own.
     """
     rules = pod.rules
     if rules.enforce and pod.question.asks_less_than(rules.enforce):
@@ -153,7 +154,7 @@ def decide(
         return AdmissionDecision(AdmissionState.BELOW_ENFORCED, text)
     warnings = list[str]()
     if rules.warn and pod.question.asks_less_than(rules.warn):
-        warnings.append(f"this namespace wants {rules.warn}, the pod asks for {policy_word(pod)}")
+        warnings.append(below_text(pod, rules.warn))
     contradictions = _contradictions(pod, refusals)
     if contradictions and refusals.taints is TaintReaction.DENY:
         text = " ".join(each.refusal for each in contradictions)
@@ -163,7 +164,7 @@ def decide(
         return AdmissionDecision(AdmissionState.NOT_ASKED, warnings=tuple(warnings))
     question = dra.sure(pod.question, served)
     decision = _by_nodes(
-        pod if question is pod.question else replace(pod, question=question), cache, refusals, now
+        pod if question is pod.question else replace(pod, question=question), cache, refusals, now, runs=runs
     )
     if decision.state in _FOUND_A_NODE and (nothing := _nothing_to_align(pod)):
         decision = AdmissionDecision(AdmissionState.NOTHING_TO_ALIGN, warnings=(nothing,))
@@ -200,6 +201,11 @@ def shortfalls(pod: PodQuestion) -> tuple[str, ...]:
     return tuple(name for name, level in levels.items() if pod.question.asks_less_than(level))
 
 
+def below_text(pod: PodQuestion, level: Policy) -> str:
+    """What the owner of a pod hears that asks for less than its namespace wants."""
+    return f"this namespace wants {level}, the pod asks for {policy_word(pod)}"
+
+
 def policy_word(pod: PodQuestion) -> str:
     """What the pod asks for, in a word."""
     return pod.policy if pod.stated else "nothing"
@@ -212,7 +218,9 @@ def invalid_text(mistakes: tuple[Mistake, ...]) -> str:
     return f"{first.where}: {first.message}{more}"
 
 
-def _by_nodes(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, now: float) -> AdmissionDecision:
+def _by_nodes(
+    pod: PodQuestion, cache: ClusterCache, refusals: Refusals, now: float, *, runs: bool
+) -> AdmissionDecision:
     if not cache.informed:
         return AdmissionDecision(AdmissionState.NOT_KNOWN, warnings=(_NOT_KNOWN,))
     if pod.pin:
@@ -221,7 +229,7 @@ def _by_nodes(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, now: fl
     survey = cache.ever(pod.question, pod.constraints)
     if survey.able:
         warnings = (*_unlisted(survey, cache), *_not_answered(pod.question, survey))
-        if cache.now(pod.question, pod.constraints):
+        if runs or cache.now(pod.question, pod.constraints):
             return AdmissionDecision(AdmissionState.FITS, warnings=warnings)
         waits = f"no node has room for {pod.policy} now; the pod will wait"
         return AdmissionDecision(AdmissionState.WAITS, warnings=(waits, *warnings))

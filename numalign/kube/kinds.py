@@ -62,6 +62,9 @@ READ: Mapping[str, object] = MappingProxyType(
 )
 """What of a pod says what it asks for, where it may go, and who has placed it."""
 
+PLACED: Mapping[str, object] = MappingProxyType({"metadata": {**_OWNERS}, "spec": _SCHEDULING})
+"""What of a pod says where it may go, and who has placed it."""
+
 _ALLOCATED: Mapping[str, object] = {"name": _ALL, "allocatedResources": _ALL}
 
 _POD: Mapping[str, object] = {

@@ -24,7 +24,8 @@ from numalign.kube.decode.parts import Part, group
 from numalign.kube.decode.placement_records import DecodedRecord
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
-from numalign.kube.decode.scheduling import scheduling
+from numalign.kube.decode.recreated import RecreatedScheduling
+from numalign.kube.decode.scheduling import Scheduling, scheduling
 from numalign.kube.kinds import PODS, Key, Object
 from numalign.kube.stores import Problem
 from numalign.ledger.model import PlacementRecord
@@ -96,6 +97,7 @@ class PodInfo:
     `gates` are the names of what keeps schedulers from it, `owner` its controller, None if it has none. A pod
     that is not bound may be `pinned` to a node, by the controller, at `pinned_at` (seconds since 1970); empty
     and 0 if it is not. `mark` is what stands on it about how it sits, which anybody may have written.
+    `recreated` is what a pod that its owner makes in its place would say about nodes; None where nobody asks.
     """
 
     uid: str
@@ -118,6 +120,7 @@ class PodInfo:
     pinned: str = ""
     pinned_at: int = 0
     mark: AlignmentMark = UNMARKED
+    recreated: Scheduling | None = None
 
     @property
     def demand(self) -> Demand | None:
@@ -144,18 +147,25 @@ class PodInformer:
     """Tells a listener what happens to pods; where they come from, they are `put`, `drop`ped and `keep`t.
 
     A pod without a name or a uid cannot be told from others, so it is not told of; of one that makes no sense
-    otherwise, what can be read is. Both stand among the `problems`.
+    otherwise, what can be read is. Both stand among the `problems`. With `recreated`, pods say too what would
+    be asked of nodes with others in their place.
     """
 
     def __init__(
-        self, listener: PodListener, reader: PodReader, *, log: Log, registry: CollectorRegistry
+        self,
+        listener: PodListener,
+        reader: PodReader,
+        *,
+        recreated: RecreatedScheduling | None = None,
+        log: Log,
+        registry: CollectorRegistry,
     ) -> None:
         self._listener = listener
         self._log = QuietLog(log, lines=MANY_LINES)
         self._pods: dict[Key, PodInfo] = {}
         self._keys: dict[str, Key] = {}
         self._mistakes: dict[Key, tuple[Mistake, ...]] = {}
-        self._reader = reader
+        self._reader, self._recreated = reader, recreated
         self._records: LRU[bytes, DecodedRecord] = LRU(REMEMBERED)
         self._owners: LRU[Owner, Owner] = LRU(REMEMBERED)
         self._logged: LRU[bytes, None] = LRU(REMEMBERED)
@@ -173,7 +183,8 @@ class PodInformer:
 
     def caches(self) -> Caches:
         """What is remembered of pods that may be there no more."""
-        return {"records": self._records, "owners": self._owners, "unreadable": self._logged}
+        recreated = {"recreated": self._recreated.cache} if self._recreated else {}
+        return {"records": self._records, "owners": self._owners, "unreadable": self._logged, **recreated}
 
     def problems(self) -> Iterator[Problem]:
         """The pods with mistakes."""
@@ -258,6 +269,7 @@ class PodInformer:
             pinned=pinned,
             pinned_at=pinned_at,
             mark=_mark(metadata["annotations"]),
+            recreated=self._recreated.of(_object(part)) if self._recreated else None,
         )
 
     def _owner(self, metadata: Part) -> Owner | None:
@@ -326,6 +338,10 @@ def _phase(part: Part) -> Phase:
 
 def _acknowledged(status: Part) -> bool:
     return bool(status["startTime"].value or status["containerStatuses"].value)
+
+
+def _object(part: Part) -> Object:
+    return part.value if isinstance(part.value, dict) else {}
 
 
 def _first(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:

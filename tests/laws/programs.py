@@ -85,8 +85,10 @@ class Programs:
 
     def ask(self, case: Case) -> Answers:
         """What they say."""
-        cluster_policy = policy.parse(yaml.safe_dump(_policy(case)).encode())
-        checked, explained = self._cli(case, cluster_policy)
+        cluster_policy = cluster_policy_of(case)
+        cluster = cluster_view(case)
+        checked = check_manifest(case, cluster)
+        explained = explanation.explain(checked.pod, cluster) if checked.pod else None
         webhook = self._runner.run(self._webhook(case).ask(case, _seen(case, cluster_policy), cluster_policy))
         scored = self._runner.run(_score(case, _seen(case, cluster_policy), cluster_policy))
         return Answers(webhook, checked, explained, scored)
@@ -102,19 +104,28 @@ class Programs:
             self._webhooks[key] = self._runner.run(Webhook.started(*key))
         return self._webhooks[key]
 
-    def _cli(self, case: Case, cluster_policy: ClusterPolicy) -> tuple[Checked, Explanation | None]:
-        match, may_fit = Match(case.match), case.unknown == "may-fit"
-        options = WebhookOptions(match=match, unknown_may_fit=may_fit, created_by=case.user)
-        cluster = ClusterView(_seen(case, cluster_policy), cluster_policy, options, now=time.time())
-        place = TemplateLocation("", case.pod)
-        try:
-            manifest = Manifest("case", kind="Pod", place=place, pod=read_pod(case.pod))
-        except BadInput as error:
-            manifest = Manifest("case", kind="Pod", place=place).wrong_pod(error)
-        manifest = replace(manifest, namespace=case.namespace)
-        checked = checking.check(manifest, cluster)
-        explained = explanation.explain(checked.pod, cluster) if checked.pod else None
-        return checked, explained
+
+def cluster_policy_of(case: Case) -> ClusterPolicy:
+    """The policy of its cluster."""
+    return policy.parse(yaml.safe_dump(_policy(case)).encode())
+
+
+def cluster_view(case: Case) -> ClusterView:
+    """Its cluster, as `kubectl numa` sees it."""
+    cluster_policy = cluster_policy_of(case)
+    match, may_fit = Match(case.match), case.unknown == "may-fit"
+    options = WebhookOptions(match=match, unknown_may_fit=may_fit, created_by=case.user)
+    return ClusterView(_seen(case, cluster_policy), cluster_policy, options, now=time.time())
+
+
+def check_manifest(case: Case, cluster: ClusterView) -> Checked:
+    """What `check -f` says of its pod."""
+    place = TemplateLocation("", case.pod)
+    try:
+        manifest = Manifest("case", kind="Pod", place=place, pod=read_pod(case.pod))
+    except BadInput as error:
+        manifest = Manifest("case", kind="Pod", place=place).wrong_pod(error)
+    return checking.check(replace(manifest, namespace=case.namespace), cluster)
 
 
 def _policy(case: Case) -> Mapping[str, object]:

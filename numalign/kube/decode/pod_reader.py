@@ -81,11 +81,19 @@ class PodReader:
         content = (request.demand, request.written, request.runtime_class, request.unreadable)
         return self._shared.setdefault(content, request)
 
-    def read(self, pod: object, namespace: str, policy: EffectivePolicy, user: str = "") -> PodReading:
+    def read(
+        self,
+        pod: object,
+        namespace: str,
+        policy: EffectivePolicy,
+        user: str = "",
+        *,
+        kept: Scheduling = UNCONSTRAINED,
+    ) -> PodReading:
         """What is asked with a pod in a namespace; never raises.
 
-        `pod` is a v1 Pod or a template of one, or the request that is kept of one, which may go anywhere.
-        `user` is who makes it, as far as that is known.
+        `pod` is a v1 Pod or a template of one, or the request that is kept of one, which says of nodes what
+        is `kept` beside it. `user` is who makes it, as far as that is known.
         """
         request = pod if isinstance(pod, PodRequest) else None
         named = request.runtime_class if request else runtime_class(pod)
@@ -94,7 +102,7 @@ class PodReader:
             return Exempt(reason, request.demand, request.unreadable)
         rules = policy.rules_for(namespace)
         if request:
-            return _reading(request, UNCONSTRAINED, namespace, rules, self._match)
+            return _reading(request, kept, namespace, rules, self._match)
         try:
             key = digest(orjson.dumps(template_of(pod, kinds.READ))), namespace, rules
         except orjson.JSONEncodeError:

@@ -19,7 +19,7 @@ CHECK, EXPLAIN = "check -f POD --snapshot CLUSTER", "explain -f POD --snapshot C
 
 WRONG = [
     # the mistake                        the command                               what is said
-    ("check: no file named", "check --snapshot CLUSTER", "Missing option '-f'"),
+    ("check: nothing named", "check --snapshot CLUSTER", "nothing to check: give -f"),
     ("check: no such file", "check -f none --snapshot CLUSTER", "none: there is no such file or folder"),
     ("check: a pod as a snapshot",       "check -f POD --snapshot POD",
         "p.yaml: is no snapshot of a cluster: it holds 1 Pod"),

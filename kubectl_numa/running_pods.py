@@ -1,0 +1,209 @@
+"""
+The running pods that fall short: a page for people, and the same for programs.
+
+Which ones do, and of what, is said in `numalign.scheduling.running_pods`; here it is told. An exit code says
+what it says of manifests: 1 for what would be refused, and 2 for what cannot be read.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any
+
+from rich.text import Text
+
+from kubectl_numa.lines import Paper, counted
+from kubectl_numa.listings import ListedRow, Listing
+from kubectl_numa.moving import PlacedPods
+from kubectl_numa.questions import ClusterView
+from kubectl_numa.selection import PodSelection
+from numalign.decision.alignment import Alignment, Judgement
+from numalign.kube.decode.parts import Part
+from numalign.kube.pod_informer import PodInfo
+from numalign.scheduling.running_pods import PodRule, RuleOutcome, RuleResult, RunningPod, runs
+from numalign.scheduling.sitting import sittings
+
+_TOLD_EACH = 500
+"""Pods between two words of progress."""
+
+_CODES: Mapping[RuleOutcome, int] = MappingProxyType({RuleOutcome.FAIL: 1, RuleOutcome.ERROR: 2})
+
+_SAID: Mapping[tuple[PodRule, RuleOutcome], str] = MappingProxyType(
+    {
+        (PodRule.ADMITTED, RuleOutcome.ERROR): "unreadable",
+        (PodRule.ALIGNED, RuleOutcome.FAIL): "misaligned",
+        (PodRule.ALIGNED, RuleOutcome.WARN): "misaligned",
+        (PodRule.ALIGNED, RuleOutcome.SKIP): "not judged",
+        (PodRule.ENFORCE, RuleOutcome.FAIL): "below enforce",
+        (PodRule.WARN, RuleOutcome.WARN): "below warn",
+        (PodRule.AUDIT, RuleOutcome.WARN): "below audit",
+        (PodRule.ADMITTED, RuleOutcome.FAIL): "not admitted today",
+        (PodRule.ADMITTED, RuleOutcome.WARN): "admitted with a warning",
+    }
+)
+"""What comes of a rule, in words; those that matter most first. That a rule is met needs none."""
+
+STYLES: Mapping[RuleOutcome, str] = MappingProxyType(
+    {RuleOutcome.ERROR: "magenta", RuleOutcome.FAIL: "red", RuleOutcome.WARN: "yellow"}
+)
+_ALIGNED: Mapping[Judgement, bool] = MappingProxyType({Judgement.ALIGNED: True, Judgement.MISALIGNED: False})
+
+
+def _chosen(placed: PlacedPods, selection: PodSelection) -> list[PodInfo]:
+    """The pods that run and are meant, by namespace and name."""
+    chosen = [
+        pod
+        for pod in placed.state.pods.values()
+        if runs(pod) and selection.selects(pod.namespace, _labels(placed.stored[pod.uid]))
+    ]
+    return sorted(chosen, key=lambda pod: (pod.namespace, pod.name))
+
+
+def _labels(stored: object) -> Mapping[str, str]:
+    return Part(stored)["metadata"]["labels"].text_map()
+
+
+def judged(
+    placed: PlacedPods,
+    view: ClusterView,
+    selection: PodSelection,
+    *,
+    progress: Callable[[str], object] = lambda _doing: None,
+) -> tuple[RunningPod, ...]:
+    """What comes of each rule for the pods that run, by namespace and name."""
+    chosen, judge = _chosen(placed, selection), view.judge()
+    alignments = _alignments(placed, {pod.node for pod in chosen}, progress)
+    results: list[RunningPod] = []
+    for at, pod in enumerate(chosen):
+        if not at % _TOLD_EACH:
+            progress(f"checking pods: {at:,} of {len(chosen):,}")
+        results.append(judge.judge(pod, alignments.get(pod.uid)))
+    return tuple(results)
+
+
+def _alignments(
+    placed: PlacedPods, nodes: Iterable[str], progress: Callable[[str], object]
+) -> Mapping[str, Alignment]:
+    """By uid how pods on these nodes sit."""
+    alignments: dict[str, Alignment] = {}
+    for node in nodes:
+        alignments |= {sitting.pod.uid: sitting.alignment for sitting in sittings(placed.state, node)}
+        progress(f"looking at how pods sit: {len(alignments):,}")
+    return alignments
+
+
+def exit_code(pods: Iterable[RunningPod]) -> int:
+    """1 if one is misaligned or would be refused today, 2 if one cannot be read; warnings are none."""
+    return max((_CODES.get(pod.outcome, 0) for pod in pods), default=0)
+
+
+def listing(listed: Sequence[RunningPod], every: Sequence[RunningPod]) -> Listing:
+    """The pods that are `listed`, of `every` one that was looked at, as a command lists them."""
+    return Listing(
+        ("namespace", "name", "outcome", "policy", "aligned", "below", "admitted"),
+        (ListedRow(f"pod/{pod.pod.name}", _cells(pod)) for pod in listed),
+        lambda: [to_json(pod) for pod in listed],
+        wide_columns=("node", "owner", "why"),
+        text=lambda paper: draw(listed, every, paper),
+    )
+
+
+def _cells(pod: RunningPod) -> tuple[object, ...]:
+    owner = pod.pod.owner
+    why = pod.exempt or "; ".join(_sentence(result) for result in pod.results if result.outcome in STYLES)
+    return (
+        *(pod.pod.namespace, pod.pod.name, pod.outcome, pod.policy),
+        *(_YES_OR_NO[_ALIGNED.get(pod.judgement)], ",".join(pod.below), _YES_OR_NO[_is_admitted(pod)]),
+        *(pod.pod.node, owner and f"{owner.kind}/{owner.name}", why),
+    )
+
+
+_YES_OR_NO: Mapping[bool | None, str] = MappingProxyType({True: "yes", False: "no", None: ""})
+
+
+def _is_admitted(pod: RunningPod) -> bool | None:
+    admitted = pod.result(PodRule.ADMITTED)
+    return None if admitted is None else admitted.outcome not in _CODES
+
+
+def draw(listed: Sequence[RunningPod], every: Sequence[RunningPod], paper: Paper) -> None:
+    """The pods that are `listed`, by namespace, and how many of `every` one fall short."""
+    totals = Counter(pod.pod.namespace for pod in every)
+    for namespace, group in groupby(listed, key=lambda pod: pod.pod.namespace):
+        pods = tuple(group)
+        paper.write(Text.assemble((namespace, "bold"), f"  {_counts(pods, totals[namespace])}"))
+        for pod in pods:
+            _draw_pod(pod, paper)
+    paper.write(summary(every))
+
+
+def _draw_pod(pod: RunningPod, paper: Paper) -> None:
+    asks = pod.policy or "no intent"
+    paper.write(f"  {pod.pod.name}  on {pod.pod.node}  {asks}")
+    if pod.exempt:
+        paper.entry("", f"left alone: {pod.exempt}", indent=6)
+    told = [result for result in pod.results if (result.rule, result.outcome) in _SAID]
+    for result in told:
+        paper.entry("      ", _sentence(result), indent=6, style=STYLES.get(result.outcome, ""))
+    if not told and not pod.exempt:
+        paper.entry("      ", "falls short of nothing", indent=6, style="green")
+
+
+def _sentence(result: RuleResult) -> str:
+    said = _SAID[result.rule, result.outcome]
+    return f"{said}: {result.message}" if result.message else said
+
+
+def _counts(pods: Iterable[RunningPod], total: int) -> str:
+    short = [pod for pod in pods if pod.falls_short]
+    return f"{counted(total, 'pod')}, {_offenders(short)}{_sorts(short)}"
+
+
+def _offenders(short: Sequence[RunningPod]) -> str:
+    return counted(len(short), "offender") if short else "no offender"
+
+
+def _sorts(pods: Iterable[RunningPod]) -> str:
+    """How many there are of each sort, those that matter most first."""
+    sorts = Counter(_SAID[key] for pod in pods for key in _shortfalls(pod))
+    words = [word for word in dict.fromkeys(_SAID.values()) if sorts[word]]
+    return f": {', '.join(f'{sorts[word]:,} {word}' for word in words)}" if words else ""
+
+
+def _shortfalls(pod: RunningPod) -> set[tuple[PodRule, RuleOutcome]]:
+    return {(result.rule, result.outcome) for result in pod.results if result.outcome in STYLES}
+
+
+def summary(every: Sequence[RunningPod]) -> str:
+    """How many pods run, and how many of them fall short of what."""
+    if not every:
+        return "no such pod runs"
+    short = [pod for pod in every if pod.falls_short]
+    namespaces = len({pod.pod.namespace for pod in every})
+    where = "1 namespace" if namespaces == 1 else f"{namespaces:,} namespaces"
+    return f"{counted(len(every), 'pod')} in {where}, {_offenders(short)}{_sorts(short)}"
+
+
+def to_json(pod: RunningPod) -> dict[str, Any]:
+    """The same for programs; `aligned` is null where nobody can say, and `admitted` where nobody asks."""
+    owner = pod.pod.owner
+    return {
+        "namespace": pod.pod.namespace,
+        "name": pod.pod.name,
+        "uid": pod.pod.uid,
+        "node": pod.pod.node,
+        "owner": {"kind": owner.kind, "name": owner.name} if owner else None,
+        "policy": pod.policy,
+        "outcome": pod.outcome,
+        "aligned": _ALIGNED.get(pod.judgement),
+        "judgement": pod.judgement,
+        "below": list(pod.below),
+        "admitted": _is_admitted(pod),
+        "refusal": pod.decision.refusal if pod.decision else None,
+        "exempt": pod.exempt or None,
+        "results": [
+            {"rule": result.rule, "outcome": result.outcome, "message": result.message or None}
+            for result in pod.results
+        ],
+    }

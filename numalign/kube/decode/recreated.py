@@ -1,0 +1,90 @@
+"""
+What a pod that runs would say about nodes if its owner made it anew.
+
+A scheduler writes the name of the node into a pod, and the controller of numalign a pin. Neither is its
+owner's word, so neither counts for a pod like it that comes tomorrow. What else tells a node (a DaemonSet,
+the owner's own affinity) stays, and so does the pod that a kubelet mirrors from a file on its own disk.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import orjson
+
+from numalign.cache.pod_question import MOST_OWNERS, Pin, PinReason
+from numalign.kube import kinds
+from numalign.kube.decode.parts import Part, inner
+from numalign.kube.decode.scheduling import Scheduling, scheduling
+from numalign.lru import LRU, digest
+from numalign.memory_size import weight
+from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement, Term
+from numalign.model.intent import PINNED_AT
+
+REMEMBERED = 1024
+"""Different ones that are kept at hand: the pods of a template say the same."""
+
+
+class RecreatedScheduling:
+    """Reads that off pods; pods that say the same share one value."""
+
+    def __init__(self) -> None:
+        self.cache: LRU[bytes, Scheduling] = LRU(REMEMBERED, weigh=_weight)
+
+    def of(self, pod: Mapping[str, object]) -> Scheduling:
+        """What a v1 Pod would say about nodes, with every mistake."""
+        fields = _fields(pod)
+        node = inner(pod.get("spec"), "nodeName")
+        pinned = inner(inner(pod.get("metadata"), "annotations"), PINNED_AT) is not None
+        stays = _owned_by_node(Part(fields))
+        try:
+            key = digest(orjson.dumps([fields, node if pinned or stays else None, pinned, stays]))
+        except orjson.JSONEncodeError:
+            return _recreated(fields, node, pinned=pinned, stays=stays)
+        return self.cache.get(key, lambda: _recreated(fields, node, pinned=pinned, stays=stays))
+
+
+def _fields(pod: Mapping[str, object]) -> dict[str, Any]:
+    """What is read of it, without the name of its node."""
+    fields: dict[str, Any] = kinds.cut(pod, kinds.PLACED)  # type: ignore[assignment]
+    spec = fields.get("spec")
+    if not isinstance(spec, dict):
+        return fields
+    return {**fields, "spec": {key: spec[key] for key in spec if key != "nodeName"}}
+
+
+def _owned_by_node(pod: Part) -> bool:
+    owners = islice(pod["metadata"]["ownerReferences"].objects(), MOST_OWNERS)
+    return any(owner["kind"].text() == "Node" and owner["apiVersion"].text() == "v1" for owner in owners)
+
+
+def _recreated(fields: Mapping[str, object], node: object, *, pinned: bool, stays: bool) -> Scheduling:
+    written = scheduling(fields)
+    if not isinstance(node, str) or not node:
+        return written
+    if stays:
+        return replace(written, pin=Pin(node, PinReason.NODE_NAME))
+    if not pinned:
+        return written
+    constraints = without_pin(written.constraints, node)
+    return (
+        written if constraints == written.constraints else replace(written, constraints=constraints, pin=None)
+    )
+
+
+def without_pin(constraints: Constraints, node: str) -> Constraints:
+    """The constraints without the pin to a node, which stands in every term or is the only one."""
+    if constraints.terms is None:
+        return constraints
+    pin = Requirement(NAME_FIELD, Operator.IN, frozenset({node}))
+    rest = tuple(
+        Term(term.expressions, tuple(each for each in term.fields if each != pin))
+        for term in constraints.terms
+    )
+    only_pinned = rest == (Term(),) and constraints.terms != rest
+    return replace(constraints, terms=None if only_pinned else rest)
+
+
+def _weight(key: bytes, kept: Scheduling) -> int:
+    return weight(key, kept)

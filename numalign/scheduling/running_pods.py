@@ -1,0 +1,211 @@
+"""
+Which running pods fall short, and of what.
+
+Three things are asked of a pod that runs: whether it sits as it was meant, by what was observed of it; below
+which levels of its namespace it is; and whether a pod like it would be admitted today, as the policy, the
+namespaces and the nodes are now. The rules are those of admission and of alignment and stand there. This is
+the one place that puts them together, so that `kubectl numa check` and policy reports say the same.
+
+A pod is judged as its owner would make it anew: not by the node that a scheduler chose for it, and not by
+whether there is room for one more.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from numalign.cache.admission import LEVELS, AdmissionDecision, below_text, invalid_text
+from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
+from numalign.decision import wording
+from numalign.decision.alignment import Alignment, Judgement, why
+from numalign.kube.decode.pod_reader import UNASKED, PodReader, PodReading
+from numalign.kube.decode.scheduling import UNCONSTRAINED
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.pod_informer import PodInfo
+from numalign.model.intent import Policy
+
+
+class PodRule(StrEnum):
+    """What is asked of a running pod."""
+
+    ALIGNED = "aligned"
+    ENFORCE = "level-enforce"
+    WARN = "level-warn"
+    AUDIT = "level-audit"
+    ADMITTED = "admitted-today"
+
+
+class RuleOutcome(StrEnum):
+    """What comes of a rule, the worst first; in the words of policy reports."""
+
+    ERROR = "error"
+    FAIL = "fail"
+    WARN = "warn"
+    SKIP = "skip"
+    PASS = "pass"  # noqa: S105  an outcome
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    """What comes of one rule for one pod; the message says why, empty where it passes."""
+
+    rule: PodRule
+    outcome: RuleOutcome
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPod:
+    """A pod that runs, what it asks for, and what comes of each rule that there is for it.
+
+    `policy` is None where nobody asks for alignment. `exempt` is why nobody looks at it; there is no result
+    then. `decision` is what admission would say today, None of a pod that is exempt or cannot be read.
+    """
+
+    pod: PodInfo
+    policy: Policy | None
+    judgement: Judgement
+    results: tuple[RuleResult, ...] = ()
+    decision: AdmissionDecision | None = None
+    exempt: str = ""
+
+    @property
+    def outcome(self) -> RuleOutcome:
+        """The worst that comes of any rule."""
+        outcomes = (result.outcome for result in self.results)
+        return min(outcomes, key=SEVEREST_FIRST.index, default=RuleOutcome.PASS)
+
+    @property
+    def falls_short(self) -> bool:
+        """Whether anybody should look at it."""
+        return self.outcome in SHORT
+
+    @property
+    def below(self) -> tuple[str, ...]:
+        """The names of the levels of its namespace that it falls short of."""
+        return tuple(
+            name
+            for name, rule in _LEVEL_RULES.items()
+            if any(result.rule is rule and result.outcome in SHORT for result in self.results)
+        )
+
+    def result(self, rule: PodRule) -> RuleResult | None:
+        """What comes of a rule; None where it does not concern the pod."""
+        return next((result for result in self.results if result.rule is rule), None)
+
+
+SEVEREST_FIRST = tuple(RuleOutcome)
+SHORT = frozenset({RuleOutcome.ERROR, RuleOutcome.FAIL, RuleOutcome.WARN})
+
+_LEVEL_RULES: Mapping[str, PodRule] = MappingProxyType(
+    {"enforce": PodRule.ENFORCE, "warn": PodRule.WARN, "audit": PodRule.AUDIT}
+)
+_BELOW: Mapping[PodRule, RuleOutcome] = MappingProxyType(
+    {PodRule.ENFORCE: RuleOutcome.FAIL, PodRule.WARN: RuleOutcome.WARN, PodRule.AUDIT: RuleOutcome.WARN}
+)
+_ALIGNMENT: Mapping[Judgement, RuleOutcome] = MappingProxyType(
+    {Judgement.ALIGNED: RuleOutcome.PASS, Judgement.MISALIGNED: RuleOutcome.FAIL}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _ByRequest:
+    """What holds for all pods of a namespace that ask for the same as the `first` one, however they sit."""
+
+    first: PodInfo
+    policy: Policy | None = None
+    results: tuple[RuleResult, ...] = ()
+    decision: AdmissionDecision | None = None
+    exempt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningPodJudge:
+    """Judges pods by a policy and by a cluster that do not change meanwhile.
+
+    `decide` is admission as of now. What was found out of a pod counts for all that ask for the same.
+    """
+
+    reader: PodReader
+    policy: EffectivePolicy
+    decide: Callable[[PodQuestion], AdmissionDecision]
+    user: str = ""
+    _by_request: dict[tuple[str, int, int], _ByRequest] = field(default_factory=dict)
+
+    def reading(self, pod: PodInfo) -> PodReading:
+        """What is asked with a pod that its owner makes anew."""
+        kept = pod.recreated or UNCONSTRAINED
+        return self.reader.read(pod.request, pod.namespace, self.policy, self.user, kept=kept)
+
+    def judge(self, pod: PodInfo, alignment: Alignment | None) -> RunningPod:
+        """What comes of each rule for a pod; `alignment` is None where nobody judged how it sits."""
+        # Pods of a template share what they ask for; the first one is kept, so that its ids stay its own.
+        key = pod.namespace, id(pod.request), id(pod.recreated)
+        shared = self._by_request.get(key)
+        if shared is None:
+            shared = self._by_request[key] = self._judged(pod)
+        judgement = alignment.judgement if alignment else Judgement.NOT_OBSERVED
+        asked = shared.policy not in (None, Policy.NONE) and not shared.exempt
+        results = (_sits(alignment, shared.policy), *shared.results) if asked else shared.results
+        return RunningPod(
+            pod,
+            shared.policy,
+            judgement if asked else Judgement.NOT_ASKED,
+            results,
+            shared.decision,
+            shared.exempt,
+        )
+
+    def _judged(self, pod: PodInfo) -> _ByRequest:
+        match self.reading(pod):
+            case Exempt(reason):
+                # What nobody asks anything of is not left alone by anybody's will.
+                return _ByRequest(pod, exempt="" if reason == UNASKED else reason)
+            case Invalid(mistakes):
+                unread = RuleResult(PodRule.ADMITTED, RuleOutcome.ERROR, invalid_text(mistakes))
+                return _ByRequest(pod, results=(unread,))
+            case PodQuestion() as question:
+                decision = self.decide(question)
+                policy = question.policy if question.stated else None
+                if question.silent:
+                    return _ByRequest(pod, policy, decision=decision)
+                results = *_levels(question), _admitted(question, decision)
+                return _ByRequest(pod, policy, results, decision)
+
+
+def _sits(alignment: Alignment | None, policy: Policy | None) -> RuleResult:
+    """Whether a pod sits as it was meant; a best-effort intent is a wish, so no more than a warning."""
+    judged = alignment or Alignment(Judgement.NOT_OBSERVED)
+    outcome = _ALIGNMENT.get(judged.judgement, RuleOutcome.SKIP)
+    if outcome is RuleOutcome.FAIL and policy is Policy.BEST_EFFORT:
+        outcome = RuleOutcome.WARN
+    return RuleResult(PodRule.ALIGNED, outcome, why(judged))
+
+
+def _levels(pod: PodQuestion) -> Iterator[RuleResult]:
+    """Whether a pod meets each level that its namespace asks for."""
+    for name, rule in _LEVEL_RULES.items():
+        level = LEVELS[name](pod.rules)
+        if level is None:
+            continue
+        if pod.question.asks_less_than(level):
+            yield RuleResult(rule, _BELOW[rule], below_text(pod, level))
+        else:
+            yield RuleResult(rule, RuleOutcome.PASS)
+
+
+def _admitted(pod: PodQuestion, decision: AdmissionDecision) -> RuleResult:
+    """What admission would say; that the pod is below a level is a result of its own."""
+    if decision.refusal:
+        return RuleResult(PodRule.ADMITTED, RuleOutcome.FAIL, decision.refusal)
+    below = below_text(pod, pod.rules.warn) if pod.rules.warn else None
+    waived = [wording.first_sentence(decision.waived)] if decision.waived else []
+    warnings = [*waived, *(warning for warning in decision.warnings if warning != below)]
+    outcome = RuleOutcome.WARN if warnings else RuleOutcome.PASS
+    return RuleResult(PodRule.ADMITTED, outcome, "; ".join(warnings))
+
+
+def runs(pod: PodInfo) -> bool:
+    """Whether a pod is on a node, has not ended and is not on its way out."""
+    return bool(pod.node) and not pod.ended and not pod.leaving
