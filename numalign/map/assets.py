@@ -1,0 +1,43 @@
+"""The files that pages load, and the policy that lets them load nothing else."""
+
+import hashlib
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from types import MappingProxyType
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""The header of every page: nothing inline, nothing from elsewhere, no frame around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file that pages load; `version` changes with its bytes."""
+
+    body: bytes
+    content_type: str
+    version: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "version", hashlib.sha256(self.body).hexdigest()[:12])
+
+    @property
+    def integrity(self) -> str:
+        """Its hash as a content security policy names it."""
+        return f"'sha256-{b64encode(hashlib.sha256(self.body).digest()).decode()}'"
+
+
+def _asset(name: str, content_type: str) -> Asset:
+    return Asset((files("numalign.map") / "static" / name).read_bytes(), content_type)
+
+
+STYLE, SCRIPT = "map.css", "map.js"
+
+STATIC: Mapping[str, Asset] = MappingProxyType(
+    {STYLE: _asset(STYLE, "text/css"), SCRIPT: _asset(SCRIPT, "text/javascript")}
+)
+"""By name, what is served below `/static/`."""

@@ -1,0 +1,353 @@
+"""
+What drawings are made of: lengths, levels, letters and places, worked out here and written down by templates.
+
+No markup is made here: names and texts of tenants reach a page through templates alone, which escape them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import sqrt
+from operator import itemgetter
+from types import MappingProxyType
+
+from numalign.map.views import (
+    CacheBox,
+    Condition,
+    CoreBox,
+    CpuBox,
+    CpuUse,
+    DeviceBox,
+    HeldInZones,
+    NodeTile,
+    PodOnNode,
+    ZoneBox,
+    ZoneUse,
+)
+from numalign.model.resources import Kind, kind, render_short
+
+MARKS: Mapping[Condition, tuple[str, str]] = MappingProxyType(
+    {
+        Condition.MISALIGNED: ("M", "misaligned"),
+        Condition.STALE: ("S", "stale"),
+        Condition.UNKNOWN: ("?", "unknown"),
+        Condition.CORDONED: ("C", "cordoned"),
+        Condition.NOT_READY: ("N", "not ready"),
+        Condition.LACKING: ("L", "lacking devices"),
+    }
+)
+"""The letter and the words of each condition."""
+
+LEVELS: tuple[tuple[int, str], ...] = (
+    (0, "all"),
+    (1, "over 75%"),
+    (2, "over 50%"),
+    (3, "over 25%"),
+    (4, "less"),
+    (5, "nothing"),
+)
+"""How much of a zone is free, by the number of its colour."""
+
+BAR_WIDTH, BAR_HEIGHT = 96, 24
+"""Pixels of all bars of a tile together."""
+
+COLOURS, PATTERNS = 8, 5
+"""By which pods are told apart, beside their number; coprime, so that 40 pods differ in either."""
+
+_GAP = 0.25
+"""The share of a row that is left between the bars of a tile."""
+
+_THICKEST = 9.0
+_QUARTERS = 4
+
+
+def level(allocatable: int, free: int) -> int:
+    """The number of the colour for so much that is free; see `LEVELS`."""
+    if free >= allocatable:
+        return 0
+    return _QUARTERS - min(_QUARTERS * free // allocatable, _QUARTERS - 1) if free > 0 else _QUARTERS + 1
+
+
+def length(part: int, whole: int, width: int) -> int:
+    """How much of `width` a part takes: only nothing looks empty, and only the whole looks full."""
+    if part <= 0 or whole <= 0:
+        return 0
+    return width if part >= whole else min(max(part * width // whole, 1), width - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """The zones of a tile as strokes: a path for each level, thickness in pixels, and what they say in words.
+
+    `lacking` is the path of zones that do not have the resource.
+    """
+
+    paths: tuple[tuple[int, str], ...]
+    lacking: str
+    thickness: float
+    words: str
+
+
+def bars(zones: Sequence[ZoneUse], resource: str) -> Bars:
+    """A bar for each zone, from top to bottom: its length is what is taken."""
+    pitch = BAR_HEIGHT / max(len(zones), 1)
+    strokes, lacking = list[tuple[int, str]](), []
+    for at, zone in enumerate(zones):
+        middle = f"{(at + 0.5) * pitch:.4g}"
+        allocatable, free = zone.allocatable.get(resource, 0), zone.free.get(resource, 0)
+        if not allocatable:
+            lacking.append(f"M0 {middle}h{BAR_WIDTH}")
+        elif long := length(allocatable - free, allocatable, BAR_WIDTH):
+            strokes.append((level(allocatable, free), f"M0 {middle}h{long}"))
+    strokes.sort(key=itemgetter(0))
+    paths = tuple(
+        (number, "".join(d for _, d in same)) for number, same in groupby(strokes, key=itemgetter(0))
+    )
+    thickness = min(pitch * (1 - _GAP), _THICKEST)
+    return Bars(paths, "".join(lacking), thickness, zone_words(zones, resource))
+
+
+ROOMY_WIDTH, ROOMY_ROW = 176, 18
+"""Pixels of a tile that has room for figures: its width, and the height of each zone."""
+
+_ID_WIDTH, _FIGURE_WIDTH = 18, 54
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneRow:
+    """A zone of a tile with room for figures: its bar from `x`, and what is free; pixels.
+
+    `free` is empty where the zone does not have the resource.
+    """
+
+    id: int
+    y: int
+    x: int
+    track: int
+    length: int
+    level: int
+    free: str
+
+
+def zone_rows(zones: Sequence[ZoneUse], resource: str) -> tuple[ZoneRow, ...]:
+    """A row for each zone, from top to bottom."""
+    track = ROOMY_WIDTH - _ID_WIDTH - _FIGURE_WIDTH
+    rows = list[ZoneRow]()
+    for at, zone in enumerate(zones):
+        allocatable, free = zone.allocatable.get(resource, 0), max(zone.free.get(resource, 0), 0)
+        long = length(allocatable - free, allocatable, track)
+        text = render_short(resource, free) if allocatable else ""
+        rows.append(ZoneRow(zone.id, at * ROOMY_ROW, _ID_WIDTH, track, long, level(allocatable, free), text))
+    return tuple(rows)
+
+
+def zone_words(zones: Iterable[ZoneUse], resource: str) -> str:
+    """What is free of a resource in each zone, as in `zone 0: 30 of 62, zone 1: 46 of 62`."""
+    return ", ".join(
+        f"zone {zone.id}: {render_short(resource, max(zone.free.get(resource, 0), 0))} of "
+        f"{render_short(resource, zone.allocatable.get(resource, 0))}"
+        for zone in zones
+    )
+
+
+def letters(tile: NodeTile) -> str:
+    """The letters of a tile's conditions."""
+    return "".join(letter for condition, (letter, _) in MARKS.items() if condition in tile.conditions)
+
+
+def words(conditions: Iterable[Condition]) -> str:
+    """Conditions in words, as in `misaligned, stale`."""
+    present = frozenset(conditions)
+    return ", ".join(text for condition, (_, text) in MARKS.items() if condition in present)
+
+
+def colour(pod: int) -> int:
+    """The number of a pod's colour, from 1; `pod` is its position."""
+    return pod % COLOURS + 1
+
+
+def pattern(pod: int) -> int:
+    """The number of a pod's pattern, from 1; `pod` is its position."""
+    return pod % PATTERNS + 1
+
+
+# The cores of a zone.
+
+CPU_WIDTH, CPU_HEIGHT = 26, 28
+CORE_PAD, CORE_GAP = 3, 4
+CACHE_PAD, CACHE_LABEL = 6, 16
+_TALLER = 2
+"""How many times the cores below each other are those beside each other: caches stand side by side."""
+_MOST_ACROSS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CpuCell:
+    """A CPU with its place in pixels."""
+
+    cpu: CpuBox
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoreFrame:
+    """A core with its place and size in pixels, and its CPUs."""
+
+    x: int
+    y: int
+    width: int
+    height: int
+    cpus: tuple[CpuCell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheDrawing:
+    """The cores that share a cache, and the size of it all in pixels."""
+
+    id: int
+    width: int
+    height: int
+    cores: tuple[CoreFrame, ...]
+
+
+def cores(cache: CacheBox) -> CacheDrawing:
+    """The cores of a cache in rows."""
+    threads = max((len(core.cpus) for core in cache.cores), default=1)
+    width, height = threads * CPU_WIDTH + 2 * CORE_PAD, CPU_HEIGHT + 2 * CORE_PAD
+    across = min(max(round(sqrt(len(cache.cores) / _TALLER)), 1), _MOST_ACROSS)
+    down = -(-len(cache.cores) // across)
+    return CacheDrawing(
+        cache.id,
+        across * (width + CORE_GAP) - CORE_GAP + 2 * CACHE_PAD,
+        down * (height + CORE_GAP) - CORE_GAP + CACHE_LABEL + CACHE_PAD,
+        tuple(
+            _core(
+                core,
+                CACHE_PAD + at % across * (width + CORE_GAP),
+                CACHE_LABEL + at // across * (height + CORE_GAP),
+            )
+            for at, core in enumerate(cache.cores)
+        ),
+    )
+
+
+def _core(core: CoreBox, x: int, y: int) -> CoreFrame:
+    cells = (CpuCell(cpu, x + CORE_PAD + at * CPU_WIDTH, y + CORE_PAD) for at, cpu in enumerate(core.cpus))
+    return CoreFrame(x, y, len(core.cpus) * CPU_WIDTH + 2 * CORE_PAD, CPU_HEIGHT + 2 * CORE_PAD, tuple(cells))
+
+
+# Who holds what of a zone.
+
+SHARE_WIDTH = 240
+"""Pixels of the bar of one resource of a zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What somebody holds of a zone's resource: `pod` is his position, None if nobody knows who it is."""
+
+    pod: int | None
+    amount: int
+    x: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceBar:
+    """One resource of a zone: who holds it, and what was predicted; `allocatable` is all of the bar."""
+
+    resource: str
+    allocatable: int
+    free: int
+    held: tuple[Share, ...]
+    predicted: tuple[Share, ...]
+
+    @property
+    def mine(self) -> int:
+        """What pods hold that are known, of one pod's page that pod."""
+        return sum(share.amount for share in self.held if share.pod is not None)
+
+    @property
+    def others(self) -> int:
+        """What anybody else holds."""
+        return sum(share.amount for share in self.held if share.pod is None)
+
+
+def resource_bars(zone: ZoneUse, pods: Sequence[PodOnNode]) -> tuple[ResourceBar, ...]:
+    """Each resource that a zone may give out, and which of the node's pods hold it."""
+    held = [_alone_in(zone, pod.held) for pod in pods]
+    predicted = [_alone_in(zone, pod.predicted or ()) for pod in pods]
+    return tuple(
+        ResourceBar(
+            name,
+            most,
+            zone.free.get(name, 0),
+            _shares([amounts.get(name, 0) for amounts in held], zone.used(name), most),
+            _shares([amounts.get(name, 0) for amounts in predicted], 0, most),
+        )
+        for name, most in zone.allocatable.items()
+        if most
+    )
+
+
+def _alone_in(zone: ZoneUse, held: Iterable[HeldInZones]) -> Mapping[str, int]:
+    """What lies in this zone alone: of what several zones hold together nobody knows the parts."""
+    return next((each.amounts for each in held if each.zones == (zone.name,)), {})
+
+
+def _shares(amounts: Sequence[int], used: int, most: int) -> tuple[Share, ...]:
+    """One after the other from the start of the bar; what is used beyond that is of nobody known."""
+    parts = [(pod, amount) for pod, amount in enumerate(amounts) if amount > 0]
+    rest = used - sum(amount for _, amount in parts)
+    shares, before = list[Share](), 0
+    for pod, amount in [*parts, *([(None, rest)] if rest > 0 else [])]:
+        x, end = (min(length(at, most, SHARE_WIDTH), SHARE_WIDTH) for at in (before, before + amount))
+        shares.append(Share(pod, amount, x, max(end - x, 1)))
+        before += amount
+    return tuple(shares)
+
+
+MOST_PIECES = 32
+"""Devices that are drawn one by one; of more, a bar says how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A device, as its zone gives it out: to the pod at a position, to somebody, to nobody, or it is ill."""
+
+    state: CpuUse
+    pod: int | None = None
+
+
+def pieces(box: DeviceBox, zone: ZoneUse | None, pods: Sequence[PodOnNode]) -> tuple[Piece, ...]:
+    """The devices of a box one by one, in no order of ids: held, taken, free, then ill."""
+    names = (zone.name,) if zone else ()
+    holders = [
+        Piece(CpuUse.HELD, at)
+        for at, pod in enumerate(pods)
+        for each in pod.held
+        if each.zones == names
+        for _ in range(min(each.amounts.get(box.resource, 0), MOST_PIECES))
+    ]
+    free = box.free if box.free is not None else zone.free.get(box.resource, 0) if zone else 0
+    taken = max(box.healthy - free - len(holders), 0)
+    ill = max(box.total - box.healthy, 0)
+    return (
+        *holders[: max(box.healthy, 0)],
+        *(Piece(CpuUse.TAKEN),) * taken,
+        *(Piece(CpuUse.FREE),) * max(min(free, box.healthy - len(holders)), 0),
+        *(Piece(CpuUse.UNKNOWN),) * ill,
+    )
+
+
+def device_boxes(zone: ZoneBox) -> tuple[DeviceBox, ...]:
+    """The devices of a zone; of one that nobody described, what it may give out of each resource."""
+    if zone.devices:
+        return zone.devices
+    use = zone.use
+    return tuple(
+        DeviceBox(name, (use.id,), most, most, use.free.get(name, 0))
+        for name, most in use.allocatable.items()
+        if most and kind(name) is Kind.DEVICE
+    )

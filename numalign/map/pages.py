@@ -1,0 +1,312 @@
+"""
+The pages of the map: views in, HTML out.
+
+Whatever a tenant wrote is put in by templates, which escape all of it; nothing here joins markup. A page has
+no style and no script of its own, so the policy that goes with it allows neither.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from numalign.cache.pod_question import StatedBy
+from numalign.decision import wording
+from numalign.kube.exporters import TopologySource
+from numalign.map import drawing
+from numalign.map.links import Links, ServedLinks
+from numalign.map.views import (
+    ClassGroup,
+    Condition,
+    CpuUse,
+    Fleet,
+    FleetQuery,
+    NodeTile,
+    NodeView,
+    PodView,
+    WhatIfAnswer,
+    WhatIfNode,
+    WhatIfResult,
+    ZoneBox,
+)
+from numalign.model.machine import CpuSet, render_list
+from numalign.model.resources import render_short
+
+CHUNK = 2**14
+"""Characters that are drawn before they are sent: some milliseconds of work."""
+
+ROOMY, DENSE = 60, 400
+"""Nodes: of up to the first, tiles have figures; of more than the second, a name when one is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks: the `name` that the cluster knows him by, empty for nobody in particular.
+
+    `live` says whether his pages follow changes, `can_sign_out` whether it was this browser that signed in.
+    """
+
+    name: str = ""
+    live: bool = True
+    can_sign_out: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIfForm:
+    """What somebody typed, as he typed it, and what is wrong with it."""
+
+    manifest: str = ""
+    replicas: str = "1"
+    mistakes: tuple[str, ...] = ()
+
+
+class Renderer:
+    """Draws the pages that a server answers with."""
+
+    def __init__(self) -> None:
+        self._environment = environment(ServedLinks())
+
+    def fleet(self, fleet: Fleet, query: FleetQuery, viewer: Viewer) -> Iterator[str]:
+        """The fleet in chunks, its head first: let others have a turn between any two."""
+        return self._chunks(
+            "fleet.html",
+            fleet=fleet,
+            query=query,
+            density=_density(fleet),
+            **_frame(viewer, page="fleet", watch="*", revision=fleet.revision),
+        )
+
+    def tiles(self, fleet: Fleet, query: FleetQuery, names: Iterable[str]) -> str:
+        """The tiles of these nodes, as far as the query shows them, and what is said of their classes."""
+        return self._page(
+            "fleet_tiles.html", fleet=fleet, query=query, density=_density(fleet), names=frozenset(names)
+        )
+
+    def node(self, view: NodeView, viewer: Viewer) -> str:
+        """A node as nested boxes, and who holds what of it."""
+        frame = _frame(viewer, page="node", watch=view.name, revision=view.revision)
+        return self._page("node.html", view=view, **frame)
+
+    def pod(self, view: PodView, viewer: Viewer) -> str:
+        """A pod: where it is, what it asks, what it holds."""
+        frame = _frame(viewer, page="pod", watch=view.node or view.pinned, revision=view.revision)
+        return self._page("pod.html", view=view, **frame)
+
+    def what_if(
+        self,
+        form: WhatIfForm,
+        result: WhatIfResult | None,
+        tiles: Mapping[str, NodeTile],
+        viewer: Viewer,
+    ) -> Iterator[str]:
+        """The question and, once it is asked, each node's answer, in chunks.
+
+        `tiles` are those of the nodes that answer, by name: their zones are drawn.
+        """
+        frame = _frame(viewer, page="what-if")
+        return self._chunks("what_if.html", form=form, result=result, tiles=tiles, **frame)
+
+    def login(self, message: str = "", *, next_path: str = "/") -> str:
+        """Asks for a token; `message` says what was wrong with the last one."""
+        frame = _frame(Viewer(live=False), page="login")
+        return self._page("login.html", message=message, next_path=next_path, **frame)
+
+    def error(self, status: HTTPStatus, mistakes: Sequence[str], viewer: Viewer) -> str:
+        """Why there is no page: everything that is wrong."""
+        frame = _frame(viewer, page="error")
+        return self._page("error.html", status=status, mistakes=mistakes, **frame)
+
+    def _page(self, template: str, **values: Any) -> str:  # noqa: ANN401  what each template names
+        return self._environment.get_template(template).render(values)
+
+    def _chunks(self, template: str, **values: Any) -> Iterator[str]:  # noqa: ANN401  what each template names
+        return joined(self._environment.get_template(template).generate(values))
+
+
+def joined(parts: Iterable[str]) -> Iterator[str]:
+    """The parts of a text in chunks of about `CHUNK` characters; the first one is no longer than a head."""
+    chunk, size, enough = list[str](), 0, CHUNK // 8
+    for part in parts:
+        chunk.append(part)
+        size += len(part)
+        if size >= enough:
+            yield "".join(chunk)
+            chunk, size, enough = [], 0, CHUNK
+    yield "".join(chunk)
+
+
+def environment(link: Links) -> Environment:
+    """The templates, with these links. Everything is escaped, and what is missing is an error."""
+    made = Environment(
+        loader=PackageLoader("numalign.map"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.globals.update(link=link, **_GLOBALS)
+    made.filters.update(_FILTERS)
+    return made
+
+
+def _frame(viewer: Viewer, *, page: str, watch: str = "", revision: int = 0) -> Mapping[str, Any]:
+    return {"viewer": viewer, "here": page, "watch": watch, "revision": revision}
+
+
+def _density(fleet: Fleet) -> str:
+    """How much room the tiles have."""
+    if fleet.count_shown <= ROOMY:
+        return "roomy"
+    return "dense" if fleet.count_shown > DENSE else ""
+
+
+def _amount(name: str, amount: int) -> str:
+    """An amount for people, as in `1,024`, `1500m` or `12.5Ti`."""
+    text = render_short(name, amount)
+    return f"{int(text):,}" if text.isdecimal() else text
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _iso(seconds: float) -> str:
+    return _moment(seconds).isoformat(timespec="seconds")
+
+
+def _clock(seconds: float) -> str:
+    return f"{_moment(seconds):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def _conditions_in(group: ClassGroup) -> list[tuple[str, int]]:
+    """Conditions in words, and how many nodes of a group are in each."""
+    counts = ((text, _having(group, condition)) for condition, (_, text) in drawing.MARKS.items())
+    return [(text, number) for text, number in counts if number]
+
+
+def _having(group: ClassGroup, condition: Condition) -> int:
+    return sum(condition in tile.conditions for tile in group.tiles)
+
+
+def _total(fleet: Fleet, resource: str) -> tuple[int, int]:
+    """What the shown nodes may give out of a resource, and what of that is free."""
+    return (
+        sum(group.allocatable.get(resource, 0) for group in fleet.groups),
+        sum(group.free.get(resource, 0) for group in fleet.groups),
+    )
+
+
+def _amounts(bag: Mapping[str, int]) -> str:
+    """Amounts with their names, as in `8 cpu, 16Gi memory`."""
+    return ", ".join(f"{_amount(name, amount)} {name}" for name, amount in bag.items()) or "nothing"
+
+
+def _resources_of(view: NodeView) -> list[str]:
+    """What any zone of a node may give out, by name."""
+    zones = (zone.use for socket in view.sockets for zone in socket.zones)
+    return sorted({name for zone in zones for name in zone.allocatable})
+
+
+def _cpus_in(zone: ZoneBox, state: str) -> CpuSet:
+    """The CPUs of a zone that are in a state."""
+    cpus = (cpu for cache in zone.caches for core in cache.cores for cpu in core.cpus)
+    return sum(1 << cpu.id for cpu in cpus if cpu.state == state)
+
+
+def _told_by(tile: NodeTile, now: float) -> str:
+    age = tile.age(now)
+    return _TELLERS[tile.source] + ("" if age is None else f" {wording.ago(age)} ago")
+
+
+_TELLERS = {
+    TopologySource.AGENT: "told by its agent",
+    TopologySource.EXPORTER: "told by an exporter",
+    TopologySource.NONE: "told by nobody",
+}
+
+
+def _by_class(nodes: Iterable[WhatIfNode]) -> list[tuple[str, list[WhatIfNode]]]:
+    """Nodes by class, in the order in which classes come first; the order within a class stays."""
+    groups = defaultdict[str, list[WhatIfNode]](list)
+    for node in nodes:
+        groups[node.node_class].append(node)
+    return [*groups.items()]
+
+
+def _answers_in(nodes: Iterable[WhatIfNode]) -> str:
+    """How many nodes give which answer, as in `3 fit, 1 not now`."""
+    counts = Counter(node.answer for node in nodes)
+    return ", ".join(f"{counts[answer]:,} {text}" for answer, (text, _) in _ANSWERS.items() if counts[answer])
+
+
+_ANSWERS: Mapping[WhatIfAnswer, tuple[str, str]] = MappingProxyType(
+    {
+        WhatIfAnswer.FITS: ("fits", "good"),
+        WhatIfAnswer.NOT_NOW: ("not now", "warn"),
+        WhatIfAnswer.NOT_ANSWERED: ("no answer", ""),
+        WhatIfAnswer.NEVER: ("never", "bad"),
+    }
+)
+"""Each answer in words, and the class of its colour."""
+
+_GLOBALS: Mapping[str, Any] = MappingProxyType(
+    {
+        "levels": drawing.LEVELS,
+        "marks": drawing.MARKS,
+        "level": drawing.level,
+        "length": drawing.length,
+        "cores": drawing.cores,
+        "resource_bars": drawing.resource_bars,
+        "device_boxes": drawing.device_boxes,
+        "pieces": drawing.pieces,
+        "colour": drawing.colour,
+        "pattern": drawing.pattern,
+        "answers": _ANSWERS,
+        "cpu_words": {
+            CpuUse.FREE: "free",
+            CpuUse.RESERVED: "kept for the system",
+            CpuUse.TAKEN: "taken by nobody known",
+            CpuUse.UNKNOWN: "not known",
+        },
+        "piece_words": {
+            CpuUse.FREE: "free",
+            CpuUse.HELD: "held",
+            CpuUse.TAKEN: "taken by nobody known",
+            CpuUse.UNKNOWN: "ill",
+        },
+        "said_by": {StatedBy.POD: "the pod", StatedBy.NAMESPACE: "its namespace"},
+        "told_by": _told_by,
+    }
+)
+
+_FILTERS: Mapping[str, Any] = MappingProxyType(
+    {
+        "bars": drawing.bars,
+        "letters": drawing.letters,
+        "words": drawing.words,
+        "amount": _amount,
+        "zone_rows": drawing.zone_rows,
+        "zone_words": drawing.zone_words,
+        "amounts": _amounts,
+        "resources_of": _resources_of,
+        "cpus_in": _cpus_in,
+        "by_class": _by_class,
+        "answers_in": _answers_in,
+        "cpu_list": render_list,
+        "ago": wording.ago,
+        "iso": _iso,
+        "clock": _clock,
+        "count": _count,
+        "conditions_in": _conditions_in,
+        "total": _total,
+    }
+)
