@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test e2e-kubelets e2e-workloads \
-	fuzz-kubelet deploy-test manifests e2e attack soak sim bench bench-e2e clean
+	fuzz-kubelet deploy-test manifests e2e attack soak sim bench bench-e2e simulate clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -110,6 +110,10 @@ bench-e2e: $(READY)
 # One table of what everything takes, docs/speed.md and its charts: make bench [BENCH="--only columns"]
 bench: $(READY)
 	$(BIN)/python -m bench --markdown docs/speed.md $(BENCH)
+
+# A trace replayed under one strategy beside another, and docs/simulate.md of it: make simulate [TRACE=FOLDER]
+simulate: $(READY)
+	$(BIN)/python -m bench.replays --markdown docs/simulate.md $(if $(TRACE),--trace $(TRACE)) $(SIMULATE)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

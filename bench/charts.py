@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from bench.curves import Axis, Chart, Line, svg
 from bench.sections import Raw, cell_of
 from bench.targets import HANDLER_MS, NAMED
+from numalign.curves import Axis, Chart, Line, svg
 
 
 def by_nodes(document: Raw) -> Chart | None:

@@ -1,7 +1,7 @@
 """Quantiles of what was measured, and of what a histogram of Prometheus still knows; tables to print them."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MILLI = 1000
@@ -91,6 +91,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The same for a page, line by line."""
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' + '---:|' * (len(head) - 1)}"
+    yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
 def ms(seconds: float) -> str:

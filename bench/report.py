@@ -5,10 +5,10 @@ Everything here is made of the document of a run and of nothing else, so that th
 sources can be held against the figures that are kept with it.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from bench.charts import chart_file
-from bench.figures import table
+from bench.figures import markdown, table
 from bench.rows import HEAD, Row, digits
 from bench.sections import GRID, SECTIONS, Raw, Section, median
 
@@ -61,18 +61,12 @@ def page(document: Raw) -> str:
         parts += ["", f"Not measured: {part}, {why}."]
     for title, section, rows in told(document):
         said = section.said.format_map(document["parts"][section.part])
-        parts += ["", f"## {title}", "", said, "", *_markdown(HEAD, (row.cells() for row in rows))]
+        parts += ["", f"## {title}", "", said, "", *markdown(HEAD, (row.cells() for row in rows))]
         for name in section.charts:
             parts += ["", f"![time by {name}]({chart_file(name)})"]
     if document["parts"].get(GRID.part):
         parts += ["", f"## {GRID.title}", "", *_wide_grid(document["parts"][GRID.part])]
     return "\n".join(parts) + "\n"
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(head)} |"
-    yield f"|{'---|' + '---:|' * (len(head) - 1)}"
-    yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
 _GRID_HEAD = (
@@ -83,7 +77,7 @@ _GRID_HEAD = (
 
 def _wide_grid(columns: Raw) -> Iterator[str]:
     """All figures of all cells."""
-    yield from _markdown(_GRID_HEAD, map(_grid_row, columns["cells"]))
+    yield from markdown(_GRID_HEAD, map(_grid_row, columns["cells"]))
 
 
 def _grid_row(cell: Raw) -> list[str]:

@@ -20,6 +20,7 @@ COLOURS = ("#3b82d6", "#d9822b", "#2da160", "#9a6dd7", "#d6564f", "#b08a1e")
 
 _STEPS = (1, 2, 5, 10)
 _TICKS = 5
+_MOST_DOTS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +35,19 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What it shows, with its unit; values are above zero where it is `logarithmic`."""
+    """What it shows, with its unit; values are above zero where it is `logarithmic`.
+
+    Along the bottom `ticks` stand where they are wanted, by default where the points do.
+    """
 
     title: str
     logarithmic: bool = True
+    ticks: Sequence[float] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Some lines with points in common; ticks stand where the points do, along the bottom."""
+    """Some lines; those of few points are drawn with a dot for each of them."""
 
     title: str
     across: Axis
@@ -88,7 +93,7 @@ def svg(chart: Chart) -> str:
 
 def _scales(chart: Chart) -> tuple[_Scale, _Scale]:
     xs, ys = ([point[at] for line in chart.lines for point in line.points] for at in (0, 1))
-    ticks = _ticks(ys, chart.up)
+    ticks, xs = _ticks(ys, chart.up), [*xs, *chart.across.ticks]
     return (
         _Scale(min(xs), max(xs), LEFT, WIDTH - RIGHT, chart.across.logarithmic),
         _Scale(ticks[0], ticks[-1], HEIGHT - BOTTOM, TOP, chart.up.logarithmic),
@@ -120,7 +125,7 @@ def _axes(chart: Chart) -> Iterator[str]:
         at = y(tick)
         yield _stroke(f"M{LEFT} {at:.1f}H{right}", FAINT, 'stroke-width="0.5" stroke-opacity="0.5"')
         yield f'<text x="{LEFT - 8}" y="{at + 4:.1f}" text-anchor="end">{_number(tick)}</text>'
-    for tick in sorted({point[0] for line in chart.lines for point in line.points}):
+    for tick in sorted({*chart.across.ticks} or {point[0] for line in chart.lines for point in line.points}):
         at = x(tick)
         yield _stroke(f"M{at:.1f} {bottom}v5", FAINT)
         yield f'<text x="{at:.1f}" y="{bottom + 19}" text-anchor="middle">{_number(tick)}</text>'
@@ -138,9 +143,10 @@ def _lines(chart: Chart) -> Iterator[str]:
         places = [(x(across), y(up)) for across, up in line.points]
         path = "M" + "L".join(f"{across:.1f} {up:.1f}" for across, up in places)
         yield _stroke(path, colour, 'stroke-width="2"' + (' stroke-dasharray="5 4"' if line.dashed else ""))
-        yield from (
-            f'<circle cx="{across:.1f}" cy="{up:.1f}" r="3" fill="{colour}"/>' for across, up in places
-        )
+        if len(places) <= _MOST_DOTS:
+            yield from (
+                f'<circle cx="{across:.1f}" cy="{up:.1f}" r="3" fill="{colour}"/>' for across, up in places
+            )
         end, up = places[-1]
         leader = f"M{end + 5:.1f} {up:.1f}L{WIDTH - RIGHT + 16} {name_at:.1f}"
         yield _stroke(leader, colour, 'stroke-width="0.7"')

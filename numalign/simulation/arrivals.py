@@ -1,0 +1,63 @@
+"""
+Who arrives in a replay, and in which order.
+
+As the experiments of "Beware of Fragmentation" (USENIX ATC 2023) have it: the pods of a trace are shuffled.
+If they ask for less GPUs than wanted, pods drawn from the trace come after them; if they ask for more, some
+are left out. Pods stay for good, since it is about how full a cluster gets.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from numalign.simulation.trace import WHOLE_GPU, Trace, TracePod
+
+Dice = np.random.Generator
+"""Whatever is left to chance in a replay, from one seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Pods one after the other, as places in `shapes`, of which no two are alike."""
+
+    shapes: Sequence[TracePod]
+    order: Sequence[int]
+
+    @property
+    def gpu_milli(self) -> int:
+        """Thousandths of GPUs that all of them ask for together."""
+        return sum(self.shapes[shape].gpu_milli for shape in self.order)
+
+
+def arrivals(trace: Trace, ratio: float, dice: Dice) -> Arrivals:
+    """The pods of a trace so that they ask for `ratio` times the GPUs that its nodes have.
+
+    The last one that is drawn may ask for several GPUs where less than so many are wanted still (as in the
+    published runs). A trace whose pods ask for no GPU at all is not drawn from.
+    """
+    shapes = list(dict.fromkeys(trace.pods))
+    numbers = {shape: number for number, shape in enumerate(shapes)}
+    every = np.array([numbers[pod] for pod in trace.pods], dtype=np.intp)
+    asked = np.array([shape.gpu_milli for shape in shapes], dtype=np.int64)
+    shares = np.array([shape.share for shape in shapes], dtype=np.int64)
+    wanted = ratio * WHOLE_GPU * sum(node.gpus for node in trace.nodes)
+    order = dice.permutation(every).tolist()
+    total = int(asked[every].sum())
+    if total > wanted:
+        return Arrivals(shapes, _fewer(order, asked, total, wanted, dice))
+    if not total or total == wanted:
+        return Arrivals(shapes, order)
+    while True:
+        shape = int(dice.choice(every))
+        if total + shares[shape] > wanted:
+            return Arrivals(shapes, order)
+        order.append(shape)
+        total += int(asked[shape])
+
+
+def _fewer(order: list[int], asked: np.ndarray, total: int, wanted: float, dice: Dice) -> list[int]:
+    """Pods at random are left out until no more is asked than wanted."""
+    while total > wanted:
+        total -= int(asked[order.pop(int(dice.integers(len(order))))])
+    return order

@@ -1,0 +1,90 @@
+"""
+Fragments: idle GPUs that pods as they usually come cannot use.
+
+The measure is that of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023). For a typical pod all idle
+GPUs of a node are fragments if the node does not take the pod, and for one without GPUs always; otherwise
+those that are each too small for it. A node's fragments are the mean over typical pods, by how frequent they
+are. Memory is not looked at.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.simulation.gpu_columns import GpuColumns
+from numalign.simulation.trace import TracePod
+
+POPULAR = 0.95
+"""The most frequent shapes that come to this share of all pods are typical."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class TypicalPod:
+    """A shape of pods, without its memory, and its share of all typical pods."""
+
+    pod: TracePod
+    frequency: float
+
+
+def typical_pods(pods: Iterable[TracePod], popular: float = POPULAR) -> tuple[TypicalPod, ...]:
+    """The shapes that most pods are of, the most frequent first; as many as come to the share `popular`.
+
+    Among equally frequent ones the larger count first, as in the published runs.
+    """
+    counts = Counter(_without_memory(pod) for pod in pods)
+    ordered = sorted(counts.items(), key=lambda counted: (counted[1], _size(counted[0])), reverse=True)
+    wanted, reached, chosen = popular * counts.total(), 0, list[tuple[TracePod, int]]()
+    for pod, count in ordered:
+        if reached >= wanted:
+            break
+        chosen.append((pod, count))
+        reached += count
+    return tuple(TypicalPod(pod, count / reached) for pod, count in chosen)
+
+
+def _without_memory(pod: TracePod) -> TracePod:
+    return TracePod(pod.cpu, 0, pod.gpus, pod.share, pod.models)
+
+
+def _size(pod: TracePod) -> tuple[int, int, int, tuple[str, ...]]:
+    return pod.cpu, pod.share, pod.gpus, tuple(sorted(pod.models))
+
+
+class FragmentMeasure:
+    """The fragments of nodes, by typical pods that ask for GPUs; the others count every idle GPU as one."""
+
+    def __init__(self, typical: Iterable[TypicalPod], columns: GpuColumns) -> None:
+        every = list(typical)
+        asking = [each for each in every if each.pod.gpus]
+        self._of_others = sum(each.frequency for each in every if not each.pod.gpus)
+        self._frequency = np.array([each.frequency for each in asking])
+        self._cpu = np.array([each.pod.cpu for each in asking], dtype=np.int64)
+        self._count = np.array([each.pod.gpus for each in asking], dtype=np.int64)
+        self._shares = np.array(sorted({each.pod.share for each in asking}), dtype=np.int64)
+        self._share = np.searchsorted(self._shares, [each.pod.share for each in asking])
+        accessible = [columns.accessible(each.pod) for each in asking]
+        self._accessible = np.array(accessible, dtype=np.bool_).reshape(len(asking), len(columns)).T
+
+    def __call__(self, rows: Rows, cpu: Ints, gpus: Ints) -> Floats:
+        """The fragments, in thousandths of GPUs, of these nodes if so much is left of them.
+
+        `rows` and `cpu` are of shape (n,), `gpus` is of shape (n, slots).
+        """
+        idle = gpus.sum(axis=1)
+        large = gpus[:, :, None] >= self._shares
+        count, usable = large.sum(axis=1), np.einsum("ns,nsk->nk", gpus, large)
+        takes: Bools = (cpu[:, None] >= self._cpu) & (count[:, self._share] >= self._count)
+        takes &= self._accessible[rows]
+        of_typical = (idle[:, None] - np.where(takes, usable[:, self._share], 0)) @ self._frequency
+        fragments: Floats = of_typical + self._of_others * idle
+        return fragments
+
+    def total(self, columns: GpuColumns) -> float:
+        """The fragments of all nodes together."""
+        return float(self(np.arange(len(columns)), columns.cpu, columns.gpus).sum())

@@ -1,0 +1,66 @@
+"""
+What is left of every node, in columns: millicores, bytes, and thousandths of each of its GPUs.
+
+Zones play no part in it: this is what a scheduler sees that counts what nodes have, and which GPU each pod
+is on. A slot without a GPU has nothing left and is never enough for anybody.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.simulation.trace import WHOLE_GPU, TraceNode, TracePod
+
+
+class GpuColumns:
+    """Rows are nodes, in the order given; `gpus` has a slot for each GPU of the largest node.
+
+    `kinds` are those of the pods on a node, together (`TracePod.kind`).
+    """
+
+    def __init__(self, nodes: Sequence[TraceNode]) -> None:
+        slots = np.arange(max((node.gpus for node in nodes), default=0))
+        self.gpu_counts: Ints = np.array([node.gpus for node in nodes], dtype=np.int64)
+        self.cpu = np.array([node.cpu for node in nodes], dtype=np.int64)
+        self.memory = np.array([node.memory for node in nodes], dtype=np.int64)
+        self.gpus = np.where(slots < self.gpu_counts[:, None], WHOLE_GPU, 0)
+        self.models = np.array([node.model for node in nodes], dtype=object)
+        self.gpu_milli = int(self.gpu_counts.sum()) * WHOLE_GPU
+        self.kinds: Ints = np.zeros(len(nodes), dtype=np.int64)
+        self.version = 0
+        self._changed = np.zeros(len(nodes), dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self.cpu)
+
+    @property
+    def free_gpu_milli(self) -> int:
+        """Thousandths of GPUs that nobody has."""
+        return int(self.gpus.sum())
+
+    def accessible(self, pod: TracePod) -> Bools:
+        """Where the GPUs are of a model that the pod accepts."""
+        if not pod.models:
+            return np.ones(len(self), dtype=np.bool_)
+        return np.isin(self.models, list(pod.models))
+
+    def fits(self, pod: TracePod, rows: Rows) -> Bools:
+        """Which of these nodes have enough left, whatever the models of their GPUs."""
+        enough: Bools = (self.cpu[rows] >= pod.cpu) & (self.memory[rows] >= pod.memory)
+        if pod.gpus:
+            enough &= (self.gpus[rows] >= pod.share).sum(axis=1) >= pod.gpus
+        return enough
+
+    def take(self, row: int, pod: TracePod, slots: Sequence[int]) -> None:
+        """Put a pod on a node and on these of its GPUs."""
+        self.cpu[row] -= pod.cpu
+        self.memory[row] -= pod.memory
+        self.gpus[row, list(slots)] -= pod.share
+        self.kinds[row] |= pod.kind
+        self.version += 1
+        self._changed[row] = self.version
+
+    def changed_since(self, version: int) -> Rows:
+        """The nodes on which a pod was put after that version."""
+        return np.flatnonzero(self._changed > version)

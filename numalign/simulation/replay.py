@@ -1,0 +1,59 @@
+"""A replay: pods arrive one after the other, and what becomes of the cluster is looked at now and then."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from numalign.simulation.arrivals import Arrivals
+from numalign.simulation.trace import TracePod
+
+EVERY = 1.0
+"""A sample each time that pods asked for so many per cent more of all GPUs."""
+
+PER_CENT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How things stand once so much was asked for; all in per cent of the GPUs that there are."""
+
+    arrived: float
+    allocated: float
+    fragments: float
+
+
+class ReplayedCluster(Protocol):
+    """What pods are placed on."""
+
+    @property
+    def gpu_milli(self) -> int:
+        """Thousandths of all GPUs."""
+
+    @property
+    def free_gpu_milli(self) -> int:
+        """Thousandths of GPUs that nobody has."""
+
+    def place(self, shape: int, pod: TracePod) -> None:
+        """Put a pod, which is of the shape with that number, on a node if it fits anywhere."""
+
+    def fragments(self) -> float:
+        """Fragments as things stand, in thousandths of GPUs."""
+
+
+def replay(cluster: ReplayedCluster, pods: Arrivals) -> Iterator[Sample]:
+    """Place all pods; a sample after the first, every `EVERY` per cent, and at the end. It has GPUs."""
+    asked, due = 0, 0.0
+    for number in pods.order:
+        pod = pods.shapes[number]
+        cluster.place(number, pod)
+        asked += pod.gpu_milli
+        if asked * PER_CENT >= due * cluster.gpu_milli:
+            yield _sample(cluster, asked)
+            due += EVERY
+    yield _sample(cluster, asked)
+
+
+def _sample(cluster: ReplayedCluster, asked: int) -> Sample:
+    one = cluster.gpu_milli / PER_CENT
+    allocated = cluster.gpu_milli - cluster.free_gpu_milli
+    return Sample(asked / one, allocated / one, cluster.fragments() / one)

@@ -1,0 +1,31 @@
+"""What several replays come to: each the same pods and nodes in another order."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, fields
+
+from numalign.simulation.replay import Sample
+
+
+def mean_of(samples: Iterable[Sample]) -> Sample:
+    """The mean of each figure; of one sample at least."""
+    rows = [astuple(sample) for sample in samples]
+    return Sample(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))
+
+
+def mean_curve(replays: Sequence[Sequence[Sample]]) -> list[Sample]:
+    """How replays went on the average: at each whole per cent that arrived, what was sampled last."""
+    whole = range(1, int(max(samples[-1].arrived for samples in replays)) + 1)
+    grids = [[sample.arrived for sample in samples] for samples in replays]
+    return [
+        mean_of(
+            samples[max(bisect_right(grid, arrived) - 1, 0)]
+            for samples, grid in zip(replays, grids, strict=True)
+        )
+        for arrived in whole
+    ]
+
+
+def to_document(sample: Sample) -> dict[str, float]:
+    """For a file: per cent, to three digits after the point."""
+    return {column.name: round(getattr(sample, column.name), 3) for column in fields(sample)}

@@ -1,0 +1,109 @@
+"""
+Tables of a trace: CSV with a header, of which a few columns are read.
+
+Lines before the header that begin with `#` are remarks. Every mistake of a table is told at once.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from numalign.model.errors import BadInput, Mistake
+
+MOST_BYTES = 2**26
+"""Of one table; the pods of openb take half a MiB."""
+
+MOST_ROWS = 200_000
+"""Of one table."""
+
+HIGHEST_FIGURE = 10**12
+"""A node with as many millicores or MiB is a mistake."""
+
+_DIGITS = len(str(HIGHEST_FIGURE))
+
+
+class TableRow(NamedTuple):
+    """One row: whole numbers and words by column; `where` is the file and the line."""
+
+    where: str
+    figures: Mapping[str, int]
+    words: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class TableLayout:
+    """Columns with whole numbers and columns with words; None where a table has to have the column.
+
+    Otherwise it is what holds in a table without it. Any other column is not read.
+    """
+
+    figures: Mapping[str, int | None]
+    words: Mapping[str, str | None] = field(default_factory=dict)
+
+
+def read_table(path: Path, layout: TableLayout) -> list[TableRow]:
+    """All rows of a table; raises `BadInput` with every mistake in it, and `OSError` for no such file."""
+    lines = _lines(path)
+    remarks = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    try:
+        reader = csv.DictReader(lines[remarks:], strict=True)
+        header = reader.fieldnames or ()
+        rows = [(remarks + reader.line_num, row) for row in islice(reader, MOST_ROWS + 1)]
+    except csv.Error as error:
+        raise BadInput([Mistake(str(path), f"not a CSV file: {error}")]) from error
+    mistakes = [*_mistakes_of_table(path, layout, header, len(rows))]
+    mistakes = mistakes or [
+        mistake for line, row in rows for mistake in _mistakes_of_row(f"{path}:{line}", layout, row)
+    ]
+    if mistakes:
+        raise BadInput(mistakes)
+    return [_row(f"{path}:{line}", layout, row) for line, row in rows]
+
+
+def _lines(path: Path) -> Sequence[str]:
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise BadInput([Mistake(str(path), f"larger than {MOST_BYTES // 2**20} MiB")])
+    try:
+        return content.decode("utf-8-sig").splitlines(keepends=True)
+    except UnicodeDecodeError as error:
+        raise BadInput([Mistake(str(path), f"not a CSV file in UTF-8: {error}")]) from error
+
+
+def _mistakes_of_table(
+    path: Path, layout: TableLayout, header: Sequence[str], rows: int
+) -> Iterator[Mistake]:
+    missing = [
+        name
+        for columns in (layout.figures, layout.words)
+        for name, default in columns.items()
+        if default is None and name not in header
+    ]
+    for name in missing:
+        yield Mistake(str(path), f'there is no column "{name}"')
+    if not (rows or missing):
+        yield Mistake(str(path), "there is no row under the header")
+    if rows > MOST_ROWS:
+        yield Mistake(str(path), f"more than {MOST_ROWS:,} rows")
+
+
+def _mistakes_of_row(where: str, layout: TableLayout, row: Mapping[str, str | None]) -> Iterator[Mistake]:
+    for name in (*layout.figures, *layout.words):
+        if name in row and row[name] is None:
+            yield Mistake(where, f"{name} is missing: the row is cut off")
+    for name in layout.figures:
+        text = row.get(name)
+        if text is not None and not (text.isascii() and text.isdecimal() and len(text) < _DIGITS):
+            yield Mistake(where, f"{name} is {text!r}: a whole number is needed")
+
+
+def _row(where: str, layout: TableLayout, row: Mapping[str, str]) -> TableRow:
+    return TableRow(
+        where,
+        {name: int(row.get(name, default or 0)) for name, default in layout.figures.items()},
+        {name: row.get(name, default or "") for name, default in layout.words.items()},
+    )

@@ -1,0 +1,175 @@
+"""
+A trace: the nodes that there were, and what its pods asked for.
+
+Read from two tables with the columns of Alibaba's cluster-trace-gpu-v2023 ("openb"), or from tables of
+shapes, in which a row stands for `count` nodes or pods. When pods came and went is not read: a replay
+shuffles them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import repeat
+from pathlib import Path
+from typing import TypeVar
+
+from numalign.model.errors import BadInput, Mistake
+from numalign.simulation.tables import TableLayout, TableRow, read_table
+
+WHOLE_GPU = 1000
+"""Thousandths of one GPU."""
+
+MIB = 2**20
+
+MOST_GPUS = 32
+"""Of one node, or of one pod."""
+
+MOST_NODES = 20_000
+MOST_PODS = 200_000
+
+BURSTABLE = frozenset({"BE", "Burstable"})
+"""Classes of service in openb whose pods are not Guaranteed."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TraceNode:
+    """Millicores, bytes of memory, and whole GPUs of a model, which is empty where nobody names it."""
+
+    cpu: int
+    memory: int
+    gpus: int = 0
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TracePod:
+    """What a pod asks for: millicores, bytes, and of each of some GPUs so many thousandths.
+
+    A pod takes either several whole GPUs or a share of a single one. `models` are those that it accepts, all
+    if it names none. Only of a `guaranteed` pod are CPUs and memory pinned.
+    """
+
+    cpu: int
+    memory: int
+    gpus: int = 0
+    share: int = 0
+    models: frozenset[str] = frozenset()
+    guaranteed: bool = True
+
+    @property
+    def gpu_milli(self) -> int:
+        """Thousandths of all its GPUs together."""
+        return self.gpus * self.share
+
+    @property
+    def shares(self) -> bool:
+        """Whether it leaves the rest of its GPU to others."""
+        return 0 < self.share < WHOLE_GPU
+
+    @property
+    def kind(self) -> int:
+        """A bit for how it asks for GPUs: none, a share, or so many; no bit for none."""
+        return 1 << (self.gpus - self.shares) if self.gpus else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """Every node and every pod."""
+
+    nodes: Sequence[TraceNode]
+    pods: Sequence[TracePod]
+
+    def with_gpus(self) -> "Trace":
+        """The trace without nodes that have no GPU."""
+        return Trace([node for node in self.nodes if node.gpus], self.pods)
+
+
+_NODES = TableLayout({"cpu_milli": None, "memory_mib": None, "gpu": None, "count": 1}, {"model": ""})
+_PODS = TableLayout(
+    {"cpu_milli": None, "memory_mib": None, "num_gpu": None, "gpu_milli": None, "burstable": 0, "count": 1},
+    {"gpu_spec": "", "qos": ""},
+)
+
+
+def read_trace(nodes: Path, pods: Path) -> Trace:
+    """Read both tables; raises `BadInput` with every mistake in either, `OSError` where there is no file."""
+    mistakes: list[Mistake] = []
+    trace = Trace(
+        _collected(mistakes, lambda: read_nodes(nodes)), _collected(mistakes, lambda: read_pods(pods))
+    )
+    if mistakes:
+        raise BadInput(mistakes)
+    return trace
+
+
+def _collected(mistakes: list[Mistake], read: Callable[[], Sequence[T]]) -> Sequence[T]:
+    try:
+        return read()
+    except BadInput as error:
+        mistakes += error.mistakes
+        return ()
+
+
+def read_nodes(path: Path) -> list[TraceNode]:
+    """The nodes of a table, as `read_trace`."""
+    rows = _checked(path, read_table(path, _NODES), _mistakes_of_node, MOST_NODES)
+    return [node for row in rows for node in _nodes_of(row)]
+
+
+def read_pods(path: Path) -> list[TracePod]:
+    """The pods of a table, as `read_trace`."""
+    rows = _checked(path, read_table(path, _PODS), _mistakes_of_pod, MOST_PODS)
+    return [pod for row in rows for pod in _pods_of(row)]
+
+
+def _checked(
+    path: Path, rows: list[TableRow], mistakes_of: Callable[[TableRow], Iterator[Mistake]], most: int
+) -> list[TableRow]:
+    mistakes = [mistake for row in rows for mistake in mistakes_of(row)]
+    if sum(row.figures["count"] for row in rows) > most:
+        mistakes.append(Mistake(str(path), f"more than {most:,} in all: a smaller trace is needed"))
+    if mistakes:
+        raise BadInput(mistakes)
+    return rows
+
+
+def _mistakes_of_node(row: TableRow) -> Iterator[Mistake]:
+    if row.figures["gpu"] > MOST_GPUS:
+        yield Mistake(row.where, f"gpu is {row.figures['gpu']}: {MOST_GPUS} is the most")
+
+
+def _mistakes_of_pod(row: TableRow) -> Iterator[Mistake]:
+    gpus, share = row.figures["num_gpu"], row.figures["gpu_milli"]
+    if gpus > MOST_GPUS:
+        yield Mistake(row.where, f"num_gpu is {gpus}: {MOST_GPUS} is the most")
+    if gpus == 1 and not 0 < share <= WHOLE_GPU:
+        yield Mistake(row.where, f"gpu_milli is {share}: with one GPU it is 1 to {WHOLE_GPU}")
+    if gpus > 1 and share != WHOLE_GPU:
+        yield Mistake(
+            row.where, f"gpu_milli is {share}: whoever asks for several GPUs has {WHOLE_GPU} of each"
+        )
+    if row.figures["burstable"] > row.figures["count"]:
+        yield Mistake(row.where, f"burstable is {row.figures['burstable']}: more than there are pods")
+
+
+def _nodes_of(row: TableRow) -> Iterator[TraceNode]:
+    figures = row.figures
+    node = TraceNode(
+        figures["cpu_milli"], figures["memory_mib"] * MIB, figures["gpu"], row.words["model"].strip()
+    )
+    return repeat(node, figures["count"])
+
+
+def _pods_of(row: TableRow) -> Iterator[TracePod]:
+    figures, words = row.figures, row.words
+    guaranteed = TracePod(
+        figures["cpu_milli"],
+        figures["memory_mib"] * MIB,
+        figures["num_gpu"],
+        figures["gpu_milli"] if figures["num_gpu"] else 0,
+        frozenset(filter(None, map(str.strip, words["gpu_spec"].split("|")))),
+    )
+    squeezed = figures["count"] if words["qos"] in BURSTABLE else figures["burstable"]
+    yield from repeat(guaranteed, figures["count"] - squeezed)
+    yield from repeat(replace(guaranteed, guaranteed=False), squeezed)

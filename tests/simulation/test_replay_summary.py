@@ -1,0 +1,22 @@
+"""Several replays on the average, at every whole per cent."""
+
+from numalign.simulation.replay import Sample
+from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
+
+
+def test_the_mean_is_that_of_each_figure() -> None:
+    assert mean_of([Sample(10, 8, 1), Sample(20, 10, 4)]) == Sample(15, 9, 2.5)
+
+
+def test_a_curve_goes_on_with_what_was_sampled_last() -> None:
+    one = [Sample(0.5, 0, 9), Sample(2, 2, 8)]
+    other = [Sample(0.1, 0, 7), Sample(1, 1, 6), Sample(3, 3, 5)]
+    assert [(at.allocated, at.fragments) for at in mean_curve([one, other])] == [
+        (0.5, 7.5),
+        (1.5, 7),
+        (2.5, 6.5),
+    ]
+
+
+def test_a_document_has_three_digits() -> None:
+    assert to_document(Sample(1 / 3, 2, 3)) == {"arrived": 0.333, "allocated": 2, "fragments": 3}

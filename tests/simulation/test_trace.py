@@ -1,0 +1,86 @@
+"""A trace is read from the published lists or from tables of shapes, and its mistakes are told together."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from examples import DATA
+from examples.openb import shapes
+from numalign.model.errors import BadInput
+from numalign.simulation import trace as traces
+from numalign.simulation.trace import MIB, TraceNode, TracePod, read_trace
+
+NODES = "sn,cpu_milli,memory_mib,gpu,model\na,8000,1024,2,T4\nb,4000,512,0,\n"
+PODS = """\
+name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos
+a,1000,64,1,500,V100M16|V100M32,LS
+b,2000,64,0,0,,BE
+c,3000,64,2,1000,,Guaranteed
+"""
+
+
+def lists(folder: Path, nodes: str = NODES, pods: str = PODS) -> tuple[Path, Path]:
+    files = folder / "nodes.csv", folder / "pods.csv"
+    for file, text in zip(files, (nodes, pods), strict=True):
+        file.write_text(text, encoding="utf-8")
+    return files
+
+
+def test_the_published_lists_are_read(tmp_path: Path) -> None:
+    trace = read_trace(*lists(tmp_path))
+    assert trace.nodes == [TraceNode(8000, 1024 * MIB, 2, "T4"), TraceNode(4000, 512 * MIB)]
+    assert trace.pods == [
+        TracePod(1000, 64 * MIB, 1, 500, frozenset({"V100M16", "V100M32"})),
+        TracePod(2000, 64 * MIB, guaranteed=False),
+        TracePod(3000, 64 * MIB, 2, 1000),
+    ]
+
+
+def test_tables_of_shapes_count(tmp_path: Path) -> None:
+    pods = "cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count\n1000,64,1,500,1,3\n"
+    trace = read_trace(*lists(tmp_path, pods=pods))
+    shape = TracePod(1000, 64 * MIB, 1, 500)
+    assert [pod.guaranteed for pod in trace.pods] == [True, True, False]
+    assert trace.pods[0] == shape
+
+
+def test_the_bundled_tables_are_the_whole_trace() -> None:
+    trace = read_trace(DATA / shapes.NODES, DATA / shapes.PODS)
+    assert (len(trace.nodes), len(trace.with_gpus().nodes), len(trace.pods)) == (1523, 1213, 8152)
+    assert sum(node.gpus for node in trace.nodes) == 6212
+    assert sum(pod.gpu_milli for pod in trace.pods) == 6_086_800
+    assert Counter(pod.guaranteed for pod in trace.pods) == {True: 4654, False: 3498}
+
+
+def test_mistakes_of_both_lists_are_told_at_once(tmp_path: Path) -> None:
+    nodes = "cpu_milli,memory_mib,gpu\n8000,x,2\n8000,1,33\n"
+    pods = """\
+cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count
+1,1,1,0,0,1
+1,1,1,1001,0,1
+1,1,2,500,0,1
+1,1,33,1000,0,1
+1,1,0,0,2,1
+"""
+    with pytest.raises(BadInput) as caught:
+        read_trace(*lists(tmp_path, nodes, pods))
+    assert [str(mistake).removeprefix(f"{tmp_path}/") for mistake in caught.value.mistakes] == [
+        "nodes.csv:2: memory_mib is 'x': a whole number is needed",
+        "pods.csv:2: gpu_milli is 0: with one GPU it is 1 to 1000",
+        "pods.csv:3: gpu_milli is 1001: with one GPU it is 1 to 1000",
+        "pods.csv:4: gpu_milli is 500: whoever asks for several GPUs has 1000 of each",
+        "pods.csv:5: num_gpu is 33: 32 is the most",
+        "pods.csv:6: burstable is 2: more than there are pods",
+    ]
+
+
+def test_a_count_can_be_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(traces, "MOST_NODES", 1)
+    with pytest.raises(BadInput, match="more than 1 in all: a smaller trace is needed"):
+        read_trace(*lists(tmp_path))
+
+
+def test_a_node_has_no_more_gpus_than_columns_have_room_for(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="gpu is 33: 32 is the most"):
+        read_trace(*lists(tmp_path, "cpu_milli,memory_mib,gpu\n8000,1,33\n"))
