@@ -34,6 +34,7 @@ from webhook.avoidance import Avoidance, avoiding
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import PLACERS, UNSTEERED, Steering, mutate, needs_survey
 from webhook.patch import Mode
+from webhook.refusal_audit import RefusalAudit
 from webhook.review import (
     Allowed,
     BadReview,
@@ -101,6 +102,7 @@ class Context:
     metrics: ReviewMetrics
     quiet_log: QuietLog
     avoidance: Avoidance
+    audit: RefusalAudit | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +125,12 @@ def application(  # noqa: PLR0913  what is known, how it is read, and what every
     avoidance: Avoidance,
     log: Log,
     registry: CollectorRegistry,
+    audit: RefusalAudit | None = None,
 ) -> web.Application:
-    """The webhook's routes on the common server."""
+    """The webhook's routes on the common server; refusals are written to `audit` where there is one."""
     metrics = ReviewMetrics(holder, registry)
     reader = avoidance.reader
-    context = Context(holder, policy, settings, log, reader, metrics, QuietLog(log), avoidance)
+    context = Context(holder, policy, settings, log, reader, metrics, QuietLog(log), avoidance, audit)
     registry.register(PodsBelow(holder, policy, reader))
     registry.register(CacheSizes((holder.caches, reader.caches, avoidance.refusals.caches)))
     registry.register(EvaluatedNodes(holder.cache.evaluated))
@@ -162,6 +165,8 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
     context.metrics.seconds.labels(name).observe(time.perf_counter() - calls.heard_at(request))
     context.metrics.reviews.labels(name, outcome.decision).inc()
     _log(context.log, name, review, outcome)
+    if context.audit and isinstance(outcome.answer, Denied):
+        context.audit.refused(review, name, outcome.answer, nodes=len(snapshot.nodes))
     return web.Response(body=outcome.body, content_type=JSON)
 
 

@@ -23,11 +23,13 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import server
 from numalign.runtime.clock import utc_now
+from numalign.runtime.line_writer import line_writer
 from numalign.runtime.server import Stop
 from numalign.runtime.server_state import SERVER_STATE
 from numalign.scheduling.recent_refusals import RecentRefusals
 from webhook.avoidance import Avoidance
 from webhook.handlers import application
+from webhook.refusal_audit import RefusalAudit, audit_lines
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import SnapshotHolder
 
@@ -49,7 +51,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
         async with self.source(policy, watched=watched, reader=reader, see=avoidance.see) as source:
             holder = SnapshotHolder(source.feed, log=self.log, registry=self.registry, settled=self.settled)
             await source.load(holder.take)
-            with _folder() if source.api else nullcontext() as folder:
+            with _folder() if source.api else nullcontext() as folder, self._audit() as audit:
                 app = application(
                     self.settings,
                     holder=holder,
@@ -57,8 +59,20 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
                     avoidance=avoidance,
                     log=self.log,
                     registry=self.registry,
+                    audit=audit,
                 )
                 return await self._run(app, holder, source, folder, stop)
+
+    @contextmanager
+    def _audit(self) -> Iterator[RefusalAudit | None]:
+        """Where refusals are written; None where the settings name no place."""
+        target = self.settings.audit_log
+        if target is None:
+            yield None
+            return
+        lines = audit_lines(self.registry)
+        with line_writer(target, flag="--audit-log", lines=lines, log=self.log) as writer:
+            yield RefusalAudit(writer.write, utc_now)
 
     async def _run(
         self,

@@ -14,6 +14,12 @@ from webhook.workloads import Workloads
 class WebhookSettings(PairSettings, ClusterSettings):
     """The webhook."""
 
+    audit_log: str | None = Field(
+        default=None,
+        description="File to which a line of JSON is appended for each review that is refused, or - for"
+        " standard output. It does not depend on --log-level. A file that is moved away is made anew, so"
+        " whoever rotates it sends no signal. By default there is none.",
+    )
     count_pods: bool = Field(
         default=True,
         description="Watch pods too: count by namespace those that fall short of what it asks for, and keep"

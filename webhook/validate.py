@@ -44,7 +44,7 @@ def validate(pod: PodQuestion, decide: Decide) -> Allowed | Denied:
         return Denied(
             reason=StatusReason.FORBIDDEN,
             message=f"{SPEAKER}: {decision.refusal}",
-            audit={"verdict": "denied"},
+            audit=refused(pod, decision),
         )
     return Allowed(warnings=tuple(warnings(decision)), audit={"verdict": admitted(pod)})
 
@@ -54,6 +54,12 @@ def warnings(decision: AdmissionDecision) -> Iterator[str]:
     if decision.waived:
         yield in_full(wording.first_sentence(decision.waived))
     yield from map(warning, decision.warnings)
+
+
+def refused(pod: PodQuestion, decision: AdmissionDecision) -> dict[str, str]:
+    """What the audit log keeps of a pod that is refused: on what that rests, and what asks for how much."""
+    level = {"level": pod.rules.enforce} if pod.rules.enforce else {}
+    return {"verdict": "denied", "state": decision.state, "policy": policy_word(pod), **level}
 
 
 def admitted(pod: PodQuestion) -> str:

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 import orjson
 
-from numalign.cache.admission import BY_ITSELF
+from numalign.cache.admission import BY_ITSELF, AdmissionDecision
 from numalign.cache.pod_question import PodQuestion
 from numalign.decision import wording
 from numalign.kube.cluster_state import Snapshot
@@ -29,7 +29,7 @@ from numalign.model.resources import CPU, MEMORY
 from numalign.model.steps import Steps
 from webhook.review import AdmissionOperation, Allowed, Denied, Review, StatusReason
 from webhook.subject import InvalidPod, ReviewedPod, SkipReason, exempt, read
-from webhook.validate import SPEAKER, Decide, admitted, in_full, refuse_broken
+from webhook.validate import SPEAKER, Decide, admitted, in_full, refuse_broken, refused
 
 # A warning must have room for its reason beside the place.
 _LONGEST_PLACE = 56
@@ -187,20 +187,23 @@ def _refusal(workload: Workload, decide: Decide) -> Denied | None:
     if workload.unclear:
         return refuse_broken(InvalidPod(workload.mistakes))
     final = [
-        (template.where, why)
+        (template, decision)
         for template in workload.templates
-        if (why := _final_refusal(template, workload, decide))
+        if (decision := _final_refusal(template, workload, decide))
     ]
     if not final:
         return None
-    (where, why), *others = final
-    more = f" The same holds for {', '.join(other for other, _ in others)}." if others else ""
-    message = f"{SPEAKER}: {where}: {why}{more}"
-    return Denied(reason=StatusReason.FORBIDDEN, message=message, audit={"verdict": "denied"})
+    (template, decision), *others = final
+    more = f" The same holds for {', '.join(other.where for other, _ in others)}." if others else ""
+    message = f"{SPEAKER}: {template.where}: {decision.refusal}{more}"
+    audit = refused(template.subject.request, decision)
+    return Denied(reason=StatusReason.FORBIDDEN, message=message, audit=audit)
 
 
-def _final_refusal(template: ReviewedTemplate, workload: Workload, decide: Decide) -> str | None:
-    """Why its pods would be refused for the nodes that there are, if nothing that comes later could help.
+def _final_refusal(
+    template: ReviewedTemplate, workload: Workload, decide: Decide
+) -> AdmissionDecision | None:
+    """By what its pods would be refused for the nodes that there are, if nothing later could help.
 
     Pods of a DaemonSet, and those that name their node, are never refused for a node, and nobody is for a
     guess. Where a container leaves something out, a LimitRange may still say it; tolerations may be added.
@@ -212,7 +215,7 @@ def _final_refusal(template: ReviewedTemplate, workload: Workload, decide: Decid
     if not all({CPU, MEMORY} <= one.requests.keys() == one.limits.keys() for one in containers):
         return None
     decision = decide(_tolerant(request))
-    return None if decision.state in BY_ITSELF else decision.refusal
+    return decision if decision.refusal and decision.state not in BY_ITSELF else None
 
 
 def _tolerant(pod: PodQuestion) -> PodQuestion:

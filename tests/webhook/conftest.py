@@ -33,6 +33,7 @@ from tests.served import Told
 from webhook import review
 from webhook.avoidance import Avoidance
 from webhook.handlers import application
+from webhook.refusal_audit import RefusalAudit
 from webhook.review import Review
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import SnapshotHolder
@@ -151,6 +152,7 @@ class Webhook:
     told: Told = field(default_factory=Told)
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     clock: Clock = field(default_factory=Clock)
+    audit: RefusalAudit | None = None
 
     def __post_init__(self) -> None:
         self.policy = PolicyKeeper(None, log=self.told.log, registry=self.registry)
@@ -196,6 +198,7 @@ class Webhook:
             avoidance=self.avoidance(settings),
             log=self.told.log,
             registry=self.registry,
+            audit=self.audit,
         )
 
     def avoidance(self, settings: WebhookSettings) -> Avoidance:

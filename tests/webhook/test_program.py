@@ -37,6 +37,7 @@ SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
 LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 TINY = node("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
 TWO_GPUS = raw("cpu=2 mem=1Gi gpu=2", policy=SINGLE)
+EIGHT_GPUS = raw("cpu=2 mem=1Gi gpu=8", policy=SINGLE)
 
 KEPT = "/api/v1/namespaces/numalign-system/secrets/own"
 
@@ -79,10 +80,10 @@ class Running:
         async with aiohttp.ClientSession() as session, session.get(where) as answer:
             return answer.status, await answer.json()
 
-    async def ask(self, made: Raw) -> Raw:
+    async def ask(self, made: Raw, path: str = "mutate") -> Raw:
         """The response to a review of a pod that is created."""
         [listening] = self.told.of("server.listening")
-        where = f"{self.scheme}://127.0.0.1:{listening['port']}/mutate"
+        where = f"{self.scheme}://127.0.0.1:{listening['port']}/{path}"
         body, kind = orjson.dumps(request(made)), {"Content-Type": "application/json"}
         async with (
             aiohttp.ClientSession(headers=kind) as session,
@@ -215,6 +216,26 @@ async def test_a_broken_policy_stops_it_before_anything_is_served(bench: Bench) 
     with pytest.raises(BadInput) as raised:
         await program.serve(Stop())
     assert len(raised.value.mistakes) == 2
+    assert bench.told.of("server.listening") == []
+
+
+async def test_refusals_are_written_where_the_settings_say(bench: Bench) -> None:
+    file = bench.folder / "audit.log"
+    async with bench.running(*PLAIN, "--audit-log", str(file)) as webhook:
+        await webhook.until(webhook.ready)
+        await webhook.ask(EIGHT_GPUS, "validate")
+        await webhook.ask(TWO_GPUS, "validate")
+
+    [line] = file.read_text().splitlines()
+    refused = orjson.loads(line)
+    assert (refused["state"], refused["webhook"], refused["nodes"]) == ("never", "validate", 2)
+
+
+async def test_an_audit_log_that_cannot_be_written_stops_it(bench: Bench, tmp_path: Path) -> None:
+    chosen = bench.settings("--insecure-http", "--audit-log", str(tmp_path / "none" / "audit.log"))
+
+    with pytest.raises(BadInput, match=r"--audit-log .*: cannot be written: No such file or directory"):
+        await WebhookProgram(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
     assert bench.told.of("server.listening") == []
 
 

@@ -105,9 +105,25 @@ DENIED = [
 
 @pytest.mark.parametrize(("made", "now", "text"), table(DENIED))
 def test_a_pod_is_refused(made: Raw, now: Cluster, text: str) -> None:
-    assert verdict(made, now) == Denied(
-        reason=StatusReason.FORBIDDEN, message=text, audit={"verdict": "denied"}
-    )
+    refused = verdict(made, now)
+    assert isinstance(refused, Denied)
+    assert (refused.reason, refused.message) == (StatusReason.FORBIDDEN, text)
+
+
+def test_of_a_refusal_the_audit_log_keeps_what_it_rests_on() -> None:
+    assert verdict(NEVER, under(enforce=SINGLE)).audit == {
+        "verdict": "denied",
+        "state": "never",
+        "policy": SINGLE,
+        "level": SINGLE,
+    }
+    assert verdict(SILENT, under(enforce="restricted")).audit == {
+        "verdict": "denied",
+        "state": "below-enforced",
+        "policy": "nothing",
+        "level": "restricted",
+    }
+    assert "level" not in verdict(NEVER, under()).audit
 
 
 def test_a_policy_is_advised_only_if_the_namespace_would_take_it() -> None:
@@ -197,7 +213,7 @@ AUDITED = [
 
 @pytest.mark.parametrize(("made", "labels", "kept"), table(AUDITED))
 def test_the_audit_log_keeps(made: Raw, labels: dict[str, str], kept: str) -> None:
-    assert verdict(made, cluster([TWO], labels=labels)).audit == {"verdict": kept}
+    assert verdict(made, cluster([TWO], labels=labels)).audit["verdict"] == kept
 
 
 # Pods that cannot be read.

@@ -421,7 +421,9 @@ WHY = (
 
 def test_where_it_is_set_so_a_workload_that_can_never_run_is_refused_in_full() -> None:
     assert answer(deployment(NEVER), mode=DENY) == Denied(
-        reason=StatusReason.FORBIDDEN, message=f"numalign: spec.template: {WHY}", audit={"verdict": "denied"}
+        reason=StatusReason.FORBIDDEN,
+        message=f"numalign: spec.template: {WHY}",
+        audit={"verdict": "denied", "state": "never", "policy": SINGLE},
     )
 
 

@@ -1,0 +1,142 @@
+"""
+Lines for a file or a pipe, for which nobody waits.
+
+A disk or the reader of a pipe may stand still, and whoever answers calls must not stand still with it. So a
+thread writes; what does not fit into its queue is dropped and counted. A file that was moved away or deleted
+is made anew before the next lines, as logrotate and its kin expect: nobody has to send a signal.
+"""
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from enum import StrEnum
+from pathlib import Path
+
+from prometheus_client import Counter
+
+from numalign.model.errors import BadInput, Mistake
+from numalign.runtime.logs import Log
+
+STDOUT = "-"
+"""In place of a path: standard output."""
+
+MOST_WAITING = 1024
+"""Lines in the queue; at 4 KiB a line that is 4 MiB."""
+
+TOGETHER = 64
+"""Lines that are written in one go."""
+
+CLOSING_SECONDS = 2.0
+"""For what still waits when the program ends."""
+
+# A pipe that is full, or that nobody reads, is an error and nothing to wait for.
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
+_MODE = 0o640
+_STDOUT_FD = 1
+
+
+class LineResult(StrEnum):
+    """What became of a line."""
+
+    WRITTEN = "written"
+    DROPPED = "dropped"
+    FAILED = "failed"
+
+
+class LineWriter:
+    """Writes lines to the file at a path, or to standard output where it is None.
+
+    `lines` counts them by `LineResult`. Lines that cannot be written are lost, which is logged once
+    until others can be.
+    """
+
+    def __init__(self, path: Path | None, *, lines: Counter, log: Log) -> None:
+        self._path = path
+        self._lines = lines
+        self._log = log
+        self._queue = queue.Queue[bytes | None](MOST_WAITING)
+        self._failing = False
+        self._file = self._opened()
+        for result in LineResult:
+            lines.labels(result)
+        # A daemon: a write that never ends does not keep the process from ending.
+        self._thread = threading.Thread(target=self._write_all, name="line-writer", daemon=True)
+        self._thread.start()
+
+    def write(self, line: bytes) -> None:
+        """Have a line written that has no line break; never waits."""
+        try:
+            self._queue.put_nowait(line)
+        except queue.Full:
+            self._lines.labels(LineResult.DROPPED).inc()
+
+    def close(self) -> None:
+        """Write what waits, for a few seconds at the most, and close the file."""
+        with suppress(queue.Full):
+            self._queue.put(None, timeout=CLOSING_SECONDS)
+        self._thread.join(CLOSING_SECONDS)
+        if self._path and not self._thread.is_alive():
+            os.close(self._file)
+
+    def _opened(self) -> int:
+        return os.open(self._path, _FLAGS, _MODE) if self._path else _STDOUT_FD
+
+    def _write_all(self) -> None:
+        """What the thread does until the file is closed."""
+        while (lines := self._waiting())[-1] is not None:
+            self._write(lines)
+        self._write(lines[:-1])
+
+    def _waiting(self) -> list[bytes | None]:
+        """At least one line, and others that are there already; None is the end."""
+        lines = [self._queue.get()]
+        with suppress(queue.Empty):
+            while lines[-1] is not None and len(lines) < TOGETHER:
+                lines.append(self._queue.get_nowait())
+        return lines
+
+    def _write(self, lines: list[bytes | None]) -> None:
+        written = b"".join(line + b"\n" for line in lines if line is not None)
+        count = written.count(b"\n")
+        try:
+            self._reopen_if_moved()
+            while written:
+                written = written[os.write(self._file, written) :]
+        except OSError as error:
+            self._lines.labels(LineResult.FAILED).inc(count)
+            if not self._failing:
+                self._log.error("audit.failed", error=error)
+            self._failing = True
+        else:
+            self._lines.labels(LineResult.WRITTEN).inc(count)
+            self._failing = False
+
+    def _reopen_if_moved(self) -> None:
+        if self._path and not self._is_at(self._path):
+            moved, self._file = self._file, self._opened()
+            os.close(moved)
+
+    def _is_at(self, path: Path) -> bool:
+        """Whether the file that is written is the one at a path."""
+        try:
+            return os.path.samestat(os.fstat(self._file), path.stat())
+        except FileNotFoundError:
+            return False
+
+
+@contextmanager
+def line_writer(target: str, *, flag: str, lines: Counter, log: Log) -> Iterator[LineWriter]:
+    """A writer to a path, or to standard output for `-`; closed at the end of the block.
+
+    Raises `BadInput`, which names the flag that gave the path, where the file cannot be opened.
+    """
+    try:
+        writer = LineWriter(None if target == STDOUT else Path(target), lines=lines, log=log)
+    except OSError as error:
+        raise BadInput([Mistake(f"{flag} {target}", f"cannot be written: {error.strerror}")]) from error
+    try:
+        yield writer
+    finally:
+        writer.close()

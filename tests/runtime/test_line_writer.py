@@ -1,0 +1,141 @@
+"""Lines that nobody waits for, on real files and pipes."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from numalign.model.errors import BadInput
+from numalign.runtime.line_writer import MOST_WAITING, LineResult, LineWriter, line_writer
+from tests.houses import Told
+
+
+@pytest.fixture
+def lines(registry: CollectorRegistry) -> Counter:
+    return Counter("lines", "Of a test.", ["result"], registry=registry)
+
+
+@pytest.fixture
+def count(registry: CollectorRegistry, lines: Counter) -> Callable[[LineResult], float]:
+    """How many lines came to that."""
+    del lines
+    return lambda result: registry.get_sample_value("lines_total", {"result": result}) or 0
+
+
+def soon(seen: Callable[[], bool]) -> None:
+    """Wait for what the thread does."""
+    until = time.monotonic() + 10
+    while not seen():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def test_lines_come_into_the_file_in_order_and_behind_what_is_there(
+    tmp_path: Path, lines: Counter, told: Told, count: Callable[[LineResult], float]
+) -> None:
+    file = tmp_path / "audit.log"
+    file.write_text("before\n")
+    with line_writer(str(file), flag="--x", lines=lines, log=told.log) as writer:
+        for number in range(500):
+            writer.write(str(number).encode())
+
+    assert file.read_text().splitlines() == ["before", *map(str, range(500))]
+    assert [count(result) for result in LineResult] == [500, 0, 0]
+
+
+def test_a_file_that_is_made_is_not_for_everybody(tmp_path: Path, lines: Counter, told: Told) -> None:
+    with line_writer(str(tmp_path / "audit.log"), flag="--x", lines=lines, log=told.log):
+        assert (tmp_path / "audit.log").stat().st_mode & 0o007 == 0
+
+
+def test_a_file_that_was_moved_away_is_made_anew(
+    tmp_path: Path, lines: Counter, told: Told, count: Callable[[LineResult], float]
+) -> None:
+    file, rotated = tmp_path / "audit.log", tmp_path / "audit.log.1"
+    with line_writer(str(file), flag="--x", lines=lines, log=told.log) as writer:
+        writer.write(b"first")
+        soon(lambda: count(LineResult.WRITTEN) == 1)
+        file.rename(rotated)
+        writer.write(b"second")
+        soon(lambda: count(LineResult.WRITTEN) == 2)
+        file.unlink()
+        writer.write(b"third")
+
+    assert (rotated.read_text(), file.read_text()) == ("first\n", "third\n")
+
+
+def test_a_path_that_cannot_be_written_is_refused_with_its_flag(
+    tmp_path: Path, lines: Counter, told: Told
+) -> None:
+    for path in (tmp_path, tmp_path / "nowhere" / "audit.log"):
+        with (
+            pytest.raises(BadInput, match=f"--audit-log {path}: cannot be written"),
+            line_writer(str(path), flag="--audit-log", lines=lines, log=told.log),
+        ):
+            pass
+
+
+def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path, lines: Counter, told: Told) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with (
+        pytest.raises(BadInput, match="No such device"),
+        line_writer(str(tmp_path / "pipe"), flag="--x", lines=lines, log=told.log),
+    ):
+        pass
+
+
+def test_what_cannot_be_written_is_counted_and_said_once_until_it_can(
+    tmp_path: Path, lines: Counter, told: Told, count: Callable[[LineResult], float]
+) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    file = folder / "audit.log"
+    with line_writer(str(file), flag="--x", lines=lines, log=told.log) as writer:
+        file.unlink()
+        folder.rmdir()
+        for number in (1, 2):
+            writer.write(b"lost")
+            soon(lambda number=number: count(LineResult.FAILED) == number)  # type: ignore[misc]
+        folder.mkdir()
+        writer.write(b"kept")
+        soon(lambda: count(LineResult.WRITTEN) == 1)
+
+    assert file.read_text() == "kept\n"
+    [said] = told.of("audit.failed")
+    assert (said["level"], "No such file" in said["error"]) == ("error", True)
+
+
+def test_nobody_waits_for_a_pipe_that_stands_still(
+    lines: Counter, told: Told, count: Callable[[LineResult], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+
+    def never_ends(_file: int, written: bytes) -> int:
+        released.wait(30)
+        return len(written)
+
+    monkeypatch.setattr(os, "write", never_ends)
+    writer = LineWriter(None, lines=lines, log=told.log)
+    for _ in range(3 * MOST_WAITING):
+        writer.write(b"line")
+
+    assert 2 * MOST_WAITING - 100 <= count(LineResult.DROPPED) <= 2 * MOST_WAITING
+    released.set()
+    writer.close()
+    assert count(LineResult.WRITTEN) + count(LineResult.DROPPED) == 3 * MOST_WAITING
+
+
+def test_a_write_that_never_ends_does_not_keep_the_program_from_ending(
+    lines: Counter, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = threading.Event()
+    monkeypatch.setattr("numalign.runtime.line_writer.CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr(os, "write", lambda _file, written: released.wait(30) and len(written))
+    writer = LineWriter(None, lines=lines, log=told.log)
+    writer.write(b"line")
+    writer.close()
+    released.set()
