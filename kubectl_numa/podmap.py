@@ -1,25 +1,35 @@
 """
-How the pods that ask for alignment sit: where they are, what they hold, and whether that is what they asked.
+Who holds what: the running pods, their zones, CPUs and devices, and whether that is what they asked for.
 
 A pod is listed as what somebody saw of it. Of one that nobody looked at nothing is guessed: it says so, and
-what would have to be there for more.
+what would have to be there for more. The zones that it was promised are shown as what they are.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from kubectl_numa.lines import Paper, counted, some, zones
+from kubectl_numa.listings import ListedRow, Listing
 from kubectl_numa.moving import PlacedPods
-from numalign.decision.alignment import Judgement, why
+from kubectl_numa.running_pods import labels_of
+from kubectl_numa.selection import PodSelection
+from numalign.decision.alignment import Alignment, Judgement, why
 from numalign.kube.decode import placements
-from numalign.ledger.model import NodeInfo, PlacementRecord
+from numalign.kube.pod_informer import PodInfo
+from numalign.ledger.model import AssignedPod, NodeInfo, PlacementRecord
 from numalign.ledger.occupancy import sharing
-from numalign.model.intent import Exclusive
+from numalign.model.intent import Exclusive, Intent, Policy
+from numalign.model.machine import CpuSet, render_list
+from numalign.model.node import Node
+from numalign.model.resources import Kind, kind, render
+from numalign.scheduling.running_pods import runs
 from numalign.scheduling.sitting import Sitting, sittings
 
 STYLES = {Judgement.ALIGNED: "green", Judgement.MISALIGNED: "red"}
 NOT_JUDGED = "not judged"
+UNASKED = "not asked"
 
 _INDENT = 4
 
@@ -28,70 +38,158 @@ _INDENT = 4
 class PodRow:
     """A pod, how it sits, and what is known that it holds; None if nothing is.
 
-    `beside` are the names of pods with an intent on its zones, of one that is to be alone.
+    `intent` is None where nobody asks for alignment. `cpus` are the ids of its own CPUs by the name of their
+    zone, where somebody told them and the machine is known. `beside` are the names of pods with an intent on
+    its zones, of one that is to be alone.
     """
 
-    sitting: Sitting
+    pod: PodInfo
+    intent: Intent | None
+    alignment: Alignment
     record: PlacementRecord | None
+    cpus: Mapping[str, CpuSet] = field(default_factory=dict)
     beside: tuple[str, ...] = ()
+
+    @property
+    def policy(self) -> Policy:
+        """What it asks for."""
+        return self.intent.policy if self.intent else Policy.NONE
 
     @property
     def exclusive(self) -> bool:
         """Whether it is to be alone in its zones."""
-        return self.sitting.pending.question.intent.exclusive
+        return self.intent is not None and self.intent.exclusive
 
     @property
     def aligned(self) -> bool | None:
         """Whether it sits as it was meant; None where nobody can say."""
-        return _ALIGNED.get(self.sitting.alignment.judgement)
+        return _ALIGNED.get(self.alignment.judgement)
 
     @property
     def word(self) -> str:
         """The same as a word."""
-        judgement = self.sitting.alignment.judgement
-        return NOT_JUDGED if self.aligned is None else judgement.value
+        if self.intent is None:
+            return UNASKED
+        return NOT_JUDGED if self.aligned is None else self.alignment.judgement.value
+
+    @property
+    def zones(self) -> tuple[str, ...]:
+        """The names of the zones from which it holds anything."""
+        held = self.record.held if self.record else {}
+        return tuple(sorted({zone for several in held for zone in several}))
+
+    @property
+    def cpu_ids(self) -> str | None:
+        """The ids of its own CPUs in the kernel's list format; None where nobody told."""
+        return render_list(self.record.cpus) if self.record and self.record.cpus else None
+
+    def amount(self, *kinds: Kind) -> str:
+        """What it holds of the resources of these kinds: `8`, `64Gi`, `2 nvidia.com/gpu`."""
+        totals: dict[str, int] = {}
+        for bag in (self.record.held if self.record else {}).values():
+            for name, amount in bag.items():
+                totals[name] = totals.get(name, 0) + amount
+        chosen = sorted(name for name in totals if kind(name) in kinds and totals[name])
+        return ", ".join(
+            render(name, totals[name]) + ("" if name == kind(name) else f" {name}") for name in chosen
+        )
 
 
-_ALIGNED = {Judgement.ALIGNED: True, Judgement.MISALIGNED: False}
+_ALIGNED: Mapping[Judgement, bool] = MappingProxyType({Judgement.ALIGNED: True, Judgement.MISALIGNED: False})
 
 
-def rows(placed: PlacedPods, *, namespace: str | None = None) -> tuple[PodRow, ...]:
-    """The pods that run and ask for alignment, by namespace and name; of one namespace, if it is named."""
-    state = placed.state
-    found = [
-        _row(sitting, info)
-        for name in state.reservations.node_names()
-        if (info := state.reservations.node_info(name))
-        for sitting in sittings(state, name)
-        if namespace in (None, sitting.pod.namespace)
+def rows(placed: PlacedPods, selection: PodSelection, *, every: bool = False) -> tuple[PodRow, ...]:
+    """The pods that run and ask for alignment, by namespace and name.
+
+    With `every` also those that ask for none, if they hold anything of their own.
+    """
+    reservations = placed.state.reservations
+    listed = [
+        row
+        for name in reservations.node_names()
+        if (info := reservations.node_info(name))
+        for row in _of_node(placed, info, name)
+        if (every or row.intent) and _selects(selection, row.pod, placed)
     ]
-    return tuple(sorted(found, key=lambda row: (row.sitting.pod.namespace, row.sitting.pod.name)))
+    return tuple(sorted(listed, key=lambda row: (row.pod.namespace, row.pod.name)))
 
 
-def _row(sitting: Sitting, info: NodeInfo) -> PodRow:
-    pod = next((pod for pod in info.assigned_pods if pod.uid == sitting.pod.uid), None)
-    if pod is None:
-        return PodRow(sitting, None)
-    others = sharing(info.node, info.assigned_pods, pod) if pod.intent.exclusive else ()
-    return PodRow(sitting, pod.record, tuple(sorted("/".join(other.name) for other in others)))
+def _selects(selection: PodSelection, pod: PodInfo, placed: PlacedPods) -> bool:
+    return selection.selects(pod.namespace, labels_of(placed.stored[pod.uid]))
+
+
+def _of_node(placed: PlacedPods, info: NodeInfo, name: str) -> Iterator[PodRow]:
+    judged = {sitting.pod.uid: sitting for sitting in sittings(placed.state, name)}
+    for assigned_pod in info.assigned_pods:
+        pod, sitting = placed.state.pods.get(assigned_pod.uid), judged.get(assigned_pod.uid)
+        holds = assigned_pod.record is not None and bool(assigned_pod.record.held)
+        if pod and runs(pod) and (sitting or (holds and assigned_pod.intent.policy is Policy.NONE)):
+            yield _row(pod, sitting, assigned_pod, info)
+
+
+def _row(pod: PodInfo, sitting: Sitting | None, assigned_pod: AssignedPod, info: NodeInfo) -> PodRow:
+    intent = sitting.pending.question.intent if sitting else None
+    alone = intent is not None and intent.exclusive
+    others = sharing(info.node, info.assigned_pods, assigned_pod) if alone else ()
+    return PodRow(
+        pod,
+        intent,
+        sitting.alignment if sitting else Alignment(Judgement.NOT_ASKED),
+        assigned_pod.record,
+        _cpus_by_zone(assigned_pod.record, info.node),
+        tuple(sorted("/".join(other.name) for other in others)),
+    )
+
+
+def _cpus_by_zone(record: PlacementRecord | None, node: Node) -> Mapping[str, CpuSet]:
+    if record is None or not record.cpus or node.machine is None:
+        return {}
+    by_id = dict(zip(node.machine.zones, node.machine.topology.zones, strict=True))
+    return {zone.name: own for zone in node.zones if (own := by_id.get(zone.id, 0) & record.cpus)}
+
+
+def listing(listed: Sequence[PodRow]) -> Listing:
+    """These pods as a command lists them."""
+    return Listing(
+        ("namespace", "name", "node", "policy", "aligned", "zones", "cpus"),
+        (ListedRow(f"pod/{row.pod.name}", _cells(row)) for row in listed),
+        lambda: to_json(listed),
+        wide_columns=("cpu ids", "memory", "devices", "known", "why"),
+        text=lambda paper: draw(listed, paper),
+    )
+
+
+def _cells(row: PodRow) -> tuple[object, ...]:
+    return (
+        *(row.pod.namespace, row.pod.name, row.pod.node, row.policy, row.word),
+        *(",".join(row.zones), row.amount(Kind.CPU)),
+        *(row.cpu_ids, row.amount(Kind.MEMORY), row.amount(Kind.DEVICE)),
+        *(row.record and row.record.source, why(row.alignment)),
+    )
 
 
 def draw(listed: Sequence[PodRow], paper: Paper) -> None:
     """Every pod in two or three lines, and how many there are of each sort."""
     for row in listed:
-        pod, intent = row.sitting.pod, row.sitting.pending.question.intent
+        pod = row.pod
         alone = ", alone" if row.exclusive else ""
-        head = f"{pod.namespace}/{pod.name}  on {pod.node}  {intent.policy}{alone}  "
-        paper.entry(
-            head, row.word, indent=len(head), style=STYLES.get(row.sitting.alignment.judgement, "yellow")
-        )
+        head = f"{pod.namespace}/{pod.name}  on {pod.node}  {row.policy}{alone}  "
+        paper.entry(head, row.word, indent=len(head), style=STYLES.get(row.alignment.judgement, "yellow"))
         if row.record and not row.record.unknown:
             paper.entry("", zones(placements.render_held(row.record.held)), indent=_INDENT)
-        if text := why(row.sitting.alignment):
+        if row.cpu_ids:
+            paper.entry("", f"CPUs {_cpu_ids(row)}", indent=_INDENT)
+        if row.intent and (text := why(row.alignment)):
             paper.entry("", text, indent=_INDENT)
         if row.beside:
             paper.entry("", f"shares its zones with {some(row.beside)}", indent=_INDENT, style="red")
     paper.write(_summary(listed))
+
+
+def _cpu_ids(row: PodRow) -> str:
+    """The ids by zone, where the machine is known."""
+    by_zone = [f"{render_list(ids)} in {zone}" for zone, ids in row.cpus.items()]
+    return "; ".join(by_zone) or str(row.cpu_ids)
 
 
 def _summary(listed: Sequence[PodRow]) -> str:
@@ -103,7 +201,7 @@ def _summary(listed: Sequence[PodRow]) -> str:
 
 def _words(listed: Iterable[PodRow]) -> Iterator[str]:
     """Those that matter first."""
-    order = [Judgement.MISALIGNED.value, Judgement.ALIGNED.value, NOT_JUDGED]
+    order = [Judgement.MISALIGNED.value, Judgement.ALIGNED.value, NOT_JUDGED, UNASKED]
     return iter(sorted((row.word for row in listed), key=order.index))
 
 
@@ -111,18 +209,20 @@ def to_json(listed: Iterable[PodRow]) -> list[dict[str, Any]]:
     """The same for programs; `aligned` is null where nobody can say, and `known` who says what it holds."""
     return [
         {
-            "namespace": row.sitting.pod.namespace,
-            "name": row.sitting.pod.name,
-            "uid": row.sitting.pod.uid,
-            "node": row.sitting.pod.node,
-            "policy": row.sitting.pending.question.intent.policy,
+            "namespace": row.pod.namespace,
+            "name": row.pod.name,
+            "uid": row.pod.uid,
+            "node": row.pod.node,
+            "policy": row.policy,
             "exclusive": Exclusive.ZONE if row.exclusive else None,
             "sharesWith": list(row.beside),
             "aligned": row.aligned,
-            "judgement": row.sitting.alignment.judgement,
-            "why": why(row.sitting.alignment) or None,
+            "judgement": row.alignment.judgement,
+            "why": why(row.alignment) or None,
             "known": row.record.source if row.record else None,
             "placement": placements.render_held(row.record.held) if row.record else None,
+            "cpus": row.cpu_ids,
+            "cpusByZone": {zone: render_list(ids) for zone, ids in row.cpus.items()},
         }
         for row in listed
     ]

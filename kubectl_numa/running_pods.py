@@ -55,12 +55,13 @@ def _chosen(placed: PlacedPods, selection: PodSelection) -> list[PodInfo]:
     chosen = [
         pod
         for pod in placed.state.pods.values()
-        if runs(pod) and selection.selects(pod.namespace, _labels(placed.stored[pod.uid]))
+        if runs(pod) and selection.selects(pod.namespace, labels_of(placed.stored[pod.uid]))
     ]
     return sorted(chosen, key=lambda pod: (pod.namespace, pod.name))
 
 
-def _labels(stored: object) -> Mapping[str, str]:
+def labels_of(stored: object) -> Mapping[str, str]:
+    """The labels of a v1 Pod."""
     return Part(stored)["metadata"]["labels"].text_map()
 
 
