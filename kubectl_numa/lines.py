@@ -8,11 +8,13 @@ stay as they are. Text from manifests is never read as markup.
 
 import re
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
+
+from numalign.model.resources import readable_zone
 
 NARROWEST = 40
 
@@ -76,13 +78,13 @@ def amounts(quantities: Mapping[str, Any]) -> str:
 
 
 def zones(placement: Iterable[Mapping[str, Any]]) -> str:
-    """A placement in words: `node-0: 8 cpu; node-0 and node-1 together: 64Gi memory`."""
+    """A placement in words: `zone 0: 8 cpu; zone 0 and zone 1 together: 64Gi memory`."""
     parts = [
         f"{', '.join(more)} and {last} together: {amounts(entry['amount'])}"
         if more
         else f"{last}: {amounts(entry['amount'])}"
         for entry in placement
-        for *more, last in [entry["zones"]]
+        for *more, last in [[*map(readable_zone, entry["zones"])]]
     ]
     return "; ".join(parts) or "nothing of its own, so any zone will do"
 
@@ -91,9 +93,16 @@ def _wrapped(words: str, width: int) -> list[str]:
     return [
         part
         for line in words.splitlines()
-        for part in (
-            [line]
-            if line.startswith(" ")
-            else textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False)
-        )
+        for part in ([line] if line.startswith(" ") else _filled(line, width))
     ]
+
+
+def _filled(line: str, width: int) -> Iterator[str]:
+    """The line in pieces, none of which parts a zone from its number."""
+    whole = _ZONE.sub(f"zone{_STAYS}", line)
+    for part in textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False):
+        yield part.replace(_STAYS, " ")
+
+
+_STAYS = "\N{NO-BREAK SPACE}"
+_ZONE = re.compile(r"\bzone (?=[0-9])")

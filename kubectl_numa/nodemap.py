@@ -18,7 +18,7 @@ from numalign.decision import wording
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
 from numalign.model.node import Node, Zone, node_class
-from numalign.model.resources import render_short
+from numalign.model.resources import readable_zone, render_short
 from numalign.shapes import KnownShape
 from numalign.shapes.health import missing_devices
 
@@ -166,7 +166,7 @@ class _Column:
 
 def _map(zones: Sequence[Zone], paper: Paper) -> Iterator[Text]:
     names = sorted(set(chain.from_iterable(zone.allocatable for zone in zones)))
-    label = max((len(zone.name) for zone in zones), default=0) + 2
+    label = max((len(readable_zone(zone.name)) for zone in zones), default=0) + 2
     columns = [_Column(name, max(len(_figures(zone, name)) for zone in zones)) for name in names]
     for block in _blocks(columns, room=paper.width - label):
         ink = _longest_bar(block, room=paper.width - label)
@@ -174,7 +174,7 @@ def _map(zones: Sequence[Zone], paper: Paper) -> Iterator[Text]:
         yield _line(" " * label, [(column.name, "dim") for column in block], widths)
         for zone in zones:
             cells = [_cell(zone, column.name, width=ink, plain=paper.plain) for column in block]
-            yield _line(f"  {zone.name}".ljust(label), cells, widths)
+            yield _line(f"  {readable_zone(zone.name)}".ljust(label), cells, widths)
 
 
 def _blocks(columns: Iterable[_Column], *, room: int) -> list[list[_Column]]:

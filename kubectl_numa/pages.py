@@ -26,6 +26,7 @@ from numalign.decision import wording
 from numalign.decision.doubts import SENTENCES, Doubt
 from numalign.kube.decode import placements
 from numalign.kube.exporters import TopologySource
+from numalign.model.resources import readable_zone
 
 STYLES = {
     Chance.FITS: "green",
@@ -87,7 +88,7 @@ def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -
         paper.entry("  short in", wording.shortage(shortage), indent=_DEPTH)
     for grant in verdict.placement.grants:
         if grant.affinity is not None:
-            names = ", ".join(zone.name for zone in node.zones if zone.id in grant.affinity)
+            names = ", ".join(readable_zone(zone.name) for zone in node.zones if zone.id in grant.affinity)
             preferred = "preferred" if grant.preferred else "not preferred"
             hint = f"{grant.role} {grant.container}: {names}, {preferred}"
             paper.entry("  topology hint", hint, indent=_DEPTH)

@@ -20,7 +20,7 @@ from numalign.ledger.model import AssignedPod, Prediction
 from numalign.model.demand import Demand
 from numalign.model.errors import cut
 from numalign.model.node import Node
-from numalign.model.resources import render
+from numalign.model.resources import readable_zone, render
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
@@ -172,10 +172,10 @@ def _by_now(prediction: Prediction) -> str:
 
 
 def free_by_zone(node: Node, demand: Demand) -> str:
-    """What each zone has free of what is asked for: `node-0 4 cpu and 1Gi memory, node-1 nothing`."""
+    """What each zone has free of what is asked for: `zone 0 4 cpu and 1Gi memory, zone 1 nothing`."""
     names = sorted(demand.total)
     zones = [
-        f"{cut(zone.name, _LONGEST_NAME)} "
+        f"{cut(readable_zone(zone.name), _LONGEST_NAME)} "
         + (
             " and ".join(
                 f"{render(name, zone.free[name])} {cut(name, _LONGEST_NAME)}"

@@ -25,6 +25,7 @@ from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Node
 from numalign.model.placement import Held
 from numalign.model.pod import Role
+from numalign.model.resources import readable_zone
 
 LONGEST_BYTES = 512
 """Of a sentence, which is written on pods."""
@@ -260,7 +261,7 @@ def _concerned(amounts: Mapping[str, int], asked: Collection[str]) -> Mapping[st
 
 def _listed(zones: Sequence[str]) -> str:
     beyond = ["more"] if len(zones) > _MOST_NAMED else []
-    return _and([*map(_short, zones[:_MOST_NAMED]), *beyond])
+    return _and([*(_short(readable_zone(zone)) for zone in zones[:_MOST_NAMED]), *beyond])
 
 
 def _and(words: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from numalign.kubelet.admission_errors import RejectionReason
 from numalign.model.constraints import Unmet
 from numalign.model.errors import cut
 from numalign.model.intent import POLICY, Intent, Policy
-from numalign.model.resources import render
+from numalign.model.resources import readable_zone, render
 from numalign.model.spelling import closest_word
 
 LONGEST = 900
@@ -123,7 +123,7 @@ _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
         "short": lambda refusal, free: _list(
             [_most_in(needs, zones, free) for zones, needs in _by_zones(_short(refusal))]
         ),
-        "where": lambda refusal, _: _named(refusal.zones),
+        "where": lambda refusal, _: _named(map(readable_zone, refusal.zones)),
         "widths": lambda refusal, _: ", ".join(
             f"{'one' if zones == 1 else zones} for {_amounts(needs)}"
             for zones, needs in _by_zones(refusal.needs[:MOST_NAMED])
@@ -192,9 +192,9 @@ def of_node(verdict: Verdict) -> str:
 
 
 def shortage(short: Shortage) -> str:
-    """One line: the zone's name, the resource, how much is asked and how much is free."""
+    """One line: the zone, the resource, how much is asked and how much is free."""
     request, free = render(short.resource, short.asked), render(short.resource, short.free)
-    return f"{short.zone_name}: {short.resource} {request} asked, {free} free"
+    return f"{readable_zone(short.zone_name)}: {short.resource} {request} asked, {free} free"
 
 
 # All nodes.

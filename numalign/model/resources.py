@@ -6,6 +6,7 @@ everything else in pieces. A bag is frozen and hashable, because demands and nod
 remembered.
 """
 
+import re
 from collections.abc import ItemsView, Iterator, KeysView, Mapping
 from enum import StrEnum
 from functools import lru_cache
@@ -160,3 +161,12 @@ def render_short(name: str, amount: int) -> str:
         return exact
     suffix, unit = next(((suffix, unit) for suffix, unit in _UNITS if amount >= unit), ("", 1))
     return f"{amount / unit:.1f}{suffix}"
+
+
+def readable_zone(name: str) -> str:
+    """The name of a zone as people read it: `zone 0` for `node-0`; one of another form stays as it is."""
+    match = _ZONE_NAME.fullmatch(name)
+    return f"zone {match[1]}" if match else name
+
+
+_ZONE_NAME = re.compile(r"(?:[a-z]+-)*node-([0-9]{1,9})")

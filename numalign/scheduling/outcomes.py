@@ -19,7 +19,7 @@ from numalign.ledger.model import AssignedPod, Source
 from numalign.lru import LRU, Caches
 from numalign.model.errors import cut
 from numalign.model.placement import Held
-from numalign.model.resources import render
+from numalign.model.resources import readable_zone, render
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.scheduling.recent_refusals import REFUSALS, refused
@@ -134,10 +134,10 @@ def promised(assigned_pod: AssignedPod) -> bool:
 
 
 def shown(held: Held) -> str:
-    """What is held, in words: `2 cpu and 1Gi memory from node-0`."""
+    """What is held, in words: `2 cpu and 1Gi memory from zone 0`."""
     parts = [
         f"{' and '.join(f'{render(name, amount)} {name}' for name, amount in amounts.items())}"
-        f" from {' and '.join(zones) or 'no zone'}"
+        f" from {' and '.join(map(readable_zone, zones)) or 'no zone'}"
         for zones, amounts in held.items()
     ]
     return ", ".join(parts) or "nothing of its own"

@@ -170,13 +170,13 @@ WORDS = [
 def test_why_in_words(intent: str, text: str) -> None:
     judged = alignment(TWO, wants("cpu=4 gpu=1"), means(intent), held("a cpu=4, b gpu=1"))
 
-    assert why(judged) == f'container "c0" holds cpu in node-0 and nvidia.com/gpu in node-1: {text}'
+    assert why(judged) == f'container "c0" holds cpu in zone 0 and nvidia.com/gpu in zone 1: {text}'
 
 
 def test_the_pod_as_a_whole_is_named_so() -> None:
     judged = alignment(POD_SCOPE, wants("cpu=2 | cpu=4"), means("restricted"), held("a cpu=2, b cpu=4"))
 
-    assert why(judged).startswith("the pod holds cpu in node-0 and node-1: 2 zones")
+    assert why(judged).startswith("the pod holds cpu in zone 0 and zone 1: 2 zones")
 
 
 def test_one_that_is_aligned_needs_no_words() -> None:

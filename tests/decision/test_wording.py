@@ -125,11 +125,11 @@ WORDS = [
      'have kubelet policy "restricted", not "single-numa-node"'),
     ("others are on its zones",
      replace(refusal(Cause.NOT_ALONE), zones=("node-0", "node-1")),
-     "would put it beside other pods with an intent in node-0 and node-1",
+     "would put it beside other pods with an intent in zone 0 and zone 1",
      "would put it beside other pods with an intent"),
     ("another has its zones",
      replace(refusal(Cause.NOT_SHARED), zones=("node-1",)),
-     "would put it in node-1, where another pod is to be alone",
+     "would put it in zone 1, where another pod is to be alone",
      "would put it in zones where another pod is to be alone"),
     ("it takes too long to say",
      refusal(Cause.NOT_ANSWERED),
@@ -196,9 +196,9 @@ def test_there_is_no_reason_against_a_pod_that_is_admitted() -> None:
 
 
 SHORTAGES = [
-    ("CPUs", Shortage(ZoneId(0), "node-0", "cpu", 4000, 1500), "node-0: cpu 4 asked, 1500m free"),
-    ("memory", Shortage(ZoneId(3), "node-3", "memory", 4 * GIB, 0), "node-3: memory 4Gi asked, 0 free"),
-    ("devices", Shortage(ZoneId(1), "node-1", GPU, 4, 3), f"node-1: {GPU} 4 asked, 3 free"),
+    ("CPUs", Shortage(ZoneId(0), "node-0", "cpu", 4000, 1500), "zone 0: cpu 4 asked, 1500m free"),
+    ("memory", Shortage(ZoneId(3), "node-3", "memory", 4 * GIB, 0), "zone 3: memory 4Gi asked, 0 free"),
+    ("devices", Shortage(ZoneId(1), "node-1", GPU, 4, 3), f"zone 1: {GPU} 4 asked, 3 free"),
 ]
 
 

@@ -22,6 +22,8 @@ ROWS = [
         [f"{'why':24}as long as it", f"{'':24}takes, and not", f"{'':24}longer"]),
     ("a name is never broken",     "",     NAME,                            40,    2,      [f"  {NAME}"]),
     ("a caret keeps its place", "", "wrong\n  a,,  b\n    ^",  40, 2, ["  wrong", "    a,,  b", "      ^"]),
+    ("a zone keeps its number",    "",     "at zone 1 and zone 12",         40,    24,
+        [f"{'':24}at zone 1 and", f"{'':24}zone 12"]),
     ("a label alone",              "why",  "",                              40,    6,      ["why"]),
     ("no markup, no colour",       "x ",   "[bold]it[/bold] 12 'a'", 80, 2, ["x [bold]it[/bold] 12 'a'"]),
 ]  # fmt: skip
@@ -51,7 +53,7 @@ def test_only_some_names_are_listed(names: list[str], shown: str) -> None:
     ("placement", "shown"),
     table(
         [
-            ("one zone", [{"zones": ["node-0"], "amount": {"cpu": "8"}}], "node-0: 8 cpu"),
+            ("one zone", [{"zones": ["node-0"], "amount": {"cpu": "8"}}], "zone 0: 8 cpu"),
             ("nothing", [], "nothing of its own, so any zone will do"),
             (
                 "zones that are bound together",
@@ -59,7 +61,7 @@ def test_only_some_names_are_listed(names: list[str], shown: str) -> None:
                     {"zones": ["node-0", "node-1"], "amount": {"memory": "8Gi"}},
                     {"zones": ["node-1"], "amount": {"cpu": "2"}},
                 ],
-                "node-0 and node-1 together: 8Gi memory; node-1: 2 cpu",
+                "zone 0 and zone 1 together: 8Gi memory; zone 1: 2 cpu",
             ),
         ]
     ),

@@ -59,14 +59,14 @@ def test_a_node_in_eighty_columns() -> None:
         "  known: counts, by an exporter",
         f"  {CLASS}",
         "          cpu             example.com/nic  memory                nvidia.com/gpu",
-        "  node-0  ████░░░░ 32/62  ████░░░░ 1/2     ████░░░░ 256Gi/504Gi  ██████░░ 3/4",
-        "  node-3  ░░░░░░░░ 0/62   ░░░░░░░░ 0/2     ░░░░░░░░ 0/504Gi      ████████ 4/4",
+        "  zone 0  ████░░░░ 32/62  ████░░░░ 1/2     ████░░░░ 256Gi/504Gi  ██████░░ 3/4",
+        "  zone 3  ░░░░░░░░ 0/62   ░░░░░░░░ 0/2     ░░░░░░░░ 0/504Gi      ████████ 4/4",
     ]
 
 
 def test_where_blocks_cannot_be_shown_ascii_is() -> None:
     assert drawn(LABELLED, encoding="ascii")[4] == (
-        "  node-0  ####.... 32/62  ####.... 1/2     ####.... 256Gi/504Gi  ######.. 3/4"
+        "  zone 0  ####.... 32/62  ####.... 1/2     ####.... 256Gi/504Gi  ######.. 3/4"
     )
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_wider_than_the_terminal(width: int) -> None:
 
 
 def test_a_zone_that_lacks_a_resource_says_so_and_one_without_any_has_no_row() -> None:
-    assert drawn(node("cpu=8 gpu=1", "cpu=8"))[6] == "  node-1  ░░░░░░░░░░░░░░░░ 0/8  -"
+    assert drawn(node("cpu=8 gpu=1", "cpu=8"))[6] == "  zone 1  ░░░░░░░░░░░░░░░░ 0/8  -"
     assert len(drawn(node("", ""))) == 4
 
 
@@ -172,7 +172,7 @@ def test_a_shape_without_nodes_is_drawn_like_a_node() -> None:
         "  labels pool=gpu",
         "  taints dedicated=gpu:NoSchedule",
         "          cpu                   memory",
-        "  node-0  ░░░░░░░░░░░░░░░░ 0/8  ░░░░░░░░░░░░░░░░ 0/8Gi",
+        "  zone 0  ░░░░░░░░░░░░░░░░ 0/8  ░░░░░░░░░░░░░░░░ 0/8Gi",
     ]
 
 

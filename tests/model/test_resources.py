@@ -3,7 +3,16 @@
 import pytest
 
 from numalign.model.errors import BadQuantity
-from numalign.model.resources import LONGEST_EXACT, Kind, Resources, kind, parse, render, render_short
+from numalign.model.resources import (
+    LONGEST_EXACT,
+    Kind,
+    Resources,
+    kind,
+    parse,
+    readable_zone,
+    render,
+    render_short,
+)
 from tests.notation import GPU, bag, table
 
 KINDS = [
@@ -100,3 +109,18 @@ def test_a_bag_keeps_its_own_copy() -> None:
 def test_amounts_for_people_are_short(resource: str, amount: int, shown: str) -> None:
     assert render_short(resource, amount) == shown
     assert len(shown) <= LONGEST_EXACT
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("node-0", "zone 0"),
+        ("numa-node-12", "zone 12"),
+        ("zone-a", "zone-a"),
+        ("node-", "node-"),
+        ("x\nnode-1", "x\nnode-1"),
+        ("node-1234567890", "node-1234567890"),
+    ],
+)
+def test_a_zone_is_read_by_its_number(name: str, read: str) -> None:
+    assert readable_zone(name) == read

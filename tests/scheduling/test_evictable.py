@@ -179,14 +179,12 @@ def test_a_file_holds_all_that_speaks_against_it(raw: Json, why: Obstacle | None
     assert obstacle(PODS_IN_FILES.described(raw)) is why
 
 
-def test_a_file_holds_no_other_labels_and_no_names_of_volumes() -> None:
-    raw = pod(
-        labels={"app": "secret", "spark-role": "driver"}, spec={"volumes": [{"name": "x", "secret": {}}]}
-    )
+def test_a_file_holds_labels_to_select_by_and_no_names_of_volumes() -> None:
+    raw = pod(labels={"app": "web", "spark-role": "driver"}, spec={"volumes": [{"name": "x", "secret": {}}]})
 
     described = PODS_IN_FILES.described(raw)
 
-    assert described["metadata"]["labels"] == {"spark-role": "driver"}
+    assert described["metadata"]["labels"] == {"app": "web", "spark-role": "driver"}
     assert described["spec"]["volumes"] == [{}]
 
 

@@ -55,7 +55,7 @@ async def test_a_pod_that_was_promised_its_zones_reads_what_was_predicted_and_wh
     assert (event.namespace, event.pod, event.uid) == (TEAM, "web", uid("web"))
     assert (event.type, event.reason) == (Type.WARNING, EVENT)
     assert event.message == (
-        "it was predicted that the pod gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from node-0 on a;"
+        "it was predicted that the pod gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a;"
         " the kubelet of a refused the pod: TopologyAffinityError: cannot be aligned"
     )
     [line] = scorer.told.of("prediction.wrong")
@@ -213,5 +213,5 @@ async def test_who_chose_the_node_without_asking_is_not_told(scorer: Scorer) -> 
 def test_what_is_held_is_said_by_zones() -> None:
     held = {("node-0",): bag("cpu=4 gpu=1"), ("node-0", "node-1"): bag("mem=6Gi")}
 
-    assert shown(held) == "4 cpu and 1 nvidia.com/gpu from node-0, 6Gi memory from node-0 and node-1"
+    assert shown(held) == "4 cpu and 1 nvidia.com/gpu from zone 0, 6Gi memory from zone 0 and zone 1"
     assert shown({}) == "nothing of its own"

@@ -170,7 +170,7 @@ async def test_a_pod_is_filtered_ranked_and_bound_and_what_became_of_it_is_told(
     assert len(bench.api.asked("POST", f"{PODS}/web/binding")) == 1
     [event] = bench.api.all(EVENTS)
     assert (event["reason"], event["involvedObject"]["uid"]) == (EVENT, made["metadata"]["uid"])
-    assert "gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from node-0 on a; the kubelet" in event["message"]
+    assert "gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a; the kubelet" in event["message"]
 
 
 async def test_what_pods_hold_is_learned_from_the_cluster_and_forgotten_with_them(bench: Bench) -> None:

@@ -82,7 +82,7 @@ async def test_a_node_that_refuses_says_why_to_people_in_more_words() -> None:
     assert said["because"] == (
         'container "c0": the node has at most 2 cpu in one zone (kubelet policy "single-numa-node")'
     )
-    assert said["shortages"] == ["node-0: cpu 4 asked, 2 free", "node-1: cpu 4 asked, 2 free"]
+    assert said["shortages"] == ["zone 0: cpu 4 asked, 2 free", "zone 1: cpu 4 asked, 2 free"]
 
 
 @pytest.mark.parametrize(("policy", "fits"), [(SINGLE, False), (None, True)])

@@ -63,7 +63,7 @@ async def test_who_asks_says_why_and_of_which_pod() -> None:
     assert eviction["deleteOptions"]["preconditions"] == {"uid": uid("web-1"), "resourceVersion": version}
     annotations = eviction["metadata"]["annotations"]
     assert annotations["requested-by"] == "numalign-controller"
-    assert annotations["reason"].startswith('container "c0" holds cpu in node-0 and node-1')
+    assert annotations["reason"].startswith('container "c0" holds cpu in zone 0 and zone 1')
     assert annotations["reason"].endswith("node b has room where it would be aligned")
     assert leader.reasons() == ["NUMAHealing"]
 

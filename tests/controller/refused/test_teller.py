@@ -61,10 +61,10 @@ async def test_the_owner_reads_what_was_promised_and_what_is_free(world: World) 
     [message] = world.messages()
     assert message == (
         "the kubelet of a refused the pod: TopologyAffinityError: cannot be aligned;"
-        " it was promised 4 cpu and 1Gi memory and 1 nvidia.com/gpu from node-0;"
+        " it was promised 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0;"
         " by what is known now it would fit;"
-        " free there now: node-0 8 cpu and 16Gi memory and 2 nvidia.com/gpu,"
-        " node-1 2 cpu and 15Gi memory and 2 nvidia.com/gpu"
+        " free there now: zone 0 8 cpu and 16Gi memory and 2 nvidia.com/gpu,"
+        " zone 1 2 cpu and 15Gi memory and 2 nvidia.com/gpu"
     )
     [event] = scorer.teller
     assert (event.namespace, event.pod, event.uid) == (TEAM, "web", uid("web"))
@@ -79,7 +79,7 @@ async def test_where_others_chose_the_node_it_is_told_all_the_same(world: World)
 
     [message] = world.messages()
     assert "; nobody had promised it any zones; by what is known now it does not fit: " in message
-    assert "free there now: node-0 8 cpu" in message
+    assert "free there now: zone 0 8 cpu" in message
 
 
 async def test_of_a_node_that_nobody_knows_nothing_is_free(world: World) -> None:
@@ -207,6 +207,6 @@ def test_zones_are_told_by_what_is_asked_for() -> None:
     many = node(*["cpu=8 gpu=1"] * 20)
 
     told = free_by_zone(many, asks("cpu=2 mem=1Gi"))
-    assert told.startswith("node-0 8 cpu, node-1 8 cpu, ")
-    assert told.endswith("node-15 8 cpu, ...")
-    assert free_by_zone(node("gpu=0"), asks("cpu=2 mem=1Gi gpu=1")) == "node-0 nothing"
+    assert told.startswith("zone 0 8 cpu, zone 1 8 cpu, ")
+    assert told.endswith("zone 15 8 cpu, ...")
+    assert free_by_zone(node("gpu=0"), asks("cpu=2 mem=1Gi gpu=1")) == "zone 0 nothing"

@@ -70,8 +70,8 @@ def test_it_says_who_moves_and_where_to(run: Run, crowded: Crowded, write: Write
         "",
         "  room on big",
         result.stdout.splitlines()[4],
-        "                to small: node-0: 8 cpu, 4Gi memory",
-        "    then  the pod gets node-0: 32 cpu, 4Gi memory",
+        "                to small: zone 0: 8 cpu, 4Gi memory",
+        "    then  the pod gets zone 0: 32 cpu, 4Gi memory",
         "",
         "  no fewer of the pods that are in its way would do, and none that are cheaper",
     ]

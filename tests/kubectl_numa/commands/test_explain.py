@@ -70,8 +70,8 @@ def test_one_node_in_depth(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "32", policy="restricted"))
     result = run("explain", "-f", path, "--snapshot", cluster_file, "--node", "big")
     assert "small" not in result.stdout
-    assert "node-0  ████████████" in result.stdout
-    assert "  topology hint      container main: node-1, preferred" in result.stdout
+    assert "zone 0  ████████████" in result.stdout
+    assert "  topology hint      container main: zone 1, preferred" in result.stdout
 
 
 @pytest.mark.parametrize(("limit", "others"), [("1", 1), ("2", 0), ("0", 0)])

@@ -49,13 +49,13 @@ def test_each_pod_says_how_it_sits(run: Run, with_pods: Snapshot) -> None:
     assert result.exit_code == 0, result.output
     assert result.stdout == (
         "team/bad  on big  single-numa-node  misaligned\n"
-        "    node-0: 4 cpu, 4Gi memory; node-1: 4 cpu\n"
-        '    container "main" holds cpu in node-0 and node-1 and memory in node-0: 2 zones, and'
+        "    zone 0: 4 cpu, 4Gi memory; zone 1: 4 cpu\n"
+        '    container "main" holds cpu in zone 0 and zone 1 and memory in zone 0: 2 zones, and'
         " single-numa-node allows one\n"
         "team/good  on big  single-numa-node  aligned\n"
-        "    node-1: 8 cpu, 4Gi memory\n"
+        "    zone 1: 8 cpu, 4Gi memory\n"
         "team/promised  on big  single-numa-node  not judged\n"
-        "    node-0: 4 cpu, 4Gi memory; node-1: 4 cpu\n"
+        "    zone 0: 4 cpu, 4Gi memory; zone 1: 4 cpu\n"
         "    nobody observed what it holds\n"
         "3 pods: 1 misaligned, 1 aligned, 1 not judged\n"
     )
@@ -89,7 +89,7 @@ def test_a_pod_that_is_to_be_alone_says_who_is_there(run: Run, with_pods: Snapsh
 
     assert (
         "team/alone  on big  single-numa-node, alone  aligned\n"
-        "    node-1: 8 cpu, 4Gi memory\n"
+        "    zone 1: 8 cpu, 4Gi memory\n"
         "    shares its zones with team/beside\n"
     ) in result.stdout
     assert [(pod["name"], pod["exclusive"], pod["sharesWith"]) for pod in listed] == [

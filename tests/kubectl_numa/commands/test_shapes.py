@@ -38,7 +38,7 @@ def test_every_shape_is_listed_with_the_nodes_of_it(run: Run, cluster_file: Path
 def test_a_person_reads_how_each_is_known(run: Run, cluster_file: Path) -> None:
     page = run("shapes", "--snapshot", cluster_file).stdout
     assert page.count("single-numa-node, scope container  1 node is here\n") == 2
-    assert "  node-0  ░░░░░░░░░░░░░░░░ 0/32  ░░░░░░░░░░░░░░░░ 0/64Gi\n" in page
+    assert "  zone 0  ░░░░░░░░░░░░░░░░ 0/32  ░░░░░░░░░░░░░░░░ 0/64Gi\n" in page
 
 
 def test_what_is_exported_can_be_declared(run: Run, cluster_file: Path, write: Write) -> None:
