@@ -31,13 +31,19 @@ class Asset:
         return f"'sha256-{b64encode(hashlib.sha256(self.body).digest()).decode()}'"
 
 
-def _asset(name: str, content_type: str) -> Asset:
-    return Asset((files("numalign.map") / "static" / name).read_bytes(), content_type)
+def _text(name: str) -> str:
+    return (files("numalign.map") / "static" / name).read_text()
 
 
 STYLE, SCRIPT = "map.css", "map.js"
 
+PALETTE_AND_DRAWING = _text("palette.css") + _text("drawing.css")
+"""The style of drawings, on pages and by themselves."""
+
 STATIC: Mapping[str, Asset] = MappingProxyType(
-    {STYLE: _asset(STYLE, "text/css"), SCRIPT: _asset(SCRIPT, "text/javascript")}
+    {
+        STYLE: Asset((PALETTE_AND_DRAWING + _text("page.css")).encode(), "text/css"),
+        SCRIPT: Asset(_text("map.js").encode(), "text/javascript"),
+    }
 )
 """By name, what is served below `/static/`."""

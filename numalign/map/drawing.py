@@ -107,6 +107,12 @@ def bars(zones: Sequence[ZoneUse], resource: str) -> Bars:
     return Bars(paths, "".join(lacking), thickness, zone_words(zones, resource))
 
 
+def tracks(zones: Sequence[ZoneUse]) -> str:
+    """The path of the bars that would be full."""
+    pitch = BAR_HEIGHT / max(len(zones), 1)
+    return "".join(f"M0 {(at + 0.5) * pitch:.4g}h{BAR_WIDTH}" for at in range(len(zones)))
+
+
 ROOMY_WIDTH, ROOMY_ROW = 176, 18
 """Pixels of a tile that has room for figures: its width, and the height of each zone."""
 

@@ -56,9 +56,9 @@ class FileLinks:
 
     nodes: frozenset[str]
 
-    def fleet(self, pairs: Iterable[tuple[str, str]] = ()) -> str:  # noqa: ARG002  a file shows one query
-        """See `Links`."""
-        return "#fleet"
+    def fleet(self, pairs: Iterable[tuple[str, str]] = ()) -> str:
+        """See `Links`. A file shows one query."""
+        return "" if [*pairs] else "#fleet"
 
     def node(self, name: str) -> str:
         """See `Links`."""

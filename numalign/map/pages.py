@@ -19,7 +19,7 @@ from numalign.cache.pod_question import StatedBy
 from numalign.decision import wording
 from numalign.kube.exporters import TopologySource
 from numalign.map import drawing
-from numalign.map.links import Links, ServedLinks
+from numalign.map.links import Links, ServedLinks, node_anchor
 from numalign.map.views import (
     ClassGroup,
     Condition,
@@ -77,14 +77,14 @@ class Renderer:
             "fleet.html",
             fleet=fleet,
             query=query,
-            density=_density(fleet),
+            density=density(fleet),
             **_frame(viewer, page="fleet", watch="*", revision=fleet.revision),
         )
 
     def tiles(self, fleet: Fleet, query: FleetQuery, names: Iterable[str]) -> str:
         """The tiles of these nodes, as far as the query shows them, and what is said of their classes."""
         return self._page(
-            "fleet_tiles.html", fleet=fleet, query=query, density=_density(fleet), names=frozenset(names)
+            "fleet_tiles.html", fleet=fleet, query=query, density=density(fleet), names=frozenset(names)
         )
 
     def node(self, view: NodeView, viewer: Viewer) -> str:
@@ -158,7 +158,7 @@ def _frame(viewer: Viewer, *, page: str, watch: str = "", revision: int = 0) -> 
     return {"viewer": viewer, "here": page, "watch": watch, "revision": revision}
 
 
-def _density(fleet: Fleet) -> str:
+def density(fleet: Fleet) -> str:
     """How much room the tiles have."""
     if fleet.count_shown <= ROOMY:
         return "roomy"
@@ -169,6 +169,11 @@ def _amount(name: str, amount: int) -> str:
     """An amount for people, as in `1,024`, `1500m` or `12.5Ti`."""
     text = render_short(name, amount)
     return f"{int(text):,}" if text.isdecimal() else text
+
+
+def _printable(text: str) -> str:
+    """A text for XML, which has no place for control characters."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 def _moment(seconds: float) -> datetime:
@@ -291,6 +296,9 @@ _GLOBALS: Mapping[str, Any] = MappingProxyType(
 _FILTERS: Mapping[str, Any] = MappingProxyType(
     {
         "bars": drawing.bars,
+        "tracks": drawing.tracks,
+        "printable": _printable,
+        "anchor": node_anchor,
         "letters": drawing.letters,
         "words": drawing.words,
         "amount": _amount,

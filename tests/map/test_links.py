@@ -33,5 +33,5 @@ def test_a_file_has_the_nodes_that_it_was_given() -> None:
 
     assert links.node("dgx-1") == "#node-dgx-1"
     assert links.node("dgx-2") == ""
-    assert links.fleet([("only", "stale")]) == "#fleet"
-    assert links.pod("team-a", "trainer-0") == links.page("what-if") == ""
+    assert links.fleet() == "#fleet"
+    assert links.pod("team-a", "trainer-0") == links.page("what-if") == links.fleet([("only", "stale")]) == ""

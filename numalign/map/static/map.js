@@ -103,10 +103,10 @@
   // The whole page anew, with what was open and focused.
   async function reload() {
     const fresh = (await read(location.href)).querySelector("main");
-    const open = new Map([...main().querySelectorAll("details[id]")].map((each) => [each.id, each.open]));
+    const open = new Map([...main().querySelectorAll("details[data-key]")].map((each) => [each.dataset.key, each.open]));
     const focused = document.activeElement?.getAttribute("href");
-    for (const each of fresh.querySelectorAll("details[id]")) {
-      each.open = open.get(each.id) ?? each.open;
+    for (const each of fresh.querySelectorAll("details[data-key]")) {
+      each.open = open.get(each.dataset.key) ?? each.open;
     }
     for (const form of fresh.querySelectorAll("form")) {
       const typed = [...main().querySelectorAll("form")].find((old) => old.action === form.action);

@@ -1,0 +1,121 @@
+"""
+The map without a server: one HTML file that loads nothing, and a drawing of the fleet.
+
+Neither changes once it is written. The file allows its own style and script alone, by their hashes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from numalign.map.assets import PALETTE_AND_DRAWING, SCRIPT, STATIC, STYLE
+from numalign.map.links import FileLinks
+from numalign.map.pages import Viewer, density, environment, joined
+from numalign.map.views import ClassGroup, Fleet, FleetQuery, NodeTile, NodeView
+
+MOST_NODES = 250
+"""Nodes of which one file has drawings: some 40 KB each."""
+
+FILE_POLICY = (
+    f"default-src 'none'; style-src {STATIC[STYLE].integrity}; script-src {STATIC[SCRIPT].integrity}; "
+    "img-src data:; form-action 'none'; base-uri 'none'"
+)
+"""What the file allows itself; who may frame it is nothing that a file can say."""
+
+
+def export(fleet: Fleet, query: FleetQuery, nodes: Sequence[NodeView]) -> Iterator[str]:
+    """The fleet and these nodes as one file, in chunks; nodes that are not among them are no links."""
+    templates = environment(FileLinks(frozenset(view.name for view in nodes)))
+    return joined(
+        templates.get_template("export.html").generate(
+            fleet=fleet,
+            query=query,
+            nodes=nodes,
+            density=density(fleet),
+            viewer=Viewer(live=False),
+            here="fleet",
+            watch="",
+            policy=FILE_POLICY,
+            style=_own(STYLE),
+            script=_own(SCRIPT),
+        )
+    )
+
+
+def fleet_svg(fleet: Fleet, query: FleetQuery) -> Iterator[str]:
+    """The fleet as one drawing, in chunks."""
+    templates = environment(FileLinks(frozenset()))
+    style = Markup(PALETTE_AND_DRAWING)  # noqa: S704  our own file
+    sheet = _sheet(fleet, named=density(fleet) != "dense")
+    return joined(
+        templates.get_template("fleet.svg").generate(fleet=fleet, query=query, sheet=sheet, style=style)
+    )
+
+
+def _own(name: str) -> Markup:
+    return Markup(STATIC[name].body.decode())  # noqa: S704  our own file
+
+
+WIDTH, MARGIN = 1200, 24
+"""Pixels of a drawing, and what is left around it."""
+
+HEAD, GROUP_HEAD, GROUP_GAP = 76, 44, 20
+"""Pixels above all classes, above the tiles of each, and below them."""
+
+_NAMED, _NAMELESS = (112, 52), (40, 30)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTile:
+    """A node with its place in pixels; one without zones publishes none."""
+
+    name: str
+    node: NodeTile | None
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
+class SheetGroup:
+    """A class, None for nodes that publish no topology, with the pixels above it, and its tiles."""
+
+    group: ClassGroup | None
+    y: int
+    tiles: tuple[PlacedTile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A drawing of a fleet: its height and the size of a tile in pixels, and whether tiles have names."""
+
+    height: int
+    tile: tuple[int, int]
+    named: bool
+    groups: tuple[SheetGroup, ...]
+
+
+def _sheet(fleet: Fleet, *, named: bool) -> Sheet:
+    size = _NAMED if named else _NAMELESS
+    groups, y = list[SheetGroup](), HEAD
+    for group, nodes in _groups(fleet):
+        placed = tuple(_placed(nodes, y + GROUP_HEAD, size))
+        groups.append(SheetGroup(group, y, placed))
+        y = (placed[-1].y + size[1] if placed else y) + GROUP_GAP
+    return Sheet(y + MARGIN, size, named, tuple(groups))
+
+
+def _groups(fleet: Fleet) -> Iterator[tuple[ClassGroup | None, list[tuple[str, NodeTile | None]]]]:
+    for group in fleet.groups:
+        yield group, [(tile.name, tile) for tile in group.tiles]
+    if fleet.unknown:
+        yield None, [(name, None) for name in fleet.unknown]
+
+
+def _placed(
+    nodes: Sequence[tuple[str, NodeTile | None]], y: int, size: tuple[int, int]
+) -> Iterator[PlacedTile]:
+    width, height = size
+    across = (WIDTH - 2 * MARGIN) // width
+    for at, (name, node) in enumerate(nodes):
+        yield PlacedTile(name, node, MARGIN + at % across * width, y + at // across * height)
