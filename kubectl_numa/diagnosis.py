@@ -13,7 +13,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from kubectl_numa.explanation import told
 from kubectl_numa.lines import some
 from kubectl_numa.nodemap import NOTHING
 from numalign.decision import wording
@@ -135,7 +134,7 @@ class DiagnosedNode:
         return {
             "name": self.name,
             "known": node.known if node else NOTHING,
-            **told(self.examined.exporter),
+            **self.examined.exporter.to_json(),
             "findings": [each.to_json() for each in self.found],
         }
 

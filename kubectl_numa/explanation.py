@@ -1,182 +1,29 @@
 """
 What every node says to one pod: the values, before anybody draws them.
 
-A node is asked as it is, and in health with nothing on it. So there are three answers: the pod fits, it would
-fit later, or it never will. What takes too long to work out is not answered. A pod never fits where its
-selectors and tolerations keep it away; a node that is cordoned, not ready or ill counts for later. Nodes that
-say the same make one group, since a person reads groups.
-
-All nodes are asked at once, as the scorer asks them. What one of them has, and which zones the pod would get
-there, the rules say of each node that somebody looks at.
+Nodes that say the same make one group, since a person reads groups. What one of them says stands in
+`numalign.scheduling.node_explanation`.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
-from functools import cached_property
 from typing import Any
 
-from kubectl_numa.questions import ClusterView, NodeResult, PodDecision
-from numalign.cache import Question
+from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.decision import wording
-from numalign.decision.doubts import Doubt, doubts
 from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Verdict
-from numalign.kube.decode import placements
-from numalign.kube.exporters import ExporterHealth
-from numalign.kubelet.admit import effective_demand
-from numalign.model.attributes import NO_ATTRIBUTES
 from numalign.model.constraints import Unmet, unmet_ever, unmet_now
 from numalign.model.intent import Exclusive, Policy
-from numalign.model.node import Node, node_class
-from numalign.model.resources import Resources, render
+from numalign.model.resources import quantities
+from numalign.scheduling.node_explanation import PLACES, Chance, NodeExplanation, Rules
 from numalign.shapes import KnownShape
-from numalign.shapes.health import missing_devices
 
 PRESENT, REMEMBERED, DECLARED = "present", "remembered", "declared"
 """How a shape is known: by nodes that are here, by nodes that were, or because somebody says so."""
-
-
-class Chance(StrEnum):
-    """What becomes of a pod on a node, from best to worst."""
-
-    FITS = "fits"
-    LATER = "later"
-    UNANSWERED = "not answered"
-    NEVER = "never"
-
-
-class Rules:
-    """What the rules say to one question; nodes in the same state are asked once."""
-
-    def __init__(self, question: Question) -> None:
-        self._question = question
-        self._verdicts: dict[Node, Verdict] = {}
-
-    def verdict(self, node: Node) -> Verdict:
-        """The verdict of a node."""
-        state = _state(node)
-        if state not in self._verdicts:
-            self._verdicts[state] = evaluate(node, self._question.demand, self._question.intent)
-        return self._verdicts[state]
-
-    def doubts(self, node: Node) -> tuple[Doubt, ...]:
-        """What could make a verdict on this state of a node wrong."""
-        return doubts(node, effective_demand(node, self._question.demand))
-
-
-@dataclass(frozen=True)
-class NodeExplanation:
-    """What one node says.
-
-    `unmet` is why the pod may not go there now, `lasting` whether that stays as long as the labels and taints
-    of the node do.
-    """
-
-    answer: NodeResult
-    rules: Rules = field(repr=False)
-    exporter: ExporterHealth
-    unmet: Unmet | None = None
-    lasting: bool = False
-
-    @property
-    def node(self) -> Node:
-        """The node."""
-        return self.answer.node
-
-    @property
-    def score(self) -> int | None:
-        """How good the placement is, 0 to 100; None where the pod does not fit now."""
-        return None if self.unmet else self.answer.score
-
-    @cached_property
-    def node_class(self) -> str:
-        """The class of the node, in health."""
-        return node_class(self.node)
-
-    @cached_property
-    def verdict(self) -> Verdict:
-        """What the rules say of this very node."""
-        return self.rules.verdict(self.node)
-
-    @property
-    def doubts(self) -> tuple[Doubt, ...]:
-        """What could make the answer wrong; those of the verdict, without asking for that."""
-        refusal = self.answer.refusal
-        permanent = refusal is not None and refusal.permanent
-        return self.rules.doubts(self.node.in_health() if permanent else self.node)
-
-    @cached_property
-    def chance(self) -> Chance:
-        """The answer in a word."""
-        refusal = self.answer.refusal
-        if self.lasting:
-            return Chance.NEVER
-        if refusal is None:
-            return Chance.LATER if self.unmet else Chance.FITS
-        if not refusal.answered:
-            return Chance.UNANSWERED
-        return Chance.NEVER if refusal.permanent else Chance.LATER
-
-    @property
-    def permanent(self) -> bool:
-        """Whether nothing that ends or gets well on the node would change a no."""
-        return self.chance is Chance.NEVER
-
-    @property
-    def reason(self) -> str | None:
-        """Why not, in a sentence without a full stop for each thing that stands in the way."""
-        return "; ".join(self._reasons()) or None
-
-    def _reasons(self) -> Iterator[str]:
-        if self.unmet:
-            yield wording.kept_away(self.unmet, lasting=self.lasting)
-            if self.lasting:
-                return
-        if self.answer.refusal is not None:
-            yield wording.sentence(self.verdict)
-        if self.missing and self.chance is Chance.LATER:
-            yield f"it {wording.lacking(self.missing)}; in health it could"
-
-    @property
-    def kind_of_reason(self) -> str:
-        """Why not, in words about all nodes that say no alike; empty where the pod fits."""
-        if self.unmet is None:
-            return self.answer.reason
-        kinds = (self.unmet.value, "" if self.lasting else self.answer.reason)
-        return " and ".join(filter(None, kinds))
-
-    @property
-    def missing(self) -> Resources:
-        """The devices that the node lacks while it is ill."""
-        return missing_devices(self.node)
-
-    @property
-    def placement(self) -> list[dict[str, Any]] | None:
-        """The zones that the pod would get and what of them, as `numalign.io/placement` holds them."""
-        if self.chance is not Chance.FITS:
-            return None
-        return placements.render(self.node, self.verdict.placement)
-
-    def to_json(self) -> dict[str, Any]:
-        """The answer for programs."""
-        return {
-            "name": self.node.name,
-            "class": self.node_class,
-            "verdict": self.chance,
-            "reason": self.reason,
-            "permanent": self.permanent,
-            "unmet": self.unmet,
-            "lacks": quantities(self.missing),
-            "placement": self.placement,
-            "score": self.score,
-            "known": self.verdict.known,
-            **told(self.exporter),
-            "doubts": list(self.verdict.doubts),
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,12 +163,6 @@ def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iter
         yield NodeExplanation(answer, rules, cluster.exporter(node), unmet, lasting)
 
 
-def _state(node: Node) -> Node:
-    """All of a node that decides about alignment."""
-    health = None if node.health is None else _state(node.health)
-    return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)
-
-
 def groups(answers: Iterable[NodeExplanation]) -> Iterator[NodeGroup]:
     """Answers that differ only in the node's name, put together; the best first.
 
@@ -343,27 +184,7 @@ _Rank = tuple[int, int, str]
 
 
 def _rank(answer: NodeExplanation) -> _Rank:
-    return _PLACES[answer.chance], -(answer.score or 0), answer.node_class
-
-
-_PLACES = {chance: place for place, chance in enumerate(Chance)}
-
-
-def counted_by_reason(answers: Iterable[NodeExplanation]) -> list[tuple[int, Chance, str]]:
-    """How many nodes say what and for which kind of reason, the best chance first, then the most nodes."""
-    counts = Counter((answer.chance, answer.kind_of_reason) for answer in answers)
-    ranked = sorted(counts.items(), key=lambda item: (_PLACES[item[0][0]], -item[1], item[0][1]))
-    return [(count, chance, reason) for (chance, reason), count in ranked]
-
-
-def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Amounts as Kubernetes writes them."""
-    return {name: render(name, amount) for name, amount in amounts.items()}
-
-
-def told(exporter: ExporterHealth) -> dict[str, Any]:
-    """Who tells of a node, and how many seconds ago its agent looked, for programs."""
-    return {"source": exporter.source, "age": None if exporter.age is None else int(exporter.age)}
+    return PLACES[answer.chance], -(answer.score or 0), answer.node_class
 
 
 def provenance(shape: KnownShape) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from typing import Any
 
 from rich.text import Text
 
-from kubectl_numa.explanation import provenance, quantities, told
+from kubectl_numa.explanation import provenance
 from kubectl_numa.lines import Paper, amounts, counted
 from numalign.decision import wording
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
 from numalign.model.node import Node, Zone, node_class
-from numalign.model.resources import readable_zone, render_short
+from numalign.model.resources import quantities, readable_zone, render_short
 from numalign.shapes import KnownShape
 from numalign.shapes.health import missing_devices
 
@@ -45,7 +45,7 @@ def to_json(snapshot: Snapshot, exporter: Callable[[Node], ExporterHealth]) -> l
             "policy": node.policy,
             "scope": node.scope,
             "known": node.known,
-            **told(exporter(node)),
+            **exporter(node).to_json(),
             "lacks": quantities(missing_devices(node)),
             "cordoned": node.attributes.cordoned,
             "ready": node.attributes.ready,
@@ -54,7 +54,7 @@ def to_json(snapshot: Snapshot, exporter: Callable[[Node], ExporterHealth]) -> l
         }
         for node in snapshot.nodes
     )
-    hidden = (_EMPTY | {"name": name, **told(NOBODY)} for name in snapshot.unknown)
+    hidden = (_EMPTY | {"name": name, **NOBODY.to_json()} for name in snapshot.unknown)
     return [*nodes, *hidden, *(shape_to_json(shape) for shape in snapshot.shapes if not shape.nodes)]
 
 

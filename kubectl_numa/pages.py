@@ -8,16 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import chain, islice
 
-from kubectl_numa.explanation import (
-    Chance,
-    Explanation,
-    NodeExplanation,
-    NodeGroup,
-    ShapeAnswer,
-    counted_by_reason,
-    groups,
-    quantities,
-)
+from kubectl_numa.explanation import Explanation, NodeGroup, ShapeAnswer, groups
 from kubectl_numa.lines import Paper, amounts, counted, some, zones
 from kubectl_numa.nodemap import draw, how_known
 from kubectl_numa.questions import PodDecision
@@ -26,7 +17,8 @@ from numalign.decision import wording
 from numalign.decision.doubts import SENTENCES, Doubt
 from numalign.kube.decode import placements
 from numalign.kube.exporters import TopologySource
-from numalign.model.resources import readable_zone
+from numalign.model.resources import quantities, readable_zone
+from numalign.scheduling.node_explanation import Chance, NodeExplanation, counted_by_reason
 
 STYLES = {
     Chance.FITS: "green",

@@ -8,7 +8,6 @@ module asks the cache.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from numalign.cache import ClusterCache, Question, Survey, admission, dra
 from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals
@@ -16,7 +15,6 @@ from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
 from numalign.decision import wording
 from numalign.decision.evaluate import NO_INTENT
 from numalign.decision.scoring import EVEN, Strategy
-from numalign.decision.verdict import Verdict
 from numalign.kube import exporters, routing
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
@@ -30,6 +28,7 @@ from numalign.model.demand import Demand
 from numalign.model.errors import BadPod
 from numalign.model.intent import Intent, Match
 from numalign.model.node import Node
+from numalign.scheduling.node_explanation import NodeResult
 from numalign.scheduling.running_pods import RunningPodJudge
 from numalign.shapes.history import REMEMBER_SECONDS
 
@@ -90,18 +89,6 @@ class PodDecision:
         if self.scheduler:
             return f"handed to {self.scheduler} by its namespace"
         return f"held at the gate {self.gate}, where the webhook runs with --gates" if self.gate else ""
-
-
-class NodeResult(NamedTuple):
-    """What one node answers: how good the placement is, 0 to 100, or else its refusal, as many make it.
-
-    `reason` is that in words about all nodes that refuse alike, empty where the pod is admitted.
-    """
-
-    node: Node
-    score: int | None = None
-    refusal: Verdict | None = None
-    reason: str = ""
 
 
 class ClusterView:

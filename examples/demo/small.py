@@ -17,7 +17,7 @@ from examples.demo.bundled import Story
 from examples.demo.calls import PodOutcome, Post, admit
 from examples.demo.tally import OutcomeCounts
 from kubectl_numa import explanation
-from kubectl_numa.explanation import Chance, Explanation, NodeExplanation, quantities
+from kubectl_numa.explanation import Explanation
 from kubectl_numa.lines import Paper, amounts, some, zones
 from kubectl_numa.pages import wish
 from kubectl_numa.questions import ClusterView, PodDecision
@@ -25,6 +25,8 @@ from numalign.kube.decode import pods
 from numalign.model.errors import BadInput
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import node_class
+from numalign.model.resources import quantities
+from numalign.scheduling.node_explanation import Chance, NodeExplanation
 
 INDENT = 12
 

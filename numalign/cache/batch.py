@@ -23,7 +23,10 @@ _FIRST_REFUSAL = 2
 
 @dataclass(frozen=True, slots=True)
 class OwnNode:
-    """The node on which the pod holds a reservation, at its position: evaluated as if that were not there."""
+    """A node that was evaluated by itself, at its position: as if something there were otherwise.
+
+    It is asked without the reservation that the pod itself holds there, or with pods that somebody assumes.
+    """
 
     position: int
     node: Node
@@ -35,13 +38,13 @@ class Batch:
     """What the nodes of one call answer; good until the cache changes.
 
     `names` are those of the call, `rows` theirs in the `evaluation`, -1 for a node whose topology is not
-    known. Arrays are by position in the call. Of a pod's `own` node, if it has one, its own verdict counts.
+    known. Arrays are by position in the call. Of nodes in `own`, each there once, their own verdict counts.
     """
 
     names: Sequence[str]
     rows: Rows
     evaluation: Evaluation
-    own: OwnNode | None = None
+    own: Sequence[OwnNode] = ()
 
     @property
     def question(self) -> Question:
@@ -76,11 +79,10 @@ class Batch:
     @cached_property
     def codes(self) -> Ints:
         """Per node `UNKNOWN`, `ADMITTED`, or the code of its refusal: see `refusals`."""
-        own = self.own
         codes: Ints = np.full(len(self.rows), UNKNOWN, dtype=np.int32)
         # Where nothing is refused stands -1.
         codes[self._known] = self.evaluation.refusals(self.rows[self._known]) + _FIRST_REFUSAL
-        if own:
+        for own in self.own:
             codes[own.position] = ADMITTED if own.verdict.admitted else codes.max() + _FIRST_REFUSAL
         return codes
 
@@ -113,9 +115,8 @@ class Batch:
         return all(verdict.answered for verdict in self.refusals.values())
 
     def _refusal(self, code: int, position: int) -> Verdict:
-        if self.own and self.own.position == position:
-            return self.own.verdict
-        return self.evaluation.refusal(code - _FIRST_REFUSAL)
+        own = next((own.verdict for own in self.own if own.position == position), None)
+        return own or self.evaluation.refusal(code - _FIRST_REFUSAL)
 
     def _aligned(self, own: OwnNode) -> bool:
         question = self.question
@@ -128,6 +129,6 @@ class Batch:
     def _at_rows(self, read: Callable[[Rows], Ints | Bools], of_own: Callable[[OwnNode], int]) -> Ints:
         values = np.zeros(len(self.rows), dtype=np.int64)
         values[self._known] = read(self.rows[self._known])
-        if self.own:
-            values[self.own.position] = of_own(self.own) if self.own.verdict.admitted else 0
+        for own in self.own:
+            values[own.position] = of_own(own) if own.verdict.admitted else 0
         return values

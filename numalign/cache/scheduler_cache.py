@@ -69,6 +69,13 @@ class SchedulerCache:
         """
         self._refresh(names, now)
         own = self._own(names, question, now=now, uid=uid, created=created)
+        return self._cluster.ask(names, question, (own,) if own else ())
+
+    def ask_with(
+        self, names: Sequence[str], question: Question, own: Sequence[OwnNode], *, now: float
+    ) -> Batch:
+        """What these nodes answer to a question; of those in `own` their own verdict counts."""
+        self._refresh(names, now)
         return self._cluster.ask(names, question, own)
 
     def work(self, names: Sequence[str], question: Question, *, now: float) -> Iterator[None]:

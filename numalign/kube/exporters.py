@@ -7,6 +7,7 @@ other exporters write only what changed, so how old their word is cannot be told
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from numalign.kube.cluster_state import Snapshot
 
@@ -33,6 +34,10 @@ class ExporterHealth:
     def stale(self) -> bool:
         """Whether its agent has stopped to write."""
         return self.age is not None and self.age > STALE_SECONDS
+
+    def to_json(self) -> dict[str, Any]:
+        """The same for programs, the age in whole seconds."""
+        return {"source": self.source, "age": None if self.age is None else int(self.age)}
 
 
 def of_node(snapshot: Snapshot, name: str, *, now: float) -> ExporterHealth:

@@ -15,8 +15,8 @@ from numalign.cache.pod_question import StatedBy
 from numalign.decision.alignment import Judgement
 from numalign.kube.exporters import TopologySource
 from numalign.kube.pod_informer import Phase
+from numalign.kube.selectors import EVERYTHING, LabelSelector
 from numalign.ledger.model import Basis, Source, Stage
-from numalign.model.constraints import Requirement
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import CpuSet
 from numalign.model.pod import Role
@@ -96,13 +96,12 @@ class ClassGroup:
 class FleetQuery:
     """Which nodes of a fleet are shown, and by which resource they are coloured.
 
-    `selector` is the text that `requirements` were read from. Nodes without zones of the `resource` are not
-    shown if `resource_required`, that is if somebody named it. A node with any condition in `only` is shown.
+    Nodes whose zones do not list the `resource` are left out if `resource_required`, that is if somebody
+    named it. With `only`, nodes are shown that are in any of these conditions.
     """
 
     _: KW_ONLY
-    selector: str = ""
-    requirements: tuple[Requirement, ...] = ()
+    selector: LabelSelector = EVERYTHING
     node_class: str = ""
     policy: Policy | None = None
     resource: str = CPU
@@ -112,7 +111,7 @@ class FleetQuery:
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The same as name and value of a query string, without what is the default."""
         single = {
-            "labels": self.selector,
+            "labels": str(self.selector),
             "class": self.node_class,
             "policy": self.policy or "",
             "resource": self.resource if self.resource_required else "",
@@ -371,8 +370,9 @@ class WhatIfNode:
 
     `reason` is why not, a sentence without a full stop; empty where the pod fits. `score` is how good the
     placement is, 0 to 100; None where it does not fit. `placement` is what it would hold, by sets of zones as
-    `numalign.io/placement` has them, and `zones` are the ids of all these zones. `doubts` could make the
-    answer wrong.
+    `numalign.io/placement` has them, and `zones` are the ids of all these zones. If not `has_room`, the node
+    as a whole has too little left by the rule of kube-scheduler, whatever its zones have. `doubts` could make
+    the answer wrong.
     """
 
     name: str
@@ -382,6 +382,7 @@ class WhatIfNode:
     score: int | None
     placement: tuple[HeldInZones, ...]
     zones: tuple[ZoneId, ...]
+    has_room: bool
     doubts: tuple[str, ...]
 
 
@@ -412,12 +413,14 @@ class WebhookAnswer:
 class WhatIfTemplate:
     """The answers to one pod, or to one pod template of a workload.
 
-    `where` is its path in the object, empty for a pod itself. `counts` says how many nodes give which answer;
-    `reasons` how many give it for which kind of reason, the best answer first, then the most nodes. `nodes`
-    have the best score first. `unknown` are nodes without topology that it may go to as far as is known.
+    `where` is its path in the object, empty for a pod itself. `notes` are what its owner should know of how
+    the object was read. `counts` says how many nodes give which answer; `reasons` how many give it for which
+    kind of reason, the best answer first, then the most nodes. `nodes` stand as the scorer ranks them, those
+    that take the pod first. `unknown` are nodes without topology that it may go to as far as is known.
     """
 
     where: str
+    notes: tuple[str, ...]
     intent: PodIntent
     containers: tuple[ContainerAsks, ...]
     total: Resources

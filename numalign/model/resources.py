@@ -154,6 +154,11 @@ def render(name: str, amount: int) -> str:
     return show.get(kind(name), str)(amount)
 
 
+def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    """Amounts as Kubernetes writes them, by name."""
+    return {name: render(name, amount) for name, amount in amounts.items()}
+
+
 def render_short(name: str, amount: int) -> str:
     """What `render` gives if that is short, else the amount in its largest unit with one decimal."""
     exact = render(name, amount)

@@ -15,11 +15,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from kubectl_numa.checking import CheckResult
-from kubectl_numa.explanation import Chance, Explanation, NodeExplanation
+from kubectl_numa.explanation import Explanation
 from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import StatedBy
 from numalign.model.constraints import unmet_now
 from numalign.model.intent import Intent, Policy, Scope
+from numalign.scheduling.node_explanation import Chance, NodeExplanation
 from tests.laws.clusters import KINDS, Case, Machine, case, node, plain_pod, topology
 from tests.laws.fleets import drawn, seeded
 from tests.laws.programs import Answers, Programs

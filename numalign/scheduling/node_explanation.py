@@ -1,0 +1,200 @@
+"""
+What one node says to a pod: whether it fits, why not, and which zones it would get.
+
+A node is asked as it is, and in health with nothing on it. So there are three answers: the pod fits, it would
+fit later, or it never will. What takes too long to work out is not answered. A pod never fits where its
+selectors and tolerations keep it away; a node that is cordoned, not ready or ill counts for later.
+
+Many nodes are asked at once, as the scorer asks them. What one of them has, and which zones the pod would get
+there, the rules say of each node that somebody looks at.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from numalign.cache import Question
+from numalign.decision import wording
+from numalign.decision.doubts import Doubt, doubts
+from numalign.decision.evaluate import evaluate
+from numalign.decision.verdict import Verdict
+from numalign.kube.decode import placements
+from numalign.kube.exporters import ExporterHealth
+from numalign.kubelet.admit import effective_demand
+from numalign.model.attributes import NO_ATTRIBUTES
+from numalign.model.constraints import Unmet
+from numalign.model.node import Node, node_class
+from numalign.model.resources import Resources, quantities
+from numalign.shapes.health import missing_devices
+
+
+class NodeResult(NamedTuple):
+    """What one node answers: how good the placement is, 0 to 100, or else its refusal, as many make it.
+
+    `reason` is that in words about all nodes that refuse alike, empty where the pod is admitted.
+    """
+
+    node: Node
+    score: int | None = None
+    refusal: Verdict | None = None
+    reason: str = ""
+
+
+class Chance(StrEnum):
+    """What becomes of a pod on a node, from best to worst."""
+
+    FITS = "fits"
+    LATER = "later"
+    UNANSWERED = "not answered"
+    NEVER = "never"
+
+
+PLACES: Mapping[Chance, int] = MappingProxyType({chance: place for place, chance in enumerate(Chance)})
+"""By chance its place among all, the best first."""
+
+
+class Rules:
+    """What the rules say to one question; nodes in the same state are asked once."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._verdicts: dict[Node, Verdict] = {}
+
+    def verdict(self, node: Node) -> Verdict:
+        """The verdict of a node."""
+        state = _state(node)
+        if state not in self._verdicts:
+            self._verdicts[state] = evaluate(node, self._question.demand, self._question.intent)
+        return self._verdicts[state]
+
+    def doubts(self, node: Node) -> tuple[Doubt, ...]:
+        """What could make a verdict on this state of a node wrong."""
+        return doubts(node, effective_demand(node, self._question.demand))
+
+
+@dataclass(frozen=True)
+class NodeExplanation:
+    """What one node says.
+
+    `unmet` is why the pod may not go there now, `lasting` whether that stays as long as the labels and taints
+    of the node do.
+    """
+
+    answer: NodeResult
+    rules: Rules = field(repr=False)
+    exporter: ExporterHealth
+    unmet: Unmet | None = None
+    lasting: bool = False
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+        return self.answer.node
+
+    @property
+    def score(self) -> int | None:
+        """How good the placement is, 0 to 100; None where the pod does not fit now."""
+        return None if self.unmet else self.answer.score
+
+    @cached_property
+    def node_class(self) -> str:
+        """The class of the node, in health."""
+        return node_class(self.node)
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """What the rules say of this very node."""
+        return self.rules.verdict(self.node)
+
+    @property
+    def doubts(self) -> tuple[Doubt, ...]:
+        """What could make the answer wrong; those of the verdict, without asking for that."""
+        refusal = self.answer.refusal
+        permanent = refusal is not None and refusal.permanent
+        return self.rules.doubts(self.node.in_health() if permanent else self.node)
+
+    @cached_property
+    def chance(self) -> Chance:
+        """The answer in a word."""
+        refusal = self.answer.refusal
+        if self.lasting:
+            return Chance.NEVER
+        if refusal is None:
+            return Chance.LATER if self.unmet else Chance.FITS
+        if not refusal.answered:
+            return Chance.UNANSWERED
+        return Chance.NEVER if refusal.permanent else Chance.LATER
+
+    @property
+    def permanent(self) -> bool:
+        """Whether nothing that ends or gets well on the node would change a no."""
+        return self.chance is Chance.NEVER
+
+    @property
+    def reason(self) -> str | None:
+        """Why not, in a sentence without a full stop for each thing that stands in the way."""
+        return "; ".join(self._reasons()) or None
+
+    def _reasons(self) -> Iterator[str]:
+        if self.unmet:
+            yield wording.kept_away(self.unmet, lasting=self.lasting)
+            if self.lasting:
+                return
+        if self.answer.refusal is not None:
+            yield wording.sentence(self.verdict)
+        if self.missing and self.chance is Chance.LATER:
+            yield f"it {wording.lacking(self.missing)}; in health it could"
+
+    @property
+    def kind_of_reason(self) -> str:
+        """Why not, in words about all nodes that say no alike; empty where the pod fits."""
+        if self.unmet is None:
+            return self.answer.reason
+        kinds = (self.unmet.value, "" if self.lasting else self.answer.reason)
+        return " and ".join(filter(None, kinds))
+
+    @property
+    def missing(self) -> Resources:
+        """The devices that the node lacks while it is ill."""
+        return missing_devices(self.node)
+
+    @property
+    def placement(self) -> list[dict[str, Any]] | None:
+        """The zones that the pod would get and what of them, as `numalign.io/placement` holds them."""
+        if self.chance is not Chance.FITS:
+            return None
+        return placements.render(self.node, self.verdict.placement)
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer for programs."""
+        return {
+            "name": self.node.name,
+            "class": self.node_class,
+            "verdict": self.chance,
+            "reason": self.reason,
+            "permanent": self.permanent,
+            "unmet": self.unmet,
+            "lacks": quantities(self.missing),
+            "placement": self.placement,
+            "score": self.score,
+            "known": self.verdict.known,
+            **self.exporter.to_json(),
+            "doubts": list(self.verdict.doubts),
+        }
+
+
+def counted_by_reason(answers: Iterable[NodeExplanation]) -> list[tuple[int, Chance, str]]:
+    """How many nodes say what and for which kind of reason, the best chance first, then the most nodes."""
+    counts = Counter((answer.chance, answer.kind_of_reason) for answer in answers)
+    ranked = sorted(counts.items(), key=lambda item: (PLACES[item[0][0]], -item[1], item[0][1]))
+    return [(count, chance, reason) for (chance, reason), count in ranked]
+
+
+def _state(node: Node) -> Node:
+    """All of a node that decides about alignment."""
+    health = None if node.health is None else _state(node.health)
+    return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)
