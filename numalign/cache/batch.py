@@ -115,8 +115,8 @@ class Batch:
         return all(verdict.answered for verdict in self.refusals.values())
 
     def _refusal(self, code: int, position: int) -> Verdict:
-        own = next((own.verdict for own in self.own if own.position == position), None)
-        return own or self.evaluation.refusal(code - _FIRST_REFUSAL)
+        own = next((own for own in self.own if own.position == position), None)
+        return self.evaluation.refusal(code - _FIRST_REFUSAL) if own is None else own.verdict
 
     def _aligned(self, own: OwnNode) -> bool:
         question = self.question

@@ -1,0 +1,106 @@
+"""
+The filters of the fleet, as they stand in the address of the page.
+
+Anybody who can open the page writes there what he likes, so every part is bounded, and all mistakes are told
+at once.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import MappingProxyType
+from typing import TypeVar
+
+from numalign.kube import selectors
+from numalign.kube.decode import label_syntax
+from numalign.kube.selectors import BadSelector, LabelSelector
+from numalign.map.views import Condition, FleetQuery
+from numalign.model.errors import BadInput, Mistake, cut
+from numalign.model.intent import Policy
+from numalign.model.resources import CPU
+from numalign.model.spelling import closest_word
+
+Value = TypeVar("Value")
+
+MOST_PAIRS = 64
+"""In one query; there are five names, and one of them has six values."""
+
+LONGEST_CLASS = 63
+"""Characters: a class is the value of a label."""
+
+_SHOWN = 64
+_ONCE = ("labels", "class", "policy", "resource")
+_NAMES = (*_ONCE, "only")
+_POLICIES: Mapping[str, Policy] = MappingProxyType({policy.value: policy for policy in Policy})
+_CONDITIONS: Mapping[str, Condition] = MappingProxyType(
+    {condition.value: condition for condition in Condition}
+)
+
+
+def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
+    """The query that these pairs of name and value say; empty values say nothing.
+
+    Raises `BadInput` with every mistake, each under the name that it stands under.
+    """
+    first = [*islice(pairs, MOST_PAIRS + 1)]
+    if len(first) > MOST_PAIRS:
+        raise BadInput([Mistake("", f"more than {MOST_PAIRS} filters are set: leave some out")])
+    values = defaultdict[str, list[str]](list)
+    for name, value in first:
+        if value:
+            values[name].append(value)
+    mistakes = [*_misplaced(values)]
+    selector = _selector(values["labels"], mistakes)
+    policies = _known(values["policy"][:1], _POLICIES, "policy", mistakes)
+    conditions = _known(values["only"], _CONDITIONS, "only", mistakes)
+    node_class, resource = _first(values["class"]), _first(values["resource"])
+    if len(node_class) > LONGEST_CLASS:
+        mistakes.append(Mistake("class", f"is longer than {LONGEST_CLASS} characters, and no class is"))
+    if resource and not label_syntax.KEY.fullmatch(resource):
+        named = cut(resource, _SHOWN)
+        mistakes.append(
+            Mistake("resource", f'"{named}" is no name of a resource, like cpu or nvidia.com/gpu')
+        )
+    if mistakes:
+        raise BadInput(mistakes)
+    return FleetQuery(
+        selector=selector,
+        node_class=node_class,
+        policy=next(iter(policies), None),
+        resource=resource or CPU,
+        resource_required=bool(resource),
+        only=frozenset(conditions),
+    )
+
+
+def _misplaced(values: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:
+    """Names that mean nothing, and those that stand there more than once."""
+    for name, given in values.items():
+        if name not in _NAMES:
+            yield Mistake(name, f"is no filter: these are {', '.join(_NAMES)}")
+        elif name in _ONCE and len(given) > 1:
+            yield Mistake(name, f"is set {len(given)} times: set it once")
+
+
+def _first(given: Sequence[str]) -> str:
+    return given[0] if given else ""
+
+
+def _selector(given: Sequence[str], mistakes: list[Mistake]) -> LabelSelector:
+    try:
+        return selectors.parse(_first(given), where="labels")
+    except BadSelector as error:
+        mistakes.extend(error.mistakes)
+        return selectors.EVERYTHING
+
+
+def _known(
+    given: Iterable[str], values: Mapping[str, Value], where: str, mistakes: list[Mistake]
+) -> list[Value]:
+    """The values behind these words; of a word that is none of them it is told which one may be meant."""
+    for word in given:
+        if word not in values:
+            close = closest_word(word.lower()[:_SHOWN], values)
+            meant = f'"{close}" is meant?' if close else f"known are {', '.join(values)}"
+            mistakes.append(Mistake(where, f'"{cut(word, _SHOWN)}" is none; {meant}'))
+    return [values[word] for word in given if word in values]

@@ -1,0 +1,182 @@
+"""
+What the map is made from, kept up to date: one tile for each node, and which nodes changed when.
+
+The ledger says of which node nothing holds any more; its tile is made anew when somebody looks. Time changes
+tiles as well: pods count as settled, and agents as silent. So a view costs what happened since the last one,
+and in a large cluster it is worked out in steps, with others being answered in between.
+"""
+
+import heapq
+import math
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import replace
+
+from numalign.kube import exporters
+from numalign.kube.cluster_state import Snapshot
+from numalign.map import fleet, node_view, pod_view, tiles
+from numalign.map.fleet import ShownNodes
+from numalign.map.pods_on_node import Visible, namespaces_on
+from numalign.map.views import Condition, Fleet, FleetQuery, NodeTile, NodeView, PodView
+from numalign.runtime.cooperative import patiently, result_of
+from numalign.scheduling.scheduler_state import SchedulerState
+
+MOST_CHANGED = 1024
+"""Nodes of which it is remembered when they changed last: whoever missed more looks at everything anew."""
+
+MOST_FLEETS = 8
+"""Queries whose fleet is kept at hand while nothing changes."""
+
+KEPT_SECONDS = 1.0
+"""How long, for ages grow."""
+
+
+class MapState:
+    """The views of one cluster. Used by one thread."""
+
+    def __init__(self, state: SchedulerState) -> None:
+        self.state = state
+        self._tiles: dict[str, NodeTile] = {}
+        self._stale = set(state.reservations.node_names())
+        self._settling: list[tuple[float, str]] = []
+        self._due: list[tuple[float, str]] = []
+        self._snapshot: Snapshot | None = None
+        self._unknown: frozenset[str] = frozenset()
+        self._silent = set[str]()
+        self._listened = set[str]()
+        self._revision = 0
+        self._forgotten = 0
+        self._changed: OrderedDict[str, int] = OrderedDict()
+        self._fleets: OrderedDict[FleetQuery, Fleet] = OrderedDict()
+        state.reservations.on_change(self._note)
+
+    @property
+    def revision(self) -> int:
+        """Grows whenever anything that is shown may have changed; another process counts otherwise."""
+        self._look()
+        return self._revision
+
+    @property
+    def unknown(self) -> frozenset[str]:
+        """The names of nodes without topology."""
+        self._look()
+        return self._unknown
+
+    def changed_since(self, revision: int) -> frozenset[str] | None:
+        """The names of nodes that may have changed since then, gone ones too.
+
+        None where that is not known: it is too long ago, or no revision of this process.
+        """
+        self._look()
+        if not self._forgotten <= revision <= self._revision:
+            return None
+        changed = set[str]()
+        for name in reversed(self._changed):
+            if self._changed[name] <= revision:
+                break
+            changed.add(name)
+        return frozenset(changed)
+
+    async def refresh(self) -> None:
+        """Make the tiles anew of all nodes that have changed."""
+        await patiently(self._work())
+
+    async def fleet(self, query: FleetQuery) -> Fleet:
+        """What a query shows of all nodes."""
+        await self.refresh()
+        revision, now = self._revision, self.state.wall()
+        kept = self._fleets.get(query)
+        if kept and kept.revision == revision and now - kept.now < KEPT_SECONDS:
+            return kept
+        made = await result_of(fleet.fleet(self._nodes(), query, revision=revision, now=now))
+        self._fleets[query] = made
+        self._fleets.move_to_end(query)
+        while len(self._fleets) > MOST_FLEETS:
+            self._fleets.popitem(last=False)
+        return made
+
+    def node(self, name: str, visible: Visible) -> NodeView | None:
+        """A node as a viewer may see it; None if its topology is not known."""
+        return node_view.node_view(self.state, name, visible, revision=self.revision)
+
+    def pod(self, namespace: str, name: str, visible: Visible) -> PodView | None:
+        """A pod as a viewer may see it; None if there is none, or he may not list the pods there."""
+        return pod_view.pod_view(self.state, namespace, name, visible, revision=self.revision)
+
+    def namespaces_on(self, name: str) -> frozenset[str]:
+        """The namespaces of the pods on a node, of which has to be known whether a viewer may see them."""
+        return namespaces_on(self.state, name)
+
+    # Bookkeeping.
+
+    def _nodes(self) -> ShownNodes:
+        """All nodes, by what is known of them."""
+        snapshot = self.state.snapshot or Snapshot()
+        # Agents look again and again, and nothing but that changes.
+        seen = snapshot.observed_at
+        current = [
+            one if one.seen == seen.get(one.name) else replace(one, seen=seen.get(one.name))
+            for one in self._tiles.values()
+        ]
+        return ShownNodes(current, self._unknown, snapshot.node_labels)
+
+    def _note(self, name: str) -> None:
+        """Take that a node has changed."""
+        self._stale.add(name)
+        self._revision += 1
+        self._changed[name] = self._revision
+        self._changed.move_to_end(name)
+        if len(self._changed) > MOST_CHANGED:
+            _, self._forgotten = self._changed.popitem(last=False)
+
+    def _look(self) -> None:
+        """Notice what nobody tells: nodes without topology that came or went, and what time has changed."""
+        snapshot = self.state.snapshot
+        if snapshot is not self._snapshot:
+            self._snapshot = snapshot
+            unknown = frozenset(snapshot.unknown if snapshot else ())
+            for name in sorted(unknown ^ self._unknown):
+                self._note(name)
+            self._unknown = unknown
+        now = self.state.clock()
+        while self._settling and self._settling[0][0] <= now:
+            self._note(heapq.heappop(self._settling)[1])
+        due = []
+        while self._due and self._due[0][0] <= now:
+            due.append(heapq.heappop(self._due)[1])
+        self._listened.difference_update(due)
+        for name in [*due, *self._silent]:
+            self._listen(name)
+
+    def _listen(self, name: str) -> None:
+        """Notice an agent that has fallen silent, or writes again, and look at the others later."""
+        made, snapshot = self._tiles.get(name), self.state.snapshot
+        if made is None or snapshot is None:
+            return
+        exporter = exporters.of_node(snapshot, name, now=self.state.wall())
+        if exporter.stale is not (Condition.STALE in made.conditions):
+            self._note(name)
+        elif exporter.age is not None and not exporter.stale:
+            heapq.heappush(self._due, (self.state.clock() + exporters.STALE_SECONDS - exporter.age, name))
+            self._listened.add(name)
+
+    def _work(self) -> Iterator[None]:
+        """Make a tile anew at each step."""
+        self._look()
+        while self._stale:
+            self._read(self._stale.pop())
+            yield
+
+    def _read(self, name: str) -> None:
+        made = tiles.tile(self.state, name)
+        if made is None:
+            self._tiles.pop(name, None)
+            self._silent.discard(name)
+            return
+        self._tiles[name] = made
+        (self._silent.add if Condition.STALE in made.conditions else self._silent.discard)(name)
+        if name not in self._listened:
+            self._listen(name)
+        until = self.state.reservations.valid_until(name)
+        if math.isfinite(until):
+            heapq.heappush(self._settling, (until, name))

@@ -1,0 +1,57 @@
+"""
+The tile of one node: what its zones have and what of that is free by the ledger, and what is wrong with it.
+
+Tiles are made of what the scorer answers from, so that the map never shows room that no pod would get.
+"""
+
+from collections.abc import Iterator
+
+from numalign.kube import exporters
+from numalign.ledger.model import FreeCapacity
+from numalign.map.views import Condition, NodeTile, ZoneUse
+from numalign.model.node import Node, node_class
+from numalign.scheduling.scheduler_state import SchedulerState
+from numalign.scheduling.sitting import sittings
+from numalign.shapes.health import missing_devices
+
+
+def tile(state: SchedulerState, name: str) -> NodeTile | None:
+    """The tile of a node as things are now; None if its topology is not known."""
+    free = state.reservations.free_capacity(name, now=state.clock())
+    if free is None or state.snapshot is None:
+        return None
+    node = free.node
+    exporter = exporters.of_node(state.snapshot, name, now=state.wall())
+    misaligned = sum(sitting.alignment.misaligned for sitting in sittings(state, name))
+    conditions = {*_conditions(node), *([Condition.MISALIGNED] if misaligned else [])}
+    if exporter.stale:
+        conditions.add(Condition.STALE)
+    return NodeTile(
+        name,
+        node_class(node),
+        node.policy,
+        node.scope,
+        zone_uses(free),
+        frozenset(conditions),
+        exporter.source,
+        state.snapshot.observed_at.get(name),
+        free.basis,
+        len(state.reservations.assigned_to(name)),
+        misaligned,
+        missing_devices(node),
+    )
+
+
+def zone_uses(free: FreeCapacity) -> tuple[ZoneUse, ...]:
+    """The zones of a node, with what is free on it."""
+    return tuple(ZoneUse(zone.id, zone.name, zone.allocatable, zone.free) for zone in free.node.zones)
+
+
+def _conditions(node: Node) -> Iterator[Condition]:
+    """What is wrong with a node by itself, whatever its pods and whoever tells of it."""
+    if node.attributes.cordoned:
+        yield Condition.CORDONED
+    if not node.attributes.ready:
+        yield Condition.NOT_READY
+    if missing_devices(node):
+        yield Condition.LACKING
