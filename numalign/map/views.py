@@ -382,8 +382,8 @@ class WhatIfNode:
     score: int | None
     placement: tuple[HeldInZones, ...]
     zones: tuple[ZoneId, ...]
-    has_room: bool
     doubts: tuple[str, ...]
+    has_room: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +420,6 @@ class WhatIfTemplate:
     """
 
     where: str
-    notes: tuple[str, ...]
     intent: PodIntent
     containers: tuple[ContainerAsks, ...]
     total: Resources
@@ -429,6 +428,7 @@ class WhatIfTemplate:
     unknown: tuple[str, ...]
     counts: Mapping[WhatIfAnswer, int]
     reasons: tuple[tuple[int, WhatIfAnswer, str], ...]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,11 @@ from http import HTTPStatus
 
 import pytest
 
+from numalign.kube import selectors
+from numalign.kube.selectors import LabelSelector
 from numalign.map.pages import CHUNK, Renderer, Viewer, WhatIfForm
 from numalign.map.views import Condition, FleetQuery, HeldInZones, PodIntent, WebhookAnswer
+from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import Policy
 from numalign.model.resources import Resources
 from tests.map.example_views import (
@@ -111,7 +114,12 @@ class Tags(HTMLParser):
 
 def fleet_page(name: str) -> str:
     shown = fleet([tile(name, node_class=name, conditions=frozenset({Condition.STALE}))], [f"{name}?"])
-    query = FleetQuery(selector=name, node_class=name, resource=name, resource_required=True)
+    query = FleetQuery(
+        selector=LabelSelector((Requirement(name, Operator.EXISTS),)),
+        node_class=name,
+        resource=name,
+        resource_required=True,
+    )
     return "".join(RENDERER.fleet(replace(shown, resources=(name,)), query, Viewer(name)))
 
 
@@ -223,7 +231,7 @@ def test_a_tile_says_what_is_free_and_what_is_wrong() -> None:
 
 def test_the_form_says_what_the_query_asks() -> None:
     query = FleetQuery(
-        selector="rack=a",
+        selector=selectors.parse("rack=a"),
         policy=Policy.SINGLE_NUMA_NODE,
         resource=GPU,
         resource_required=True,
