@@ -32,6 +32,7 @@ from numalign.kube.decode import nrt
 from numalign.kube.errors import ClusterError, UnknownToken
 from numalign.kube.reviews import KubeUser, Permission
 from numalign.lru import LRU, Caches, digest
+from numalign.map.views import Visible
 from numalign.memory_size import weight
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
@@ -71,9 +72,6 @@ _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{1,{LONGEST_TOKEN}}}")
 
 LOOK = Permission("list", "noderesourcetopologies", nrt.GROUP)
 """What it takes to see the map."""
-
-Visible = Callable[[str], bool]
-"""Whether the names of pods in a namespace may be seen."""
 
 
 class SignIn(StrEnum):

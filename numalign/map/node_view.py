@@ -1,9 +1,9 @@
 """One node with all that is on it, as a viewer may see it."""
 
 from numalign.map.node_boxes import boxes
-from numalign.map.pods_on_node import Visible, pods_on_node
+from numalign.map.pods_on_node import pods_on_node
 from numalign.map.tiles import tile
-from numalign.map.views import NodeView
+from numalign.map.views import NodeView, Visible
 from numalign.scheduling.scheduler_state import SchedulerState
 
 

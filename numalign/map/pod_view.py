@@ -6,9 +6,9 @@ from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import AssignedPod
 from numalign.ledger.occupancy import sharing
-from numalign.map.pods_on_node import Visible, owner_text, pods_on_node
+from numalign.map.pods_on_node import owner_text, pods_on_node
 from numalign.map.tiles import zone_uses
-from numalign.map.views import ContainerAsks, PodIntent, PodOnNode, PodView, ZoneUse
+from numalign.map.views import ContainerAsks, PodIntent, PodOnNode, PodView, Visible, ZoneUse
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Policy
 from numalign.model.resources import EMPTY

@@ -5,23 +5,20 @@ This is where names are left out. A pod that its viewer may not see keeps what t
 zones add up, and nothing by which anybody could tell whose it is: not even its place among the others.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from numalign.decision.alignment import Alignment, Judgement, why
 from numalign.kube.pod_informer import Owner, PodInfo
 from numalign.ledger.arithmetic import same
 from numalign.ledger.model import SEEN, AssignedPod, NodeInfo, PlacementRecord
-from numalign.map.views import HeldInZones, PodOnNode
+from numalign.map.views import HeldInZones, PodOnNode, Visible
 from numalign.model.demand import WHOLE_POD
 from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.placement import Held
 from numalign.scheduling.scheduler_state import SchedulerState
 from numalign.scheduling.sitting import sittings
-
-Visible = Callable[[str], bool]
-"""Whether a viewer may list the pods of a namespace."""
 
 
 def everybody(_namespace: str) -> bool:

@@ -16,8 +16,8 @@ from numalign.kube import exporters
 from numalign.kube.cluster_state import Snapshot
 from numalign.map import fleet, node_view, pod_view, tiles
 from numalign.map.fleet import ShownNodes
-from numalign.map.pods_on_node import Visible, namespaces_on
-from numalign.map.views import Condition, Fleet, FleetQuery, NodeTile, NodeView, PodView
+from numalign.map.pods_on_node import namespaces_on
+from numalign.map.views import Condition, Fleet, FleetQuery, NodeTile, NodeView, PodView, Visible
 from numalign.runtime.cooperative import patiently, result_of
 from numalign.scheduling.scheduler_state import SchedulerState
 
@@ -95,11 +95,11 @@ class MapState:
             self._fleets.popitem(last=False)
         return made
 
-    def node(self, name: str, visible: Visible) -> NodeView | None:
+    async def node(self, name: str, visible: Visible) -> NodeView | None:
         """A node as a viewer may see it; None if its topology is not known."""
         return node_view.node_view(self.state, name, visible, revision=self.revision)
 
-    def pod(self, namespace: str, name: str, visible: Visible) -> PodView | None:
+    async def pod(self, namespace: str, name: str, visible: Visible) -> PodView | None:
         """A pod as a viewer may see it; None if there is none, or he may not list the pods there."""
         return pod_view.pod_view(self.state, namespace, name, visible, revision=self.revision)
 

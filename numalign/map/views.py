@@ -6,7 +6,7 @@ are seconds since 1970. A view holds what its viewer may see and nothing else: o
 he may not list pods it holds amounts, zones and CPUs, never a name, a namespace, a uid or a container.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -21,6 +21,9 @@ from numalign.model.intent import Policy, Scope
 from numalign.model.machine import CpuSet
 from numalign.model.pod import Role
 from numalign.model.resources import CPU, EMPTY, Resources, ZoneId
+
+Visible = Callable[[str], bool]
+"""Whether a viewer may see the names of the pods in a namespace."""
 
 
 class Condition(StrEnum):

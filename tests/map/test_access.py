@@ -17,9 +17,9 @@ from numalign.map.access import (
     NotPermitted,
     SignInRequired,
     TokenAccess,
-    Visible,
     as_seen,
 )
+from numalign.map.views import Visible
 from tests.map.reviewing import ALL_PODS, TOPOLOGIES, ReviewingApi, namespaces_asked
 from tests.runtime.conftest import Told
 from tests.webhook.conftest import Clock
