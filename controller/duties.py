@@ -1,9 +1,10 @@
 """All that the controller does about pods."""
 
+from controller.cluster_map import serve_map
 from controller.gates.duty import look_after_gates
 from controller.healing.duty import look_after_misaligned
 from controller.placing import PodDuty
 from controller.refused.duty import look_after_refused
 
-DUTIES: tuple[PodDuty, ...] = (look_after_gates, look_after_refused, look_after_misaligned)
+DUTIES: tuple[PodDuty, ...] = (look_after_gates, look_after_refused, look_after_misaligned, serve_map)
 """Each does nothing where its setting is off."""

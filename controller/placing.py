@@ -160,12 +160,12 @@ def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
     if placing.settings.policy and placing.settings.policy_reload_seconds:
         tasks["policy"] = placing.follow_policy
     checks: dict[str, Check] = {"pods": placing.waiting_for}
-    for part in parts:
-        more = part(placing)
+    made = [part(placing) for part in parts]
+    for more in made:
         tasks |= more.tasks
         checks |= more.checks
     placing.registry.register(CacheSizes((placing.caches,)))
-    return Background(tasks, checks)
+    return Background(tasks, checks, [install for more in made for install in more.installs])
 
 
 async def _expire(placing: Placing) -> None:

@@ -8,7 +8,7 @@ needs no more than the lease.
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from certs.keeper import Certificates
 from controller.duties import DUTIES
@@ -25,6 +25,7 @@ from numalign.kube.decode import numatopologies
 from numalign.kube.feed import count_age
 from numalign.kube.lease import LeaderElector
 from numalign.kube.live_feed import LiveFeed
+from numalign.map.http import LIMITS, TIMEOUTS
 from numalign.runtime import server
 from numalign.runtime.metrics import CacheSizes
 from numalign.runtime.server import BackgroundTask, Stop
@@ -61,7 +62,12 @@ class ControllerProgram(Program[ControllerSettings]):
             parts = [component(self, api, election) for component in components]
             tasks = {name: task for part in parts for name, task in part.tasks.items()}
             checks = {name: check for part in parts for name, check in part.checks.items()}
-            app = server.application([], log=self.log, registry=self.registry, checks=checks)
+            # Nobody calls it but people who look at the map.
+            app = server.application(
+                [], log=self.log, registry=self.registry, checks=checks, limits=LIMITS, timeouts=TIMEOUTS
+            )
+            for install in (install for part in parts for install in part.installs):
+                install(app)
             tasks = {"election": election.run, **tasks}
             return await server.serve(app, self.settings, stop=stop, tasks=tasks)
 
@@ -79,17 +85,15 @@ class ControllerProgram(Program[ControllerSettings]):
             sleep=self.sleep,
         )
         more = background(shared, DUTIES)
-        return shared, Background({"events": recorder.run, **more.tasks}, more.checks)
+        return shared, replace(more, tasks={"events": recorder.run, **more.tasks})
 
 
 def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
-    """Follow the cluster: label nodes, remember shapes and, where that is wanted, look after pods."""
+    """Follow the cluster: label nodes, remember shapes; where it is wanted, look after pods and show them."""
     settings, log, registry = controller.settings, controller.log, controller.registry
     # A node is ill for so long at most; until then it must be known what it was, also after a restart.
     book = ShapeHistory(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
-    pods, about_pods = (
-        controller.placing(api, election) if settings.looks_after_pods else (None, Background())
-    )
+    pods, about_pods = controller.placing(api, election) if settings.watches_pods else (None, Background())
     feed = LiveFeed(
         api,
         watched=live_feed.WITH_PODS if pods else WATCHED,
@@ -144,7 +148,7 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
         tasks["classes"] = labels.run
     tasks |= controller.kubelet_configs(api, feed)
     waiting_for = {"snapshot": lambda: feed.waiting_for() or classifier.waiting_for()}
-    return Background(tasks, {**waiting_for, **about_pods.checks})
+    return Background(tasks, {**waiting_for, **about_pods.checks}, about_pods.installs)
 
 
 def reconcile_certificate(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:

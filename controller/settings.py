@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from pydantic import Field
 
 from certs.settings import PairSettings
+from controller.map_settings import MapSettings
 from numalign.kube.settings import Name, PolicySettings, UnknownNodes
 from numalign.ledger.reservations import KEPT_SECONDS
 from numalign.runtime.settings import Contradiction
 
 
-class ControllerSettings(PairSettings, PolicySettings):
+class ControllerSettings(PairSettings, MapSettings, PolicySettings):
     """The controller."""
 
     label_nodes: bool = Field(
@@ -86,8 +87,13 @@ class ControllerSettings(PairSettings, PolicySettings):
 
     @property
     def looks_after_pods(self) -> bool:
-        """Whether anything is to be done about pods, so that they are watched."""
+        """Whether anything is to be done about pods."""
         return self.gates or self.heal
+
+    @property
+    def watches_pods(self) -> bool:
+        """Whether pods are to be known, to do something about them or to show them."""
+        return self.looks_after_pods or self.map
 
     def contradictions(self) -> Iterator[Contradiction]:
         """A file can be looked at, and nothing can be written there."""

@@ -83,7 +83,9 @@ def heals(policy: EffectivePolicy, namespace: str) -> bool:
 
 
 def look_after_refused(placing: Placing) -> Background:
-    """Tell of refused pods, and remove them where that is wanted."""
+    """Tell of refused pods, and remove them where that is wanted, if anything is to be done about pods."""
+    if not placing.settings.looks_after_pods:
+        return Background()
     teller = RefusalTeller(
         placing.state,
         exempt=partial(_exempt, placing),

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar
 
+from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from numalign.kube import client, configz
@@ -47,10 +48,14 @@ C = TypeVar("C", bound=ClusterSettings)
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What runs beside a server, and what its readiness waits for because of it, both by name."""
+    """What runs beside a server, and what its readiness waits for because of it, both by name.
+
+    What the server is to answer because of it, `installs` add to its application.
+    """
 
     tasks: Mapping[str, BackgroundTask] = field(default_factory=dict)
     checks: Mapping[str, Check] = field(default_factory=dict)
+    installs: Sequence[Callable[[web.Application], object]] = ()
 
 
 @dataclass(frozen=True, slots=True)

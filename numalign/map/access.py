@@ -387,6 +387,12 @@ def shown_token(request: web.Request) -> str | None:
     return request.cookies.get(SECURE_COOKIE if is_secure(request) else COOKIE)
 
 
+def has_cookie(request: web.Request) -> bool:
+    """Whether it is a cookie that lets a browser in, and not a header of what stands before us."""
+    shown = "Authorization" in request.headers
+    return not shown and (SECURE_COOKIE if is_secure(request) else COOKIE) in request.cookies
+
+
 def keep_token(request: web.Request, response: web.StreamResponse, token: str) -> None:
     """Have the browser show a token from now on, to this server and to no script."""
     secure = is_secure(request)

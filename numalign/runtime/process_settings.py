@@ -10,6 +10,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from numalign.runtime import sources
 from numalign.runtime.settings import Settings
 
 EVERYWHERE = "*"
@@ -20,12 +21,20 @@ METRICS_PORT = "metrics_port"
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen, and the names of the settings that say so; port 0 takes any free one."""
+    """Where to listen, and the names of the settings that say so; port 0 takes any free one.
+
+    `bind_name` is empty where the address cannot be chosen.
+    """
 
     bind: str
     port: int
     bind_name: str = BIND
     port_name: str = METRICS_PORT
+
+    def __str__(self) -> str:
+        """The flags that say so."""
+        bind = f"{sources.flag(self.bind_name)} {self.bind} " if self.bind_name else ""
+        return f"{bind}{sources.flag(self.port_name)} {self.port}"
 
 
 class ProcessSettings(Settings):

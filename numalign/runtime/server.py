@@ -27,7 +27,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from numalign.model.errors import BadInput, Mistake
-from numalign.runtime import calls, health, logs, sources
+from numalign.runtime import calls, health, logs
 from numalign.runtime.clock import Clock, utc_now
 from numalign.runtime.connections import ConnectionTable
 from numalign.runtime.limits import Limits, Timeouts
@@ -139,11 +139,11 @@ async def listening(
         called = stack.enter_context(opened(calls_port.address)) if calls_port else None
         watchers = partial(Listener, told, connections=ConnectionTable(MOST_WATCHERS))
         await stack.enter_async_context(_served(health_application(app), watchers, grace=grace))
-        place = Listening(_port(told), keeper=state.keeper)
+        place = Listening(port_of(told), keeper=state.keeper)
         shown: dict[str, object] = {"bind": settings.bind, "metrics_port": place.metrics_port}
         if called:
             await stack.enter_async_context(answering(app, called, grace=grace))
-            place = replace(place, port=_port(called))
+            place = replace(place, port=port_of(called))
             shown |= {"port": place.port, "scheme": place.scheme}
         state.log.info("server.listening", **shown)
         yield place
@@ -159,9 +159,29 @@ def answering(
     return _served(app, listener, grace=grace)
 
 
-def _port(listened: socket.socket) -> int:
+def port_of(listened: socket.socket) -> int:
+    """The port that a socket really has."""
     number: int = listened.getsockname()[1]
     return number
+
+
+async def answer(
+    app: web.Application,
+    called: socket.socket,
+    *,
+    stop: Stop,
+    tasks: Mapping[str, BackgroundTask] = NONE,
+    grace: float = LAST_SECONDS,
+) -> int:
+    """Answer calls at a socket until asked to stop, and tell nobody else of it: for a program in a terminal.
+
+    The exit code is 0, or 1 if one of the `tasks` beside it failed.
+    """
+    state = app[SERVER_STATE]
+    async with answering(app, called, grace=grace), _running(tasks, log=state.log, stop=stop) as failed:
+        await stop.asked.wait()
+        state.draining = True
+    return 1 if failed else 0
 
 
 @contextlib.asynccontextmanager
@@ -216,11 +236,9 @@ def opened(address: ListenAddress) -> Iterator[socket.socket]:
     try:
         listened = socket.create_server(place, family=family, dualstack_ipv6=both)
     except (OSError, UnicodeError) as error:
-        bind, port = sources.flag(address.bind_name), sources.flag(address.port_name)
         # The first sentence of the standard library's; the rest repeats the address.
         reason = str(getattr(error, "strerror", error)).partition(" (while")[0]
-        mistake = Mistake(f"{bind} {address.bind} {port} {address.port}", f"cannot listen: {reason}")
-        raise CannotListen([mistake]) from error
+        raise CannotListen([Mistake(str(address), f"cannot listen: {reason}")]) from error
     with listened:
         yield listened
 

@@ -48,6 +48,7 @@ def test_every_value_is_explained() -> None:
     assert unexplained == [
         "image:",
         "kubeletConfigs:",
+        *("  tls:", "  service:", "  ingress:"),
         "    requests: {cpu: 50m, memory: 192Mi}",
         "    limits: {memory: 512Mi}",
         "    requests: {cpu: 250m, memory: 256Mi}",
@@ -140,6 +141,15 @@ PROGRAMS = {
                 *("label_nodes", "kubelet_configs", "remember_shapes", "policy"),
                 *("gates", "gate_patience_seconds", "pin_patience_seconds", "heal", "keep_refused"),
                 *("heal_per_minute", "heal_owner_seconds", "heal_node_seconds"),
+                *(
+                    "map",
+                    "map_port",
+                    "map_bind",
+                    "map_tls_cert",
+                    "map_tls_key",
+                    "map_plain_http",
+                    "map_audience",
+                ),
                 # From `settings`, so that all programs judge alike.
                 *("policy_match", "policy_reload_seconds", "unknown_nodes"),
                 # From `settings`, so that the webhook serves what is made.

@@ -121,13 +121,19 @@ SETS = {
         "webhooks.annotations.a=b webhooks.matchConditions[0].name=a "
         "webhooks.matchConditions[0].expression=true webhooks.excludedNamespaces={a,b}"
     ),
-    "monitoring": (
-        f"{EVERY_PART} serviceMonitor.enabled=true prometheusRule.enabled=true prometheusRule.labels.a=b "
-        "prometheusRule.alertLabels.team=a dashboard.enabled=true dashboard.annotations.a=b "
-        "settings.audit-log=-"
-    ),
     "gates": "gates.enabled=true policy.defaults[0].gate=enabled policy.defaults[0].default=restricted",
     "healing": "heal.enabled=true policy.defaults[0].heal=failed settings.unknown-nodes=may-fit",
+    "the map": "map.enabled=true",
+    "the map with everything": (
+        "map.enabled=true map.port=9000 map.tls.secretName=a map.audience=numalign-map "
+        "map.service.enabled=true map.service.annotations.a=b map.ingress.enabled=true map.ingress.host=b.c "
+        "map.ingress.className=d map.ingress.annotations.e=f map.ingress.tlsSecretName=g "
+        "map.from[0].podSelector.matchLabels.a=b gates.enabled=true heal.enabled=true "
+        "policy.defaults[0].warn=best-effort controller.settings.map-review-seconds=30"
+    ),
+    "a map behind what ends TLS": (
+        "map.enabled=true map.plainHttp=true map.ingress.enabled=true map.ingress.host=b"
+    ),
     "the scorer": "scorer.enabled=true",
     "the scorer and a scheduler": f"{EVERY_PART}",
     "one of each": f"{EVERY_PART} scorer.replicas=1 scheduler.replicas=1",
@@ -291,6 +297,58 @@ async def test_how_long_pods_wait_and_how_many_are_removed_is_what_the_values_sa
     assert (told.gates, told.gate_patience_seconds, told.pin_patience_seconds) == (True, 0, 90)
     assert (told.heal, told.keep_refused, told.heal_per_minute) == (True, 0, 2)
     assert (told.heal_owner_seconds, told.heal_node_seconds) == (60, 30)
+
+
+async def test_a_map_is_reached_by_port_forward_alone_unless_more_is_wanted(helm: Path) -> None:
+    found = await made(helm, "map.enabled=true")
+    told = found.settings(CONTROLLER, ControllerSettings)
+    assert (told.map, told.map_port, told.map_bind, told.looks_after_pods) == (True, 8081, "127.0.0.1", False)
+    assert ("Service", "numalign-map") not in found
+    assert len(found["NetworkPolicy", CONTROLLER]["spec"]["ingress"]) == 1
+
+
+async def test_a_map_for_others_is_served_with_a_certificate_to_whom_it_is_meant_for(helm: Path) -> None:
+    found = await made(helm, SETS["the map with everything"])
+    told = found.settings(CONTROLLER, ControllerSettings)
+    assert (told.map_bind, told.map_port, told.map_audience) == ("*", 9000, "numalign-map")
+    assert str(told.map_tls_cert) == "/etc/numalign-map/tls.crt"
+    assert told.map_review_seconds == 30
+
+    [port] = found["Service", "numalign-map"]["spec"]["ports"]
+    [metrics, served] = found.container(CONTROLLER)["ports"]
+    assert (port["targetPort"], served["containerPort"], metrics["name"]) == ("map", 9000, "metrics")
+    [rule] = found["Ingress", "numalign-map"]["spec"]["rules"]
+    [path] = rule["http"]["paths"]
+    assert path["backend"]["service"] == {"name": "numalign-map", "port": {"name": port["name"]}}
+    [_, people] = found["NetworkPolicy", CONTROLLER]["spec"]["ingress"]
+    assert people == {
+        "ports": [{"protocol": "TCP", "port": 9000}],
+        "from": [{"podSelector": {"matchLabels": {"a": "b"}}}],
+    }
+
+
+async def test_people_are_given_the_map_by_a_role_that_lists_topologies_and_nothing_else(helm: Path) -> None:
+    found = await made(helm, "map.enabled=true")
+    assert found["ClusterRole", "numalign-map-viewer"]["rules"] == [
+        {"apiGroups": ["topology.node.k8s.io"], "resources": ["noderesourcetopologies"], "verbs": ["list"]}
+    ]
+
+
+async def test_with_the_map_alone_the_controller_may_write_nothing_more(helm: Path) -> None:
+    def rules(found: Installation) -> list[Any]:
+        roles = found.of_kind("ClusterRole", "Role").values()
+        named = (role for role in roles if role["metadata"]["name"] == CONTROLLER)
+        return [rule for role in named for rule in role["rules"]]
+
+    without, found = rules(await made(helm)), rules(await made(helm, "map.enabled=true"))
+    more = [rule for rule in found if rule not in without]
+    assert all(rule in found for rule in without)
+    assert [(rule["resources"], rule["verbs"]) for rule in more] == [
+        (["namespaces", "pods"], ["list", "watch"]),
+        (["deviceclasses"], ["list", "watch"]),
+        (["tokenreviews"], ["create"]),
+        (["subjectaccessreviews"], ["create"]),
+    ]
 
 
 async def test_whoever_follows_pods_judges_as_the_webhook_does(helm: Path) -> None:
@@ -737,6 +795,14 @@ REFUSED = [
       "at '/policy/defaults/0/namespaceSelector/matchExpressions/0'"),
     ("a default that asks for nothing",
      "policy.defaults[0].namespaceSelector.matchLabels.a=b", "at '/policy/defaults/0'"),
+    ("a map that tells tokens to the network",
+     "map.enabled=true map.service.enabled=true", "at '/map/tls/secretName': minLength"),
+    ("a map with a certificate and without TLS",
+     "map.plainHttp=true map.tls.secretName=a", "at '/map/tls/secretName': maxLength"),
+    ("an Ingress of no name",
+     "map.plainHttp=true map.ingress.enabled=true", "at '/map/ingress/host': minLength"),
+    ("a map at a privileged port", "map.port=443", "at '/map/port': minimum"),
+    ("an audience of two words", "map.audience=aä", "at '/map/audience'"),
     ("a scheduler without a scorer", "scheduler.enabled=true", "at '/scorer/enabled': value must be true"),
     ("a promise at another time", "scorer.promise=filter", "at '/scorer/promise'"),
     ("a setting of the scorer that has a value of its own",

@@ -177,9 +177,19 @@ automountServiceAccountToken: false
 {{- end -}}
 {{- end }}
 
-{{- /* "yes" where the controller does anything about pods, and so has to see them. */}}
+{{- /* "yes" where the controller does anything about pods. */}}
 {{- define "numalign.pods.looksAfter" -}}
 {{- if or .Values.gates.enabled .Values.heal.enabled }}yes{{ end -}}
+{{- end }}
+
+{{- /* "yes" where the controller has to see pods: to do something about them, or to show them. */}}
+{{- define "numalign.pods.watches" -}}
+{{- if or .Values.gates.enabled .Values.heal.enabled .Values.map.enabled }}yes{{ end -}}
+{{- end }}
+
+{{- /* "yes" where the map is reached by others than kubectl port-forward. */}}
+{{- define "numalign.map.served" -}}
+{{- with .Values.map }}{{ if and .enabled (or .service.enabled .ingress.enabled) }}yes{{ end }}{{ end -}}
 {{- end }}
 
 {{- /* The most that the cluster's policy lets the controller remove in a namespace that says nothing. */}}

@@ -1,0 +1,100 @@
+"""What the controller can be told about the map."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+from pydantic import Field
+
+from numalign.map.access import REVIEW_SECONDS
+from numalign.runtime.process_settings import ListenAddress
+from numalign.runtime.server_settings import CallsPort, ServingSettings
+from numalign.runtime.settings import Contradiction
+from numalign.runtime.tls import PairFiles
+
+RELOAD_SECONDS = 10.0
+"""How often it is looked whether the certificate has changed, as programs do that answer API servers."""
+
+
+class MapSettings(ServingSettings):
+    """The map."""
+
+    map: bool = Field(
+        default=False,
+        description="Serve the map of the cluster to people with a browser, on a port of its own. Off by"
+        " default, for with it the controller watches pods. Whoever looks signs in with a token of theirs.",
+    )
+    map_port: int = Field(
+        default=8081,
+        ge=0,
+        le=65535,
+        description="Port of the map. 0 takes a free one and the log line server.listening tells which.",
+    )
+    map_bind: str = Field(
+        default="127.0.0.1",
+        description="Address of the map, or * for all. The default is reached by kubectl port-forward alone,"
+        " and so by whoever may forward ports of this pod.",
+    )
+    map_tls_cert: Path | None = Field(
+        default=None,
+        description="PEM file of the certificate with which the map is served, intermediates after it.",
+    )
+    map_tls_key: Path | None = Field(
+        default=None,
+        description="PEM file of that certificate's private key, without a passphrase.",
+    )
+    map_plain_http: bool = Field(
+        default=False,
+        description="Serve the map in plain HTTP beyond this machine too, for an Ingress that ends TLS before"
+        " it. Tokens of people can then be read by whoever is on the way.",
+    )
+    map_audience: str = Field(
+        default="",
+        max_length=253,
+        description="Audience that tokens must be made for (kubectl create token NAME --audience ...), so"
+        " that one that is shown to the map is good for nothing else. By default that of the API server.",
+    )
+    map_review_seconds: float = Field(
+        default=REVIEW_SECONDS,
+        ge=1,
+        le=600,
+        description="For how long, in seconds, counts what the API server said of a token and of the rights"
+        " of its user.",
+    )
+
+    @property
+    def calls_port(self) -> CallsPort | None:
+        """Where the map is served."""
+        if not self.map:
+            return None
+        address = ListenAddress(self.map_bind, self.map_port, "map_bind", "map_port")
+        pair = (
+            PairFiles(self.map_tls_cert, self.map_tls_key) if self.map_tls_cert and self.map_tls_key else None
+        )
+        return CallsPort(address, pair, reload_seconds=RELOAD_SECONDS)
+
+    def contradictions(self) -> Iterator[Contradiction]:
+        """Two ports; a whole pair; tokens in plain HTTP on this machine alone, unless that is wanted."""
+        yield from super().contradictions()
+        if self.map and self.map_port and self.map_port == self.metrics_port:
+            yield Contradiction(("map_port", "metrics_port"), "one port cannot serve both: give each its own")
+        pair = (self.map_tls_cert is not None, self.map_tls_key is not None)
+        both = ("map_tls_cert", "map_tls_key")
+        if any(pair) and not all(pair):
+            yield Contradiction(both, "a certificate needs its key, and a key its certificate: give both")
+        if any(pair) and self.map_plain_http:
+            excluded = "plain HTTP and a certificate exclude each other: keep one of them"
+            yield Contradiction((*both, "map_plain_http"), excluded)
+        if self.map and not any(pair) and not self.map_plain_http and not _is_loopback(self.map_bind):
+            yield Contradiction(
+                ("map_bind", "map_tls_cert", "map_plain_http"),
+                "tokens would cross the network in plain HTTP: give --map-tls-cert and --map-tls-key, or"
+                " --map-plain-http where something before it ends TLS",
+            )
+
+
+def _is_loopback(bind: str) -> bool:
+    try:
+        return ip_address(bind).is_loopback
+    except ValueError:
+        return bind == "localhost"

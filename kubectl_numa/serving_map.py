@@ -1,0 +1,147 @@
+"""
+The map on one's own machine: served from a cluster that is watched, or from a file that is read again.
+
+It is served to this machine alone, with all that whoever runs it may see.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+
+from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.notices import waiting
+from numalign.kube import client, exporters, live_feed
+from numalign.kube.feed import Feed
+from numalign.kube.files.file_feed import FileFeed
+from numalign.kube.files.policy import ClusterPolicy
+from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.live_feed import LiveFeed
+from numalign.kube.pod_informer import PodInformer
+from numalign.ledger.reservations import Reservations
+from numalign.map import http
+from numalign.map.access import LocalAccess
+from numalign.map.events import Streams
+from numalign.map.http import MapService
+from numalign.map.state import MapState
+from numalign.model.errors import BadInput, Mistake
+from numalign.model.intent import Match
+from numalign.runtime import server
+from numalign.runtime.logs import Log
+from numalign.runtime.process_settings import ListenAddress
+from numalign.runtime.server import BackgroundTask, Stop
+from numalign.scheduling.scheduler_state import SchedulerState
+
+LOOPBACK = "127.0.0.1"
+RELOAD_SECONDS = 2.0
+"""How often it is looked whether the file has changed."""
+
+LOOK_SECONDS = 0.1
+"""How often it is looked whether the cluster is known by now."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalMap:
+    """A map to be served to this machine.
+
+    `policy` is what the cluster asks of pods. Once there is something to show, `opened` is called with the
+    address of the map, in which `path` is the first page. What goes wrong meanwhile is logged.
+    """
+
+    source: ClusterSource
+    policy: ClusterPolicy
+    match: Match
+    port: int
+    path: str
+    opened: Callable[[str], object]
+    log: Log
+
+    async def serve(self, stop: Stop) -> int:
+        """Serve until told to stop; the exit code. Raises `BadInput` and `ClusterError`."""
+        registry = CollectorRegistry()
+        state = self._state(registry)
+        pods = PodInformer(state, state.reader, log=self.log, registry=registry)
+        with server.opened(ListenAddress(LOOPBACK, self.port, bind_name="", port_name="port")) as called:
+            async with self._feed(pods, registry) as feed:
+                if isinstance(feed, FileFeed):
+                    await _load(feed, state)
+                service = MapService(
+                    MapState(state),
+                    LocalAccess(),
+                    Streams(registry),
+                    log=self.log,
+                    waiting_for=feed.waiting_for,
+                )
+                tasks: dict[str, BackgroundTask] = {
+                    "snapshot": partial(feed.follow, state.update_snapshot),
+                    "standings": state.work_ahead,
+                    "map": service.follow,
+                    "announcement": partial(self._announce, feed, server.port_of(called)),
+                }
+                return await server.answer(self._app(service, registry), called, stop=stop, tasks=tasks)
+
+    def _state(self, registry: CollectorRegistry) -> SchedulerState:
+        keeper = PolicyKeeper(None, log=self.log, registry=registry)
+        keeper.now = self.policy
+        live = self.source.snapshot is None
+        state = SchedulerState(
+            Reservations(),
+            policy=keeper,
+            match=self.match,
+            clock=time.monotonic,
+            wall=lambda: time.time() if live else _written(state),
+            # A file without a single pod is one that pods were left out of.
+            complete=lambda snapshot: live or snapshot.pods > 0,
+        )
+        return state
+
+    @asynccontextmanager
+    async def _feed(self, pods: PodInformer, registry: CollectorRegistry) -> AsyncIterator[Feed]:
+        """Where snapshots and pods come from; raises `ClusterError`."""
+        if self.source.snapshot is not None:
+            path = Path(self.source.snapshot)
+            yield FileFeed(path, every=RELOAD_SECONDS, log=self.log, registry=registry, pods=pods)
+            return
+        async with client.connected(self.source.connection) as api:
+            yield LiveFeed(
+                api,
+                watched=live_feed.WITH_PODS,
+                optional=live_feed.OF_SOME,
+                pods=pods,
+                log=self.log,
+                registry=registry,
+            )
+
+    def _app(self, service: MapService, registry: CollectorRegistry) -> web.Application:
+        app = server.application(
+            [], log=self.log, registry=registry, checks={}, limits=http.LIMITS, timeouts=http.TIMEOUTS
+        )
+        service.install(app)
+        return app
+
+    async def _announce(self, feed: Feed, port: int) -> None:
+        """Tell where the map is, once there is one."""
+        with waiting("reading the cluster") as now:
+            while (lacking := feed.waiting_for()) is not None:
+                now(f"waiting for {lacking}")
+                await asyncio.sleep(LOOK_SECONDS)
+        self.opened(f"http://localhost:{port}{self.path}")
+
+
+async def _load(feed: FileFeed, state: SchedulerState) -> None:
+    """Read the file for the first time; raises `BadInput`."""
+    await feed.load(state.update_snapshot)
+    if reason := feed.waiting_for():
+        raise BadInput([Mistake("--snapshot", f"there is nothing to show without {reason}")])
+
+
+def _written(state: SchedulerState) -> float:
+    """When the cluster in a file was as it is there, in seconds since 1970."""
+    now = time.time()
+    return exporters.newest(state.snapshot, now=now) if state.snapshot else now

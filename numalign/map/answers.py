@@ -1,0 +1,106 @@
+"""How answers leave the map: with headers that keep a browser from harm, and in pieces if they are long."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from numalign.map.assets import CONTENT_SECURITY_POLICY, STATIC
+from numalign.runtime.cooperative import TimeSlice
+
+HTML = "text/html"
+
+SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+        "X-Content-Type-Options": "nosniff",
+        "X-Frame-Options": "DENY",
+        # With no-referrer, browsers would give the origin of our own forms as null.
+        "Referrer-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+        "Cache-Control": "no-store",
+    }
+)
+"""Of every answer, but where it says otherwise."""
+
+_KEPT_FOR_GOOD, _ASKED_EACH_TIME = "public, max-age=31536000, immutable", "no-cache"
+
+
+async def secure(_request: web.Request, response: web.StreamResponse) -> None:
+    """Give an answer these headers, before it is sent."""
+    for name, value in SECURITY_HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+async def send(
+    request: web.Request, response: web.StreamResponse, chunks: Iterable[str] = ()
+) -> web.StreamResponse:
+    """Send an answer, compressed where that is understood; others pass between its `chunks`."""
+    response.enable_compression()
+    try:
+        await response.prepare(request)
+        time_slice = TimeSlice()
+        for chunk in chunks:
+            # What is drawn may come out of files with halves of characters.
+            await response.write(chunk.encode(errors="replace"))
+            await time_slice.share()
+        await response.write_eof()
+    except ConnectionError:
+        # Whoever asked is gone; aiohttp finds out by itself.
+        pass
+    except Exception:
+        # What was sent cannot be taken back: nobody must take it for the whole.
+        if request.transport is not None:
+            request.transport.abort()
+        raise
+    return response
+
+
+def stream_of_html() -> web.StreamResponse:
+    """An answer that is a page, to be sent in chunks."""
+    return web.StreamResponse(headers={"Content-Type": f"{HTML}; charset=utf-8"})
+
+
+def page(
+    text: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """A page."""
+    body = text.encode(errors="replace")
+    return web.Response(body=body, content_type=HTML, charset="utf-8", status=status, headers=headers)
+
+
+async def drawn(draw: Callable[[], str]) -> web.Response:
+    """A page that is drawn in a thread, of views, which do not change."""
+    return page(await asyncio.to_thread(draw))
+
+
+async def json(form: Callable[[], Any]) -> web.Response:
+    """What `form` gives, worked out in a thread likewise, for programs."""
+    body = await asyncio.to_thread(lambda: orjson.dumps(form()))
+    return web.Response(body=body, content_type="application/json")
+
+
+def redirect(path: str) -> web.Response:
+    """Lead a browser on to a path of this server, with a GET."""
+    return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": path})
+
+
+async def static(request: web.Request) -> web.StreamResponse:
+    """A file that pages load; for good, where it is asked for by its version."""
+    asset = STATIC.get(request.match_info["name"])
+    if asset is None:
+        raise web.HTTPNotFound(text="There is no such file.")
+    kept = _KEPT_FOR_GOOD if request.query.get("v") == asset.version else _ASKED_EACH_TIME
+    response = web.Response(
+        body=asset.body,
+        content_type=asset.content_type,
+        charset="utf-8",
+        headers={"Cache-Control": kept},
+    )
+    return await send(request, response)

@@ -1,0 +1,288 @@
+"""
+The map over HTTP: pages for browsers, the same as JSON for programs, and a stream of what changes.
+
+Everything that is shown is built for whoever asks, after they were let in. Pages are drawn in a thread or
+piece by piece, and questions are worked out in steps: in the controller, whoever looks at the map keeps
+nobody waiting who decides about pods.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from http import HTTPStatus
+from types import MappingProxyType
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from numalign.map import access, answers, events, fleet_query
+from numalign.map.access import (
+    AccessRefused,
+    MapAccess,
+    NotPermitted,
+    SignInRequired,
+    Visitor,
+    as_seen,
+)
+from numalign.map.events import Stream, Streams, TooManyStreams
+from numalign.map.pages import Renderer, Viewer, WhatIfForm
+from numalign.map.signing_in import SigningIn, check_origin
+from numalign.map.state import MapState
+from numalign.map.turnstile import Busy, Turnstile
+from numalign.map.views import FleetQuery, NodeView, PodView
+from numalign.model.errors import BadInput, Mistake
+from numalign.runtime.limits import Limits, Timeouts
+from numalign.runtime.logs import Log
+
+LIMITS = Limits(calls=512, bytes=16 * 1024**2, body=1024**2, connections=1024)
+"""Of the port of the map; a form is up to three times as long as what is pasted into it."""
+
+TIMEOUTS = Timeouts(body=20)
+"""People are further away than API servers."""
+
+MOST_TILES = 200
+
+LOOK_SECONDS, HEARTBEAT_SECONDS = 1.0, 15.0
+"""How often a stream looks whether its viewer may still look and is still there, and says that it lives."""
+
+_EVENTS = "/events"
+_API = "/api/"
+
+
+class NotReady(AccessRefused):
+    """Raised while the cluster is not known yet."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+
+
+class MapService:
+    """The map of one cluster, for whoever `access` lets in.
+
+    `waiting_for` says why there is nothing to show yet, None when there is.
+    """
+
+    def __init__(
+        self,
+        map_state: MapState,
+        access: MapAccess,
+        streams: Streams,
+        *,
+        log: Log,
+        waiting_for: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        self._map_state = map_state
+        self._access = access
+        self._streams = streams
+        self._waiting_for = waiting_for
+        self._renderer = Renderer()
+        self._signing_in = SigningIn(access, self._renderer, streams, log=log)
+        self._turnstile = Turnstile()
+
+    def install(self, app: web.Application) -> None:
+        """Have an application that answers calls answer those for the map."""
+        app.middlewares.append(self._answered)
+        app.on_response_prepare.append(answers.secure)
+        app.add_routes([*self._routes(), *self._signing_in.routes()])
+
+    def _routes(self) -> list[web.RouteDef]:
+        get = partial(web.get, allow_head=False)
+        return [
+            get("/", self._shown(self._fleet)),
+            get("/tiles", self._shown(self._tiles)),
+            get("/nodes/{name}", self._shown(self._node)),
+            get("/pods/{namespace}/{name}", self._shown(self._pod)),
+            get("/what-if", self._shown(self._what_if_form)),
+            get(_EVENTS, self._events),
+            get("/static/{name}", answers.static),
+        ]
+
+    async def follow(self) -> None:
+        """Tell pages what changes; never returns, and ends all streams when it is cancelled."""
+        await self._streams.follow(lambda: self._map_state.revision, self._map_state.changed_since)
+
+    # Who asks.
+
+    @web.middleware
+    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The answer of a handler; what it raises becomes a page, or JSON where a program asks."""
+        try:
+            self._access.check_host(request)
+            check_origin(request)
+            return await handler(request)
+        except AccessRefused as refusal:
+            return self._refused(request, refusal)
+        except BadInput as error:
+            return self._error(request, HTTPStatus.BAD_REQUEST, [*map(str, error.mistakes)])
+        except web.HTTPException as error:
+            allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+            return self._error(request, HTTPStatus(error.status), [_said_by(error)], allow)
+
+    def _refused(self, request: web.Request, refusal: AccessRefused) -> web.Response:
+        headers = _HEADERS.get(refusal.status, {})
+        could_sign_in = self._access.signs_in and isinstance(refusal, SignInRequired | NotPermitted)
+        if _is_program(request) or not could_sign_in:
+            return self._error(request, refusal.status, [str(refusal)], headers)
+        message = str(refusal) if access.shown_token(request) else ""
+        next_path = request.path_qs if request.method == "GET" else "/"
+        return answers.page(self._renderer.login(message, next_path=next_path), refusal.status, headers)
+
+    def _error(
+        self,
+        request: web.Request,
+        status: HTTPStatus,
+        mistakes: list[str],
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> web.Response:
+        if _is_program(request):
+            return web.json_response({"error": "\n".join(mistakes)}, status=status, headers=headers)
+        return answers.page(self._renderer.error(status, mistakes, Viewer(live=False)), status, headers)
+
+    async def _visitor(self, request: web.Request) -> Visitor:
+        return await self._access.visitor(access.shown_token(request))
+
+    def _shown(
+        self, handler: Callable[[web.Request, Visitor], Awaitable[web.StreamResponse]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """The handler for those who are let in, once there is something to show."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            visitor = await self._visitor(request)
+            if reason := self._waiting_for():
+                raise NotReady(f"The cluster is still being read: {reason}.")
+            with self._turnstile.call(visitor.key):
+                # As long as nobody takes the answer, the call counts.
+                return await answers.send(request, await handler(request, visitor))
+
+        return handle
+
+    def _viewer(self, request: web.Request, visitor: Visitor) -> Viewer:
+        return Viewer(visitor.name, can_sign_out=access.has_cookie(request))
+
+    # Pages.
+
+    async def _fleet(self, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+        query = _fleet_query(request)
+        fleet = await self._map_state.fleet(query)
+        chunks = self._renderer.fleet(fleet, query, self._viewer(request, visitor))
+        return await answers.send(request, answers.stream_of_html(), chunks)
+
+    async def _tiles(self, request: web.Request, _visitor: Visitor) -> web.StreamResponse:
+        names = frozenset(request.query.getall("name", []))
+        if len(names) > MOST_TILES:
+            raise BadInput(
+                [Mistake("name", f"{len(names):,} nodes are asked for: at most {MOST_TILES} can be")]
+            )
+        query = _fleet_query(request)
+        fleet = await self._map_state.fleet(query)
+        return await answers.drawn(partial(self._renderer.tiles, fleet, query, names))
+
+    async def _node(self, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+        view = await self._node_view(request, visitor)
+        return await answers.drawn(partial(self._renderer.node, view, self._viewer(request, visitor)))
+
+    async def _pod(self, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+        view = await self._pod_view(request, visitor)
+        return await answers.drawn(partial(self._renderer.pod, view, self._viewer(request, visitor)))
+
+    async def _what_if_form(self, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+        chunks = self._renderer.what_if(WhatIfForm(), None, {}, self._viewer(request, visitor))
+        return await answers.send(request, answers.stream_of_html(), chunks)
+
+    # What they show.
+
+    async def _node_view(self, request: web.Request, visitor: Visitor) -> NodeView:
+        name = request.match_info["name"]
+        view = await as_seen(visitor, partial(self._map_state.node, name))
+        if view is None:
+            unknown = name in self._map_state.unknown
+            reason = f"Node {name} publishes no topology." if unknown else f"There is no node {name}."
+            raise web.HTTPNotFound(text=reason)
+        return view
+
+    async def _pod_view(self, request: web.Request, visitor: Visitor) -> PodView:
+        namespace, name = request.match_info["namespace"], request.match_info["name"]
+        view = await as_seen(visitor, partial(self._map_state.pod, namespace, name))
+        if view is None:
+            # Who may not see it is not told whether it is there.
+            raise web.HTTPNotFound(
+                text=f"There is no pod {namespace}/{name}, or you may not list pods there."
+            )
+        return view
+
+    # What changes.
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        visitor = await self._visitor(request)
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        )
+        since = request.headers.get("Last-Event-ID") or request.query.get("since", "")
+        try:
+            with self._streams.opened(visitor.key) as stream:
+                if since:
+                    stream.add(self._changes(since))
+                await response.prepare(request)
+                await response.write(events.HEARTBEAT)
+                await self._tell(request, response, stream)
+        except TooManyStreams as error:
+            raise Busy("Too many pages are open: close some of them.") from error
+        except ConnectionError:
+            # Whoever looked is gone.
+            pass
+        return response
+
+    def _changes(self, since: str) -> Iterable[str] | None:
+        """What changed since the revision that a page has heard of."""
+        number = since.isascii() and since.isdigit() and len(since) < _LONGEST_NUMBER
+        return self._map_state.changed_since(int(since)) if number else None
+
+    async def _tell(self, request: web.Request, response: web.StreamResponse, stream: Stream) -> None:
+        """Tell of changes until the stream is ended, its viewer may look no more, or nobody listens."""
+        clock = asyncio.get_running_loop().time
+        said_at = clock()
+        while not stream.ended and request.transport is not None:
+            await stream.wait(LOOK_SECONDS)
+            try:
+                await self._visitor(request)
+            except (SignInRequired, NotPermitted):
+                await response.write(events.LOGIN)
+                return
+            except AccessRefused:
+                return
+            event = stream.take(self._streams.revision)
+            if not event and clock() - said_at > HEARTBEAT_SECONDS:
+                event = events.HEARTBEAT
+            if event:
+                await response.write(event)
+                said_at = clock()
+
+
+def _is_program(request: web.Request) -> bool:
+    """Whether a program asks, which reads JSON."""
+    return request.path.startswith(_API) or request.path == _EVENTS
+
+
+def _said_by(error: web.HTTPException) -> str:
+    """What an error says for people; aiohttp's own words only repeat the status."""
+    said = error.text or ""
+    return _SENTENCES.get(error.status, error.reason) if said.startswith(f"{error.status}: ") else said
+
+
+def _fleet_query(request: web.Request) -> FleetQuery:
+    """Which nodes are asked for; raises `BadInput`."""
+    return fleet_query.parse((name, value) for name, value in request.query.items() if name != "name")
+
+
+_LONGEST_NUMBER = 18
+_SENTENCES: Mapping[int, str] = MappingProxyType(
+    {
+        HTTPStatus.NOT_FOUND: "There is no such page.",
+        HTTPStatus.METHOD_NOT_ALLOWED: "This page cannot be asked in this way.",
+    }
+)
+_HEADERS: Mapping[HTTPStatus, Mapping[str, str]] = MappingProxyType(
+    {
+        HTTPStatus.UNAUTHORIZED: {"WWW-Authenticate": "Bearer"},
+        HTTPStatus.SERVICE_UNAVAILABLE: {"Retry-After": "1"},
+    }
+)

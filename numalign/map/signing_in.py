@@ -1,0 +1,102 @@
+"""How people sign in with a token that they paste, and out; and what pages of other sites may not send."""
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from aiohttp import web
+
+from numalign.map import access, answers, forms
+from numalign.map.access import AccessRefused, MapAccess, NotPermitted, SignInRequired
+from numalign.map.events import Streams
+from numalign.map.pages import Renderer
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
+
+LOGIN, LOGOUT = "/login", "/logout"
+
+_BEARER = "Bearer "
+_SAME_SITE = ("same-origin", "none")
+_READS = ("GET", "HEAD")
+
+
+class SigningIn:
+    """Keeps the token of somebody who was let in in a cookie of their browser."""
+
+    def __init__(self, access: MapAccess, renderer: Renderer, streams: Streams, *, log: Log) -> None:
+        self._access = access
+        self._renderer = renderer
+        self._streams = streams
+        self._log = QuietLog(log, lines=MANY_LINES)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Where that is done."""
+        return [
+            web.get(LOGIN, self._form, allow_head=False),
+            web.post(LOGIN, self._sign_in),
+            web.post(LOGOUT, self._sign_out),
+        ]
+
+    async def _form(self, _request: web.Request) -> web.StreamResponse:
+        return answers.page(self._renderer.login()) if self._access.signs_in else answers.redirect("/")
+
+    async def _sign_in(self, request: web.Request) -> web.StreamResponse:
+        form = await forms.fields(request)
+        # Whoever copies a token out of a terminal, or out of a header, copies what is around it.
+        token = form.get("token", "").strip().removeprefix(_BEARER)
+        next_path = path_here(form.get("next", ""))
+        try:
+            if len(token) > access.LONGEST_COOKIE:
+                raise SignInRequired(
+                    f"This token has {len(token):,} characters, and a browser keeps"
+                    f" {access.LONGEST_COOKIE:,}: use that of a ServiceAccount."
+                )
+            await self._access.visitor(token)
+        except AccessRefused as refusal:
+            text = self._renderer.login(str(refusal), next_path=next_path)
+            return answers.page(text, refusal.status)
+        response = answers.redirect(next_path)
+        access.keep_token(request, response, token)
+        return response
+
+    async def _sign_out(self, request: web.Request) -> web.StreamResponse:
+        try:
+            visitor = await self._access.visitor(access.shown_token(request))
+        except AccessRefused:
+            # Who is not signed in is signed out.
+            pass
+        else:
+            self._streams.end(visitor.key)
+            self._log.info("map.signed_out", user=visitor.name)
+        response = answers.redirect(LOGIN)
+        access.drop_token(request, response)
+        return response
+
+
+def path_here(text: str) -> str:
+    """A path of this server to go on to; that of the fleet for what leads anywhere else."""
+    leads_away = not text.startswith("/") or text[1:2] in ("/", "\\") or not text.isprintable()
+    return "/" if leads_away or not text.isascii() or text.startswith((LOGIN, LOGOUT)) else text
+
+
+def check_origin(request: web.Request) -> None:
+    """Raise `NotPermitted` for what a page of another site has a browser send.
+
+    Every browser says where that comes from, by `Sec-Fetch-Site` or by the `Origin` of a form. Who says
+    neither is no browser, and so has no cookie of one.
+    """
+    if request.method in _READS:
+        return
+    headers = request.headers
+    checks: tuple[tuple[str, Callable[[str], bool]], ...] = (
+        ("Sec-Fetch-Site", _SAME_SITE.__contains__),
+        ("Origin", lambda origin: _is_own(origin, headers.get("Host", ""))),
+    )
+    said = [check(headers[name]) for name, check in checks if name in headers]
+    if not all(said) or (not said and request.cookies):
+        raise NotPermitted("This was sent from a page of another site: open the map itself and try again.")
+
+
+def _is_own(origin: str, host: str) -> bool:
+    try:
+        return bool(host) and urlsplit(origin).netloc == host
+    except ValueError:
+        return False

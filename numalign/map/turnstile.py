@@ -1,0 +1,74 @@
+"""
+How much of the map is worked out at once: in all, and for one viewer.
+
+A what-if question looks at every node, a thousand times where a thousand replicas are asked for. So there are
+few at once; the others wait, but not many of them.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TypeVar
+
+from numalign.map.access import AccessRefused
+
+T = TypeVar("T")
+
+MOST_CALLS_EACH = 16
+"""Calls of one viewer at once, streams aside: a browser makes six."""
+
+MOST_QUESTIONS, MOST_QUESTIONS_EACH, MOST_WAITING = 2, 2, 16
+"""Questions that are worked out at once, those of one viewer that are there, and all that are."""
+
+QUESTION_SECONDS = 30.0
+"""From when a question comes until its answer is there."""
+
+
+class Busy(AccessRefused):
+    """Raised where a viewer, or all together, ask for more than is worked out at once."""
+
+    status = HTTPStatus.SERVICE_UNAVAILABLE
+
+
+@dataclass(slots=True)
+class Turnstile:
+    """Counts calls and questions by whoever the keys stand for."""
+
+    _calls: Counter[bytes] = field(default_factory=Counter)
+    _questions: Counter[bytes] = field(default_factory=Counter)
+    _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_QUESTIONS))
+
+    @contextmanager
+    def call(self, key: bytes) -> Iterator[None]:
+        """One more call inside the `with`; raises `Busy`."""
+        if self._calls[key] >= MOST_CALLS_EACH:
+            raise Busy("You ask for many pages at once: wait for some of them.")
+        with _counted(self._calls, key):
+            yield
+
+    async def answer(self, key: bytes, question: Callable[[], Awaitable[T]]) -> T:
+        """What a question comes to, when it is its turn; raises `Busy`."""
+        if self._questions.total() >= MOST_WAITING or self._questions[key] >= MOST_QUESTIONS_EACH:
+            raise Busy("Other questions are still being worked out: try again in a moment.")
+        with _counted(self._questions, key):
+            try:
+                async with asyncio.timeout(QUESTION_SECONDS), self._at_once:
+                    return await question()
+            except TimeoutError as error:
+                raise Busy(
+                    f"This was not worked out within {QUESTION_SECONDS:g} s: ask for fewer replicas."
+                ) from error
+
+
+@contextmanager
+def _counted(counter: Counter[bytes], key: bytes) -> Iterator[None]:
+    counter[key] += 1
+    try:
+        yield
+    finally:
+        counter[key] -= 1
+        if not counter[key]:
+            del counter[key]
