@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test e2e-kubelets e2e-workloads \
-	fuzz-kubelet deploy-test manifests e2e attack soak sim bench bench-e2e simulate clean
+	fuzz-kubelet deploy-test manifests dashboard e2e attack soak sim bench bench-e2e simulate clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -84,6 +84,10 @@ deploy-test: $(READY)
 # deploy/manifests anew, from deploy/chart.
 manifests: $(READY)
 	$(BIN)/python -m tests.deploy.render
+
+# The dashboard of the chart anew, from the table of its panels.
+dashboard: $(READY)
+	$(BIN)/python -m tests.deploy.dashboard
 
 # A real kube-apiserver and etcd; needs Go once, then its cache. KUBEBUILDER_ASSETS is honoured.
 e2e: $(READY)

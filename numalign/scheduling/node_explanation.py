@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from numalign.cache import Question
 from numalign.decision import wording
 from numalign.decision.doubts import Doubt, doubts
-from numalign.decision.evaluate import evaluate
+from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode import placements
 from numalign.kube.exporters import ExporterHealth
@@ -29,6 +29,7 @@ from numalign.model.attributes import NO_ATTRIBUTES
 from numalign.model.constraints import Unmet
 from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources, quantities
+from numalign.model.steps import Steps
 from numalign.shapes.health import missing_devices
 
 
@@ -70,6 +71,12 @@ class Rules:
         if state not in self._verdicts:
             self._verdicts[state] = evaluate(node, self._question.demand, self._question.intent)
         return self._verdicts[state]
+
+    def work(self, node: Node) -> Steps[None]:
+        """Work out in steps what `verdict` then gives at once."""
+        state = _state(node)
+        if state not in self._verdicts:
+            self._verdicts[state] = yield from evaluating(node, self._question.demand, self._question.intent)
 
     def doubts(self, node: Node) -> tuple[Doubt, ...]:
         """What could make a verdict on this state of a node wrong."""

@@ -54,8 +54,8 @@ def _late(late: int, soon: int) -> Values:
     return {f'{series}"{edge}"}}': f"0+{total}x30" for edge, total in totals.items()}
 
 
-def _answers(good: int, bad: int) -> Values:
-    series = f'numalign_http_requests_total{{route="/validate",{_replica(WEBHOOK)},code='
+def _answers(good: int, bad: int, route: str = "/validate") -> Values:
+    series = f'numalign_http_requests_total{{route="{route}",{_replica(WEBHOOK)},code='
     return {f'{series}"200"}}': f"0+{good}x30", f'{series}"503"}}': f"0+{bad}x30"}
 
 
@@ -166,7 +166,8 @@ CASES: Mapping[str, AlertCase] = {
     ),
     "NumalignCallsFailing": AlertCase(
         firing=_answers(good=95, bad=5),
-        silent=_answers(good=1000, bad=5),
+        # A replica that waits to lead says no to every probe.
+        silent={**_answers(good=1000, bad=5), **_answers(good=0, bad=6, route="/readyz")},
         labels={"job": WEBHOOK, "route": "/validate"},
         value="5.0",
     ),

@@ -7,17 +7,19 @@ Expressions are judged by name: each metric is there, each label stands on it, a
 to have exactly is one that it has.
 """
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness import programs
 from harness.http_calls import Door, once
-from harness.programs import Running, Site
+from harness.programs import Json, Running, Site, soon
 from harness.waiting import until
 from tests.agent import beside
 from tests.attack import objects
@@ -31,8 +33,10 @@ Page = Mapping[str, list[Series]]
 OF_PROMETHEUS = frozenset({"instance", "job", "namespace", "pod"})
 """Labels that a Prometheus adds by itself, as the monitors of the chart have it."""
 
-NOT_BROUGHT_ABOUT = frozenset({"5..", "$webhook"})
-"""Values that a program in health never shows, and variables of a dashboard."""
+NOT_BROUGHT_ABOUT = frozenset({"5.."})
+"""Values that a program in health never shows."""
+
+_EXPORTED = {"namespace": "exported_namespace"}
 
 _SELECTOR = re.compile(r"\b(numalign_[a-z_]+|process_[a-z_]+|python_[a-z_]+)\b(?:\{([^}]*)\})?")
 _MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
@@ -45,8 +49,13 @@ async def scraped(folder: Path) -> Page:
     async for text in _texts(folder):
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                found[sample.name].append(sample.labels)
+                found[sample.name].append(_renamed(sample.labels))
     return found
+
+
+def _renamed(labels: Series) -> Series:
+    """Labels as a Prometheus keeps them that has its own `namespace`, that of the program."""
+    return {_EXPORTED.get(label, label): value for label, value in labels.items()}
 
 
 async def _texts(folder: Path) -> AsyncIterator[str]:
@@ -59,8 +68,8 @@ async def _texts(folder: Path) -> AsyncIterator[str]:
 
 async def _asked(here: Site) -> list[Running]:
     """The webhook, the scorer and the controller, after a review and the calls of a scheduler."""
-    nodes = objects.nodes(2)
-    api = await here.api_server(nodes)
+    nodes = [each for each in objects.nodes(2) if each["kind"] != "Namespace"]
+    api = await here.api_server([*nodes, *_misaligned()])
     follow = ("--kubeconfig", str(api.kubeconfig))
     webhook = await here.webhook(*follow, "--gates", "true")
     scorer = await here.scorer(*follow)
@@ -69,12 +78,31 @@ async def _asked(here: Site) -> list[Running]:
     call = objects.filtering(pod, objects.names(nodes))
     for program, path, body in (
         (webhook, "/validate", objects.review(pod)),
+        (webhook, "/validate", objects.review(objects.pod("denied", {"cpu": "500", "memory": "1Gi"}))),
+        (webhook, "/validate", objects.review(objects.pod("invalid", policy="strictly"))),
         (webhook, "/mutate", objects.review(pod)),
         (scorer, "/filter", call),
         (scorer, "/prioritize", call),
     ):
         assert (await once(program.door, "POST", path, body)).well, path
+    for metric, program in (("numalign_pods_below", webhook), ("numalign_misaligned_pods", controller)):
+        await soon(partial(program.metric, metric), what=metric, child=program.child)
     return [webhook, scorer, controller]
+
+
+def _misaligned() -> list[Json]:
+    """A pod that sits on two zones and asked for one, and one that asks for less than its namespace."""
+    amount = {"cpu": 16, "memory": 64 * 2**30}
+    loose = objects.node("loose", zones=2, policy="best-effort", amounts=amount, free=50)
+    spread = [{"zones": [f"node-{zone}"], "amount": {"cpu": "2", "memory": "512Mi"}} for zone in (0, 1)]
+    amounts = {"cpu": "4", "memory": "1Gi"}
+    pod = objects.pod("spread", amounts, policy=objects.SINGLE, placement_observed=json.dumps(spread))
+    silent = objects.pod("silent", amounts, policy=None)
+    return [
+        objects.namespace(objects.TEAM, audit=objects.SINGLE),
+        *loose,
+        *(objects.on("loose", each) for each in (pod, silent)),
+    ]
 
 
 @asynccontextmanager

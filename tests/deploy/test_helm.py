@@ -121,6 +121,11 @@ SETS = {
         "webhooks.annotations.a=b webhooks.matchConditions[0].name=a "
         "webhooks.matchConditions[0].expression=true webhooks.excludedNamespaces={a,b}"
     ),
+    "monitoring": (
+        f"{EVERY_PART} serviceMonitor.enabled=true prometheusRule.enabled=true prometheusRule.labels.a=b "
+        "prometheusRule.alertLabels.team=a dashboard.enabled=true dashboard.annotations.a=b "
+        "settings.audit-log=-"
+    ),
     "gates": "gates.enabled=true policy.defaults[0].gate=enabled policy.defaults[0].default=restricted",
     "healing": "heal.enabled=true policy.defaults[0].heal=failed settings.unknown-nodes=may-fit",
     "the map": "map.enabled=true",

@@ -1,0 +1,266 @@
+"""
+The views for programs: plain values that any encoder of JSON takes.
+
+Amounts are written as Kubernetes writes them, CPU ids as the kernel does, and placements as
+`numalign.io/placement` holds them, so that nobody has to learn a new form.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from numalign.map.views import (
+    ClassGroup,
+    ContainerAsks,
+    DeviceBox,
+    Fleet,
+    HeldInZones,
+    NodeTile,
+    NodeView,
+    PodIntent,
+    PodOnNode,
+    PodView,
+    SocketBox,
+    WhatIfNode,
+    WhatIfResult,
+    WhatIfTemplate,
+    ZoneBox,
+    ZoneUse,
+)
+from numalign.model.intent import Exclusive
+from numalign.model.machine import render_list
+from numalign.model.resources import quantities
+
+Json = dict[str, Any]
+
+
+def fleet_json(fleet: Fleet) -> Json:
+    """The nodes that a query shows, by class."""
+    return {
+        "revision": fleet.revision,
+        "shown": fleet.count_shown,
+        "all": fleet.count_all,
+        "resources": list(fleet.resources),
+        "classes": list(fleet.classes),
+        "policies": list(fleet.policies),
+        "conditions": dict(fleet.counts),
+        "groups": [_group(group, fleet.now) for group in fleet.groups],
+        "unknown": list(fleet.unknown),
+    }
+
+
+def tile_json(tile: NodeTile, now: float) -> Json:
+    """One node of a fleet; `now` is in seconds since 1970."""
+    age = tile.age(now)
+    return {
+        "name": tile.name,
+        "class": tile.node_class,
+        "policy": tile.policy,
+        "scope": tile.scope,
+        "conditions": sorted(tile.conditions),
+        "source": tile.source,
+        "age": None if age is None else int(age),
+        "basis": tile.basis,
+        "pods": tile.pods,
+        "misaligned": tile.misaligned,
+        "lacks": quantities(tile.missing),
+        "zones": [*map(_zone, tile.zones)],
+    }
+
+
+def node_json(view: NodeView) -> Json:
+    """One node with its pods; a pod that the viewer may not see has no name, and `null` in its place."""
+    return {
+        **tile_json(view.tile, view.now),
+        "revision": view.revision,
+        "machineKnown": view.machine_known,
+        "exact": view.exact,
+        "labels": dict(view.labels),
+        "taints": list(view.taints),
+        "sockets": [*map(_socket, view.sockets)],
+        "sharedDevices": [*map(_device, view.shared_devices)],
+        "podsHere": [*map(_pod_on_node, view.pods)],
+        "hidden": view.hidden,
+    }
+
+
+def pod_json(view: PodView) -> Json:
+    """One pod."""
+    return {
+        "revision": view.revision,
+        "namespace": view.namespace,
+        "name": view.name,
+        "uid": view.uid,
+        "owner": view.owner,
+        "phase": view.phase,
+        "created": view.created,
+        "scheduler": view.scheduler,
+        "priority": view.priority,
+        "gates": list(view.gates),
+        "reason": view.reason,
+        "message": view.message,
+        "node": view.node or None,
+        "pinned": view.pinned or None,
+        "intent": _intent(view.intent),
+        "demand": _demand(view.containers, view.total),
+        "onNode": view.on_node and _pod_on_node(view.on_node),
+        "zones": [*map(_zone, view.zones)],
+        "beside": list(view.beside),
+        "besideHidden": view.beside_hidden,
+        "mistakes": list(view.mistakes),
+    }
+
+
+def what_if_json(result: WhatIfResult) -> Json:
+    """What would become of a pod or a workload."""
+    return {
+        "revision": result.revision,
+        "kind": result.kind,
+        "namespace": result.namespace,
+        "name": result.name,
+        "replicas": result.replicas,
+        "fit": result.fit_count,
+        "bounded": result.bounded,
+        "placed": [
+            {"template": placed.template, "node": placed.node, "zones": list(placed.zones)}
+            for placed in result.placed
+        ],
+        "templates": [*map(_template, result.templates)],
+    }
+
+
+def _group(group: ClassGroup, now: float) -> Json:
+    return {
+        "class": group.node_class,
+        "policy": group.policy,
+        "scope": group.scope,
+        "allocatable": quantities(group.allocatable),
+        "free": quantities(group.free),
+        "nodes": [tile_json(tile, now) for tile in group.tiles],
+    }
+
+
+def _zone(use: ZoneUse) -> Json:
+    return {
+        "id": use.id,
+        "name": use.name,
+        "allocatable": quantities(use.allocatable),
+        "free": quantities(use.free),
+    }
+
+
+def _socket(box: SocketBox) -> Json:
+    return {"id": box.id, "zones": [*map(_zone_box, box.zones)]}
+
+
+def _zone_box(box: ZoneBox) -> Json:
+    return {
+        **_zone(box.use),
+        "caches": [
+            {
+                "id": cache.id,
+                "cores": [
+                    {
+                        "id": core.id,
+                        "cpus": [{"id": cpu.id, "use": cpu.state, "pod": cpu.pod} for cpu in core.cpus],
+                    }
+                    for core in cache.cores
+                ],
+            }
+            for cache in box.caches
+        ],
+        "devices": [*map(_device, box.devices)],
+        "pods": list(box.pods),
+    }
+
+
+def _device(box: DeviceBox) -> Json:
+    return {
+        "resource": box.resource,
+        "zones": list(box.zones),
+        "total": box.total,
+        "healthy": box.healthy,
+        "free": box.free,
+    }
+
+
+def _pod_on_node(pod: PodOnNode) -> Json:
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "owner": pod.owner,
+        "policy": pod.policy,
+        "exclusive": Exclusive.ZONE if pod.exclusive else None,
+        "stage": pod.stage,
+        "leaving": pod.leaving,
+        "predicted": None if pod.predicted is None else _placement(pod.predicted),
+        "observed": None if pod.observed is None else _placement(pod.observed),
+        "agrees": pod.agrees,
+        "cpus": None if pod.cpus is None else render_list(pod.cpus),
+        "known": pod.source,
+        "judgement": pod.judgement,
+        "aligned": pod.aligned,
+        "why": pod.why or None,
+    }
+
+
+def _placement(held: Iterable[HeldInZones]) -> list[Json]:
+    return [{"zones": list(part.zones), "amount": quantities(part.amounts)} for part in held]
+
+
+def _intent(intent: PodIntent) -> Json:
+    return {
+        "policy": intent.policy,
+        "from": intent.by,
+        "scope": intent.scope,
+        "resources": list(intent.resources),
+        "exclusive": Exclusive.ZONE if intent.exclusive else None,
+    }
+
+
+def _demand(containers: Sequence[ContainerAsks], total: Mapping[str, int]) -> Json:
+    return {
+        "containers": [
+            {
+                "name": container.name,
+                "role": container.role,
+                "asks": quantities(container.asks),
+                "notPinned": list(container.loose),
+            }
+            for container in containers
+        ],
+        "total": quantities(total),
+    }
+
+
+def _template(template: WhatIfTemplate) -> Json:
+    return {
+        "where": template.where,
+        "notes": list(template.notes),
+        "intent": _intent(template.intent),
+        "demand": _demand(template.containers, template.total),
+        "exempt": template.admission.exempt,
+        "refusal": template.admission.refusal,
+        "warnings": list(template.admission.warnings),
+        "counts": dict(template.counts),
+        "reasons": [
+            {"nodes": count, "answer": answer, "reason": reason or None}
+            for count, answer, reason in template.reasons
+        ],
+        "nodes": [*map(_what_if_node, template.nodes)],
+        "unknown": list(template.unknown),
+    }
+
+
+def _what_if_node(node: WhatIfNode) -> Json:
+    return {
+        "name": node.name,
+        "class": node.node_class,
+        "verdict": node.answer,
+        "reason": node.reason or None,
+        "score": node.score,
+        "placement": _placement(node.placement),
+        "zones": list(node.zones),
+        "hasRoom": node.has_room,
+        "doubts": list(node.doubts),
+    }

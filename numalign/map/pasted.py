@@ -1,0 +1,103 @@
+"""
+What somebody pastes or uploads to ask about: one pod, or one object that makes pods.
+
+It comes from a browser, so it is hostile: bounded in bytes before it is parsed, its aliases bounded while it
+is, and whatever is wrong is told with its place.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeGuard
+
+from numalign.kube.decode import templates
+from numalign.kube.decode.parts import Part, inner
+from numalign.kube.decode.templates import NO_TEMPLATES, PodTemplate, TemplatePaths
+from numalign.kube.files import documents
+from numalign.kube.files.documents import Document
+from numalign.model.errors import BadInput, Mistake
+
+MOST_BYTES = 2**18
+"""Of one text; an API server takes objects of 1.5 MiB, and no pod that a person writes comes near to this."""
+
+DEFAULT_NAMESPACE = "default"
+
+_MOST_NAMED = 4
+_COUNTS = ("replicas", "parallelism")
+"""Where workloads say below `spec` how many pods they make at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pasted:
+    """An object that makes pods, and its templates; a pod is its own template.
+
+    `replicas` is how many pods it makes of a template at a time, 1 where it does not say so. `notes` are what
+    its owner should know of how it was read.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    templates: tuple[PodTemplate, ...]
+    replicas: int = 1
+    notes: tuple[str, ...] = ()
+
+
+def read(text: bytes, *, namespace: str = DEFAULT_NAMESPACE, extra: TemplatePaths = NO_TEMPLATES) -> Pasted:
+    """The one object in a text that makes pods, in a `namespace` if it names none.
+
+    Whatever else is in it and makes no pods is passed over. `extra` are kinds of workloads that the policy
+    adds. Raises `BadInput` with every mistake, and for a text with no such object or with several.
+    """
+    every = [*documents.objects(documents.read(text, most=MOST_BYTES))]
+    if troubles := [document.trouble for document in every if document.trouble]:
+        raise BadInput(troubles)
+    makers = [made for document in every if (made := _read(document, namespace, extra))]
+    if len(makers) > 1:
+        listed = f"{len(makers)} objects that make pods, {_named(makers)}"
+        raise BadInput([Mistake("", f"has {listed}: paste one of them")])
+    if not makers:
+        kinds = ", ".join(sorted({document.kind for document in every})[:_MOST_NAMED])
+        raise BadInput([Mistake("", f"makes no pods: there is {kinds}, and no pod or pod template in it")])
+    return makers[0]
+
+
+def _read(document: Document, namespace: str, extra: TemplatePaths) -> Pasted | None:
+    """What makes pods; None for any other object. Raises `BadPod`."""
+    raw = document.raw
+    look = templates.scan(raw, templates.group_kind(raw), extra=extra)
+    made = templates.pod_templates(look, owner=raw)
+    readable = tuple(template for template in made if template.pod)
+    if not readable:
+        return None
+    metadata = Part(raw)["metadata"]
+    return Pasted(
+        document.kind,
+        metadata["namespace"].text() or namespace,
+        metadata["name"].text() or metadata["generateName"].text(),
+        readable,
+        _replicas(raw),
+        tuple(_notes(look.guesses, look.misplaced, made)),
+    )
+
+
+def _replicas(raw: Mapping[str, object]) -> int:
+    """How many pods are made of a template at a time, as far as the object says so itself."""
+    counts = (inner(raw.get("spec"), name) for name in _COUNTS)
+    return next((count for count in counts if _is_count(count)), 1)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _notes(guesses: Sequence[str], misplaced: Sequence[str], made: Sequence[PodTemplate]) -> Iterator[str]:
+    yield from guesses
+    yield from misplaced
+    for template in made:
+        if template.mistakes:
+            yield f"{template.where}: not read as a pod: {template.mistakes[0]}"
+
+
+def _named(makers: Sequence[Pasted]) -> str:
+    names = [f"{made.kind} {made.name}" for made in makers[:_MOST_NAMED]]
+    return ", ".join([*names, *(["more"] if len(makers) > _MOST_NAMED else [])])
