@@ -19,7 +19,7 @@ COMMANDS = (
     LazyCommand("doctor", "kubectl_numa.commands.doctor", "Tell what nodes lack for exact verdicts"),
     LazyCommand("explain", "kubectl_numa.commands.explain", "Tell what every node says to a pod"),
     LazyCommand("map", "kubectl_numa.commands.map", "Draw the zones of all nodes in a browser or a file"),
-    LazyCommand("nodes", "kubectl_numa.commands.nodes", "Draw the zones of every node"),
+    LazyCommand("nodes", "kubectl_numa.commands.nodes", "Draw the zones of nodes"),
     LazyCommand("pods", "kubectl_numa.commands.pods", "Tell what running pods hold"),
     LazyCommand(
         "replay", "kubectl_numa.commands.replay", "Predict what a kubelet says to one pod after another"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kubectl_numa.manifests import Namespace
 from kubectl_numa.notices import tell_left_out, waiting
 from kubectl_numa.questions import DEFAULTS, ClusterView, WebhookOptions
+from kubectl_numa.typed_names import TypedName
 from numalign.kube import exporters
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.command_line import Trouble
@@ -123,17 +124,18 @@ class ClusterSource:
             return policy.read(Path(file))
         return self.running.policy() if self.snapshot is None else NO_POLICY
 
-    def pod(self, name: str, *, namespace: str, objects: list[object]) -> dict[str, Any]:
-        """A pod by its name: out of `objects` if that is a snapshot, else from the running cluster.
+    def one(self, named: TypedName, *, namespace: str, objects: list[object]) -> dict[str, Any]:
+        """An object by its name: out of `objects` if that is a snapshot, else from the running cluster.
 
-        Raises `BadInput` for one that the snapshot lacks, and `ClusterError`.
+        Raises `BadInput` for what the snapshot lacks, and `ClusterError`.
         """
         if self.snapshot is None:
-            return self.running.pod(name, namespace=namespace)
+            return self.running.one(named, namespace=namespace)
         for document in documents.objects(objects):
             metadata = document.raw.get("metadata")
-            if (document.group, document.kind) == ("", "Pod") and isinstance(metadata, dict):
+            if named.type.is_of(document.group, document.kind) and isinstance(metadata, dict):
                 place = (metadata.get("namespace") or "default", metadata.get("name"))
-                if place == (namespace, name):
+                if place == (namespace, named.name):
                     return dict(document.raw)
-        raise BadInput([Mistake("--snapshot", f"holds no pod {namespace}/{name}: give its manifest with -f")])
+        what = f"{named.type.singular} {namespace}/{named.name}"
+        raise BadInput([Mistake("--snapshot", f"holds no {what}: give its manifest with -f")])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from kubectl_numa.typed_names import TypedName
 from numalign.kube.decode import templates
 from numalign.kube.decode.templates import NO_TEMPLATES, NOWHERE, POD, TemplateLocation, TemplatePaths
 from numalign.kube.files import documents
@@ -131,6 +132,17 @@ def read(
         for number, value in enumerate(values, start=1)
         for document in documents.objects([value])
         for manifest in _manifests(document, Manifest(name, number, document.kind), namespace, extra)
+    ]
+
+
+def of_object(
+    raw: object, named: TypedName, *, namespace: Namespace = DEFAULT, extra: TemplatePaths = NO_TEMPLATES
+) -> list[Manifest]:
+    """An object that a cluster holds, read as `read` does one of a file; its name stands for the file."""
+    return [
+        manifest
+        for document in documents.objects([raw])
+        for manifest in _manifests(document, Manifest(str(named), kind=document.kind), namespace, extra)
     ]
 
 

@@ -107,7 +107,12 @@ def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
         paper.write(Text("  is cordoned", "red"))
     if not node.attributes.ready:
         paper.write(Text("  is not ready", "red"))
-    paper.write(*_map(node.zones, paper))
+    draw_zones(node.zones, paper)
+
+
+def draw_zones(zones: Sequence[Zone], paper: Paper) -> None:
+    """A row for each zone, a column for each resource: how much is taken of what may be given out."""
+    paper.write(*_map(zones, paper))
 
 
 def told_by(health: ExporterHealth) -> str:
@@ -140,7 +145,7 @@ def draw_shape(known_shape: KnownShape, paper: Paper, *, now: float) -> None:
     for what, words in (("labels", labels), ("taints", map(str, shape.taints))):
         if line := ", ".join(words):
             paper.entry(f"  {what} ", line, indent=_SHAPE_INDENT, label_style="dim", style="dim")
-    paper.write(*_map(node.zones, paper))
+    draw_zones(node.zones, paper)
 
 
 def how_known(known_shape: KnownShape, *, now: float) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kubectl_numa.notices import tell, tell_left_out, waiting
+from kubectl_numa.typed_names import TypedName
 from numalign.kube import collect, installation
 from numalign.kube.configz import Progress
 from numalign.kube.connection import FROM_KUBECONFIG, Connection
@@ -71,9 +72,10 @@ class RunningCluster:
         tell_left_out(problems)
         return objects
 
-    def pod(self, name: str, *, namespace: str) -> dict[str, Any]:
-        """A pod by its name."""
-        return asyncio.run(collect.pod(name, namespace=namespace, connection=self.connection))
+    def one(self, named: TypedName, *, namespace: str) -> dict[str, Any]:
+        """An object by its type and name."""
+        work = collect.one(named.type, named.name, namespace=namespace, connection=self.connection)
+        return asyncio.run(work)
 
     def pods(self) -> list[dict[str, Any]]:
         """All pods, as a snapshot file holds them."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from kubectl_numa import manifests, moving, moving_page, options
+from kubectl_numa import manifests, moving, moving_page, options, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.listings import Output
 from kubectl_numa.manifests import Manifest, Namespace
@@ -14,6 +14,7 @@ from kubectl_numa.notices import tell, tell_left_out, waiting
 from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
 from numalign.kube.command_line import Trouble
 from numalign.kube.decode.parts import inner
+from numalign.kube.resource_types import POD
 from numalign.model.errors import BadInput
 from numalign.scheduling.defragmentation import Remedy
 
@@ -23,11 +24,12 @@ from numalign.scheduling.defragmentation import Remedy
 Examples:
   kubectl numa defrag -f pod.yaml
   kubectl numa defrag my-pod -n team-a
+  kubectl numa defrag job/train
   kubectl numa defrag -f pod.yaml --node dgx-1
   kubectl numa defrag -f job.yaml --priority 1000 --snapshot cluster.json.gz
 """
 )
-@click.argument("name", required=False)
+@click.argument("name", required=False, metavar="[NAME|TYPE/NAME]")
 @click.option("-f", "--filename", "file", metavar="FILE", help="Manifest of one pod; - is standard input.")
 @options.namespace_option
 @options.from_cluster
@@ -67,13 +69,15 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     for input that cannot be read.
     """
     if bool(name) == bool(file):
-        raise click.UsageError("give the NAME of a pod, or the manifest of one with -f")
+        raise click.UsageError(
+            "give the NAME of a pod, TYPE/NAME of a workload, or the manifest of one with -f"
+        )
     if source.snapshot == manifests.STDIN == file:
         raise click.UsageError("--snapshot and -f cannot both be standard input")
     place = source.namespace(namespace)
     objects = source.documents(with_pods=True)
     view = source.view(webhook, objects=objects)
-    asked = _named(name, place, source, objects) if name else _written(str(file), place, view)
+    asked = _named(name, place, source, objects, view) if name else _written(str(file), place, view)
     pod = view.decide(asked.raw, name=asked.name, namespace=asked.namespace)
     with waiting("reading the pods") as now:
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
@@ -109,12 +113,18 @@ class _AskedPod:
     uid: str = ""
 
 
-def _named(name: str, place: Namespace, source: ClusterSource, objects: list[object]) -> _AskedPod:
-    raw = source.pod(name, namespace=place.name, objects=objects)
+def _named(
+    name: str, place: Namespace, source: ClusterSource, objects: list[object], view: ClusterView
+) -> _AskedPod:
+    named = typed_names.pod_or_workload(name)
+    raw = source.one(named, namespace=place.name, objects=objects)
+    if named.type != POD:
+        read = manifests.of_object(raw, named, namespace=place, extra=view.policy.templates)
+        return _only_pod(str(named), read)
     if node := inner(raw.get("spec"), "nodeName"):
-        raise Trouble(f"pod {place.name}/{name} is on node {node} already")
+        raise Trouble(f"pod {place.name}/{named.name} is on node {node} already")
     uid = inner(raw.get("metadata"), "uid")
-    return _AskedPod(raw, name, place.name, uid if isinstance(uid, str) else "")
+    return _AskedPod(raw, named.name, place.name, uid if isinstance(uid, str) else "")
 
 
 def _written(file: str, place: Namespace, view: ClusterView) -> _AskedPod:
@@ -125,21 +135,26 @@ def _written(file: str, place: Namespace, view: ClusterView) -> _AskedPod:
     read = [
         each for path in paths for each in manifests.read(path, namespace=place, extra=view.policy.templates)
     ]
+    return _only_pod(file, read)
+
+
+def _only_pod(where: str, read: list[Manifest]) -> _AskedPod:
+    """The one pod among what was read; raises `BadInput` and `Trouble` for whatever is none."""
     if mistakes := [mistake for each in read for mistake in each.located_mistakes()]:
         raise BadInput(mistakes)
     pods = [(each, each.pod) for each in read if each.pod]
     if len(pods) != 1:
-        raise Trouble(_not_one(file, [each for each, _ in pods]))
+        raise Trouble(_not_one(where, [each for each, _ in pods]))
     [(manifest, pod)] = pods
     return _AskedPod(manifest.place.raw, pod.name, pod.namespace)
 
 
-def _not_one(file: str, pods: list[Manifest]) -> str:
+def _not_one(where: str, pods: list[Manifest]) -> str:
     if not pods:
-        return f"{file}: there is no pod in it, and one is asked about"
+        return f"{where}: there is no pod in it, and one is asked about"
     places = "; ".join(each.where for each in pods[:4])
     more = f" and {len(pods) - 4} more" if len(pods) > 4 else ""  # noqa: PLR2004  as many as are named
-    return f"{file}: one pod is asked about, and there are {len(pods)}: {places}{more}"
+    return f"{where}: one pod is asked about, and there are {len(pods)}: {places}{more}"
 
 
 def _known(name: str, view: ClusterView) -> str:

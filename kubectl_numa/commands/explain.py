@@ -6,7 +6,7 @@ from functools import cached_property
 
 import click
 
-from kubectl_numa import manifests, moving, options, pages
+from kubectl_numa import manifests, moving, options, pages, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.explanation import explain as explain_pod
@@ -16,8 +16,6 @@ from kubectl_numa.notices import waiting
 from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
 from numalign.decision.scoring import Strategy
 from numalign.kube.command_line import Trouble
-from numalign.kube.decode import pods
-from numalign.kube.decode.templates import TemplateLocation
 from numalign.kube.errors import ClusterError
 from numalign.model.errors import BadInput
 
@@ -26,13 +24,14 @@ from numalign.model.errors import BadInput
     epilog="""\b
 Examples:
   kubectl numa explain my-pod -n team-a
+  kubectl numa explain deploy/web
   kubectl numa explain -f pod.yaml --snapshot cluster.json.gz
   kubectl numa explain -f pod.yaml --node dgx-1
   kubectl numa explain -f pod.yaml --limit 0
   helm template chart | kubectl numa explain -f - -o json
 """
 )
-@click.argument("name", required=False)
+@click.argument("name", required=False, metavar="[NAME|TYPE/NAME]")
 @click.option(
     "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests; - is standard input."
 )
@@ -69,27 +68,28 @@ def explain(  # noqa: PLR0913 - one argument for each option
 ) -> None:
     """Tell what every node says to a pod: whether it fits, why not, which zones it would get.
 
-    Pods come by NAME from the cluster, or from manifests; workloads stand for the pods they would make. What
-    the webhook would say stands first; then every node answers, with its labels, taints and condition, and
-    every shape of which no node is here. The exit code is 0 whatever is said (`check` is for that), 2 for
-    input that cannot be read.
+    Pods and workloads come by name from the cluster, or from manifests; a workload (deploy/web, job/train)
+    stands for the pods that it would make. What the webhook would say stands first; then every node answers,
+    with its labels, taints and condition, and every shape of which no node is here. The exit code is 0
+    whatever is said (`check` is for that), 2 for input that cannot be read.
     """
     if bool(name) == bool(files):
-        raise click.UsageError("give the NAME of a pod, or manifests with -f")
+        raise click.UsageError("give the NAME of a pod, TYPE/NAME of a workload, or manifests with -f")
     if source.snapshot == manifests.STDIN in files:
         raise click.UsageError("--snapshot and -f cannot both be standard input")
     place = source.namespace(namespace)
     objects = source.documents()
     cluster = source.view(webhook, objects=objects)
     with waiting("asking every node"):
+        extra = cluster.policy.templates
         if name:
-            raw = source.pod(name, namespace=place.name, objects=objects)
-            given = [Manifest("cluster", kind="Pod", place=TemplateLocation("", raw), pod=pods.pod(raw))]
+            named = typed_names.pod_or_workload(name)
+            raw = source.one(named, namespace=place.name, objects=objects)
+            given = manifests.of_object(raw, named, namespace=place, extra=extra)
         else:
             paths, missing = manifests.files(files)
             if missing:
                 raise BadInput(missing)
-            extra = cluster.policy.templates
             given = [entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)]
         answered, wrong = _explain(given, cluster, strategy)
         advisor = _Advisor(source, objects, cluster, webhook)
@@ -163,7 +163,7 @@ def _with_room(explanation: Explanation, manifest: Manifest, advisor: _Advisor) 
     pod = explanation.pod
     words = advisor.advice(pod, manifest.place.raw)
     file = manifests.STDIN if manifest.file == manifests.STANDARD_INPUT else manifest.file
-    asked = f"-f {file}" if manifest.document is not None else f"{pod.name} -n {pod.namespace}"
+    asked = f"-f {file}" if manifest.document is not None else f"{manifest.file} -n {pod.namespace}"
     command = f"`kubectl numa defrag {asked}`"
     more = f"{words}. See {command}" if words else f"{command} tells who would have to move"
     return replace(explanation, room=more)

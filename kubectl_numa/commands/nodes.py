@@ -1,57 +1,84 @@
 """`kubectl numa nodes`: the NUMA map of the cluster."""
 
 import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import click
 
-from kubectl_numa import nodemap, options
+from kubectl_numa import moving, nodegroups, nodemap, options, typed_names
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.lines import some
-from kubectl_numa.listings import Output
-from kubectl_numa.questions import WebhookOptions
+from kubectl_numa.lines import Paper, some
+from kubectl_numa.listings import ListedRow, Listing, Output
+from kubectl_numa.nodegroups import SeenNode
+from kubectl_numa.notices import tell, waiting
+from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.command_line import Trouble
+from numalign.kube.resource_types import NODE
+from numalign.kube.selectors import EVERYTHING, LabelSelector
+from numalign.scheduling.sitting import sittings
+
+_NO_LABELS: dict[str, str] = {}
 
 
 @click.command(
     epilog="""\b
 Examples:
   kubectl numa nodes
-  kubectl numa nodes dgx-1 dgx-2 --snapshot cluster.json.gz
+  kubectl numa nodes dgx-1 node/dgx-2
+  kubectl numa nodes -l topology.kubernetes.io/zone=a -o wide
+  kubectl numa nodes --all --snapshot cluster.json.gz
   kubectl numa nodes -o json | jq '.[] | {name, class}'
 """
 )
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, metavar="[NAME|node/NAME]...")
+@options.selector_option
 @options.from_cluster
 @options.of_shapes
-@options.output_option
-def nodes(names: tuple[str, ...], source: ClusterSource, webhook: WebhookOptions, output: str) -> None:
-    """Draw the zones of every node, or of those that are NAMED: how much of each resource is taken.
+@click.option("--all", "everything", is_flag=True, help="Draw every node, and not only its class.")
+@click.option("--with-pods", is_flag=True, help="Read the pods too, and count those that are misaligned.")
+@options.listing_option
+def nodes(  # noqa: PLR0913 - one keyword for each option
+    names: tuple[str, ...],
+    *,
+    selector: LabelSelector,
+    source: ClusterSource,
+    webhook: WebhookOptions,
+    everything: bool,
+    with_pods: bool,
+    output: Output,
+) -> None:
+    """Draw the zones of nodes: how much of each resource is taken.
 
-    The figures are what is taken of what the kubelet may give out. Beside the name stands how much is known
-    of a node, who tells that, and when its agent last did; `doctor` says what is missing. After the nodes
-    stand the shapes that no node is here of: those that are remembered, and those that are declared.
+    Nodes are summed up class by class: nodes of one class are made alike. Of each class it says how many
+    nodes there are, how many are free (nothing is taken) or full (no zone has any of some resource left),
+    and with how many something is wrong. Nodes that are NAMED are drawn one by one, as all are with --all;
+    -o wide has a line for each.
+
+    The figures are what is taken of what the kubelet may give out. Beside the name of a node stands how much
+    is known of it, who tells that, and when its agent last did; `doctor` says what is missing. Shapes of
+    which no node is here, remembered or declared, follow the nodes.
     """
-    cluster = source.view(webhook)
-    snapshot = _narrowed(cluster.snapshot, names)
-    if not snapshot.nodes and not snapshot.unknown and not snapshot.shapes:
+    objects = source.documents(with_pods=with_pods)
+    view = source.view(webhook, objects=objects)
+    if not view.snapshot.nodes and not view.snapshot.unknown and not view.snapshot.shapes:
         raise Trouble("there is not a single node in it: neither Nodes nor topologies")
-    if output == Output.JSON:
-        options.print_json(nodemap.to_json(snapshot, cluster.exporter))
-        return
-    paper, now = options.paper(), time.time()
-    for node in snapshot.nodes:
-        nodemap.draw(node, paper, cluster.exporter(node))
-        paper.write("")
-    for shape in snapshot.shapes:
-        if not shape.nodes:
-            nodemap.draw_shape(shape, paper, now=now)
-            paper.write("")
-    if snapshot.unknown:
-        paper.entry("no topology published by ", some(snapshot.unknown, most=8), indent=25)
+    snapshot = _selected(_named(view.snapshot, typed_names.names(names, NODE)), selector)
+    if not snapshot.nodes and not snapshot.unknown and selector != EVERYTHING:
+        tell(f"no node has the labels {selector}")
+    seen = _seen(view, snapshot, _misaligned(view, objects, webhook, source) if with_pods else None)
+    listing = Listing(
+        columns=nodegroups.COLUMNS,
+        wide_columns=nodegroups.WIDE_COLUMNS,
+        rows=_rows(seen, snapshot.unknown),
+        documents=lambda: nodemap.to_json(snapshot, view.exporter),
+        text=lambda paper: _draw(seen, snapshot, paper, one_by_one=everything or bool(names)),
+    )
+    options.print_listing(listing, output)
 
 
-def _narrowed(snapshot: Snapshot, names: tuple[str, ...]) -> Snapshot:
+def _named(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
     """The nodes that are named, in the order of their names on the command line, by default all."""
     if not names:
         return snapshot
@@ -62,4 +89,62 @@ def _narrowed(snapshot: Snapshot, names: tuple[str, ...]) -> Snapshot:
     return Snapshot(
         tuple(published[name] for name in dict.fromkeys(names) if name in published),
         tuple(name for name in snapshot.unknown if name in names),
+        node_labels=snapshot.node_labels,
     )
+
+
+def _selected(snapshot: Snapshot, selector: LabelSelector) -> Snapshot:
+    """The nodes with these labels; shapes are no nodes, and have none."""
+    if selector == EVERYTHING:
+        return snapshot
+    labels = snapshot.node_labels
+    return Snapshot(
+        tuple(node for node in snapshot.nodes if selector.matches(labels.get(node.name, _NO_LABELS))),
+        tuple(name for name in snapshot.unknown if selector.matches(labels.get(name, _NO_LABELS))),
+    )
+
+
+def _misaligned(
+    view: ClusterView, objects: Sequence[object], webhook: WebhookOptions, source: ClusterSource
+) -> Counter[str]:
+    """How many pods of each node are misaligned."""
+    with waiting("reading the pods"):
+        placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
+        return Counter(
+            {
+                node.name: sum(each.alignment.misaligned for each in sittings(placed.state, node.name))
+                for node in view.snapshot.nodes
+            }
+        )
+
+
+def _seen(view: ClusterView, snapshot: Snapshot, misaligned: Counter[str] | None) -> list[SeenNode]:
+    return [
+        SeenNode(node, view.exporter(node), None if misaligned is None else misaligned[node.name])
+        for node in snapshot.nodes
+    ]
+
+
+def _rows(seen: Iterable[SeenNode], unknown: Iterable[str]) -> Iterable[ListedRow]:
+    yield from map(nodegroups.row, seen)
+    yield from map(nodegroups.hidden_row, unknown)
+
+
+def _draw(seen: Sequence[SeenNode], snapshot: Snapshot, paper: Paper, *, one_by_one: bool) -> None:
+    now = time.time()
+    if one_by_one:
+        for each in seen:
+            nodemap.draw(each.node, paper, each.health)
+            paper.write("")
+    elif seen:
+        classes = nodegroups.by_class(seen)
+        for each_class in classes:
+            nodegroups.draw_class(each_class, paper)
+            paper.write("")
+        paper.entry("", nodegroups.summary(seen, classes), indent=0)
+    for shape in snapshot.shapes:
+        if not shape.nodes:
+            nodemap.draw_shape(shape, paper, now=now)
+            paper.write("")
+    if snapshot.unknown:
+        paper.entry("no topology published by ", some(snapshot.unknown, most=8), indent=25)

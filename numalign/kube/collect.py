@@ -19,6 +19,7 @@ from numalign.kube.decode.parts import Part
 from numalign.kube.errors import ClusterError, Forbidden, Gone, NotFound, Unreachable
 from numalign.kube.kinds import Collection, Object
 from numalign.kube.live_feed import OF_SOME
+from numalign.kube.resource_types import POD, ResourceType
 
 PAGE = 500
 """Objects per page, as kubectl asks for them."""
@@ -80,17 +81,37 @@ async def _if_served(
         return []
 
 
-async def pod(name: str, *, namespace: str | None = None, connection: Connection = FROM_KUBECONFIG) -> Object:
-    """One pod as it is stored, as `pods.pod` takes it; raises `ClusterError`.
+async def one(
+    type_: ResourceType,
+    name: str,
+    *,
+    namespace: str | None = None,
+    connection: Connection = FROM_KUBECONFIG,
+) -> Object:
+    """One object as it is stored, a pod or what makes pods; raises `ClusterError`.
 
     `namespace` None means the one of the context, or else `default`.
     """
     async with connected(connection) as api:
         where = namespace or api.namespace
-        path = f"/api/v1/namespaces/{quote(where, safe='')}/pods/{quote(name, safe='')}"
+        what = f"{type_.singular} {where}/{name}"
         with _advised():
-            raw = await api.get(path, what=f"pod {where}/{name}")
-    return kinds.PODS.described(raw)
+            version = type_.version or await _preferred_version(api, type_, what=what)
+            path = f"{type_.path(version, quote(where, safe=''))}/{quote(name, safe='')}"
+            raw = await api.get(path, what=what)
+    if type_ == POD:
+        return kinds.PODS.described(raw)
+    if not isinstance(raw, dict):
+        raise Unreachable(f"the API server's answer makes no sense: {what} is no object")
+    return raw
+
+
+async def _preferred_version(api: Api, type_: ResourceType, *, what: str) -> str:
+    """The version of an API group that its cluster would have everybody use."""
+    group = Part(await api.get(f"/apis/{quote(type_.group, safe='')}", what=f"the API group of {what}"))
+    if version := group["preferredVersion"]["version"].text():
+        return quote(version, safe="")
+    raise Unreachable(f"the API server's answer makes no sense: {type_.group} has no preferred version")
 
 
 async def pods(connection: Connection = FROM_KUBECONFIG) -> list[Object]:

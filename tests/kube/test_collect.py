@@ -24,6 +24,7 @@ from numalign.kube.errors import (
 )
 from numalign.kube.files import snapshot
 from numalign.kube.kinds import PODS
+from numalign.kube.resource_types import POD
 from tests.kube.conftest import Kubeconfig
 from tests.kube.objects import node, nrt, numatopology, pod
 
@@ -155,14 +156,14 @@ async def test_a_pod_is_found_in_its_namespace(
 ) -> None:
     made = api.put(pod("web", namespace=expected))
 
-    found = await collect.pod("web", namespace=asked, connection=Connection(kubeconfig(namespace=usual)))
+    found = await collect.one(POD, "web", namespace=asked, connection=Connection(kubeconfig(namespace=usual)))
 
     assert found == PODS.described(made)
 
 
 async def test_a_name_cannot_lead_elsewhere(api: FakeApi, kubeconfig: Kubeconfig) -> None:
     with pytest.raises(NotFound, match=re.escape("pod default/../../nodes/a is not there")):
-        await collect.pod("../../nodes/a", connection=Connection(kubeconfig()))
+        await collect.one(POD, "../../nodes/a", connection=Connection(kubeconfig()))
     assert [asked.path for asked in api.requests] == ["/api/v1/namespaces/default/pods/../../nodes/a"]
 
 

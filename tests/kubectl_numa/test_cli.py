@@ -37,7 +37,7 @@ def test_a_reader_that_leaves_early_gets_no_traceback(cluster_file: Path) -> Non
     done = subprocess.run(  # noqa: S602 a pipe is what this is about, and the text is ours
         command, shell=True, capture_output=True, text=True, timeout=20, check=True
     )
-    assert done.stdout == "big  single-numa-node, scope container\n"
+    assert done.stdout == "2x32cpu-single-numa-node-container-a6160387\n"
     assert done.stderr == ""
 
 

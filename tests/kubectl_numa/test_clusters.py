@@ -9,10 +9,12 @@ import pytest
 
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.manifests import Namespace
+from kubectl_numa.typed_names import TypedName
 from numalign.cache.admission import Reaction
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError
 from numalign.kube.files.policy import NO_POLICY, BadPolicy
+from numalign.kube.resource_types import POD
 from numalign.model.errors import BadInput
 from tests.notation import table
 
@@ -35,9 +37,12 @@ def test_without_a_file_the_kubeconfig_is_asked() -> None:
 def test_a_pod_can_be_taken_out_of_a_snapshot(cluster_file: Path) -> None:
     source = ClusterSource(str(cluster_file))
     found = source.documents()
-    assert source.pod("stored", namespace="default", objects=found)["metadata"]["name"] == "stored"
+    assert (
+        source.one(TypedName(POD, "stored"), namespace="default", objects=found)["metadata"]["name"]
+        == "stored"
+    )
     with pytest.raises(BadInput, match="holds no pod team-a/stored: give its manifest with -f"):
-        source.pod("stored", namespace="team-a", objects=found)
+        source.one(TypedName(POD, "stored"), namespace="team-a", objects=found)
 
 
 @pytest.fixture

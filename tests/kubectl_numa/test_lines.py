@@ -22,8 +22,8 @@ ROWS = [
         [f"{'why':24}as long as it", f"{'':24}takes, and not", f"{'':24}longer"]),
     ("a name is never broken",     "",     NAME,                            40,    2,      [f"  {NAME}"]),
     ("a caret keeps its place", "", "wrong\n  a,,  b\n    ^",  40, 2, ["  wrong", "    a,,  b", "      ^"]),
-    ("a zone keeps its number",    "",     "at zone 1 and zone 12",         40,    24,
-        [f"{'':24}at zone 1 and", f"{'':24}zone 12"]),
+    ("a zone keeps its number",    "",     "at zone 1 and zone 12",         40,    22,
+        [f"{'':22}at zone 1 and", f"{'':22}zone 12"]),
     ("a label alone",              "why",  "",                              40,    6,      ["why"]),
     ("no markup, no colour",       "x ",   "[bold]it[/bold] 12 'a'", 80, 2, ["x [bold]it[/bold] 12 'a'"]),
 ]  # fmt: skip

@@ -14,6 +14,7 @@ Run = Callable[..., Result]
 
 NO_CLUSTER = "there is no kubeconfig at /nowhere/config"
 TWICE = "cannot both be standard input"
+NO_FORM = "'xml' is not one of 'text', 'wide', 'name', 'json', 'yaml'"
 NO_OUTPUT = "'xml' is not one of 'text', 'json'"
 CHECK, EXPLAIN = "check -f POD --snapshot CLUSTER", "explain -f POD --snapshot CLUSTER"
 
@@ -37,9 +38,9 @@ WRONG = [
     ("explain: no duration", "explain a --request-timeout soon", "a duration is a number of seconds"),
     ("explain: no authority", "explain a -s https://x --certificate-authority none", "there is no file none"),
     ("explain: neither name nor file",   "explain --snapshot CLUSTER",
-        "give the NAME of a pod, or manifests with -f"),
+        "give the NAME of a pod, TYPE/NAME of a workload, or manifests"),
     ("explain: both",                    "explain a -f POD --snapshot CLUSTER",
-        "give the NAME of a pod, or manifests with -f"),
+        "give the NAME of a pod, TYPE/NAME of a workload, or manifests"),
     ("explain: no such file",            "explain -f none.yaml --snapshot CLUSTER",
         "none.yaml: there is no such file or folder"),
     ("explain: no such snapshot", "explain -f POD --snapshot none.json", "none.json: cannot be read"),
@@ -47,12 +48,17 @@ WRONG = [
         "no snapshot of a cluster: it holds 1 Pod"),
     ("explain: no cluster", "explain -f POD", NO_CLUSTER),
     ("explain: no such pod", "explain a --snapshot CLUSTER", "holds no pod default/a"),
+    ("explain: no such type", "explain deplyo/a --snapshot CLUSTER", "did you mean deploy?"),
+    ("explain: no name", "explain deploy/ --snapshot CLUSTER", "'deploy/' is no name: write NAME"),
+    ("explain: no such workload", "explain deploy/a --snapshot CLUSTER",
+        "holds no deployment.apps default/a: give its manifest with -f"),
+    ("explain: no pods in it", "explain node/big --snapshot CLUSTER", "node/big makes no pods"),
     ("explain: no such strategy", "explain a --strategy Best", "'Best' is not one of 'LeastNUMANodes'"),
     ("explain: no such node", f"{EXPLAIN} --node x", 'node "x" is not in this cluster'),
     ("explain: a node that is hidden", f"{EXPLAIN} --node hidden", 'node "hidden" publishes no topology'),
     ("explain: one input for two", "explain -f - --snapshot -", TWICE),
-    ("defrag: neither name nor file", "defrag --snapshot CLUSTER", "give the NAME of a pod, or the manifest"),
-    ("defrag: both", "defrag a -f POD --snapshot CLUSTER", "give the NAME of a pod, or the manifest"),
+    ("defrag: neither name nor file", "defrag --snapshot CLUSTER", "give the NAME of a pod, TYPE/NAME"),
+    ("defrag: both", "defrag a -f POD --snapshot CLUSTER", "give the NAME of a pod, TYPE/NAME"),
     ("defrag: no such file", "defrag -f none --snapshot CLUSTER", "none: there is no such file or folder"),
     ("defrag: no name of a file", "defrag --filename= --snapshot CLUSTER", "give the NAME of a pod"),
     ("defrag: no such snapshot", "defrag -f POD --snapshot none.json", "none.json: cannot be read"),
@@ -73,7 +79,9 @@ WRONG = [
     ("nodes: no such node", "nodes x --snapshot CLUSTER", "there is no node x; there are big, small"),
     ("nodes: no such file", "nodes --snapshot none", "none: cannot be read"),
     ("nodes: no cluster", "nodes", NO_CLUSTER),
-    ("nodes: no such output", "nodes -o xml", NO_OUTPUT),
+    ("nodes: no such output", "nodes -o xml", NO_FORM),
+    ("nodes: no selector", "nodes -l a=b=c --snapshot CLUSTER", '"," or the end is expected'),
+    ("nodes: of another type", "nodes pod/a --snapshot CLUSTER", "pod/a is none of the nodes"),
     ("nodes: no node at all", "nodes --snapshot NAMESPACE", "not a single node"),
     ("nodes: a file of something else",  "nodes --snapshot CONFIG",
         "is no snapshot of a cluster: it holds 1 Config, and no Node"),

@@ -79,7 +79,7 @@ def test_offenders_stand_under_their_namespace(run: Run, with_objects: Snapshot)
         " to restricted or single-numa-node."
     )
     misaligned = (
-        'container "main" holds cpu in node-0 and node-1 and memory in node-0: 2 zones, and single-numa-node'
+        'container "main" holds cpu in zone 0 and zone 1 and memory in zone 0: 2 zones, and single-numa-node'
         " allows one"
     )
     sorts = "1 misaligned, 1 below enforce, 1 below warn, 1 below audit, 2 not admitted today"

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -115,3 +116,51 @@ def test_a_pod_that_is_guessed_is_explained_and_its_mistakes_end_nothing(
     assert result.exit_code == 0
     assert "Thing.x.io is not a kind numalign knows: read a pod template at spec.template" in result.stderr
     assert ('"strictly" is none of the known words' in result.stderr) == (policy == "strictly")
+
+
+def deployment(name: str, namespace: str = "eager") -> dict[str, Any]:
+    """A Deployment of pods of four CPUs."""
+    template = {"metadata": {}, "spec": manifest("x", "4")["spec"]}
+    metadata = {"name": name, "namespace": namespace}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {"template": template},
+    }
+
+
+def test_a_workload_of_the_cluster_stands_for_its_pods(
+    run: Run, api_server: Path, objects: dict[str, Any]
+) -> None:
+    objects["/apis/apps/v1/namespaces/eager/deployments/web"] = deployment("web")
+
+    result = run("explain", "deploy/web", "--kubeconfig", api_server, "-o", "json")
+
+    assert result.exit_code == 0, result.output
+    [explained] = json.loads(result.stdout)
+    assert (explained["namespace"], explained["demand"]["total"]) == ("eager", {"cpu": "4", "memory": "4Gi"})
+
+
+def test_of_a_type_that_is_not_built_in_the_cluster_says_the_version(
+    run: Run, api_server: Path, objects: dict[str, Any]
+) -> None:
+    objects["/apis/example.com"] = {"preferredVersion": {"version": "v1beta3"}}
+    trainer = deployment("big") | {"apiVersion": "example.com/v1beta3", "kind": "Trainer"}
+    objects["/apis/example.com/v1beta3/namespaces/eager/trainers/big"] = trainer
+
+    result = run("explain", "trainers.example.com/big", "--kubeconfig", api_server, "-o", "json")
+
+    assert result.exit_code == 0, result.output
+    assert len(json.loads(result.stdout)) == 1
+
+
+def test_a_workload_of_a_snapshot_too(run: Run, cluster_file: Path) -> None:
+    cluster = json.loads(cluster_file.read_text())
+    cluster["items"].append(deployment("web", "default"))
+    cluster_file.write_text(json.dumps(cluster))
+
+    result = run("explain", "deploy/web", "--snapshot", cluster_file, "-o", "json")
+
+    assert result.exit_code == 0, result.output
+    assert [each["namespace"] for each in json.loads(result.stdout)] == ["default"]

@@ -1,0 +1,180 @@
+"""
+The nodes of a cluster class by class: how many there are, how many are free or full, what is wrong with some.
+
+Nodes of one class are made alike, so hundreds of them read as one: their zones are drawn with what all of
+them have together. What a single node looks like, `nodemap` draws.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import reduce
+from types import MappingProxyType
+
+from kubectl_numa.lines import Paper, counted, some
+from kubectl_numa.listings import ListedRow
+from kubectl_numa.nodemap import draw_zones
+from numalign.decision import wording
+from numalign.kube.exporters import ExporterHealth
+from numalign.model.node import Node, Zone, node_class
+from numalign.model.resources import CPU, EMPTY, MEMORY, Kind, Resources, kind, render_short
+from numalign.shapes.health import missing_devices
+
+COLUMNS = ("name", "status", "zones", "cpu", "memory", "devices")
+WIDE_COLUMNS = ("policy", "scope", "known", "source", "age", "class")
+
+_NAMED = 5
+_INDENT = 2
+
+
+class NodeStatus(StrEnum):
+    """What can be said of a node besides its amounts."""
+
+    FREE = "free"
+    FULL = "full"
+    MISALIGNED = "misaligned"
+    STALE = "stale"
+    CORDONED = "cordoned"
+    NOT_READY = "not-ready"
+    LACKING = "lacking-devices"
+    MISLABELLED = "mislabelled"
+
+
+@dataclass(frozen=True, slots=True)
+class SeenNode:
+    """A node and who tells of it; `misaligned` is how many such pods are there, None if nobody looked."""
+
+    node: Node
+    health: ExporterHealth
+    misaligned: int | None = None
+
+    @property
+    def statuses(self) -> tuple[NodeStatus, ...]:
+        """All that holds of it, in the order in which it is told."""
+        return tuple(status for status, holds in _HOLDS.items() if holds(self))
+
+
+def _is_full(node: Node) -> bool:
+    """Whether of something that its zones give out nothing is left in any of them."""
+    given = {name for zone in node.zones for name, amount in zone.allocatable.items() if amount}
+    return any(not any(zone.free.get(name) for zone in node.zones) for name in given)
+
+
+_HOLDS: Mapping[NodeStatus, Callable[[SeenNode], bool]] = MappingProxyType(
+    {
+        NodeStatus.FREE: lambda seen: all(zone.free == zone.allocatable for zone in seen.node.zones),
+        NodeStatus.FULL: lambda seen: _is_full(seen.node),
+        NodeStatus.MISALIGNED: lambda seen: bool(seen.misaligned),
+        NodeStatus.STALE: lambda seen: seen.health.stale,
+        NodeStatus.CORDONED: lambda seen: seen.node.attributes.cordoned,
+        NodeStatus.NOT_READY: lambda seen: not seen.node.attributes.ready,
+        NodeStatus.LACKING: lambda seen: bool(missing_devices(seen.node)),
+        NodeStatus.MISLABELLED: lambda seen: seen.node.label not in {None, node_class(seen.node)},
+    }
+)
+_ALARMING = frozenset(NodeStatus) - {NodeStatus.FREE, NodeStatus.FULL}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassOfNodes:
+    """The nodes of one class."""
+
+    name: str
+    nodes: tuple[SeenNode, ...]
+
+    @property
+    def zones(self) -> tuple[Zone, ...]:
+        """What the zones of all of them have together, zone by zone."""
+        by_name = defaultdict[str, list[Zone]](list)
+        for seen in self.nodes:
+            for zone in seen.node.zones:
+                by_name[zone.name].append(zone)
+        return tuple(_together(zones) for zones in by_name.values())
+
+    @property
+    def statuses(self) -> Counter[NodeStatus]:
+        """How many nodes are in each status."""
+        return Counter(status for seen in self.nodes for status in seen.statuses)
+
+
+def _together(zones: Sequence[Zone]) -> Zone:
+    return replace(
+        zones[0],
+        allocatable=reduce(Resources.plus, (zone.allocatable for zone in zones), EMPTY),
+        free=reduce(Resources.plus, (zone.free for zone in zones), EMPTY),
+    )
+
+
+def by_class(nodes: Iterable[SeenNode]) -> list[ClassOfNodes]:
+    """The classes, those with the most nodes first."""
+    grouped = defaultdict[str, list[SeenNode]](list)
+    for seen in nodes:
+        grouped[node_class(seen.node)].append(seen)
+    classes = (ClassOfNodes(name, tuple(of_class)) for name, of_class in grouped.items())
+    return sorted(classes, key=lambda each: (-len(each.nodes), each.name))
+
+
+def draw_class(each: ClassOfNodes, paper: Paper) -> None:
+    """One class: how many nodes of how many zones, what can be said of them, their zones, and some names."""
+    node, statuses = each.nodes[0].node, each.statuses
+    paper.entry("", each.name, indent=0, style="bold")
+    zones = counted(len(node.zones), "zone")
+    like = f"{counted(len(each.nodes))} of {zones}, {node.policy}, scope {node.scope}"
+    paper.entry("", like, indent=_INDENT)
+    style = "red" if _ALARMING & statuses.keys() else ""
+    paper.entry("", in_words(statuses, each.nodes), indent=_INDENT, style=style)
+    draw_zones(each.zones, paper)
+    paper.entry("", some((seen.node.name for seen in each.nodes), most=_NAMED), indent=_INDENT, style="dim")
+
+
+def in_words(statuses: Mapping[NodeStatus, int], nodes: Sequence[SeenNode]) -> str:
+    """How many nodes are in each status: `3 free, 2 full, 1 stale`; what there is none of goes unsaid."""
+    always = {NodeStatus.FREE, NodeStatus.FULL}
+    if any(seen.misaligned is not None for seen in nodes):
+        always.add(NodeStatus.MISALIGNED)
+    counts = ((statuses.get(status, 0), status) for status in NodeStatus)
+    parts = [f"{count:,} {status.replace('-', ' ')}" for count, status in counts if count or status in always]
+    return ", ".join(parts)
+
+
+def summary(nodes: Sequence[SeenNode], classes: Sequence[ClassOfNodes]) -> str:
+    """All nodes in a line."""
+    statuses = Counter(status for seen in nodes for status in seen.statuses)
+    of = "1 class" if len(classes) == 1 else f"{len(classes):,} classes"
+    return f"{counted(len(nodes))} of {of}: {in_words(statuses, nodes)}"
+
+
+def row(seen: SeenNode) -> ListedRow:
+    """One node as a row of `COLUMNS` and `WIDE_COLUMNS`; amounts are taken/allocatable in all its zones."""
+    node, amounts = seen.node, _together(seen.node.zones)
+    devices = [name for name in amounts.allocatable if kind(name) is Kind.DEVICE]
+    return ListedRow(
+        f"node/{node.name}",
+        (
+            node.name,
+            ",".join(seen.statuses),
+            len(node.zones),
+            _taken(amounts, CPU),
+            _taken(amounts, MEMORY),
+            ",".join(f"{name}={_taken(amounts, name)}" for name in devices),
+            node.policy,
+            node.scope,
+            node.known,
+            seen.health.source,
+            None if seen.health.age is None else wording.ago(seen.health.age),
+            node_class(node),
+        ),
+    )
+
+
+def hidden_row(name: str) -> ListedRow:
+    """A node that publishes no topology."""
+    return ListedRow(f"node/{name}", (name, "no-topology", *(None,) * (len(COLUMNS) + len(WIDE_COLUMNS) - 2)))
+
+
+def _taken(zone: Zone, name: str) -> str | None:
+    if name not in zone.allocatable:
+        return None
+    total = zone.allocatable[name]
+    return f"{render_short(name, total - zone.free.get(name, 0))}/{render_short(name, total)}"

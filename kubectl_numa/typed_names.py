@@ -1,0 +1,47 @@
+"""What people name on the command line: NAME, or TYPE/NAME as kubectl has it."""
+
+from dataclasses import dataclass
+
+import click
+
+from numalign.kube import resource_types
+from numalign.kube.resource_types import NODE, POD, ResourceType
+
+
+@dataclass(frozen=True, slots=True)
+class TypedName:
+    """An object of a type, by its name."""
+
+    type: ResourceType
+    name: str
+
+    @classmethod
+    def read(cls, text: str, *, default: ResourceType) -> "TypedName":
+        """What a text names, of the `default` type if it names none.
+
+        Raises `click.UsageError` for what is no name, and `BadInput` for a type that is not known.
+        """
+        type_name, slash, name = text.rpartition("/")
+        if (slash and not type_name) or not name or "/" in type_name:
+            raise click.UsageError(f"{text!r} is no name: write NAME or TYPE/NAME, as pod/web")
+        return cls(resource_types.named(type_name, where=text) if slash else default, name)
+
+    def __str__(self) -> str:
+        """TYPE/NAME."""
+        return f"{self.type.singular}/{self.name}"
+
+
+def pod_or_workload(text: str) -> TypedName:
+    """A pod, or what makes pods; raises as `TypedName.read`, and for a node."""
+    named = TypedName.read(text, default=POD)
+    if named.type == NODE:
+        raise click.UsageError(f"{named} makes no pods: write a pod or a workload")
+    return named
+
+
+def names(arguments: tuple[str, ...], type_: ResourceType) -> tuple[str, ...]:
+    """The names of things that are all of one type; raises as `TypedName.read`, and for another type."""
+    read = [TypedName.read(argument, default=type_) for argument in arguments]
+    if other := next((each for each in read if each.type != type_), None):
+        raise click.UsageError(f"{other} is none of the {type_.plural} that are asked about here")
+    return tuple(each.name for each in read)
