@@ -21,10 +21,12 @@ demo: $(READY)
 serve: $(READY)
 	$(BIN)/kubectl-numa demo --serve
 
-# On all processors. What is compiled for the tests is kept, whatever the environment says: it is half of their start.
+# On all processors; laws on a sample of inputs, or on more of them with PROFILE=full (tests/thoroughness.py).
+# What is compiled for the tests is kept, whatever the environment says: it is half of their start.
+PROFILE ?= sample
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist worksteal --hypothesis-profile=$(PROFILE)
 
 # Laws on inputs that nobody has seen: make laws [LAWS="-k ledger"]; 12,000 clusters that webhook, scorer and kubectl numa
 # are asked of take some ten minutes: make laws LAWS="-k one_answer"

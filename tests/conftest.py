@@ -1,22 +1,28 @@
-"""What all tests share: how many inputs a law is tried on, and that no input is too slow to try.
-
-A run draws the same inputs every time, so that two runs of one tree say the same. To look further, at inputs
-that nobody has seen, there is `make laws`, or `pytest tests/laws --hypothesis-profile=thorough`.
-"""
+"""What all tests share: how much is tried, that no input is too slow to try, and a process kept lean."""
 
 import gc
+import os
 
 from hypothesis import HealthCheck, settings
+
+from tests.thoroughness import EXAMPLES, Thoroughness
+
+# Nobody here is trusted for the authorities of the machine, and every context of TLS would read all of them.
+os.environ.update(SSL_CERT_FILE=os.devnull, SSL_CERT_DIR=os.devnull)
 
 # Laws run beside everything else on small machines: a slow input is no mistake.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-settings.register_profile("laws", PATIENT, max_examples=40, derandomize=True)
-settings.register_profile("thorough", PATIENT, max_examples=2000)
-settings.load_profile("laws")
+for _profile, _examples in EXAMPLES.items():
+    settings.register_profile(
+        _profile, PATIENT, max_examples=_examples, derandomize=_profile is not Thoroughness.THOROUGH
+    )
+settings.load_profile(Thoroughness.SAMPLE)
 
 
 def pytest_collection_finish() -> None:
     """Keep the collector from walking all tests again and again: they are there until the end."""
     gc.collect()
     gc.freeze()
+    # By its own measure it walks all that fixtures and caches hold every few tests.
+    gc.set_threshold(10_000, 20, 50)

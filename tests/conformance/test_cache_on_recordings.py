@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
-from hypothesis import settings
 
 from numalign.cache import ClusterCache, Question
 from numalign.decision.evaluate import NO_INTENT
@@ -22,9 +21,10 @@ from numalign.model.node import Node
 from tests.batches import differences
 from tests.conformance import agreement
 from tests.conformance.agreement import Level, Recorded
+from tests.thoroughness import Thoroughness, thoroughness
 
 RECORDINGS = tuple(sorted(path.name for path in agreement.DATA.glob("kubelet-*.jsonl.gz")))
-EVERY = 1 if settings.get_current_profile_name() == "thorough" else 24
+EVERY = {Thoroughness.SAMPLE: 72, Thoroughness.FULL: 24, Thoroughness.THOROUGH: 1}[thoroughness()]
 """Of the recordings one scenario in so many; `make laws` takes them all."""
 
 INTENTS = (
@@ -55,7 +55,7 @@ BESIDE = 3
 @cache
 def scenarios(name: str) -> tuple[Recorded, ...]:
     """Those that are looked at; to read them takes longer than to judge them."""
-    return tuple(itertools.islice(agreement.recordings(name), None, None, EVERY))
+    return tuple(agreement.recordings(name, every=EVERY))
 
 
 def all_scenarios() -> Iterator[Recorded]:

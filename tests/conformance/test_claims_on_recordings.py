@@ -19,16 +19,20 @@ from numalign.model.resources import EMPTY, Resources
 from tests.conformance import agreement
 from tests.conformance.agreement import Asked, Level
 from tests.conformance.test_cache_on_recordings import RECORDINGS, scenarios, states
+from tests.thoroughness import Thoroughness, thoroughness
+
+EVERY = 6 if thoroughness() is Thoroughness.SAMPLE else 1
+"""Of the recordings one scenario in so many."""
 
 pytestmark = pytest.mark.timeout(900)
 
 
 @cache
 def admissions(name: str) -> tuple[tuple[Node, Asked], ...]:
-    """Every pod that was admitted in a file of recordings, with its node."""
+    """Every pod that was admitted in these scenarios of a file of recordings, with its node."""
     return tuple(
         (node, step)
-        for recorded in agreement.recordings(name)
+        for recorded in agreement.recordings(name, every=EVERY)
         for node in [next(states(recorded, Level.MACHINE))[0]]
         for step in recorded.steps
         if isinstance(step, Asked) and step.observed.seen is not None

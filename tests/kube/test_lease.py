@@ -833,7 +833,7 @@ async def _live(schedule: Sequence[Event]) -> None:
         await world.end()
 
 
-@settings(max_examples=80)
+@settings(max_examples=2 * settings().max_examples)
 @given(st.lists(EVENTS, min_size=10, max_size=40))
 def test_never_two_lead_and_after_a_quiet_minute_one_does(schedule: list[Event]) -> None:
     asyncio.run(_live(schedule))

@@ -193,7 +193,7 @@ SUCCESSIONS = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=4 * settings().max_examples)
 @given(
     st.lists(SUCCESSIONS | st.lists(EVENTS, max_size=10), min_size=1, max_size=6).map(
         lambda some: [*chain.from_iterable(some)]
