@@ -30,10 +30,11 @@ from numalign.model.intent import Exclusive
 from numalign.model.machine import render_list
 from numalign.model.resources import quantities
 
-Json = dict[str, Any]
+Form = dict[str, Any]
+"""An object of JSON."""
 
 
-def fleet_json(fleet: Fleet) -> Json:
+def fleet_json(fleet: Fleet) -> Form:
     """The nodes that a query shows, by class."""
     return {
         "revision": fleet.revision,
@@ -48,7 +49,7 @@ def fleet_json(fleet: Fleet) -> Json:
     }
 
 
-def tile_json(tile: NodeTile, now: float) -> Json:
+def tile_json(tile: NodeTile, now: float) -> Form:
     """One node of a fleet; `now` is in seconds since 1970."""
     age = tile.age(now)
     return {
@@ -67,7 +68,7 @@ def tile_json(tile: NodeTile, now: float) -> Json:
     }
 
 
-def node_json(view: NodeView) -> Json:
+def node_json(view: NodeView) -> Form:
     """One node with its pods; a pod that the viewer may not see has no name, and `null` in its place."""
     return {
         **tile_json(view.tile, view.now),
@@ -83,7 +84,7 @@ def node_json(view: NodeView) -> Json:
     }
 
 
-def pod_json(view: PodView) -> Json:
+def pod_json(view: PodView) -> Form:
     """One pod."""
     return {
         "revision": view.revision,
@@ -110,7 +111,7 @@ def pod_json(view: PodView) -> Json:
     }
 
 
-def what_if_json(result: WhatIfResult) -> Json:
+def what_if_json(result: WhatIfResult) -> Form:
     """What would become of a pod or a workload."""
     return {
         "revision": result.revision,
@@ -128,7 +129,7 @@ def what_if_json(result: WhatIfResult) -> Json:
     }
 
 
-def _group(group: ClassGroup, now: float) -> Json:
+def _group(group: ClassGroup, now: float) -> Form:
     return {
         "class": group.node_class,
         "policy": group.policy,
@@ -139,7 +140,7 @@ def _group(group: ClassGroup, now: float) -> Json:
     }
 
 
-def _zone(use: ZoneUse) -> Json:
+def _zone(use: ZoneUse) -> Form:
     return {
         "id": use.id,
         "name": use.name,
@@ -148,11 +149,11 @@ def _zone(use: ZoneUse) -> Json:
     }
 
 
-def _socket(box: SocketBox) -> Json:
+def _socket(box: SocketBox) -> Form:
     return {"id": box.id, "zones": [*map(_zone_box, box.zones)]}
 
 
-def _zone_box(box: ZoneBox) -> Json:
+def _zone_box(box: ZoneBox) -> Form:
     return {
         **_zone(box.use),
         "caches": [
@@ -173,7 +174,7 @@ def _zone_box(box: ZoneBox) -> Json:
     }
 
 
-def _device(box: DeviceBox) -> Json:
+def _device(box: DeviceBox) -> Form:
     return {
         "resource": box.resource,
         "zones": list(box.zones),
@@ -183,7 +184,7 @@ def _device(box: DeviceBox) -> Json:
     }
 
 
-def _pod_on_node(pod: PodOnNode) -> Json:
+def _pod_on_node(pod: PodOnNode) -> Form:
     return {
         "namespace": pod.namespace,
         "name": pod.name,
@@ -204,11 +205,11 @@ def _pod_on_node(pod: PodOnNode) -> Json:
     }
 
 
-def _placement(held: Iterable[HeldInZones]) -> list[Json]:
+def _placement(held: Iterable[HeldInZones]) -> list[Form]:
     return [{"zones": list(part.zones), "amount": quantities(part.amounts)} for part in held]
 
 
-def _intent(intent: PodIntent) -> Json:
+def _intent(intent: PodIntent) -> Form:
     return {
         "policy": intent.policy,
         "from": intent.by,
@@ -218,7 +219,7 @@ def _intent(intent: PodIntent) -> Json:
     }
 
 
-def _demand(containers: Sequence[ContainerAsks], total: Mapping[str, int]) -> Json:
+def _demand(containers: Sequence[ContainerAsks], total: Mapping[str, int]) -> Form:
     return {
         "containers": [
             {
@@ -233,7 +234,7 @@ def _demand(containers: Sequence[ContainerAsks], total: Mapping[str, int]) -> Js
     }
 
 
-def _template(template: WhatIfTemplate) -> Json:
+def _template(template: WhatIfTemplate) -> Form:
     return {
         "where": template.where,
         "notes": list(template.notes),
@@ -252,7 +253,7 @@ def _template(template: WhatIfTemplate) -> Json:
     }
 
 
-def _what_if_node(node: WhatIfNode) -> Json:
+def _what_if_node(node: WhatIfNode) -> Form:
     return {
         "name": node.name,
         "class": node.node_class,

@@ -79,7 +79,7 @@ class _Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _Answered:
     """What all nodes say at one moment, the best first, and which nodes without topology it may go to."""
 
     explanations: Sequence[NodeExplanation]
@@ -221,7 +221,7 @@ class WhatIf:
         )
         return WebhookAnswer(decision.refusal, decision.all_warnings, None)
 
-    async def _told(self, subject: _Subject) -> _Told:
+    async def _told(self, subject: _Subject) -> _Answered:
         """What all nodes say at one moment, with the ledger as it is."""
         state, question = self._state, subject.pending.question
         names = tuple(state.reservations.node_names())
@@ -236,7 +236,7 @@ class WhatIf:
             for at in ranks.order(names)
         ]
         explained.sort(key=lambda each: PLACES[each.chance])
-        return _Told(explained, [name for name in snapshot.unknown if name not in kept_away])
+        return _Answered(explained, [name for name in snapshot.unknown if name not in kept_away])
 
 
 def _results(free: Sequence[FreeCapacity | None], batch: Batch) -> list[NodeResult]:
