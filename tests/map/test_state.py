@@ -112,7 +112,7 @@ async def test_an_agent_falls_silent_and_writes_again(scorer: Scorer, shown: Map
     assert shown.revision == before
     scorer.time.seconds += 1
 
-    assert shown.changed_since(before) == {"a"}
+    assert shown.changed_since(before) == frozenset({"a"})
     assert (await tile(shown)).conditions == {Condition.STALE}
     seen["a"] = scorer.time.wall()
     assert (await tile(shown)).conditions == frozenset()
@@ -146,7 +146,7 @@ async def test_what_only_time_changes_is_noticed(scorer: Scorer, shown: MapState
     assert shown.revision == before
     scorer.time.seconds = until
 
-    assert shown.changed_since(before) == {"a"}
+    assert shown.changed_since(before) == frozenset({"a"})
 
 
 async def test_only_nodes_that_changed_are_made_anew(scorer: Scorer, shown: MapState) -> None:
@@ -156,7 +156,7 @@ async def test_only_nodes_that_changed_are_made_anew(scorer: Scorer, shown: MapS
 
     scorer.see(running(on("a", raw(FOUR), record=HALF)))
 
-    assert shown.changed_since(revision) == {"a"}
+    assert shown.changed_since(revision) == frozenset({"a"})
     assert await tile(shown, "a") != before["a"]
     assert await tile(shown, "b") is before["b"]
     assert shown.changed_since(shown.revision) == frozenset()
@@ -188,7 +188,7 @@ async def test_who_missed_too_much_is_told_so(
         scorer.see(running(on(name, raw(FOUR, name=f"p{at}"), record=HALF)))
 
     assert shown.changed_since(revision) is None
-    assert shown.changed_since(shown.revision - 1) == {"c"}
+    assert shown.changed_since(shown.revision - 1) == frozenset({"c"})
     assert shown.changed_since(shown.revision + 1) is None
     assert shown.changed_since(-1) is None
 

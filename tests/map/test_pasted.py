@@ -1,0 +1,125 @@
+"""What is pasted: one object that makes pods, in whatever form, and what is told of anything else."""
+
+import gzip
+import json
+
+import pytest
+import yaml
+
+from numalign.map import pasted
+from numalign.map.pasted import MOST_BYTES
+from numalign.model.errors import BadInput
+from tests.scorer.conftest import raw
+
+POD = raw("cpu=4 mem=1Gi", namespace="team")
+DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web", "namespace": "team"},
+    "spec": {"replicas": 3, "template": {"metadata": {}, "spec": POD["spec"]}},
+}
+SERVICE = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}}
+
+
+def text(*objects: object) -> bytes:
+    """Documents of YAML."""
+    return yaml.safe_dump_all(objects).encode()
+
+
+def mistakes(written: bytes) -> list[str]:
+    """What is told of what cannot be asked about."""
+    with pytest.raises(BadInput) as caught:
+        pasted.read(written)
+    return [*map(str, caught.value.mistakes)]
+
+
+@pytest.mark.parametrize(
+    "written", [text(POD), json.dumps(POD).encode(), gzip.compress(text(POD)), text(SERVICE, POD)]
+)
+def test_a_pod_is_its_own_template(written: bytes) -> None:
+    asked = pasted.read(written)
+
+    assert (asked.kind, asked.namespace, asked.name, asked.replicas) == ("Pod", "team", "web", 1)
+    assert [template.where for template in asked.templates] == [""]
+
+
+def test_a_workload_says_how_many_pods_it_makes() -> None:
+    asked = pasted.read(text(DEPLOYMENT))
+
+    assert (asked.kind, asked.name, asked.replicas) == ("Deployment", "web", 3)
+    assert [template.where for template in asked.templates] == ["spec.template"]
+
+
+@pytest.mark.parametrize("replicas", [0, -1, True, "3", None, [3]])
+def test_a_number_that_makes_no_sense_counts_as_one(replicas: object) -> None:
+    odd = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": replicas}}  # type: ignore[dict-item]
+
+    assert pasted.read(text(odd)).replicas == 1
+
+
+def test_every_template_of_a_workload_is_asked_about() -> None:
+    jobs = [
+        {"name": role, "template": {"spec": {"template": {"metadata": {}, "spec": POD["spec"]}}}}
+        for role in ("leader", "worker")
+    ]
+    workload = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": "train"},
+        "spec": {"replicatedJobs": jobs},
+    }
+
+    asked = pasted.read(text(workload))
+
+    assert asked.namespace == "default"
+    assert [template.where for template in asked.templates] == [
+        f"spec.replicatedJobs[{at}].template.spec.template" for at in (0, 1)
+    ]
+
+
+def test_a_workload_that_nobody_knows_is_read_with_a_note() -> None:
+    unknown = {**DEPLOYMENT, "apiVersion": "example.com/v1", "kind": "Thing"}
+
+    asked = pasted.read(text(unknown))
+
+    assert asked.kind == "Thing"
+    assert asked.notes
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (b"", "is empty"),
+        (b"hello", "must be an object"),
+        (b'{"kind"', "is not JSON"),
+        (text(SERVICE), "makes no pods: there is Service"),
+        (text(POD, DEPLOYMENT), "has 2 objects that make pods, Pod web, Deployment web: paste one of them"),
+        (text(*[POD] * 6), "has 6 objects that make pods, Pod web, Pod web, Pod web, Pod web, more"),
+        (b"a: b", "kind"),
+        (b"[" * 100_000, "depth limit exceeded"),
+        (b"a: " + b"[" * 100_000, "is nested deeper than"),
+        (b"#" * (MOST_BYTES + 1), f"has more than {MOST_BYTES} bytes"),
+        (gzip.compress(b" " * 2**26), f"has more than {MOST_BYTES} bytes"),
+    ],
+)
+def test_what_is_no_question_is_told(written: bytes, told: str) -> None:
+    (mistake,) = mistakes(written)
+
+    assert told in mistake
+
+
+def test_all_mistakes_of_a_pod_are_told_at_once() -> None:
+    broken = raw("cpu=4 mem=1Gi")
+    limits = broken["spec"]["containers"][0]["resources"]["limits"]
+    limits |= {"cpu": "four", "memory": "lots"}
+
+    assert len(mistakes(text(broken))) == 2
+
+
+def test_aliases_that_stand_for_more_than_any_memory_holds_are_refused() -> None:
+    rows = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    rows += [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 12)]
+
+    (mistake,) = mistakes("\n".join(rows).encode())
+
+    assert "through its aliases" in mistake
