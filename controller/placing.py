@@ -17,6 +17,7 @@ from controller.settings import ControllerSettings
 from numalign.kube.client import Api
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.compose import Background
+from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.events import Event
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.lease import LeaderElector
@@ -131,7 +132,13 @@ def placing(  # noqa: PLR0913  what every part of a process is given
         api,
         settings,
         state,
-        PodInformer(state, state.reader, log=log, registry=registry),
+        PodInformer(
+            state,
+            state.reader,
+            recreated=RecreatedScheduling() if settings.policy_reports else None,
+            log=log,
+            registry=registry,
+        ),
         nodes,
         fit,
         Ranker(RankingRules()),

@@ -63,6 +63,17 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
         ge=0,
         description="Seconds between two misaligned pods on one node that are asked to go, at the least.",
     )
+    policy_reports: bool = Field(
+        default=False,
+        description="Write PolicyReports (wgpolicyk8s.io/v1alpha2) of running pods: whether they are aligned,"
+        " meet the levels of their namespace, and would be admitted today; and a ClusterPolicyReport of"
+        " nodes, whose topology is missing or stale. Where the API server serves these kinds.",
+    )
+    owner_events: bool = Field(
+        default=False,
+        description="Tell the owners of pods (Deployment, Job, ...) by an Event that these ask for less than"
+        " their namespace wants by numalign.io/warn.",
+    )
     unknown_nodes: UnknownNodes = Field(
         default="cannot-fit",
         description="Whether a pod that must be aligned is placed on a node without topology: cannot-fit,"
@@ -91,9 +102,14 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
         return self.gates or self.heal
 
     @property
+    def unknown_may_fit(self) -> bool:
+        """What the webhook takes for granted of nodes without topology: by default the opposite of here."""
+        return self.unknown_nodes == "may-fit" or "unknown_nodes" not in self.model_fields_set
+
+    @property
     def watches_pods(self) -> bool:
-        """Whether pods are to be known, to do something about them or to show them."""
-        return self.looks_after_pods or self.map
+        """Whether pods are to be known, to do something about them, to show them or to tell of them."""
+        return self.looks_after_pods or self.map or self.policy_reports or self.owner_events
 
     def contradictions(self) -> Iterator[Contradiction]:
         """A file can be looked at, and nothing can be written there."""

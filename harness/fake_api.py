@@ -72,7 +72,7 @@ class Resource:
     @property
     def custom(self) -> bool:
         """Whether a CustomResourceDefinition makes it."""
-        return self.api_version.startswith(TOPOLOGY)
+        return self.api_version.startswith((TOPOLOGY, "wgpolicyk8s.io"))
 
 
 RESOURCES = (
@@ -85,6 +85,10 @@ RESOURCES = (
     Resource("Lease", "coordination.k8s.io/v1", "leases", namespaced=True),
     Resource("MutatingWebhookConfiguration", ADMISSION, "mutatingwebhookconfigurations"),
     Resource("ValidatingWebhookConfiguration", ADMISSION, "validatingwebhookconfigurations"),
+    Resource("ReplicaSet", "apps/v1", "replicasets", namespaced=True),
+    Resource("ClusterRole", "rbac.authorization.k8s.io/v1", "clusterroles"),
+    Resource("PolicyReport", "wgpolicyk8s.io/v1alpha2", "policyreports", namespaced=True),
+    Resource("ClusterPolicyReport", "wgpolicyk8s.io/v1alpha2", "clusterpolicyreports"),
     Resource("DeviceClass", "resource.k8s.io/v1", "deviceclasses"),
     Resource("Numatopology", "nodeinfo.volcano.sh/v1alpha1", "numatopologies"),
     Resource("NodeResourceTopology", f"{TOPOLOGY}/v1alpha2", "noderesourcetopologies"),

@@ -49,6 +49,10 @@ POD = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
 
 VERBS = {"get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH"}
 VERBS |= {"delete": "DELETE"}
+REPORTS = "/apis/wgpolicyk8s.io/v1alpha2"
+REPORT = f"{REPORTS}/namespaces/{TEAM}/policyreports/numalign"
+APPLIED = frozenset({"policyreports", "clusterpolicyreports"})
+"""What is created by applying it."""
 WEB = f"/api/v1/namespaces/{TEAM}/pods/web"
 PARTS = {
     "get nodes/proxy": "/api/v1/nodes/a/proxy/configz",
@@ -58,6 +62,12 @@ PARTS = {
     "get pods": WEB,
     "patch pods": WEB,
     "delete pods": f"{WEB}-0",
+    "get replicasets": f"/apis/apps/v1/namespaces/{TEAM}/replicasets/set",
+    **dict.fromkeys(("create policyreports", "patch policyreports", "delete policyreports"), REPORT),
+    **{
+        f"{verb} clusterpolicyreports": f"{REPORTS}/clusterpolicyreports/numalign"
+        for verb in ("create", "patch", "delete")
+    },
 }
 """Where what has no name of its own in a role is asked for."""
 
@@ -69,6 +79,7 @@ PROGRAMS: Mapping[str, tuple[Any, Any, tuple[str, ...]]] = {
         (
             f"--tls-secret={SECRET}",
             *("--gates=true", "--heal=true", "--heal-per-minute=600"),
+            *("--policy-reports=true", "--owner-events=true"),
             *("--heal-owner-seconds=0", "--heal-node-seconds=0"),
         ),
     ),
@@ -101,7 +112,8 @@ def asked(right: Right) -> tuple[str, str]:
         listed = right.verb in {"list", "watch"}
         named = "" if listed else right.name or ("a" if right.verb == "patch" else "")
         path += f"/{named}" if named else ""
-    return VERBS[right.verb], path
+    applied = right.verb == "create" and right.resource in APPLIED
+    return "PATCH" if applied else VERBS[right.verb], path
 
 
 @dataclass(frozen=True)
@@ -192,6 +204,7 @@ async def api() -> AsyncIterator[FakeApi]:
             server.put(each)
         for kind in (MUTATING, VALIDATING):
             server.put(configuration(kind))
+        server.documents[REPORTS] = {"resources": [{"name": name} for name in sorted(APPLIED)]}
         yield server
 
 
@@ -204,6 +217,12 @@ def prepare(api: FakeApi, row: Row, right: Right) -> None:
     elif right.resource == "secrets" and right.verb != "create":
         # Ours and empty, so that it has to be written.
         api.put(kept({}))
+    if right.resource in APPLIED and right.verb == "delete":
+        namespaced = {"namespace": TEAM} if right.resource == "policyreports" else {}
+        labels = {"app.kubernetes.io/managed-by": "numalign"}
+        kind = "PolicyReport" if namespaced else "ClusterPolicyReport"
+        metadata = {"name": "numalign", "labels": labels, **namespaced}
+        api.put({"apiVersion": "wgpolicyk8s.io/v1alpha2", "kind": kind, "metadata": metadata})
     if right.resource == "configmaps" and right.verb != "create":
         metadata = {"namespace": HOME, "name": right.name}
         api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
@@ -269,6 +288,22 @@ async def misaligned(api: FakeApi, program: Running) -> None:
     api.put({**topology, "metadata": {**topology["metadata"], "annotations": {PLACEMENTS: seen}}})
 
 
+async def below(api: FakeApi, _program: Running) -> None:
+    """A pod of a ReplicaSet runs in a namespace that wants more of it."""
+    labels = {"numalign.io/warn": SINGLE}
+    api.put({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": TEAM, "labels": labels}})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set", "uid": "u1", "controller": True}
+    metadata = {"namespace": TEAM, "name": "lax", "ownerReferences": [owner]}
+    spec = {**POD["spec"], "nodeName": "a"}
+    api.put({**POD, "metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+
+
+async def unreported(api: FakeApi, _program: Running) -> None:
+    """There are reports of which nothing is to be said any more."""
+    for node_name in ("a", "b"):
+        api.delete(f"/api/v1/nodes/{node_name}")
+
+
 OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
     "scorer: create pods/binding": bound,
     "scorer: create events": bounced,
@@ -277,6 +312,10 @@ OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
     "controller: create events": gated,
     "controller: delete pods": replaced,
     "controller: create pods/eviction": misaligned,
+    "controller: get replicasets": below,
+    "controller: create policyreports": below,
+    "controller: patch policyreports": below,
+    "controller: delete clusterpolicyreports": unreported,
 }
 """What has to happen for the right to be used."""
 

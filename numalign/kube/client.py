@@ -51,6 +51,7 @@ class Patch(StrEnum):
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
 
 
 class ObjectWriter(Protocol):

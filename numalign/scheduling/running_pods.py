@@ -138,10 +138,13 @@ class RunningPodJudge:
         kept = pod.recreated or UNCONSTRAINED
         return self.reader.read(pod.request, pod.namespace, self.policy, self.user, kept=kept)
 
+    def is_new(self, pod: PodInfo) -> bool:
+        """Whether no pod was judged yet that asks for the same, so that to judge it takes longer."""
+        return _key(pod) not in self._by_request
+
     def judge(self, pod: PodInfo, alignment: Alignment | None) -> RunningPod:
         """What comes of each rule for a pod; `alignment` is None where nobody judged how it sits."""
-        # Pods of a template share what they ask for; the first one is kept, so that its ids stay its own.
-        key = pod.namespace, id(pod.request), id(pod.recreated)
+        key = _key(pod)
         shared = self._by_request.get(key)
         if shared is None:
             shared = self._by_request[key] = self._judged(pod)
@@ -172,6 +175,11 @@ class RunningPodJudge:
                     return _ByRequest(pod, policy, decision=decision)
                 results = *_levels(question), _admitted(question, decision)
                 return _ByRequest(pod, policy, results, decision)
+
+
+def _key(pod: PodInfo) -> tuple[str, int, int]:
+    """Pods of a template share what they ask for; the first one is kept, so that its ids stay its own."""
+    return pod.namespace, id(pod.request), id(pod.recreated)
 
 
 def _sits(alignment: Alignment | None, policy: Policy | None) -> RuleResult:

@@ -141,6 +141,7 @@ PROGRAMS = {
                 *("label_nodes", "kubelet_configs", "remember_shapes", "policy"),
                 *("gates", "gate_patience_seconds", "pin_patience_seconds", "heal", "keep_refused"),
                 *("heal_per_minute", "heal_owner_seconds", "heal_node_seconds"),
+                *("policy_reports", "owner_events"),
                 *(
                     "map",
                     "map_port",

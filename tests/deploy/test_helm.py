@@ -128,6 +128,7 @@ SETS = {
     ),
     "gates": "gates.enabled=true policy.defaults[0].gate=enabled policy.defaults[0].default=restricted",
     "healing": "heal.enabled=true policy.defaults[0].heal=failed settings.unknown-nodes=may-fit",
+    "reports and owners": "policyReports.enabled=true ownerEvents.enabled=true",
     "the map": "map.enabled=true",
     "the map with everything": (
         "map.enabled=true map.port=9000 map.tls.secretName=a map.audience=numalign-map "
@@ -302,6 +303,16 @@ async def test_how_long_pods_wait_and_how_many_are_removed_is_what_the_values_sa
     assert (told.gates, told.gate_patience_seconds, told.pin_patience_seconds) == (True, 0, 90)
     assert (told.heal, told.keep_refused, told.heal_per_minute) == (True, 0, 2)
     assert (told.heal_owner_seconds, told.heal_node_seconds) == (60, 30)
+
+
+async def test_what_is_told_of_pods_is_what_the_values_say(helm: Path) -> None:
+    found = await made(helm, "policyReports.enabled=true ownerEvents.enabled=true")
+    told = found.settings(CONTROLLER, ControllerSettings)
+    assert (told.policy_reports, told.owner_events, told.watches_pods) == (True, True, True)
+    assert not told.looks_after_pods
+    # The role owns the reports, and goes with the value.
+    assert ("ClusterRole", "numalign-reports") in found
+    assert ("ClusterRole", "numalign-reports") not in await made(helm, "ownerEvents.enabled=true")
 
 
 async def test_a_map_is_reached_by_port_forward_alone_unless_more_is_wanted(helm: Path) -> None:

@@ -182,9 +182,11 @@ automountServiceAccountToken: false
 {{- if or .Values.gates.enabled .Values.heal.enabled }}yes{{ end -}}
 {{- end }}
 
-{{- /* "yes" where the controller has to see pods: to do something about them, or to show them. */}}
+{{- /* "yes" where the controller has to see pods: to do something about them, to show them or to tell of them. */}}
 {{- define "numalign.pods.watches" -}}
-{{- if or .Values.gates.enabled .Values.heal.enabled .Values.map.enabled }}yes{{ end -}}
+{{- with .Values }}
+{{- if or .gates.enabled .heal.enabled .map.enabled .policyReports.enabled .ownerEvents.enabled }}yes{{ end -}}
+{{- end }}
 {{- end }}
 
 {{- /* "yes" where the map is reached by others than kubectl port-forward. */}}

@@ -1,0 +1,45 @@
+"""What the controller reports of running pods and of nodes, beside all else that it does about pods."""
+
+from controller.placing import Placing
+from controller.reports.offenders import OffenderReports
+from controller.reports.owner_events import OwnerEvents
+from controller.reports.writer import ReportWriter
+from numalign.kube.compose import Background
+
+
+def tell_owners(placing: Placing) -> Background:
+    """Tell owners whose pods ask for less than their namespace wants, where that is switched on."""
+    if not placing.settings.owner_events:
+        return Background()
+    events = OwnerEvents(
+        api=placing.api,
+        state=placing.state,
+        leading=placing.leading,
+        tell=placing.tell,
+        log=placing.log,
+        sleep=placing.sleep,
+    )
+    placing.watch(events.update_pod)
+    return Background({"owners": events.run})
+
+
+def look_after_reports(placing: Placing) -> Background:
+    """Keep policy reports true, where that is switched on."""
+    if not placing.settings.policy_reports:
+        return Background()
+    offenders = OffenderReports(
+        state=placing.state, unknown_may_fit=placing.settings.unknown_may_fit, wall=placing.wall
+    )
+    placing.watch(offenders.sitting_pods.update_pod)
+    placing.remembered.append(offenders.caches)
+    writer = ReportWriter(
+        api=placing.api,
+        reports=offenders.reports,
+        leading=placing.leading,
+        log=placing.log,
+        registry=placing.registry,
+        clock=placing.clock,
+        wall=placing.wall,
+        sleep=placing.sleep,
+    )
+    return Background({"reports": writer.run})

@@ -1,0 +1,103 @@
+"""
+What is to be reported now: of the pods of each namespace, and of the nodes.
+
+Only whoever leads looks, now and then and in slices; admission is asked by a cache of its own, which is
+brought up to date when a snapshot comes.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from controller.healing.observing import SittingPods
+from controller.reports import policy_report
+from controller.reports.policy_report import PolicyReport
+from numalign.cache import ClusterCache, admission
+from numalign.cache.admission import AdmissionDecision, Refusals
+from numalign.cache.pod_question import PodQuestion
+from numalign.kube import exporters
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.lru import Caches
+from numalign.runtime.cooperative import TimeSlice, patiently
+from numalign.scheduling.running_pods import RuleOutcome, RunningPod, RunningPodJudge, runs
+from numalign.scheduling.scheduler_state import SchedulerState
+
+
+@dataclass(eq=False, kw_only=True)
+class OffenderReports:
+    """Says what each report should be. `unknown_may_fit` is the webhook's setting `--unknown-nodes`."""
+
+    state: SchedulerState
+    unknown_may_fit: bool
+    wall: Callable[[], float] = time.time
+    sitting_pods: SittingPods = field(init=False)
+    cache: ClusterCache = field(init=False, default_factory=ClusterCache)
+    _seen: Snapshot | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.sitting_pods = SittingPods(self.state)
+
+    def caches(self) -> Caches:
+        """What is remembered of admission, under names of its own."""
+        return {f"admission_{name}": cache for name, cache in self.cache.caches().items()}
+
+    async def reports(self) -> Mapping[str, PolicyReport] | None:
+        """By namespace what should be reported, under an empty name of nodes; None while nothing is known.
+
+        What has nothing to say is not in it.
+        """
+        snapshot = self.state.snapshot
+        if snapshot is None:
+            return None
+        if snapshot is not self._seen:
+            await patiently(self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
+            self._seen = snapshot
+        await self.sitting_pods.look()
+        pods, nodes = await self._pods(snapshot), self._nodes(snapshot)
+        return await asyncio.to_thread(_reports, pods, nodes)
+
+    async def _pods(self, snapshot: Snapshot) -> Mapping[str, list[RunningPod]]:
+        """The pods that run, judged, by namespace."""
+        judge, judged = self._judge(snapshot), defaultdict[str, list[RunningPod]](list)
+        time_slice = TimeSlice()
+        for uid in tuple(self.state.pods):
+            await time_slice.share()
+            pod = self.state.pods.get(uid)
+            if pod is None or not runs(pod):
+                continue
+            reading = judge.reading(pod) if judge.is_new(pod) else None
+            if isinstance(reading, PodQuestion):
+                await patiently(admission.steps(reading, self.cache, served=snapshot.served))
+            sitting = self.sitting_pods.get(uid)
+            judged[pod.namespace].append(judge.judge(pod, sitting.alignment if sitting else None))
+        return judged
+
+    def _judge(self, snapshot: Snapshot) -> RunningPodJudge:
+        policy, now = self.state.policy.now, self.wall()
+        refusals = Refusals(policy.never, policy.unknown_resources, self.unknown_may_fit, policy.taints)
+
+        def decide(pod: PodQuestion) -> AdmissionDecision:
+            return admission.decide(pod, self.cache, refusals, now=now, served=snapshot.served, runs=True)
+
+        return RunningPodJudge(self.state.reader, EffectivePolicy.of(snapshot, policy), decide)
+
+    def _nodes(self, snapshot: Snapshot) -> Mapping[str, RuleOutcome]:
+        """What comes of the topology of each node."""
+        now = self.wall()
+        told = {
+            node.name: RuleOutcome.FAIL
+            if exporters.of_node(snapshot, node.name, now=now).stale
+            else RuleOutcome.PASS
+            for node in snapshot.nodes
+        }
+        return {**told, **dict.fromkeys(snapshot.unknown, RuleOutcome.WARN)}
+
+
+def _reports(
+    pods: Mapping[str, Sequence[RunningPod]], nodes: Mapping[str, RuleOutcome]
+) -> Mapping[str, PolicyReport]:
+    reports = [policy_report.of_namespace(name, pods[name]) for name in sorted(pods)]
+    return {report.namespace: report for report in (*reports, policy_report.of_nodes(nodes)) if report}

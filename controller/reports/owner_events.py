@@ -1,0 +1,183 @@
+"""
+What the owners of pods hear that ask for less than their namespace wants.
+
+The webhook warns whoever creates a pod, and that is nearly always a controller, which reads no warnings. So
+its owner gets an event, which `kubectl describe deployment` shows. It is seen off the pods as they come; of
+many pods of one owner it is told once, and slowly.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+from urllib.parse import quote
+
+from numalign.cache.admission import below_text
+from numalign.cache.pod_question import PodQuestion
+from numalign.kube.decode.parts import Part, group
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.errors import ClusterError, Forbidden, NotFound
+from numalign.kube.events import Event, Type
+from numalign.kube.pod_informer import LONGEST_NAME, Owner, PodInfo, owner_of
+from numalign.lru import LRU
+from numalign.runtime.clock import Sleep
+from numalign.runtime.logs import MANY_LINES, Log, QuietLog
+from numalign.scheduling.scheduler_state import SchedulerState
+
+EVENT = "NUMABelowWarn"
+"""The reason of the event on the owner."""
+
+TURN_SECONDS = 1.0
+PER_TURN = 2
+"""Owners that are told, or looked for, in a turn."""
+
+MOST_WAITING = 1024
+"""Owners that wait to be told; of more, those that came first are not."""
+
+REMEMBERED = 4096
+"""Owners that were told, and ReplicaSets whose owners were looked up."""
+
+READ_SECONDS = 5.0
+MOST_BYTES = 2**21
+"""More than an API server stores of one object."""
+
+_VERSIONS: Mapping[str, str] = MappingProxyType({"": "v1", "apps": "apps/v1", "batch": "batch/v1"})
+
+
+class OwnerReader(Protocol):
+    """What of an `Api` is used; the real one raises `ClusterError`."""
+
+    async def get(self, path: str, *, what: str, most: int | None = None) -> object:
+        """What stands at a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class _NamedOwner:
+    """Who is told: an owner, and the version of its API group; empty if nobody knows that."""
+
+    owner: Owner
+    api_version: str
+
+
+@dataclass(eq=False, kw_only=True)
+class OwnerEvents:
+    """Tells owners while `leading` says yes."""
+
+    api: OwnerReader
+    state: SchedulerState
+    leading: Callable[[], bool]
+    tell: Callable[[Event], None]
+    log: Log
+    sleep: Sleep = asyncio.sleep
+    _waiting: dict[str, str] = field(init=False, default_factory=dict)
+    _told: LRU[tuple[str, str], None] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
+    _above: LRU[str, _NamedOwner] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
+    _forbidden: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
+
+    def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
+        """A pod is like this now; it was like that before, or was not seen."""
+        if before is None and pod.owner and not pod.ended:
+            self._waiting.pop(pod.owner.uid, None)
+            self._waiting[pod.owner.uid] = pod.uid
+            if len(self._waiting) > MOST_WAITING:
+                del self._waiting[next(iter(self._waiting))]
+
+    async def run(self) -> None:
+        """Tell owners; never returns."""
+        while True:
+            try:
+                await self.turn()
+            except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
+                self.log.failed("owner.broken", error)
+            await self.sleep(TURN_SECONDS)
+
+    async def turn(self) -> None:
+        """Tell as many as a second allows, if this replica leads and the namespaces are known."""
+        if not self.leading() or self.state.snapshot is None:
+            return
+        policy = EffectivePolicy.of(self.state.snapshot, self.state.policy.now)
+        told = 0
+        while self._waiting and told < PER_TURN:
+            owner_uid = next(iter(self._waiting))
+            pod = self.state.pods.get(self._waiting.pop(owner_uid))
+            text = self._text(pod, policy) if pod else None
+            if pod is None or pod.owner is None or text is None or (owner_uid, text) in self._told:
+                continue
+            told += 1
+            await self._tell(pod, pod.owner, text)
+
+    def _text(self, pod: PodInfo, policy: EffectivePolicy) -> str | None:
+        """What its owner should hear; None where there is nothing to be said."""
+        question = self.state.reader.read(pod.request, pod.namespace, policy)
+        if not isinstance(question, PodQuestion) or question.rules.warn is None:
+            return None
+        if not question.question.asks_less_than(question.rules.warn):
+            return None
+        return f"its pods are admitted with a warning: {below_text(question, question.rules.warn)}"
+
+    async def _tell(self, pod: PodInfo, owner: Owner, text: str) -> None:
+        self._told.put((owner.uid, text), None)
+        above = await self._highest(pod.namespace, owner)
+        named = above.owner
+        event = Event(
+            pod.namespace,
+            named.name,
+            named.uid,
+            Type.WARNING,
+            EVENT,
+            text,
+            kind=named.kind,
+            api_version=above.api_version,
+        )
+        self.log.info("owner.warned", owner=f"{named.kind} {pod.namespace}/{named.name}", why=text)
+        self.tell(event)
+
+    async def _highest(self, namespace: str, owner: Owner) -> _NamedOwner:
+        """Who made a ReplicaSet, where that can be read; any other owner is the one itself."""
+        itself = _NamedOwner(owner, _VERSIONS.get(owner.group, ""))
+        if (owner.group, owner.kind) != ("apps", "ReplicaSet"):
+            return itself
+        if above := self._above.find(owner.uid):
+            return above
+        path = (
+            f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/replicasets/{quote(owner.name, safe='')}"
+        )
+        what = f"replicaset {namespace}/{owner.name}"
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                metadata = Part(await self.api.get(path, what=what, most=MOST_BYTES))["metadata"]
+        except Forbidden as error:
+            self._may_not(str(error))
+            return itself
+        except (ClusterError, TimeoutError) as error:
+            if not isinstance(error, NotFound):
+                text = str(error) or f"the API server did not answer within {READ_SECONDS:g} s"
+                self._quiet_log.warning("owner.unread", owner=what, error=text)
+            return itself
+        self._forbidden = False
+        found = _owner_in(metadata) if metadata["uid"].text() == owner.uid else None
+        self._above.put(owner.uid, found or itself)
+        return found or itself
+
+    def _may_not(self, error: str) -> None:
+        if not self._forbidden:
+            self._forbidden = True
+            self.log.error("owner.forbidden", error=error)
+
+
+def _owner_in(metadata: Part) -> _NamedOwner | None:
+    """The controller of an object, with the version that it is named by."""
+    owner = owner_of(metadata)
+    if owner is None:
+        return None
+    written = (
+        reference["apiVersion"].text()[:LONGEST_NAME]
+        for reference in metadata["ownerReferences"].objects()
+        if reference["uid"].text() == owner.uid
+    )
+    version = next(written, "")
+    return _NamedOwner(owner, version if group(version) == owner.group else "")
