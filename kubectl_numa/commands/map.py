@@ -154,7 +154,7 @@ def _views(
     placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
     tell_left_out(placed.problems)
     fleet, nodes = asyncio.run(_built(MapState(placed.state), query))
-    if len(nodes) < fleet.count_shown:
+    if len(nodes) == standalone.MOST_NODES < fleet.count_shown:
         tell(
             f"pages of {len(nodes)} of {fleet.count_shown:,} nodes are in it: choose fewer with -l or --class"
         )

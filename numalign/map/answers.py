@@ -36,6 +36,8 @@ async def secure(_request: web.Request, response: web.StreamResponse) -> None:
     """Give an answer these headers, before it is sent."""
     for name, value in SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)
+    # aiohttp would name itself and its version.
+    response.headers["Server"] = "numalign"
 
 
 async def send(
@@ -82,7 +84,7 @@ async def drawn(draw: Callable[[], str]) -> web.Response:
 
 async def json(form: Callable[[], Any]) -> web.Response:
     """What `form` gives, worked out in a thread likewise, for programs."""
-    body = await asyncio.to_thread(lambda: orjson.dumps(form()))
+    body = await asyncio.to_thread(lambda: orjson.dumps(form(), option=orjson.OPT_NON_STR_KEYS))
     return web.Response(body=body, content_type="application/json")
 
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from numalign.map import access, answers, events, fleet_query
+from numalign.map import access, answers, events, fleet_query, forms, json_forms
 from numalign.map.access import (
     AccessRefused,
     MapAccess,
@@ -29,8 +29,10 @@ from numalign.map.pages import Renderer, Viewer, WhatIfForm
 from numalign.map.signing_in import SigningIn, check_origin
 from numalign.map.state import MapState
 from numalign.map.turnstile import Busy, Turnstile
-from numalign.map.views import FleetQuery, NodeView, PodView
+from numalign.map.views import FleetQuery, NodeTile, NodeView, PodView, Visible, WhatIfResult
+from numalign.map.what_if import MOST_REPLICAS, WhatIf
 from numalign.model.errors import BadInput, Mistake
+from numalign.runtime import calls
 from numalign.runtime.limits import Limits, Timeouts
 from numalign.runtime.logs import Log
 
@@ -77,6 +79,7 @@ class MapService:
         self._renderer = Renderer()
         self._signing_in = SigningIn(access, self._renderer, streams, log=log)
         self._turnstile = Turnstile()
+        self._questions = WhatIf(map_state)
 
     def install(self, app: web.Application) -> None:
         """Have an application that answers calls answer those for the map."""
@@ -92,8 +95,13 @@ class MapService:
             get("/nodes/{name}", self._shown(self._node)),
             get("/pods/{namespace}/{name}", self._shown(self._pod)),
             get("/what-if", self._shown(self._what_if_form)),
+            web.post("/what-if", self._shown(self._what_if)),
             get(_EVENTS, self._events),
             get("/static/{name}", answers.static),
+            get("/api/fleet", self._shown(self._fleet_json)),
+            get("/api/nodes/{name}", self._shown(self._node_json)),
+            get("/api/pods/{namespace}/{name}", self._shown(self._pod_json)),
+            web.post("/api/what-if", self._shown(self._what_if_json)),
         ]
 
     async def follow(self) -> None:
@@ -188,6 +196,40 @@ class MapService:
         chunks = self._renderer.what_if(WhatIfForm(), None, {}, self._viewer(request, visitor))
         return await answers.send(request, answers.stream_of_html(), chunks)
 
+    async def _what_if(self, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+        fields = await forms.fields(calls.body(request), request.headers.get("Content-Type", ""))
+        manifest = fields.get("file") or fields.get("manifest", b"")
+        form = WhatIfForm(manifest.decode(errors="replace"), forms.text(fields, "replicas"))
+        viewer, response = self._viewer(request, visitor), answers.stream_of_html()
+        try:
+            result = await self._worked_out(manifest, form.replicas, visitor)
+        except BadInput as error:
+            form = WhatIfForm(form.manifest, form.replicas, tuple(map(str, error.mistakes)))
+            response.set_status(HTTPStatus.BAD_REQUEST)
+            return await answers.send(request, response, self._renderer.what_if(form, None, {}, viewer))
+        chunks = self._renderer.what_if(form, result, await self._tiles_by_name(), viewer)
+        return await answers.send(request, response, chunks)
+
+    async def _tiles_by_name(self) -> Mapping[str, NodeTile]:
+        fleet = await self._map_state.fleet(FleetQuery())
+        return {tile.name: tile for group in fleet.groups for tile in group.tiles}
+
+    # The same for programs.
+
+    async def _fleet_json(self, request: web.Request, _visitor: Visitor) -> web.StreamResponse:
+        fleet = await self._map_state.fleet(_fleet_query(request))
+        return await answers.json(partial(json_forms.fleet_json, fleet))
+
+    async def _node_json(self, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+        return await answers.json(partial(json_forms.node_json, await self._node_view(request, visitor)))
+
+    async def _pod_json(self, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+        return await answers.json(partial(json_forms.pod_json, await self._pod_view(request, visitor)))
+
+    async def _what_if_json(self, request: web.Request, visitor: Visitor) -> web.StreamResponse:
+        result = await self._worked_out(calls.body(request), request.query.get("replicas", ""), visitor)
+        return await answers.json(partial(json_forms.what_if_json, result))
+
     # What they show.
 
     async def _node_view(self, request: web.Request, visitor: Visitor) -> NodeView:
@@ -208,6 +250,15 @@ class MapService:
                 text=f"There is no pod {namespace}/{name}, or you may not list pods there."
             )
         return view
+
+    async def _worked_out(self, text: bytes, replicas: str, visitor: Visitor) -> WhatIfResult:
+        """The answer to a question; raises `BadInput` and `Busy`."""
+        count = _replicas(replicas)
+
+        async def ask(visible: Visible) -> WhatIfResult:
+            return await self._questions.ask(text, visible=visible, replicas=count, user=visitor.name)
+
+        return await self._turnstile.answer(visitor.key, lambda: as_seen(visitor, ask))
 
     # What changes.
 
@@ -271,6 +322,17 @@ def _said_by(error: web.HTTPException) -> str:
 def _fleet_query(request: web.Request) -> FleetQuery:
     """Which nodes are asked for; raises `BadInput`."""
     return fleet_query.parse((name, value) for name, value in request.query.items() if name != "name")
+
+
+def _replicas(text: str) -> int | None:
+    """How many are asked for, None for as many as the object says; raises `BadInput`."""
+    written = text.strip()
+    if not written:
+        return None
+    count = int(written) if written.isascii() and written.isdigit() and len(written) < _LONGEST_NUMBER else 0
+    if not 1 <= count <= MOST_REPLICAS:
+        raise BadInput([Mistake("replicas", f"must be a whole number from 1 to {MOST_REPLICAS:,}")])
+    return count
 
 
 _LONGEST_NUMBER = 18

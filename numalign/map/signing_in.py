@@ -1,14 +1,16 @@
 """How people sign in with a token that they paste, and out; and what pages of other sites may not send."""
 
 from collections.abc import Callable
+from http import HTTPStatus
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
 from numalign.map import access, answers, forms
-from numalign.map.access import AccessRefused, MapAccess, NotPermitted, SignInRequired
+from numalign.map.access import AccessRefused, MapAccess, SignInRequired
 from numalign.map.events import Streams
 from numalign.map.pages import Renderer
+from numalign.runtime import calls
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 
 LOGIN, LOGOUT = "/login", "/logout"
@@ -16,6 +18,12 @@ LOGIN, LOGOUT = "/login", "/logout"
 _BEARER = "Bearer "
 _SAME_SITE = ("same-origin", "none")
 _READS = ("GET", "HEAD")
+
+
+class FromAnotherSite(AccessRefused):
+    """Raised for what a page of another site had a browser send."""
+
+    status = HTTPStatus.FORBIDDEN
 
 
 class SigningIn:
@@ -39,10 +47,10 @@ class SigningIn:
         return answers.page(self._renderer.login()) if self._access.signs_in else answers.redirect("/")
 
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
-        form = await forms.fields(request)
+        form = await forms.fields(calls.body(request), request.headers.get("Content-Type", ""))
         # Whoever copies a token out of a terminal, or out of a header, copies what is around it.
-        token = form.get("token", "").strip().removeprefix(_BEARER)
-        next_path = path_here(form.get("next", ""))
+        token = forms.text(form, "token").strip().removeprefix(_BEARER)
+        next_path = path_here(forms.text(form, "next"))
         try:
             if len(token) > access.LONGEST_COOKIE:
                 raise SignInRequired(
@@ -78,7 +86,7 @@ def path_here(text: str) -> str:
 
 
 def check_origin(request: web.Request) -> None:
-    """Raise `NotPermitted` for what a page of another site has a browser send.
+    """Raise `FromAnotherSite` for what a page of another site has a browser send.
 
     Every browser says where that comes from, by `Sec-Fetch-Site` or by the `Origin` of a form. Who says
     neither is no browser, and so has no cookie of one.
@@ -92,7 +100,7 @@ def check_origin(request: web.Request) -> None:
     )
     said = [check(headers[name]) for name, check in checks if name in headers]
     if not all(said) or (not said and request.cookies):
-        raise NotPermitted("This was sent from a page of another site: open the map itself and try again.")
+        raise FromAnotherSite("This was sent from a page of another site: open the map itself and try again.")
 
 
 def _is_own(origin: str, host: str) -> bool:

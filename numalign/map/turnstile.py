@@ -1,8 +1,8 @@
 """
 How much of the map is worked out at once: in all, and for one viewer.
 
-A what-if question looks at every node, a thousand times where a thousand replicas are asked for. So there are
-few at once; the others wait, but not many of them.
+A what-if question looks at every node, a thousand times where a thousand replicas are asked for. They are
+worked out one after the other; the others wait, but not many of them.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ T = TypeVar("T")
 MOST_CALLS_EACH = 16
 """Calls of one viewer at once, streams aside: a browser makes six."""
 
-MOST_QUESTIONS, MOST_QUESTIONS_EACH, MOST_WAITING = 2, 2, 16
-"""Questions that are worked out at once, those of one viewer that are there, and all that are."""
+MOST_QUESTIONS, MOST_QUESTIONS_EACH = 16, 2
+"""What-if questions that are there, those that wait among them: of all viewers, and of one."""
 
 QUESTION_SECONDS = 30.0
 """From when a question comes until its answer is there."""
@@ -39,7 +39,6 @@ class Turnstile:
 
     _calls: Counter[bytes] = field(default_factory=Counter)
     _questions: Counter[bytes] = field(default_factory=Counter)
-    _at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MOST_QUESTIONS))
 
     @contextmanager
     def call(self, key: bytes) -> Iterator[None]:
@@ -50,12 +49,12 @@ class Turnstile:
             yield
 
     async def answer(self, key: bytes, question: Callable[[], Awaitable[T]]) -> T:
-        """What a question comes to, when it is its turn; raises `Busy`."""
-        if self._questions.total() >= MOST_WAITING or self._questions[key] >= MOST_QUESTIONS_EACH:
+        """What a question comes to; raises `Busy`."""
+        if self._questions.total() >= MOST_QUESTIONS or self._questions[key] >= MOST_QUESTIONS_EACH:
             raise Busy("Other questions are still being worked out: try again in a moment.")
         with _counted(self._questions, key):
             try:
-                async with asyncio.timeout(QUESTION_SECONDS), self._at_once:
+                async with asyncio.timeout(QUESTION_SECONDS):
                     return await question()
             except TimeoutError as error:
                 raise Busy(

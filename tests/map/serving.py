@@ -9,11 +9,13 @@ import contextlib
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 import aiohttp
 import orjson
 from prometheus_client import CollectorRegistry
+from yarl import URL
 
 from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
 from numalign.kube.files import snapshot
@@ -29,7 +31,7 @@ from numalign.model.intent import Match
 from numalign.model.placement import Held
 from numalign.runtime import server
 from numalign.scheduling.scheduler_state import SchedulerState
-from tests.houses import client, plain, until
+from tests.houses import plain, until
 from tests.map.reviewing import ALL_PODS, TOPOLOGIES, ReviewingApi
 from tests.notation import bag, node
 from tests.runtime.conftest import Told
@@ -135,8 +137,9 @@ class MapHouse:
             server.serve(app, plain(), stop=stop, tasks={"map": service.follow}, grace=1)
         )
         await until(lambda: self.told.of("server.listening"))
-        async with client(self.told.of("server.listening")[0]["port"]) as session:
-            yield Browser(session, stop)
+        port = self.told.of("server.listening")[0]["port"]
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+            yield Browser(session, f"http://127.0.0.1:{port}", stop)
         stop.ask()
         assert await task == 0
 
@@ -155,10 +158,31 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class EventStream:
+    """What changes, as a page hears it."""
+
+    answer: aiohttp.ClientResponse
+
+    async def until(self, word: str) -> str:
+        """All that is said until an event with this word has come."""
+        said = ""
+        while word not in said or not said.endswith("\n\n"):
+            piece = await self.answer.content.readany()
+            assert piece, f"it ended with: {said}"
+            said += piece.decode()
+        return said
+
+    async def rest(self) -> str:
+        """All that is said until it ends."""
+        return (await self.answer.read()).decode().removeprefix(": \n\n")
+
+
+@dataclass(frozen=True)
 class Browser:
     """Asks a map, with a token in a header, and follows nothing by itself."""
 
     session: aiohttp.ClientSession
+    origin: str
     stop: server.Stop
 
     async def get(self, path: str, token: str | None = None, **headers: str) -> Seen:
@@ -173,7 +197,16 @@ class Browser:
         """Any call."""
         shown = {"Authorization": f"Bearer {token}"} if token else {}
         headers = {**shown, **options.pop("headers", {})}
+        url = URL(f"{self.origin}{path}", encoded=True)
         async with self.session.request(
-            method, path, headers=headers, allow_redirects=False, **options
+            method, url, headers=headers, allow_redirects=False, **options
         ) as answer:
             return Seen(answer.status, await answer.text(), answer.headers)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, token: str, query: str = "", last: str = "") -> AsyncIterator[EventStream]:
+        """A stream of what changes, which has begun."""
+        headers = {"Authorization": f"Bearer {token}"} | ({"Last-Event-ID": last} if last else {})
+        async with self.session.get(f"{self.origin}/events{query}", headers=headers) as answer:
+            assert answer.status == HTTPStatus.OK
+            yield EventStream(answer)
