@@ -13,12 +13,15 @@ from numalign.runtime import about
 COMMANDS = (
     LazyCommand("check", "kubectl_numa.commands.check", "Check which manifests and running pods fall short"),
     LazyCommand(
+        "completion", "kubectl_numa.commands.completion", "Print a script that completes what is typed"
+    ),
+    LazyCommand(
         "defrag", "kubectl_numa.commands.defrag", "Tell which pods would have to move for one to fit"
     ),
     LazyCommand("demo", "kubectl_numa.commands.demo", "Start the webhook on a bundled cluster"),
     LazyCommand("doctor", "kubectl_numa.commands.doctor", "Tell what nodes lack for exact verdicts"),
     LazyCommand("explain", "kubectl_numa.commands.explain", "Tell what every node says to a pod"),
-    LazyCommand("map", "kubectl_numa.commands.map", "Draw the zones of all nodes in a browser or a file"),
+    LazyCommand("map", "kubectl_numa.commands.map", "Draw the zones of all nodes"),
     LazyCommand("nodes", "kubectl_numa.commands.nodes", "Draw the zones of nodes"),
     LazyCommand("pods", "kubectl_numa.commands.pods", "Tell what running pods hold"),
     LazyCommand(
@@ -29,6 +32,7 @@ COMMANDS = (
         "snapshot", "kubectl_numa.commands.snapshot", "Write what the rules need of the cluster into one file"
     ),
     LazyCommand("ungate", "kubectl_numa.commands.ungate", "Lift the gates of pods where no controller does"),
+    LazyCommand("version", "kubectl_numa.commands.version", "Tell which versions run"),
 )
 
 

@@ -17,8 +17,8 @@ from kubectl_numa.lines import Paper
 from kubectl_numa.listings import Listing, Output
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.selection import PodSelection
-from numalign.kube import selectors
-from numalign.kube.command_line import Option, from_kubeconfig, joined
+from numalign.kube import name_completion, selectors
+from numalign.kube.command_line import FILE, Option, from_kubeconfig, joined
 from numalign.model.intent import Match
 from numalign.runtime.spans import seconds
 
@@ -64,6 +64,7 @@ namespace_option = click.option(
     "-n",
     "--namespace",
     metavar="NAME",
+    shell_complete=name_completion.namespaces,
     help="Namespace of pods that name none; by default that of the kubeconfig's context. With --snapshot it"
     " is `default`, unless --kubeconfig or --context is given.",
 )
@@ -81,6 +82,7 @@ _OF_SHAPES: tuple[Option, ...] = (
     click.option(
         "--policy",
         metavar="FILE",
+        type=FILE,
         help="The cluster's policy file. By default the one that is installed in the running cluster; beside"
         " --snapshot there is none.",
     ),
@@ -126,6 +128,7 @@ from_cluster = joined(
     click.option(
         "--snapshot",
         metavar="FILE",
+        type=FILE,
         help="File with the cluster, as `kubectl numa snapshot` writes it; - is standard input.",
     ),
     from_kubeconfig,
@@ -153,6 +156,7 @@ of_pods = joined(
         "-n",
         "--namespace",
         metavar="NAME",
+        shell_complete=name_completion.namespaces,
         help="Only the pods of this namespace; by default of the kubeconfig's context, and of all namespaces"
         " with --snapshot.",
     ),

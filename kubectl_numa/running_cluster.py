@@ -6,13 +6,15 @@ from typing import Any
 
 from kubectl_numa.notices import tell, tell_left_out, waiting
 from kubectl_numa.typed_names import TypedName
-from numalign.kube import collect, installation
+from numalign.kube import collect, installation, installed_versions
+from numalign.kube.client import connected
 from numalign.kube.configz import Progress
 from numalign.kube.connection import FROM_KUBECONFIG, Connection
 from numalign.kube.decode.kubelet_config import KIND
 from numalign.kube.errors import Forbidden
 from numalign.kube.files import policy
 from numalign.kube.files.policy import NO_POLICY, BadPolicy, ClusterPolicy
+from numalign.kube.installed_versions import InstalledVersions
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,21 @@ class RunningCluster:
         """An object by its type and name."""
         work = collect.one(named.type, named.name, namespace=namespace, connection=self.connection)
         return asyncio.run(work)
+
+    def versions(self) -> InstalledVersions:
+        """What runs there. That its programs may not be seen is told on standard error."""
+
+        async def asked() -> InstalledVersions:
+            async with connected(self.connection) as api:
+                kubernetes = await installed_versions.kubernetes(api)
+                try:
+                    return InstalledVersions(kubernetes, await installed_versions.programs(api))
+                except Forbidden as error:
+                    tell(f"programs in the cluster: not known, for {error}")
+                    return InstalledVersions(kubernetes, None)
+
+        with waiting("asking the cluster"):
+            return asyncio.run(asked())
 
     def pods(self) -> list[dict[str, Any]]:
         """All pods, as a snapshot file holds them."""

@@ -14,7 +14,7 @@ from kubectl_numa.manifests import STDIN
 from kubectl_numa.notices import tell_left_out, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from kubectl_numa.selection import PodSelection
-from numalign.kube.command_line import Trouble
+from numalign.kube.command_line import FILE, Trouble
 
 _STYLES = {
     CheckResult.OK: "green",
@@ -41,6 +41,7 @@ Examples:
     "files",
     multiple=True,
     metavar="FILE|FOLDER",
+    type=FILE,
     help="Manifests to check; folders are searched to the bottom; - is standard input.",
 )
 @options.of_pods

@@ -12,7 +12,8 @@ from kubectl_numa.manifests import Manifest, Namespace
 from kubectl_numa.moving import PlacedPods
 from kubectl_numa.notices import tell, tell_left_out, waiting
 from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
-from numalign.kube.command_line import Trouble
+from numalign.kube import name_completion
+from numalign.kube.command_line import FILE, Trouble
 from numalign.kube.decode.parts import inner
 from numalign.kube.resource_types import POD
 from numalign.model.errors import BadInput
@@ -29,12 +30,22 @@ Examples:
   kubectl numa defrag -f job.yaml --priority 1000 --snapshot cluster.json.gz
 """
 )
-@click.argument("name", required=False, metavar="[NAME|TYPE/NAME]")
-@click.option("-f", "--filename", "file", metavar="FILE", help="Manifest of one pod; - is standard input.")
+@click.argument(
+    "name", required=False, metavar="[NAME|TYPE/NAME]", shell_complete=name_completion.pods_and_workloads
+)
+@click.option(
+    "-f", "--filename", "file", metavar="FILE", type=FILE, help="Manifest of one pod; - is standard input."
+)
 @options.namespace_option
 @options.from_cluster
 @options.as_the_webhook
-@click.option("--node", "only", metavar="NODE", help="Make room on this node alone.")
+@click.option(
+    "--node",
+    "only",
+    metavar="NODE",
+    shell_complete=name_completion.nodes,
+    help="Make room on this node alone.",
+)
 @click.option(
     "--priority",
     type=click.IntRange(-(2**31), 2**31 - 1),

@@ -12,6 +12,7 @@ from kubectl_numa.lines import Paper, counted, some
 from kubectl_numa.listings import Output
 from kubectl_numa.notices import tell_left_out
 from kubectl_numa.traces import traces
+from numalign.kube import name_completion
 from numalign.kube.command_line import Trouble
 
 LACKING = 1
@@ -31,7 +32,7 @@ Examples:
   kubectl numa doctor -o json | jq -r '.[] | select(.findings != []).name'
 """
 )
-@click.argument("names", nargs=-1)
+@click.argument("names", nargs=-1, shell_complete=name_completion.nodes)
 @options.from_cluster
 @click.option(
     "--with-pods",

@@ -15,7 +15,8 @@ from kubectl_numa.manifests import Manifest
 from kubectl_numa.notices import waiting
 from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
 from numalign.decision.scoring import Strategy
-from numalign.kube.command_line import Trouble
+from numalign.kube import name_completion
+from numalign.kube.command_line import FILE, Trouble
 from numalign.kube.errors import ClusterError
 from numalign.model.errors import BadInput
 
@@ -31,9 +32,17 @@ Examples:
   helm template chart | kubectl numa explain -f - -o json
 """
 )
-@click.argument("name", required=False, metavar="[NAME|TYPE/NAME]")
+@click.argument(
+    "name", required=False, metavar="[NAME|TYPE/NAME]", shell_complete=name_completion.pods_and_workloads
+)
 @click.option(
-    "-f", "--filename", "files", multiple=True, metavar="FILE", help="Manifests; - is standard input."
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    type=FILE,
+    help="Manifests; - is standard input.",
 )
 @options.namespace_option
 @options.from_cluster
@@ -44,7 +53,9 @@ Examples:
     help_="What makes one node better than another.",
 )
 @options.as_the_webhook
-@click.option("--node", "only", metavar="NODE", help="One node in depth.")
+@click.option(
+    "--node", "only", metavar="NODE", shell_complete=name_completion.nodes, help="One node in depth."
+)
 @click.option(
     "--limit",
     type=click.IntRange(min=0),

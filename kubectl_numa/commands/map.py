@@ -16,7 +16,7 @@ from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.notices import tell, tell_left_out
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.serving_map import LocalMap
-from numalign.kube.command_line import Trouble, joined
+from numalign.kube.command_line import FILE, Trouble, joined
 from numalign.map import fleet_query, standalone
 from numalign.map.state import MapState
 from numalign.map.views import Condition, Fleet, FleetQuery, NodeView
@@ -83,6 +83,7 @@ Examples:
     "-o",
     "--output",
     metavar="FILE",
+    type=FILE,
     help="Write it into a file that needs no server: .html has pages of the fleet and its nodes, .svg is a"
     " drawing of the fleet. - is standard output, in HTML.",
 )

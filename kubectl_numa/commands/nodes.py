@@ -13,6 +13,7 @@ from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.nodegroups import SeenNode
 from kubectl_numa.notices import tell, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
+from numalign.kube import name_completion
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.command_line import Trouble
 from numalign.kube.resource_types import NODE
@@ -32,7 +33,7 @@ Examples:
   kubectl numa nodes -o json | jq '.[] | {name, class}'
 """
 )
-@click.argument("names", nargs=-1, metavar="[NAME|node/NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME|node/NAME]...", shell_complete=name_completion.nodes)
 @options.selector_option
 @options.from_cluster
 @options.of_shapes

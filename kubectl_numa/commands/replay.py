@@ -10,7 +10,7 @@ import orjson
 from kubectl_numa import events, replaying
 from kubectl_numa.manifests import STDIN
 from kubectl_numa.replaying import Session
-from numalign.kube.command_line import Trouble
+from numalign.kube.command_line import FILE, Trouble
 from numalign.model.errors import BadInput
 
 
@@ -49,6 +49,7 @@ Examples:
     "file",
     default=STDIN,
     metavar="FILE",
+    type=FILE,
     help="The events; - is standard input, which is the default.",
 )
 def replay(*, file: str) -> None:

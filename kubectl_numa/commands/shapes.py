@@ -10,6 +10,7 @@ from kubectl_numa import nodemap, options
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.listings import Output
 from kubectl_numa.questions import WebhookOptions
+from numalign.kube.command_line import FILE
 from numalign.kube.decode import shapes as codec
 
 STDOUT = "-"
@@ -58,6 +59,7 @@ Examples:
     "--output",
     default=STDOUT,
     metavar="FILE",
+    type=FILE,
     help="Where it goes; by default standard output.",
 )
 @options.from_cluster

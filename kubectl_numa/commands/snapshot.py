@@ -10,7 +10,7 @@ import click
 import orjson
 
 from kubectl_numa.running_cluster import RunningCluster
-from numalign.kube.command_line import from_kubeconfig
+from numalign.kube.command_line import FILE, from_kubeconfig
 from numalign.kube.connection import Connection
 
 
@@ -26,6 +26,7 @@ Examples:
     "--output",
     default="-",
     metavar="FILE",
+    type=FILE,
     help="Where it goes, packed if the name ends in .gz; by default standard output.",
 )
 @click.option("--with-pods", is_flag=True, help="Pods too: their names, labels, annotations and amounts.")

@@ -15,11 +15,15 @@ from typing import Any
 
 import click
 
+from numalign.kube import name_completion
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError
 from numalign.model.errors import BadInput
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+FILE = click.Path(readable=False)
+"""The name of a file, which a shell completes; whoever opens it tells what is wrong with it."""
 
 INTERRUPTED = 128 + signal.SIGINT
 """The exit code of a program that was ended by Ctrl-C, as shells have it."""
@@ -92,9 +96,17 @@ from_kubeconfig = joined(
     "connection",
     Connection,
     click.option(
-        "--kubeconfig", metavar="FILE", help="Kubeconfig of the cluster; by default what kubectl would use."
+        "--kubeconfig",
+        metavar="FILE",
+        type=FILE,
+        help="Kubeconfig of the cluster; by default what kubectl would use.",
     ),
-    click.option("--context", metavar="NAME", help="Context of the kubeconfig."),
+    click.option(
+        "--context",
+        metavar="NAME",
+        shell_complete=name_completion.contexts,
+        help="Context of the kubeconfig.",
+    ),
     click.option("-s", "--server", metavar="URL", help="Address of the API server."),
     click.option(
         "--token", metavar="TOKEN", help="Bearer token to ask with, in place of all other credentials."
@@ -117,6 +129,7 @@ from_kubeconfig = joined(
     click.option(
         "--certificate-authority",
         metavar="FILE",
+        type=FILE,
         help="Certificate of the authority that signs the API server's.",
     ),
     click.option(

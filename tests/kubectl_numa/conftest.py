@@ -107,7 +107,7 @@ def api_server(
         placed = {**pod, "metadata": {**pod["metadata"], "namespace": "eager"}}
         alone = {"/api/v1/namespaces/eager/pods/stored": placed, **objects}
         one = alone.get(path, found)
-        known = path in kinds or path in alone
+        known = path not in refusals and (path in kinds or path in alone)
         status = "200 OK" if known else refusals.get(path, "404 Not Found")
         start(status, [("Content-Type", "application/json")])
         return [json.dumps(one).encode()]

@@ -33,16 +33,16 @@ finally:
 """
 
 
-def imported(*arguments: object) -> tuple[str, set[str]]:
+def imported(*arguments: object, program: str = IMPORTED) -> tuple[str, set[str]]:
     """What the program says, and the packages that it has imported by then."""
-    command = [sys.executable, "-c", IMPORTED, *map(str, arguments)]
+    command = [sys.executable, "-c", program, *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)  # noqa: S603 the text is ours
     return done.stdout, set(done.stderr.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("asked", ["--version", "--help", "-h"])
+@pytest.mark.parametrize("asked", ["--version", "--help", "-h", "completion bash"])
 def test_who_asks_about_the_program_waits_for_nothing_heavy(asked: str) -> None:
-    said, packages = imported(asked)
+    said, packages = imported(*asked.split())
 
     assert said
     assert not packages & HEAVY
@@ -60,6 +60,31 @@ OFFLINE = [
 @pytest.mark.parametrize(("command", "of"), table(OFFLINE))
 def test_who_reads_a_file_waits_for_no_client(cluster_file: Path, command: str, of: list[object]) -> None:
     said, packages = imported(command, *of, "--snapshot", cluster_file)
+
+    assert said
+    assert not packages & CLIENT
+
+
+COMPLETING = """
+import sys
+from kubectl_numa.completing import main
+try:
+    main()
+finally:
+    sys.stderr.write("\\n" + " ".join({name.partition(".")[0] for name in sys.modules}))
+"""
+
+
+@pytest.mark.parametrize(("typed", "heavy"), [("n", HEAVY), ("nodes --ou", CLIENT), ("version --cl", CLIENT)])
+def test_who_presses_tab_waits_for_little(typed: str, heavy: set[str]) -> None:
+    said, packages = imported(*typed.split(), program=COMPLETING)
+
+    assert said
+    assert not packages & heavy
+
+
+def test_who_asks_for_the_clients_version_waits_for_no_client_of_the_api() -> None:
+    said, packages = imported("version", "--client")
 
     assert said
     assert not packages & CLIENT

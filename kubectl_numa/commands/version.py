@@ -1,0 +1,98 @@
+"""`kubectl numa version`: which versions run, here and in the cluster."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kubectl_numa import options
+from kubectl_numa.lines import Paper, counted
+from kubectl_numa.listings import Output
+from kubectl_numa.notices import tell
+from numalign.kube.command_line import Trouble, from_kubeconfig
+from numalign.kube.connection import Connection
+from numalign.kube.errors import ClusterError
+from numalign.runtime import about
+
+if TYPE_CHECKING:
+    from numalign.kube.installed_versions import InstalledProgram, InstalledVersions
+
+_INDENT = 12
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl numa version
+  kubectl numa version --client
+  kubectl numa version -o json | jq '.programs[] | {program, version}'
+"""
+)
+@click.option("--client", "only_client", is_flag=True, help="The version of this program alone.")
+@from_kubeconfig
+@options.document_option
+def version(*, only_client: bool, connection: Connection, output: Output) -> None:
+    """Tell which versions run: of this program, of Kubernetes, and of every numalign program in the cluster.
+
+    A program's version is that of its pods' label or image. A warning says which of them differ: run all in
+    one version. The exit code is 0 whatever differs, 2 if the cluster could not be asked.
+    """
+    client = about.version()
+    if only_client:
+        _print(client, None, output)
+        return
+    # Who asks for the client alone waits for no client of the API server.
+    from kubectl_numa.running_cluster import RunningCluster  # noqa: PLC0415  as said above
+
+    try:
+        installed = RunningCluster(connection).versions()
+    except ClusterError as error:
+        _print(client, None, output)
+        raise Trouble(str(error)) from error
+    _print(client, installed, output)
+    for words in skew(client, installed.programs):
+        tell(f"warning: {words}")
+
+
+def _print(client: str, installed: "InstalledVersions | None", output: Output) -> None:
+    if output is Output.TEXT:
+        _draw(client, installed, options.paper())
+    else:
+        options.print_document(to_json(client, installed), output)
+
+
+def to_json(client: str, installed: "InstalledVersions | None") -> dict[str, Any]:
+    """The versions for programs; null is what was not asked for, or nobody tells."""
+    return {
+        "client": client,
+        "kubernetes": installed and installed.kubernetes,
+        "programs": installed and installed.programs and [asdict(each) for each in installed.programs],
+        "skew": [*skew(client, (installed and installed.programs) or ())],
+    }
+
+
+def _draw(client: str, installed: "InstalledVersions | None", paper: Paper) -> None:
+    paper.entry("client ", client, indent=_INDENT)
+    if installed is None:
+        return
+    paper.entry("kubernetes ", installed.kubernetes, indent=_INDENT)
+    for each in installed.programs or ():
+        ready = f"{each.ready:,} ready" if each.ready < each.pods else "all ready"
+        words = f"{each.version or 'unknown'}  {counted(each.pods, 'pod')} in {each.namespace}, {ready}"
+        paper.entry(f"{each.program} ", words, indent=_INDENT, style="" if each.version else "yellow")
+    if installed.programs == ():
+        paper.entry("", "no program of numalign runs in this cluster", indent=0)
+
+
+def skew(client: str, programs: Sequence["InstalledProgram"] | None) -> Iterator[str]:
+    """What is to be said where programs of ours are not all of one version."""
+    ours = [each for each in programs or () if each.ours]
+    if len({each.version for each in ours if each.version}) > 1:
+        yield f"versions differ in the cluster ({_listed(ours)}): run all programs in one version"
+    elif any(each.version not in {client, None} for each in ours):
+        yield f"this program is of version {client}, and the cluster has others ({_listed(ours)})"
+
+
+def _listed(programs: Iterable["InstalledProgram"]) -> str:
+    return ", ".join(dict.fromkeys(f"{each.program} {each.version or 'unknown'}" for each in programs))
