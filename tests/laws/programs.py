@@ -1,5 +1,5 @@
 """
-Webhook, scorer and `kubectl numa` on one cluster, each asked as its callers ask it.
+Webhook, scorer, `kubectl numa` and the map on one cluster, each asked as its callers ask it.
 
 What the cluster, its policy and the callers say are documents, and every program reads them itself.
 """
@@ -31,6 +31,10 @@ from numalign.kube.files import policy, snapshot
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy import ClusterPolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.map.pods_on_node import everybody
+from numalign.map.state import MapState
+from numalign.map.views import WhatIfResult
+from numalign.map.what_if import WhatIf
 from numalign.model.errors import BadInput
 from numalign.model.intent import Match
 from numalign.runtime import logs
@@ -68,12 +72,13 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What all programs say of one case."""
+    """What all programs say of one case; None where they cannot read the pod."""
 
     webhook: WebhookAnswer
     checked: Checked
     explained: Explanation | None
     scored: Scored
+    what_if: WhatIfResult | None
 
 
 class Programs:
@@ -90,8 +95,8 @@ class Programs:
         checked = check_manifest(case, cluster)
         explained = explanation.explain(checked.pod, cluster) if checked.pod else None
         webhook = self._runner.run(self._webhook(case).ask(case, _seen(case, cluster_policy), cluster_policy))
-        scored = self._runner.run(_score(case, _seen(case, cluster_policy), cluster_policy))
-        return Answers(webhook, checked, explained, scored)
+        scored, asked = self._runner.run(_score(case, _seen(case, cluster_policy), cluster_policy))
+        return Answers(webhook, checked, explained, scored, asked)
 
     def close(self) -> None:
         """End the webhooks."""
@@ -148,19 +153,31 @@ def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
     return snapshot.of([*case.items, remembered], shape_history=history)
 
 
-async def _score(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Scored:
+async def _score(
+    case: Case, seen: Snapshot, cluster_policy: ClusterPolicy
+) -> tuple[Scored, WhatIfResult | None]:
     scorer = Scorer(match=Match(case.match))
+    scorer.time.seconds += time.time() - scorer.time.wall()
     scorer.obey(cluster_policy)
     await scorer.state.update_snapshot(seen)
     # There are no pods in it, so exporters know more of what is taken.
     complete = False
     scorer.reservations.set_complete(complete)
     names = [*(node.name for node in seen.nodes), *seen.unknown]
+    asked = await _ask_the_map(case, scorer)
     try:
         subject = scorer.subject(case.pod)
     except BadInput:
-        return Scored(None, Filtered([], {}, {}))
-    return Scored(subject, scorer.nodes.filtered(names, subject)[0])
+        return Scored(None, Filtered([], {}, {})), asked
+    return Scored(subject, scorer.nodes.filtered(names, subject)[0]), asked
+
+
+async def _ask_the_map(case: Case, scorer: Scorer) -> WhatIfResult | None:
+    what_if = WhatIf(MapState(scorer.state), unknown_may_fit=case.unknown == "may-fit")
+    try:
+        return await what_if.ask(orjson.dumps(case.pod), visible=everybody, user=case.user)
+    except BadInput:
+        return None
 
 
 @dataclass(frozen=True, slots=True)

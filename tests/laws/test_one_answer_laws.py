@@ -1,9 +1,9 @@
 """
-Laws of one answer: webhook, scorer and `kubectl numa` say the same of one pod on one cluster.
+Laws of one answer: webhook, scorer, `kubectl numa` and the map say the same of one pod on one cluster.
 
 Each is asked as its callers ask it: the webhook with a review, the scorer with a pod and names of nodes,
-`check` and `explain` with a manifest. They share what reads and what decides; that none of them reads or
-decides past it is what is tried here.
+`check` and `explain` with a manifest, the map with a text that somebody pastes. They share what reads and
+what decides; that none of them reads or decides past it is what is tried here.
 """
 
 import asyncio
@@ -18,8 +18,12 @@ from kubectl_numa.checking import CheckResult
 from kubectl_numa.explanation import Explanation
 from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import StatedBy
+from numalign.decision.doubts import SENTENCES
+from numalign.map.views import HeldInZones, WhatIfAnswer, WhatIfNode, WhatIfResult
+from numalign.map.what_if import ANSWERS
 from numalign.model.constraints import unmet_now
 from numalign.model.intent import Intent, Policy, Scope
+from numalign.model.resources import parse
 from numalign.scheduling.node_explanation import Chance, NodeExplanation
 from tests.laws.clusters import KINDS, Case, Machine, case, node, plain_pod, topology
 from tests.laws.fleets import drawn, seeded
@@ -46,6 +50,7 @@ def differences(answers: Answers) -> Iterator[str]:
     yield from _of_webhook_and_check(answers)
     if answers.checked.pod and answers.explained:
         yield from _of_scorer_and_explain(answers, answers.explained)
+    yield from _of_explain_and_map(answers.explained, answers.what_if)
 
 
 def _of_webhook_and_check(answers: Answers) -> Iterator[str]:
@@ -79,6 +84,42 @@ def _of_scorer_and_explain(answers: Answers, explained: Explanation) -> Iterator
         yield f"the scorer takes the pod for one that opted out: {scored.subject.opted_out}"
     yield from _of_nodes(answers, explained)
     yield from filter(None, map(_of_rules, explained.answers))
+
+
+def _of_explain_and_map(explained: Explanation | None, asked: WhatIfResult | None) -> Iterator[str]:
+    if explained is None or asked is None:
+        if explained or asked:
+            yield f"explain reads {explained}, the map {asked}"
+        return
+    (template,) = asked.templates
+    decision, webhook = explained.pod.decision, template.admission
+    if (webhook.refusal, webhook.warnings) != (decision.refusal, decision.all_warnings):
+        yield f"the map says that the webhook says {webhook}, explain says {decision}"
+    if webhook.exempt != explained.pod.exempt:
+        yield f"to the map the pod is exempt as {webhook.exempt}, to explain as {explained.pod.exempt}"
+    theirs = {each.node.name: _shown(each) for each in explained.answers}
+    ours = {each.name: replace(each, has_room=True) for each in template.nodes}
+    if ours != theirs:
+        yield f"the map shows {ours}, explain {theirs}"
+    fits = {each.name for each in template.nodes if each.answer is WhatIfAnswer.FITS and each.has_room}
+    if {placed.node for placed in asked.placed} - fits or (fits and not asked.placed):
+        yield f"the map places the pod on {asked.placed}, and it fits on {fits}"
+
+
+def _shown(explained: NodeExplanation) -> WhatIfNode:
+    """What the map would show of an answer; whether there is room as a whole, explain does not say."""
+    placement = explained.placement or []
+    names = {zone.name: zone.id for zone in explained.node.zones}
+    return WhatIfNode(
+        explained.node.name,
+        explained.node_class,
+        ANSWERS[explained.chance],
+        explained.reason or "",
+        explained.score,
+        tuple(HeldInZones(tuple(each["zones"]), parse(each["amount"])) for each in placement),
+        tuple(sorted({names[zone] for each in placement for zone in each["zones"]})),
+        tuple(SENTENCES[doubt] for doubt in explained.doubts),
+    )
 
 
 def _of_rules(explained: NodeExplanation) -> str | None:
@@ -169,6 +210,7 @@ def test_a_law_that_nothing_could_break_says_nothing(programs: Programs) -> None
     assert [*differences(replace(answers, webhook=other.webhook))]
     assert [*differences(replace(answers, scored=other.scored))]
     assert [*differences(replace(answers, checked=other.checked))]
+    assert [*differences(replace(answers, what_if=other.what_if))]
 
 
 # Whatever is drawn.
