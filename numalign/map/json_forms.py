@@ -43,7 +43,7 @@ def fleet_json(fleet: Fleet) -> Form:
         "resources": list(fleet.resources),
         "classes": list(fleet.classes),
         "policies": list(fleet.policies),
-        "conditions": dict(fleet.counts),
+        "conditions": {condition.value: count for condition, count in fleet.counts.items()},
         "groups": [_group(group, fleet.now) for group in fleet.groups],
         "unknown": list(fleet.unknown),
     }
@@ -243,7 +243,7 @@ def _template(template: WhatIfTemplate) -> Form:
         "exempt": template.admission.exempt,
         "refusal": template.admission.refusal,
         "warnings": list(template.admission.warnings),
-        "counts": dict(template.counts),
+        "counts": {answer.value: count for answer, count in template.counts.items()},
         "reasons": [
             {"nodes": count, "answer": answer, "reason": reason or None}
             for count, answer, reason in template.reasons

@@ -44,15 +44,15 @@ class MapState:
         self._unknown: frozenset[str] = frozenset()
         self._silent = set[str]()
         self._listened = set[str]()
-        self._revision = 0
-        self._forgotten = 0
+        # Later than any of a process that was before, or began before: who comes from there sees all anew.
+        self._revision = self._forgotten = int(state.wall() * 1000)
         self._changed: OrderedDict[str, int] = OrderedDict()
         self._fleets: OrderedDict[FleetQuery, Fleet] = OrderedDict()
         state.reservations.on_change(self._note)
 
     @property
     def revision(self) -> int:
-        """Grows whenever anything that is shown may have changed; another process counts otherwise."""
+        """Grows whenever anything that is shown may have changed; begins with the milliseconds since 1970."""
         self._look()
         return self._revision
 

@@ -190,7 +190,7 @@ async def test_who_missed_too_much_is_told_so(
     assert shown.changed_since(revision) is None
     assert shown.changed_since(shown.revision - 1) == frozenset({"c"})
     assert shown.changed_since(shown.revision + 1) is None
-    assert shown.changed_since(-1) is None
+    assert shown.changed_since(0) is None
 
 
 async def test_the_fleet_stands_by_class_the_largest_first(scorer: Scorer, shown: MapState) -> None:
@@ -248,4 +248,13 @@ async def test_a_fleet_is_kept_while_nothing_changes(scorer: Scorer, shown: MapS
 async def test_before_the_first_snapshot_there_is_nothing(shown: MapState) -> None:
     fleet = await shown.fleet(ALL)
 
-    assert (fleet.groups, fleet.unknown, fleet.count_all, fleet.revision) == ((), (), 0, 0)
+    assert (fleet.groups, fleet.unknown, fleet.count_all) == ((), (), 0)
+    assert shown.changed_since(fleet.revision) == frozenset()
+
+
+async def test_a_revision_of_an_earlier_process_means_everything(scorer: Scorer, shown: MapState) -> None:
+    await scorer.know({"a": EMPTY})
+    before = shown.revision
+    scorer.time.seconds += 1
+
+    assert MapState(scorer.state).changed_since(before) is None
