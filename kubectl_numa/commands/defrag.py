@@ -34,7 +34,12 @@ Examples:
     "name", required=False, metavar="[NAME|TYPE/NAME]", shell_complete=name_completion.pods_and_workloads
 )
 @click.option(
-    "-f", "--filename", "file", metavar="FILE", type=FILE, help="Manifest of one pod; - is standard input."
+    "-f",
+    "--filename",
+    "file",
+    metavar="FILE|URL",
+    type=FILE,
+    help="Manifest of one pod; - is standard input.",
 )
 @options.namespace_option
 @options.from_cluster

@@ -45,9 +45,9 @@ Examples:
     "--filename",
     "files",
     multiple=True,
-    metavar="FILE",
+    metavar="FILE|FOLDER|URL",
     type=FILE,
-    help="Manifests; - is standard input.",
+    help="Manifests, in a file, a folder or behind a URL; - is standard input.",
 )
 @options.namespace_option
 @options.from_cluster
