@@ -169,6 +169,8 @@ async def test_the_steps_make_a_program_that_starts(tmp_path: Path) -> None:
     for program in ("numalign-webhook", "numalign-controller", "numalign-scorer"):
         said = await command(f"{made}/{program} --version", cwd=tmp_path)
         assert said.startswith(f"{program} 0.")
+    # Traces are an extra of the project, which this image has.
+    await command(f"{made}/python -c 'import numalign.runtime.otlp'", cwd=tmp_path)
     assert not (made / "pip").exists()
 
     # The wheel stays where the other stage copies it from.
