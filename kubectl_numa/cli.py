@@ -29,6 +29,9 @@ COMMANDS = (
     ),
     LazyCommand("shapes", "kubectl_numa.commands.shapes", "List the shapes of nodes"),
     LazyCommand(
+        "simulate", "kubectl_numa.commands.simulate", "Tell what strategies leave stranded of a trace"
+    ),
+    LazyCommand(
         "snapshot", "kubectl_numa.commands.snapshot", "Write what the rules need of the cluster into one file"
     ),
     LazyCommand("ungate", "kubectl_numa.commands.ungate", "Lift the gates of pods where no controller does"),

@@ -40,10 +40,9 @@ Examples:
     "--filename",
     "files",
     multiple=True,
-    metavar="FILE|FOLDER|URL",
+    metavar="FILE|FOLDER",
     type=FILE,
-    help="Manifests to check, in a file, a folder (searched to the bottom) or behind a URL; - is standard"
-    " input.",
+    help="Manifests to check; folders are searched to the bottom; - is standard input.",
 )
 @options.of_pods
 @click.option("--all", "every", is_flag=True, help="List also the running pods that fall short of nothing.")

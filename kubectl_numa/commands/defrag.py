@@ -34,12 +34,7 @@ Examples:
     "name", required=False, metavar="[NAME|TYPE/NAME]", shell_complete=name_completion.pods_and_workloads
 )
 @click.option(
-    "-f",
-    "--filename",
-    "file",
-    metavar="FILE|URL",
-    type=FILE,
-    help="Manifest of one pod; - is standard input.",
+    "-f", "--filename", "file", metavar="FILE", type=FILE, help="Manifest of one pod; - is standard input."
 )
 @options.namespace_option
 @options.from_cluster
@@ -64,7 +59,7 @@ Examples:
     show_default=True,
     help="How many nodes are told of: on which room could be made, or else what is in the way there.",
 )
-@options.document_option
+@options.output_option
 def defrag(  # noqa: PLR0913 - one argument for each option
     *,
     name: str | None,
@@ -75,7 +70,7 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     only: str | None,
     priority: int | None,
     limit: int,
-    output: Output,
+    output: str,
 ) -> None:
     """Tell which pods would have to move for one to fit, and where each of them would go.
 
@@ -112,8 +107,8 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     tell_left_out(placed.problems)
     if not placed.complete and advice.remedy is not Remedy.FITS:
         tell("no pods are in this snapshot, so none can be moved: write it with --with-pods")
-    if output is not Output.TEXT:
-        options.print_document(moving.to_json(pod, priority, advice), output)
+    if output == Output.JSON:
+        options.print_json(moving.to_json(pod, priority, advice))
         return
     never = _never(pod, view) if advice.remedy is Remedy.NEVER else ""
     moving_page.show(pod, advice, options.paper(), now=view.seen, never=never)

@@ -2,8 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Sequence
 
 import click
 
@@ -21,7 +20,7 @@ from numalign.kube.resource_types import NODE
 from numalign.kube.selectors import EVERYTHING, LabelSelector
 from numalign.scheduling.sitting import sittings
 
-_NO_LABELS: Mapping[str, str] = MappingProxyType({})
+_NO_LABELS: dict[str, str] = {}
 
 
 @click.command(

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from numalign.model.errors import BadInput, Mistake
 from numalign.simulation.trace import WHOLE_GPU, Trace, TracePod
 
 Dice = np.random.Generator
 """Whatever is left to chance in a replay, from one seed."""
+
+MOST_ARRIVALS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,8 @@ def arrivals(trace: Trace, ratio: float, dice: Dice) -> Arrivals:
     """The pods of a trace so that they ask for `ratio` times the GPUs that its nodes have.
 
     The last one that is drawn may ask for several GPUs where less than so many are wanted still (as in the
-    published runs). A trace whose pods ask for no GPU at all is not drawn from.
+    published runs). A trace whose pods ask for no GPU at all is not drawn from. Raises `BadInput` where pods
+    ask for so little that more than `MOST_ARRIVALS` would come.
     """
     shapes = list(dict.fromkeys(trace.pods))
     numbers = {shape: number for number, shape in enumerate(shapes)}
@@ -48,12 +52,14 @@ def arrivals(trace: Trace, ratio: float, dice: Dice) -> Arrivals:
         return Arrivals(shapes, _fewer(order, asked, total, wanted, dice))
     if not total or total == wanted:
         return Arrivals(shapes, order)
-    while True:
+    while len(order) < MOST_ARRIVALS:
         shape = int(dice.choice(every))
         if total + shares[shape] > wanted:
             return Arrivals(shapes, order)
         order.append(shape)
         total += int(asked[shape])
+    message = f"ask for so little that more than {MOST_ARRIVALS:,} would arrive: lower the ratio"
+    raise BadInput([Mistake("the pods of the trace", message)])
 
 
 def _fewer(order: list[int], asked: np.ndarray, total: int, wanted: float, dice: Dice) -> list[int]:

@@ -4,7 +4,7 @@ Fragments: idle GPUs that pods as they usually come cannot use.
 The measure is that of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023). For a typical pod all idle
 GPUs of a node are fragments if the node does not take the pod, and for one without GPUs always; otherwise
 those that are each too small for it. A node's fragments are the mean over typical pods, by how frequent they
-are. Memory is not looked at.
+are. Memory is not looked at here: it is no part of a typical pod.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class TypicalPod:
-    """A shape of pods, without its memory, and its share of all typical pods."""
+    """A shape of pods, and its share of all typical pods."""
 
     pod: TracePod
     frequency: float
@@ -37,7 +37,7 @@ def typical_pods(pods: Iterable[TracePod], popular: float = POPULAR) -> tuple[Ty
 
     Among equally frequent ones the larger count first, as in the published runs.
     """
-    counts = Counter(_without_memory(pod) for pod in pods)
+    counts = Counter(pods)
     ordered = sorted(counts.items(), key=lambda counted: (counted[1], _size(counted[0])), reverse=True)
     wanted, reached, chosen = popular * counts.total(), 0, list[tuple[TracePod, int]]()
     for pod, count in ordered:
@@ -48,12 +48,13 @@ def typical_pods(pods: Iterable[TracePod], popular: float = POPULAR) -> tuple[Ty
     return tuple(TypicalPod(pod, count / reached) for pod, count in chosen)
 
 
-def _without_memory(pod: TracePod) -> TracePod:
+def without_memory(pod: TracePod) -> TracePod:
+    """What the published measure looks at: CPUs and GPUs."""
     return TracePod(pod.cpu, 0, pod.gpus, pod.share, pod.models)
 
 
-def _size(pod: TracePod) -> tuple[int, int, int, tuple[str, ...]]:
-    return pod.cpu, pod.share, pod.gpus, tuple(sorted(pod.models))
+def _size(pod: TracePod) -> tuple[int, int, int, tuple[str, ...], int, bool]:
+    return pod.cpu, pod.share, pod.gpus, tuple(sorted(pod.models)), pod.memory, pod.guaranteed
 
 
 class FragmentMeasure:

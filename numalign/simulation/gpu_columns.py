@@ -25,11 +25,22 @@ class GpuColumns:
         self.cpu = np.array([node.cpu for node in nodes], dtype=np.int64)
         self.memory = np.array([node.memory for node in nodes], dtype=np.int64)
         self.gpus = np.where(slots < self.gpu_counts[:, None], WHOLE_GPU, 0)
+        self.cpu_capacity, self.memory_capacity = self.cpu.copy(), self.memory.copy()
         self.models = np.array([node.model for node in nodes], dtype=object)
         self.gpu_milli = int(self.gpu_counts.sum()) * WHOLE_GPU
         self.kinds: Ints = np.zeros(len(nodes), dtype=np.int64)
         self.version = 0
         self._changed = np.zeros(len(nodes), dtype=np.int64)
+
+    def copied(self, rows: Rows) -> "GpuColumns":
+        """These nodes alone, as things stand, in columns of their own; no row twice."""
+        some = GpuColumns(())
+        some.gpu_counts, some.models, some.kinds = self.gpu_counts[rows], self.models[rows], self.kinds[rows]
+        some.cpu, some.memory, some.gpus = self.cpu[rows], self.memory[rows], self.gpus[rows]
+        some.cpu_capacity, some.memory_capacity = self.cpu_capacity[rows], self.memory_capacity[rows]
+        some.gpu_milli = int(some.gpu_counts.sum()) * WHOLE_GPU
+        some._changed = np.zeros_like(some.cpu)
+        return some
 
     def __len__(self) -> int:
         return len(self.cpu)

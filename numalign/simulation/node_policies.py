@@ -161,8 +161,7 @@ class FragmentationGradient(NodePolicy):
         return self.measure(rows, self.columns.cpu[rows], self.columns.gpus[rows])
 
     def _steepness(self, rows: Rows, before: Floats, cpu: Ints, gpus: Ints) -> Ints:
-        shrunk = (before - self.measure(rows, cpu, gpus)) / WHOLE_GPU
-        return _whole(HIGHEST_SCORE / (1 + np.exp(-shrunk)))
+        return steepness(before, self.measure(rows, cpu, gpus))
 
 
 class FragmentationGradientByChance(FragmentationGradient):
@@ -171,6 +170,11 @@ class FragmentationGradientByChance(FragmentationGradient):
     def choose(self, scores: Ints) -> int:
         """Any of the best."""
         return int(self.dice.choice(np.flatnonzero(scores == scores.max())))
+
+
+def steepness(before: Floats, after: Floats) -> Ints:
+    """What it is worth that fragments come to so much: 50 where nothing changes, more where they shrink."""
+    return _whole(HIGHEST_SCORE / (1 + np.exp((after - before) / WHOLE_GPU)))
 
 
 def _whole(scores: Floats) -> Ints:

@@ -10,7 +10,7 @@ import numpy as np
 
 from numalign.cache.arrays import Bools, Ints
 from numalign.simulation.arrivals import arrivals
-from numalign.simulation.fragments import FragmentMeasure, typical_pods
+from numalign.simulation.fragments import FragmentMeasure, typical_pods, without_memory
 from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.node_policies import NODE_POLICIES, NodePolicy
 from numalign.simulation.replay import Sample, replay
@@ -27,7 +27,7 @@ def replay_on_nodes(trace: Trace, policy: str, *, ratio: float, seed: int) -> It
     dice = np.random.default_rng(seed)
     pods = arrivals(trace, ratio, dice)
     columns = GpuColumns([trace.nodes[at] for at in dice.permutation(len(trace.nodes))])
-    measure = FragmentMeasure(typical_pods(trace.pods), columns)
+    measure = FragmentMeasure(typical_pods(map(without_memory, trace.pods)), columns)
     yield from replay(ScoredNodes(columns, measure, NODE_POLICIES[policy](columns, measure, dice)), pods)
 
 
@@ -50,9 +50,14 @@ class ScoredNodes:
         """Thousandths of GPUs that nobody has."""
         return self._columns.free_gpu_milli
 
-    def fragments(self) -> float:
-        """Fragments as things stand, in thousandths of GPUs."""
-        return self._measure.total(self._columns)
+    @property
+    def refusals(self) -> int:
+        """None: there is no kubelet to refuse."""
+        return 0
+
+    def fragments(self) -> tuple[float, float]:
+        """Fragments as things stand, in thousandths of GPUs; of zones there are none."""
+        return self._measure.total(self._columns), 0
 
     def place(self, shape: int, pod: TracePod) -> None:
         """Put a pod on the node that the policy chooses, if it fits on any."""

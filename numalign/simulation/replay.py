@@ -15,11 +15,17 @@ PER_CENT = 100
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How things stand once so much was asked for; all in per cent of the GPUs that there are."""
+    """How things stand once so much was asked for, in per cent of the GPUs that there are.
+
+    `stranded` are the fragments that would be none if nodes had no zones. `refusals` are pods that a kubelet
+    refused, counted, each as often as it was made anew.
+    """
 
     arrived: float
     allocated: float
     fragments: float
+    stranded: float = 0
+    refusals: float = 0
 
 
 class ReplayedCluster(Protocol):
@@ -36,8 +42,12 @@ class ReplayedCluster(Protocol):
     def place(self, shape: int, pod: TracePod) -> None:
         """Put a pod, which is of the shape with that number, on a node if it fits anywhere."""
 
-    def fragments(self) -> float:
-        """Fragments as things stand, in thousandths of GPUs."""
+    @property
+    def refusals(self) -> int:
+        """How often a kubelet refused a pod."""
+
+    def fragments(self) -> tuple[float, float]:
+        """Fragments as things stand, and those of them that zones make, in thousandths of GPUs."""
 
 
 def replay(cluster: ReplayedCluster, pods: Arrivals) -> Iterator[Sample]:
@@ -56,4 +66,5 @@ def replay(cluster: ReplayedCluster, pods: Arrivals) -> Iterator[Sample]:
 def _sample(cluster: ReplayedCluster, asked: int) -> Sample:
     one = cluster.gpu_milli / PER_CENT
     allocated = cluster.gpu_milli - cluster.free_gpu_milli
-    return Sample(asked / one, allocated / one, cluster.fragments() / one)
+    fragments, stranded = cluster.fragments()
+    return Sample(asked / one, allocated / one, fragments / one, stranded / one, cluster.refusals)

@@ -6,6 +6,9 @@ from dataclasses import astuple, fields
 
 from numalign.simulation.replay import Sample
 
+STEP = 5
+"""Per cent between two points of a curve."""
+
 
 def mean_of(samples: Iterable[Sample]) -> Sample:
     """The mean of each figure; of one sample at least."""
@@ -14,8 +17,8 @@ def mean_of(samples: Iterable[Sample]) -> Sample:
 
 
 def mean_curve(replays: Sequence[Sequence[Sample]]) -> list[Sample]:
-    """How replays went on the average: at each whole per cent that arrived, what was sampled last."""
-    whole = range(1, int(max(samples[-1].arrived for samples in replays)) + 1)
+    """How replays went on the average: at every fifth per cent that arrived, what was sampled last."""
+    whole = range(STEP, round(max(samples[-1].arrived for samples in replays)) + 1, STEP)
     grids = [[sample.arrived for sample in samples] for samples in replays]
     return [
         mean_of(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from numalign.model.errors import BadInput, Mistake
+from numalign.model.resources import MILLI
 from numalign.simulation.tables import TableLayout, TableRow, read_table
 
 WHOLE_GPU = 1000
@@ -79,6 +80,11 @@ class Trace:
 
     nodes: Sequence[TraceNode]
     pods: Sequence[TracePod]
+
+    def pinned(self) -> "Trace":
+        """The trace with all pods Guaranteed and CPUs rounded up: others get no CPUs of their own."""
+        whole = {pod: replace(pod, cpu=-(-pod.cpu // MILLI) * MILLI, guaranteed=True) for pod in {*self.pods}}
+        return Trace(self.nodes, [whole[pod] for pod in self.pods])
 
     def with_gpus(self) -> "Trace":
         """The trace without nodes that have no GPU."""

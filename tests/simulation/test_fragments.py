@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.simulation.fragments import FragmentMeasure, TypicalPod, typical_pods
+from numalign.simulation.fragments import FragmentMeasure, TypicalPod, typical_pods, without_memory
 from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.trace import TraceNode, TracePod
 
@@ -60,10 +60,15 @@ def test_the_fragments_of_all_nodes_add_up() -> None:
     assert FragmentMeasure([TypicalPod(WHOLE, 1.0)], columns).total(columns) == 2000
 
 
-def test_typical_are_the_shapes_of_most_pods_whatever_their_memory() -> None:
-    pods = [SHARE] * 5 + [TracePod(2000, 7, 1, 1000)] * 2 + [TracePod(2000, 9, 1, 1000)] * 2 + [NO_GPU]
+def test_typical_are_the_shapes_of_most_pods() -> None:
+    pods = [SHARE] * 5 + [WHOLE] * 4 + [NO_GPU]
     assert typical_pods(pods, popular=0.9) == (TypicalPod(SHARE, 5 / 9), TypicalPod(WHOLE, 4 / 9))
     assert typical_pods(pods, popular=0.5) == (TypicalPod(SHARE, 1.0),)
+
+
+def test_without_memory_shapes_are_the_same_that_differ_in_nothing_else() -> None:
+    pods = [TracePod(2000, 7, 1, 1000), TracePod(2000, 9, 1, 1000, guaranteed=False)]
+    assert typical_pods(map(without_memory, pods)) == (TypicalPod(WHOLE, 1.0),)
 
 
 def test_of_equally_frequent_shapes_the_larger_is_typical() -> None:

@@ -9,8 +9,8 @@ def test_the_mean_is_that_of_each_figure() -> None:
 
 
 def test_a_curve_goes_on_with_what_was_sampled_last() -> None:
-    one = [Sample(0.5, 0, 9), Sample(2, 2, 8)]
-    other = [Sample(0.1, 0, 7), Sample(1, 1, 6), Sample(3, 3, 5)]
+    one = [Sample(0.5, 0, 9), Sample(10, 2, 8)]
+    other = [Sample(0.1, 0, 7), Sample(5, 1, 6), Sample(15, 3, 5)]
     assert [(at.allocated, at.fragments) for at in mean_curve([one, other])] == [
         (0.5, 7.5),
         (1.5, 7),
@@ -19,4 +19,5 @@ def test_a_curve_goes_on_with_what_was_sampled_last() -> None:
 
 
 def test_a_document_has_three_digits() -> None:
-    assert to_document(Sample(1 / 3, 2, 3)) == {"arrived": 0.333, "allocated": 2, "fragments": 3}
+    found = to_document(Sample(1 / 3, 2, 3, 4, 5))
+    assert found == {"arrived": 0.333, "allocated": 2, "fragments": 3, "stranded": 4, "refusals": 5}

@@ -1,0 +1,178 @@
+"""`kubectl numa simulate`: what strategies leave stranded of a cluster."""
+
+from pathlib import Path
+
+import click
+
+from kubectl_numa import options, simulating
+from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.listings import Listing, Output
+from kubectl_numa.notices import tell, waiting
+from kubectl_numa.simulating import Gpus, MadeUpZones, Simulation
+from numalign.kube.command_line import FILE, joined
+from numalign.model.intent import Policy, Scope
+from numalign.simulation.zone_cluster import GpuNode
+from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
+from numalign.simulation.zoned_nodes import GPU
+
+FIRST_SEED = 42
+MOST_SEEDS = 50
+MOST_ZONES = 8
+
+_made_up = joined(
+    "made_up",
+    MadeUpZones,
+    click.option(
+        "--zones",
+        type=click.IntRange(1, MOST_ZONES),
+        help=f"Zones that each node of --nodes is cut into; {simulating.DEFAULT_ZONES} by default.",
+    ),
+    click.option(
+        "--topology-policy",
+        "policy",
+        type=click.Choice([policy.value for policy in Policy]),
+        callback=lambda _context, _option, text: None if text is None else Policy(text),
+        help=f"Policy of the kubelets of --nodes; {simulating.DEFAULT_POLICY} by default.",
+    ),
+    click.option(
+        "--topology-scope",
+        "scope",
+        type=click.Choice([scope.value for scope in Scope]),
+        callback=lambda _context, _option, text: None if text is None else Scope(text),
+        help="Scope of these kubelets; container by default.",
+    ),
+)
+
+_gpus = joined(
+    "gpus",
+    Gpus,
+    click.option(
+        "--gpu-resource",
+        "resource",
+        metavar="NAME",
+        default=GPU,
+        show_default=True,
+        help="Which resource of the cluster's nodes the GPUs of the trace are.",
+    ),
+    click.option(
+        "--model-label",
+        metavar="KEY",
+        default="nvidia.com/gpu.product",
+        show_default=True,
+        help="Node label with the model of the GPUs, for pods that accept some models only.",
+    ),
+)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl numa simulate --pods openb_pod_list_default.csv
+  kubectl numa simulate --pods pods.csv --snapshot cluster.json.gz --strategies stock,scorer,MostAllocated
+  kubectl numa simulate --pods pods.csv --nodes nodes.csv --zones 4 --pin-cpus --plots charts
+  kubectl numa simulate --pods pods.csv -o json | jq '.[] | {strategy, mean}'
+"""
+)
+@click.option(
+    "--pods",
+    type=FILE,
+    metavar="FILE",
+    required=True,
+    help="CSV with the pods of the trace: cpu_milli, memory_mib, num_gpu, gpu_milli, and if they are there"
+    " gpu_spec, qos, count.",
+)
+@click.option(
+    "--nodes",
+    type=FILE,
+    metavar="FILE",
+    help="CSV with nodes, in place of those of a cluster: cpu_milli, memory_mib, gpu, and if they are there"
+    " model, count.",
+)
+@_made_up
+@options.from_cluster
+@_gpus
+@click.option(
+    "--strategies",
+    "names",
+    metavar="NAME,...",
+    default="stock,webhook,scorer,LeastNUMANodes,MostAllocated",
+    show_default=True,
+    callback=lambda _context, _option, text: simulating.strategies(text),
+    help=f"What is compared, of {', '.join(ZONE_SCHEDULERS)}.",
+)
+@click.option(
+    "--ratio",
+    type=click.FloatRange(0.01, 10),
+    default=1.3,
+    show_default=True,
+    help="How many times the GPUs that there are the pods ask for.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, MOST_SEEDS),
+    default=3,
+    show_default=True,
+    help="How often pods and nodes are shuffled; figures are means.",
+)
+@click.option(
+    "--pin-cpus",
+    is_flag=True,
+    help="Make every pod Guaranteed and round its CPUs up, so that it gets CPUs of its own.",
+)
+@click.option("--plots", type=FILE, metavar="FOLDER", help="Write charts into this folder, as SVG.")
+@options.listing_option
+def simulate(  # noqa: PLR0913 - one keyword for each option
+    *,
+    pods: str,
+    nodes: str | None,
+    made_up: MadeUpZones,
+    source: ClusterSource,
+    gpus: Gpus,
+    names: tuple[str, ...],
+    ratio: float,
+    seeds: int,
+    pin_cpus: bool,
+    plots: str | None,
+    output: Output,
+) -> None:
+    """Replay a trace of GPU pods under several strategies, and tell what each leaves stranded.
+
+    Pods come one after the other, shuffled, until they ask for --ratio times the GPUs that there are, and
+    stay. They go on nodes of a cluster, or of the trace with zones made up; the rules of the kubelet decide
+    whether a pod is admitted. Of a cluster counts what its zones have free now.
+
+    ALLOCATED is the share of all GPUs that pods have in the end. FRAGMENTS are idle GPUs that usual pods
+    cannot use, STRANDED those of them that they could use if nodes had no zones. REFUSALS counts pods that a
+    kubelet refused, each up to five times.
+
+    stock is kube-scheduler without numalign, webhook the same with the webhook's node affinity, scorer with
+    the scorer as an extender. gate is the order that gates go by; a strategy alone is that order by it alone.
+    FragmentationGradient, which is no strategy of the scorer, looks ahead and takes ten times as long.
+    """
+    if nodes is None:
+        made_up.none_without_a_table()
+    trace = simulating.read_tables(Path(nodes) if nodes else None, Path(pods))
+    trace = trace.pinned() if pin_cpus else trace
+    places = made_up.zoning().nodes_of(trace) if nodes else _of_cluster(source, gpus)
+    simulation = Simulation(places, trace, names, ratio, range(FIRST_SEED, FIRST_SEED + seeds))
+    if plots:
+        Path(plots).mkdir(exist_ok=True)
+    with waiting("replaying") as progress:
+        simulated = simulation.run(progress)
+    listing = Listing(
+        columns=simulating.COLUMNS,
+        wide_columns=simulating.WIDE_COLUMNS,
+        rows=simulated.rows(),
+        documents=simulated.documents,
+    )
+    options.print_listing(listing, output)
+    if plots:
+        for path in simulated.write_charts(Path(plots)):
+            tell(f"wrote {path}")
+
+
+def _of_cluster(source: ClusterSource, gpus: Gpus) -> list[GpuNode]:
+    snapshot = source.view().snapshot
+    if snapshot.unknown:
+        tell(f"left out: {len(snapshot.unknown):,} nodes that publish no zones")
+    return simulating.nodes_of_cluster(snapshot.nodes, gpus)

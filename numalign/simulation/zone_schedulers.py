@@ -1,0 +1,123 @@
+"""
+Who chooses nodes whose kubelets align.
+
+`stock` is kube-scheduler as it comes, which knows no zones: of the nodes with enough left those over which it
+spreads pods, chance among equals. `webhook` is the same among nodes that could ever take the pod, which is
+what a node affinity can say. `scorer` is kube-scheduler with the scorer as its extender: among nodes that
+take the pod now, its own points and the scorer's. A strategy alone is the scorer's own order of these nodes,
+equals by name, as gates and `/v1/rank` have it; `gate` is that of its default strategies.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from numalign.cache.arrays import Bools, Ints, Rows
+from numalign.cache.ranking import Ranking, Ranks, ranks
+from numalign.decision.scoring import Strategy
+from numalign.simulation.arrivals import Dice
+from numalign.simulation.fragments import TypicalPod
+from numalign.simulation.gpu_columns import GpuColumns
+from numalign.simulation.trace import TracePod
+from numalign.simulation.zone_cluster import AskedPod, ZoneNodes, ZoneScheduler
+from numalign.simulation.zone_gradient import ZoneGradient
+
+_HUNDRED = 100
+
+_EXTENDER_HIGHEST, _EXTENDER_WEIGHT = 10, 100
+"""What an extender may say, and what each step of that counts, with `weight: 10` as in deploy/schedulers."""
+
+
+class KubeScheduler:
+    """As it comes: its default plugins, as far as they look at what is left."""
+
+    def __init__(self, dice: Dice) -> None:
+        self._dice = dice
+
+    def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
+        """Any of the best."""
+        return _any_of_best(asked.rows, stock_points(nodes.columns, asked.pod, asked.rows), self._dice)
+
+
+class Webhook:
+    """Stock, on nodes that could ever take the pod."""
+
+    def __init__(self, dice: Dice) -> None:
+        self._stock = KubeScheduler(dice)
+
+    def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
+        """Any of the best of these."""
+        able: Bools = nodes.evaluation(asked.question).able()
+        return self._stock.choose(nodes, AskedPod(asked.pod, asked.question, asked.rows[able[asked.rows]]))
+
+
+class Extender:
+    """kube-scheduler's points and the scorer's, on nodes that take the pod now."""
+
+    def __init__(self, dice: Dice, ranking: Ranking) -> None:
+        self._dice = dice
+        self._ranking = ranking
+
+    def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
+        """Any of the best."""
+        ranked = _ranked(nodes, asked, self._ranking)
+        points = stock_points(nodes.columns, asked.pod, asked.rows)
+        points += np.array(ranked.squeezed(_EXTENDER_HIGHEST), dtype=np.int64) * _EXTENDER_WEIGHT
+        return _any_of_best(asked.rows[ranked.admitted], points[ranked.admitted], self._dice)
+
+
+class ScorerOrder:
+    """The scorer's own order of nodes that take the pod now."""
+
+    def __init__(self, ranking: Ranking) -> None:
+        self._ranking = ranking
+
+    def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
+        """The first of the best."""
+        best = _ranked(nodes, asked, self._ranking).best([nodes.names[row] for row in asked.rows])
+        return None if best is None else int(asked.rows[best])
+
+
+def _ranked(nodes: ZoneNodes, asked: AskedPod, ranking: Ranking) -> Ranks:
+    names = [nodes.names[row] for row in asked.rows]
+    return ranks(nodes.cache.ask(names, asked.question), [ranking])
+
+
+def _any_of_best(rows: Rows, points: Ints, dice: Dice) -> int | None:
+    return int(dice.choice(rows[points == points.max()])) if len(rows) else None
+
+
+def stock_points(columns: GpuColumns, pod: TracePod, rows: Rows) -> Ints:
+    """LeastAllocated and BalancedAllocation by CPUs and memory, 0 to 200, of nodes that have enough left.
+
+    Restates leastResourceScorer of noderesources/least_allocated.go and balancedResourceScorer of
+    noderesources/balanced_allocation.go (Kubernetes 1.34), which have weight 1 each. The other default
+    plugins look at nothing that a trace tells.
+    """
+    amounts = (
+        (columns.cpu, columns.cpu_capacity, pod.cpu),
+        (columns.memory, columns.memory_capacity, pod.memory),
+    )
+    unused = [(free[rows] - request, np.maximum(capacity[rows], 1)) for free, capacity, request in amounts]
+    least = sum(left * _HUNDRED // whole for left, whole in unused) // len(unused)
+    (cpu, memory) = (left / whole for left, whole in unused)
+    balanced: Ints = ((1 - np.abs(cpu - memory) / 2) * _HUNDRED).astype(np.int64)
+    return least + balanced
+
+
+def _gate(*strategies: Strategy) -> Callable[[Dice, Sequence[TypicalPod]], ZoneScheduler]:
+    return lambda _dice, _typical: ScorerOrder(Ranking(strategies))
+
+
+ZONE_SCHEDULERS: Mapping[str, Callable[[Dice, Sequence[TypicalPod]], ZoneScheduler]] = MappingProxyType(
+    {
+        "stock": lambda dice, _: KubeScheduler(dice),
+        "webhook": lambda dice, _: Webhook(dice),
+        "scorer": lambda dice, _: Extender(dice, Ranking()),
+        "gate": lambda _dice, _typical: ScorerOrder(Ranking()),
+        **{str(strategy): _gate(strategy) for strategy in Strategy},
+        "FragmentationGradient": lambda _, typical: ZoneGradient(typical),
+    }
+)
+"""By the names in tables."""

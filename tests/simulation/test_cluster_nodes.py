@@ -1,0 +1,45 @@
+"""Nodes of a cluster as replays have them."""
+
+from numalign.model.attributes import Attributes, Labels
+from numalign.model.intent import Policy
+from numalign.model.node import Node, Zone
+from numalign.model.resources import Resources, ZoneId
+from numalign.simulation.cluster_nodes import gpu_node
+from numalign.simulation.trace import TraceNode, TracePod
+from numalign.simulation.zone_cluster import ZoneNodes
+from numalign.simulation.zoned_nodes import GPU, GPU_SHARE
+
+
+def zone(number: int, cpu: int, gpus: int | None, free_gpus: int = 0) -> Zone:
+    most = {"cpu": 16_000, "memory": 64, "example.com/nic": 1}
+    free = {**most, "cpu": cpu}
+    if gpus is not None:
+        most, free = {**most, "amd.com/gpu": gpus}, {**free, "amd.com/gpu": free_gpus}
+    return Zone(ZoneId(number), f"node-{number}", Resources(most), Resources(most), Resources(free))
+
+
+def node(*zones: Zone) -> Node:
+    attributes = Attributes(labels=Labels({"model": "MI300X"}))
+    return Node("n", zones, policy=Policy.RESTRICTED, attributes=attributes)
+
+
+def test_what_is_not_free_is_taken_in_whole_gpus() -> None:
+    found = gpu_node(node(zone(0, 16_000, 3, 1), zone(3, 4000, 2, 2)), "amd.com/gpu", "model")
+    assert found.counted == TraceNode(32_000, 128, 5, "MI300X")
+    assert found.gpu_zones == [0, 0, 0, 1, 1]
+    assert (found.held, found.held_gpus) == (TracePod(12_000, 0, 2, 1000), [1, 2])
+    nodes = ZoneNodes([found])
+    assert nodes.columns.gpus.tolist() == [[1000, 0, 0, 1000, 1000]]
+    assert nodes.columns.cpu.tolist() == [20_000]
+
+
+def test_zones_have_gpus_and_shares_of_them_and_nothing_else() -> None:
+    found = gpu_node(node(zone(0, 16_000, 1, 0), zone(1, 16_000, None)), "amd.com/gpu", "model").zoned
+    assert dict(found.zones[0].allocatable) == {"cpu": 16_000, "memory": 64, GPU: 1, GPU_SHARE: 1000}
+    assert dict(found.zones[0].free) == {"cpu": 16_000, "memory": 64, GPU: 0, GPU_SHARE: 0}
+    assert dict(found.zones[1].allocatable) == {"cpu": 16_000, "memory": 64}
+
+
+def test_a_node_without_such_gpus_has_none() -> None:
+    found = gpu_node(node(zone(0, 16_000, 1, 1)), GPU, "other")
+    assert (found.counted, found.gpu_zones) == (TraceNode(16_000, 64), [])

@@ -1,0 +1,68 @@
+"""Zones that are made up, and what pods of a trace ask of them."""
+
+import pytest
+
+from numalign.model.intent import Policy, Scope
+from numalign.model.node import Node
+from numalign.model.pod import Qos
+from numalign.model.resources import MILLI, Resources
+from numalign.simulation.trace import MIB, TraceNode, TracePod
+from numalign.simulation.zoned_nodes import GPU, GPU_SHARE, gpu_zones, question, with_free_gpus, zoned_node
+
+
+def zoned(node: TraceNode, zones: int) -> Node:
+    return zoned_node("n", node, zones=zones, policy=Policy.RESTRICTED, scope=Scope.POD)
+
+
+def test_a_node_is_split_evenly() -> None:
+    node = zoned(TraceNode(96_000, 1024 * MIB, 8), 2)
+    half = Resources({"cpu": 48_000, "memory": 512 * MIB, GPU: 4, GPU_SHARE: 1000})
+    assert [zone.allocatable for zone in node.zones] == [half, half]
+    assert [zone.free for zone in node.zones] == [half, half]
+    assert (node.policy, node.scope) == (Policy.RESTRICTED, Scope.POD)
+
+
+def test_what_does_not_divide_is_spread_in_whole_pieces() -> None:
+    node = zoned(TraceNode(34_500, 7 * MIB, 2), 4)
+    assert [zone.allocatable["cpu"] // MILLI for zone in node.zones] == [8, 9, 8, 9]
+    assert [zone.allocatable["memory"] // MIB for zone in node.zones] == [1, 2, 2, 2]
+    # A GPU at each of the two sockets.
+    assert [zone.allocatable.get(GPU, 0) for zone in node.zones] == [0, 1, 0, 1]
+    assert gpu_zones(TraceNode(34_500, 7 * MIB, 2), 4) == [1, 3]
+
+
+def test_a_small_node_is_one_zone() -> None:
+    assert len(zoned(TraceNode(16_000, 1024 * MIB, 2), 4).zones) == 1
+    assert len(zoned(TraceNode(17_000, 1024 * MIB, 2), 4).zones) == 4
+
+
+def test_zones_of_one_socket_are_near() -> None:
+    (first, *_) = zoned(TraceNode(96_000, 1024 * MIB), 4).zones
+    assert [cost for _, cost in first.costs] == [10, 12, 21, 21]
+
+
+def test_a_share_is_free_as_far_as_one_gpu_of_the_zone_is() -> None:
+    node = with_free_gpus(zoned(TraceNode(96_000, 1024 * MIB, 4), 2), [0, 0, 1, 1], [1000, 300, 200, 700])
+    assert [(zone.free[GPU], zone.free[GPU_SHARE]) for zone in node.zones] == [(1, 1000), (0, 700)]
+
+
+@pytest.mark.parametrize(
+    ("pod", "qos", "asks"),
+    [
+        pytest.param(
+            TracePod(2000, MIB, 1, 300),
+            Qos.GUARANTEED,
+            {"cpu": 2000, "memory": MIB, GPU_SHARE: 300},
+            id="a share",
+        ),
+        pytest.param(
+            TracePod(2500, MIB, 2, 1000), Qos.GUARANTEED, {"memory": MIB, GPU: 2}, id="no whole CPUs"
+        ),
+        pytest.param(TracePod(2000, MIB, 2, 1000, guaranteed=False), Qos.BURSTABLE, {GPU: 2}, id="burstable"),
+        pytest.param(TracePod(2000, MIB), Qos.GUARANTEED, {"cpu": 2000, "memory": MIB}, id="no GPU"),
+    ],
+)
+def test_what_a_kubelet_is_asked_to_align(pod: TracePod, qos: Qos, asks: dict[str, int]) -> None:
+    demand = question(pod).demand
+    assert demand.qos is qos
+    assert dict(demand.whole.asks) == asks
