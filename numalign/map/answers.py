@@ -44,6 +44,9 @@ async def send(
     request: web.Request, response: web.StreamResponse, chunks: Iterable[str] = ()
 ) -> web.StreamResponse:
     """Send an answer, compressed where that is understood; others pass between its `chunks`."""
+    if request.method == "HEAD":
+        # aiohttp would send the end of what is sent in pieces.
+        return web.Response(status=response.status, headers=response.headers)
     response.enable_compression()
     try:
         await response.prepare(request)

@@ -14,8 +14,6 @@ from numalign.model.errors import BadInput, Mistake
 MOST_FIELDS = 8
 """Ours have three at most."""
 
-_BUFFER = 2**16
-
 
 async def fields(body: bytes, content_type: str) -> Mapping[str, bytes]:
     """The values of a form by their names, files by their content; `content_type` is that of its header.
@@ -45,7 +43,8 @@ async def _urlencoded(body: bytes, _content_type: str) -> dict[str, bytes]:
 
 async def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
     loop = asyncio.get_running_loop()
-    content = aiohttp.StreamReader(BaseProtocol(loop), _BUFFER, loop=loop)
+    # All of it is there: nobody is to be told to wait before he sends more.
+    content = aiohttp.StreamReader(BaseProtocol(loop), len(body) + 1, loop=loop)
     content.feed_data(body)
     content.feed_eof()
     reader = aiohttp.MultipartReader({"Content-Type": content_type}, content)

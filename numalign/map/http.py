@@ -15,7 +15,7 @@ from types import MappingProxyType
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from numalign.map import access, answers, events, fleet_query, forms, json_forms
+from numalign.map import access, answers, events, fleet_query, forms, json_forms, pasted
 from numalign.map.access import (
     AccessRefused,
     MapAccess,
@@ -88,19 +88,18 @@ class MapService:
         app.add_routes([*self._routes(), *self._signing_in.routes()])
 
     def _routes(self) -> list[web.RouteDef]:
-        get = partial(web.get, allow_head=False)
         return [
-            get("/", self._shown(self._fleet)),
-            get("/tiles", self._shown(self._tiles)),
-            get("/nodes/{name}", self._shown(self._node)),
-            get("/pods/{namespace}/{name}", self._shown(self._pod)),
-            get("/what-if", self._shown(self._what_if_form)),
+            web.get("/", self._shown(self._fleet)),
+            web.get("/tiles", self._shown(self._tiles)),
+            web.get("/nodes/{name}", self._shown(self._node)),
+            web.get("/pods/{namespace}/{name}", self._shown(self._pod)),
+            web.get("/what-if", self._shown(self._what_if_form)),
             web.post("/what-if", self._shown(self._what_if)),
-            get(_EVENTS, self._events),
-            get("/static/{name}", answers.static),
-            get("/api/fleet", self._shown(self._fleet_json)),
-            get("/api/nodes/{name}", self._shown(self._node_json)),
-            get("/api/pods/{namespace}/{name}", self._shown(self._pod_json)),
+            web.get(_EVENTS, self._events, allow_head=False),
+            web.get("/static/{name}", answers.static),
+            web.get("/api/fleet", self._shown(self._fleet_json)),
+            web.get("/api/nodes/{name}", self._shown(self._node_json)),
+            web.get("/api/pods/{namespace}/{name}", self._shown(self._pod_json)),
             web.post("/api/what-if", self._shown(self._what_if_json)),
         ]
 
@@ -205,7 +204,8 @@ class MapService:
             result = await self._worked_out(manifest, form.replicas, visitor)
         except BadInput as error:
             form = WhatIfForm(form.manifest, form.replicas, tuple(map(str, error.mistakes)))
-            response.set_status(HTTPStatus.BAD_REQUEST)
+            too_long = len(manifest) > pasted.MOST_BYTES
+            response.set_status(HTTPStatus.REQUEST_ENTITY_TOO_LARGE if too_long else HTTPStatus.BAD_REQUEST)
             return await answers.send(request, response, self._renderer.what_if(form, None, {}, viewer))
         chunks = self._renderer.what_if(form, result, await self._tiles_by_name(), viewer)
         return await answers.send(request, response, chunks)

@@ -38,7 +38,7 @@ class SigningIn:
     def routes(self) -> list[web.RouteDef]:
         """Where that is done."""
         return [
-            web.get(LOGIN, self._form, allow_head=False),
+            web.get(LOGIN, self._form),
             web.post(LOGIN, self._sign_in),
             web.post(LOGOUT, self._sign_out),
         ]

@@ -351,6 +351,15 @@ async def test_files_are_kept_for_good_where_their_version_is_asked_for(house: M
     assert {seen.headers["Content-Type"] for seen in answers} == {"text/javascript; charset=utf-8"}
 
 
+@pytest.mark.parametrize("path", [*EVERY_PATH, "/login", f"/static/{SCRIPT}"])
+async def test_whoever_asks_for_the_head_alone_gets_it(house: MapHouse, path: str) -> None:
+    async with house.serving() as browser:
+        head, page = await browser.ask("HEAD", path, ANN), await browser.get(path, ANN)
+
+    assert (head.status, head.text) == (page.status, "")
+    assert head.headers["Content-Type"] == page.headers["Content-Type"]
+
+
 # What makes no sense.
 
 MANY_TILES = "/tiles?" + "&".join(f"name=n{number}" for number in range(201))
@@ -397,6 +406,12 @@ def asked(manifest: str = MANIFEST % TEAM, replicas: str = "1") -> dict[str, Any
     return {"data": {"manifest": manifest, "replicas": replicas}}
 
 
+def uploaded(content: str) -> dict[str, Any]:
+    """A file."""
+    part = f'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n{content}\r\n--x--\r\n'
+    return sent(part.encode(), f"{FORM}; boundary=x")
+
+
 FORM = "multipart/form-data"
 FORMS: list[tuple[str, dict[str, Any], int, str]] = [
     # what is wrong, what is sent, the status, and what is said
@@ -410,7 +425,8 @@ FORMS: list[tuple[str, dict[str, Any], int, str]] = [
     ("no replicas", asked(replicas="0"), 400, "from 1 to 1,000"),
     ("replicas in words", asked(replicas="many"), 400, "from 1 to 1,000"),
     ("endless replicas", asked(replicas="9" * 500), 400, "from 1 to 1,000"),
-    ("too long a manifest", asked("a" * 300 * 1024), 400, "262144"),
+    ("too long a manifest", asked("a" * 300 * 1024), 413, "262144"),
+    ("too long a file", uploaded("a" * 300 * 1024), 413, "262144"),
     ("a giant body", {"data": io.BytesIO(b"a" * (MIB + 1))}, 413, "Maximum request body size"),
     ("a packed body", {"data": b"a", "headers": {"Content-Encoding": "gzip"}}, 415, "gzip"),
 ]  # fmt: skip
