@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import orjson
 import yaml
-from hypothesis import event, given
+from hypothesis import event, example, given
 from hypothesis import strategies as st
 
 from numalign.kube.decode import placements
@@ -83,6 +83,17 @@ TENANTS = st.builds(
     leaving=st.booleans(),
 )
 
+SPREAD = Tenant(
+    node="a",
+    size=SIZES[2],
+    namespace=HIDDEN,
+    policy=SINGLE,
+    record=None,
+    observed={("node-0",): bag("cpu=8 gpu=2"), ("node-1",): bag("cpu=8 gpu=2")},
+    leaving=False,
+)
+"""Of one that is misaligned it is told which container is."""
+
 
 def written(tenant: Tenant, number: int) -> Raw:
     """The pod as it stands on the wire, with a mark on everything by which it could be told apart."""
@@ -137,6 +148,7 @@ async def views(shown: MapState, visible: Callable[[str], bool]) -> list[tuple[o
 
 
 @given(tenants=st.lists(TENANTS, max_size=6))
+@example(tenants=[SPREAD])
 def test_who_sees_no_namespace_sees_no_name(tenants: list[Tenant]) -> None:
     shown = asyncio.run(populated(tenants))
 
@@ -192,10 +204,18 @@ def test_a_view_of_somebody_who_sees_everything_has_the_marks() -> None:
 # Replicas.
 
 
-def alone(fleet: Mapping[str, Node]) -> Scorer:
-    """A scorer that knows these nodes."""
+Occupant = tuple[str, str]
+"""The names of a node and of a zone that a pod is in."""
+
+
+def occupied(fleet: Mapping[str, Node], occupants: Sequence[Occupant]) -> Scorer:
+    """A scorer that knows these nodes, with a small pod for each of the occupants that it has a node for."""
     scorer = Scorer()
     asyncio.run(scorer.know(fleet))
+    for number, (name, zone) in enumerate(occupants):
+        record = [{"zones": [zone], "amount": {"cpu": "2", "memory": "1Gi"}}]
+        small = raw("cpu=2 mem=1Gi", name=f"small{number}", policy=None)
+        scorer.see(*([running(on(name, small, record=record))] if name in fleet else []))
     return scorer
 
 
@@ -243,15 +263,24 @@ FLEETS = st.dictionaries(
 )
 
 
-@given(fleet=FLEETS, size=st.sampled_from(SIZES[:3]), most=st.integers(1, 12))
+OCCUPANTS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["node-0", "node-1"])), max_size=6)
+
+
+@given(fleet=FLEETS, occupants=OCCUPANTS, size=st.sampled_from(SIZES[:3]), most=st.integers(1, 12))
+@example(
+    fleet={"a": MEMBERS["a"], "b": MEMBERS["a"]},
+    occupants=[("a", "node-0"), ("b", "node-0")],
+    size=SIZES[0],
+    most=4,
+)
 def test_replicas_come_to_where_the_scorer_would_place_them(
-    fleet: dict[str, Node], size: str, most: int
+    fleet: dict[str, Node], occupants: list[Occupant], size: str, most: int
 ) -> None:
     made = raw(size)
-    question = WhatIf(MapState(alone(fleet).state))
+    question = WhatIf(MapState(occupied(fleet, occupants).state))
 
     result = asyncio.run(question.ask(yaml.safe_dump(made).encode(), visible=everybody, replicas=most))
 
     event(f"{result.fit_count} of {most}")
-    expected = [*placed_by_the_scorer(alone(fleet), made, most)]
+    expected = [*placed_by_the_scorer(occupied(fleet, occupants), made, most)]
     assert [(placed.node, placed.zones) for placed in result.placed] == expected
