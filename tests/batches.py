@@ -25,7 +25,7 @@ def batch(
     """What these nodes, None for an unknown one, answer to a pod; of its `own` node, that one counts."""
     question = Question(asks(pod), means(intent) if intent != "none" else NO_INTENT)
     named = [replace(node, name=f"n{at}") for at, node in enumerate(nodes) if node]
-    asked = (OwnNode(*own, evaluate(own[1], question.demand, question.intent)),) if own else ()
+    asked = own and OwnNode(*own, evaluate(own[1], question.demand, question.intent))
     return ClusterCache.of(named).ask([f"n{at}" for at in range(len(nodes))], question, asked)
 
 

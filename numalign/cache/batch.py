@@ -38,13 +38,13 @@ class Batch:
     """What the nodes of one call answer; good until the cache changes.
 
     `names` are those of the call, `rows` theirs in the `evaluation`, -1 for a node whose topology is not
-    known. Arrays are by position in the call. Of nodes in `own`, each there once, their own verdict counts.
+    known. Arrays are by position in the call. Of a pod's `own` node, if it has one, its own verdict counts.
     """
 
     names: Sequence[str]
     rows: Rows
     evaluation: Evaluation
-    own: Sequence[OwnNode] = ()
+    own: OwnNode | None = None
 
     @property
     def question(self) -> Question:
@@ -79,10 +79,11 @@ class Batch:
     @cached_property
     def codes(self) -> Ints:
         """Per node `UNKNOWN`, `ADMITTED`, or the code of its refusal: see `refusals`."""
+        own = self.own
         codes: Ints = np.full(len(self.rows), UNKNOWN, dtype=np.int32)
         # Where nothing is refused stands -1.
         codes[self._known] = self.evaluation.refusals(self.rows[self._known]) + _FIRST_REFUSAL
-        for own in self.own:
+        if own:
             codes[own.position] = ADMITTED if own.verdict.admitted else codes.max() + _FIRST_REFUSAL
         return codes
 
@@ -115,8 +116,9 @@ class Batch:
         return all(verdict.answered for verdict in self.refusals.values())
 
     def _refusal(self, code: int, position: int) -> Verdict:
-        own = next((own for own in self.own if own.position == position), None)
-        return self.evaluation.refusal(code - _FIRST_REFUSAL) if own is None else own.verdict
+        if self.own and self.own.position == position:
+            return self.own.verdict
+        return self.evaluation.refusal(code - _FIRST_REFUSAL)
 
     def _aligned(self, own: OwnNode) -> bool:
         question = self.question
@@ -129,6 +131,6 @@ class Batch:
     def _at_rows(self, read: Callable[[Rows], Ints | Bools], of_own: Callable[[OwnNode], int]) -> Ints:
         values = np.zeros(len(self.rows), dtype=np.int64)
         values[self._known] = read(self.rows[self._known])
-        for own in self.own:
-            values[own.position] = of_own(own) if own.verdict.admitted else 0
+        if self.own:
+            values[self.own.position] = of_own(self.own) if self.own.verdict.admitted else 0
         return values

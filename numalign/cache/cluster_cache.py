@@ -241,8 +241,8 @@ class ClusterCache:
 
     # Many nodes at once, as they are now.
 
-    def ask(self, names: Sequence[str], question: Question, own: Sequence[OwnNode] = ()) -> Batch:
-        """What these nodes answer to a question; of those in `own` their own verdict counts."""
+    def ask(self, names: Sequence[str], question: Question, own: OwnNode | None = None) -> Batch:
+        """What these nodes answer to a question."""
         evaluation = self._evaluation(question)
         evaluation.calls += 1
         return Batch(names, self.nodes.rows(names), evaluation, own)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,8 @@ from numalign.cache.arrays import Bools, Ints
 from numalign.cache.batch import Batch
 from numalign.cache.distinct_rows import kinds
 from numalign.decision.scoring import HIGHEST, Strategy, Weights
+
+Column = TypeVar("Column", Bools, Ints)
 
 
 class Relative(StrEnum):
@@ -156,6 +159,19 @@ class Ranks:
         last[list(places)] = HIGHEST
         return replace(self, values=(*self.values, last * self.admitted))
 
+    def with_score(self, place: int, score: Score) -> "Ranks":
+        """The same, but that one node is worth this."""
+        values = zip(self.values, score.values, strict=True)
+        return Ranks(
+            _replaced(self.admitted, place, score.admitted),
+            _replaced(self.aligned, place, score.aligned),
+            tuple(_replaced(column, place, value) for column, value in values),
+        )
+
+    def without(self, place: int) -> "Ranks":
+        """The same, but that one node does not take the pod."""
+        return self.with_score(place, Score((0,) * len(self.values)))
+
     def squeezed(self, highest: int) -> list[int]:
         """For each node a number from 0 to `highest`, as kube-scheduler takes them.
 
@@ -185,6 +201,12 @@ class Ranks:
         """What a single node is worth."""
         values = tuple(int(column[place]) for column in self.values)
         return Score(values, aligned=bool(self.aligned[place]), admitted=bool(self.admitted[place]))
+
+
+def _replaced(column: Column, place: int, value: int) -> Column:
+    changed = column.copy()
+    changed[place] = value
+    return changed
 
 
 _REFUSED = -1

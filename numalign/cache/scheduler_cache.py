@@ -16,9 +16,11 @@ from numalign.cache.batch import Batch, OwnNode
 from numalign.cache.cluster_cache import ClusterCache
 from numalign.cache.eligibility import NUMBERS
 from numalign.cache.question import Question
+from numalign.decision.verdict import Verdict
 from numalign.ledger.reservations import Reservations
 from numalign.lru import Caches
 from numalign.model.constraints import Constraints, Unmet
+from numalign.model.node import Node
 from numalign.shapes import UnknownNode
 
 REMEMBERED = 256
@@ -69,14 +71,11 @@ class SchedulerCache:
         """
         self._refresh(names, now)
         own = self._own(names, question, now=now, uid=uid, created=created)
-        return self._cluster.ask(names, question, (own,) if own else ())
-
-    def ask_with(
-        self, names: Sequence[str], question: Question, own: Sequence[OwnNode], *, now: float
-    ) -> Batch:
-        """What these nodes answer to a question; of those in `own` their own verdict counts."""
-        self._refresh(names, now)
         return self._cluster.ask(names, question, own)
+
+    def ask_one(self, node: Node, verdict: Verdict, question: Question) -> Batch:
+        """What a single node answers to a question, which has this verdict if it is like this."""
+        return self._cluster.ask([node.name], question, OwnNode(0, node, verdict))
 
     def work(self, names: Sequence[str], question: Question, *, now: float) -> Iterator[None]:
         """Work out in steps what `ask` then gives at once."""

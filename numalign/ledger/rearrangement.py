@@ -71,6 +71,14 @@ class Rearrangement:
         lag = self.reservations.lag
         return ordering.predict(info, demand, intent, now=self.now, lag=lag, free=self.free(name))
 
+    def predict_settled(self, name: str, demand: Demand, intent: Intent = NO_INTENT) -> Prediction | None:
+        """The same, once its kubelet has taken all pods that are on their way there, as was predicted."""
+        info, free = self.info(name), self.free(name)
+        if info is None or free is None:
+            return None
+        lag, settled = self.reservations.lag, replace(free, pending=())
+        return ordering.predict(info, demand, intent, now=self.now, lag=lag, free=settled)
+
     def free(self, name: str) -> FreeCapacity | None:
         """What would be free on a node; None if its topology is not known."""
         if name not in self.changed:

@@ -6,10 +6,9 @@ about; nothing is reserved. A replica is taken to get just that: the kubelet tak
 The node as a whole needs room as well, by the rule of kube-scheduler.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from numalign.cache.batch import OwnNode
 from numalign.cache.ranking import Ranks
 from numalign.ledger.model import PlacementRecord, Prediction, Source
 from numalign.ledger.rearrangement import Rearrangement
@@ -40,36 +39,36 @@ class Replicas:
                 roomy.append(name)
             if not at % _NODES_A_STEP:
                 yield
-        # Of nodes on which something was placed, or that were asked by themselves, their own answer counts.
-        own = {name: answer for name in self._assumed.changed if (answer := self._predict(name, pod))}
+        ranks = self._ranks(pod, roomy)
+        for place, name in enumerate(roomy):
+            if name in self._assumed.changed:
+                ranks = self._again(ranks, place, name, pod)
         end = len(self.placed) + count
-        while len(self.placed) < end:
-            best = self._ranks(pod, roomy, own).best(roomy)
-            if best is None:
-                return
-            name = roomy[best]
-            answer = own.get(name) or self._predict(name, pod)
-            if answer is None or not self._assumed.fits(name, pod.demand):
-                roomy.remove(name)
-            elif answer.verdict.admitted:
-                self._take(template, name, pod, answer)
-                own |= {name: again} if (again := self._predict(name, pod)) else {}
-            else:
-                own[name] = answer
+        while len(self.placed) < end and (best := ranks.best(roomy)) is not None:
+            if answer := self._answer(roomy[best], pod):
+                self._take(template, roomy[best], pod, answer)
+            ranks = self._again(ranks, best, roomy[best], pod)
             yield
 
-    def _predict(self, name: str, pod: PendingPod) -> Prediction | None:
-        return self._assumed.predict(name, pod.question.demand, pod.question.intent)
+    def _answer(self, name: str, pod: PendingPod) -> Prediction | None:
+        """What the next replica would get on a node; None if it does not fit there."""
+        answer = self._assumed.predict_settled(name, pod.question.demand, pod.question.intent)
+        fits = answer and answer.verdict.admitted and self._assumed.fits(name, pod.demand)
+        return answer if fits else None
 
-    def _ranks(self, pod: PendingPod, names: Sequence[str], own: Mapping[str, Prediction]) -> Ranks:
-        """What nodes are worth, with what was placed before."""
-        apart = [
-            OwnNode(position, own[name].node, own[name].verdict)
-            for position, name in enumerate(names)
-            if name in own
-        ]
-        batch = self.state.cache.ask_with(names, pod.question, apart, now=self.state.clock())
+    def _ranks(self, pod: PendingPod, names: Sequence[str]) -> Ranks:
+        """What nodes are worth as they are."""
+        batch = self.state.cache.ask(names, pod.question, now=self.state.clock())
         return self.ranker.ranks(batch, self.state.labels, opted_out=pod.opted_out)
+
+    def _again(self, ranks: Ranks, place: int, name: str, pod: PendingPod) -> Ranks:
+        """The same, with what one of the nodes is worth by now."""
+        answer = self._answer(name, pod)
+        if answer is None:
+            return ranks.without(place)
+        alone = self.state.cache.ask_one(answer.node, answer.verdict, pod.question)
+        score = self.ranker.ranks(alone, self.state.labels, opted_out=pod.opted_out).score(0)
+        return ranks.with_score(place, score)
 
     def _take(self, template: int, name: str, pod: PendingPod, answer: Prediction) -> None:
         """Take that a replica got what was predicted."""

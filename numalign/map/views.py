@@ -373,7 +373,8 @@ class WhatIfNode:
 
     `reason` is why not, a sentence without a full stop; empty where the pod fits. `score` is how good the
     placement is, 0 to 100; None where it does not fit. `placement` is what it would hold, by sets of zones as
-    `numalign.io/placement` has them, and `zones` are the ids of all these zones. If not `has_room`, the node
+    `numalign.io/placement` has them, and `zones` are the ids of all these zones. Far down among thousands of
+    nodes both are left out, and the reason is what many nodes have in common. If not `has_room`, the node
     as a whole has too little left by the rule of kube-scheduler, whatever its zones have. `doubts` could make
     the answer wrong.
     """

@@ -7,51 +7,37 @@ ranking, and the words of `kubectl numa explain`. Nothing is reserved, and nothi
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from numalign.cache import ClusterCache, admission, dra
 from numalign.cache.admission import AdmissionDecision, Refusals
-from numalign.cache.batch import Batch
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
 from numalign.cache.question import Question
-from numalign.cache.scheduler_cache import NotEligible
-from numalign.decision import wording
-from numalign.decision.doubts import SENTENCES
 from numalign.decision.evaluate import NO_INTENT
-from numalign.decision.scoring import EVEN, Strategy
-from numalign.kube import exporters
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.pod_reader import PodReading
 from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.decode.templates import PodTemplate
 from numalign.kube.effective_policy import EffectivePolicy
-from numalign.ledger.model import FreeCapacity
-from numalign.ledger.rearrangement import Rearrangement
 from numalign.map import pasted
+from numalign.map.explained_nodes import ANSWERS, explained_nodes, shown_nodes
 from numalign.map.pasted import Pasted
 from numalign.map.pod_view import containers, intent_of
 from numalign.map.replicas import Replicas
 from numalign.map.state import MapState
 from numalign.map.views import (
-    HeldInZones,
     Placed,
     Visible,
     WebhookAnswer,
     WhatIfAnswer,
-    WhatIfNode,
     WhatIfResult,
     WhatIfTemplate,
 )
 from numalign.model.constraints import Constraints
 from numalign.model.errors import BadInput, BadPod, Mistake
-from numalign.runtime.cooperative import TimeSlice, patiently
+from numalign.runtime.cooperative import patiently
 from numalign.scheduling.node_explanation import (
-    PLACES,
-    Chance,
-    NodeExplanation,
-    NodeResult,
-    Rules,
     counted_by_reason,
 )
 from numalign.scheduling.ranking import Ranker, RankingRules
@@ -59,13 +45,6 @@ from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 MOST_REPLICAS = 1000
 """That are placed for one question, those of all templates together."""
-
-ANSWERS: Mapping[Chance, WhatIfAnswer] = {
-    Chance.FITS: WhatIfAnswer.FITS,
-    Chance.LATER: WhatIfAnswer.NOT_NOW,
-    Chance.UNANSWERED: WhatIfAnswer.NOT_ANSWERED,
-    Chance.NEVER: WhatIfAnswer.NEVER,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +55,6 @@ class _Subject:
     reading: PodReading
     pending: PendingPod
     constraints: Constraints
-
-
-@dataclass(frozen=True, slots=True)
-class _Answered:
-    """What all nodes say at one moment, the best first, and which nodes without topology it may go to."""
-
-    explanations: Sequence[NodeExplanation]
-    unknown: Sequence[str]
 
 
 @dataclass(eq=False)
@@ -183,26 +154,19 @@ class WhatIf:
     # Answering.
 
     async def _of_template(self, subject: _Subject, notes: tuple[str, ...]) -> WhatIfTemplate:
-        webhook = await self._webhook(subject.reading)
-        told = await self._told(subject)
-        nodes, time_slice = list[WhatIfNode](), TimeSlice()
-        room = Rearrangement(self._state.reservations, self._state.clock())
-        for explanation in told.explanations:
-            await patiently(explanation.rules.work(explanation.node))
-            nodes.append(
-                _node(explanation, has_room=room.fits(explanation.node.name, subject.pending.demand))
-            )
-            await time_slice.share()
+        webhook, pod = await self._webhook(subject.reading), subject.pending
+        explained = await explained_nodes(self._state, self.ranker, pod, subject.constraints)
+        nodes = await shown_nodes(self._state, explained.by_rank, pod.demand)
         counts = Counter(node.answer for node in nodes)
-        counted = counted_by_reason(told.explanations)
+        counted = counted_by_reason(explained.by_rank)
         return WhatIfTemplate(
             subject.template.where,
             intent_of(subject.reading),
-            containers(subject.pending.demand),
-            subject.pending.demand.total,
+            containers(pod.demand),
+            pod.demand.total,
             webhook,
-            tuple(nodes),
-            tuple(told.unknown),
+            nodes,
+            explained.unknown,
             {answer: counts[answer] for answer in WhatIfAnswer},
             tuple((count, ANSWERS[chance], reason) for count, chance, reason in counted),
             notes,
@@ -220,61 +184,6 @@ class WhatIf:
             reading, self._shapes, refusals, now=self._state.wall(), served=snapshot.served
         )
         return WebhookAnswer(decision.refusal, decision.all_warnings, None)
-
-    async def _told(self, subject: _Subject) -> _Answered:
-        """What all nodes say at one moment, with the ledger as it is."""
-        state, question = self._state, subject.pending.question
-        names = tuple(state.reservations.node_names())
-        await patiently(state.cache.work(names, question, now=state.clock()))
-        now, snapshot, rules = state.clock(), self._snapshot, Rules(question)
-        kept_away = state.cache.not_eligible(tuple(state.node_names()), subject.constraints, now=now)
-        batch = state.cache.ask_with(names, question, (), now=now)
-        ranks = self.ranker.ranks(batch, state.labels, opted_out=subject.pending.opted_out)
-        results = _results([state.reservations.free_capacity(name, now=now) for name in names], batch)
-        explained = [
-            _explained(results[at], rules, kept_away.get(names[at]), snapshot, now=state.wall())
-            for at in ranks.order(names)
-        ]
-        explained.sort(key=lambda each: PLACES[each.chance])
-        return _Answered(explained, [name for name in snapshot.unknown if name not in kept_away])
-
-
-def _results(free: Sequence[FreeCapacity | None], batch: Batch) -> list[NodeResult]:
-    """What each node of a batch answers, with what is free on it."""
-    refusals = {code: (refusal, wording.reason(refusal)) for code, refusal in batch.refusals.items()}
-    scores, codes = batch.scores(Strategy.LEAST_NUMA_NODES, EVEN).tolist(), batch.codes.tolist()
-    return [
-        NodeResult(one.node, None, *refusals[code]) if code in refusals else NodeResult(one.node, score)
-        for one, score, code in zip(free, scores, codes, strict=True)
-        if one
-    ]
-
-
-def _explained(
-    result: NodeResult, rules: Rules, away: NotEligible | None, snapshot: Snapshot, *, now: float
-) -> NodeExplanation:
-    exporter = exporters.of_node(snapshot, result.node.name, now=now)
-    unmet, lasting = (away.unmet, away.lasting) if away else (None, False)
-    return NodeExplanation(result, rules, exporter, unmet, lasting)
-
-
-def _node(explanation: NodeExplanation, *, has_room: bool) -> WhatIfNode:
-    """What one node says, as it is shown."""
-    placement = explanation.verdict.placement.kept if explanation.chance is Chance.FITS else {}
-    names = {zone.id: zone.name for zone in explanation.node.zones}
-    return WhatIfNode(
-        explanation.node.name,
-        explanation.node_class,
-        ANSWERS[explanation.chance],
-        explanation.reason or "",
-        explanation.score,
-        tuple(
-            HeldInZones(tuple(names[zone] for zone in zones), placement[zones]) for zones in sorted(placement)
-        ),
-        tuple(sorted({zone for zones in placement for zone in zones})),
-        tuple(SENTENCES[doubt] for doubt in explanation.doubts),
-        has_room,
-    )
 
 
 def _highlighted(placed: Iterable[Placed]) -> Mapping[str, frozenset[str]]:

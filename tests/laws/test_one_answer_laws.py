@@ -19,8 +19,8 @@ from kubectl_numa.explanation import Explanation
 from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import StatedBy
 from numalign.decision.doubts import SENTENCES
+from numalign.map.explained_nodes import ANSWERS
 from numalign.map.views import HeldInZones, WhatIfAnswer, WhatIfNode, WhatIfResult
-from numalign.map.what_if import ANSWERS
 from numalign.model.constraints import unmet_now
 from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.resources import parse

@@ -1,0 +1,201 @@
+"""
+What the map costs in a large cluster, and how long it keeps everybody else waiting.
+
+Nodes of twenty models have pods of a few hundred workloads, each seen by an agent; one in ten is misaligned.
+Views are asked for one after another, as a browser does. Beside them somebody else wants a turn all the time:
+the most processor time that goes by between two of his turns is how long any call would have waited. Ratios
+are to the fleet made cold.
+`python -m bench.map_views` prints a table.
+"""
+
+import argparse
+import asyncio
+import gc
+import io
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+from prometheus_client import CollectorRegistry
+
+from bench import cluster, command_line
+from bench.figures import ms, table
+from numalign.kube.decode.kubelet_reports import ObservedPlacement
+from numalign.kube.files import snapshot
+from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.kinds import PODS_IN_FILES
+from numalign.kube.pod_informer import PodInformer
+from numalign.ledger.reservations import Reservations
+from numalign.map.pods_on_node import everybody
+from numalign.map.state import MapState
+from numalign.map.views import FleetQuery
+from numalign.map.what_if import MOST_REPLICAS, WhatIf
+from numalign.model.intent import Match, Policy
+from numalign.model.resources import Resources
+from numalign.runtime import logs
+from numalign.scheduling.scheduler_state import SchedulerState
+
+Raw = dict[str, Any]
+
+TEMPLATES = 200
+NAMESPACES = 50
+MISALIGNED = 10
+"""One pod in so many lies in two zones."""
+
+CPUS, MEMORY = 2, 2**32
+"""What each pod has, so that some of them fit into any zone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What one view took, and the longest that anybody else would have waited meanwhile, in seconds."""
+
+    view: str
+    seconds: float
+    blocked: float
+
+
+@dataclass(eq=False, slots=True)
+class Site:
+    """A cluster with its pods, and the map of it."""
+
+    state: SchedulerState
+    informer: PodInformer
+    map_state: MapState
+    pods: list[Raw]
+
+
+def pods(count: int, nodes: int) -> Iterator[Raw]:
+    """Pods that run, so many on each node in turn."""
+    made = [each.pod for each in cluster.templates(TEMPLATES)]
+    amounts = {"cpu": str(CPUS), "memory": str(MEMORY)}
+    for at in range(count):
+        pod, name = made[at % TEMPLATES], f"pod-{at:06}"
+        metadata = {**pod["metadata"], "name": name, "uid": name, "namespace": f"team-{at % NAMESPACES}"}
+        container = {"name": "c", "image": "i", "resources": {"requests": amounts, "limits": amounts}}
+        spec = {"nodeName": f"node-{at % nodes:05}", "containers": [container]}
+        yield {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}}
+
+
+def observed(count: int, nodes: int) -> Mapping[str, Mapping[str, ObservedPlacement]]:
+    """What the agents say that these pods hold, by node and uid."""
+    told: dict[str, dict[str, ObservedPlacement]] = {f"node-{number:05}": {} for number in range(nodes)}
+    for at in range(count):
+        first = at // nodes % cluster.ZONES
+        zones = [first, (first + 1) % cluster.ZONES] if at % MISALIGNED == 0 else [first]
+        bag = Resources({"cpu": CPUS * 1000 // len(zones), "memory": MEMORY // len(zones)})
+        told[f"node-{at % nodes:05}"][f"pod-{at:06}"] = ObservedPlacement(
+            {(f"node-{zone}",): bag for zone in zones}, 0
+        )
+    return told
+
+
+async def site(nodes: int, count: int) -> Site:
+    """The cluster, with everything in the ledger and nothing asked yet."""
+    registry, log = CollectorRegistry(), logs.to(io.StringIO(), level="error", form="json")
+    keeper = PolicyKeeper(None, log=log, registry=registry)
+    state = SchedulerState(
+        Reservations(), policy=keeper, match=Match.SATISFIES, clock=time.monotonic, wall=time.time
+    )
+    informer = PodInformer(state, state.reader, log=log, registry=registry)
+    seen = snapshot.of(cluster.snapshot(nodes)["items"])
+    every = [PODS_IN_FILES.described(pod) for pod in pods(count, nodes)]
+    await state.update_snapshot(replace(seen, placements=observed(count, nodes)))
+    for pod in every:
+        informer.put(pod)
+    return Site(state, informer, MapState(state), every)
+
+
+async def measured(view: str, ask: Callable[[], Awaitable[object]]) -> Row:
+    """What one view takes."""
+    latest, ended = 0.0, asyncio.Event()
+
+    async def watch() -> None:
+        nonlocal latest
+        while not ended.is_set():
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            latest = max(latest, time.thread_time() - before)
+
+    watching = asyncio.create_task(watch())
+    await asyncio.sleep(0)
+    began = time.perf_counter()
+    await ask()
+    seconds = time.perf_counter() - began
+    ended.set()
+    await watching
+    return Row(view, seconds, latest)
+
+
+async def rows(nodes: int, count: int) -> list[Row]:
+    """All views, one after another."""
+    made = await site(nodes, count)
+    shown, query = made.map_state, FleetQuery()
+    what_if = WhatIf(shown)
+    first, second = (_text(each.pod, at) for at, each in enumerate(cluster.templates(2)))
+    # As a program does that has started.
+    gc.collect()
+    gc.freeze()
+
+    def moved() -> Awaitable[object]:
+        pod = made.pods[0]
+        made.informer.put(
+            {**pod, "metadata": {**pod["metadata"], "deletionTimestamp": "2027-01-15T08:00:00Z"}}
+        )
+        return shown.fleet(query)
+
+    def asked(text: bytes, replicas: int = 1) -> Callable[[], Awaitable[object]]:
+        return lambda: what_if.ask(text, visible=everybody, replicas=replicas)
+
+    views: Mapping[str, Callable[[], Awaitable[object]]] = {
+        "fleet, cold": lambda: shown.fleet(query),
+        "fleet, after one change": moved,
+        "fleet, another filter": lambda: shown.fleet(FleetQuery(policy=Policy.SINGLE_NUMA_NODE)),
+        "node": lambda: shown.node("node-00001", everybody),
+        "pod": lambda: shown.pod("team-1", "pod-000001", everybody),
+        "what-if, cold": asked(first),
+        "what-if, again": asked(first),
+        "what-if, another pod": asked(second),
+        f"what-if, {MOST_REPLICAS:,} replicas": asked(second, MOST_REPLICAS),
+    }
+    return [await measured(view, ask) for view, ask in views.items()]
+
+
+def _text(pod: Raw, number: int) -> bytes:
+    metadata = {**pod["metadata"], "name": f"asked-{number}"}
+    return orjson.dumps({**pod, "metadata": metadata})
+
+
+def main() -> int:
+    """Measure once, and print a table."""
+    options = arguments().parse_args()
+    measures = asyncio.run(rows(options.nodes, options.pods))
+    cold = measures[0].seconds
+    print(f"{options.nodes:,} nodes, {options.pods:,} pods")
+    print(
+        table(
+            ["view", "ms", "of the fleet cold", "longest block, ms"],
+            [[row.view, ms(row.seconds), f"{row.seconds / cold:.3f}", ms(row.blocked)] for row in measures],
+        )
+    )
+    command_line.write(
+        [{"view": row.view, "seconds": row.seconds, "blocked": row.blocked} for row in measures], options.json
+    )
+    return 0
+
+
+def arguments() -> argparse.ArgumentParser:
+    """What can be set."""
+    made = command_line.parser("bench.map_views", __doc__)
+    made.add_argument("--nodes", type=command_line.number, default=5000, help="of the cluster (default 5000)")
+    made.add_argument(
+        "--pods", type=command_line.number, default=50_000, help="of the cluster (default 50000)"
+    )
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())
