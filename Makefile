@@ -12,7 +12,7 @@ all: check test
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --group dev --editable .
+	$(BIN)/python -m pip install --quiet --group dev --editable ".[tracing]"
 	touch $@
 
 demo: $(READY)

@@ -76,7 +76,7 @@ class Health:
             if self._open <= MOST_CONNECTIONS:
                 async with asyncio.timeout(CALLER_SECONDS):
                     await self._answered(reader, writer)
-        except (TimeoutError, OSError, EOFError, ValueError):
+        except (TimeoutError, OSError, EOFError, ValueError, asyncio.LimitOverrunError):
             # Whoever sends what is no request, or none in time, is not answered.
             pass
         finally:

@@ -69,7 +69,7 @@ class ControllerProgram(Program[ControllerSettings]):
             for install in (install for part in parts for install in part.installs):
                 install(app)
             tasks = {"election": election.run, **tasks}
-            return await server.serve(app, self.settings, stop=stop, tasks=tasks)
+            return await server.serve(app, self.settings, stop=stop, tasks=tasks, tracer=self.tracer)
 
     def placing(self, api: Api, election: LeaderElector) -> tuple[Placing, Background]:
         """What parts that decide about pods share, and what runs because of them."""

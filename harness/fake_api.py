@@ -192,6 +192,9 @@ class FakeApi:
     token: str | None = None
     """Who asks has to show it; None lets everybody in."""
 
+    people: dict[str, str] = field(default_factory=dict)
+    """By token the name of whoever has it, for programs that ask; all of them may do everything."""
+
     page: int = 500
     """The most objects on one page."""
 
@@ -381,6 +384,15 @@ class FakeApi:
 
     # Requests.
 
+    def _token_review(self, asked: Asked) -> Json:
+        user = self.people.get(asked.body["spec"]["token"])
+        status = {"authenticated": True, "user": {"username": user}} if user else {"authenticated": False}
+        return {**asked.body, "status": status}
+
+    def _access_review(self, asked: Asked) -> Json:
+        known = asked.body["spec"]["user"] in self.people.values()
+        return {**asked.body, "status": {"allowed": known}}
+
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(request.method, request.path, dict(request.query), _loaded(await request.read()))
         self.requests.append(asked)
@@ -402,6 +414,8 @@ class FakeApi:
     async def _answered(self, request: web.Request, asked: Asked) -> web.StreamResponse:
         if asked.path in self.oddities:
             return web.Response(body=self.oddities[asked.path], content_type="application/json")
+        if asked.path in _REVIEWS and asked.method == "POST":
+            return web.json_response(_REVIEWS[asked.path](self, asked), status=HTTPStatus.CREATED)
         if asked.path in self.documents and asked.method == "GET":
             return web.json_response(self.documents[asked.path])
         place = place_of(asked.path)
@@ -889,3 +903,11 @@ _REASONS: Mapping[int, str] = MappingProxyType(
         HTTPStatus.GATEWAY_TIMEOUT: "Timeout",
     }
 )
+
+_REVIEWS: Mapping[str, Callable[[FakeApi, Asked], Json]] = MappingProxyType(
+    {
+        "/apis/authentication.k8s.io/v1/tokenreviews": FakeApi._token_review,  # noqa: SLF001  its own table
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews": FakeApi._access_review,  # noqa: SLF001  its own
+    }
+)
+"""Questions of which nothing is stored."""

@@ -18,10 +18,20 @@ from harness.fake_api import FakeApi, Json
 
 FORGET_SECONDS = 5
 
+VIEWERS = 64
+"""People whom it knows, for programs that ask."""
+
+
+def viewer(number: int) -> str:
+    """The token of somebody who may see everything."""
+    return f"token-of-viewer-{number}"
+
 
 async def main(objects: Iterable[Json], port: int) -> None:
     """Serve until killed."""
-    async with FakeApi(port=port) as api:
+    async with FakeApi(
+        port=port, people={viewer(number): f"user-{number}" for number in range(VIEWERS)}
+    ) as api:
         for each in objects:
             api.put(each)
         while True:

@@ -31,8 +31,8 @@ async def seconds_until(
 
 
 async def until(happened: Callable[[], object]) -> None:
-    """Wait for something that can only be looked at; fails after ten seconds."""
-    for _ in range(2000):
+    """Wait for something that can only be looked at; fails after half a minute."""
+    for _ in range(6_000):
         if happened():
             return
         await asyncio.sleep(OFTEN)

@@ -15,7 +15,7 @@ from typing import BinaryIO
 from kubectl_numa.typed_names import TypedName
 from numalign.kube.decode import templates
 from numalign.kube.decode.templates import NO_TEMPLATES, NOWHERE, POD, TemplateLocation, TemplatePaths
-from numalign.kube.files import documents
+from numalign.kube.files import documents, urls
 from numalign.kube.files.documents import Document
 from numalign.model.errors import BadInput, Mistake
 from numalign.model.pod import Pod
@@ -90,13 +90,13 @@ DEFAULT = Namespace()
 
 
 def files(names: Iterable[str]) -> tuple[list[str], list[Mistake]]:
-    """Every file among files and folders, folders searched to the bottom; and what is none."""
+    """Every file and URL among files and folders, folders searched to the bottom; and what is none."""
     paths: dict[str, None] = {}
     mistakes: list[Mistake] = []
     for name in names:
         path = Path(name)
         if not name:
-            mistakes.append(Mistake("--filename", "is empty: name a file or a folder"))
+            mistakes.append(Mistake("--filename", "is empty: name a file, a folder or a URL"))
         elif path.is_dir():
             inside = sorted(
                 str(file) for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file()
@@ -104,7 +104,7 @@ def files(names: Iterable[str]) -> tuple[list[str], list[Mistake]]:
             paths.update(dict.fromkeys(inside))
             if not inside:
                 mistakes.append(Mistake(name, f"holds no file that ends in {', '.join(sorted(SUFFIXES))}"))
-        elif name == STDIN or path.exists():
+        elif name == STDIN or urls.is_url(name) or path.exists():
             paths[name] = None
         else:
             mistakes.append(Mistake(name, "there is no such file or folder"))
@@ -122,9 +122,9 @@ def read(
 
     `extra` are the kinds that the cluster's policy adds.
     """
-    name = STANDARD_INPUT if file == STDIN else file
+    name = STANDARD_INPUT if file == STDIN else urls.shown(file) if urls.is_url(file) else file
     try:
-        values = documents.load(file, stdin=stdin)
+        values = _behind(file) if urls.is_url(file) else documents.load(file, stdin=stdin)
     except BadInput as error:
         return [Manifest(name, mistakes=error.mistakes)]
     return [
@@ -133,6 +133,13 @@ def read(
         for document in documents.objects([value])
         for manifest in _manifests(document, Manifest(name, number, document.kind), namespace, extra)
     ]
+
+
+def _behind(url: str) -> list[object]:
+    try:
+        return documents.read(urls.read(url), most=urls.MOST_BYTES)
+    except documents.BadDocument as error:
+        raise BadInput(mistake.under(urls.shown(url)) for mistake in error.mistakes) from error
 
 
 def of_object(

@@ -47,7 +47,6 @@ def _output(*values: Output, help_: str) -> Option:
     )
 
 
-output_option = _output(Output.TEXT, Output.JSON, help_="Text for people, JSON for programs.")
 document_option = _output(
     Output.TEXT, Output.JSON, Output.YAML, help_="Text for people, JSON or YAML for programs."
 )

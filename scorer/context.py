@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.cache.ranking import Ranks
+from numalign.runtime import tracing
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
@@ -16,6 +17,13 @@ from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.extender_protocol import Calls
 from scorer.preempting import Preemption
 from scorer.settings import PromiseAt
+
+
+def tell_trace(namespace: str, pod: str, **more: str) -> None:
+    """Tell the trace of a call, where there is one, which pod it is about."""
+    if span := tracing.current():
+        span.add({"k8s.namespace.name": namespace, "k8s.pod.name": pod, **more})
+
 
 ANSWERS = ("fits", "not_now", "never")
 """What a node can answer to filter."""
@@ -80,6 +88,12 @@ class CallContext:
     quiet_log: QuietLog
     elsewhere: Callable[[], bool] = lambda: False
     calls: Calls = field(default_factory=Calls)
+
+    def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
+        """The pod of a call, of which its trace is told; raises `BadInput` with every mistake in it."""
+        pending = self.state.pending_pod(pod)
+        tell_trace(pending.namespace, pending.name)
+        return pending
 
     async def ranks(self, names: Sequence[str], pod: PendingPod) -> Ranks:
         """What these nodes are worth to a pod, by their position in the call."""

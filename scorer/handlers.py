@@ -24,7 +24,7 @@ from numalign.runtime.logs import Log
 from numalign.runtime.server_state import Check, DebugState
 from numalign.scheduling.scheduler_state import PendingPod
 from scorer import extender_protocol
-from scorer.context import ANSWERS, CallContext
+from scorer.context import ANSWERS, CallContext, tell_trace
 from scorer.extender_protocol import MAX_SCORE, BadCall
 from scorer.rank_page import page
 from scorer.settings import PromiseAt, ScorerSettings
@@ -84,7 +84,7 @@ async def _response(body: bytes, context: CallContext, name: str) -> web.Respons
 async def _filter(context: CallContext, body: bytes) -> bytes:
     call = context.calls.candidates(body)
     try:
-        pod = context.state.pending_pod(call.pod)
+        pod = context.pending_pod(call.pod)
     except BadInput as error:
         return extender_protocol.answer_filter_error(f"numalign: {error}")
     await patiently(context.nodes.work(call.names, pod))
@@ -100,7 +100,7 @@ async def _filter(context: CallContext, body: bytes) -> bytes:
 
 async def _prioritize(context: CallContext, body: bytes) -> bytes:
     call = context.calls.candidates(body)
-    pod = context.state.pending_pod(call.pod)
+    pod = context.pending_pod(call.pod)
     ranks = await context.ranks(call.names, pod)
     if _reserves(context, pod) and (best := ranks.best(call.names)) is not None:
         context.reserve(pod, *context.nodes.of([call.names[best]], pod))
@@ -114,13 +114,15 @@ def _reserves(context: CallContext, pod: PendingPod) -> bool:
 
 
 async def _bind(context: CallContext, body: bytes) -> bytes:
-    error = await context.binder.bind(extender_protocol.read_binding(body))
+    call = extender_protocol.read_binding(body)
+    tell_trace(call.namespace, call.name, **{"k8s.node.name": call.node})
+    error = await context.binder.bind(call)
     return extender_protocol.answer_binding(error)
 
 
 async def _preempt(context: CallContext, body: bytes) -> bytes:
     call = extender_protocol.read_preemption(body)
-    pod = context.state.pending_pod(call.pod)
+    pod = context.pending_pod(call.pod)
     return extender_protocol.answer_preemption(context.preemption.worthwhile(pod, call.victims))
 
 
@@ -129,7 +131,7 @@ async def _preempt(context: CallContext, body: bytes) -> bytes:
 
 async def _rank(context: CallContext, body: bytes) -> bytes:
     call = extender_protocol.read_rank(body)
-    pod = context.state.pending_pod(call.pod)
+    pod = context.pending_pod(call.pod)
     names = call.names if call.names is not None else sorted(context.state.node_names())
     not_eligible = context.nodes.not_eligible(names, pod)
     eligible = [name for name in names if name not in not_eligible]

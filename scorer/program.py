@@ -142,7 +142,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             **source.tasks,
             **replica.background.tasks,
         }
-        return await server.serve(app, self.settings, stop=stop, tasks=tasks)
+        return await server.serve(app, self.settings, stop=stop, tasks=tasks, tracer=self.tracer)
 
     def _context(
         self, state: SchedulerState, feed: Feed, rules: RankingRules, replica: Replica

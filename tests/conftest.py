@@ -19,10 +19,14 @@ for _profile, _examples in EXAMPLES.items():
     )
 settings.load_profile(Thoroughness.SAMPLE)
 
+# By its own measure the collector walks all that fixtures and caches hold every few tests.
+gc.set_threshold(10_000, 20, 50)
+# While tests are collected nothing becomes garbage that would be worth a look.
+gc.disable()
+
 
 def pytest_collection_finish() -> None:
     """Keep the collector from walking all tests again and again: they are there until the end."""
     gc.collect()
     gc.freeze()
-    # By its own measure it walks all that fixtures and caches hold every few tests.
-    gc.set_threshold(10_000, 20, 50)
+    gc.enable()

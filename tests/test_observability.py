@@ -41,6 +41,12 @@ def sources() -> dict[str, ast.Module]:
     }
 
 
+@cache
+def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All that a syntax tree consists of; most are walked many times."""
+    return tuple(ast.walk(tree))
+
+
 def rows(name: str) -> list[list[str]]:
     """The cells of a table whose first column holds names."""
     lines = (ROOT / "docs" / name).read_text().splitlines()
@@ -83,7 +89,7 @@ class Metric:
 
 def counts(tree: ast.Module) -> bool:
     """Whether a module declares metrics, and so imports their prefix."""
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    imports = (node for node in walked(tree) if isinstance(node, ast.ImportFrom))
     return any(
         node.module == "numalign.runtime.metrics" and "PREFIX" in {alias.name for alias in node.names}
         for node in imports
@@ -96,7 +102,7 @@ def is_prefix(node: ast.AST) -> bool:
 
 def called(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
     """The calls whose first argument is a name after PREFIX, and that name."""
-    for node in ast.walk(tree):
+    for node in walked(tree):
         match node:
             case ast.Call(
                 args=[ast.JoinedStr([ast.FormattedValue(value), ast.Constant(str() as rest)]), *_]
@@ -135,7 +141,7 @@ def test_every_metric_is_declared_in_one_place_and_told_in_one_line() -> None:
 def test_no_metric_is_named_in_a_way_that_is_not_seen_here() -> None:
     for path, tree in sources().items():
         if counts(tree):
-            used = sum(map(is_prefix, ast.walk(tree)))
+            used = sum(map(is_prefix, walked(tree)))
             assert used == len(list(called(tree))), f"{path}: begin each metric's name with {{PREFIX}}"
 
 
@@ -187,9 +193,9 @@ def text(node: ast.expr) -> str | None:
 def ways(function: Function) -> dict[str, frozenset[str]]:
     """The variables of a function that are methods of a log (`say = log.info if loud else log.debug`)."""
     found = {}
-    for node in ast.walk(function):
+    for node in walked(function):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            levels = {level(part) for part in ast.walk(node.value)} - {None}
+            levels = {level(part) for part in walked(node.value)} - {None}
             called = isinstance(node.value, ast.Call) and level(node.value.func)
             if levels and not called:
                 by_table = isinstance(node.value, ast.Call)
@@ -199,14 +205,14 @@ def ways(function: Function) -> dict[str, frozenset[str]]:
 
 def wrapper(function: Function) -> frozenset[str]:
     """The levels of a function that logs the `event` which it is given."""
-    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    calls = (node for node in walked(function) if isinstance(node, ast.Call))
     passing = (call for call in calls if call.args and name_of(call.args[0]) == "event")
     return frozenset(found for call in passing if (found := level(call.func)))
 
 
 def functions(tree: ast.Module) -> list[Function]:
     """Functions and methods, but not those inside them."""
-    classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    classes = [node for node in walked(tree) if isinstance(node, ast.ClassDef)]
     bodies = [tree.body, *(each.body for each in classes)]
     return [node for body in bodies for node in body if isinstance(node, Function)]
 
@@ -225,7 +231,7 @@ def said(path: str, tree: ast.Module) -> Iterator[Said]:
     wrappers = {**inherited(path), **wrappers_in(tree)}
     for function in functions(tree):
         variables = ways(function)
-        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+        for call in (node for node in walked(function) if isinstance(node, ast.Call)):
             direct, name = level(call.func), name_of(call.func)
             if not direct and name not in wrappers and name not in variables:
                 continue
@@ -236,6 +242,7 @@ def said(path: str, tree: ast.Module) -> Iterator[Said]:
             yield Said(event, frozenset({direct}) if direct else {**wrappers, **variables}[name])
 
 
+@cache
 def logged() -> dict[str, set[str]]:
     """Every event, with its levels as far as they can be seen."""
     found: dict[str, set[str]] = {}

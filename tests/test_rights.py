@@ -24,6 +24,7 @@ from controller.program import ControllerProgram
 from controller.settings import ControllerSettings
 from harness.fake_api import RESOURCES, TOPOLOGY, FakeApi, Json
 from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
+from numalign.kube.reviews import ACCESS_REVIEWS, TOKEN_REVIEWS
 from numalign.model.intent import GATE, HEAL, PLACEMENT_GATE
 from numalign.model.placement import Held
 from numalign.runtime.clock import utc_now
@@ -43,6 +44,7 @@ from webhook.settings import WebhookSettings
 
 SINGLE = "single-numa-node"
 TOPOLOGIES = f"/apis/{TOPOLOGY}/v1alpha2/noderesourcetopologies"
+ANN = "token-of-ann"
 HOME, TEAM, SECRET = "numalign-system", "team", "numalign-webhook-tls"
 NODE = node("cpu=8 mem=8Gi gpu=2", "cpu=8 mem=8Gi gpu=2", policy=SINGLE)
 POD = raw("cpu=2 mem=1Gi gpu=1", policy=SINGLE)
@@ -62,6 +64,8 @@ PARTS = {
     "get pods": WEB,
     "patch pods": WEB,
     "delete pods": f"{WEB}-0",
+    "create tokenreviews": TOKEN_REVIEWS,
+    "create subjectaccessreviews": ACCESS_REVIEWS,
     "get replicasets": f"/apis/apps/v1/namespaces/{TEAM}/replicasets/set",
     **dict.fromkeys(("create policyreports", "patch policyreports", "delete policyreports"), REPORT),
     **{
@@ -78,7 +82,7 @@ PROGRAMS: Mapping[str, tuple[Any, Any, tuple[str, ...]]] = {
         ControllerSettings,
         (
             f"--tls-secret={SECRET}",
-            *("--gates=true", "--heal=true", "--heal-per-minute=600"),
+            *("--map=true", "--map-port=0", "--gates=true", "--heal=true", "--heal-per-minute=600"),
             *("--policy-reports=true", "--owner-events=true"),
             *("--heal-owner-seconds=0", "--heal-node-seconds=0"),
         ),
@@ -124,8 +128,8 @@ class Running:
     told: Told
 
     async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
-        """Wait for something that can only be looked at; fails after ten seconds."""
-        for _ in range(500):
+        """Wait for something that can only be looked at; fails after half a minute."""
+        for _ in range(1_500):
             if self.task.done():
                 pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
             if await happened():
@@ -155,6 +159,15 @@ class Running:
         ):
             found: Json = await answer.json()
             return found
+
+    async def see(self, path: str, token: str) -> int:
+        """The status of a page of the map."""
+        headers = {"Authorization": f"Bearer {token}"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(self._where("port", path), headers=headers) as answer,
+        ):
+            return answer.status
 
     def _where(self, port: str, path: str) -> str:
         [listening] = self.told.of("server.listening")
@@ -199,7 +212,7 @@ def kept(data: Mapping[str, str] | None) -> Json:
 @pytest.fixture
 async def api() -> AsyncIterator[FakeApi]:
     """A node, a pod that waits, both webhook configurations, and nothing of ours yet."""
-    async with FakeApi() as server:
+    async with FakeApi(people={ANN: "ann"}) as server:
         for each in conftest.snapshot({"a": NODE}, namespaces={TEAM: {}})["items"]:
             server.put(each)
         for kind in (MUTATING, VALIDATING):
@@ -304,9 +317,17 @@ async def unreported(api: FakeApi, _program: Running) -> None:
         api.delete(f"/api/v1/nodes/{node_name}")
 
 
+async def looked_at(_api: FakeApi, program: Running) -> None:
+    """Somebody looks at the map."""
+    await program.until(program.ready)
+    await program.see("/api/fleet", ANN)
+
+
 OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
     "scorer: create pods/binding": bound,
     "scorer: create events": bounced,
+    "controller: create tokenreviews": looked_at,
+    "controller: create subjectaccessreviews": looked_at,
     "controller: get pods": gated,
     "controller: patch pods": gated,
     "controller: create events": gated,
@@ -350,6 +371,7 @@ async def test_with_all_its_rights_no_program_says_that_one_is_missing(
         if name == "scorer":
             await bounced(api, program)
         if name == "controller":
+            assert await program.see("/api/fleet", ANN) == HTTPStatus.OK
             await gated(api, program)
             await program.until_said("gate.lifted")
             await replaced(api, program)

@@ -26,10 +26,11 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.model.errors import Mistake
 from numalign.model.node import node_class
-from numalign.runtime import calls, server
+from numalign.runtime import calls, server, tracing
 from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes, not_answered
+from numalign.runtime.tracing import SpanAttributes
 from webhook.avoidance import Avoidance, avoiding
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import PLACERS, UNSTEERED, Steering, mutate, needs_survey
@@ -165,6 +166,8 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
     context.metrics.seconds.labels(name).observe(time.perf_counter() - calls.heard_at(request))
     context.metrics.reviews.labels(name, outcome.decision).inc()
     _log(context.log, name, review, outcome)
+    if span := tracing.current():
+        span.add(_shown(review, outcome))
     if context.audit and isinstance(outcome.answer, Denied):
         context.audit.refused(review, name, outcome.answer, nodes=len(snapshot.nodes))
     return web.Response(body=outcome.body, content_type=JSON)
@@ -331,12 +334,30 @@ def _log(log: Log, name: str, review: Review, outcome: Outcome) -> None:
     )
 
 
+def _shown(review: Review, outcome: Outcome) -> SpanAttributes:
+    """What a trace shows of a review."""
+    kind = review.kind.kind
+    return {
+        "numalign.review.uid": review.uid,
+        "numalign.review.dry_run": review.dry_run,
+        "numalign.decision": outcome.decision,
+        "k8s.namespace.name": review.namespace,
+        f"k8s.{kind.lower()}.name" if kind in _NAMED_IN_TRACES else "k8s.object.name": (
+            review.name or _name(review.object)
+        ),
+    }
+
+
 def _name(pod: Mapping[str, object]) -> str:
     """The name, or its stem while it is still to be made up, as for all pods of a controller."""
     metadata = Part(pod)["metadata"]
     return metadata["name"].text() or metadata["generateName"].text()
 
 
+# As OpenTelemetry names them (semantic conventions of k8s resources).
+_NAMED_IN_TRACES = frozenset(
+    {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"}
+)
 _QUIET = frozenset({"admitted", "skipped"})
 _ENDPOINTS: Mapping[str, Endpoint] = MappingProxyType(
     {"mutate": _mutation, "validate": _validation, "validate-workloads": _workloads}

@@ -91,7 +91,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
             settings = settings.model_copy(
                 update={"tls_cert": folder / "tls.crt", "tls_key": folder / "tls.key"}
             )
-        return await server.serve(app, settings, stop=stop, tasks=tasks)
+        return await server.serve(app, settings, stop=stop, tasks=tasks, tracer=self.tracer)
 
     def _certificate(self, api: Api, secret: str, folder: Path, app: web.Application) -> SharedCertificate:
         namespace = self.namespace(api)

@@ -40,9 +40,10 @@ Examples:
     "--filename",
     "files",
     multiple=True,
-    metavar="FILE|FOLDER",
+    metavar="FILE|FOLDER|URL",
     type=FILE,
-    help="Manifests to check; folders are searched to the bottom; - is standard input.",
+    help="Manifests to check, in a file, a folder (searched to the bottom) or behind a URL; - is standard"
+    " input.",
 )
 @options.of_pods
 @click.option("--all", "every", is_flag=True, help="List also the running pods that fall short of nothing.")

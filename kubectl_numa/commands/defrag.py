@@ -34,7 +34,12 @@ Examples:
     "name", required=False, metavar="[NAME|TYPE/NAME]", shell_complete=name_completion.pods_and_workloads
 )
 @click.option(
-    "-f", "--filename", "file", metavar="FILE", type=FILE, help="Manifest of one pod; - is standard input."
+    "-f",
+    "--filename",
+    "file",
+    metavar="FILE|URL",
+    type=FILE,
+    help="Manifest of one pod; - is standard input.",
 )
 @options.namespace_option
 @options.from_cluster
@@ -59,7 +64,7 @@ Examples:
     show_default=True,
     help="How many nodes are told of: on which room could be made, or else what is in the way there.",
 )
-@options.output_option
+@options.document_option
 def defrag(  # noqa: PLR0913 - one argument for each option
     *,
     name: str | None,
@@ -70,7 +75,7 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     only: str | None,
     priority: int | None,
     limit: int,
-    output: str,
+    output: Output,
 ) -> None:
     """Tell which pods would have to move for one to fit, and where each of them would go.
 
@@ -107,8 +112,8 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     tell_left_out(placed.problems)
     if not placed.complete and advice.remedy is not Remedy.FITS:
         tell("no pods are in this snapshot, so none can be moved: write it with --with-pods")
-    if output == Output.JSON:
-        options.print_json(moving.to_json(pod, priority, advice))
+    if output is not Output.TEXT:
+        options.print_document(moving.to_json(pod, priority, advice), output)
         return
     never = _never(pod, view) if advice.remedy is Remedy.NEVER else ""
     moving_page.show(pod, advice, options.paper(), now=view.seen, never=never)

@@ -1,19 +1,23 @@
 """`kubectl numa doctor`: what is missing for exact verdicts, and the way out."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import click
 
-from kubectl_numa import diagnosis, options
+from kubectl_numa import diagnosis, options, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.diagnosis import DiagnosedNode, FindingGroup, Severity
 from kubectl_numa.lines import Paper, counted, some
-from kubectl_numa.listings import Output
+from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.notices import tell_left_out
 from kubectl_numa.traces import traces
+from numalign.decision import wording
 from numalign.kube import name_completion
 from numalign.kube.command_line import Trouble
+from numalign.kube.resource_types import NODE
+from numalign.kube.selectors import LabelSelector
 
 LACKING = 1
 """The exit code where something is missing."""
@@ -21,6 +25,7 @@ LACKING = 1
 _STYLES = {Severity.LACK: "red", Severity.NOTE: "yellow"}
 _INDENT = 8
 _NAMES, _DETAILS = 6, 5
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @click.command(
@@ -28,11 +33,13 @@ _NAMES, _DETAILS = 6, 5
 Examples:
   kubectl numa doctor
   kubectl numa doctor dgx-1 --all
+  kubectl numa doctor -l pool=gpu -o wide
   kubectl numa doctor --snapshot cluster.json.gz
   kubectl numa doctor -o json | jq -r '.[] | select(.findings != []).name'
 """
 )
 @click.argument("names", nargs=-1, shell_complete=name_completion.nodes)
+@options.selector_option
 @options.from_cluster
 @click.option(
     "--with-pods",
@@ -41,9 +48,15 @@ Examples:
     " looked at in any case.",
 )
 @click.option("--all", "everything", is_flag=True, help="Name every node, however many there are.")
-@options.output_option
-def doctor(
-    *, names: tuple[str, ...], source: ClusterSource, with_pods: bool, everything: bool, output: str
+@options.listing_option
+def doctor(  # noqa: PLR0913 - one keyword for each option
+    *,
+    names: tuple[str, ...],
+    selector: LabelSelector,
+    source: ClusterSource,
+    with_pods: bool,
+    everything: bool,
+    output: Output,
 ) -> None:
     """Tell what nodes lack for exact verdicts, or those that are NAMED, and the way out.
 
@@ -51,21 +64,43 @@ def doctor(
     alone, an agent that stopped to write, what cannot be read. A note is to be known: a kubelet that aligns
     nothing, a version that the rules were not compared with.
 
-    The exit code is 0 if nothing is missing, whatever notes there are, 1 if something is, 2 if the cluster
-    could not be read. In a snapshot file, how long an agent has been silent counts from the newest report.
+    -o wide and -o name list the nodes of which there is any finding. The exit code is 0 if nothing is
+    missing, whatever notes there are, 1 if something is, 2 if the cluster could not be read. In a snapshot
+    file, how long an agent has been silent counts from the newest report.
     """
     objects = source.documents(with_pods=with_pods)
     cluster = source.decoded(objects)
     tell_left_out([problem for problem in cluster.problems if not diagnosis.is_of_node(problem)])
     seen = source.seen(cluster, now=time.time())
-    nodes = _narrowed(diagnosis.diagnose(cluster, traces(objects), seen=seen), names)
-    if not nodes:
+    every = diagnosis.diagnose(cluster, traces(objects), seen=seen)
+    if not every:
         raise Trouble("there is not a single node in it: neither Nodes nor topologies")
-    if output == Output.JSON:
-        options.print_json([node.to_json() for node in nodes])
-    else:
-        _show(nodes, options.paper(), most=len(nodes) if everything else None)
+    labels = cluster.node_labels
+    nodes = [
+        node
+        for node in _narrowed(every, typed_names.names(names, NODE))
+        if selector.matches(labels.get(node.name, _NO_LABELS))
+    ]
+    listing = Listing(
+        columns=("name", "lacks", "notes"),
+        wide_columns=("known", "source", "age"),
+        rows=[_row(node) for node in nodes if node.found],
+        documents=lambda: [node.to_json() for node in nodes],
+        text=lambda paper: _show(nodes, paper, most=len(nodes) if everything else None),
+    )
+    options.print_listing(listing, output)
     raise click.exceptions.Exit(LACKING if any(node.lacking for node in nodes) else 0)
+
+
+def _row(node: DiagnosedNode) -> ListedRow:
+    document = node.to_json()
+    findings = [
+        ",".join(each["finding"] for each in document["findings"] if each["severity"] == severity)
+        for severity in (Severity.LACK, Severity.NOTE)
+    ]
+    age = document["age"]
+    told = (document["known"], document["source"], None if age is None else wording.ago(age))
+    return ListedRow(f"node/{node.name}", (node.name, *findings, *told))
 
 
 def _narrowed(nodes: Sequence[DiagnosedNode], names: Sequence[str]) -> Sequence[DiagnosedNode]:

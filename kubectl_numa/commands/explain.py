@@ -1,6 +1,7 @@
 """`kubectl numa explain`: what every node says to a pod."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -8,9 +9,11 @@ import click
 
 from kubectl_numa import manifests, moving, options, pages, typed_names
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.explanation import Explanation
+from kubectl_numa.explanation import Explanation, groups
 from kubectl_numa.explanation import explain as explain_pod
-from kubectl_numa.listings import Output
+from kubectl_numa.lines import Paper
+from kubectl_numa.lines import zones as placed_in
+from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.notices import waiting
 from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
@@ -19,6 +22,7 @@ from numalign.kube import name_completion
 from numalign.kube.command_line import FILE, Trouble
 from numalign.kube.errors import ClusterError
 from numalign.model.errors import BadInput
+from numalign.scheduling.node_explanation import Chance
 
 
 @click.command(
@@ -29,6 +33,7 @@ Examples:
   kubectl numa explain -f pod.yaml --snapshot cluster.json.gz
   kubectl numa explain -f pod.yaml --node dgx-1
   kubectl numa explain -f pod.yaml --limit 0
+  kubectl numa explain -f pod.yaml -o name | head -n 1
   helm template chart | kubectl numa explain -f - -o json
 """
 )
@@ -40,9 +45,9 @@ Examples:
     "--filename",
     "files",
     multiple=True,
-    metavar="FILE",
+    metavar="FILE|FOLDER|URL",
     type=FILE,
-    help="Manifests; - is standard input.",
+    help="Manifests, in a file, a folder or behind a URL; - is standard input.",
 )
 @options.namespace_option
 @options.from_cluster
@@ -64,7 +69,7 @@ Examples:
     help="How many groups of nodes that say the same are shown, the best first; the others are counted by"
     " reason. 0 shows all. JSON always holds every node.",
 )
-@options.output_option
+@options.listing_option
 def explain(  # noqa: PLR0913 - one argument for each option
     *,
     name: str | None,
@@ -75,14 +80,15 @@ def explain(  # noqa: PLR0913 - one argument for each option
     webhook: WebhookOptions,
     only: str | None,
     limit: int,
-    output: str,
+    output: Output,
 ) -> None:
     """Tell what every node says to a pod: whether it fits, why not, which zones it would get.
 
     Pods and workloads come by name from the cluster, or from manifests; a workload (deploy/web, job/train)
     stands for the pods that it would make. What the webhook would say stands first; then every node answers,
     with its labels, taints and condition, and every shape of which no node is here. The exit code is 0
-    whatever is said (`check` is for that), 2 for input that cannot be read.
+    whatever is said (`check` is for that), 2 for input that cannot be read. -o name lists the nodes on which
+    the pod fits now, the best first.
     """
     if bool(name) == bool(files):
         raise click.UsageError("give the NAME of a pod, TYPE/NAME of a workload, or manifests with -f")
@@ -106,10 +112,14 @@ def explain(  # noqa: PLR0913 - one argument for each option
         advisor = _Advisor(source, objects, cluster, webhook)
         explained = [_with_room(each, manifest, advisor) for each, manifest in answered]
     shown = [_narrowed(explanation, only) for explanation in explained]
-    if output == Output.JSON:
-        options.print_json([explanation.to_json() for explanation in shown])
-    else:
-        _show(shown, in_depth=only is not None, limit=limit or None)
+    listing = Listing(
+        columns=("pod", "node", "verdict", "score"),
+        wide_columns=("zones", "class", "reason"),
+        rows=_rows(shown, only_fitting=output is Output.NAME),
+        documents=lambda: [explanation.to_json() for explanation in shown],
+        text=lambda paper: _show(shown, paper, in_depth=only is not None, limit=limit or None),
+    )
+    options.print_listing(listing, output)
     options.note(manifests.notes(given))
     options.note(mistake for manifest in wrong for mistake in manifest.located_mistakes())
     if not all(manifest.place.guessed for manifest in wrong):
@@ -191,8 +201,22 @@ def _narrowed(explanation: Explanation, only: str | None) -> Explanation:
     return replace(explanation, answers=answers, absent=(), unknown=())
 
 
-def _show(explained: list[Explanation], *, in_depth: bool, limit: int | None) -> None:
-    paper, now = options.paper(), time.time()
+def _rows(explained: list[Explanation], *, only_fitting: bool) -> Iterator[ListedRow]:
+    """Every node by every pod, the best first; of `-o name` those on which the pod fits now."""
+    for explanation in explained:
+        pod = explanation.pod
+        for group in groups(explanation.answers):
+            answer = group.answer
+            if only_fitting and answer.chance is not Chance.FITS:
+                break
+            zones = None if answer.placement is None else placed_in(answer.placement)
+            for name in group.names:
+                told = (answer.chance, answer.score, zones, answer.node_class, answer.reason)
+                yield ListedRow(f"node/{name}", (f"{pod.namespace}/{pod.name}", name, *told))
+
+
+def _show(explained: list[Explanation], paper: Paper, *, in_depth: bool, limit: int | None) -> None:
+    now = time.time()
     for number, explanation in enumerate(explained):
         if number:
             paper.write("")

@@ -2,7 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import click
 
@@ -20,7 +21,7 @@ from numalign.kube.resource_types import NODE
 from numalign.kube.selectors import EVERYTHING, LabelSelector
 from numalign.scheduling.sitting import sittings
 
-_NO_LABELS: dict[str, str] = {}
+_NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 @click.command(

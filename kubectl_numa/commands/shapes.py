@@ -1,17 +1,20 @@
 """`kubectl numa shapes`: what kinds of nodes a cluster has, had, and may have."""
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 import yaml
 
-from kubectl_numa import nodemap, options
+from kubectl_numa import explanation, nodemap, options
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.listings import Output
+from kubectl_numa.lines import Paper
+from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.questions import WebhookOptions
 from numalign.kube.command_line import FILE
 from numalign.kube.decode import shapes as codec
+from numalign.shapes import KnownShape
 
 STDOUT = "-"
 
@@ -21,15 +24,16 @@ STDOUT = "-"
     epilog="""\b
 Examples:
   kubectl numa shapes
+  kubectl numa shapes -o wide
   kubectl numa shapes --snapshot cluster.json.gz -o json
   kubectl numa shapes export -o shapes.yaml
 """,
 )
 @options.from_cluster
 @options.of_shapes
-@options.output_option
+@options.listing_option
 @click.pass_context
-def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOptions, output: str) -> None:
+def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOptions, output: Output) -> None:
     """List the shapes of nodes: of those that are here, that were here, and that are declared.
 
     A shape is what nodes of one class have in common that are tainted alike. Only a pod that fits none of
@@ -38,10 +42,25 @@ def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOpt
     if context.invoked_subcommand:
         return
     listed = source.view(webhook).snapshot.shapes
-    if output == Output.JSON:
-        options.print_json([nodemap.shape_to_json(shape) for shape in listed])
-        return
-    paper, now = options.paper(), time.time()
+    listing = Listing(
+        columns=("name", "known", "nodes", "zones", "policy", "scope"),
+        wide_columns=("last seen", "taints", "class"),
+        rows=map(_row, listed),
+        documents=lambda: [nodemap.shape_to_json(shape) for shape in listed],
+        text=lambda paper: _draw(listed, paper),
+    )
+    options.print_listing(listing, output)
+
+
+def _row(known: KnownShape) -> ListedRow:
+    shape, provenance = known.shape, explanation.provenance(known)
+    facts = (shape.name, provenance["known"], known.nodes, len(shape.node.zones))
+    more = (provenance["lastSeen"], ",".join(map(str, shape.taints)), shape.node_class)
+    return ListedRow(f"shape/{shape.name}", (*facts, shape.node.policy, shape.node.scope, *more))
+
+
+def _draw(listed: Sequence[KnownShape], paper: Paper) -> None:
+    now = time.time()
     for shape in listed:
         nodemap.draw_shape(shape, paper, now=now)
         paper.write("")

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 import click
 
 from kubectl_numa import options
-from kubectl_numa.listings import Output
+from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.notices import tell, waiting
+from kubectl_numa.selection import PodSelection
 from numalign.kube import gates, installation
 from numalign.kube.client import Api, connected
 from numalign.kube.command_line import Trouble, from_kubeconfig
@@ -47,24 +48,22 @@ class UngatedPod:
     epilog="""\b
 Examples:
   kubectl numa ungate -A --dry-run
-  kubectl numa ungate -n team
+  kubectl numa ungate -n team -l app=trainer
   kubectl numa ungate -A --force -o json
 """
 )
 @from_kubeconfig
-@options.namespace_option
-@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces.")
+@options.of_pods
 @click.option("--dry-run", is_flag=True, help="Say which pods would be let go, and write nothing.")
 @click.option("--force", is_flag=True, help="Also while a controller is there that lifts gates.")
-@options.output_option
-def ungate(  # noqa: PLR0913  one keyword for each option
+@options.listing_option
+def ungate(
     *,
     connection: Connection,
-    namespace: str | None,
-    everywhere: bool,
+    selection: PodSelection,
     dry_run: bool,
     force: bool,
-    output: str,
+    output: Output,
 ) -> None:
     """Lift the gates of pods where no controller does.
 
@@ -76,19 +75,26 @@ def ungate(  # noqa: PLR0913  one keyword for each option
 
     The exit code is 0 if every gate was lifted, 1 if one could not be, 2 if nothing was tried.
     """
-    if everywhere and namespace:
-        raise Trouble("--namespace and --all-namespaces contradict each other: give one of them")
 
     async def work(now: Callable[[str], None]) -> Sequence[UngatedPod]:
         async with connected(connection) as api:
             if not force and not dry_run:
                 await _check(api)
-            pods = await gates.waiting(api, namespace=None if everywhere else namespace or api.namespace)
+            place = None if selection.everywhere else selection.namespace or api.namespace
+            pods = await gates.waiting(api, namespace=place, selector=selection.selector)
             return [UngatedPod(pod) for pod in pods] if dry_run else await _lift(api, pods, now)
 
     with waiting("asking the cluster") as now:
         pods = asyncio.run(work(now))
-    _show(pods, output, done="would be let go" if dry_run else "let go")
+    done = "would be let go" if dry_run else "let go"
+    listing = Listing(
+        columns=("namespace", "name", "result"),
+        wide_columns=("other gates", "error"),
+        rows=[_row(pod, done) for pod in sorted(pods, key=lambda pod: pod.name)],
+        documents=lambda: [_to_json(pod) for pod in pods],
+        text=lambda _paper: _show(pods, done=done),
+    )
+    options.print_listing(listing, output)
     raise click.exceptions.Exit(FAILED if any(pod.error for pod in pods) else 0)
 
 
@@ -136,10 +142,14 @@ async def _lift(api: Api, pods: Sequence[WaitingPod], now: Callable[[str], None]
     return await asyncio.gather(*map(lifted, pods))
 
 
-def _show(pods: Sequence[UngatedPod], output: str, *, done: str) -> None:
-    if output == Output.JSON:
-        options.print_json([_to_json(pod) for pod in pods])
-        return
+def _row(pod: UngatedPod, done: str) -> ListedRow:
+    waits, result = pod.pod, "failed" if pod.error else done
+    return ListedRow(
+        f"pod/{waits.name}", (waits.namespace, waits.name, result, ",".join(waits.others), pod.error)
+    )
+
+
+def _show(pods: Sequence[UngatedPod], *, done: str) -> None:
     for pod in sorted(pods, key=lambda pod: pod.name):
         others = f"; still behind {', '.join(pod.pod.others)}" if pod.pod.others else ""
         if pod.error:

@@ -8,8 +8,9 @@ do; how it can refuse, `refusals` knows.
 """
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
 from http import HTTPStatus
 from pathlib import Path
@@ -28,6 +29,7 @@ from numalign.kube.decode.parts import Part
 from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
 from numalign.kube.refusals import refusal
 from numalign.runtime.cooperative import TimeSlice
+from numalign.runtime.tracing import CallSpan, Tracer
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import ApiClient, Configuration
@@ -42,6 +44,10 @@ LONGEST_LINE = 2**24
 _JSON = "application/json"
 _READ_AHEAD = 2**21
 """Bytes of an answer that may wait to be read; events of a watch come in bursts."""
+
+_RESOURCE = re.compile(r"/apis?/(?:[^/]+/)?v\w+/(?:namespaces/[^/]+/)?([^/]+)(?:/[^/]+(?:/([^/]+))?)?$")
+_LEASES = "/leases"
+NO_TRACE: Mapping[str, str] = MappingProxyType({})
 
 Query = Sequence[tuple[str, str]]
 
@@ -69,9 +75,15 @@ class Api:
     """
 
     def __init__(
-        self, client: "ApiClient", *, namespace: str, connection: Connection = FROM_KUBECONFIG
+        self,
+        client: "ApiClient",
+        *,
+        namespace: str,
+        connection: Connection = FROM_KUBECONFIG,
+        tracer: Tracer | None = None,
     ) -> None:
         self._client = client
+        self._tracer = tracer
         self._impersonation = connection.impersonation
         self._timeout = _timeout(connection)
         # What the client's own calls do beside this is for its models, and takes longer than the call.
@@ -150,9 +162,18 @@ class Api:
         most: int | None = None,
     ) -> object:
         try:
-            answer = await self._answered(
-                method, path, query, body=body, content_type=content_type, within=self._timeout
-            )
+            with self._writing(method, path, what) as (span, trace):
+                answer = await self._answered(
+                    method,
+                    path,
+                    query,
+                    body=body,
+                    content_type=content_type,
+                    within=self._timeout,
+                    trace=trace,
+                )
+                if span:
+                    span.end_with(answer.status)
             body_bytes = await _read(answer, most, what=what)
         except _BROKEN_CONNECTION as error:
             raise self._unreachable(error) from error
@@ -165,6 +186,19 @@ class Api:
                 f"the API server's answer makes no sense: {what} is not JSON: {error}"
             ) from error
 
+    @contextmanager
+    def _writing(
+        self, method: str, path: str, what: str
+    ) -> Iterator[tuple[CallSpan | None, Mapping[str, str]]]:
+        """The span of a write, and the headers that pass it on; nothing for reads and for leases."""
+        if self._tracer is None or method == "GET" or _LEASES in path:
+            yield None, NO_TRACE
+            return
+        headers: dict[str, str] = {}
+        told = {"http.request.method": method, "numalign.object": what}
+        with self._tracer.writing(f"{method} {_collection(path)}", told, headers) as span:
+            yield span, headers
+
     async def _answered(  # noqa: PLR0913  as above
         self,
         method: str,
@@ -174,12 +208,13 @@ class Api:
         within: aiohttp.ClientTimeout,
         body: object = None,
         content_type: str = _JSON,
+        trace: Mapping[str, str] = NO_TRACE,
     ) -> aiohttp.ClientResponse:
         try:
             return await self._session.request(
                 method,
                 f"{self.host}{path}?{urlencode(query)}" if query else f"{self.host}{path}",
-                headers=await self._headers(content_type),
+                headers=[*await self._headers(content_type), *trace.items()],
                 data=None if body is None else orjson.dumps(body),
                 timeout=within,
                 **self._way,
@@ -209,12 +244,12 @@ class Api:
 
 @asynccontextmanager
 async def connected(
-    connection: Connection = FROM_KUBECONFIG, *, account: Path = ACCOUNT
+    connection: Connection = FROM_KUBECONFIG, *, account: Path = ACCOUNT, tracer: Tracer | None = None
 ) -> AsyncIterator[Api]:
     """The API server that a connection leads to, by default the one that kubectl would ask.
 
     Without a kubeconfig that means `KUBECONFIG`, or else `~/.kube/config`, or else the pod's own service
-    account, which is mounted at `account`. Raises `Unconfigured`.
+    account, which is mounted at `account`. Writes are traced by `tracer`. Raises `Unconfigured`.
     """
     # To import it takes a second, and a command that reads a file needs none of it.
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
@@ -229,7 +264,7 @@ async def connected(
     if not getproxies():
         _ask_directly(client)
     async with client:
-        yield Api(client, namespace=namespace, connection=connection)
+        yield Api(client, namespace=namespace, connection=connection, tracer=tracer)
 
 
 async def access(connection: Connection = FROM_KUBECONFIG) -> Access:
@@ -251,6 +286,12 @@ async def access(connection: Connection = FROM_KUBECONFIG) -> Access:
         key=configuration.key_file,
         verify=configuration.verify_ssl,
     )
+
+
+def _collection(path: str) -> str:
+    """The resource that a path is of, and its subresource: `nodes`, `pods/binding`. No name is in it."""
+    found = _RESOURCE.match(path)
+    return "/".join(filter(None, found.groups())) if found else "objects"
 
 
 def _timeout(connection: Connection) -> aiohttp.ClientTimeout:

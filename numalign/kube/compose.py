@@ -11,8 +11,8 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -35,11 +35,12 @@ from numalign.kube.lease import NO_HANDOVER, Handover, LeaderElector
 from numalign.kube.live_feed import OF_SOME, LiveFeed
 from numalign.kube.settings import ClusterSettings, ProgramSettings
 from numalign.model.errors import BadInput
-from numalign.runtime import logs, metrics, server
+from numalign.runtime import logs, metrics, server, tracing
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.server import BackgroundTask, Stop
 from numalign.runtime.server_state import Check
+from numalign.runtime.tracing import Tracer
 from numalign.shapes import ShapeHistory
 
 S = TypeVar("S", bound=ProgramSettings)
@@ -83,6 +84,7 @@ class Program(ABC, Generic[S]):
     log: Log
     registry: CollectorRegistry
     sleep: Sleep = asyncio.sleep
+    tracer: Tracer | None = None
 
     @abstractmethod
     async def serve(self, stop: Stop) -> int:
@@ -93,7 +95,8 @@ class Program(ABC, Generic[S]):
 
     def connected(self) -> AbstractAsyncContextManager[Api]:
         """The API server that the settings name, inside an `async with`; raises `Unconfigured`."""
-        return client.connected(Connection(self.settings.kubeconfig, self.settings.context))
+        connection = Connection(self.settings.kubeconfig, self.settings.context)
+        return client.connected(connection, tracer=self.tracer)
 
     def namespace(self, api: Api) -> str:
         """Where the program itself is: its lease and its certificate are kept there."""
@@ -191,8 +194,23 @@ def start(prog: str, settings: S, build: Callable[[S, Log, CollectorRegistry], P
     log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
     program = build(settings, log, metrics.registry(program=prog))
     try:
-        return server.run(program.serve, log=log)
+        with _tracer(prog, program) as tracer:
+            return server.run(replace(program, tracer=tracer).serve, log=log)
     except BadInput as error:
         return server.refused(log, error.mistakes)
     except ClusterError as error:
         return server.refused(log, [error])
+
+
+def _tracer(prog: str, program: Program[S]) -> AbstractContextManager[Tracer | None]:
+    """What traces the program, inside a `with`; None where its settings name no receiver."""
+    settings = program.settings
+    if settings.otlp_endpoint is None:
+        return nullcontext()
+    return tracing.exporting(
+        settings.otlp_endpoint,
+        ratio=settings.trace_ratio,
+        program=prog,
+        log=program.log,
+        registry=program.registry,
+    )

@@ -18,6 +18,7 @@ from numalign.kube.client import Patch, Query
 from numalign.kube.decode.parts import Part
 from numalign.kube.errors import Gone, NotFound, Unreachable
 from numalign.kube.kinds import Object
+from numalign.kube.selectors import EVERYTHING, LabelSelector
 from numalign.model.intent import PLACEMENT_GATE
 
 LEASE = "numalign-controller"
@@ -69,8 +70,13 @@ async def lift(api: PodApi, *, namespace: str, name: str, uid: str) -> None:
         await api.patch(pod_path(namespace, name), lift_patch(uid), TIMEOUT, how=Patch.STRATEGIC, what=what)
 
 
-async def waiting(api: PodApi, *, namespace: str | None) -> list[WaitingPod]:
-    """The pods behind the gate in a namespace, or in all if that is None; raises `ClusterError`."""
+async def waiting(
+    api: PodApi, *, namespace: str | None, selector: LabelSelector = EVERYTHING
+) -> list[WaitingPod]:
+    """The pods behind the gate with these labels, in a namespace or, if that is None, in all.
+
+    Raises `ClusterError`.
+    """
     place = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
     path, what = f"/api/v1/{place}pods", "the list of pods"
     # A pod behind a gate is on no node, so it is pending.
@@ -86,7 +92,12 @@ async def waiting(api: PodApi, *, namespace: str | None) -> list[WaitingPod]:
             # The next page is too old to be had; what was seen of the others still holds.
             query = [pending]
             continue
-        pods |= {pod.uid: pod for pod in map(_waiting, part["items"].objects()) if pod}
+        selected = (
+            pod
+            for pod in part["items"].objects()
+            if selector.matches(dict(pod["metadata"]["labels"].text_map()))
+        )
+        pods |= {pod.uid: pod for pod in map(_waiting, selected) if pod}
         following = part["metadata"]["continue"].text()
         if not following:
             return [*pods.values()]

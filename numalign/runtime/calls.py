@@ -22,6 +22,7 @@ from numalign.runtime.in_flight import HUGE, LARGE, LEAST, LONGEST_REST, Overloa
 from numalign.runtime.limits import Slow
 from numalign.runtime.listener import HttpConnection
 from numalign.runtime.server_state import SERVER_STATE, ServerState
+from numalign.runtime.tracing import Tracer
 
 # No API server packs what it sends, and what is packed becomes a thousand times as long.
 PLAIN = "identity"
@@ -62,7 +63,20 @@ async def called(request: web.Request, handler: Handler) -> web.StreamResponse:
         state.counters.proven.inc()
     with state.load.usage(peer) as usage:
         admitted = partial(_admitted, handler=handler, usage=usage)
+        if state.tracer:
+            return await _traced(request, admitted, state.tracer)
         return await _sent(request, await _answered(request, admitted))
+
+
+async def _traced(request: web.Request, handler: Handler, tracer: Tracer) -> web.StreamResponse:
+    """Answer and send, in a span of the caller's trace."""
+    route = _route(request)
+    with tracer.called(f"{request.method} {route}", request.headers) as span:
+        answer = await _answered(request, handler)
+        if span:
+            span.add({"http.request.method": request.method, "http.route": route})
+            span.end_with(answer.status)
+        return await _sent(request, answer)
 
 
 def _peer(request: web.Request) -> Peer:

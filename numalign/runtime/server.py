@@ -38,6 +38,7 @@ from numalign.runtime.process_settings import EVERYWHERE, ListenAddress
 from numalign.runtime.server_settings import CallsPort, ServingSettings
 from numalign.runtime.server_state import SERVER_STATE, Check, DebugState, ServerState
 from numalign.runtime.tls import BadPair, Keeper
+from numalign.runtime.tracing import Tracer
 
 # After draining, for the calls still being handled; they have deadlines of their own.
 GRACE_SECONDS = 10
@@ -249,6 +250,7 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
     *,
     stop: Stop,
     tasks: Mapping[str, BackgroundTask] = NONE,
+    tracer: Tracer | None = None,
     clock: Clock = utc_now,
     grace: float = GRACE_SECONDS,
 ) -> int:
@@ -258,6 +260,7 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
     snapshot no longer follows the world must be replaced; 2 if it could not start, with the reasons logged.
     """
     log = app[SERVER_STATE].log
+    app[SERVER_STATE].tracer = tracer
     try:
         async with listening(app, settings, clock=clock, grace=grace) as place:
             renewal: dict[str, BackgroundTask] = {}

@@ -5,11 +5,13 @@ Mix-ins for a program's settings: how it ends and what it shows; where it answer
 how much it takes on at once.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from numalign.runtime.limits import Limits
 from numalign.runtime.process_settings import BIND, METRICS_PORT, ListenAddress, ProcessSettings
@@ -20,6 +22,17 @@ PORT = "port"
 """The name of the port for calls, which opens after that for health and metrics."""
 
 MIB = 1024**2
+
+_ENDPOINT = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
+
+
+def _endpoint(text: str) -> str:
+    if not _ENDPOINT.fullmatch(text):
+        raise ValueError("give the address of a receiver, as http://collector:4318")
+    return text
+
+
+OtlpEndpoint = Annotated[str, AfterValidator(_endpoint)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +62,19 @@ class ServingSettings(ProcessSettings):
         default=False,
         description="Serve GET /debug/state beside the metrics: what this process knows, as JSON. For whoever"
         " hunts a fault; it shows node and namespace names.",
+    )
+    otlp_endpoint: OtlpEndpoint | None = Field(
+        default=None,
+        description="Where to send traces by OTLP over HTTP, as http://collector:4318; /v1/traces is added."
+        " Spans of calls and of writes have names of pods and other objects, and nothing else that tenants"
+        " write. By default there are none, and no library for them is loaded.",
+    )
+    trace_ratio: float = Field(
+        default=0.01,
+        ge=0,
+        le=1,
+        description="Of calls that come without a trace, and of writes outside any call, the share that is"
+        " traced. Calls of an API server that traces are traced when it says so.",
     )
 
     @property

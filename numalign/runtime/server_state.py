@@ -13,6 +13,7 @@ from numalign.runtime.limits import Limits, Slow, Timeouts
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.tls import Keeper
+from numalign.runtime.tracing import Tracer
 
 Check = Callable[[], str | None]
 """A readiness check: what is being waited for, None when ready."""
@@ -75,6 +76,7 @@ class ServerState:
     timeouts: Timeouts
     draining: bool = False
     keeper: Keeper | None = None
+    tracer: Tracer | None = None
     load: Load = field(init=False)
     connections: ConnectionTable = field(init=False)
     counters: Counters = field(init=False)

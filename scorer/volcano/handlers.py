@@ -17,7 +17,7 @@ from scorer.volcano.protocol import Code, Task, Vote
 
 async def _predicate(context: CallContext, body: bytes) -> bytes:
     task, name = protocol.read_predicate(body)
-    [answer] = context.nodes.of([name], context.state.pending_pod(task.pod))
+    [answer] = context.nodes.of([name], context.pending_pod(task.pod))
     if answer.fits:
         return protocol.answer_predicate()
     return protocol.answer_predicate(answer.reason, Code.NEVER if answer.permanent else Code.BUSY)
@@ -25,13 +25,13 @@ async def _predicate(context: CallContext, body: bytes) -> bytes:
 
 async def _prioritize(context: CallContext, body: bytes) -> bytes:
     task, names = protocol.read_prioritize(body)
-    ranks = await context.ranks(names, context.state.pending_pod(task.pod))
+    ranks = await context.ranks(names, context.pending_pod(task.pod))
     return protocol.answer_prioritize(dict(zip(names, ranks.absolute(), strict=True)))
 
 
 async def _preemptable(context: CallContext, body: bytes) -> bytes:
     evictor, evictees = protocol.read_preemptable(body)
-    pod = context.state.pending_pod(evictor.pod)
+    pod = context.pending_pod(evictor.pod)
     by_node: dict[str, list[Task]] = {}
     for task in evictees:
         by_node.setdefault(task.node_name, []).append(task)
@@ -46,7 +46,7 @@ async def _preemptable(context: CallContext, body: bytes) -> bytes:
 async def _allocate(context: CallContext, body: bytes) -> bytes:
     """Within its session Volcano tells where it has put a task, so the zones can be reserved at once."""
     task = protocol.read_task(body)
-    pod = context.state.pending_pod(task.pod)
+    pod = context.pending_pod(task.pod)
     if not task.node_name or not pod.uid:
         return protocol.answer_task("numalign: a task is allocated with its node and its pod's uid")
     [answer] = context.nodes.of([task.node_name], pod)

@@ -2,22 +2,29 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import os
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.__main__ import PROGRAM, checked
+from agent.options import hand_over
 from agent.podresources_pb2 import (
     AllocatableResourcesResponse,
     ContainerResources,
     ListPodResourcesResponse,
     PodResources,
 )
+from agent.settings import AgentSettings
 from harness.fake_api import FakeApi, Json
 from harness.podresources import FakePodResources
 from harness.processes import program
 from numalign.kube.decode import kubelet_reports
 from numalign.kube.decode.kubelet_reports import PLACEMENTS
+from numalign.runtime.settings import from_command_line
 from tests.agent.fabricated import write
 from tests.agent.test_hardware import TWO_ZONES
 
@@ -49,10 +56,13 @@ class Beside:
 
     async def start(self, *more: str) -> asyncio.subprocess.Process:
         """The program, which has not done anything yet."""
-        pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(
-            program("numalign-agent"), *self.flags(*more), stdout=pipe, stderr=pipe
+            program("numalign-agent"), *self.flags(*more), stdout=PIPE, stderr=PIPE
         )
+
+    async def start_daemon(self, *more: str) -> asyncio.subprocess.Process:
+        """What the program becomes once it has read its settings."""
+        return await daemon(self.flags(*more))
 
     def hold(self, cpus: str, *ids: int) -> None:
         """Give the pod these CPUs, and write that down."""
@@ -72,6 +82,21 @@ class Beside:
         found = self.topology()
         text = found["metadata"]["annotations"][PLACEMENTS] if found else None
         return [each.cpus for each in kubelet_reports.read_placements(text).values()] if text else []
+
+
+async def daemon(flags: Sequence[str]) -> asyncio.subprocess.Process:
+    """The second stage, told these flags. The first is most of a start, and always the same."""
+    settings = from_command_line(AgentSettings, prog=PROGRAM, argv=flags, environ={})
+    descriptor = hand_over(await asyncio.to_thread(checked, settings, {}))
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-m", "agent.daemon", str(descriptor)),
+            stdout=PIPE,
+            stderr=PIPE,
+            pass_fds=[descriptor],
+        )
+    finally:
+        os.close(descriptor)
 
 
 @asynccontextmanager

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from harness.processes import program
-from harness.waiting import until
+from harness.waiting import seconds_until, until
 from numalign.kube.decode import kubelet_reports, nrt
 from numalign.kube.decode.kubelet_reports import MACHINE
 from numalign.model.intent import PLACEMENT_OBSERVED
@@ -56,7 +56,7 @@ def test_a_daemon_imports_little() -> None:
 
 
 async def test_once_prints_what_it_would_publish_and_writes_nothing(beside: Beside) -> None:
-    code, out, log = await ended(await beside.start("--once", "--output=-"))
+    code, out, log = await ended(await beside.start_daemon("--once", "--output=-"))
 
     assert (code, log) == (0, [])
     topology = json.loads(out)
@@ -67,7 +67,7 @@ async def test_once_prints_what_it_would_publish_and_writes_nothing(beside: Besi
 
 
 async def test_once_into_a_file(beside: Beside) -> None:
-    code, out, _ = await ended(await beside.start("--once", f"--output={beside.folder / 'out.json'}"))
+    code, out, _ = await ended(await beside.start_daemon("--once", f"--output={beside.folder / 'out.json'}"))
 
     assert (code, out) == (0, "")
     assert json.loads((beside.folder / "out.json").read_text())["metadata"]["name"] == "a"
@@ -82,7 +82,7 @@ async def test_once_publishes_once(beside: Beside) -> None:
 
 
 async def test_once_fails_where_the_kubelet_cannot_be_seen(beside: Beside) -> None:
-    code, out, log = await ended(await beside.start("--once", "--podresources-socket=/nowhere.sock"))
+    code, out, log = await ended(await beside.start_daemon("--once", "--podresources-socket=/nowhere.sock"))
 
     assert (code, out) == (1, "")
     [line] = log
@@ -108,25 +108,32 @@ def _observed(beside: Beside) -> str:
 
 
 async def test_it_tells_of_itself(beside: Beside) -> None:
-    process = await beside.start()
+    process = await beside.start_daemon()
     assert process.stderr
     port = json.loads(await process.stderr.readline())["metrics_port"]
-    await until(beside.topology)
     async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
-        async with session.get("/metrics") as answer:
-            page = await answer.text()
-        async with session.get("/readyz") as answer:
-            assert answer.status == 200
 
-    assert 'numalign_agent_writes_total{result="applied"} 1.0' in page
-    assert 'program="numalign-agent"' in page
+        async def page(path: str) -> tuple[int, str]:
+            async with session.get(path) as answer:
+                return answer.status, await answer.text()
+
+        await seconds_until(
+            lambda: page("/metrics"),
+            lambda seen: 'numalign_agent_writes_total{result="applied"} 1.0' in seen[1],
+            what="it counts its write",
+            within=30,
+        )
+        _, counted = await page("/metrics")
+        assert (await page("/readyz"))[0] == 200
+
+    assert 'program="numalign-agent"' in counted
     process.send_signal(signal.SIGTERM)
     assert (await ended(process))[0] == 0
 
 
 async def test_a_port_that_is_taken_is_told(beside: Beside) -> None:
     port = str(beside.api.port)
-    code, _, log = await ended(await beside.start(f"--metrics-port={port}"))
+    code, _, log = await ended(await beside.start_daemon(f"--metrics-port={port}"))
 
     assert code == 2
     [line] = log

@@ -1,6 +1,7 @@
 """Probes and scrapers are answered; whoever sends anything else is not waited for."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -90,12 +91,17 @@ async def test_nothing_else_is_there(place: Place, request_: bytes, status: byte
 
 @pytest.mark.parametrize(
     "garbage",
-    [b"\x16\x03\x01\r\n\r\n", b"GET\r\n\r\n", b"a b c d\r\n\r\n", b"x" * (LONGEST_HEAD + 1)],
+    [b"\x16\x03\x01\r\n\r\n", b"GET\r\n\r\n", b"a b c d\r\n\r\n", b"x" * (2 * LONGEST_HEAD)],
     ids=["TLS", "a word", "four words", "no end"],
 )
-async def test_what_is_no_request_is_not_answered(place: Place, garbage: bytes) -> None:
+async def test_what_is_no_request_is_not_answered(
+    place: Place, garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     assert await place.sent(garbage) == b""
     assert (await place.sent(b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
+    # Nor does anybody who sends some write tracebacks into the log.
+    gc.collect()
+    assert caplog.messages == []
 
 
 async def test_whoever_says_nothing_is_left(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,12 +12,11 @@ from http import HTTPStatus
 
 import pytest
 
-from harness.processes import program
 from harness.waiting import until
 from numalign.model.intent import PLACEMENT_OBSERVED
 from tests import rights
 from tests.agent import test_daemon
-from tests.agent.beside import POD, TOPOLOGY, Beside
+from tests.agent.beside import POD, TOPOLOGY, Beside, daemon
 from tests.rights import Right, Row
 
 node = test_daemon.beside
@@ -52,10 +51,7 @@ def test_every_right_of_the_page_is_tried() -> None:
 async def running(node: Beside) -> AsyncIterator[asyncio.StreamReader]:
     """The agent, told to do all that it can through the API server; what it logs."""
     node.api.documents[CONFIGZ] = {"kubeletconfig": {"cpuManagerPolicy": "static"}}
-    flags = [flag for flag in node.flags("--annotate-pods") if "kubelet-config" not in flag]
-    process = await asyncio.create_subprocess_exec(
-        program("numalign-agent"), *flags, stderr=asyncio.subprocess.PIPE
-    )
+    process = await daemon([flag for flag in node.flags("--annotate-pods") if "kubelet-config" not in flag])
     assert process.stderr
     try:
         yield process.stderr

@@ -10,7 +10,7 @@ from bench import agent
 from bench.agent_sites import Lateness
 from bench.sections import SECTIONS
 
-QUICK = ("--played", "--pods", "3", "--rate", "5", "--seconds", "1", "--settling", "0")
+QUICK = ("--played", "--pods", "3", "--rate", "5", "--seconds", "0.5", "--settling", "0")
 
 
 def test_its_own_process_has_memory_and_takes_time() -> None:

@@ -9,7 +9,9 @@ from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 import orjson
+import pytest
 
+from controller.__main__ import PROGRAM, main
 from harness.fake_api import FakeApi
 from tests.notation import node
 from tests.webhook import conftest
@@ -55,19 +57,26 @@ async def test_a_dry_run_is_printed_and_nothing_is_served(tmp_path: Path) -> Non
     assert said.decode().startswith("small: no label -> 2x8cpu-1gpu-single-numa-node")
 
 
-async def test_a_dry_run_that_is_not_possible_says_why(tmp_path: Path) -> None:
-    process = await started("--dry-run", "--kubeconfig", tmp_path / "none")
-    said, complaint = await process.communicate()
+def test_a_dry_run_that_is_not_possible_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [PROGRAM, "--dry-run", "--kubeconfig", str(tmp_path / "none")])
 
-    assert (process.returncode, said) == (2, b"")
-    assert complaint.decode().startswith("numalign-controller: ")
+    assert main() == 2
+    said, complaint = capsys.readouterr()
+    assert said == ""
+    assert complaint.startswith("numalign-controller: ")
 
 
-async def test_it_lists_every_mistake_in_its_settings_and_does_not_start() -> None:
-    process = await started("--metrics-port", "high", "--label-node", "--port", "1")
-    _, listed = await process.communicate()
+def test_it_lists_every_mistake_in_its_settings_and_does_not_start(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [PROGRAM, "--metrics-port", "high", "--label-node", "--port", "1"])
+    with pytest.raises(SystemExit) as ended:
+        main()
 
-    assert process.returncode == 2
+    assert ended.value.code == 2
+    listed = capsys.readouterr().err
     for flag in ("--metrics-port", "--label-node", "--port"):
-        assert flag in listed.decode()
-    assert listed.decode().endswith("numalign-controller --help lists every setting\n")
+        assert flag in listed
+    assert listed.endswith("numalign-controller --help lists every setting\n")

@@ -65,8 +65,8 @@ class Running:
     task: asyncio.Task[int]
 
     async def until(self, happened: Callable[[], Awaitable[object]]) -> None:
-        """Wait for something that can only be looked at; fails after ten seconds."""
-        for _ in range(500):
+        """Wait for something that can only be looked at; fails after half a minute."""
+        for _ in range(1_500):
             if self.task.done():
                 pytest.fail(f"it ended with {self.task.result()}: {self.told.stream.getvalue()}")
             if await happened():

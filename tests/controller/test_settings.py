@@ -42,6 +42,50 @@ def test_a_file_can_be_looked_at_and_nothing_be_written_there() -> None:
     assert mistakes("--snapshot", "cluster.json") == ["flag --snapshot"]
 
 
+def test_the_map_is_off_and_to_its_own_machine_unless_somebody_says_otherwise() -> None:
+    assert settings().calls_port is None
+    served = settings("--map").calls_port
+    assert served
+    assert (served.address.bind, served.address.port, served.pair) == ("127.0.0.1", 8081, None)
+    assert settings("--map").watches_pods
+    assert not settings("--map").looks_after_pods
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--map --map-bind ::1",
+        "--map --map-bind localhost",
+        "--map --map-bind * --map-tls-cert a --map-tls-key b",
+        "--map --map-bind * --map-plain-http",
+        "--map --map-port 0 --metrics-port 0",
+        "--map-bind * --map-port 8080",
+    ],
+)
+def test_a_map_that_tells_tokens_to_nobody_on_the_way_is_served(flags: str) -> None:
+    assert settings(*flags.split()).map == ("--map " in flags)
+
+
+CERTIFICATE = ["flag --map-tls-cert", "flag --map-tls-key"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        ("--map --map-bind *", ["flag --map-bind"]),
+        ("--map --map-bind 10.0.0.1", ["flag --map-bind"]),
+        ("--map --map-bind localhost.example", ["flag --map-bind"]),
+        ("--map --map-tls-cert a", ["flag --map-tls-cert"]),
+        ("--map --map-tls-key a", ["flag --map-tls-key"]),
+        ("--map --map-plain-http --map-tls-cert a --map-tls-key b", [*CERTIFICATE, "flag --map-plain-http"]),
+        ("--map --map-port 8080", ["flag --map-port"]),
+        ("--map-port 70000 --map-review-seconds 0", ["flag --map-port", "flag --map-review-seconds"]),
+    ],
+)
+def test_what_of_the_map_contradicts_itself_is_told_with_its_flags(flags: str, named: list[str]) -> None:
+    assert [where for told in mistakes(*flags.split()) for where in told.split(", ")] == named
+
+
 @pytest.mark.parametrize(
     ("flag", "text"),
     [

@@ -72,6 +72,7 @@ def test_every_value_is_explained() -> None:
         "serviceMonitor:",
         "prometheusRule:",
         "dashboard:",
+        "tracing:",
     ]
 
 
@@ -123,6 +124,7 @@ PROGRAMS = {
         frozenset(
             {
                 *("port", "metrics_port", "drain_seconds", "tls_secret", *PAIR, "service", "client_ca"),
+                *("otlp_endpoint", "trace_ratio"),
                 *("count_pods", "kubelet_configs", "remember_shapes", "workloads", "policy", "gates"),
                 # Never, in a cluster.
                 "insecure_http",
@@ -138,6 +140,7 @@ PROGRAMS = {
         frozenset(
             {
                 *("metrics_port", "drain_seconds", "tls_secret", "service", "webhook_configuration"),
+                *("otlp_endpoint", "trace_ratio"),
                 *("label_nodes", "kubelet_configs", "remember_shapes", "policy"),
                 *("gates", "gate_patience_seconds", "pin_patience_seconds", "heal", "keep_refused"),
                 *("heal_per_minute", "heal_owner_seconds", "heal_node_seconds"),
@@ -168,6 +171,7 @@ PROGRAMS = {
         frozenset(
             {
                 *("port", "metrics_port", "drain_seconds", *PAIR, "client_ca", "insecure_http"),
+                *("otlp_endpoint", "trace_ratio"),
                 *("promise", "kubelet_configs", "remember_shapes", "policy", "ranking"),
                 # From `settings`, so that both programs judge alike.
                 *("policy_match", "unknown_nodes"),

@@ -17,6 +17,7 @@ from controller.settings import ControllerSettings
 from numalign.cache.ranking import Ranking
 from numalign.kube.files import policy
 from numalign.runtime.process_settings import ProcessSettings
+from numalign.runtime.server_settings import ServingSettings
 from numalign.scheduling import ranking
 from scorer import ranking_file
 from scorer.settings import PromiseAt, ScorerSettings
@@ -124,7 +125,7 @@ SETS = {
     "monitoring": (
         f"{EVERY_PART} serviceMonitor.enabled=true prometheusRule.enabled=true prometheusRule.labels.a=b "
         "prometheusRule.alertLabels.team=a dashboard.enabled=true dashboard.annotations.a=b "
-        "settings.audit-log=-"
+        "settings.audit-log=- tracing.endpoint=http://collector.monitoring:4318 tracing.ratio=1"
     ),
     "gates": "gates.enabled=true policy.defaults[0].gate=enabled policy.defaults[0].default=restricted",
     "healing": "heal.enabled=true policy.defaults[0].heal=failed settings.unknown-nodes=may-fit",
@@ -261,6 +262,24 @@ async def test_in_a_namespace_that_says_nothing_the_controller_removes_what_the_
     variables = found["ValidatingAdmissionPolicy", CONTROLLER]["spec"]["variables"]
     [healed] = [each["expression"] for each in variables if each["name"] == "heal"]
     assert healed.endswith(f".orValue('{most}')")
+
+
+async def test_traces_are_let_out_to_their_receiver_and_to_nobody_without_one(helm: Path) -> None:
+    values = "tracing.endpoint=https://collector.monitoring:4318/otlp scorer.enabled=true"
+    peer = "tracing.to[0].namespaceSelector.matchLabels.a=b"
+    found, plain = await made(helm, f"{values} {peer}"), await made(helm, "scorer.enabled=true")
+    for name in (WEBHOOK, SCORER, CONTROLLER):
+        told = found.settings(name, PROGRAMS[name])
+        assert isinstance(told, ServingSettings)
+        assert (told.otlp_endpoint, told.trace_ratio) == ("https://collector.monitoring:4318/otlp", 0.01)
+        out, before = (each["NetworkPolicy", name]["spec"]["egress"] for each in (found, plain))
+        assert [rule for rule in out if rule not in before] == [
+            {
+                "ports": [{"protocol": "TCP", "port": 4318}],
+                "to": [{"namespaceSelector": {"matchLabels": {"a": "b"}}}],
+            }
+        ]
+        assert not any("otlp" in flag for flag in plain.container(name)["args"])
 
 
 async def test_the_certificate_is_made_as_the_settings_say(helm: Path) -> None:
@@ -858,6 +877,9 @@ REFUSED = [
     ("a folder that is covered with those above", "agent.hiddenFolders={..}", "at '/agent/hiddenFolders/0'"),
     ("a file in no folder", "agent.kubeletConfig=config.yaml", "at '/agent/kubeletConfig'"),
     ("a namespace of the agent that there cannot be", "agent.namespace=a.b", "at '/agent/namespace'"),
+    ("traces without a port", "tracing.endpoint=http://collector", "at '/tracing/endpoint'"),
+    ("more than all of the traces", "tracing.ratio=2", "at '/tracing/ratio': maximum"),
+    ("an audit log in a container's files", "settings.audit-log=/var/log/audit", "at '/settings/audit-log'"),
     ("a port that is none", "networkPolicy.apiServerPorts[0]=0", "at '/networkPolicy/apiServerPorts/0'"),
     *(
         (f"a condition called {name}", f"{CONDITION}.name={name} {CONDITION}.expression=true", "/0/name'")

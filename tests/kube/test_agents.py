@@ -316,18 +316,22 @@ def test_nothing_is_left_of_a_node_that_is_gone(gone: str) -> None:
     assert (seen.nodes, seen.placements, seen.observed_at) == ((), {}, {})
 
 
+MACHINES = 40
+"""More than is remembered."""
+
+
 def test_an_agent_that_tells_of_another_machine_each_time_does_not_fill_the_memory() -> None:
     # Late ids make a set of CPUs large, however few are in it.
     cores = [[cpu] for cpu in range(MOST_CPUS - 600, MOST_CPUS)]
     state = ClusterState()
-    for socket in range(60):
+    for socket in range(MACHINES):
         zone = machine_zone(cores=cores, socket=socket, reservedMemory=None)
         described = {"zones": [zone], "reservedSystemCPUs": str(MOST_CPUS - 1)}
         state.topologies.put("a", reported(topology("a", cpu=len(cores)), described))
         [known] = state.snapshot().nodes
 
     most = MOST_BYTES + MOST_MACHINE_BYTES
-    assert weight(state) < most < 60 * weight(known.machine)
+    assert weight(state) < most < MACHINES * weight(known.machine)
     # What is not kept as it was described is still known by its amounts.
     assert {each.shape.node_class for each in state.shape_history.shapes()} == {node_class(known)}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from kubectl_numa import manifests
 from kubectl_numa.manifests import Namespace
@@ -14,6 +15,7 @@ from numalign.kube.decode.templates import TemplatePath
 from numalign.model.errors import Mistake
 from tests.kubectl_numa.objects import manifest
 from tests.notation import table
+from tests.web_files import sends, serving
 
 Write = Callable[..., Path]
 
@@ -150,7 +152,7 @@ def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_name_is_a_mistake() -> None:
-    assert manifests.files([""]) == ([], [Mistake("--filename", "is empty: name a file or a folder")])
+    assert manifests.files([""]) == ([], [Mistake("--filename", "is empty: name a file, a folder or a URL")])
 
 
 def thing(template: object, **metadata: object) -> dict[str, Any]:
@@ -218,3 +220,26 @@ def test_the_pod_that_a_controller_would_make_is_kept(write: Write) -> None:
     (found,) = manifests.read(str(write("job.yaml", job)))
     assert found.pod
     assert found.pod.annotations == {"volcano.sh/numa-topology-policy": "restricted"}
+
+
+def test_manifests_are_read_from_a_url() -> None:
+    with serving(sends(yaml.safe_dump(manifest("a", "1")).encode())) as url:
+        paths, missing = manifests.files([f"{url}/pod.yaml"])
+        [read] = [entry for path in paths for entry in manifests.read(path)]
+
+    assert missing == []
+    assert (read.file, read.pod and read.pod.name) == (f"{url}/pod.yaml", "a")
+
+
+def test_a_url_that_leads_nowhere_is_a_mistake_of_its_file() -> None:
+    with serving(sends(b"", 404)) as url:
+        [read] = manifests.read(f"{url}/pod.yaml")
+
+    assert [str(mistake) for mistake in read.mistakes] == [f"{url}/pod.yaml: was answered 404 Not Found"]
+
+
+def test_what_is_no_manifest_is_told_with_its_url() -> None:
+    with serving(sends(b"just a sentence")) as url:
+        [read] = manifests.read(url)
+
+    assert read.mistakes[0].where.startswith(url)

@@ -256,7 +256,7 @@ TestChanges.settings = settings(HALF, stateful_step_count=15)
 def corners() -> Counter[object]:
     """Everything that distinguishes nodes and answers, and on how many nodes it was met."""
     met: Counter[object] = Counter()
-    for seed in range(600):
+    for seed in range(400):
         asked = made(seed, SMALL)
         met["in columns"] += ClusterCache.of(asked.nodes).nodes.in_columns
         for node in asked.nodes:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from hypothesis import settings
 
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from numalign.model.attributes import Attributes, Labels, Taint
@@ -613,13 +614,13 @@ def sensible(scorer: Scorer) -> bool:
 
 
 @pytest.mark.parametrize("promise", PromiseAt)
-async def test_of_ten_thousand_calls_nothing_is_left(promise: PromiseAt) -> None:
+async def test_of_thousands_of_calls_nothing_is_left(promise: PromiseAt) -> None:
     dice = random.Random(promise.value)  # noqa: S311  the same calls in each run
     writes = Writes()
     scorer = await cluster(Scorer(promise=promise, writes=writes, patience=0.1))
     those = pods()
     scorer.see(*those[:10])
-    for _ in range(5_000):
+    for _ in range(100 * settings().max_examples):
         writes.error = dice.choice(ERRORS)
         path, said = anything(dice, those)
         await called(scorer, path, said)

@@ -17,6 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from harness.fake_api import FakeApi
+from numalign.kube import bindings
 from numalign.kube.errors import Unconfigured
 from numalign.model.errors import BadInput
 from numalign.model.intent import PLACEMENT
@@ -302,7 +303,10 @@ async def test_who_may_not_bind_says_so_and_promises_nothing(bench: Bench) -> No
     assert kept == 0
 
 
-async def test_when_the_api_server_goes_a_bind_is_uncertain_and_done_when_it_is_back(bench: Bench) -> None:
+async def test_when_the_api_server_goes_a_bind_is_uncertain_and_done_when_it_is_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bindings, "BIND_SECONDS", 0.5)
     made = bench.pod(raw(FOUR))
     async with bench.running() as scorer:
         await scorer.until(scorer.ready)

@@ -153,6 +153,30 @@ affinity:
     {{- end }}
 {{- end }}
 
+{{- /* Flags of programs that trace. */}}
+{{- define "numalign.traced.flags" -}}
+{{- with .Values.tracing }}
+{{- if .endpoint }}
+- {{ printf "--otlp-endpoint=%s" .endpoint | quote }}
+- --trace-ratio={{ toJson .ratio }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Of a NetworkPolicy: the receiver of traces. */}}
+{{- define "numalign.traced.egress" -}}
+{{- with .Values.tracing }}
+{{- if .endpoint }}
+- ports:
+    - {protocol: TCP, port: {{ regexFind "[0-9]+$" (urlParse .endpoint).host }}}
+  {{- with .to }}
+  to:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- /* The account of a program. */}}
 {{- define "numalign.account" -}}
 apiVersion: v1

@@ -15,7 +15,7 @@ Run = Callable[..., Result]
 NO_CLUSTER = "there is no kubeconfig at /nowhere/config"
 TWICE = "cannot both be standard input"
 NO_FORM = "'xml' is not one of 'text', 'wide', 'name', 'json', 'yaml'"
-NO_OUTPUT = "'xml' is not one of 'text', 'json'"
+NO_OUTPUT = "'xml' is not one of 'text', 'json', 'yaml'"
 CHECK, EXPLAIN = "check -f POD --snapshot CLUSTER", "explain -f POD --snapshot CLUSTER"
 
 WRONG = [
@@ -88,7 +88,7 @@ WRONG = [
     ("doctor: no such node", "doctor x --snapshot CLUSTER", "there is no node x; there are big, hidden"),
     ("doctor: no such file", "doctor --snapshot none", "none: cannot be read"),
     ("doctor: no cluster", "doctor", NO_CLUSTER),
-    ("doctor: no such output", "doctor -o xml", NO_OUTPUT),
+    ("doctor: no such output", "doctor -o xml", NO_FORM),
     ("doctor: no node at all", "doctor --snapshot NAMESPACE", "not a single node"),
     ("doctor: a file of something else",  "doctor --snapshot POD",
         "is no snapshot of a cluster: it holds 1 Pod"),
@@ -97,7 +97,7 @@ WRONG = [
     ("shapes: a policy that is none", "shapes --snapshot CLUSTER --policy CLUSTER", "there is no such key"),
     ("shapes: no name of a policy", "shapes --snapshot CLUSTER --policy=", "is not a regular file"),
     ("shapes: no cluster", "shapes", NO_CLUSTER),
-    ("shapes: no such output", "shapes -o xml", NO_OUTPUT),
+    ("shapes: no such output", "shapes -o xml", NO_FORM),
     ("shapes: no such command", "shapes import", "No such command 'import'"),
     ("shapes: an export of no cluster", "shapes export", NO_CLUSTER),
     ("shapes: a place of no file", "shapes export --snapshot CLUSTER -o /nowhere/x", "/nowhere/x: No such"),

@@ -212,3 +212,28 @@ def test_colour_comes_only_when_asked_for(run: Run, cluster_file: Path) -> None:
 
     assert "\x1b[" not in run(*arguments).stdout
     assert "\x1b[31m" in run(*arguments, FORCE_COLOR="1", TERM="xterm-256color").stdout
+
+
+def test_nodes_with_findings_are_listed_by_name(run: Run, cluster_file: Path) -> None:
+    result = run("doctor", "--snapshot", cluster_file, "-o", "name")
+
+    assert (result.exit_code, result.stdout.split()) == (1, ["node/big", "node/hidden", "node/small"])
+
+
+def test_each_has_a_line_with_what_it_lacks(run: Run, cluster_file: Path) -> None:
+    lines = run("doctor", "node/hidden", "--snapshot", cluster_file, "-o", "wide").stdout.splitlines()
+
+    assert [line.split() for line in lines] == [
+        ["NAME", "LACKS", "NOTES", "KNOWN", "SOURCE", "AGE"],
+        ["hidden", "no-topology", "<none>", "nothing", "none", "<none>"],
+    ]
+
+
+def test_nodes_are_selected_by_label(run: Run, cluster_file: Path) -> None:
+    cluster = json.loads(cluster_file.read_text())
+    [big] = [each for each in cluster["items"] if (each["kind"], each["metadata"]["name"]) == ("Node", "big")]
+    big["metadata"]["labels"] = {"pool": "a"}
+    cluster_file.write_text(json.dumps(cluster))
+
+    selected = run("doctor", "-l", "pool=a", "--snapshot", cluster_file, "-o", "json").stdout
+    assert [node["name"] for node in json.loads(selected)] == ["big"]

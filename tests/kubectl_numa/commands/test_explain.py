@@ -164,3 +164,27 @@ def test_a_workload_of_a_snapshot_too(run: Run, cluster_file: Path) -> None:
 
     assert result.exit_code == 0, result.output
     assert [each["namespace"] for each in json.loads(result.stdout)] == ["default"]
+
+
+def test_names_of_nodes_it_fits_on_the_best_first(run: Run, cluster_file: Path, write: Write) -> None:
+    small = write("small.yaml", manifest("a", "4", policy="single-numa-node"))
+    large = write("large.yaml", manifest("a", "20", policy="single-numa-node"))
+
+    assert run("explain", "-f", small, "--snapshot", cluster_file, "-o", "name").stdout.split() == [
+        "node/big",
+        "node/small",
+    ]
+    assert run("explain", "-f", large, "--snapshot", cluster_file, "-o", "name").stdout == "node/big\n"
+
+
+def test_a_line_for_each_node(run: Run, cluster_file: Path, write: Write) -> None:
+    pod = write("p.yaml", manifest("a", "20", policy="single-numa-node"))
+
+    heading, *lines = run("explain", "-f", pod, "--snapshot", cluster_file, "-o", "wide").stdout.splitlines()
+
+    assert heading.split() == ["POD", "NODE", "VERDICT", "SCORE", "ZONES", "CLASS", "REASON"]
+    assert [line.split()[:4] for line in lines] == [
+        ["default/a", "big", "fits", "94"],
+        ["default/a", "small", "never", "<none>"],
+    ]
+    assert "zone 1: 20 cpu, 4Gi memory" in lines[0]

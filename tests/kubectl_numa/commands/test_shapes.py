@@ -105,3 +105,12 @@ def test_declared_shapes_follow_the_nodes(run: Run, cluster_file: Path, write: W
     assert [each["known"] for each in found] == ["counts", "counts", "nothing", "declared"]
     page = run("nodes", "--snapshot", cluster_file, "--policy", policy).stdout
     assert "restricted, scope container  declared, no node is here\n" in page
+
+
+def test_a_line_for_each_shape_and_names(run: Run, cluster_file: Path) -> None:
+    heading, *lines = run("shapes", "--snapshot", cluster_file, "-o", "wide").stdout.splitlines()
+    names = run("shapes", "--snapshot", cluster_file, "-o", "name").stdout.split()
+
+    assert heading.split()[:6] == ["NAME", "KNOWN", "NODES", "ZONES", "POLICY", "SCOPE"]
+    assert [line.split()[1:6] for line in lines] == [["present", "1", "2", SINGLE, "container"]] * 2
+    assert names == [f"shape/{line.split()[0]}" for line in lines]

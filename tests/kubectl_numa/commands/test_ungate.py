@@ -193,3 +193,15 @@ def test_a_namespace_and_all_of_them_contradict_each_other(run: Run, away: Away)
 
     assert result.exit_code == 2
     assert "contradict each other" in result.stderr
+
+
+def test_those_with_the_labels_are_let_go_and_named(run: Run, away: Away) -> None:
+    for name, app in (("a", "web"), ("b", "other")):
+        raw = pod(name, PLACEMENT_GATE)
+        raw["metadata"]["labels"] = {"app": app}
+        away.put(raw)
+
+    result = run("ungate", "-n", "team", "-l", "app=web", "--kubeconfig", away.kubeconfig, "-o", "name")
+
+    assert (result.exit_code, result.stdout) == (0, "pod/a\n")
+    assert away.gates("b") == [PLACEMENT_GATE]

@@ -1,0 +1,134 @@
+"""
+What traces take of the webhook, for each review: nothing, one in a hundred sampled, and all.
+
+The real process answers reviews of one template over one connection that is kept alive, one after
+another. What it takes of a processor is what the kernel counts for the whole process, so the thread that
+sends spans is in it; the receiver is in this process. Modes are measured in turn, round after round, for
+a machine is not the same from one minute to the next.
+"""
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from bench import cluster, command_line
+from bench.figures import table
+from bench.webhook import Call
+from harness import programs
+from harness.http_calls import Connection
+from harness.otlp import OtlpReceiver, receiving
+from harness.programs import Running, Site
+
+MICRO = 1e6
+NODES = 100
+
+MODES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "off": (),
+        "on, none sampled": ("--trace-ratio", "0"),
+        "on, 1 in 100 sampled": ("--trace-ratio", "0.01"),
+        "on, all sampled": ("--trace-ratio", "1"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Microseconds of each round: of a processor for a review, and from its sending to its answer."""
+
+    cpu: Sequence[float]
+    round_trip: Sequence[float]
+
+    @property
+    def row(self) -> tuple[float, float]:
+        """The middle of each."""
+        return statistics.median(self.cpu), statistics.median(self.round_trip)
+
+
+async def measure(reviews: int, rounds: int) -> tuple[dict[str, Measured], int]:
+    """What each mode takes, and how many spans were received."""
+    figures = {mode: Measured([], []) for mode in MODES}
+    with receiving() as receiver, tempfile.TemporaryDirectory() as folder:
+        for mode in [mode for _ in range(rounds) for mode in MODES]:
+            place = Path(tempfile.mkdtemp(dir=folder))
+            async with programs.site(place / "site") as here:
+                webhook = await _webhook(here, receiver, mode)
+                cpu, took = await _reviewed(webhook, reviews)
+            measured = figures[mode]
+            figures[mode] = Measured([*measured.cpu, cpu * MICRO], [*measured.round_trip, took * MICRO])
+        return figures, len(receiver.spans)
+
+
+async def _webhook(here: Site, receiver: OtlpReceiver, mode: str) -> Running:
+    flags = ("--otlp-endpoint", receiver.endpoint, *MODES[mode]) if MODES[mode] else ()
+    snapshot = here.file("cluster.json", cluster.snapshot(NODES))
+    return await here.webhook("--snapshot", str(snapshot), "--log-level", "error", *flags)
+
+
+async def _reviewed(webhook: Running, reviews: int) -> tuple[float, float]:
+    """Seconds of a processor, and of the clock in the middle, for each of so many reviews."""
+    [template] = cluster.templates(1)
+    call = Call.of("/validate", template.pod)
+    body = b"".join((call.before, b"one", call.after))
+    connection = await Connection.open(webhook.door)
+    await _asked(connection, body, max(reviews // 10, 1))
+    before = _cpu_seconds(webhook)
+    took = await _asked(connection, body, reviews)
+    # What waits is sent by then.
+    await asyncio.sleep(2.5)
+    used = _cpu_seconds(webhook) - before
+    connection.close()
+    return used / reviews, statistics.median(took)
+
+
+async def _asked(connection: Connection, body: bytes, count: int) -> list[float]:
+    took = []
+    for _ in range(count):
+        began = time.perf_counter()
+        answer = await connection.call("POST", "/validate", body)
+        took.append(time.perf_counter() - began)
+        if not answer.well:
+            raise RuntimeError(f"the webhook answered {answer.status}: {answer.body[:200]!r}")
+    return took
+
+
+def _cpu_seconds(program: Running) -> float:
+    """What the process has taken of processors (proc(5), /proc/PID/stat, fields 14 and 15)."""
+    fields = Path(f"/proc/{program.child.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
+    user, system = fields.split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def text(figures: Mapping[str, Measured], spans: int) -> str:
+    """The table."""
+    least, _ = figures["off"].row
+    rows = [
+        (mode, f"{cpu:.0f}", f"{cpu - least:+.0f}", f"{took:.0f}")
+        for mode, (cpu, took) in ((mode, measured.row) for mode, measured in figures.items())
+    ]
+    head = ("traces", "CPU us per review", "more than off", "round trip us, p50")
+    return f"{table(head, rows)}\n{spans} spans received"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Measure and print."""
+    parser = command_line.parser("bench.tracing", __doc__)
+    parser.add_argument("--reviews", type=command_line.number, default=5000, help="of each mode and round")
+    parser.add_argument("--rounds", type=command_line.number, default=3)
+    chosen: argparse.Namespace = parser.parse_args(argv)
+    figures, spans = asyncio.run(measure(chosen.reviews, chosen.rounds))
+    sys.stdout.write(text(figures, spans) + "\n")
+    command_line.write({mode: asdict(measured) for mode, measured in figures.items()}, chosen.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

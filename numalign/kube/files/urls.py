@@ -1,0 +1,89 @@
+"""
+Manifests behind a URL, as kubectl's -f takes them.
+
+Whoever serves it may be slow, endless, or send one elsewhere: what is read is bounded in bytes and in time,
+and nobody is followed but to https.
+"""
+
+import time
+from collections.abc import Mapping
+from http.client import HTTPException, HTTPMessage, HTTPResponse
+from types import MappingProxyType
+from typing import IO
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from numalign.model.errors import BadInput, Mistake
+
+MOST_BYTES = 2**24
+"""What is read of one URL: manifests, no clusters."""
+
+SECONDS = 30.0
+"""How long all of it may take."""
+
+_SILENCE = 10.0
+_PIECE = 2**16
+_SCHEMES = frozenset({"http", "https"})
+_HEADERS: Mapping[str, str] = MappingProxyType({"User-Agent": "kubectl-numa", "Accept": "*/*"})
+
+
+class BadUrl(BadInput):
+    """Raised for a URL behind which nothing can be read."""
+
+
+def is_url(name: str) -> bool:
+    """Whether a name of a file is a URL instead."""
+    scheme, colon, _ = name.partition("://")
+    return bool(colon) and scheme.lower() in _SCHEMES
+
+
+def shown(url: str) -> str:
+    """The URL without a password that may stand in it."""
+    scheme, _, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
+
+
+def read(url: str) -> bytes:
+    """What stands behind a URL; raises `BadUrl`."""
+    until = time.monotonic() + SECONDS
+    try:
+        opener = build_opener(_OnlyToHttps)
+        with opener.open(Request(url, headers=dict(_HEADERS)), timeout=_SILENCE) as answer:  # noqa: S310  `is_url`
+            return _all(answer, until)
+    except HTTPError as error:
+        error.close()
+        raise _bad(url, f"was answered {error.code} {error.reason}") from error
+    except URLError as error:
+        raise _bad(url, f"cannot be read: {error.reason}") from error
+    except (OSError, HTTPException, ValueError) as error:
+        raise _bad(url, f"cannot be read: {error}") from error
+
+
+def _all(answer: HTTPResponse, until: float) -> bytes:
+    pieces = bytearray()
+    while piece := answer.read1(_PIECE):
+        pieces += piece
+        if len(pieces) > MOST_BYTES:
+            raise OSError(f"it has more than {MOST_BYTES:,} bytes")
+        if time.monotonic() > until:
+            raise TimeoutError(f"it takes more than {SECONDS:g} s")
+    return bytes(pieces)
+
+
+class _OnlyToHttps(HTTPRedirectHandler):
+    """Follows a few redirects, and each to https alone: what is read decides what somebody deploys."""
+
+    max_redirections = 5
+
+    def redirect_request(  # noqa: PLR0913, PLR0917  the base class's signature
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        if urlsplit(newurl).scheme != "https":
+            raise URLError(f"it leads on to {shown(newurl)}, and redirects are followed to https only")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _bad(url: str, message: str) -> BadUrl:
+    return BadUrl([Mistake(shown(url), message)])

@@ -1,0 +1,186 @@
+"""
+Spans by OpenTelemetry, sent over OTLP/HTTP. The one module that knows the library.
+
+Spans wait in a queue of the library's, from which a thread of its own sends them; what does not fit is
+dropped, so that no call ever waits for a receiver. No provider is made global, and what the library's loggers
+say is said by one event of ours.
+"""
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from functools import partial
+from http import HTTPStatus
+
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_INSTANCE_ID, SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from prometheus_client import CollectorRegistry, Counter
+
+from numalign.runtime import about
+from numalign.runtime.logs import Log, QuietLog
+from numalign.runtime.metrics import PREFIX
+from numalign.runtime.tracing import CallSpan, SpanAttributes, is_current
+
+MOST_WAITING = 2048
+"""Spans in the queue; with all attributes a span takes a few KB."""
+
+TOGETHER = 512
+"""Spans that are sent at once."""
+
+EVERY_MS = 2000
+SEND_SECONDS = 5.0
+CLOSING_SECONDS = 2.0
+"""For what still waits when the program ends."""
+
+LONGEST_TEXT = 256
+"""Characters of an attribute."""
+
+MOST_ATTRIBUTES = 24
+
+_PATH = "/v1/traces"
+_PROPAGATOR = TraceContextTextMapPropagator()
+
+
+class SpanFate(StrEnum):
+    """What became of a sampled span; if it ended and no more, it waits or was dropped."""
+
+    ENDED = "ended"
+    EXPORTED = "exported"
+    FAILED = "failed"
+
+
+class _Recorded:
+    """A span that is recorded."""
+
+    __slots__ = ("_span",)
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def add(self, attributes: SpanAttributes) -> None:
+        self._span.set_attributes(attributes)
+
+    def end_with(self, status: int) -> None:
+        self._span.set_attribute("http.response.status_code", status)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._span.set_status(Status(StatusCode.ERROR))
+
+
+class OtlpTracer:
+    """Makes spans of a provider, and counts those that are recorded."""
+
+    def __init__(self, provider: TracerProvider, spans: Counter) -> None:
+        # Errors of ours may repeat what a tenant wrote; the log has them.
+        self._span = partial(
+            provider.get_tracer("numalign", about.version()).start_as_current_span,
+            record_exception=False,
+            set_status_on_exception=False,
+        )
+        self._ended = spans.labels(SpanFate.ENDED)
+
+    @contextmanager
+    def called(self, name: str, headers: Mapping[str, str]) -> Iterator[CallSpan | None]:
+        """A call by others, as part of the trace that its headers name."""
+        context = _PROPAGATOR.extract(headers)
+        with (
+            self._span(name, context, SpanKind.SERVER) as span,
+            self._recorded(span) as recorded,
+            is_current(recorded),
+        ):
+            yield recorded
+
+    @contextmanager
+    def writing(
+        self, name: str, attributes: SpanAttributes, headers: dict[str, str]
+    ) -> Iterator[CallSpan | None]:
+        """A call of ours, whose headers are told the trace."""
+        with (
+            self._span(name, kind=SpanKind.CLIENT, attributes=attributes) as span,
+            self._recorded(span) as recorded,
+        ):
+            _PROPAGATOR.inject(headers)
+            yield recorded
+
+    @contextmanager
+    def _recorded(self, span: Span) -> Iterator[CallSpan | None]:
+        if not span.is_recording():
+            yield None
+            return
+        try:
+            yield _Recorded(span)
+        except BaseException:
+            span.set_status(Status(StatusCode.ERROR))
+            raise
+        finally:
+            self._ended.inc()
+
+
+class CountingExporter(SpanExporter):
+    """Sends spans by another exporter, and counts and says what becomes of them."""
+
+    def __init__(self, exporter: SpanExporter, spans: Counter, log: Log) -> None:
+        self._exporter = exporter
+        self._spans = spans
+        self._quiet_log = QuietLog(log)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Send spans; called by the thread of the queue."""
+        result = self._exporter.export(spans)
+        good = result is SpanExportResult.SUCCESS
+        self._spans.labels(SpanFate.EXPORTED if good else SpanFate.FAILED).inc(len(spans))
+        if not good:
+            self._quiet_log.warning("tracing.failed", spans=len(spans))
+        return result
+
+    def shutdown(self) -> None:
+        """Send no more."""
+        self._exporter.shutdown()
+
+
+@contextmanager
+def exporting(
+    endpoint: str, *, ratio: float, program: str, log: Log, registry: CollectorRegistry
+) -> Iterator[OtlpTracer]:
+    """See `tracing.exporting`. At the end of the block what waits is sent, for two seconds at the most."""
+    spans = Counter(
+        f"{PREFIX}spans", "Spans that were sampled, by what became of them.", ["result"], registry=registry
+    )
+    for fate in SpanFate:
+        spans.labels(fate)
+    # What it has to say of a receiver, `tracing.failed` says.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    sender = OTLPSpanExporter(f"{endpoint.rstrip('/')}{_PATH}", timeout=SEND_SECONDS)
+    provider = TracerProvider(
+        ParentBased(TraceIdRatioBased(ratio)),
+        Resource.create(
+            {
+                SERVICE_NAME: program,
+                SERVICE_VERSION: about.version(),
+                SERVICE_INSTANCE_ID: socket.gethostname(),
+            }
+        ),
+        shutdown_on_exit=False,
+        span_limits=SpanLimits(max_span_attributes=MOST_ATTRIBUTES, max_span_attribute_length=LONGEST_TEXT),
+    )
+    provider.add_span_processor(
+        BatchSpanProcessor(
+            CountingExporter(sender, spans, log),
+            max_queue_size=MOST_WAITING,
+            schedule_delay_millis=EVERY_MS,
+            max_export_batch_size=TOGETHER,
+        )
+    )
+    try:
+        yield OtlpTracer(provider, spans)
+    finally:
+        closing = threading.Thread(target=provider.shutdown, name="closing-spans", daemon=True)
+        closing.start()
+        closing.join(CLOSING_SECONDS)

@@ -1,0 +1,23 @@
+"""What traces take, as it is put into a table."""
+
+from bench.tracing import MODES, Measured, measure, text
+
+FIGURES = {mode: Measured([400.0 + at, 900, 1], [500.0, 600, 700]) for at, mode in enumerate(MODES)}
+
+
+def test_modes_are_held_against_none_by_their_middle() -> None:
+    told = [line.split() for line in text(FIGURES, 7).splitlines()]
+    assert told[-1] == ["7", "spans", "received"]
+    assert [line[-3:] for line in told if line[0] in {"off", "on,"}] == [
+        ["400", "+0", "600"],
+        ["401", "+1", "600"],
+        ["402", "+2", "600"],
+        ["403", "+3", "600"],
+    ]
+
+
+async def test_it_runs() -> None:
+    figures, spans = await measure(reviews=2, rounds=1)
+    assert figures.keys() == MODES.keys()
+    # Those that warm up, and those that are measured.
+    assert spans >= 3
