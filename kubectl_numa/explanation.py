@@ -74,6 +74,7 @@ class Explanation:
 
     `never` is why no node could ever take a pod that asks for no alignment, and that nobody refuses for it.
     `room` is what it would take for the pod to fit, in words, where it fits nowhere now and would later.
+    The scores are those of the `strategy`.
     """
 
     pod: PodDecision
@@ -82,6 +83,7 @@ class Explanation:
     unknown: tuple[str, ...]
     never: str | None = None
     room: str | None = None
+    strategy: Strategy = Strategy.LEAST_NUMA_NODES
 
     @property
     def only_later(self) -> bool:
@@ -151,7 +153,7 @@ def explain(
     refusing = [answer.permanent and not answer.lasting for answer in answers]
     hopeless = refusing and all(refusing) and all(answer.chance is Chance.NEVER for answer in absent)
     never = cluster.why_not(pod) if hopeless and pod.question.intent.policy is Policy.NONE else None
-    return Explanation(pod, answers, absent, cluster.snapshot.unknown, never)
+    return Explanation(pod, answers, absent, cluster.snapshot.unknown, never, strategy=strategy)
 
 
 def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iterator[NodeExplanation]:

@@ -15,6 +15,7 @@ from kubectl_numa.questions import PodDecision
 from numalign.cache.pod_question import StatedBy
 from numalign.decision import wording
 from numalign.decision.doubts import SENTENCES, Doubt
+from numalign.decision.scoring import HIGHEST, Strategy
 from numalign.kube.decode import placements
 from numalign.kube.exporters import TopologySource
 from numalign.model.resources import quantities, readable_zone
@@ -58,7 +59,7 @@ def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | Non
             paper.entry(f"  {label}:", words, indent=_DECIDED, style=style, label_style=style)
     best = [*islice(groups(explanation.answers), limit)]
     for group in best:
-        _group(group, paper)
+        _group(group, explanation.strategy, paper)
     _others(explanation.answers, {*chain.from_iterable(group.names for group in best)}, paper)
     for absent in explanation.absent:
         _head(absent, f"no node, {how_known(absent.known, now=now)}", absent.known.shape.node_class, paper)
@@ -119,10 +120,13 @@ def _summary(explanation: Explanation) -> str:
     return ", ".join(parts) + (f"; no topology is published by {some(unknown)}" if unknown else "")
 
 
-def _group(group: NodeGroup, paper: Paper) -> None:
+def _group(group: NodeGroup, strategy: Strategy, paper: Paper) -> None:
     answer = group.answer
     _head(answer, some(group.names), answer.node_class, paper)
     _detail("gets", None if answer.placement is None else zones(answer.placement), paper)
+    if answer.score is not None:
+        why = answer.rules.why_scored(answer.node, strategy)
+        _detail("rank", f"{answer.score} of {HIGHEST}: {why}", paper)
     _detail("now" if answer.chance is Chance.LATER else "why", answer.reason, paper)
 
 

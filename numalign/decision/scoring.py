@@ -69,7 +69,7 @@ def scores(
     weights: Weights = EVEN,
 ) -> tuple[int, ...]:
     """As `score`, by each of these strategies."""
-    units = [unit for unit in _units(node, effective_demand(node, demand), placement) if unit.zones]
+    units = scored_units(node, demand, placement)
     if not units:
         return (HIGHEST,) * len(strategies)
     return tuple(_STRATEGIES[strategy](node, units, weights) for strategy in strategies)
@@ -97,38 +97,49 @@ _ALIGNED_BY: Mapping[Policy, Callable[[Node, Placement], bool]] = MappingProxyTy
 )
 
 
-class _Unit(NamedTuple):
+class ScoredUnit(NamedTuple):
     """What is placed as one: what it asks that zones have, and all zones that it touches."""
 
     asks: Mapping[str, int]
     zones: frozenset[ZoneId]
 
 
-def _units(node: Node, demand: Demand, placement: Placement) -> list[_Unit]:
+def scored_units(node: Node, demand: Demand, placement: Placement) -> list[ScoredUnit]:
+    """What of an admitted pod is placed as one and has zones; none where the node aligns nothing of it."""
+    return [unit for unit in _units(node, effective_demand(node, demand), placement) if unit.zones]
+
+
+def _units(node: Node, demand: Demand, placement: Placement) -> list[ScoredUnit]:
     listed = frozenset(name for zone in node.zones for name in zone.allocatable)
     if placement.whole:
         return [_unit(demand.whole, placement.whole, listed)]
     units = [_unit(step, grant, listed) for step, grant in zip(demand.steps, placement.grants, strict=True)]
     if node.scope is Scope.CONTAINER:
         return units
-    return [_Unit(_pinned(demand.whole, listed), frozenset[ZoneId]().union(*(unit.zones for unit in units)))]
+    return [
+        ScoredUnit(_pinned(demand.whole, listed), frozenset[ZoneId]().union(*(unit.zones for unit in units)))
+    ]
 
 
-def _unit(step: Step, grant: Grant, listed: frozenset[str]) -> _Unit:
+def _unit(step: Step, grant: Grant, listed: frozenset[str]) -> ScoredUnit:
     asks = _pinned(step, listed)
-    return _Unit(asks, grant.zones_of(asks))
+    return ScoredUnit(asks, grant.zones_of(asks))
 
 
 def _pinned(step: Step, listed: frozenset[str]) -> Mapping[str, int]:
     return {name: request for name, request in step.asks.items() if name in listed}
 
 
-def _least_numa_nodes(node: Node, units: list[_Unit], _weights: Weights) -> int:
+def _least_numa_nodes(node: Node, units: list[ScoredUnit], _weights: Weights) -> int:
     """Fewer zones first, and among as many the ones that are closest to each other."""
-    step, costs = HIGHEST // node.max_zones, tuple((zone.id, zone.costs) for zone in node.zones)
-    spans = {unit.zones for unit in units}
-    closest = all(nearest(costs, zones) for zones in spans)
-    return max(0, HIGHEST - max(map(len, spans)) * step + (step // 2 if closest else 0))
+    step, most = HIGHEST // node.max_zones, max(len(unit.zones) for unit in units)
+    return max(0, HIGHEST - most * step + (step // 2 if closest(node, units) else 0))
+
+
+def closest(node: Node, units: Iterable[ScoredUnit]) -> bool:
+    """Whether for no unit there are as many zones that are closer to each other."""
+    costs = tuple((zone.id, zone.costs) for zone in node.zones)
+    return all(nearest(costs, zones) for zones in {unit.zones for unit in units})
 
 
 CostTable = tuple[tuple[ZoneId, tuple[tuple[ZoneId, int], ...]], ...]
@@ -169,20 +180,21 @@ def _least_distance(costs: CostTable, count: int) -> int:
 
 def _mean_over_units(
     of_amounts: Callable[[list[Amount], Weights], int],
-) -> Callable[[Node, list[_Unit], Weights], int]:
+) -> Callable[[Node, list[ScoredUnit], Weights], int]:
     """A score of a node from a score of amounts: each unit on its zones, and the mean of them, truncated.
 
     A pod may have zones by one of its containers, and as a whole ask for nothing that zones give out.
     """
 
-    def mean(node: Node, units: list[_Unit], weights: Weights) -> int:
-        scored = [amounts for unit in units if (amounts := _amounts(node, unit))]
-        return sum(of_amounts(amounts, weights) for amounts in scored) // len(scored) if scored else HIGHEST
+    def mean(node: Node, units: list[ScoredUnit], weights: Weights) -> int:
+        scored = [listed for unit in units if (listed := amounts(node, unit))]
+        return sum(of_amounts(listed, weights) for listed in scored) // len(scored) if scored else HIGHEST
 
     return mean
 
 
-def _amounts(node: Node, unit: _Unit) -> list[Amount]:
+def amounts(node: Node, unit: ScoredUnit) -> list[Amount]:
+    """What a unit asks of each resource, and what its zones have free of it together."""
     chosen = [zone.free for zone in node.zones if zone.id in unit.zones]
     return [
         (name, whole(name, request), sum(whole(name, free.get(name, 0)) for free in chosen))
@@ -237,7 +249,7 @@ OF_AMOUNTS: Mapping[Strategy, Callable[[list[Amount], Weights], int]] = MappingP
 )
 """The score of one unit's amounts, 0 to 100, by the strategies that look at nothing else."""
 
-_STRATEGIES: Mapping[Strategy, Callable[[Node, list[_Unit], Weights], int]] = MappingProxyType(
+_STRATEGIES: Mapping[Strategy, Callable[[Node, list[ScoredUnit], Weights], int]] = MappingProxyType(
     {
         Strategy.LEAST_NUMA_NODES: _least_numa_nodes,
         **{strategy: _mean_over_units(of_amounts) for strategy, of_amounts in OF_AMOUNTS.items()},

@@ -18,9 +18,10 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from numalign.cache import Question
-from numalign.decision import wording
+from numalign.decision import score_words, wording
 from numalign.decision.doubts import Doubt, doubts
 from numalign.decision.evaluate import evaluate, evaluating
+from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode import placements
 from numalign.kube.exporters import ExporterHealth
@@ -77,6 +78,10 @@ class Rules:
         state = _state(node)
         if state not in self._verdicts:
             self._verdicts[state] = yield from evaluating(node, self._question.demand, self._question.intent)
+
+    def why_scored(self, node: Node, strategy: Strategy) -> str:
+        """Why a node that admits the pod has its score, as words that follow it."""
+        return score_words.why(strategy, node, self._question.demand, self.verdict(node).placement)
 
     def doubts(self, node: Node) -> tuple[Doubt, ...]:
         """What could make a verdict on this state of a node wrong."""

@@ -49,6 +49,8 @@ def test_a_whole_page(cluster: ClusterView) -> None:
         "  fits    94 big\n"
         f"             class {big}\n"
         "             gets  zone 1: 32 cpu, 4Gi memory\n"
+        "             rank  94 of 100: one zone of two (12 off for each), with none\n"
+        "                   closer together (6 back)\n"
         "\n"
         "  never      small\n"
         f"             class {small}\n"

@@ -81,6 +81,7 @@ class _OnlyToHttps(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         if urlsplit(newurl).scheme != "https":
+            fp.close()
             raise URLError(f"it leads on to {shown(newurl)}, and redirects are followed to https only")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 

@@ -1,0 +1,72 @@
+"""
+Why a placement has its score, in words: the figures that `scoring` counts with, each as often as it counts.
+
+What is said adds up to the score, so a reader who wonders why one node is better than another can see it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+
+from numalign.decision import scoring
+from numalign.decision.scoring import HIGHEST, ScoredUnit, Strategy
+from numalign.model.demand import Demand
+from numalign.model.node import Node
+from numalign.model.placement import Placement
+
+_MOST_NAMED = 4
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
+
+
+def why(strategy: Strategy, node: Node, demand: Demand, placement: Placement) -> str:
+    """Why an admitted pod has its score on a node, by a strategy in which every resource counts once.
+
+    A few words without a full stop, to follow the score.
+    """
+    units = scoring.scored_units(node, demand, placement)
+    if not units:
+        return "it asks for nothing that the zones of this node give out"
+    return _WORDS[strategy](node, units)
+
+
+def _zones_and_distance(node: Node, units: list[ScoredUnit]) -> str:
+    step = HIGHEST // node.max_zones
+    most = max(len(unit.zones) for unit in units)
+    where = f"{_number(most)} {'zone' if most == 1 else 'zones'} of {_number(len(node.zones))}"
+    off = f"{where} ({step} off for each)"
+    if len(node.zones) == most:
+        return f"{off}, which is all of them ({step // 2} back)"
+    if scoring.closest(node, units):
+        return f"{off}, with none closer together ({step // 2} back)"
+    return f"{off}, and others are closer together"
+
+
+def _shares(words: str) -> Callable[[Node, list[ScoredUnit]], str]:
+    """What of the free amounts of its zones is taken, by resource, of each that is placed as one."""
+
+    def listed(node: Node, units: list[ScoredUnit]) -> str:
+        parts = ["; ".join(_taken(node, unit)) for unit in units]
+        shown = " | ".join(filter(None, parts[:_MOST_NAMED]))
+        return f"{words}: {shown}{' | ...' if len(parts) > _MOST_NAMED else ''}" if shown else words
+
+    return listed
+
+
+def _taken(node: Node, unit: ScoredUnit) -> Iterator[str]:
+    for name, request, free in scoring.amounts(node, unit)[:_MOST_NAMED]:
+        yield f"{name} {request * 100 // free}%" if free else f"{name} of nothing"
+
+
+def _number(count: int) -> str:
+    return _NUMBERS[count] if count < len(_NUMBERS) else str(count)
+
+
+_WORDS: Mapping[Strategy, Callable[[Node, list[ScoredUnit]], str]] = MappingProxyType(
+    {
+        Strategy.LEAST_NUMA_NODES: _zones_and_distance,
+        Strategy.MOST_ALLOCATED: _shares("the more is taken of what its zones have free, the better"),
+        Strategy.LEAST_ALLOCATED: _shares("the less is taken of what its zones have free, the better"),
+        Strategy.BALANCED_ALLOCATION: _shares(
+            "the more alike is taken of what its zones have free, the better"
+        ),
+    }
+)
