@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test e2e-kubelets e2e-workloads \
-	fuzz-kubelet deploy-test manifests dashboard e2e attack soak sim bench bench-e2e simulate clean
+	fuzz-kubelet deploy-test browser-test map-screenshots manifests dashboard e2e attack soak sim bench bench-e2e simulate clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.

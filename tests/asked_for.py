@@ -131,3 +131,10 @@ PACKAGING = AskedFor(
     command="make deploy-test",
     skipped="THE CHART WAS NOT TESTED",
 )
+BROWSER = AskedFor(
+    "browser",
+    "a Chromium on PATH, or named by CHROMIUM",
+    of="the map in a real browser",
+    command="make browser-test",
+    skipped="NO BROWSER LOOKED AT THE MAP",
+)

@@ -1,0 +1,1 @@
+"""A map that is served in this process, and a real browser before it."""

@@ -1,0 +1,105 @@
+"""A map on a port of this machine, of a cluster that can be changed while somebody looks."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import Any
+
+import orjson
+from prometheus_client import CollectorRegistry
+
+from numalign.kube.files import snapshot
+from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.pod_informer import PodInformer
+from numalign.ledger.reservations import Reservations
+from numalign.map import http
+from numalign.map.access import LocalAccess, MapAccess
+from numalign.map.events import Streams
+from numalign.map.http import MapService
+from numalign.map.state import MapState
+from numalign.model.intent import Match
+from numalign.runtime import logs, server
+from numalign.runtime.server_settings import ServerSettings
+from numalign.scheduling.scheduler_state import SchedulerState
+
+Json = dict[str, Any]
+
+
+@dataclass
+class ShownCluster:
+    """A cluster in memory: what was put into it last counts."""
+
+    objects: Sequence[Json]
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+
+    def __post_init__(self) -> None:
+        self._output = StringIO()
+        self.log = logs.to(self._output, level="info", form="json")
+        policy = PolicyKeeper(None, log=self.log, registry=self.registry)
+        has_pods = any(each["kind"] == "Pod" for each in self.objects)
+        self.state = SchedulerState(
+            Reservations(),
+            policy=policy,
+            match=Match.SATISFIES,
+            clock=time.monotonic,
+            wall=time.time,
+            # Without any, what topologies report is all that is to be had.
+            complete=lambda _snapshot: has_pods,
+        )
+        self._informer = PodInformer(
+            self.state, self.state.reader, log=self.log, registry=CollectorRegistry()
+        )
+
+    async def fill(self) -> None:
+        """Know of all objects."""
+        objects = [*self.objects]
+        await self.state.update_snapshot(snapshot.of(objects, where="the map's cluster"))
+        for each in objects:
+            if each["kind"] == "Pod":
+                self.put(each)
+
+    def put(self, pod: Json) -> None:
+        """A pod is there, or has changed."""
+        self._informer.put(pod)
+
+    def remove(self, namespace: str, name: str) -> None:
+        """A pod is gone."""
+        self._informer.drop((namespace, name))
+
+    async def port(self) -> int:
+        """The port on which the map is served, once it is."""
+        while not (listening := [*self._logged("server.listening")]):  # noqa: ASYNC110  a log tells nobody
+            await asyncio.sleep(0.01)
+        return int(listening[0]["port"])
+
+    def _logged(self, event: str) -> Iterable[Json]:
+        lines = map(orjson.loads, self._output.getvalue().splitlines())
+        return (line for line in lines if line.get("event") == event)
+
+
+@asynccontextmanager
+async def serving(
+    cluster: ShownCluster, access: MapAccess | None = None, *, port: int = 0
+) -> AsyncIterator[str]:
+    """The address of a map of this cluster, without a slash at its end; on any port, unless one is named."""
+    await cluster.fill()
+    service = MapService(
+        MapState(cluster.state), access or LocalAccess(), Streams(cluster.registry), log=cluster.log
+    )
+    app = server.application(
+        [], log=cluster.log, registry=cluster.registry, checks={}, limits=http.LIMITS, timeouts=http.TIMEOUTS
+    )
+    service.install(app)
+    stop = server.Stop()
+    settings = ServerSettings.model_validate(
+        {"bind": "127.0.0.1", "port": port, "metrics_port": 0, "insecure_http": True, "drain_seconds": 0}
+    )
+    task = asyncio.create_task(server.serve(app, settings, stop=stop, tasks={"map": service.follow}, grace=0))
+    try:
+        yield f"http://127.0.0.1:{await cluster.port()}"
+    finally:
+        stop.ask()
+        await task
