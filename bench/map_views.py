@@ -36,6 +36,7 @@ from numalign.map.what_if import MOST_REPLICAS, WhatIf
 from numalign.model.intent import Match, Policy
 from numalign.model.resources import Resources
 from numalign.runtime import logs
+from numalign.runtime.server import COLLECTED_AFTER
 from numalign.scheduling.scheduler_state import SchedulerState
 
 Raw = dict[str, Any]
@@ -136,9 +137,6 @@ async def rows(nodes: int, count: int) -> list[Row]:
     shown, query = made.map_state, FleetQuery()
     what_if = WhatIf(shown)
     first, second = (_text(each.pod, at) for at, each in enumerate(cluster.templates(2)))
-    # As a program does that has started.
-    gc.collect()
-    gc.freeze()
 
     def moved() -> Awaitable[object]:
         pod = made.pods[0]
@@ -172,6 +170,7 @@ def _text(pod: Raw, number: int) -> bytes:
 def main() -> int:
     """Measure once, and print a table."""
     options = arguments().parse_args()
+    gc.set_threshold(*COLLECTED_AFTER)
     measures = asyncio.run(rows(options.nodes, options.pods))
     cold = measures[0].seconds
     print(f"{options.nodes:,} nodes, {options.pods:,} pods")

@@ -374,6 +374,22 @@ def test_who_has_a_reservation_comes_before_equals_and_before_nobody_else(
     assert after.order(labels) == sorted(range(len(given_)), key=before_others)
 
 
+@given(any_scores, st.data())
+def test_what_one_node_is_worth_can_be_replaced(drawn: Drawn, data: st.DataObject) -> None:
+    given_, width = drawn
+    place = data.draw(st.integers(0, len(given_) - 1))
+    other = data.draw(st.sampled_from(given_))
+    changed = [*given_[:place], other, *given_[place + 1 :]]
+    labels, before = names(len(given_)), made(given_, width)
+
+    after, without = before.with_score(place, other), before.without(place)
+
+    assert after.order(labels) == made(changed, width).order(labels)
+    assert not without.score(place).admitted
+    assert without.best(labels) != place
+    assert before.order(labels) == made(given_, width).order(labels)
+
+
 def test_one_of_equals_can_be_put_before_the_others_and_before_nobody_else() -> None:
     found = made([*kinds(1), *kinds(1), *kinds(2)[1:]])
 

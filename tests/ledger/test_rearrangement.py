@@ -46,6 +46,22 @@ def test_who_has_come_holds_what_was_predicted() -> None:
     assert not admits(after)
 
 
+def test_who_is_on_the_way_need_not_be_waited_for_once_it_is_taken() -> None:
+    then = full().leaving(TWO.name, ["pod-1"])
+    four = asks("cpu=4 mem=1Gi")
+    first = then.predict(TWO.name, four)
+    assert first
+    after = then.coming(TWO.name, on("new", "cpu=4 mem=1Gi"), first)
+
+    waiting, settled = after.predict(TWO.name, four), after.predict_settled(TWO.name, four)
+
+    assert waiting
+    assert settled
+    assert (waiting.held, waiting.reservable) == (settled.held, False)
+    assert settled.reservable
+    assert Rearrangement(Reservations(), NOW).predict_settled("x", SIX) is None
+
+
 def test_who_comes_back_is_told_from_who_has_left() -> None:
     then = full().leaving(TWO.name, ["pod-1"])
     prediction = then.predict(TWO.name, asks("cpu=4 mem=1Gi"))
