@@ -29,7 +29,7 @@ COMMANDS = (
     ),
     LazyCommand("shapes", "kubectl_numa.commands.shapes", "List the shapes of nodes"),
     LazyCommand(
-        "simulate", "kubectl_numa.commands.simulate", "Tell what strategies leave stranded of a trace"
+        "simulate", "kubectl_numa.commands.simulate", "Replay a trace of GPU pods under several strategies"
     ),
     LazyCommand(
         "snapshot", "kubectl_numa.commands.snapshot", "Write what the rules need of the cluster into one file"

@@ -39,10 +39,16 @@ class ClusterSource:
     connection: Connection = FROM_KUBECONFIG
 
     def __post_init__(self) -> None:
-        if self.snapshot is not None and self.connection.user is not None:
+        if self.snapshot is None:
+            return
+        if self.connection.user is not None:
             raise Trouble(
                 "--as impersonates a user in calls of the API server, and beside --snapshot there are none:"
                 " who creates the pods is said with --created-by"
+            )
+        if flags := self.connection.calls:
+            raise Trouble(
+                f"{', '.join(flags)}: beside --snapshot no API server is called: leave one or the other out"
             )
 
     @property

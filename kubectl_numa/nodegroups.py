@@ -1,5 +1,5 @@
 """
-The nodes of a cluster class by class: how many there are, how many are free or full, what is wrong with some.
+The nodes of a cluster class by class: how many there are, how many are idle or full, what is wrong with some.
 
 Nodes of one class are made alike, so hundreds of them read as one: their zones are drawn with what all of
 them have together. What a single node looks like, `nodemap` draws.
@@ -31,7 +31,8 @@ _INDENT = 2
 class NodeStatus(StrEnum):
     """What can be said of a node besides its amounts."""
 
-    FREE = "free"
+    IDLE = "idle"
+    PARTLY_USED = "partly-used"
     FULL = "full"
     MISALIGNED = "misaligned"
     STALE = "stale"
@@ -55,16 +56,20 @@ class SeenNode:
         return tuple(status for status, holds in _HOLDS.items() if holds(self))
 
 
-def _is_full(node: Node) -> bool:
-    """Whether of something that its zones give out nothing is left in any of them."""
+def _use(node: Node) -> NodeStatus:
+    """How much of a node is taken: full is one whose zones have nothing left of something they give out."""
+    if all(zone.free == zone.allocatable for zone in node.zones):
+        return NodeStatus.IDLE
     given = {name for zone in node.zones for name, amount in zone.allocatable.items() if amount}
-    return any(not any(zone.free.get(name) for zone in node.zones) for name in given)
+    full = any(not any(zone.free.get(name) for zone in node.zones) for name in given)
+    return NodeStatus.FULL if full else NodeStatus.PARTLY_USED
 
 
 _HOLDS: Mapping[NodeStatus, Callable[[SeenNode], bool]] = MappingProxyType(
     {
-        NodeStatus.FREE: lambda seen: all(zone.free == zone.allocatable for zone in seen.node.zones),
-        NodeStatus.FULL: lambda seen: _is_full(seen.node),
+        NodeStatus.IDLE: lambda seen: _use(seen.node) is NodeStatus.IDLE,
+        NodeStatus.PARTLY_USED: lambda seen: _use(seen.node) is NodeStatus.PARTLY_USED,
+        NodeStatus.FULL: lambda seen: _use(seen.node) is NodeStatus.FULL,
         NodeStatus.MISALIGNED: lambda seen: bool(seen.misaligned),
         NodeStatus.STALE: lambda seen: seen.health.stale,
         NodeStatus.CORDONED: lambda seen: seen.node.attributes.cordoned,
@@ -73,7 +78,8 @@ _HOLDS: Mapping[NodeStatus, Callable[[SeenNode], bool]] = MappingProxyType(
         NodeStatus.MISLABELLED: lambda seen: seen.node.label not in {None, node_class(seen.node)},
     }
 )
-_ALARMING = frozenset(NodeStatus) - {NodeStatus.FREE, NodeStatus.FULL}
+_USES = frozenset({NodeStatus.IDLE, NodeStatus.PARTLY_USED, NodeStatus.FULL})
+_ALARMING = frozenset(NodeStatus) - _USES
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +135,8 @@ def draw_class(each: ClassOfNodes, paper: Paper) -> None:
 
 
 def in_words(statuses: Mapping[NodeStatus, int], nodes: Sequence[SeenNode]) -> str:
-    """How many nodes are in each status: `3 free, 2 full, 1 stale`; what there is none of goes unsaid."""
-    always = {NodeStatus.FREE, NodeStatus.FULL}
+    """How many nodes are in each status: `3 idle, 1 partly used, 2 full, 1 stale`."""
+    always = {*_USES}
     if any(seen.misaligned is not None for seen in nodes):
         always.add(NodeStatus.MISALIGNED)
     counts = ((statuses.get(status, 0), status) for status in NodeStatus)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kubectl_numa.clusters import ClusterSource
-from numalign.kube.command_line import Trouble
 from numalign.kube.selectors import EVERYTHING, LabelSelector
 
 
@@ -12,16 +11,12 @@ from numalign.kube.selectors import EVERYTHING, LabelSelector
 class PodSelection:
     """The pods of a `namespace`, or of all with `everywhere`, whose labels the `selector` selects.
 
-    Raises `Trouble` where both are asked for.
+    Where both are asked for, all are meant, as for kubectl.
     """
 
     namespace: str | None = None
     everywhere: bool = False
     selector: LabelSelector = EVERYTHING
-
-    def __post_init__(self) -> None:
-        if self.namespace and self.everywhere:
-            raise Trouble("--namespace and --all-namespaces contradict each other: give one of them")
 
     @property
     def given(self) -> bool:

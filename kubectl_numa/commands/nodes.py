@@ -54,9 +54,9 @@ def nodes(  # noqa: PLR0913 - one keyword for each option
     """Draw the zones of nodes: how much of each resource is taken.
 
     Nodes are summed up class by class: nodes of one class are made alike. Of each class it says how many
-    nodes there are, how many are free (nothing is taken) or full (no zone has any of some resource left),
-    and with how many something is wrong. Nodes that are NAMED are drawn one by one, as all are with --all;
-    -o wide has a line for each.
+    nodes there are, how many are idle (nothing is taken), partly used, or full (no zone has any of some
+    resource left), and with how many something is wrong. Nodes that are NAMED are drawn one by one, as all
+    are with --all; -o wide has a line for each.
 
     The figures are what is taken of what the kubelet may give out. Beside the name of a node stands how much
     is known of it, who tells that, and when its agent last did; `doctor` says what is missing. Shapes of

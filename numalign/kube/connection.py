@@ -60,6 +60,19 @@ class Connection:
         return bool(self.kubeconfig or self.context or self.server)
 
     @property
+    def calls(self) -> tuple[str, ...]:
+        """The flags that were given and say how an API server is called, and not which one is meant."""
+        given = (
+            ("--server", self.server),
+            ("--token", self.token),
+            ("--as-group", self.groups),
+            ("--request-timeout", self.request_timeout),
+            ("--certificate-authority", self.certificate_authority),
+            ("--insecure-skip-tls-verify", self.insecure),
+        )
+        return tuple(flag for flag, value in given if value)
+
+    @property
     def impersonation(self) -> tuple[tuple[str, str], ...]:
         """The headers that say in whose name a request is made."""
         user = (("Impersonate-User", self.user),) if self.user else ()

@@ -17,6 +17,8 @@ from tests.notation import node, table
 FRESH = ExporterHealth(TopologySource.AGENT, 5.0)
 STALE = ExporterHealth(TopologySource.AGENT, 5000.0)
 
+PARTLY = NodeStatus.PARTLY_USED
+
 EMPTY = node("cpu=8 gpu=2", "cpu=8 gpu=2")
 HALF = node("cpu=8/8/4 gpu=2", "cpu=8 gpu=2")
 NO_GPUS = node("cpu=8 gpu=2/2/0", "cpu=8 gpu=2/2/0")
@@ -26,16 +28,17 @@ CORDONED = replace(EMPTY, attributes=Attributes(cordoned=True))
 
 STATUSES = [
     # what it shows                          the node                           what is said of it
-    ("nothing is taken",                     SeenNode(EMPTY, FRESH),            (NodeStatus.FREE,)),
-    ("something is taken",                   SeenNode(HALF, FRESH),             ()),
+    ("nothing is taken",                     SeenNode(EMPTY, FRESH),            (NodeStatus.IDLE,)),
+    ("something is taken",                   SeenNode(HALF, FRESH),             (PARTLY,)),
     ("no zone has devices left",             SeenNode(NO_GPUS, FRESH),          (NodeStatus.FULL,)),
-    ("one zone is full and the other not",   SeenNode(ONE_ZONE_FULL, FRESH),    ()),
-    ("its agent is silent",                  SeenNode(HALF, STALE),             (NodeStatus.STALE,)),
-    ("a pod is misaligned",                  SeenNode(HALF, FRESH, 1),          (NodeStatus.MISALIGNED,)),
-    ("pods were looked at",                  SeenNode(HALF, FRESH, 0),          ()),
-    ("another class stands on it",           SeenNode(LABELLED, FRESH),         (NodeStatus.MISLABELLED,)),
-    ("several at once",                      SeenNode(CORDONED, STALE),
-     (NodeStatus.FREE, NodeStatus.STALE, NodeStatus.CORDONED)),
+    ("one zone is full and the other not",   SeenNode(ONE_ZONE_FULL, FRESH),    (PARTLY,)),
+    ("its agent is silent",                  SeenNode(HALF, STALE),             (PARTLY, NodeStatus.STALE)),
+    ("a pod is misaligned",                  SeenNode(HALF, FRESH, 1), (PARTLY, NodeStatus.MISALIGNED)),
+    ("pods were looked at",                  SeenNode(HALF, FRESH, 0),          (PARTLY,)),
+    ("another class stands on it",           SeenNode(LABELLED, FRESH),
+     (PARTLY, NodeStatus.MISLABELLED)),
+    ("several at once", SeenNode(CORDONED, STALE),
+     (NodeStatus.IDLE, NodeStatus.STALE, NodeStatus.CORDONED)),
 ]  # fmt: skip
 
 
@@ -62,7 +65,7 @@ def test_a_class_is_drawn_with_what_its_nodes_have_together() -> None:
     assert page == (
         f"{node_class(EMPTY)}\n"
         "  3 nodes of 2 zones, none, scope container\n"
-        "  1 free, 1 full, 1 stale\n"
+        "  1 idle, 1 partly used, 1 full, 1 stale\n"
         "          cpu                    nvidia.com/gpu\n"
         "  zone 0  ██░░░░░░░░░░░░░░ 4/24  █████░░░░░░░░░░░ 2/6\n"
         "  zone 1  ░░░░░░░░░░░░░░░░ 0/24  █████░░░░░░░░░░░ 2/6\n"
@@ -89,5 +92,6 @@ def test_all_of_them_in_a_line() -> None:
     seen = [named(EMPTY, "a"), named(node("cpu=4"), "b", STALE)]
 
     assert (
-        nodegroups.summary(seen, nodegroups.by_class(seen)) == "2 nodes of 2 classes: 2 free, 0 full, 1 stale"
+        nodegroups.summary(seen, nodegroups.by_class(seen))
+        == "2 nodes of 2 classes: 2 idle, 0 partly used, 0 full, 1 stale"
     )

@@ -8,7 +8,6 @@ import pytest
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.selection import PodSelection
 from numalign.kube import selectors
-from numalign.kube.command_line import Trouble
 from numalign.kube.connection import Connection
 from tests.notation import table
 
@@ -19,6 +18,7 @@ SELECTED = [
     ("nothing was asked for",            PodSelection(),                       True),
     ("its namespace",                    PodSelection("team"),                 True),
     ("another namespace",                PodSelection("other"),                False),
+    ("all beside another namespace",     PodSelection("other", everywhere=True), True),
     ("all namespaces",                   PodSelection(everywhere=True),        True),
     ("its label",                        PodSelection(selector=GOLD),          True),
     ("another label",                    PodSelection("team", selector=LEAD),  False),
@@ -29,11 +29,6 @@ SELECTED = [
 @pytest.mark.parametrize(("selection", "selected"), table(SELECTED))
 def test_a_pod_of_team_that_is_gold_is_selected_where(selection: PodSelection, selected: bool) -> None:  # noqa: FBT001 - a column
     assert selection.selects("team", {"tier": "gold"}) is selected
-
-
-def test_one_namespace_and_all_of_them_contradict_each_other() -> None:
-    with pytest.raises(Trouble, match="--namespace and --all-namespaces contradict each other"):
-        PodSelection("team", everywhere=True)
 
 
 @pytest.fixture

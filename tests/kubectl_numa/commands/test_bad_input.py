@@ -32,6 +32,7 @@ WRONG = [
     ("check: no such match", f"{CHECK} --policy-match same", "'same' is not one of 'satisfies', 'equal'"),
     ("check: no such way", f"{CHECK} --unknown-nodes no", "'no' is not one of 'may-fit', 'cannot-fit'"),
     ("check: no span", f"{CHECK} --remember-shapes week", "a span of time is a number of s, m, h or d"),
+    ("check: a token offline", f"{CHECK} --token t -s https://x", "--server, --token: beside --snapshot no"),
     ("check: impersonation offline", f"{CHECK} --as jane", "who creates the pods is said with --created-by"),
     ("explain: no address", "explain a --server api:6443", '--server: "api:6443" is no address'),
     ("explain: a group of nobody", "explain a --as-group dev", "--as-group: groups are impersonated with a"),

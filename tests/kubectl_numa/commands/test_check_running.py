@@ -226,7 +226,6 @@ def test_where_a_scheduler_put_a_pod_does_not_count(run: Run, with_objects: Snap
     table(
         [
             ("nothing is chosen", [], "nothing to check: give -f for manifests, or -A, -n or -l"),
-            ("two choices", ["-A", "-n", "team"], "--namespace and --all-namespaces contradict each other"),
             (
                 "manifests and pods",
                 ["-f", "x.yaml", "-A", "--all"],

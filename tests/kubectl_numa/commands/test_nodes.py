@@ -25,7 +25,7 @@ def test_the_map_of_the_cluster_is_drawn_class_by_class(
     assert result.stdout == (
         f"{big}\n"
         "  1 node of 2 zones, single-numa-node, scope container\n"
-        "  0 free, 0 full\n"
+        "  0 idle, 1 partly used, 0 full\n"
         "          cpu                     memory\n"
         "  zone 0  ████████████░░░░ 24/32  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "  zone 1  ░░░░░░░░░░░░░░░░ 0/32   ░░░░░░░░░░░░░░░░ 0/64Gi\n"
@@ -33,13 +33,13 @@ def test_the_map_of_the_cluster_is_drawn_class_by_class(
         "\n"
         f"{small}\n"
         "  1 node of 2 zones, single-numa-node, scope container\n"
-        "  1 free, 0 full\n"
+        "  1 idle, 0 partly used, 0 full\n"
         "          cpu                   memory\n"
         "  zone 0  ░░░░░░░░░░░░░░░░ 0/8  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "  zone 1  ░░░░░░░░░░░░░░░░ 0/8  ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "  small\n"
         "\n"
-        "2 nodes of 2 classes: 1 free, 0 full\n"
+        "2 nodes of 2 classes: 1 idle, 1 partly used, 0 full\n"
         "no topology published by hidden\n"
     )
 
@@ -116,8 +116,8 @@ def test_a_line_for_each_node(run: Run, cluster_file: Path, cluster: ClusterView
             "AGE",
             "CLASS",
         ],
-        f"big <none> 2 24/64 0/128Gi <none> {SINGLE} container counts exporter <none> {big}".split(),
-        f"small free 2 0/16 0/128Gi <none> {SINGLE} container counts exporter <none> {small}".split(),
+        f"big partly-used 2 24/64 0/128Gi <none> {SINGLE} container counts exporter <none> {big}".split(),
+        f"small idle 2 0/16 0/128Gi <none> {SINGLE} container counts exporter <none> {small}".split(),
         ["hidden", "no-topology", *["<none>"] * 10],
     ]
 
@@ -164,5 +164,5 @@ def test_misaligned_pods_are_counted_on_request(run: Run, cluster_file: Path) ->
 
     assert "misaligned" not in run("nodes", "--snapshot", cluster_file).stdout
     counted = run("nodes", "--with-pods", "--snapshot", cluster_file).stdout
-    assert "  0 free, 0 full, 1 misaligned\n" in counted
-    assert "2 nodes of 2 classes: 1 free, 0 full, 1 misaligned\n" in counted
+    assert "  0 idle, 1 partly used, 0 full, 1 misaligned\n" in counted
+    assert "2 nodes of 2 classes: 1 idle, 1 partly used, 0 full, 1 misaligned\n" in counted
