@@ -9,7 +9,7 @@ is made anew before the next lines, as logrotate and its kin expect: nobody has 
 import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +17,7 @@ from pathlib import Path
 from prometheus_client import Counter
 
 from numalign.model.errors import BadInput, Mistake
-from numalign.runtime.logs import Log
+from numalign.runtime.logs import Log, QuietLog
 
 STDOUT = "-"
 """In place of a path: standard output."""
@@ -48,16 +48,16 @@ class LineResult(StrEnum):
 class LineWriter:
     """Writes lines to the file at a path, or to standard output where it is None.
 
-    `lines` counts them by `LineResult`. Lines that cannot be written are lost, which is logged once
-    until others can be.
+    `lines` counts them by `LineResult`. Lines that cannot be written are lost, which is logged once a
+    minute at most.
     """
 
     def __init__(self, path: Path | None, *, lines: Counter, log: Log) -> None:
         self._path = path
         self._lines = lines
-        self._log = log
+        self._quiet_log = QuietLog(log)
         self._queue = queue.Queue[bytes | None](MOST_WAITING)
-        self._failing = False
+        self._cut_off = False
         self._file = self._opened()
         for result in LineResult:
             lines.labels(result)
@@ -97,25 +97,39 @@ class LineWriter:
                 lines.append(self._queue.get_nowait())
         return lines
 
-    def _write(self, lines: list[bytes | None]) -> None:
-        written = b"".join(line + b"\n" for line in lines if line is not None)
-        count = written.count(b"\n")
+    def _write(self, lines: Sequence[bytes | None]) -> None:
+        """Write lines one by one: a pipe takes a short one as a whole or not at all (pipe(7), PIPE_BUF)."""
         try:
             self._reopen_if_moved()
-            while written:
-                written = written[os.write(self._file, written) :]
         except OSError as error:
-            self._lines.labels(LineResult.FAILED).inc(count)
-            if not self._failing:
-                self._log.error("audit.failed", error=error)
-            self._failing = True
-        else:
-            self._lines.labels(LineResult.WRITTEN).inc(count)
-            self._failing = False
+            self._failed(error, len(lines))
+            return
+        for line in filter(None, lines):
+            try:
+                self._write_line(line)
+            except OSError as error:
+                self._failed(error, 1)
+            else:
+                self._lines.labels(LineResult.WRITTEN).inc()
+
+    def _failed(self, error: OSError, count: int) -> None:
+        self._lines.labels(LineResult.FAILED).inc(count)
+        self._quiet_log.error("audit.failed", error=error)
+
+    def _write_line(self, line: bytes) -> None:
+        """Write a line, on one of its own where the last was cut off, as a disk that is full does."""
+        text = b"\n" * self._cut_off + line + b"\n"
+        done = 0
+        try:
+            while done < len(text):
+                done += os.write(self._file, text[done:])
+        finally:
+            self._cut_off = self._cut_off if done == 0 else done < len(text)
 
     def _reopen_if_moved(self) -> None:
         if self._path and not self._is_at(self._path):
             moved, self._file = self._file, self._opened()
+            self._cut_off = False
             os.close(moved)
 
     def _is_at(self, path: Path) -> bool:

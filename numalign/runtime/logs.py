@@ -107,6 +107,11 @@ class QuietLog:
         if self._is_time(event):
             self.log.warning(event, **fields, **self._unsaid_before(event))
 
+    def error(self, event: str, /, **fields: object) -> None:
+        """Log what is broken now, if it is time."""
+        if self._is_time(event):
+            self.log.error(event, **fields, **self._unsaid_before(event))
+
     def _is_time(self, event: str) -> bool:
         now = self.clock()
         since, count = self._logged.get(event, (now, 0))

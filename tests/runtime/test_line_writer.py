@@ -88,7 +88,7 @@ def test_a_pipe_that_nobody_reads_is_refused(tmp_path: Path, lines: Counter, tol
         pass
 
 
-def test_what_cannot_be_written_is_counted_and_said_once_until_it_can(
+def test_what_cannot_be_written_is_counted_and_said_once_a_minute(
     tmp_path: Path, lines: Counter, told: Told, count: Callable[[LineResult], float]
 ) -> None:
     folder = tmp_path / "folder"
@@ -127,6 +127,43 @@ def test_nobody_waits_for_a_pipe_that_stands_still(
     released.set()
     writer.close()
     assert count(LineResult.WRITTEN) + count(LineResult.DROPPED) == 3 * MOST_WAITING
+
+
+def test_of_a_full_pipe_only_whole_lines_are_missing(tmp_path: Path, lines: Counter, told: Told) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    with line_writer(str(tmp_path / "pipe"), flag="--x", lines=lines, log=told.log) as writer:
+        for number in range(MOST_WAITING):
+            writer.write(str(number % 10).encode() * 1000)
+    taken = os.read(reader, 2**20)
+    os.close(reader)
+
+    whole = taken.splitlines()
+    assert 0 < len(whole) < MOST_WAITING
+    assert {len(line) for line in whole} == {1000}
+    assert all(len(set(line)) == 1 for line in whole)
+    assert len(told.of("audit.failed")) == 1
+
+
+def test_after_a_line_that_was_cut_off_the_next_stands_on_one_of_its_own(
+    tmp_path: Path, lines: Counter, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+    disk: list[int | OSError] = [3, OSError(28, "No space left on device")]
+
+    def short_of_space(file: int, text: bytes) -> int:
+        room = disk.pop(0) if disk else len(text)
+        if isinstance(room, OSError):
+            raise room
+        return write(file, text[:room])
+
+    monkeypatch.setattr(os, "write", short_of_space)
+    with line_writer(str(tmp_path / "audit.log"), flag="--x", lines=lines, log=told.log) as writer:
+        writer.write(b"first")
+        writer.write(b"second")
+        writer.write(b"third")
+
+    assert (tmp_path / "audit.log").read_text() == "fir\nsecond\nthird\n"
 
 
 def test_a_write_that_never_ends_does_not_keep_the_program_from_ending(
