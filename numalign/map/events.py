@@ -8,7 +8,7 @@ names become one word, `all`. So nothing grows behind a reader who sleeps.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -16,6 +16,7 @@ import orjson
 from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.runtime.clock import Sleep
+from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 
 MOST_STREAMS = 256
@@ -85,7 +86,7 @@ class Stream:
 
 
 class Streams:
-    """All pages that are told of changes; `revision` is how far they were told."""
+    """All pages that are told of changes; `revision` is how far they were told, 0 before anybody looked."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.revision = 0
@@ -126,14 +127,28 @@ class Streams:
                 stream.end()
 
     async def follow(
-        self, revision: Callable[[], int], changes: Changes, *, sleep: Sleep = asyncio.sleep
+        self,
+        look: Callable[[], Awaitable[int]],
+        changes: Changes,
+        *,
+        log: Log,
+        sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """Tell what changes, until it is cancelled; then all streams end."""
-        self.revision = revision()
+        """Tell what changes, until it is cancelled; then all streams end.
+
+        `look` gives the revision by now. What it raises is logged, and ends nothing: who shows the cluster
+        must not stop who looks after it.
+        """
+        quiet_log = QuietLog(log)
         try:
             while True:
+                try:
+                    now = await look()
+                    if self.revision not in (0, now):
+                        self.tell(changes(self.revision), now)
+                    self.revision = now
+                except Exception as error:  # noqa: BLE001  as said above
+                    quiet_log.failed("map.failed", error)
                 await sleep(LOOK_SECONDS)
-                if (now := revision()) != self.revision:
-                    self.tell(changes(self.revision), now)
         finally:
             self.end()

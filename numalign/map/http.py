@@ -76,6 +76,7 @@ class MapService:
         self._access = access
         self._streams = streams
         self._waiting_for = waiting_for
+        self._log = log
         self._renderer = Renderer()
         self._signing_in = SigningIn(access, self._renderer, streams, log=log)
         self._turnstile = Turnstile()
@@ -105,7 +106,12 @@ class MapService:
 
     async def follow(self) -> None:
         """Tell pages what changes; never returns, and ends all streams when it is cancelled."""
-        await self._streams.follow(lambda: self._map_state.revision, self._map_state.changed_since)
+        await self._streams.follow(self._looked, self._map_state.changed_since, log=self._log)
+
+    async def _looked(self) -> int:
+        """The revision by now, once all that changed was looked at: then no page waits for it."""
+        await self._map_state.refresh()
+        return self._map_state.revision
 
     # Who asks.
 

@@ -112,6 +112,11 @@ class QuietLog:
         if self._is_time(event):
             self.log.error(event, **fields, **self._unsaid_before(event))
 
+    def failed(self, event: str, error: BaseException, /, **fields: object) -> None:
+        """Log what is broken now, with the error and where it was raised, if it is time."""
+        if self._is_time(event):
+            self.log.failed(event, error, **fields, **self._unsaid_before(event))
+
     def _is_time(self, event: str) -> bool:
         now = self.clock()
         since, count = self._logged.get(event, (now, 0))

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from numalign.map import events
 from numalign.map.events import Stream, Streams, TooManyStreams
+from tests.runtime.conftest import Told
 
 ANN, BOB = b"ann", b"bob"
 
@@ -99,7 +100,10 @@ async def test_whoever_follows_tells_what_changed_and_ends_all_when_it_ends(stre
     async def sleep(_seconds: float) -> None:
         await asyncio.sleep(0)
 
-    task = asyncio.create_task(streams.follow(lambda: revisions[-1], changes, sleep=sleep))
+    async def look() -> int:
+        return revisions[-1]
+
+    task = asyncio.create_task(streams.follow(look, changes, log=Told().log, sleep=sleep))
     with streams.opened(ANN) as stream:
         await asyncio.sleep(0.01)
         assert stream.take(5) == b""
@@ -112,3 +116,27 @@ async def test_whoever_follows_tells_what_changed_and_ends_all_when_it_ends(stre
         assert stream.ended
     with streams.opened(ANN) as late:
         assert late.ended
+
+
+async def test_what_breaks_while_it_looks_is_said_and_ends_nothing(streams: Streams) -> None:
+    told, looks = Told(), list[int]()
+
+    async def look() -> int:
+        looks.append(len(looks))
+        if 1 < len(looks) < 5:
+            raise RuntimeError("the secret of the house")
+        return len(looks)
+
+    async def sleep(_seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    task = asyncio.create_task(
+        streams.follow(look, lambda _since: frozenset({"a"}), log=told.log, sleep=sleep)
+    )
+    with streams.opened(ANN) as stream:
+        await stream.wait(1)
+        assert stream.names == {"a"}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert len(told.of("map.failed")) == 1
