@@ -96,7 +96,10 @@ class RunningPod:
 
 
 SEVEREST_FIRST = tuple(RuleOutcome)
+"""The outcomes by what they ask of a reader, the worst first."""
+
 SHORT = frozenset({RuleOutcome.ERROR, RuleOutcome.FAIL, RuleOutcome.WARN})
+"""Of a pod that falls short of a rule."""
 
 _LEVEL_RULES: Mapping[str, PodRule] = MappingProxyType(
     {"enforce": PodRule.ENFORCE, "warn": PodRule.WARN, "audit": PodRule.AUDIT}
@@ -120,7 +123,7 @@ class _ByRequest:
     exempt: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class RunningPodJudge:
     """Judges pods by a policy and by a cluster that do not change meanwhile.
 
@@ -131,7 +134,7 @@ class RunningPodJudge:
     policy: EffectivePolicy
     decide: Callable[[PodQuestion], AdmissionDecision]
     user: str = ""
-    _by_request: dict[tuple[str, int, int], _ByRequest] = field(default_factory=dict)
+    _by_request: dict[tuple[str, int, int], _ByRequest] = field(init=False, default_factory=dict)
 
     def reading(self, pod: PodInfo) -> PodReading:
         """What is asked with a pod that its owner makes anew."""

@@ -71,6 +71,7 @@ def test_whoever_installed_it_sees_it_refuse_what_is_no_policy() -> None:
 def test_every_value_that_is_named_is_one_of_the_chart() -> None:
     named = re.findall(r"--set (\S+?)=", GUIDE)
     parts = "tls|webhooks|kubeletConfigs|image|scorer|scheduler|agent|gates|heal|prometheusRule|dashboard"
+    parts += "|policyReports|ownerEvents"
     named += re.findall(rf"`((?:{parts})\.[\w.]+)", GUIDE)
     assert named
     for path in named:

@@ -125,3 +125,17 @@ def test_where_the_context_says_which_namespace_its_rules_are_heard(
     assert result.exit_code == 1
     assert result.stdout.startswith(f"never  eager/a ({pod}, document 1): 0/3 nodes can align container ")
     assert run("check", "-f", pod, "--kubeconfig", api_server, "-n", "default").exit_code == 0
+
+
+def test_manifests_are_listed_in_all_forms(run: Run, cluster_file: Path, write: Write) -> None:
+    path = write("p.yaml", manifest("a", "8"), manifest("b", "8", namespace="strict"))
+
+    def lines(form: str) -> list[str]:
+        return run("check", "-f", path, "--snapshot", cluster_file, "-o", form).stdout.splitlines()
+
+    assert lines("name") == ["pod/a", "pod/b"]
+    header, first, second = lines("wide")
+    assert header.split() == ["RESULT", "NAMESPACE", "NAME", "KIND", "WHERE", "WARNINGS", "REASON"]
+    assert first.split()[:4] == ["ok", "default", "a", "Pod"]
+    assert 'namespace "strict" enforces restricted' in second
+    assert lines("yaml")[0].startswith("- file: ")

@@ -142,6 +142,23 @@ def test_an_annotation_that_makes_no_sense_is_told_and_the_others_are_judged(
     assert "2 pods: 1 aligned, 1 not judged" in result.stdout
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-l", "app in"], '"(" is expected'),
+        (["-A", "-n", "team"], "contradict each other"),
+        (["-o", "table"], "'table' is not one of"),
+    ],
+)
+def test_what_is_asked_wrongly_is_told(
+    run: Run, with_pods: Snapshot, arguments: list[str], said: str
+) -> None:
+    result = run("pods", *arguments, "--snapshot", with_pods(*PODS), COLUMNS="200")
+
+    assert result.exit_code == 2
+    assert said in result.output
+
+
 def test_a_file_that_is_no_snapshot_is_told(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "nothing.json"
     file.write_text("[1]")
