@@ -202,7 +202,7 @@ def cells(alert: Mapping[str, Any]) -> Iterator[str]:
     yield f"[{name}](#{name.lower()})"
     yield alert["severity"]
     yield alert["for"]
-    yield str(alert.get("threshold", ""))
+    yield f"{alert['threshold']} {alert['unit']}" if "threshold" in alert else ""
     yield f"{alert['needs']}.enabled" if "needs" in alert else ""
 
 
