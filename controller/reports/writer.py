@@ -175,7 +175,7 @@ class ReportWriter:
             names = {each["name"].text() for each in answer["resources"].objects()}
             if names & KINDS != self._served:
                 self._served = frozenset(names & KINDS)
-                self.log.info("reports.served", kinds=sorted(self._served))
+                self.log.info("report.served", kinds=sorted(self._served))
         return bool(self._served)
 
     async def _is_read(self) -> bool:

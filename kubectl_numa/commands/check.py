@@ -62,7 +62,7 @@ def check(  # noqa: PLR0913  one for each option
     """Check which manifests and running pods fall short.
 
     With -f: what the webhook would say to every pod in the manifests. One line for each pod, and one for each
-    warning.
+    warning; -n is the namespace of pods that name none.
 
     With -A, -n or -l: the running pods that are misaligned, that are below a level of their namespace, or
     that would not be admitted today, as the policy, the namespaces and the nodes are now. A snapshot has pods
