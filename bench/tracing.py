@@ -9,6 +9,7 @@ a machine is not the same from one minute to the next.
 
 import argparse
 import asyncio
+import io
 import os
 import statistics
 import sys
@@ -16,8 +17,11 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
+
+from prometheus_client import CollectorRegistry
 
 from bench import cluster, command_line
 from bench.figures import table
@@ -26,9 +30,24 @@ from harness import programs
 from harness.http_calls import Connection
 from harness.otlp import OtlpReceiver, receiving
 from harness.programs import Running, Site
+from numalign.runtime import logs, tracing
+from numalign.runtime.tracing import SpanAttributes
 
 MICRO = 1e6
 NODES = 100
+SPANS, SPAN_ROUNDS = 200, 10
+
+_ATTRIBUTES: SpanAttributes = MappingProxyType(
+    {
+        "http.request.method": "POST",
+        "http.route": "/validate",
+        "numalign.review.uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "numalign.review.dry_run": False,
+        "numalign.decision": "admitted",
+        "k8s.namespace.name": "team",
+        "k8s.pod.name": "web-5d9c7b7f4-x2x7q",
+    }
+)
 
 MODES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -100,6 +119,24 @@ async def _asked(connection: Connection, body: bytes, count: int) -> list[float]
     return took
 
 
+def span_cost(ratio: float, endpoint: str) -> float:
+    """Seconds of a processor that a span takes of the thread that answers, in the best of some rounds."""
+    log = logs.to(io.StringIO(), level="error", form="json")
+    registry = CollectorRegistry()
+    made = tracing.exporting(endpoint, ratio=ratio, program="bench", log=log, registry=registry)
+    rounds = []
+    with made as tracer:
+        for _ in range(SPAN_ROUNDS):
+            began = time.thread_time()
+            for _ in range(SPANS):
+                with tracer.called("POST /validate", {}) as span:
+                    if span:
+                        span.add(_ATTRIBUTES)
+                        span.end_with(HTTPStatus.OK)
+            rounds.append((time.thread_time() - began) / SPANS)
+    return min(rounds)
+
+
 def _cpu_seconds(program: Running) -> float:
     """What the process has taken of processors (proc(5), /proc/PID/stat, fields 14 and 15)."""
     fields = Path(f"/proc/{program.child.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
@@ -126,6 +163,10 @@ def main(argv: Sequence[str]) -> int:
     chosen: argparse.Namespace = parser.parse_args(argv)
     figures, spans = asyncio.run(measure(chosen.reviews, chosen.rounds))
     sys.stdout.write(text(figures, spans) + "\n")
+    with receiving() as receiver:
+        for name, ratio in (("not sampled", 0.0), ("sampled", 1.0)):
+            cost = span_cost(ratio, receiver.endpoint) * MICRO
+            sys.stdout.write(f"a span that is {name}: {cost:.1f} us of the thread that answers\n")
     command_line.write({mode: asdict(measured) for mode, measured in figures.items()}, chosen.json)
     return 0
 

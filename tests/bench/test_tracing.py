@@ -1,6 +1,7 @@
 """What traces take, as it is put into a table."""
 
-from bench.tracing import MODES, Measured, measure, text
+from bench.tracing import MODES, Measured, measure, span_cost, text
+from harness.otlp import receiving
 
 FIGURES = {mode: Measured([900, 400.0 + at], [600, 500.0]) for at, mode in enumerate(MODES)}
 
@@ -21,3 +22,11 @@ async def test_it_runs() -> None:
     assert figures.keys() == MODES.keys()
     # Those that warm up, and those that are measured.
     assert spans >= 3
+
+
+def test_spans_that_are_sampled_are_sent_and_others_are_not() -> None:
+    with receiving() as receiver:
+        assert span_cost(0.0, receiver.endpoint) > 0
+        assert receiver.spans == []
+        assert span_cost(1.0, receiver.endpoint) > 0
+        assert {span.name for span in receiver.spans} == {"POST /validate"}
