@@ -78,6 +78,14 @@ MINUTES ?= 5
 fuzz-kubelet: $(READY)
 	$(BIN)/python -m tests.oracle.search --minutes $(MINUTES) --version $(VERSION) $(if $(SEED),--seed $(SEED))
 
+# The map's pages in a real Chromium, on PATH or named by CHROMIUM.
+browser-test: $(READY)
+	$(BIN)/python -m pytest tests/browser -m browser --timeout 120 -v
+
+# Pictures and figures of docs/map.md anew, by the same Chromium.
+map-screenshots: $(READY)
+	$(BIN)/python -m bench.map_pages
+
 # The chart, its alerts and the image's steps; needs Go once, for helm and promtool, then its cache. HELM and PROMTOOL
 # name others.
 deploy-test: $(READY)

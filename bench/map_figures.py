@@ -42,7 +42,7 @@ async def _load(browser: Browser, address: str) -> tuple[int, float, float]:
         if answer is None:
             raise RuntimeError(f"{address} gave no answer")
         html = len(await answer.body())
-        await watched.page.wait_for_function(f"{_PAINT} !== undefined")
+        await watched.page.wait_for_function(f"() => {_PAINT} !== undefined")
         paint = float(await watched.page.evaluate(_PAINT))
         return html, paint, float(await watched.page.evaluate(_LOADED))
 

@@ -6,7 +6,7 @@ no style and no script of its own, so the policy that goes with it allows neithe
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -33,12 +33,16 @@ from numalign.map.views import (
     WhatIfNode,
     WhatIfResult,
     ZoneBox,
+    ZoneUse,
 )
 from numalign.model.machine import CpuSet, render_list
-from numalign.model.resources import render_short
+from numalign.model.resources import readable_zone, render_short
 
 CHUNK = 2**14
 """Characters that are drawn before they are sent: some milliseconds of work."""
+
+MOST_DRAWN = 20_000
+"""Tiles that are kept as they were drawn: some 300 bytes each, of 5,000 nodes by a few resources."""
 
 ROOMY, DENSE = 60, 400
 """Nodes: of up to the first, tiles have figures; of more than the second, a name when one is looked at."""
@@ -69,7 +73,9 @@ class Renderer:
     """Draws the pages that a server answers with."""
 
     def __init__(self) -> None:
-        self._environment = environment(ServedLinks())
+        link = ServedLinks()
+        self._environment = environment(link)
+        self._tiles = DrawnTiles(self._environment, link)
 
     def fleet(self, fleet: Fleet, query: FleetQuery, viewer: Viewer) -> Iterator[str]:
         """The fleet in chunks, its head first: let others have a turn between any two."""
@@ -78,13 +84,19 @@ class Renderer:
             fleet=fleet,
             query=query,
             density=density(fleet),
+            tile=self._tiles,
             **_frame(viewer, page="fleet", watch="*", revision=fleet.revision),
         )
 
     def tiles(self, fleet: Fleet, query: FleetQuery, names: Iterable[str]) -> str:
         """The tiles of these nodes, as far as the query shows them, and what is said of their classes."""
         return self._page(
-            "fleet_tiles.html", fleet=fleet, query=query, density=density(fleet), names=frozenset(names)
+            "fleet_tiles.html",
+            fleet=fleet,
+            query=query,
+            density=density(fleet),
+            names=frozenset(names),
+            tile=self._tiles,
         )
 
     def node(self, view: NodeView, viewer: Viewer) -> str:
@@ -126,6 +138,35 @@ class Renderer:
 
     def _chunks(self, template: str, **values: Any) -> Iterator[str]:  # noqa: ANN401  what each template names
         return joined(self._environment.get_template(template).generate(values))
+
+
+_Drawn = tuple[tuple[ZoneUse, ...], frozenset[Condition], str]
+"""What a tile was drawn of, and its markup."""
+
+
+class DrawnTiles:
+    """Draws the tile of a node, unless it was drawn before: between two looks at a fleet few nodes change.
+
+    Several threads may ask at once.
+    """
+
+    def __init__(self, templates: Environment, link: Links) -> None:
+        self._macro: Callable[[NodeTile, str, Links, str], str]
+        self._macro = vars(templates.get_template("tiles.html").module)["any_tile"]
+        self._link = link
+        self._drawn: dict[tuple[str, str, str], _Drawn] = {}
+
+    def __call__(self, node: NodeTile, resource: str, room: str) -> str:
+        """The markup of a tile by a resource, with so much room (see `density`)."""
+        key = node.name, resource, room
+        drawn = self._drawn.get(key)
+        if drawn and drawn[0] == node.zones and drawn[1] == node.conditions:
+            return drawn[2]
+        if len(self._drawn) >= MOST_DRAWN:
+            self._drawn.clear()
+        text = self._macro(node, resource, self._link, room)
+        self._drawn[key] = node.zones, node.conditions, text
+        return text
 
 
 def joined(parts: Iterable[str]) -> Iterator[str]:
@@ -253,6 +294,11 @@ def _answers_in(nodes: Iterable[WhatIfNode]) -> str:
     return ", ".join(f"{counts[answer]:,} {text}" for answer, (text, _) in _ANSWERS.items() if counts[answer])
 
 
+def _doubts_in(nodes: Iterable[WhatIfNode]) -> list[str]:
+    """What could make the answer of any of these nodes wrong, once each."""
+    return [*dict.fromkeys(doubt for node in nodes for doubt in node.doubts)]
+
+
 _ANSWERS: Mapping[WhatIfAnswer, tuple[str, str]] = MappingProxyType(
     {
         WhatIfAnswer.FITS: ("fits", "good"),
@@ -298,6 +344,7 @@ _FILTERS: Mapping[str, Any] = MappingProxyType(
         "bars": drawing.bars,
         "tracks": drawing.tracks,
         "printable": _printable,
+        "readable": readable_zone,
         "anchor": node_anchor,
         "letters": drawing.letters,
         "words": drawing.words,
@@ -309,6 +356,7 @@ _FILTERS: Mapping[str, Any] = MappingProxyType(
         "cpus_in": _cpus_in,
         "by_class": _by_class,
         "answers_in": _answers_in,
+        "doubts_in": _doubts_in,
         "cpu_list": render_list,
         "ago": wording.ago,
         "iso": _iso,

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from numalign.map.assets import PALETTE_AND_DRAWING, SCRIPT, STATIC, STYLE
 from numalign.map.links import FileLinks
-from numalign.map.pages import Viewer, density, environment, joined
+from numalign.map.pages import DrawnTiles, Viewer, density, environment, joined
 from numalign.map.views import ClassGroup, Fleet, FleetQuery, NodeTile, NodeView
 
 MOST_NODES = 250
@@ -26,13 +26,15 @@ FILE_POLICY = (
 
 def export(fleet: Fleet, query: FleetQuery, nodes: Sequence[NodeView]) -> Iterator[str]:
     """The fleet and these nodes as one file, in chunks; nodes that are not among them are no links."""
-    templates = environment(FileLinks(frozenset(view.name for view in nodes)))
+    link = FileLinks(frozenset(view.name for view in nodes))
+    templates = environment(link)
     return joined(
         templates.get_template("export.html").generate(
             fleet=fleet,
             query=query,
             nodes=nodes,
             density=density(fleet),
+            tile=DrawnTiles(templates, link),
             viewer=Viewer(live=False),
             here="fleet",
             watch="",

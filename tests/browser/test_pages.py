@@ -45,7 +45,7 @@ async def test_the_policy_forbids_what_is_put_in(browser: Browser, site: str) ->
             "document.body.insertAdjacentHTML('beforeend', '<p style=\"color: red\">')"
         )
 
-        await watched.page.wait_for_function("violations.length")
+        await watched.page.wait_for_function("() => violations.length")
         assert {each.split(":")[0] for each in await watched.violations()} == {"style-src-attr"}
 
 

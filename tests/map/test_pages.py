@@ -10,8 +10,9 @@ import pytest
 
 from numalign.kube import selectors
 from numalign.kube.selectors import LabelSelector
+from numalign.map import pages
 from numalign.map.pages import CHUNK, Renderer, Viewer, WhatIfForm
-from numalign.map.views import Condition, FleetQuery, HeldInZones, PodIntent, WebhookAnswer
+from numalign.map.views import Condition, FleetQuery, HeldInZones, NodeTile, PodIntent, WebhookAnswer
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import Policy
 from numalign.model.resources import Resources
@@ -396,3 +397,27 @@ def test_zones_that_lack_the_resource_are_told_apart() -> None:
     shown = fleet([tile(zones=(zone(0, 62, 62), zone(1, 0, 0)))] * 61)
 
     assert "<path class=x" in "".join(RENDERER.fleet(shown, ANY, VIEWER))
+
+
+def test_a_tile_is_drawn_anew_when_what_it_shows_changes() -> None:
+    renderer = Renderer()
+
+    def drawn(node: NodeTile, query: FleetQuery = ANY) -> str:
+        return renderer.tiles(fleet([node]), query, [node.name])
+
+    first = drawn(tile())
+    assert drawn(tile()) == first
+    assert "zone 0: 5 of 62" in drawn(tile(zones=(zone(0, free=5), zone(1))))
+    assert "stale" in drawn(tile(conditions=frozenset({Condition.STALE})))
+    assert "zone 0: 1 of 4" in drawn(tile(), FleetQuery(resource=GPU))
+    assert drawn(tile()) == first
+
+
+def test_tiles_that_are_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "MOST_DRAWN", 10)
+    renderer = Renderer()
+    shown = many(100)
+    page = "".join(renderer.fleet(shown, ANY, VIEWER))
+
+    assert page == "".join(Renderer().fleet(shown, ANY, VIEWER))
+    assert page.count('<li><a href="/nodes/') == 100
