@@ -24,7 +24,7 @@ from tests.conformance.agreement import Level, Recorded
 from tests.thoroughness import Thoroughness, thoroughness
 
 RECORDINGS = tuple(sorted(path.name for path in agreement.DATA.glob("kubelet-*.jsonl.gz")))
-EVERY = {Thoroughness.SAMPLE: 72, Thoroughness.FULL: 24, Thoroughness.THOROUGH: 1}[thoroughness()]
+EVERY = {Thoroughness.SAMPLE: 120, Thoroughness.FULL: 24, Thoroughness.THOROUGH: 1}[thoroughness()]
 """Of the recordings one scenario in so many; `make laws` takes them all."""
 
 INTENTS = (

@@ -422,7 +422,7 @@ def test_who_asked_is_forgotten_when_the_pod_is_gone(scorer: Scorer) -> None:
 
 
 def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Scorer) -> None:
-    for number in range(200):
+    for number in range(100):
         made = raw(*[FOUR] * 100, name=f"p{number}", uid=f"u{number}")
         for at, container in enumerate(made["spec"]["containers"]):
             container["name"] = f"c{at}-{number}-{'x' * 1000}"
@@ -432,7 +432,7 @@ def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Score
     assert sizes.keys() >= {"asked", "readings", "askings", "questions", "nodes"}
     # What machines look like is remembered for the whole process, by a bound of its own.
     mine = [sizes[name] for name in ("asked", "readings", "askings", "questions")]
-    assert all(size <= MOST_BYTES and 10 < count < 200 for size, count in mine), sizes
+    assert all(size <= MOST_BYTES and 10 < count < 100 for size, count in mine), sizes
 
 
 def test_where_pods_may_go_is_remembered_within_the_same_bounds(scorer: Scorer) -> None:
