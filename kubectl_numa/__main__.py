@@ -4,7 +4,7 @@ import gc
 import io
 import sys
 
-from kubectl_numa.interrupts import ending_at_once
+from kubectl_numa.interrupts import end_at_once, ending_at_once
 
 _NEW, _TURNS = 200_000, 50
 """How many new objects are searched for garbage, and after how many times the older ones are too."""
@@ -21,7 +21,11 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A name that a terminal cannot show must not end the answer.
             stream.reconfigure(errors="backslashreplace")
-    program.main(prog_name="kubectl-numa")
+    try:
+        program.main(prog_name="kubectl-numa")
+    finally:
+        # What is left is to take down the interpreter.
+        end_at_once()
 
 
 if __name__ == "__main__":

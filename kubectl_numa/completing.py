@@ -7,11 +7,15 @@ number that says how the shell goes on (k8s.io/kubectl/pkg/cmd/plugin/plugin_com
 ShellCompDirective).
 """
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import click
 from click.shell_completion import ShellComplete
+
+from kubectl_numa.interrupts import end_at_once
 
 PROGRAM, VARIABLE = "kubectl-numa", "_KUBECTL_NUMA_COMPLETE"
 """The program, and the variable by which a shell's script asks it."""
@@ -40,4 +44,7 @@ def main() -> None:
     """`kubectl_complete-numa`, which kubectl starts."""
     from kubectl_numa.cli import program  # noqa: PLC0415  it knows of this module
 
-    sys.stdout.writelines(f"{line}\n" for line in answer(program, sys.argv[1:]))
+    end_at_once()
+    text = "".join(f"{line}\n" for line in answer(program, sys.argv[1:]))
+    with suppress(BrokenPipeError):
+        os.write(sys.stdout.fileno(), text.encode())

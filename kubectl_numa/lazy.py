@@ -5,7 +5,7 @@ from importlib import import_module
 import click
 
 from kubectl_numa.interrupts import ending_at_once
-from numalign.kube.command_line import CommandGroup
+from numalign.kube.command_line import CommandGroup, NarrowContext
 
 
 class LazyCommand(click.Command):
@@ -22,11 +22,17 @@ class LazyCommand(click.Command):
         """The command itself."""
         with ending_at_once():
             command: click.Command = getattr(import_module(self._module), self._attribute)
+        command.context_class = NarrowContext
         return command
 
 
 class LazyGroup(CommandGroup):
     """A group that imports of its commands the one that is chosen."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """What stands before the command."""
+        with ending_at_once():
+            return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

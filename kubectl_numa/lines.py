@@ -17,6 +17,10 @@ from rich.text import Text
 from numalign.model.resources import readable_zone
 
 NARROWEST = 40
+USUAL = 80
+"""Columns of a pipe."""
+
+_LEAST_WORDS = 10
 
 _UNSEEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
@@ -50,10 +54,17 @@ class Paper:
             else:
                 self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
+    def line(self, label: str, words: str, *, indent: int, style: str = "", label_style: str = "") -> None:
+        """As an entry, but in one line where nobody looks at a screen: programs search line by line."""
+        if self.console.is_terminal or self.width < USUAL:
+            self.entry(label, words, indent=indent, style=style, label_style=label_style)
+        else:
+            self.write(Text.assemble((f"{label:<{indent}}", label_style), (words, style)))
+
     def entry(self, label: str, words: str, *, indent: int, style: str = "", label_style: str = "") -> None:
         """A label, and words from column `indent` on, in as many lines as they need."""
         head = f"{label:<{indent}}"
-        for line in _wrapped(words, self.width - indent) or [""]:
+        for line in _wrapped(words, max(self.width - indent, _LEAST_WORDS)) or [""]:
             both = Text.assemble((head, label_style), (line, style))
             self.write(both if line else Text(head.rstrip(), label_style))
             head = " " * indent

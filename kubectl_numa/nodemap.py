@@ -31,6 +31,7 @@ BLOCKS, ASCII = ("█", "░"), ("#", ".")
 _LEAST_BAR, _MOST_BAR = 4, 16
 _GAP = 2
 _FULL, _HIGH = 1.0, 0.7
+_INDENT = 2
 _SHAPE_INDENT = 9
 
 
@@ -94,15 +95,16 @@ def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
     What it is labelled with is told if that is not its class.
     """
     name = node_class(node)
-    paper.write(
-        Text.assemble((node.name, "bold"), f"  {node.policy}, scope {node.scope}"),
-        Text(f"  known: {node.known}, {told_by(health)}", "red" if health.stale else ""),
-        Text(f"  {name}", "dim"),
-    )
+    like = f"{node.policy}, scope {node.scope}"
+    paper.entry(f"{node.name}  ", like, indent=len(node.name) + 2, label_style="bold")
+    known = f"known: {node.known}, {told_by(health)}"
+    paper.entry("", known, indent=_INDENT, style="red" if health.stale else "")
+    paper.entry("", name, indent=_INDENT, style="dim")
     if node.label != name:
         paper.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))
     if missing := missing_devices(node):
-        paper.write(Text(f"  lacks {amounts(quantities(missing))} that it had", "red"))
+        lacking = f"lacks {amounts(quantities(missing))} that it had"
+        paper.entry("", lacking, indent=_INDENT, style="red")
     if node.attributes.cordoned:
         paper.write(Text("  is cordoned", "red"))
     if not node.attributes.ready:
@@ -137,10 +139,9 @@ def draw_shape(known_shape: KnownShape, paper: Paper, *, now: float) -> None:
     `now` is in seconds since 1970.
     """
     shape, node = known_shape.shape, known_shape.shape.node
-    paper.write(
-        Text.assemble((f"{node.policy}, scope {node.scope}", "bold"), f"  {how_known(known_shape, now=now)}"),
-        Text(f"  {shape.node_class}", "dim"),
-    )
+    title = f"{node.policy}, scope {node.scope}  {how_known(known_shape, now=now)}"
+    paper.line("", title, indent=0, style="bold")
+    paper.entry("", shape.node_class, indent=_INDENT, style="dim")
     labels = (f"{key}={'|'.join(sorted(v.known))}" for key, v in sorted(shape.labels.items()) if v.known)
     for what, words in (("labels", labels), ("taints", map(str, shape.taints))):
         if line := ", ".join(words):

@@ -11,7 +11,9 @@ PROBLEMS_SHOWN = 10
 
 def tell(words: str) -> None:
     """One remark."""
-    Console(stderr=True).print(words, markup=False, highlight=False, soft_wrap=True)
+    console = Console(stderr=True)
+    # A screen shows whole words; whoever searches a log looks for whole lines.
+    console.print(words, markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
 
 def tell_left_out(problems: Sequence[object]) -> None:

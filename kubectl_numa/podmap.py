@@ -183,7 +183,7 @@ def draw(listed: Sequence[PodRow], paper: Paper) -> None:
             paper.entry("", text, indent=_INDENT)
         if row.beside:
             paper.entry("", f"shares its zones with {some(row.beside)}", indent=_INDENT, style="red")
-    paper.write(_summary(listed))
+    paper.line("", _summary(listed), indent=0)
 
 
 def _cpu_ids(row: PodRow) -> str:

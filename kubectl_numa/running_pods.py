@@ -11,8 +11,6 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
-from rich.text import Text
-
 from kubectl_numa.lines import Paper, counted
 from kubectl_numa.listings import ListedRow, Listing
 from kubectl_numa.moving import PlacedPods
@@ -133,15 +131,16 @@ def draw(listed: Sequence[RunningPod], every: Sequence[RunningPod], paper: Paper
     totals = Counter(pod.pod.namespace for pod in every)
     for namespace, group in groupby(listed, key=lambda pod: pod.pod.namespace):
         pods = tuple(group)
-        paper.write(Text.assemble((namespace, "bold"), f"  {_counts(pods, totals[namespace])}"))
+        counts = _counts(pods, totals[namespace])
+        paper.line(f"{namespace}  ", counts, indent=len(namespace) + 2, label_style="bold")
         for pod in pods:
             _draw_pod(pod, paper)
-    paper.write(summary(every))
+    paper.line("", summary(every), indent=0)
 
 
 def _draw_pod(pod: RunningPod, paper: Paper) -> None:
     asks = pod.policy or "no intent"
-    paper.write(f"  {pod.pod.name}  on {pod.pod.node}  {asks}")
+    paper.line("  ", f"{pod.pod.name}  on {pod.pod.node}  {asks}", indent=2)
     if pod.exempt:
         paper.entry("", f"left alone: {pod.exempt}", indent=6)
     told = [result for result in pod.results if (result.rule, result.outcome) in _SAID]

@@ -3,7 +3,6 @@
 from typing import NoReturn
 
 import click
-from rich.text import Text
 
 from kubectl_numa import checking, manifests, moving, options, running_pods
 from kubectl_numa.checking import Checked, CheckResult
@@ -22,7 +21,7 @@ _STYLES = {
     CheckResult.DENIED: "red",
     CheckResult.BAD: "magenta",
 }
-_INDENT = " " * 7
+_INDENT = 7
 
 
 @click.command(
@@ -131,7 +130,9 @@ def _require_nodes(cluster: ClusterView) -> None:
 def _show(paper: Paper, results: list[Checked], cluster: ClusterView) -> None:
     nodes = len(cluster.snapshot.nodes)
     for checked in results:
-        paper.write(Text.assemble((f"{checked.result:<7}", _STYLES[checked.result]), checked.line(nodes)))
+        style = _STYLES[checked.result]
+        paper.line(checked.result, checked.line(nodes), indent=_INDENT, label_style=style)
         for warning in checked.warnings:
-            paper.write(Text.assemble(_INDENT, ("warning: ", "yellow"), warning))
-    paper.write(checking.summary(results))
+            label = f"{'':{_INDENT}}warning: "
+            paper.line(label, warning, indent=len(label), label_style="yellow")
+    paper.line("", checking.summary(results), indent=0)

@@ -7,8 +7,9 @@ options are kubectl's own.
 
 import inspect
 import re
+import shutil
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from types import MappingProxyType
 from typing import Any
@@ -35,8 +36,30 @@ class Trouble(click.ClickException):
     exit_code = 2
 
 
+class NarrowHelp(click.HelpFormatter):
+    """Help that stays readable on a few columns: there, what an option does stands below it."""
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        """Options, or commands, and what they do."""
+        super().write_dl(rows, min(col_max, 4) if self.width < _NARROW else col_max, col_spacing)
+
+
+class NarrowContext(click.Context):
+    """A context whose help is as wide as the terminal, down to forty columns."""
+
+    def make_formatter(self) -> click.HelpFormatter:
+        """What writes the help."""
+        columns = min(shutil.get_terminal_size().columns, _WIDEST)
+        return NarrowHelp(width=max(columns, _NARROWEST) - 2)
+
+
+_NARROWEST, _NARROW, _WIDEST = 40, 60, 80
+
+
 class CommandGroup(click.Group):
     """A group of commands that turns bad input and bad weather into sentences with exit code 2."""
+
+    context_class = NarrowContext
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command."""

@@ -1,5 +1,7 @@
 """The program as a whole: its help, its version, and how it ends in bad weather."""
 
+import io
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -8,10 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from kubectl_numa import notices
 from kubectl_numa.cli import program
 from numalign.runtime import about
+from tests.kubectl_numa.objects import manifest
 
 Run = Callable[..., Result]
+Write = Callable[..., Path]
 
 
 @pytest.mark.parametrize("command", ["", *program.commands])
@@ -42,29 +47,51 @@ def test_a_reader_that_leaves_early_gets_no_traceback(cluster_file: Path) -> Non
 
 
 INTERRUPTING = """
-import os, signal, sys
+import atexit, os, signal, sys
+
+when = sys.argv[1]
+
+def interrupt(*arguments, **named):
+    os.kill(os.getpid(), signal.SIGINT)
 
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "kubectl_numa.options":
-            os.kill(os.getpid(), signal.SIGINT)
+        if name == when:
+            interrupt()
 
 sys.meta_path.insert(0, Interrupting())
-sys.argv = ["kubectl-numa", "nodes", "--snapshot", "-"]
+sys.argv = ["kubectl-numa", "nodes", "--snapshot", "examples/data/cluster.yaml", "-o", "name"]
 from kubectl_numa.__main__ import main
+if when == "arguments":
+    import click
+    click.Group.parse_args = interrupt
+if when == "the end":
+    atexit.register(interrupt)
 main()
 """
 
+MOMENTS = [
+    "click",
+    "kubectl_numa.cli",
+    "kubectl_numa.commands.nodes",
+    "kubectl_numa.options",
+    "arguments",
+    "the end",
+]
 
-def test_ctrl_c_while_the_program_starts_ends_it_quietly() -> None:
+
+@pytest.mark.parametrize("when", MOMENTS)
+def test_ctrl_c_ends_the_program_quietly_whenever_it_comes(when: str) -> None:
     done = subprocess.run(  # noqa: S603 the text is ours
-        [sys.executable, "-c", INTERRUPTING],
+        [sys.executable, "-c", INTERRUPTING, when],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         timeout=20,
         check=False,
+        cwd=Path(__file__).parents[2],
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+    assert (done.returncode, done.stderr) == (130, b"")
+    assert bool(done.stdout) is (when == "the end")
 
 
 def test_ctrl_c_ends_a_command_quietly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,3 +101,54 @@ def test_ctrl_c_ends_a_command_quietly(run: Run, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("numalign.kube.files.documents.load", interrupted)
     result = run("nodes", "--snapshot", "any")
     assert (result.exit_code, result.output) == (130, "")
+
+
+def too_wide(text: str) -> list[str]:
+    """Lines of more than forty columns, but for what is there to be copied: long words, and commands."""
+    return [
+        line
+        for line in text.splitlines()
+        if len(line) > 40 and max(map(len, line.split())) <= 20 and not re.match(r" +(kubectl|helm) ", line)
+    ]
+
+
+NARROW = [
+    "nodes",
+    "nodes --all",
+    "explain -f POD",
+    "explain -f POD --node big",
+    "check -f POD",
+    "doctor",
+    "shapes",
+    "pods -A",
+]
+
+
+@pytest.mark.parametrize("command", NARROW)
+def test_forty_columns_are_enough(run: Run, cluster_file: Path, write: Write, command: str) -> None:
+    pod = write("p.yaml", manifest("a", "20", policy="single-numa-node"))
+    said = run(*command.replace("POD", str(pod)).split(), "--snapshot", cluster_file, COLUMNS="40").stdout
+
+    assert said
+    assert too_wide(said) == []
+
+
+@pytest.mark.parametrize("command", ["", *program.commands])
+def test_so_they_are_for_help(run: Run, command: str) -> None:
+    said = run(*command.split(), "--help", COLUMNS="40").stdout
+    # Examples, and the events of replay, are there to be copied.
+    said = re.split(r"\n  (?:Examples|Events, each)", said)[0]
+
+    assert said
+    assert too_wide(said) == []
+
+
+def test_on_a_terminal_remarks_keep_whole_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr", written)
+
+    notices.tell("left out: something that was broken")
+
+    assert written.getvalue() == "left out: something \nthat was broken\n"
