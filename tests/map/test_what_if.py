@@ -1,12 +1,13 @@
 """What would become of a pod: what the webhook and each node say, and where replicas would come to."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 import yaml
 
 from numalign.kube.files.policy import ClusterPolicy
-from numalign.map import what_if
+from numalign.map import explained_nodes, what_if
 from numalign.map.pods_on_node import everybody
 from numalign.map.state import MapState
 from numalign.map.views import WhatIfAnswer, WhatIfResult
@@ -249,3 +250,16 @@ async def test_the_policy_file_counts(scorer: Scorer) -> None:
     scorer.obey(ClusterPolicy())
 
     assert not (await ask(scorer, raw(FOUR))).templates[0].admission.denied
+
+
+async def test_of_nodes_far_down_it_is_told_as_of_many(
+    scorer: Scorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(explained_nodes, "MOST_DETAILED", 2)
+    await scorer.know({"a": EMPTY, "b": EMPTY, "c": EMPTY, "small": SMALL})
+
+    first, second, third, small = (await ask(scorer, raw(FOUR))).templates[0].nodes
+
+    assert [bool(each.placement) for each in (first, second, third)] == [True, True, False]
+    assert third == replace(first, name="c", placement=(), zones=(), doubts=())
+    assert small.reason == "have no zone with 4 cpu, 1Gi memory and 1 nvidia.com/gpu"
