@@ -19,6 +19,12 @@ from numalign.model.errors import BadInput, Mistake
 MOST_BYTES = 2**18
 """Of one text; an API server takes objects of 1.5 MiB, and no pod that a person writes comes near to this."""
 
+MOST_TEMPLATES = 16
+"""Of one object; every node is asked about each of them."""
+
+LARGEST_COUNT = 2**31 - 1
+"""Replicas are int32."""
+
 DEFAULT_NAMESPACE = "default"
 
 _MOST_NAMED = 4
@@ -69,6 +75,9 @@ def _read(document: Document, namespace: str, extra: TemplatePaths) -> Pasted | 
     readable = tuple(template for template in made if template.pod)
     if not readable:
         return None
+    if len(readable) > MOST_TEMPLATES:
+        wrong = f"has {len(readable)} pod templates: at most {MOST_TEMPLATES} are asked about, leave some out"
+        raise BadInput([Mistake("", wrong)])
     metadata = Part(raw)["metadata"]
     return Pasted(
         document.kind,
@@ -87,7 +96,7 @@ def _replicas(raw: Mapping[str, object]) -> int:
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST_COUNT
 
 
 def _notes(guesses: Sequence[str], misplaced: Sequence[str], made: Sequence[PodTemplate]) -> Iterator[str]:

@@ -440,8 +440,8 @@ class WhatIfResult:
     """What would become of a pod or a workload: nothing is reserved for it.
 
     `replicas` are asked for of each template (pods that the object itself makes, where nobody said how many),
-    `fit_count` of them fit placed one after the other, and `placed` are those. `bounded` says that no more
-    than so many were tried, fewer than were asked for.
+    `fit_count` of them fit placed one after the other, and `placed` are those. `bounded` says that more may
+    fit: fewer were tried than were asked for, for they were too many or took too long.
     """
 
     kind: str

@@ -7,7 +7,7 @@ ranking, and the words of `kubectl numa explain`. Nothing is reserved, and nothi
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from numalign.cache import ClusterCache, admission, dra
@@ -36,7 +36,7 @@ from numalign.map.views import (
 )
 from numalign.model.constraints import Constraints
 from numalign.model.errors import BadInput, BadPod, Mistake
-from numalign.runtime.cooperative import patiently
+from numalign.runtime.cooperative import TimeSlice, patiently
 from numalign.scheduling.node_explanation import (
     counted_by_reason,
 )
@@ -45,6 +45,9 @@ from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 MOST_REPLICAS = 1000
 """That are placed for one question, those of all templates together."""
+
+PLACING_SECONDS = 10.0
+"""How long replicas are placed for one question; who asks next waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,8 @@ class WhatIf:
         makes it. What a namespace asks counts where its pods are `visible`, and is not told otherwise. Raises
         `BadInput` with every mistake.
         """
-        if replicas is not None and replicas < 1:
-            raise BadInput([Mistake("replicas", f"must be at least 1, not {replicas}")])
+        if replicas is not None and not 1 <= replicas <= pasted.LARGEST_COUNT:
+            raise BadInput([Mistake("replicas", f"must be a number from 1 to {pasted.LARGEST_COUNT}")])
         extra = self._state.policy.now.templates
         asked = await asyncio.to_thread(pasted.read, text, extra=extra)
         async with self._turn:
@@ -92,11 +95,9 @@ class WhatIf:
         if not visible(asked.namespace):
             notes.append("what its namespace asks is left out: you may not list the pods there")
         answered = [await self._of_template(subject, tuple(notes)) for subject in subjects]
-        each = min(wanted, max(1, MOST_REPLICAS // len(subjects)))
+        each = min(wanted, MOST_REPLICAS // len(subjects))
         placing = Replicas(self._state, self.ranker)
-        for at, (subject, template) in enumerate(zip(subjects, answered, strict=True)):
-            names = [node.name for node in template.nodes if node.answer is WhatIfAnswer.FITS]
-            await patiently(placing.place(at, subject.pending, names, each))
+        in_time = await self._in_time(self._placing(placing, subjects, answered, each))
         return WhatIfResult(
             asked.kind,
             asked.namespace,
@@ -105,11 +106,32 @@ class WhatIf:
             wanted,
             len(placing.placed),
             tuple(placing.placed),
-            each < wanted,
+            each < wanted or not in_time,
             self.map_state.revision,
             self._state.wall(),
             _highlighted(placing.placed),
         )
+
+    def _placing(
+        self,
+        placing: Replicas,
+        subjects: Iterable[_Subject],
+        answered: Iterable[WhatIfTemplate],
+        count: int,
+    ) -> Iterator[None]:
+        """Place so many replicas of each template in turn, one at each step."""
+        for at, (subject, template) in enumerate(zip(subjects, answered, strict=True)):
+            names = [node.name for node in template.nodes if node.answer is WhatIfAnswer.FITS]
+            yield from placing.place(at, subject.pending, names, count)
+
+    async def _in_time(self, work: Iterator[None]) -> bool:
+        """Work patiently for some seconds, and say whether that was enough."""
+        end, time_slice = self._state.clock() + PLACING_SECONDS, TimeSlice()
+        for _ in work:
+            if self._state.clock() >= end:
+                return False
+            await time_slice.share()
+        return True
 
     # Reading.
 

@@ -50,7 +50,7 @@ def test_a_workload_says_how_many_pods_it_makes() -> None:
     assert [template.where for template in asked.templates] == ["spec.template"]
 
 
-@pytest.mark.parametrize("replicas", [0, -1, True, "3", None, [3]])
+@pytest.mark.parametrize("replicas", [0, -1, True, "3", None, [3], 2**31])
 def test_a_number_that_makes_no_sense_counts_as_one(replicas: object) -> None:
     odd = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], "replicas": replicas}}  # type: ignore[dict-item]
 
@@ -74,6 +74,15 @@ def test_every_template_of_a_workload_is_asked_about() -> None:
     assert asked.namespace == "default"
     assert [template.where for template in asked.templates] == [
         f"spec.replicatedJobs[{at}].template.spec.template" for at in (0, 1)
+    ]
+
+
+def test_more_templates_than_anybody_writes_are_refused() -> None:
+    jobs = [{"template": {"spec": {"template": {"spec": POD["spec"]}}}}] * 17
+    workload = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "train"}}
+
+    assert mistakes(text({**workload, "spec": {"replicatedJobs": jobs}})) == [
+        "has 17 pod templates: at most 16 are asked about, leave some out"
     ]
 
 

@@ -177,6 +177,15 @@ async def test_more_than_anybody_places_is_bounded(scorer: Scorer, monkeypatch: 
     assert (result.replicas, result.fit_count, result.bounded) == (3, 2, True)
 
 
+async def test_placing_ends_after_some_seconds(scorer: Scorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(what_if, "PLACING_SECONDS", 0.0)
+    await scorer.know({"a": EMPTY})
+
+    result = await ask(scorer, raw(FOUR), 3)
+
+    assert (result.fit_count, result.bounded) == (1, True)
+
+
 async def test_a_node_needs_room_as_a_whole_as_well(scorer: Scorer) -> None:
     """Pods of no zone have taken what its zones would give."""
     small = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE, totals="cpu=6 mem=32Gi gpu=4")
@@ -210,11 +219,11 @@ async def test_where_a_pod_may_not_go_it_is_not_placed(scorer: Scorer) -> None:
     assert result.placed == ()
 
 
-@pytest.mark.parametrize("replicas", [0, -1])
-async def test_fewer_than_one_replica_is_a_mistake(scorer: Scorer, replicas: int) -> None:
+@pytest.mark.parametrize("replicas", [0, -1, 2**31])
+async def test_a_number_of_replicas_that_nobody_can_have_is_a_mistake(scorer: Scorer, replicas: int) -> None:
     await scorer.know({"a": EMPTY})
 
-    with pytest.raises(BadInput, match="replicas: must be at least 1"):
+    with pytest.raises(BadInput, match="replicas: must be a number from 1 to 2147483647"):
         await ask(scorer, raw(FOUR), replicas)
 
 
