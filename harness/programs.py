@@ -166,6 +166,12 @@ class Site:
         """The controller, from the moment at which it is ready. It takes no calls."""
         return await self._started(CONTROLLER, None, *flags)
 
+    async def served_map(self, *flags: str) -> Running:
+        """The controller with the map, and with nothing that it does about pods."""
+        door = Door(free_port())
+        served = ("--map", "--map-port", str(door.port), "--label-nodes=false")
+        return await self._started(CONTROLLER, door, *served, *flags)
+
     async def _started(self, name: str, door: Door | None, *flags: str) -> Running:
         about = Door(free_port())
         here = ("--bind", LOOPBACK, "--metrics-port", str(about.port), "--drain-seconds", "0")

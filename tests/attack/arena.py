@@ -79,6 +79,10 @@ class Arena:
         """The controller, which takes no calls."""
         return await self.here.controller(*self._source(api))
 
+    async def served_map(self, api: ApiServer) -> Running:
+        """The controller that serves the map."""
+        return await self.here.served_map(*self._source(api))
+
     async def scorer(self, *flags: str, api: ApiServer | None = None) -> Running:
         """The scorer, on a file unless it follows an API server."""
         return await self.here.scorer(*self._source(api), *flags)
