@@ -371,8 +371,8 @@ async def test_people_are_given_the_map_by_a_role_that_lists_topologies_and_noth
 
 async def test_with_the_map_alone_the_controller_may_write_nothing_more(helm: Path) -> None:
     def rules(found: Installation) -> list[Any]:
-        roles = found.of_kind("ClusterRole", "Role").values()
-        named = (role for role in roles if role["metadata"]["name"] == CONTROLLER)
+        # It has one of each kind, of one name.
+        named = (found[kind, CONTROLLER] for kind in ("ClusterRole", "Role"))
         return [rule for role in named for rule in role["rules"]]
 
     without, found = rules(await made(helm)), rules(await made(helm, "map.enabled=true"))
