@@ -136,6 +136,9 @@ async def rows(nodes: int, count: int) -> list[Row]:
     made = await site(nodes, count)
     shown, query = made.map_state, FleetQuery()
     what_if = WhatIf(shown)
+    # What making all of it up has left behind is nobody's to look through.
+    gc.collect()
+    gc.freeze()
     first, second = (_text(each.pod, at) for at, each in enumerate(cluster.templates(2)))
 
     def moved() -> Awaitable[object]:
