@@ -294,9 +294,9 @@ def _answers_in(nodes: Iterable[WhatIfNode]) -> str:
     return ", ".join(f"{counts[answer]:,} {text}" for answer, (text, _) in _ANSWERS.items() if counts[answer])
 
 
-def _doubts_in(nodes: Iterable[WhatIfNode]) -> list[str]:
-    """What could make the answer of any of these nodes wrong, once each."""
-    return [*dict.fromkeys(doubt for node in nodes for doubt in node.doubts)]
+def _doubts_in(nodes: Iterable[WhatIfNode]) -> list[tuple[str, int]]:
+    """What could make answers wrong, and of how many nodes; of most nodes first."""
+    return Counter(doubt for node in nodes for doubt in node.doubts).most_common()
 
 
 _ANSWERS: Mapping[WhatIfAnswer, tuple[str, str]] = MappingProxyType(
