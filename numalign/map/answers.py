@@ -1,7 +1,8 @@
 """How answers leave the map: with headers that keep a browser from harm, and in pieces if they are long."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +14,12 @@ from numalign.map.assets import CONTENT_SECURITY_POLICY, STATIC
 from numalign.runtime.cooperative import TimeSlice
 
 HTML = "text/html"
+
+PACKING = 3
+"""How hard zlib tries, out of nine: a page of 5,000 nodes becomes a tenth in a fraction of a second."""
+
+_GZIP = 31
+"""What zlib calls its format."""
 
 SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -47,13 +54,12 @@ async def send(
     if request.method == "HEAD":
         # aiohttp would send the end of what is sent in pieces.
         return web.Response(status=response.status, headers=response.headers)
-    response.enable_compression()
+    pieces = _pieces(request, response, chunks)
     try:
         await response.prepare(request)
         time_slice = TimeSlice()
-        for chunk in chunks:
-            # What is drawn may come out of files with halves of characters.
-            await response.write(chunk.encode(errors="replace"))
+        for piece in pieces:
+            await response.write(piece)
             await time_slice.share()
         await response.write_eof()
     except ConnectionError:
@@ -65,6 +71,27 @@ async def send(
             request.transport.abort()
         raise
     return response
+
+
+def _pieces(request: web.Request, response: web.StreamResponse, chunks: Iterable[str]) -> Iterator[bytes]:
+    """What is written for each chunk; the headers of the response say how."""
+    if isinstance(response, web.Response):
+        response.enable_compression()
+        return iter(())
+    # What is drawn may come out of files with halves of characters.
+    encoded = (chunk.encode(errors="replace") for chunk in chunks)
+    if "gzip" not in request.headers.get("Accept-Encoding", "").lower():
+        return encoded
+    response.headers["Content-Encoding"] = "gzip"
+    return _packed(encoded)
+
+
+def _packed(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Each chunk compressed, so that a browser can draw it at once; aiohttp would wait for many."""
+    packer = zlib.compressobj(PACKING, wbits=_GZIP)
+    for chunk in chunks:
+        yield packer.compress(chunk) + packer.flush(zlib.Z_SYNC_FLUSH)
+    yield packer.flush()
 
 
 def stream_of_html() -> web.StreamResponse:

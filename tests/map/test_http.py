@@ -351,6 +351,20 @@ async def test_files_are_kept_for_good_where_their_version_is_asked_for(house: M
     assert {seen.headers["Content-Type"] for seen in answers} == {"text/javascript; charset=utf-8"}
 
 
+@pytest.mark.parametrize("path", ["/", "/what-if", "/nodes/a", "/api/fleet"])
+@pytest.mark.parametrize("coding", ["gzip", "gzip, deflate, br", "identity"])
+async def test_answers_are_packed_where_that_is_understood(house: MapHouse, path: str, coding: str) -> None:
+    async with house.serving() as browser:
+        packed, plain = [
+            await browser.ask("GET", path, ANN, headers={"Accept-Encoding": each})
+            for each in (coding, "identity")
+        ]
+
+    assert ("Content-Encoding" in packed.headers) == ("gzip" in coding)
+    assert packed.text[:40] == plain.text[:40]
+    assert len(packed.text) == len(plain.text)
+
+
 @pytest.mark.parametrize("path", [*EVERY_PATH, "/login", f"/static/{SCRIPT}"])
 async def test_whoever_asks_for_the_head_alone_gets_it(house: MapHouse, path: str) -> None:
     async with house.serving() as browser:
