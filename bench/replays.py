@@ -1,12 +1,16 @@
 """
-Replays of openb: the published policies, which prove the harness.
+Replays of openb: the published policies, which prove the harness, and kubelets with zones.
 
 `make simulate` writes docs/simulate.md with its charts, and docs/simulate.json with all figures, of which the
 page is made. By default the trace is the bundled tables of shapes; a folder holds the published lists.
 """
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 from bench import command_line, replay_page
@@ -14,11 +18,14 @@ from bench.replay_page import Raw
 from examples import DATA
 from examples.openb import shapes
 from numalign.model.errors import BadInput
+from numalign.model.intent import Policy
 from numalign.simulation.node_policies import NODE_POLICIES
 from numalign.simulation.node_replay import replay_on_nodes
 from numalign.simulation.replay import Sample
 from numalign.simulation.replay_summary import mean_curve, mean_of, to_document
 from numalign.simulation.trace import Trace, read_trace
+from numalign.simulation.zone_replay import Zoning, replay_on_zones
+from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 
 FIRST_SEED = 42
 """That of the published runs, which count up from it."""
@@ -29,22 +36,68 @@ LISTS = "openb_node_list_all_node.csv", "openb_pod_list_default.csv"
 """The files of the published trace."""
 
 
-def measure(trace: Trace, *, seeds: int) -> Raw:
-    """The document of a run."""
-    nodes, numbers = trace.with_gpus(), range(FIRST_SEED, FIRST_SEED + seeds)
+ZONES = 2, 4
+"""Zones of a node, made up."""
+
+POLICY = Policy.RESTRICTED
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One replay; on nodes without zones if there are 0."""
+
+    zones: int
+    name: str
+    seed: int
+
+    def samples(self, trace: Trace) -> list[Sample]:
+        """How it goes; with zones all pods are such as a kubelet gives CPUs of their own."""
+        if not self.zones:
+            return list(replay_on_nodes(trace, self.name, ratio=RATIO, seed=self.seed))
+        pinned = trace.pinned()
+        nodes = Zoning(self.zones, POLICY).nodes_of(pinned)
+        return list(replay_on_zones(nodes, pinned, self.name, ratio=RATIO, seed=self.seed))
+
+
+def measure(trace: Trace, *, seeds: int, zone_seeds: int) -> Raw:
+    """The document of a run, on all processors."""
+    nodes = trace.with_gpus()
+    names = {0: NODE_POLICIES, **dict.fromkeys(ZONES, ZONE_SCHEDULERS)}
+    every = [
+        Replayed(zones, name, FIRST_SEED + at)
+        for zones, each in names.items()
+        for name in each
+        for at in range(zone_seeds if zones else seeds)
+    ]
+    found = dict(zip(every, _replayed(nodes, every), strict=True))
+    by_zones = {
+        zones: {
+            name: summed_up([found[one] for one in every if (one.zones, one.name) == (zones, name)])
+            for name in each
+        }
+        for zones, each in names.items()
+    }
     return {
         "ratio": RATIO,
-        "seeds": [*numbers],
+        "seeds": [FIRST_SEED + at for at in range(seeds)],
+        "zone_seeds": [FIRST_SEED + at for at in range(zone_seeds)],
         "trace": {
             "nodes": len(nodes.nodes),
             "gpus": sum(node.gpus for node in nodes.nodes),
             "pods": len(nodes.pods),
         },
-        "policies": {
-            name: summed_up([[*replay_on_nodes(nodes, name, ratio=RATIO, seed=seed)] for seed in numbers])
-            for name in _announced(NODE_POLICIES)
-        },
+        "policies": by_zones[0],
+        "zoned": {str(zones): by_zones[zones] for zones in ZONES},
     }
+
+
+def _replayed(trace: Trace, every: Sequence[Replayed]) -> Iterator[list[Sample]]:
+    """The samples of all of them, in their order; tells on standard error what is done."""
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        for one, samples in zip(every, pool.map(Replayed.samples, every, repeat(trace)), strict=True):
+            where = f"{one.zones} zones" if one.zones else "no zones"
+            sys.stderr.write(f"{where}, {one.name}, seed {one.seed}: {samples[-1].allocated:.2f} %\n")
+            yield samples
 
 
 def summed_up(replays: list[list[Sample]]) -> Raw:
@@ -57,24 +110,21 @@ def summed_up(replays: list[list[Sample]]) -> Raw:
     }
 
 
-def _announced(names: Iterable[str]) -> Iterator[str]:
-    """Tells on standard error what is under way."""
-    for name in names:
-        sys.stderr.write(f"{name} ...\n")
-        yield name
-
-
 def main() -> int:
     """Replay as the flags say; 0, or 2 with the mistakes of a trace on standard error."""
     parser = command_line.parser("bench.replays", __doc__)
     parser.add_argument("--trace", type=Path, metavar="FOLDER", help="the published lists are in here")
     parser.add_argument("--seeds", type=command_line.number, default=10, help="how many (default 10)")
     parser.add_argument(
+        "--zone-seeds", type=command_line.number, default=1, help="how many with zones (default 1)"
+    )
+    parser.add_argument(
         "--markdown", type=Path, metavar="FILE", help="write the page here, its charts and figures beside it"
     )
     chosen = parser.parse_args()
     try:
-        found = measure(read_trace(*files(chosen.trace)), seeds=chosen.seeds)
+        trace = read_trace(*files(chosen.trace))
+        found = measure(trace, seeds=chosen.seeds, zone_seeds=chosen.zone_seeds)
     except (BadInput, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return 2

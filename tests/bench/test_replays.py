@@ -63,9 +63,14 @@ def test_the_command_writes_page_figures_and_charts(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = folder / "page.md"
-    assert run(monkeypatch, "--trace", str(folder), "--seeds", "2", "--markdown", str(page)) == 0
+    assert (
+        run(monkeypatch, "--trace", str(folder), "--seeds", "2", "--zone-seeds", "2", "--markdown", str(page))
+        == 0
+    )
     told = capsys.readouterr()
-    assert all(name in told.out and f"{name} ..." in told.err for name in NODE_POLICIES)
+    assert all(name in told.out for name in (*NODE_POLICIES, "gate"))
+    assert "no zones, FGD, seed 43: " in told.err
+    assert "4 zones, gate, seed 43: " in told.err
     assert "1 nodes with 4 GPUs" in page.read_text(encoding="utf-8")
     found = orjson.loads((folder / "page.json").read_bytes())
     assert found["seeds"] == [42, 43]
