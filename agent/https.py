@@ -239,7 +239,9 @@ def _answer(connection: HTTPConnection, asked: _Asked) -> tuple[int, bytes]:
     except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError) as error:
         # RemoteDisconnected is a ConnectionResetError.
         raise _Ended from error
-    body = answer.read(asked.most + 1)
+    # An answer that ends its connection holds the socket, and nobody else closes that.
+    with answer:
+        body = answer.read(asked.most + 1)
     if len(body) > asked.most:
         raise ValueError(f"an answer of more than {asked.most} bytes makes no sense")
     if answer.length:

@@ -1,10 +1,12 @@
 """Requests over HTTP/1.1: one kept connection, answers that are bounded in bytes and in time."""
 
 import asyncio
+import gc
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from http.client import HTTPResponse
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,7 @@ async def test_after_a_time_out_the_next_request_is_a_fresh_one() -> None:
         (b"garbage\r\n\r\n", "garbage"),
         (b"HTTP/1.1 2000 OK\r\n\r\n", "2000"),
         (response(b"x" * 101), "more than 100 bytes"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * 101, "more than 100 bytes"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + b"x" * 0x65, "more than 100 bytes"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "IncompleteRead"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "IncompleteRead"),
@@ -144,6 +147,8 @@ async def test_what_is_no_answer_is_told(sent: bytes, said: str) -> None:
     async with client(answer) as asking:
         with pytest.raises(Unreachable, match=said):
             await asking.request("GET", "/", most=100)
+        answers = (each for each in gc.get_objects() if isinstance(each, HTTPResponse))
+        assert [each for each in answers if not each.isclosed()] == []
 
 
 async def test_nobody_there_is_told_with_the_address() -> None:
