@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from certs import authority, secret
+from controller.settings import ControllerSettings
 from numalign.cache.ranking import Ranking
 from numalign.decision.scoring import Strategy
 from numalign.kube.files import policy
@@ -71,7 +72,7 @@ def test_whoever_installed_it_sees_it_refuse_what_is_no_policy() -> None:
 def test_every_value_that_is_named_is_one_of_the_chart() -> None:
     named = re.findall(r"--set (\S+?)=", GUIDE)
     parts = "tls|webhooks|kubeletConfigs|image|scorer|scheduler|agent|gates|heal|prometheusRule|dashboard"
-    parts += "|policyReports|ownerEvents"
+    parts += "|policyReports|ownerEvents|map"
     named += re.findall(rf"`((?:{parts})\.[\w.]+)", GUIDE)
     assert named
     for path in named:
@@ -299,3 +300,22 @@ def test_whoever_reads_on_finds_it() -> None:
     assert paths == {"chart/", "manifests/", "schedulers/", "crd/", "Dockerfile"}
     assert all((DEPLOY / path).exists() for path in paths)
     assert MANIFESTS.is_dir()
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+async def test_the_map_behind_an_ingress_is_served_as_the_example_says(helm: Path, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump(example("The map")))
+    found = await made(helm, "", "--values", str(values))
+    told = found.settings("numalign-controller", ControllerSettings)
+
+    assert (told.map, told.map_bind, str(told.map_tls_cert)) == (True, "*", "/etc/numalign-map/tls.crt")
+    assert found["Ingress", "numalign-map"]["spec"]["rules"][0]["host"] == "numa.example.com"
+
+
+def test_people_are_bound_to_the_role_that_the_chart_makes_for_them() -> None:
+    bound = [
+        re.findall(r"--clusterrole (\S+)", line) for line in commands("The map") if "rolebinding" in line
+    ]
+    assert bound == [["numalign-map-viewer"], ["numalign-map-viewer"]]
