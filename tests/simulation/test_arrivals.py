@@ -5,6 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from numalign.model.errors import BadInput
+from numalign.simulation import arrivals as arriving
 from numalign.simulation.arrivals import arrivals
 from numalign.simulation.trace import Trace, TraceNode, TracePod
 
@@ -54,3 +56,9 @@ def test_pods_are_left_out_where_less_is_wanted() -> None:
 @pytest.mark.parametrize("ratio", [0.5, 2.0])
 def test_pods_without_gpus_are_neither_drawn_nor_left_out_for_themselves(ratio: float) -> None:
     assert arrived(trace(2, NO_GPU, NO_GPU), ratio) == [NO_GPU, NO_GPU]
+
+
+def test_a_flood_of_tiny_shares_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arriving, "MOST_ARRIVALS", 100)
+    with pytest.raises(BadInput, match="more than 100 would arrive: lower the ratio"):
+        arrived(trace(10, TracePod(1, 0, 1, 1)), 1.0)
