@@ -7,12 +7,12 @@ of figures are kept, and the functions that counted them, to let anyone count ag
 
 import csv
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
 from examples import DATA
-from numalign.model.errors import BadInput, Mistake
+from numalign.simulation.tables import TableLayout, read_table
 
 NODES = "openb-nodes.csv"
 PODS = "openb-pods.csv"
@@ -99,28 +99,5 @@ def _bundled(name: str) -> list[list[str]]:
 
 def _published(path: Path, *, figures: Sequence[str], word: str) -> list[tuple[tuple[int, ...], str]]:
     """The figures and the word of each row; the other columns (names, times) are not ours to keep."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            header, rows = reader.fieldnames or (), list(reader)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise BadInput([Mistake(str(path), f"not a CSV file in UTF-8: {error}")]) from error
-    columns = (*figures, word)
-    mistakes = [Mistake(str(path), f'there is no column "{name}"') for name in columns if name not in header]
-    mistakes = mistakes or list(_mistakes(path, rows, columns=columns, word=word))
-    if not (rows or mistakes):
-        mistakes = [Mistake(str(path), "there is no row under the header")]
-    if mistakes:
-        raise BadInput(mistakes)
-    return [(tuple(int(row[name]) for name in figures), row[word]) for row in rows]
-
-
-def _mistakes(
-    path: Path, rows: Iterable[dict[str, str]], *, columns: Sequence[str], word: str
-) -> Iterator[Mistake]:
-    for line, row in enumerate(rows, start=2):
-        for name in columns:
-            if row[name] is None:
-                yield Mistake(f"{path}:{line}", f"{name} is missing: the row is cut off")
-            elif name != word and not row[name].isdecimal():
-                yield Mistake(f"{path}:{line}", f"{name} is {row[name]!r}: a whole number is needed")
+    rows = read_table(path, TableLayout(dict.fromkeys(figures), {word: None}))
+    return [(tuple(row.figures[name] for name in figures), row.words[word]) for row in rows]
