@@ -23,8 +23,6 @@ PAGE = DOCS / "map.md"
 BEGIN, END = "<!-- figures: make map-screenshots -->\n", "<!-- end of figures -->\n"
 
 NODES = 5000
-QUALITY = 82
-"""Of pictures, 0 to 100: text stays sharp, and a picture is some 50 KB."""
 
 ASKED = """\
 apiVersion: v1
@@ -75,7 +73,7 @@ PICTURES = (
     Picture("map-pod", "/pods/prod/ranker", height=950),
     Picture("map-what-if", "/what-if", height=1000, prepare=_ask),
 )
-PICTURES_OF_MANY = (Picture("map-many", "/"), Picture("map-many-dark", "/", "dark"))
+PICTURES_OF_MANY = (Picture("map-many", "/"),)
 
 
 async def _take(browser: Browser, address: str, picture: Picture) -> None:
@@ -84,8 +82,7 @@ async def _take(browser: Browser, address: str, picture: Picture) -> None:
     async with opened(browser, address + picture.path, **options) as watched:
         await picture.prepare(watched.page)
         await watched.page.wait_for_timeout(500)
-        image = await watched.page.screenshot(type="jpeg", quality=QUALITY)
-        (DOCS / f"{picture.name}.jpg").write_bytes(image)
+        await watched.page.screenshot(path=DOCS / f"{picture.name}.png")
 
 
 def table(pages: list[PageFigures], latencies: list[float]) -> str:
