@@ -3,10 +3,13 @@
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Timer
 
 from rich.console import Console
 
 PROBLEMS_SHOWN = 10
+SECONDS = 1.0
+"""What takes no longer goes without a word."""
 
 
 def tell(words: str) -> None:
@@ -26,10 +29,18 @@ def tell_left_out(problems: Sequence[object]) -> None:
 
 @contextmanager
 def waiting(doing: str) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal that something takes its time; what is given says what is done by now."""
+    """Show on a terminal what takes over a second; what is given says what is done by now."""
     console = Console(file=sys.stderr)
-    if console.is_terminal:
-        with console.status(f"{doing} ...") as status:
-            yield lambda now: status.update(f"{now} ...")
-    else:
+    if not console.is_terminal:
         yield lambda _now: None
+        return
+    status = console.status(f"{doing} ...")
+    timer = Timer(SECONDS, status.start)
+    timer.start()
+    try:
+        yield lambda now: status.update(f"{now} ...")
+    finally:
+        timer.cancel()
+        # It may be starting at this very moment.
+        timer.join()
+        status.stop()

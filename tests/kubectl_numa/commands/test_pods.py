@@ -146,7 +146,6 @@ def test_an_annotation_that_makes_no_sense_is_told_and_the_others_are_judged(
     ("arguments", "said"),
     [
         (["-l", "app in"], '"(" is expected'),
-        (["-A", "-n", "team"], "contradict each other"),
         (["-o", "table"], "'table' is not one of"),
     ],
 )
