@@ -50,7 +50,12 @@ async def secure(_request: web.Request, response: web.StreamResponse) -> None:
 async def send(
     request: web.Request, response: web.StreamResponse, chunks: Iterable[str] = ()
 ) -> web.StreamResponse:
-    """Send an answer, compressed where that is understood; others pass between its `chunks`."""
+    """Send an answer that was not sent yet, compressed where that is understood.
+
+    Others pass between its `chunks`.
+    """
+    if response.prepared:
+        return response
     if request.method == "HEAD":
         # aiohttp would send the end of what is sent in pieces.
         return web.Response(status=response.status, headers=response.headers)

@@ -361,6 +361,7 @@ async def test_answers_are_packed_where_that_is_understood(house: MapHouse, path
         ]
 
     assert ("Content-Encoding" in packed.headers) == ("gzip" in coding)
+    assert house.told.of("request.failed") == []
     assert packed.text[:40] == plain.text[:40]
     assert len(packed.text) == len(plain.text)
 
