@@ -52,7 +52,7 @@ async def _ask(page: Page) -> None:
     await page.get_by_label("Pod or workload").fill(ASKED)
     await page.get_by_label("Replicas").fill("8")
     await page.get_by_role("button", name="Ask the nodes").click()
-    await page.get_by_role("heading", name="Node by node").scroll_into_view_if_needed()
+    await page.locator("#result").evaluate("(heading) => heading.scrollIntoView()")
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ def _reports(now: float) -> Mapping[str, str]:
     kubelet = {
         "version": "v1.34.4",
         "cpuManagerPolicy": "static",
-        "memoryManagerPolicy": "None",
+        "memoryManagerPolicy": "Static",
         "topologyManagerPolicy": "best-effort",
     }
     placements = {
@@ -106,14 +106,14 @@ def _stamp(seconds: float) -> str:
 
 
 _OBSERVED: Mapping[str, tuple[Sequence[tuple[Sequence[str], Json]], str]] = {
-    "uid-trainer-0": ([(["node-0"], {"cpu": "16", GPU: "2"})], "1-8,65-72"),
-    "uid-trainer-1": ([(["node-1"], {"cpu": "16", GPU: "2"})], "33-40,97-104"),
+    "uid-trainer-0": ([(["node-0"], {"cpu": "16", "memory": "64Gi", GPU: "2"})], "1-8,65-72"),
+    "uid-trainer-1": ([(["node-1"], {"cpu": "16", "memory": "64Gi", GPU: "2"})], "33-40,97-104"),
     "uid-ranker": (
-        [(["node-0"], {"cpu": "8", GPU: "1"}), (["node-1"], {"cpu": "8"})],
+        [(["node-0"], {"cpu": "8", "memory": "32Gi", GPU: "1"}), (["node-1"], {"cpu": "8"})],
         "9-12,41-44,73-76,105-108",
     ),
-    "uid-loader": ([(["node-0"], {"cpu": "38"})], "13-31,77-95"),
-    "uid-cache": ([(["node-1"], {"cpu": "8"})], "45-48,109-112"),
+    "uid-loader": ([(["node-0"], {"cpu": "38", "memory": "64Gi"})], "13-31,77-95"),
+    "uid-cache": ([(["node-1"], {"cpu": "8", "memory": "16Gi"})], "45-48,109-112"),
 }
 """By the uid of a pod what it holds, by sets of zones, and its CPUs."""
 
