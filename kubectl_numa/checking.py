@@ -120,7 +120,7 @@ def listing(results: Sequence[Checked], *, text: Callable[[Paper], object]) -> L
 
 def _type_and_name(checked: Checked) -> str:
     pod = checked.manifest.pod
-    return f"pod/{pod.name}" if pod else checked.manifest.kind.lower() or "nothing"
+    return f"pod/{pod.name}" if pod else checked.manifest.kind.lower()
 
 
 def _cells(checked: Checked) -> tuple[object, ...]:

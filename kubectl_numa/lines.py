@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from numalign.kube.command_line import for_terminal
 from numalign.model.resources import readable_zone
 
 NARROWEST = 40
@@ -21,8 +22,6 @@ USUAL = 80
 """Columns of a pipe."""
 
 _LEAST_WORDS = 10
-
-_UNSEEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 class Paper:
@@ -47,7 +46,7 @@ class Paper:
         """Write lines as they are, but for what would steer the terminal: manifests hold anything."""
         for line in lines:
             text = line.copy() if isinstance(line, Text) else Text(line)
-            text.plain = _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text.plain)
+            text.plain = for_terminal(text.plain)
             if self.console.color_system is None:
                 # Rendering what has no style in the end takes most of the time of long answers.
                 self.console.file.write(f"{text.plain}\n")

@@ -63,8 +63,8 @@ class Listing:
         paper.write(*table((*self.columns, *self.wide_columns), self.rows))
 
     def names(self) -> Iterator[str]:
-        """TYPE/NAME of each."""
-        return (row.name for row in self.rows)
+        """TYPE/NAME of each that has one."""
+        return (_on_one_line(row.name) for row in self.rows if row.name)
 
 
 def table(columns: Sequence[str], rows: Iterable[ListedRow]) -> Iterator[str]:
@@ -77,5 +77,9 @@ def table(columns: Sequence[str], rows: Iterable[ListedRow]) -> Iterator[str]:
 
 
 def _cells(row: ListedRow, count: int) -> list[str]:
-    # A cell stays in its line, whatever somebody wrote into it.
-    return [NO_VALUE if cell in {None, ""} else " ".join(str(cell).split()) for cell in row.cells[:count]]
+    return [NO_VALUE if cell in {None, ""} else _on_one_line(str(cell)) for cell in row.cells[:count]]
+
+
+def _on_one_line(text: str) -> str:
+    # A cell or a name stays in its line, whatever somebody wrote into it.
+    return " ".join(text.split())

@@ -7,6 +7,8 @@ from threading import Timer
 
 from rich.console import Console
 
+from numalign.kube.command_line import for_terminal
+
 PROBLEMS_SHOWN = 10
 SECONDS = 1.0
 """What takes no longer goes without a word."""
@@ -16,7 +18,7 @@ def tell(words: str) -> None:
     """One remark."""
     console = Console(stderr=True)
     # A screen shows whole words; whoever searches a log looks for whole lines.
-    console.print(words, markup=False, highlight=False, soft_wrap=not console.is_terminal)
+    console.print(for_terminal(words), markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
 
 def tell_left_out(problems: Sequence[object]) -> None:

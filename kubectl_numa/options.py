@@ -18,7 +18,7 @@ from kubectl_numa.listings import Listing, Output
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.selection import PodSelection
 from numalign.kube import name_completion, selectors
-from numalign.kube.command_line import FILE, Option, from_kubeconfig, joined
+from numalign.kube.command_line import FILE, Option, for_terminal, from_kubeconfig, joined
 from numalign.model.intent import Match
 from numalign.runtime.spans import seconds
 
@@ -213,4 +213,4 @@ def paper() -> Paper:
 def note(lines: Iterable[object]) -> None:
     """What people should know besides the answer, on standard error: mistakes and remarks, one a line."""
     for line in lines:
-        click.echo(str(line), err=True)
+        click.echo(for_terminal(str(line)), err=True)

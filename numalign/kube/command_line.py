@@ -23,6 +23,8 @@ from numalign.model.errors import BadInput
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+_STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
 FILE = click.Path(readable=False)
 """The name of a file, which a shell completes; whoever opens it tells what is wrong with it."""
 
@@ -30,10 +32,22 @@ INTERRUPTED = 128 + signal.SIGINT
 """The exit code of a program that was ended by Ctrl-C, as shells have it."""
 
 
+def for_terminal(text: str) -> str:
+    """The same lines without what would steer a terminal or turn the direction of reading.
+
+    Manifests, annotations and answers of servers hold anything.
+    """
+    return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 class Trouble(click.ClickException):
     """What cannot be done, for a reason that the caller can mend; exit code 2."""
 
     exit_code = 2
+
+    def format_message(self) -> str:
+        """The reason, as a terminal shows it."""
+        return for_terminal(self.message)
 
 
 class NarrowHelp(click.HelpFormatter):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from kubectl_numa import notices
+from kubectl_numa import notices, options
 from kubectl_numa.cli import program
 from numalign.runtime import about
 from tests.kubectl_numa.objects import manifest
@@ -152,3 +152,28 @@ def test_on_a_terminal_remarks_keep_whole_words(monkeypatch: pytest.MonkeyPatch)
     notices.tell("left out: something that was broken")
 
     assert written.getvalue() == "left out: something \nthat was broken\n"
+
+
+STEERING = "a\x1b[2J\x9b1m\r\u202eb"
+"""Would clear a screen, change colours, write over a line and turn the direction of reading."""
+
+SHOWN = "a\ufffd[2J\ufffd1m\ufffd\ufffdb"
+
+
+def test_nothing_that_steers_a_terminal_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    notices.tell(f"told: {STEERING}")
+    options.note([f"noted:\n  {STEERING}"])
+
+    assert capsys.readouterr().err == f"told: {SHOWN}\nnoted:\n  {SHOWN}\n"
+
+
+@pytest.mark.parametrize("command", ["check", "explain"])
+def test_mistakes_of_manifests_steer_no_terminal(
+    run: Run, write: Write, cluster_file: Path, command: str
+) -> None:
+    wrong = manifest("wrong", "4", policy=STEERING)
+
+    said = run(command, "-f", write("pod.yaml", wrong), "--snapshot", cluster_file).stderr
+
+    assert SHOWN in said
+    assert not {"\x1b", "\x9b", "\r", "\u202e"} & {*said}

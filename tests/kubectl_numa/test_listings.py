@@ -71,3 +71,11 @@ def test_what_a_tenant_wrote_steers_no_terminal(capsys: pytest.CaptureFixture[st
     Listing(("name",), rows, list).draw_wide(paper)
 
     assert capsys.readouterr().out == "NAME\na\N{REPLACEMENT CHARACTER}[31m b\n"
+
+
+def test_a_name_stays_in_its_line_and_what_has_none_has_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [ListedRow("pod/a\npod/forged"), ListedRow(""), ListedRow("pod/b\x1b[2J")]
+
+    options.print_listing(Listing(("name",), rows, list), Output.NAME)
+
+    assert capsys.readouterr().out == "pod/a pod/forged\npod/b\ufffd[2J\n"
