@@ -1,5 +1,6 @@
 """`kubectl numa simulate`: what strategies leave stranded of a cluster."""
 
+import math
 from pathlib import Path
 
 import click
@@ -64,6 +65,16 @@ _gpus = joined(
 )
 
 
+_RATIOS = click.FloatRange(0.01, 10)
+
+
+def _ratio(_context: click.Context, _option: click.Parameter, ratio: float) -> float:
+    # No comparison is true of what is no number, so the range lets it pass.
+    if math.isnan(ratio):
+        raise click.BadParameter(f"{ratio} is not in the range {_RATIOS.min}<=x<={_RATIOS.max}.")
+    return ratio
+
+
 @click.command(
     epilog="""\b
 Examples:
@@ -102,7 +113,8 @@ Examples:
 )
 @click.option(
     "--ratio",
-    type=click.FloatRange(0.01, 10),
+    type=_RATIOS,
+    callback=_ratio,
     default=1.3,
     show_default=True,
     help="How many times the GPUs that there are the pods ask for.",

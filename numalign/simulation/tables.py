@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from numalign.model.errors import BadInput, Mistake
+from numalign.model.errors import BadInput, Mistake, cut
 
 MOST_BYTES = 2**26
 """Of one table; the pods of openb take half a MiB."""
@@ -23,6 +23,7 @@ HIGHEST_FIGURE = 10**12
 """A node with as many millicores or MiB is a mistake."""
 
 _DIGITS = len(str(HIGHEST_FIGURE))
+_SHOWN = 64
 
 
 class TableRow(NamedTuple):
@@ -77,28 +78,32 @@ def _lines(path: Path) -> Sequence[str]:
 def _mistakes_of_table(
     path: Path, layout: TableLayout, header: Sequence[str], rows: int
 ) -> Iterator[Mistake]:
-    missing = [
-        name
-        for columns in (layout.figures, layout.words)
-        for name, default in columns.items()
-        if default is None and name not in header
-    ]
+    columns = {**layout.figures, **layout.words}
+    missing = [name for name, default in columns.items() if default is None and name not in header]
     for name in missing:
         yield Mistake(str(path), f'there is no column "{name}"')
+    for name in columns:
+        if header.count(name) > 1:
+            yield Mistake(str(path), f'there are {header.count(name)} columns "{name}": leave one')
     if not (rows or missing):
         yield Mistake(str(path), "there is no row under the header")
     if rows > MOST_ROWS:
         yield Mistake(str(path), f"more than {MOST_ROWS:,} rows")
 
 
-def _mistakes_of_row(where: str, layout: TableLayout, row: Mapping[str, str | None]) -> Iterator[Mistake]:
+def _mistakes_of_row(
+    where: str, layout: TableLayout, row: Mapping[str | None, str | None]
+) -> Iterator[Mistake]:
+    # The reader keeps there what stands beyond the header: a comma too many has moved the columns.
+    if None in row:
+        yield Mistake(where, "the row has more fields than the header")
     for name in (*layout.figures, *layout.words):
         if name in row and row[name] is None:
             yield Mistake(where, f"{name} is missing: the row is cut off")
     for name in layout.figures:
         text = row.get(name)
         if text is not None and not (text.isascii() and text.isdecimal() and len(text) < _DIGITS):
-            yield Mistake(where, f"{name} is {text!r}: a whole number is needed")
+            yield Mistake(where, f"{name} is {cut(text, _SHOWN)!r}: a whole number is needed")
 
 
 def _row(where: str, layout: TableLayout, row: Mapping[str, str]) -> TableRow:

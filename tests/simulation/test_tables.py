@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from numalign.model.errors import BadInput
+from numalign.model.errors import BadInput, cut
 from numalign.simulation import tables
 from numalign.simulation.tables import TableLayout, read_table
 
@@ -57,8 +57,18 @@ def test_a_mark_of_byte_order_is_no_part_of_the_first_name(tmp_path: Path) -> No
         ),
         pytest.param(
             f"cpu,model\n{'9' * 400},a\n",
-            [f":2: cpu is '{'9' * 400}': a whole number is needed"],
+            [f":2: cpu is '{cut('9' * 400, 64)}': a whole number is needed"],
             id="more digits than any amount has",
+        ),
+        pytest.param(
+            "cpu,model,cpu,other,other\n1,a,2,b,c\n",
+            [': there are 2 columns "cpu": leave one'],
+            id="a column twice",
+        ),
+        pytest.param(
+            "cpu,model\n4,000,a\n",
+            [":2: the row has more fields than the header"],
+            id="a comma in a number",
         ),
         pytest.param('cpu,model\n"1,a\n', [": not a CSV file: unexpected end of data"], id="an open quote"),
     ],
