@@ -70,6 +70,9 @@ LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{1,{LONGEST_TOKEN}}}")
 """RFC 6750, 2.1."""
 
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+"""RFC 1123; whatever else somebody writes there is neither asked about nor remembered."""
+
 LOOK = Permission("list", "noderesourcetopologies", nrt.GROUP)
 """What it takes to see the map."""
 
@@ -223,8 +226,10 @@ class SignedInVisitor:
         return weight(self.user.name, *self.user.groups, str(self.user.extra)) + self._namespaces.bytes
 
     def sees(self, namespace: str) -> bool | None:
-        """Whether the user may list pods there, if that was asked."""
-        return True if self.everywhere else self._namespaces.find(namespace)
+        """Whether the user may list pods there, if that was asked; False where no namespace can be."""
+        if self.everywhere:
+            return True
+        return self._namespaces.find(namespace) if _NAMESPACE.fullmatch(namespace) else False
 
     async def learn(self, namespaces: Iterable[str]) -> None:
         """Ask about each, some at a time."""

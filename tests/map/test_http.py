@@ -13,6 +13,7 @@ from numalign.map.access import LocalAccess
 from numalign.map.answers import SECURITY_HEADERS
 from numalign.map.assets import SCRIPT, STATIC
 from tests.houses import MIB, until
+from tests.map.reviewing import namespaces_asked
 from tests.map.serving import (
     ANN,
     BOB,
@@ -530,3 +531,12 @@ async def test_whoever_is_gone_holds_no_stream(house: MapHouse) -> None:
         async with browser.stream(ANN):
             await until(lambda: streams() == 1)
         await until(lambda: streams() == 0)
+
+
+@pytest.mark.parametrize("namespace", ["x" * 200_000, "Upper", "a_b", "-a", "a."])
+async def test_nobody_is_asked_about_what_can_be_no_namespace(house: MapHouse, namespace: str) -> None:
+    async with house.serving() as browser:
+        answer = await browser.post("/api/what-if", CID, data=MANIFEST % namespace)
+
+    assert answer.status == 200
+    assert namespaces_asked(house.api) == []
