@@ -56,7 +56,8 @@ def read(url: str) -> bytes:
         error.close()
         raise _bad(url, f"was answered {error.code} {error.reason}") from error
     except URLError as error:
-        raise _bad(url, f"cannot be read: {error.reason}") from error
+        reason = error.reason.strerror if isinstance(error.reason, OSError) else error.reason
+        raise _bad(url, f"cannot be read: {reason or error.reason}") from error
     except (OSError, HTTPException, ValueError) as error:
         raise _bad(url, f"cannot be read: {error}") from error
 

@@ -43,6 +43,14 @@ def test_what_cannot_be_read_is_told(answer: Answer, said: str) -> None:
     assert said in mistake.message
 
 
+def test_where_nobody_listens_that_is_told_in_words() -> None:
+    with pytest.raises(BadUrl) as raised:
+        urls.read("http://127.0.0.1:1/pod.yaml")
+
+    [mistake] = raised.value.mistakes
+    assert mistake.message == "cannot be read: Connection refused"
+
+
 def test_nobody_is_waited_for_who_sends_a_byte_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(urls, "SECONDS", 0.2)
 
