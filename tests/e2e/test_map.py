@@ -255,8 +255,8 @@ async def test_a_change_in_the_cluster_is_told_to_whoever_looks(site: MapSite) -
         assert b"newcomer" not in said
 
 
-@pytest.mark.last
 async def test_the_rights_that_the_map_brings_are_used_and_nothing_else_is_asked_for(site: MapSite) -> None:
+    # What the tests above asked: the site is theirs, and goes with this file.
     asked = [use for use in audits.uses(site.plane.folder, user=shipped.CONTROLLERS) if use.resource]
     allowed = rights_of(shipped.CONTROLLER, site.roles)
 
