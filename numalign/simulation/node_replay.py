@@ -35,20 +35,10 @@ class ScoredNodes:
     """Nodes, and what they are worth to the pods that were asked for so far."""
 
     def __init__(self, columns: GpuColumns, measure: FragmentMeasure, policy: NodePolicy) -> None:
-        self._columns = columns
+        self.columns = columns
         self._measure = measure
         self._policy = policy
         self._scores: dict[int, ShapeScores] = {}
-
-    @property
-    def gpu_milli(self) -> int:
-        """Thousandths of all GPUs."""
-        return self._columns.gpu_milli
-
-    @property
-    def free_gpu_milli(self) -> int:
-        """Thousandths of GPUs that nobody has."""
-        return self._columns.free_gpu_milli
 
     @property
     def refusals(self) -> int:
@@ -57,16 +47,16 @@ class ScoredNodes:
 
     def fragments(self) -> tuple[float, float]:
         """Fragments as things stand, in thousandths of GPUs; of zones there are none."""
-        return self._measure.total(self._columns), 0
+        return self._measure.total(self.columns), 0
 
     def place(self, shape: int, pod: TracePod) -> None:
         """Put a pod on the node that the policy chooses, if it fits on any."""
         if shape not in self._scores:
-            self._scores[shape] = ShapeScores(pod, self._columns, self._policy)
+            self._scores[shape] = ShapeScores(pod, self.columns, self._policy)
         scores = self._scores[shape].current()
         if scores.max(initial=_NO_FIT) > _NO_FIT:
             row = self._policy.choose(scores)
-            self._columns.take(row, pod, self._policy.slots(pod, row))
+            self.columns.take(row, pod, self._policy.slots(pod, row))
 
 
 class ShapeScores:

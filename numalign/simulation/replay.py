@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from numalign.simulation.arrivals import Arrivals
+from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.trace import TracePod
 
 EVERY = 1.0
@@ -32,12 +33,8 @@ class ReplayedCluster(Protocol):
     """What pods are placed on."""
 
     @property
-    def gpu_milli(self) -> int:
-        """Thousandths of all GPUs."""
-
-    @property
-    def free_gpu_milli(self) -> int:
-        """Thousandths of GPUs that nobody has."""
+    def columns(self) -> GpuColumns:
+        """Its nodes, and what is left of them."""
 
     def place(self, shape: int, pod: TracePod) -> None:
         """Put a pod, which is of the shape with that number, on a node if it fits anywhere."""
@@ -57,14 +54,15 @@ def replay(cluster: ReplayedCluster, pods: Arrivals) -> Iterator[Sample]:
         pod = pods.shapes[number]
         cluster.place(number, pod)
         asked += pod.gpu_milli
-        if asked * PER_CENT >= due * cluster.gpu_milli:
+        if asked * PER_CENT >= due * cluster.columns.gpu_milli:
             yield _sample(cluster, asked)
             due += EVERY
     yield _sample(cluster, asked)
 
 
 def _sample(cluster: ReplayedCluster, asked: int) -> Sample:
-    one = cluster.gpu_milli / PER_CENT
-    allocated = cluster.gpu_milli - cluster.free_gpu_milli
+    columns = cluster.columns
+    one = columns.gpu_milli / PER_CENT
+    allocated = columns.gpu_milli - columns.free_gpu_milli
     fragments, stranded = cluster.fragments()
     return Sample(asked / one, allocated / one, fragments / one, stranded / one, cluster.refusals)

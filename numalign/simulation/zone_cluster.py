@@ -140,22 +140,12 @@ class ZoneCluster:
 
     def __init__(self, nodes: ZoneNodes, scheduler: ZoneScheduler, typical: Sequence[TypicalPod]) -> None:
         self._nodes = nodes
-        self._columns = nodes.columns
+        self.columns = nodes.columns
         self._scheduler = scheduler
         self._typical = [(each, question(each.pod)) for each in typical]
         self._questions: dict[TracePod, Question] = {}
         self._every = np.arange(len(nodes.names))
         self._refusals = 0
-
-    @property
-    def gpu_milli(self) -> int:
-        """Thousandths of all GPUs."""
-        return self._columns.gpu_milli
-
-    @property
-    def free_gpu_milli(self) -> int:
-        """Thousandths of GPUs that nobody has."""
-        return self._columns.free_gpu_milli
 
     @property
     def refusals(self) -> int:
@@ -180,9 +170,9 @@ class ZoneCluster:
 
         A node takes a typical pod if it has enough left and its kubelet admits it.
         """
-        idle, total, stranded = self._columns.gpus.sum(axis=1), 0.0, 0.0
+        idle, total, stranded = self.columns.gpus.sum(axis=1), 0.0, 0.0
         for typical, asked in self._typical:
-            pod, gpus = typical.pod, self._columns.gpus
+            pod, gpus = typical.pod, self.columns.gpus
             usable = np.where(gpus >= pod.share, gpus, 0).sum(axis=1) if pod.gpus else np.zeros_like(idle)
             fits = self._fits(pod)
             admitted = fits & self._nodes.evaluation(asked).admitted()
@@ -191,7 +181,7 @@ class ZoneCluster:
         return total, stranded
 
     def _fits(self, pod: TracePod) -> Bools:
-        return self._columns.fits(pod, self._every) & self._columns.accessible(pod)
+        return self.columns.fits(pod, self._every) & self.columns.accessible(pod)
 
     def _question(self, pod: TracePod) -> Question:
         if pod not in self._questions:

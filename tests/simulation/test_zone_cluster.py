@@ -47,7 +47,7 @@ def test_what_could_never_be_is_not_tried_with_the_webhook() -> None:
     for scheduler, refusals in (("stock", ATTEMPTS), ("webhook", 0), ("gate", 0)):
         found = cluster(single, scheduler, TWO_GPUS)
         found.place(0, TWO_GPUS)
-        assert (found.refusals, found.free_gpu_milli) == (refusals, 2000)
+        assert (found.refusals, found.columns.free_gpu_milli) == (refusals, 2000)
 
 
 def test_fragments_of_a_node_that_takes_the_pod_are_what_is_too_small() -> None:
