@@ -109,8 +109,8 @@ def _wrapped(words: str, width: int) -> list[str]:
 
 def _filled(line: str, width: int) -> Iterator[str]:
     """The line in pieces, none of which parts a zone from its number."""
-    whole = _ZONE.sub(f"zone{_STAYS}", line)
-    for part in textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False):
+    joined = _ZONE.sub(f"zone{_STAYS}", line)
+    for part in textwrap.wrap(joined, width, break_long_words=False, break_on_hyphens=False):
         yield part.replace(_STAYS, " ")
 
 

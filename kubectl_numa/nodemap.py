@@ -97,8 +97,8 @@ def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
     name = node_class(node)
     like = f"{node.policy}, scope {node.scope}"
     paper.entry(f"{node.name}  ", like, indent=len(node.name) + 2, label_style="bold")
-    known = f"known: {node.known}, {told_by(health)}"
-    paper.entry("", known, indent=_INDENT, style="red" if health.stale else "")
+    provenance = f"known: {node.known}, {told_by(health)}"
+    paper.entry("", provenance, indent=_INDENT, style="red" if health.stale else "")
     paper.entry("", name, indent=_INDENT, style="dim")
     if node.label != name:
         paper.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))

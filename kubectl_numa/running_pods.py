@@ -143,16 +143,16 @@ def _draw_pod(pod: RunningPod, paper: Paper) -> None:
     paper.line("  ", f"{pod.pod.name}  on {pod.pod.node}  {asks}", indent=2)
     if pod.exempt:
         paper.entry("", f"left alone: {pod.exempt}", indent=6)
-    told = [result for result in pod.results if (result.rule, result.outcome) in _SAID]
-    for result in told:
+    shortfalls = [result for result in pod.results if (result.rule, result.outcome) in _SAID]
+    for result in shortfalls:
         paper.entry("      ", _sentence(result), indent=6, style=STYLES.get(result.outcome, ""))
-    if not told and not pod.exempt:
+    if not shortfalls and not pod.exempt:
         paper.entry("      ", "falls short of nothing", indent=6, style="green")
 
 
 def _sentence(result: RuleResult) -> str:
-    said = _SAID[result.rule, result.outcome]
-    return f"{said}: {result.message}" if result.message else said
+    words = _SAID[result.rule, result.outcome]
+    return f"{words}: {result.message}" if result.message else words
 
 
 def _counts(pods: Iterable[RunningPod], total: int) -> str:

@@ -49,9 +49,9 @@ class MadeUpZones:
     def none_without_a_table(self) -> None:
         """Raises `Trouble` where something is said that nodes of a cluster have by themselves."""
         flags = {"--zones": self.zones, "--topology-policy": self.policy, "--topology-scope": self.scope}
-        if said := [flag for flag, value in flags.items() if value is not None]:
+        if given_flags := [flag for flag, value in flags.items() if value is not None]:
             raise Trouble(
-                f"{some(said)} is for the nodes of a trace (--nodes): a cluster has zones of its own"
+                f"{some(given_flags)} is for the nodes of a trace (--nodes): a cluster has zones of its own"
             )
 
 
@@ -148,8 +148,8 @@ def strategies(text: str) -> tuple[str, ...]:
 
 
 def _unknown(name: str) -> str:
-    meant = closest_word(name, ZONE_SCHEDULERS)
-    hint = f"; did you mean {meant}?" if meant else ""
+    closest = closest_word(name, ZONE_SCHEDULERS)
+    hint = f"; did you mean {closest}?" if closest else ""
     return f'"{name}" is none of {", ".join(ZONE_SCHEDULERS)}{hint}'
 
 

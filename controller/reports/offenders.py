@@ -87,13 +87,13 @@ class OffenderReports:
     def _nodes(self, snapshot: Snapshot) -> Mapping[str, RuleOutcome]:
         """What comes of the topology of each node."""
         now = self.wall()
-        told = {
+        reported = {
             node.name: RuleOutcome.FAIL
             if exporters.of_node(snapshot, node.name, now=now).stale
             else RuleOutcome.PASS
             for node in snapshot.nodes
         }
-        return {**told, **dict.fromkeys(snapshot.unknown, RuleOutcome.WARN)}
+        return {**reported, **dict.fromkeys(snapshot.unknown, RuleOutcome.WARN)}
 
 
 def _reports(

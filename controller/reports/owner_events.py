@@ -100,14 +100,14 @@ class OwnerEvents:
         if not self.leading() or self.state.snapshot is None:
             return
         policy = EffectivePolicy.of(self.state.snapshot, self.state.policy.now)
-        told = 0
-        while self._waiting and told < PER_TURN:
+        event_count = 0
+        while self._waiting and event_count < PER_TURN:
             owner_uid = next(iter(self._waiting))
             pod = self.state.pods.get(self._waiting.pop(owner_uid))
             text = self._text(pod, policy) if pod else None
             if pod is None or pod.owner is None or text is None or (owner_uid, text) in self._told:
                 continue
-            told += 1
+            event_count += 1
             await self._tell(pod, pod.owner, text)
 
     def _text(self, pod: PodInfo, policy: EffectivePolicy) -> str | None:
@@ -159,9 +159,9 @@ class OwnerEvents:
                 self._quiet_log.warning("owner.unread", owner=what, error=text)
             return itself
         self._forbidden = False
-        found = _owner_in(metadata) if metadata["uid"].text() == owner.uid else None
-        self._above.put(owner.uid, found or itself)
-        return found or itself
+        owner_of_owner = _owner_in(metadata) if metadata["uid"].text() == owner.uid else None
+        self._above.put(owner.uid, owner_of_owner or itself)
+        return owner_of_owner or itself
 
     def _may_not(self, error: str) -> None:
         if not self._forbidden:

@@ -99,8 +99,8 @@ def _row(node: DiagnosedNode) -> ListedRow:
         for severity in (Severity.LACK, Severity.NOTE)
     ]
     age = document["age"]
-    told = (document["known"], document["source"], None if age is None else wording.ago(age))
-    return ListedRow(f"node/{node.name}", (node.name, *findings, *told))
+    cells = (document["known"], document["source"], None if age is None else wording.ago(age))
+    return ListedRow(f"node/{node.name}", (node.name, *findings, *cells))
 
 
 def _narrowed(nodes: Sequence[DiagnosedNode], names: Sequence[str]) -> Sequence[DiagnosedNode]:

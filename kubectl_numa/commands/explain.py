@@ -211,8 +211,8 @@ def _rows(explained: list[Explanation], *, only_fitting: bool) -> Iterator[Liste
                 break
             zones = None if answer.placement is None else placed_in(answer.placement)
             for name in group.names:
-                told = (answer.chance, answer.score, zones, answer.node_class, answer.reason)
-                yield ListedRow(f"node/{name}", (f"{pod.namespace}/{pod.name}", name, *told))
+                cells = (answer.chance, answer.score, zones, answer.node_class, answer.reason)
+                yield ListedRow(f"node/{name}", (f"{pod.namespace}/{pod.name}", name, *cells))
 
 
 def _show(explained: list[Explanation], paper: Paper, *, in_depth: bool, limit: int | None) -> None:

@@ -195,8 +195,8 @@ class Api:
             yield None, NO_TRACE
             return
         headers: dict[str, str] = {}
-        told = {"http.request.method": method, "numalign.object": what}
-        with self._tracer.writing(f"{method} {_collection(path)}", told, headers) as span:
+        attributes = {"http.request.method": method, "numalign.object": what}
+        with self._tracer.writing(f"{method} {_collection(path)}", attributes, headers) as span:
             yield span, headers
 
     async def _answered(  # noqa: PLR0913  as above
@@ -290,8 +290,8 @@ async def access(connection: Connection = FROM_KUBECONFIG) -> Access:
 
 def _collection(path: str) -> str:
     """The resource that a path is of, and its subresource: `nodes`, `pods/binding`. No name is in it."""
-    found = _RESOURCE.match(path)
-    return "/".join(filter(None, found.groups())) if found else "objects"
+    match = _RESOURCE.match(path)
+    return "/".join(filter(None, match.groups())) if match else "objects"
 
 
 def _timeout(connection: Connection) -> aiohttp.ClientTimeout:

@@ -90,9 +90,9 @@ def _asked(context: click.Context, *arguments: str) -> Iterator[str]:
     """What kubectl lists for whoever types; nothing where it does not in time, and beside a snapshot file."""
     if context.params.get("snapshot"):
         return
-    said = context.params
-    flags = (f"{flag}={said[name]}" for name, flag in _FLAGS if said.get(name))
-    insecure = ("--insecure-skip-tls-verify",) if said.get("insecure") else ()
+    params = context.params
+    flags = (f"{flag}={params[name]}" for name, flag in _FLAGS if params.get(name))
+    insecure = ("--insecure-skip-tls-verify",) if params.get("insecure") else ()
     command = ["kubectl", *arguments, *flags, *insecure, f"--request-timeout={SECONDS:g}s"]
     try:
         done = subprocess.run(  # noqa: S603  the arguments are those of whoever types

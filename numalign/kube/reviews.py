@@ -91,5 +91,5 @@ def _user(part: Part) -> KubeUser:
 
 def _reason(status: Part) -> str:
     """What the API server says of a token that it does not know."""
-    said = " ".join(status["error"].text().split())
-    return f"the API server does not accept the token{f': {said[:_SHOWN]}' if said else ''}"
+    reason = " ".join(status["error"].text().split())
+    return f"the API server does not accept the token{f': {reason[:_SHOWN]}' if reason else ''}"

@@ -305,9 +305,9 @@ def _alone_in(zone: ZoneUse, held: Iterable[HeldInZones]) -> Mapping[str, int]:
 def _shares(amounts: Sequence[int], used: int, most: int) -> tuple[Share, ...]:
     """One after the other from the start of the bar; what is used beyond that is of nobody known."""
     parts = [(pod, amount) for pod, amount in enumerate(amounts) if amount > 0]
-    rest = used - sum(amount for _, amount in parts)
+    unattributed = used - sum(amount for _, amount in parts)
     shares, before = list[Share](), 0
-    for pod, amount in [*parts, *([(None, rest)] if rest > 0 else [])]:
+    for pod, amount in [*parts, *([(None, unattributed)] if unattributed > 0 else [])]:
         x, end = (min(length(at, most, SHARE_WIDTH), SHARE_WIDTH) for at in (before, before + amount))
         shares.append(Share(pod, amount, x, max(end - x, 1)))
         before += amount

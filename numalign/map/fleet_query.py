@@ -101,6 +101,6 @@ def _known(
     for word in given:
         if word not in values:
             close = closest_word(word.lower()[:_SHOWN], values)
-            meant = f'"{close}" is meant?' if close else f"known are {', '.join(values)}"
-            mistakes.append(Mistake(where, f'"{cut(word, _SHOWN)}" is none; {meant}'))
+            advice = f'"{close}" is meant?' if close else f"known are {', '.join(values)}"
+            mistakes.append(Mistake(where, f'"{cut(word, _SHOWN)}" is none; {advice}'))
     return [values[word] for word in given if word in values]

@@ -321,8 +321,8 @@ def _is_program(request: web.Request) -> bool:
 
 def _said_by(error: web.HTTPException) -> str:
     """What an error says for people; aiohttp's own words only repeat the status."""
-    said = error.text or ""
-    return _SENTENCES.get(error.status, error.reason) if said.startswith(f"{error.status}: ") else said
+    text = error.text or ""
+    return _SENTENCES.get(error.status, error.reason) if text.startswith(f"{error.status}: ") else text
 
 
 def _fleet_query(request: web.Request) -> FleetQuery:

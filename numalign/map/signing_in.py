@@ -98,8 +98,8 @@ def check_origin(request: web.Request) -> None:
         ("Sec-Fetch-Site", _SAME_SITE.__contains__),
         ("Origin", lambda origin: _is_own(origin, headers.get("Host", ""))),
     )
-    said = [check(headers[name]) for name, check in checks if name in headers]
-    if not all(said) or (not said and request.cookies):
+    verdicts = [check(headers[name]) for name, check in checks if name in headers]
+    if not all(verdicts) or (not verdicts and request.cookies):
         raise FromAnotherSite("This was sent from a page of another site: open the map itself and try again.")
 
 

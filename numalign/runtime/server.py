@@ -136,11 +136,11 @@ async def listening(
     state.keeper = _keeper(calls_port, state, clock=clock)
     async with contextlib.AsyncExitStack() as stack:
         # Both sockets are there before either is served.
-        told = stack.enter_context(opened(settings.metrics_address))
+        metrics_socket = stack.enter_context(opened(settings.metrics_address))
         called = stack.enter_context(opened(calls_port.address)) if calls_port else None
-        watchers = partial(Listener, told, connections=ConnectionTable(MOST_WATCHERS))
+        watchers = partial(Listener, metrics_socket, connections=ConnectionTable(MOST_WATCHERS))
         await stack.enter_async_context(_served(health_application(app), watchers, grace=grace))
-        place = Listening(port_of(told), keeper=state.keeper)
+        place = Listening(port_of(metrics_socket), keeper=state.keeper)
         shown: dict[str, object] = {"bind": settings.bind, "metrics_port": place.metrics_port}
         if called:
             await stack.enter_async_context(answering(app, called, grace=grace))

@@ -101,8 +101,8 @@ class GpuPacking(NodePolicy):
         free, large = (gpus == WHOLE_GPU).sum(axis=1), gpus >= pod.share
         taken = large & (large.cumsum(axis=1) <= pod.gpus)
         opened = (taken & (gpus == WHOLE_GPU)).sum(axis=1)
-        rest = np.where(taken, gpus * HIGHEST_SCORE // WHOLE_GPU, 0).sum(axis=1)
-        shared = np.maximum(HIGHEST_SCORE - rest // 10, HIGHEST_SCORE // 2)
+        leftover = np.where(taken, gpus * HIGHEST_SCORE // WHOLE_GPU, 0).sum(axis=1)
+        shared = np.maximum(HIGHEST_SCORE - leftover // 10, HIGHEST_SCORE // 2)
         used = np.maximum(HIGHEST_SCORE // 2 - opened, HIGHEST_SCORE // 3)
         empty = np.maximum(HIGHEST_SCORE // 3 - free, free)
         scores: Ints = np.where(
@@ -139,8 +139,8 @@ class FragmentationGradient(NodePolicy):
     def _of_whole(self, pod: TracePod, rows: Rows) -> Ints:
         gpus = self.columns.gpus[rows]
         if pod.gpus:
-            whole = gpus == WHOLE_GPU
-            gpus = np.where(whole & (whole.cumsum(axis=1) <= pod.gpus), 0, gpus)
+            idle = gpus == WHOLE_GPU
+            gpus = np.where(idle & (idle.cumsum(axis=1) <= pod.gpus), 0, gpus)
         return self._steepness(rows, self._now(rows), self.columns.cpu[rows] - pod.cpu, gpus)
 
     def _by_slot(self, pod: TracePod, rows: Rows) -> Ints:

@@ -18,14 +18,14 @@ def mean_of(samples: Iterable[Sample]) -> Sample:
 
 def mean_curve(replays: Sequence[Sequence[Sample]]) -> list[Sample]:
     """How replays went on the average: at every fifth per cent that arrived, what was sampled last."""
-    whole = range(STEP, round(max(samples[-1].arrived for samples in replays)) + 1, STEP)
+    shares = range(STEP, round(max(samples[-1].arrived for samples in replays)) + 1, STEP)
     grids = [[sample.arrived for sample in samples] for samples in replays]
     return [
         mean_of(
             samples[max(bisect_right(grid, arrived) - 1, 0)]
             for samples, grid in zip(replays, grids, strict=True)
         )
-        for arrived in whole
+        for arrived in shares
     ]
 
 

@@ -83,8 +83,10 @@ class Trace:
 
     def pinned(self) -> "Trace":
         """The trace with all pods Guaranteed and CPUs rounded up: others get no CPUs of their own."""
-        whole = {pod: replace(pod, cpu=-(-pod.cpu // MILLI) * MILLI, guaranteed=True) for pod in {*self.pods}}
-        return Trace(self.nodes, [whole[pod] for pod in self.pods])
+        pinned = {
+            pod: replace(pod, cpu=-(-pod.cpu // MILLI) * MILLI, guaranteed=True) for pod in {*self.pods}
+        }
+        return Trace(self.nodes, [pinned[pod] for pod in self.pods])
 
     def with_gpus(self) -> "Trace":
         """The trace without nodes that have no GPU."""

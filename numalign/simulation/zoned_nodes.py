@@ -89,8 +89,10 @@ def with_free_gpus(node: Node, zones: Sequence[int], gpus: Sequence[int]) -> Nod
 
 
 def _free(zone: Zone, at: int, zones: Sequence[int], gpus: Sequence[int]) -> dict[str, int]:
-    rest = [left for left, where in zip(gpus, zones, strict=True) if where == at]
-    return {GPU: rest.count(WHOLE_GPU), GPU_SHARE: max(rest)} if GPU in zone.allocatable and rest else {}
+    zone_gpus = [left for left, where in zip(gpus, zones, strict=True) if where == at]
+    if GPU not in zone.allocatable or not zone_gpus:
+        return {}
+    return {GPU: zone_gpus.count(WHOLE_GPU), GPU_SHARE: max(zone_gpus)}
 
 
 def question(pod: TracePod) -> Question:

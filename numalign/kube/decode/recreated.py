@@ -78,12 +78,12 @@ def without_pin(constraints: Constraints, node: str) -> Constraints:
     if constraints.terms is None:
         return constraints
     pin = Requirement(NAME_FIELD, Operator.IN, frozenset({node}))
-    rest = tuple(
+    unpinned_terms = tuple(
         Term(term.expressions, tuple(each for each in term.fields if each != pin))
         for term in constraints.terms
     )
-    only_pinned = rest == (Term(),) and constraints.terms != rest
-    return replace(constraints, terms=None if only_pinned else rest)
+    only_pinned = unpinned_terms == (Term(),) and constraints.terms != unpinned_terms
+    return replace(constraints, terms=None if only_pinned else unpinned_terms)
 
 
 def _weight(key: bytes, kept: Scheduling) -> int:
