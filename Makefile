@@ -44,7 +44,7 @@ check: $(READY)
 protos: $(READY)
 	$(BIN)/python -m grpc_tools.protoc --proto_path agent --python_out agent --pyi_out agent agent/podresources.proto
 
-# How often the rules say what the kubelet did: docs/agreement.md, of all recordings at all levels.
+# How often the rules say what the kubelet did: docs/measurements/agreement.md, of all recordings at all levels.
 agreement: $(READY)
 	$(BIN)/python -m tests.conformance.agreement_page
 
@@ -82,7 +82,7 @@ fuzz-kubelet: $(READY)
 browser-test: $(READY)
 	$(BIN)/python -m pytest tests/browser -m browser --timeout 120 -v
 
-# Pictures and figures of docs/map.md anew, by the same Chromium.
+# Pictures and figures of docs/how-to/map.md anew, by the same Chromium.
 map-screenshots: $(READY)
 	$(BIN)/python -m bench.map_pages
 
@@ -117,17 +117,17 @@ soak: $(READY)
 sim: $(READY)
 	$(BIN)/python -m harness.sim $(if $(KUBELETS),--kubelets $(KUBELETS)) $(SIM)
 
-# What pods meet with the stock scheduler, the webhook, and the scorer: docs/bench-e2e.md. Needs Go once.
+# What pods meet with the stock scheduler, the webhook, and the scorer: docs/measurements/bench-e2e.md. Needs Go once.
 bench-e2e: $(READY)
 	$(BIN)/python -m bench.e2e $(BENCH_E2E)
 
-# One table of what everything takes, docs/speed.md and its charts: make bench [BENCH="--only columns"]
+# One table of what everything takes, docs/measurements/speed.md and its charts: make bench [BENCH="--only columns"]
 bench: $(READY)
-	$(BIN)/python -m bench --markdown docs/speed.md $(BENCH)
+	$(BIN)/python -m bench --markdown docs/measurements/speed.md $(BENCH)
 
-# A trace replayed under one strategy beside another, and docs/simulate.md of it: make simulate [TRACE=FOLDER]
+# A trace replayed under one strategy beside another, and docs/measurements/simulate.md of it: make simulate [TRACE=FOLDER]
 simulate: $(READY)
-	$(BIN)/python -m bench.replays --markdown docs/simulate.md $(if $(TRACE),--trace $(TRACE)) $(SIMULATE)
+	$(BIN)/python -m bench.replays --markdown docs/measurements/simulate.md $(if $(TRACE),--trace $(TRACE)) $(SIMULATE)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

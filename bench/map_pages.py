@@ -1,5 +1,5 @@
 """
-Pictures of the map for docs/map.md, and the figures in it: `make map-screenshots`.
+Pictures of the map for docs/how-to/map.md, and the figures in it: `make map-screenshots`.
 
 A Chromium looks at the bundled cluster and at 5,000 nodes that are served in this process. The figures are
 those of this machine; they stand between two lines of the page, and nothing else of it is touched.
@@ -19,7 +19,7 @@ from harness.maps import clusters, sites
 from harness.maps.browsers import chromium, opened
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGE = DOCS / "map.md"
+PAGE = DOCS / "how-to" / "map.md"
 BEGIN, END = "<!-- figures: make map-screenshots -->\n", "<!-- end of figures -->\n"
 
 NODES = 5000
@@ -82,7 +82,7 @@ async def _take(browser: Browser, address: str, picture: Picture) -> None:
     async with opened(browser, address + picture.path, **options) as watched:
         await picture.prepare(watched.page)
         await watched.page.wait_for_timeout(500)
-        await watched.page.screenshot(path=DOCS / f"{picture.name}.png")
+        await watched.page.screenshot(path=DOCS / "images" / f"{picture.name}.png")
 
 
 def table(pages: list[PageFigures], latencies: list[float]) -> str:

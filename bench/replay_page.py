@@ -1,4 +1,4 @@
-"""What replays came to, as tables for a terminal, and as the page docs/simulate.md with its charts."""
+"""Results of replays, as tables for a terminal and as the page docs/measurements/simulate.md and charts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

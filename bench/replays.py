@@ -1,8 +1,9 @@
 """
 Replays of openb: the published policies, which prove the harness, and kubelets with zones.
 
-`make simulate` writes docs/simulate.md with its charts, and docs/simulate.json with all figures, of which the
-page is made. By default the trace is the bundled tables of shapes; a folder holds the published lists.
+`make simulate` writes docs/measurements/simulate.md with its charts, and simulate.json beside it with all
+figures, of which the page is made.
+By default the trace is the bundled tables of shapes; a folder holds the published lists.
 """
 
 import sys

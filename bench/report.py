@@ -14,7 +14,7 @@ from bench.sections import GRID, SECTIONS, Raw, Section, median
 
 INTRODUCTION = """\
 Made by `make bench`, in one run, on one machine. [speed.json](speed.json) has every figure and
-[bench/README.md](../bench/README.md) says how each is measured. Times are medians."""
+[bench/README.md](../../bench/README.md) says how each is measured. Times are medians."""
 
 
 def told(document: Raw) -> Iterator[tuple[str, Section, list[Row]]]:

@@ -319,7 +319,7 @@ def _version(node: Node) -> Iterable[str]:
 
 _UPGRADE = "helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
 _INSTALL_AGENT = (
-    "Push its image (docs/install.md), and run the agent on every node:\n"
+    "Push its image (docs/how-to/install.md), and run the agent on every node:\n"
     f"  {_UPGRADE} --set agent.enabled=true --set agent.image.repository=REGISTRY/numalign-agent"
 )
 _LOOK_FOR_AGENT = (
@@ -439,7 +439,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.NOTE,
             _on_node(_version),
             "The rules were not compared with this version of the kubelet, but with ones near it",
-            _do("Update numalign once it was compared; docs/agreement.md has the versions."),
+            _do("Update numalign once it was compared; docs/measurements/agreement.md has the versions."),
         ),
         Finding.NOT_ALIGNED: _FindingRow(
             Severity.NOTE,

@@ -1,4 +1,4 @@
-"""The tables of docs/security.md: every right of each program, when it is given, what happens without it."""
+"""The tables of docs/explanation/security.md: each right, when it is given, what happens without it."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parents[1] / "docs" / "security.md"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "security.md"
 
 HEAD = ("right", "where", "only with", "what for", "without it")
 CLUSTER, NAMESPACE = "everywhere", "in its namespace"

@@ -1,4 +1,4 @@
-"""docs/failures.md names tests, events and metrics that there are, and leaves out no complaint.
+"""docs/explanation/failures.md names tests, events and metrics that there are, and leaves out no complaint.
 
 Tests are read out of the syntax trees of their modules, so that nothing has to be imported which needs an API
 server of its own.
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "failures.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "failures.md").read_text()
 
 HEAD = ("fault", "what users see", "what numalign does", "proved by")
 METRIC = re.compile(r"(numalign_\w+)(?:\{([\w, ]+)\})?")
@@ -48,7 +48,7 @@ def lines(page: str) -> list[list[str]]:
 
 def documented(page: str) -> dict[str, list[str]]:
     """The other cells of a table whose first holds a name."""
-    cells = lines((ROOT / "docs" / page).read_text())
+    cells = lines((ROOT / "docs" / "reference" / page).read_text())
     return {name: rest for first, *rest in cells for name in words(first)}
 
 

@@ -49,7 +49,7 @@ def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
 
 def rows(name: str) -> list[list[str]]:
     """The cells of a table whose first column holds names."""
-    lines = (ROOT / "docs" / name).read_text().splitlines()
+    lines = (ROOT / "docs" / "reference" / name).read_text().splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| `")]
 
 

@@ -1,4 +1,4 @@
-"""Each right that docs/security.md tells of is needed: taken away, the program says so as the page has it.
+"""Each right of docs/explanation/security.md is needed: taken away, the program says so as the page has it.
 
 Each program runs in this process as it does in a cluster, with all that it can be told to do, against an API
 server that refuses one thing. What is asked of a real one, the audit log of `make e2e` shows.

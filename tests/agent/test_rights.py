@@ -1,4 +1,4 @@
-"""Each right that docs/security.md tells of is needed: taken away, the agent says so as the page has it.
+"""Each right of docs/explanation/security.md is needed: taken away, the agent says so as the page has it.
 
 What is asked of kubelets stands in `test_kubelet_api`, and what a real API server asks for in `tests/e2e`.
 """

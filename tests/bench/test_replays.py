@@ -13,7 +13,7 @@ from numalign.simulation.node_replay import replay_on_nodes
 from numalign.simulation.replay_summary import to_document
 from numalign.simulation.trace import read_trace
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "measurements"
 NODES = "cpu_milli,memory_mib,gpu,model\n16000,1024,4,T4\n16000,1024,0,\n"
 PODS = "cpu_milli,memory_mib,num_gpu,gpu_milli,qos\n1000,64,1,500,LS\n2000,64,1,1000,BE\n1000,64,0,0,LS\n"
 

@@ -10,7 +10,7 @@ import pytest
 from bench import charts, report
 from bench.targets import NAMED
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs" / "measurements"
 Raw = dict[str, Any]
 
 

@@ -1,5 +1,5 @@
 """
-Writes docs/agreement.md: how often numalign says what the kubelet did.
+Writes docs/measurements/agreement.md: how often numalign says what the kubelet did.
 
     python -m tests.conformance.agreement_page           writes it
     python -m tests.conformance.agreement_page --check   fails if it would change
@@ -27,7 +27,7 @@ from tests.conformance.agreement import (
     tallied,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "agreement.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measurements" / "agreement.md"
 
 HEAD = """\
 # How often numalign says what the kubelet did

@@ -146,7 +146,7 @@ ADMISSION = Row(
         ),
         Panel(
             "Decisions by what they rest on",
-            "`never` is a pod that no shape of node could take; docs/policy.md explains all states.",
+            "`never`: no node shape could take the pod. docs/reference/policy.md explains all states.",
             [Query(rate("numalign_decisions_total", "state"), "{{state}}")],
             unit="reqps",
         ),

@@ -207,7 +207,9 @@ def cells(alert: Mapping[str, Any]) -> Iterator[str]:
 
 
 def test_events_and_metrics_that_runbooks_name_are_there() -> None:
-    documented = "".join((DEPLOY.parent / "docs" / name).read_text() for name in ("logs.md", "metrics.md"))
+    documented = "".join(
+        (DEPLOY.parent / "docs" / "reference" / name).read_text() for name in ("logs.md", "metrics.md")
+    )
     named = {*re.findall(r"`(numalign_\w+|[a-z_]+\.[a-z_]+)`", RUNBOOKS)}
     values = {"scorer.enabled", "agent.enabled", "gates.enabled", "policy.exemptions"}
     assert {name for name in named if f"`{name}`" not in documented} == values

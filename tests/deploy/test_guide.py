@@ -1,4 +1,4 @@
-"""What docs/install.md tells people to type is what the chart and the program take."""
+"""What docs/how-to/install.md tells people to type is what the chart and the program take."""
 
 import json
 import re
@@ -24,7 +24,7 @@ from tests.deploy.render import CHART, DEPLOY, MANIFESTS, installed, made, run
 from webhook.settings import WebhookSettings
 
 ROOT = DEPLOY.parent
-GUIDE = (ROOT / "docs" / "install.md").read_text()
+GUIDE = (ROOT / "docs" / "how-to" / "install.md").read_text()
 VALUES: Mapping[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 
 

@@ -1,4 +1,4 @@
-"""docs/security.md tells every right that the chart gives, under just those values, and no other."""
+"""docs/explanation/security.md has every right that the chart gives, under those values, and no other."""
 
 from collections import Counter
 from pathlib import Path

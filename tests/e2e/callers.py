@@ -1,4 +1,4 @@
-"""An API server that shows its webhooks a certificate, told so as docs/install.md says."""
+"""An API server that shows its webhooks a certificate, told so as docs/how-to/install.md says."""
 
 import re
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from harness.certificates import certificate, key_pem
 
-GUIDE = Path(__file__).parents[2] / "docs" / "install.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "install.md"
 ADMISSION, USERS = "AdmissionConfiguration", "Config"
 THERE = "/etc/kubernetes/numalign"
 SERVICE = "numalign-webhook.numalign-system.svc"

@@ -148,7 +148,7 @@ async def test_no_kubelet_does_anything_else_for_its_token(
 
 @pytest.mark.parametrize("path", ["/configz", "/pods"])
 async def test_roles_know_no_nodes_so_other_kubelets_are_read_too(scene: Scene, path: str) -> None:
-    """docs/security.md says so of a stolen token."""
+    """docs/explanation/security.md says so of a stolen token."""
     assert await scene.asked(THERE, "GET", path) == HTTPStatus.OK
 
 

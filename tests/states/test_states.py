@@ -1,4 +1,4 @@
-"""Every state that docs/policy.md lists, on a snapshot, asked of all three programs."""
+"""Every state that docs/reference/policy.md lists, on a snapshot, asked of all three programs."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from tests.states.machines import Json, documents
 from tests.states.states import STATES, State
 from tests.webhook.conftest import Caller, Webhook
 
-PAGE = Path(__file__).parents[2] / "docs" / "policy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "policy.md"
 
 _ROW = re.compile(r"^\| ([a-z-]+) \| [A-Z]", re.MULTILINE)
 

@@ -12,7 +12,7 @@ from tests.e2e.controllers import controllers
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.last]
 
-GUIDE = shipped.DEPLOY.parent / "docs" / "install.md"
+GUIDE = shipped.DEPLOY.parent / "docs" / "how-to" / "install.md"
 
 
 async def test_nothing_of_ours_is_left_after_the_uninstall_that_is_documented(

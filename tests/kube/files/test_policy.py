@@ -27,7 +27,7 @@ from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.shapes import KnownShape, LabelValues, shape
 from tests.notation import node, table
 
-PAGE = Path(__file__).parents[3] / "docs" / "policy.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "policy.md"
 
 GPU_SHAPE = shape.of(node("cpu=32 mem=64Gi gpu=4", policy="single-numa-node"))
 

@@ -16,7 +16,8 @@ Run = Callable[..., Result]
 Write = Callable[..., Path]
 
 ENABLE = (
-    "  do    Push its image (docs/install.md), and run the agent on every node:\n"
+    "  do    Push its image (docs/how-to/install.md), and run the agent on every\n"
+    "        node:\n"
     "          helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
     " --set agent.enabled=true --set agent.image.repository=REGISTRY/numalign-agent\n"
 )
