@@ -66,7 +66,7 @@ Delay: TypeAlias = float | Literal["agents"]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Which of our programs take part; `promise` is how the scorer reserves, if it is there.
+    """Which of our programs take part; `reserve_at` is when the scorer reserves, if it is there.
 
     `labels` are those of the namespace, by which the webhook has its pods placed: behind gates by the
     controller, or by a second scheduler, which then is the only one that asks the scorer. `flags` are the
@@ -76,14 +76,14 @@ class Column:
     name: str
     title: str
     webhook: bool = False
-    promise: str = ""
+    reserve_at: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
 
     @property
     def verbs(self) -> tuple[str, ...]:
         """What the scheduler asks the scorer for."""
-        return tuple(verb for verb in schedulers.VERBS if verb != "bind" or self.promise == "bind")
+        return tuple(verb for verb in schedulers.VERBS if verb != "bind" or self.reserve_at == "bind")
 
     @property
     def gates(self) -> bool:
@@ -106,8 +106,8 @@ COLUMNS: Mapping[str, Column] = {
     for column in (
         Column("stock", "stock scheduler"),
         Column("webhook", "+ webhook", webhook=True),
-        Column("scorer", "+ scorer without bind", webhook=True, promise="prioritize"),
-        Column("bind", "+ scorer with bind", webhook=True, promise="bind"),
+        Column("scorer", "+ scorer without bind", webhook=True, reserve_at="prioritize"),
+        Column("bind", "+ scorer with bind", webhook=True, reserve_at="bind"),
         Column("gates", "+ gates", webhook=True, labels=_GATED),
         # As where nothing makes nodes.
         Column("patient", "+ gates, no patience limit", webhook=True, labels=_GATED, flags=_FOR_EVER),
@@ -115,7 +115,7 @@ COLUMNS: Mapping[str, Column] = {
             "second",
             "+ second scheduler",
             webhook=True,
-            promise="bind",
+            reserve_at="bind",
             labels={**_EVERY_POD, SCHEDULER: "numalign-scheduler"},
         ),
     )
@@ -304,7 +304,7 @@ async def _measured(column: Column, case: Case, site: Site, nodes: Nodes) -> Cel
     async with AsyncExitStack() as stack:
         if column.webhook:
             await stack.enter_async_context(_webhook(column, case, site))
-        scorer = await stack.enter_async_context(_scorer(column, site)) if column.promise else None
+        scorer = await stack.enter_async_context(_scorer(column, site)) if column.reserve_at else None
         extender = Extender(url=scorer.url, verbs=column.verbs) if scorer else None
         for told in _schedulers(column, extender):
             await stack.enter_async_context(scheduler(site.children, site.plane, **told))
@@ -398,7 +398,7 @@ async def _scorer(column: Column, site: Site) -> AsyncIterator[Replica]:
     command = (
         *(sys.executable, "-m", "scorer", "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
         *("--kubeconfig", str(_kubeconfig(site, SCORER)), "--insecure-http"),
-        *("--promise", column.promise, "--debug-state", "true"),
+        *("--reserve-at", column.reserve_at, "--debug-state", "true"),
     )
     async with replicas(site.children, command=command, name="scorer", scheme="http") as everyone:
         replica = await everyone.start()

@@ -79,16 +79,16 @@ BASE: Mapping[str, Cell] = MappingProxyType(
         "none": _nobody(title="no extender"),
         "empty": _empty(title="empty: filter, prioritize"),
         "python": _python(title="empty, in Python: filter, prioritize", empty="empty"),
-        "numalign-rank": _rank(title="numalign, --promise prioritize", python="python"),
+        "numalign-rank": _rank(title="numalign, --reserve-at prioritize", python="python"),
         "empty-bind": _empty(title="empty: filter, prioritize, bind", verbs=BIND),
         "python-bind": _python(
             title="empty, in Python: filter, prioritize, bind", verbs=BIND, empty="empty-bind"
         ),
-        "numalign-bind": _ours(title="numalign, --promise bind (default)", python="python-bind"),
+        "numalign-bind": _ours(title="numalign, --reserve-at bind (default)", python="python-bind"),
         "none-apart": _nobody(title="no extender, on the other processors", apart=True),
         "empty-apart": _empty(title="empty, on a processor of its own", apart=True, none="none-apart"),
         "numalign-rank-apart": _rank(
-            title="numalign, --promise prioritize, on a processor of its own",
+            title="numalign, --reserve-at prioritize, on a processor of its own",
             apart=True,
             empty="empty-apart",
             none="none-apart",
@@ -111,7 +111,7 @@ VARIANTS: Mapping[str, Cell] = MappingProxyType(
         "empty-filter": _empty(title="empty: filter", verbs=("filter",)),
         "numalign-filter": _rank(title="numalign: filter", verbs=("filter",), empty="empty-filter"),
         "numalign-filter-bind": _ours(title="numalign: filter, bind", verbs=("filter", "bind"), empty=""),
-        "numalign-ignorable": _rank(title="numalign, --promise prioritize, ignorable", ignorable=True),
+        "numalign-ignorable": _rank(title="numalign, --reserve-at prioritize, ignorable", ignorable=True),
         "none-10": _nobody(title="no extender, 10 % of nodes", share=10),
         "empty-bind-10": _empty(title="empty with bind, 10 % of nodes", verbs=BIND, share=10, none="none-10"),
         "numalign-bind-10": _ours(

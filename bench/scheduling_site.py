@@ -289,7 +289,7 @@ async def _numalign_serves(site: Site, cell: Cell) -> AsyncIterator[str]:
         *(sys.executable, "-m", "scorer", "--bind", "127.0.0.1", "--insecure-http"),
         *("--port", str(port), "--metrics-port", str(metrics_port)),
         *("--namespace", shipped.NAMESPACE, "--kubeconfig", str(site.kubeconfig(SCORER))),
-        *("--promise", "bind" if "bind" in cell.verbs else "prioritize", "--drain-seconds", "0"),
+        *("--reserve-at", "bind" if "bind" in cell.verbs else "prioritize", "--drain-seconds", "0"),
     )
     async with _served(site, command, told=told):
         # What is measured is not how it starts.

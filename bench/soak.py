@@ -44,7 +44,7 @@ TOLD_EVERY = 30
 SCHEDULED = 10**9
 """The number of the first pod that is scheduled; those before it are only reviewed."""
 
-_SIZES = ("bytes", "entries", "remembered", "promises", "records")
+_SIZES = ("bytes", "entries", "remembered", "reservations", "records")
 """Words in the names of metrics that tell how much a program holds."""
 
 Call = Callable[[], Awaitable[None]]

@@ -179,5 +179,5 @@ async def _expire(placing: Placing) -> None:
     """Give up reservations whose pod was not seen in time; never returns."""
     while True:
         for pod in placing.state.expire():
-            placing.log.warning("promise.expired", pod="/".join(pod.name))
+            placing.log.warning("reservation.expired", pod="/".join(pod.name))
         await placing.sleep(LOOK_SECONDS)

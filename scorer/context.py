@@ -16,7 +16,7 @@ from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.extender_protocol import Calls
 from scorer.preempting import Preemption
-from scorer.settings import PromiseAt
+from scorer.settings import ReserveAt
 
 
 def tell_trace(namespace: str, pod: str, **more: str) -> None:
@@ -81,7 +81,7 @@ class CallContext:
     preemption: Preemption
     ranker: Ranker
     metrics: CallMetrics
-    promise: PromiseAt
+    reserve_at: ReserveAt
     leading: Callable[[], bool]
     clock: Callable[[], float]
     age: Callable[[], float]

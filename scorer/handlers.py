@@ -27,7 +27,7 @@ from scorer import extender_protocol
 from scorer.context import ANSWERS, CallContext, tell_trace
 from scorer.extender_protocol import MAX_SCORE, BadCall
 from scorer.rank_page import page
-from scorer.settings import PromiseAt, ScorerSettings
+from scorer.settings import ReserveAt, ScorerSettings
 from scorer.volcano import handlers as volcano
 
 
@@ -110,7 +110,7 @@ async def _prioritize(context: CallContext, body: bytes) -> bytes:
 
 def _reserves(context: CallContext, pod: PendingPod) -> bool:
     """Whether zones are reserved for a pod before it is bound."""
-    return context.promise is PromiseAt.PRIORITIZE and context.may_reserve(pod)
+    return context.reserve_at is ReserveAt.PRIORITIZE and context.may_reserve(pod)
 
 
 async def _bind(context: CallContext, body: bytes) -> bytes:

@@ -43,7 +43,7 @@ from scorer import ranking_file
 from scorer.context import CallContext, CallMetrics
 from scorer.handlers import application
 from scorer.preempting import Preemption
-from scorer.settings import PromiseAt, ScorerSettings
+from scorer.settings import ReserveAt, ScorerSettings
 from scorer.warming import Warming
 
 LEASE = "numalign-scorer"
@@ -88,7 +88,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
     def _state(self, policy: PolicyKeeper) -> SchedulerState:
         settings = self.settings
         return SchedulerState(
-            Reservations(lag=settings.topology_lag_seconds, kept=settings.promise_seconds),
+            Reservations(lag=settings.topology_lag_seconds, kept=settings.reservation_seconds),
             policy=policy,
             match=settings.policy_match,
             clock=time.monotonic,
@@ -134,7 +134,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         )
         tasks: dict[str, BackgroundTask] = {
             "snapshot": partial(feed.follow, state.update_snapshot),
-            "promises": partial(_repeat, partial(self._expire, state)),
+            "reservations": partial(_repeat, partial(self._expire, state)),
             "records": partial(_repeat, Disbelief(reservations, log=self.log).look),
             "predictions": partial(_repeat, predictions.look),
             "standings": state.work_ahead,
@@ -165,7 +165,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             Preemption(state),
             Ranker(rules),
             CallMetrics.of(self.registry),
-            promise=settings.promise,
+            reserve_at=settings.reserve_at,
             leading=lambda: replica.acts_for() > 0,
             elsewhere=replica.elsewhere,
             clock=time.monotonic,
@@ -180,7 +180,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         election = self.election(api, LEASE, handover=handover)
         recorder = self.recorder(api, "numalign-scorer")
         return Replica(
-            flights if self.settings.promise is PromiseAt.BIND else None,
+            flights if self.settings.reserve_at is ReserveAt.BIND else None,
             recorder.tell,
             election.acts_for,
             lambda: not election.leading,
@@ -193,14 +193,14 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
     def _expire(self, state: SchedulerState) -> None:
         """Give up the reservations that nobody came for."""
         for pod in state.expire():
-            self.log.warning("promise.expired", pod="/".join(pod.name))
+            self.log.warning("reservation.expired", pod="/".join(pod.name))
 
     def _count(self, reservations: Reservations, feed: Feed) -> None:
         count_age(feed, self.registry)
         gauge = partial(Gauge, registry=self.registry)
-        gauge(f"{PREFIX}promises", "Pods that were promised zones and are not seen bound yet.").set_function(
-            lambda: len(reservations.reserved())
-        )
+        gauge(
+            f"{PREFIX}reservations", "Pods that have zones reserved and are not seen bound yet."
+        ).set_function(lambda: len(reservations.reserved()))
         gauge(
             f"{PREFIX}doubtful_records",
             "Pods whose record is not believed, for a pod left as their kubelet took them in.",
@@ -253,5 +253,5 @@ def _debug_state(state: SchedulerState, feed: Feed) -> Mapping[str, object]:
         "sources": reservations.count_by_source(reservations.node_names()),
         "disbelieved": ["/".join(pod.name) for _, pod in reservations.refuted()],
         "doubtful": ["/".join(pod.name) for pod in reservations.counted_pods() if pod.doubtful],
-        "promised": {"/".join(pod.name): reservations.node_of(pod.uid) for pod in reservations.reserved()},
+        "reserved": {"/".join(pod.name): reservations.node_of(pod.uid) for pod in reservations.reserved()},
     }

@@ -1,9 +1,10 @@
 """Settings of the scorer, beyond those that every program has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from types import MappingProxyType
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
@@ -14,8 +15,8 @@ from numalign.runtime.settings import Contradiction
 from numalign.scheduling import ranking
 
 
-class PromiseAt(StrEnum):
-    """When a pod is promised its zones: as it is bound, or as soon as nodes are ranked for it."""
+class ReserveAt(StrEnum):
+    """When zones are reserved for a pod: when it is bound, or as soon as nodes are ranked for it."""
 
     BIND = "bind"
     PRIORITIZE = "prioritize"
@@ -33,6 +34,10 @@ def _weights(text: str) -> str:
 
 class ScorerSettings(ClusterSettings):
     """The scorer."""
+
+    renamed: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"promise": "reserve_at", "promise_seconds": "reservation_seconds"}
+    )
 
     unknown_nodes: UnknownNodes = Field(
         default="cannot-fit",
@@ -56,16 +61,17 @@ class ScorerSettings(ClusterSettings):
         description="YAML file of other strategies and weights for some nodes, by node selector. It is read"
         " once, when the program starts.",
     )
-    promise: PromiseAt = Field(
-        default=PromiseAt.BIND,
-        description="When a pod is promised its zones. bind: the scheduler has this program bind pods, and no"
-        " two are ever promised the same zone. prioritize: the scheduler binds by itself, and the promise"
-        " is made for the best node as soon as nodes are ranked, and follows the pod.",
+    reserve_at: ReserveAt = Field(
+        default=ReserveAt.BIND,
+        description="When zones are reserved for a pod. bind: in the call that binds it, so that the same"
+        " amounts are never reserved twice; the scheduler must use the bind verb. prioritize: on the best"
+        " node, as soon as nodes are ranked; the scheduler binds pods itself, and the reservation follows"
+        " the pod.",
     )
-    promise_seconds: float = Field(
+    reservation_seconds: float = Field(
         default=KEPT_SECONDS,
         gt=0,
-        description="How long, in seconds, zones are kept for a pod that is not seen bound.",
+        description="How long, in seconds, zones stay reserved for a pod that is not seen bound.",
     )
     bind_wait_seconds: float = Field(
         default=3.0,
@@ -108,7 +114,8 @@ class ScorerSettings(ClusterSettings):
     def contradictions(self) -> Iterator[Contradiction]:
         """What a file cannot do."""
         yield from super().contradictions()
-        if self.snapshot and self.promise is PromiseAt.PRIORITIZE:
+        if self.snapshot and self.reserve_at is ReserveAt.PRIORITIZE:
             yield Contradiction(
-                ("snapshot", "promise"), "a file tells nobody which pods were bound: it can promise nothing"
+                ("snapshot", "reserve_at"),
+                "a snapshot never shows which pods are bound: use --reserve-at bind, or a live cluster",
             )

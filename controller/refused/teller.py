@@ -25,7 +25,7 @@ from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.token_bucket import TokenBucket
-from numalign.scheduling.outcomes import promised, shown
+from numalign.scheduling.outcomes import has_reserved, shown
 from numalign.scheduling.recent_refusals import AVOID_SECONDS, REFUSALS, failed_at, refused
 from numalign.scheduling.scheduler_state import SchedulerState
 
@@ -140,8 +140,8 @@ class RefusalTeller:
 
     def _predicted(self, pod: PodInfo) -> str:
         assigned_pod = self._state.reservations.assigned_pod(pod.uid)
-        held = _promise(assigned_pod)
-        return f"it was promised {held}" if held else "nobody had promised it any zones"
+        held = _reserved(assigned_pod)
+        return f"{held} had been reserved for it" if held else "no zones had been reserved for it"
 
     def _there(self, pod: PodInfo) -> Iterator[str]:
         """What is known of the node without the pod."""
@@ -157,9 +157,9 @@ class RefusalTeller:
         yield f"free there now: {free_by_zone(prediction.node, pod.demand)}"
 
 
-def _promise(assigned_pod: AssignedPod | None) -> str:
-    """What zones it was promised, in words; empty if none."""
-    held = assigned_pod.expected if assigned_pod and promised(assigned_pod) else None
+def _reserved(assigned_pod: AssignedPod | None) -> str:
+    """What was reserved for it, as text; empty if nothing was."""
+    held = assigned_pod.expected if assigned_pod and has_reserved(assigned_pod) else None
     return "" if held is None else shown(held)
 
 

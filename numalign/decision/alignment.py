@@ -142,7 +142,7 @@ _VERDICTS: Mapping[Policy, str] = MappingProxyType(
     {
         Policy.SINGLE_NUMA_NODE: "{zones} zones, and single-numa-node allows {most}",
         Policy.RESTRICTED: "{zones} zones, and restricted allows no more than this node needs, {most}",
-        Policy.BEST_EFFORT: "{zones} zones where {most} could do; best-effort is a wish, and no promise",
+        Policy.BEST_EFFORT: "{zones} zones where {most} would do; best-effort allows this",
     }
 )
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Generic, Literal, NamedTuple, NoReturn, TextIO, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, NoReturn, TextIO, TypeVar
 
 import annotated_types
 import yaml
@@ -58,6 +58,9 @@ class Settings(BaseModel):
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    renamed: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Names that settings had before, and what each is called now: whoever writes one reads the other."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 pydantic's signature
@@ -144,18 +147,24 @@ def load(model: type[T], *, argv: Sequence[str], environ: Mapping[str, str]) -> 
 def _flags(model: type[Settings], argv: Sequence[str]) -> Reading:
     fields = model.model_fields
     return sources.flags(
-        argv, names=fields, switches={n for n, info in fields.items() if _bare(info) is bool}
+        argv,
+        names=fields,
+        switches={n for n, info in fields.items() if _bare(info) is bool},
+        renamed=model.renamed,
     )
 
 
 def _readings(model: type[Settings], *, argv: Sequence[str], environ: Mapping[str, str]) -> list[Reading]:
     """What each source holds, the strongest first."""
-    readings = [_flags(model, argv), sources.environment(environ, names=model.model_fields)]
+    readings = [
+        _flags(model, argv),
+        sources.environment(environ, names=model.model_fields, renamed=model.renamed),
+    ]
     paths = [r.values[sources.CONFIG] for r in readings if sources.CONFIG in r.values]
     if paths and not paths[0].text:
         readings.append(Reading(mistakes=(Mistake(paths[0].origin, "needs a path"),)))
     elif paths:
-        readings.append(sources.file(Path(paths[0].text), names=model.model_fields))
+        readings.append(sources.file(Path(paths[0].text), names=model.model_fields, renamed=model.renamed))
     return readings
 
 

@@ -59,8 +59,10 @@ def did_you_mean(word: str, words: Collection[str], *, closeness: float = 0.7) -
     return f"; did you mean {near}?" if near else ""
 
 
-def flags(argv: Sequence[str], *, names: Collection[str], switches: Collection[str]) -> Reading:
-    """Read a command line; `switches` are the names that may stand without a value."""
+def flags(
+    argv: Sequence[str], *, names: Collection[str], switches: Collection[str], renamed: Mapping[str, str]
+) -> Reading:
+    """Read a command line; `switches` are the names that may stand without a value, `renamed` old names."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("-h", "--help", dest="help", action="store_const", const="")
     for name in QUESTIONS[1:]:
@@ -76,25 +78,40 @@ def flags(argv: Sequence[str], *, names: Collection[str], switches: Collection[s
     texts = {name: text for name, text in vars(namespace).items() if text is not None}
     return Reading(
         {name: RawValue(text, f"flag {flag(name)}") for name, text in texts.items() if name not in QUESTIONS},
-        tuple(_unknown_words(strays, flags=[flag(name) for name in (*QUESTIONS, CONFIG, *names)])),
+        tuple(
+            _unknown_words(
+                strays,
+                flags=[flag(name) for name in (*QUESTIONS, CONFIG, *names)],
+                renamed={flag(old): flag(new) for old, new in renamed.items()},
+            )
+        ),
         frozenset(texts).intersection(QUESTIONS),
     )
 
 
-def _unknown_words(words: Sequence[str], *, flags: Collection[str]) -> Iterator[Mistake]:
+def _unknown_words(
+    words: Sequence[str], *, flags: Collection[str], renamed: Mapping[str, str]
+) -> Iterator[Mistake]:
     """A word after an unknown flag is taken for its value, not for a second mistake."""
     after_flag = False
     for word in words:
         name, equals, _ = word.partition("=")
         is_flag = word.startswith("-")
         if is_flag:
-            yield Mistake(f"flag {name}", f"is not known{did_you_mean(name, flags)}")
+            yield Mistake(f"flag {name}", _unknown(name, flags, renamed))
         elif not after_flag:
             yield Mistake(f'argument "{word}"', "is not understood: settings are written as --name")
         after_flag = is_flag and not equals
 
 
-def environment(environ: Mapping[str, str], *, names: Collection[str]) -> Reading:
+def _unknown(name: str, names: Collection[str], renamed: Mapping[str, str]) -> str:
+    """What is wrong with a name that no setting has."""
+    if name in renamed:
+        return f"was renamed: use {renamed[name]}"
+    return f"is not known{did_you_mean(name, names)}"
+
+
+def environment(environ: Mapping[str, str], *, names: Collection[str], renamed: Mapping[str, str]) -> Reading:
     """Read the `NUMALIGN_` variables; an empty one counts as not set.
 
     Other programs of numalign share the prefix, so an unknown variable is a mistake only when it is
@@ -102,6 +119,7 @@ def environment(environ: Mapping[str, str], *, names: Collection[str]) -> Readin
     Service called numalign (Kubernetes documentation, "Accessing the Service", environment variables).
     """
     variables = {variable(name): name for name in (CONFIG, *names)}
+    before = {variable(old): variable(new) for old, new in renamed.items()}
     words = [key.removeprefix(PREFIX) for key in variables]
     values: dict[str, RawValue] = {}
     mistakes: list[Mistake] = []
@@ -110,12 +128,14 @@ def environment(environ: Mapping[str, str], *, names: Collection[str]) -> Readin
             continue
         if key in variables:
             values[variables[key]] = RawValue(text, f"environment {key}")
+        elif key in before:
+            mistakes.append(Mistake(f"environment {key}", _unknown(key, variables, before)))
         elif near := closest_word(key.removeprefix(PREFIX), words, cutoff=0.8):
             mistakes.append(Mistake(f"environment {key}", f"is not known; did you mean {PREFIX}{near}?"))
     return Reading(values, tuple(mistakes))
 
 
-def file(path: Path, *, names: Collection[str]) -> Reading:
+def file(path: Path, *, names: Collection[str], renamed: Mapping[str, str]) -> Reading:
     """Read a YAML file of `name: value` lines; `null` counts as not set."""
     root = _root(path)
     if isinstance(root, str):
@@ -127,7 +147,7 @@ def file(path: Path, *, names: Collection[str]) -> Reading:
         name = key.value if isinstance(key, yaml.ScalarNode) else "a list or mapping as a key"
         origin = f"file {path} line {key.start_mark.line + 1}: {name}"
         if name not in names:
-            mistakes.append(Mistake(origin, f"is not known{did_you_mean(name, names)}"))
+            mistakes.append(Mistake(origin, _unknown(name, names, renamed)))
         elif name in keys:
             mistakes.append(Mistake(origin, "is written twice"))
         elif not isinstance(value, yaml.ScalarNode):

@@ -64,12 +64,12 @@ class Outcomes:
         self._last: LRU[str, _Refusal] = LRU(REMEMBERED)
         self._refusals = Counter(
             f"{PREFIX}kubelet_refusals",
-            "Pods that a kubelet refused after they were promised zones there, or only ranked.",
+            "Pods that a kubelet rejected on a node where zones were reserved for them, or that was ranked.",
             ["reason", "known"],
             registry=registry,
         )
         for reason in sorted(REFUSALS):
-            self._refusals.labels(reason, "promised")
+            self._refusals.labels(reason, "reserved")
             self._refusals.labels(reason, "ranked")
         self._repeated = Counter(
             f"{PREFIX}refused_node_chosen_again",
@@ -84,7 +84,7 @@ class Outcomes:
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
         """A pod is like this now; it was like that before, or was not seen."""
         assigned_pod = self._state.reservations.assigned_pod(pod.uid)
-        reserved = assigned_pod if assigned_pod and promised(assigned_pod) else None
+        reserved = assigned_pod if assigned_pod and has_reserved(assigned_pod) else None
         # Where others chose the node nothing was predicted, nor was what had happened before this process.
         if not reserved and not self._state.was_asked(pod.uid):
             return
@@ -100,7 +100,7 @@ class Outcomes:
     def _refused(self, pod: PodInfo, reserved: AssignedPod | None) -> None:
         """A kubelet said no to a pod, which had a reservation or none."""
         self._last.put(pod.node, _Refusal(self._question(pod), self._clock()))
-        self._refusals.labels(pod.reason, "promised" if reserved else "ranked").inc()
+        self._refusals.labels(pod.reason, "reserved" if reserved else "ranked").inc()
         held = reserved.expected if reserved else None
         predicted = "fits" if held is None else f"gets {shown(held)}"
         happened = f"the kubelet of {pod.node} refused the pod: {pod.reason}: {pod.message}"
@@ -127,7 +127,7 @@ class Outcomes:
         self._tell(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, message))
 
 
-def promised(assigned_pod: AssignedPod) -> bool:
+def has_reserved(assigned_pod: AssignedPod) -> bool:
     """Whether zones were reserved for it, here or by whoever bound it and wrote them down."""
     record = assigned_pod.record
     return bool(assigned_pod.turn) or (record is not None and record.source is Source.RECORDED)

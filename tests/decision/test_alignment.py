@@ -162,7 +162,7 @@ def test_many_containers_are_judged_at_once() -> None:
 WORDS = [
     ("a single zone", SINGLE, "2 zones, and single-numa-node allows one"),
     ("restricted", RESTRICTED, "2 zones, and restricted allows no more than this node needs, one"),
-    ("a wish", WISH, "2 zones where one could do; best-effort is a wish, and no promise"),
+    ("a wish", WISH, "2 zones where one would do; best-effort allows this"),
 ]
 
 

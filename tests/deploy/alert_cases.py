@@ -69,7 +69,7 @@ def _decided(state: str, values: str) -> Values:
 
 
 def _refused(values: str) -> Values:
-    labels = f'reason="TopologyAffinityError",known="promised",{_replica(SCORER)}'
+    labels = f'reason="TopologyAffinityError",known="reserved",{_replica(SCORER)}'
     return {f"numalign_kubelet_refusals_total{{{labels}}}": values}
 
 
@@ -190,7 +190,7 @@ CASES: Mapping[str, AlertCase] = {
         firing=_refused("0x20 1x10"),
         # Long ago.
         silent=_refused("0 1x40"),
-        labels={"reason": "TopologyAffinityError", "known": "promised"},
+        labels={"reason": "TopologyAffinityError", "known": "reserved"},
         value="1",
     ),
     "NumalignPredictionsWrong": AlertCase(

@@ -208,11 +208,11 @@ SCHEDULING = Row(
             unit="s",
         ),
         Panel(
-            "Promised zones and what free amounts rest on",
-            "Pods that were promised zones and are not seen bound yet, and nodes by the basis of their free"
+            "Reserved zones, and the basis of free amounts",
+            "Pods that have zones reserved and are not seen bound yet, and nodes by the basis of their free"
             " amounts.",
             [
-                Query("max(numalign_promises{})", "promises"),
+                Query("max(numalign_reservations{})", "reservations"),
                 Query("max by (basis) (numalign_ledger_nodes{})", "nodes {{basis}}"),
             ],
         ),

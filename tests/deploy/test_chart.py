@@ -23,7 +23,7 @@ from numalign.model.intent import Gate, Heal, not_a_scheduler
 from numalign.runtime import settings, sources
 from numalign.runtime.process_settings import ProcessSettings
 from numalign.scheduling import ranking
-from scorer.settings import PromiseAt, ScorerSettings
+from scorer.settings import ReserveAt, ScorerSettings
 from tests.deploy.render import CHART, DEPLOY
 from webhook.settings import WebhookSettings
 
@@ -172,7 +172,7 @@ PROGRAMS = {
             {
                 *("port", "metrics_port", "drain_seconds", *PAIR, "client_ca", "insecure_http"),
                 *("otlp_endpoint", "trace_ratio"),
-                *("promise", "kubelet_configs", "remember_shapes", "policy", "ranking"),
+                *("reserve_at", "kubelet_configs", "remember_shapes", "policy", "ranking"),
                 # From `settings`, so that both programs judge alike.
                 *("policy_match", "unknown_nodes"),
             }
@@ -231,8 +231,8 @@ def test_what_becomes_of_the_zones_of_others_can_be_chosen_as_for_the_agent() ->
     assert SCHEMA["properties"]["agent"]["properties"]["publish"]["enum"] == list(Publish)
 
 
-def test_the_promises_that_can_be_chosen_are_those_of_the_scorer() -> None:
-    assert SCHEMA["properties"]["scorer"]["properties"]["promise"]["enum"] == list(PromiseAt)
+def test_the_moments_of_reserving_that_can_be_chosen_are_those_of_the_scorer() -> None:
+    assert SCHEMA["properties"]["scorer"]["properties"]["reserveAt"]["enum"] == list(ReserveAt)
 
 
 # ---- what the schema lets through, the program reads

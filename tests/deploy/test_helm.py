@@ -20,7 +20,7 @@ from numalign.runtime.process_settings import ProcessSettings
 from numalign.runtime.server_settings import ServingSettings
 from numalign.scheduling import ranking
 from scorer import ranking_file
-from scorer.settings import PromiseAt, ScorerSettings
+from scorer.settings import ReserveAt, ScorerSettings
 from tests.deploy.render import (
     AGENT_GUARD,
     AGENT_NAMESPACE,
@@ -144,7 +144,7 @@ SETS = {
     "the scorer": "scorer.enabled=true",
     "the scorer and a scheduler": f"{EVERY_PART}",
     "one of each": f"{EVERY_PART} scorer.replicas=1 scheduler.replicas=1",
-    "a scorer that does not bind": f"{EVERY_PART} scorer.promise=prioritize",
+    "a scorer that does not bind": f"{EVERY_PART} scorer.reserveAt=prioritize",
     "a scorer with everything": (
         f"{EVERY_PART} scorer.tls.secretName=a scorer.tls.clientCA=b scorer.service.clusterIP=10.96.0.53 "
         "scorer.service.annotations.a=b scorer.callers[0].ipBlock.cidr=10.0.0.11/32 "
@@ -503,9 +503,9 @@ async def test_who_wants_the_scorer_gets_the_webhook_as_it_is(helm: Path) -> Non
     }
 
 
-async def test_where_the_scheduler_binds_by_itself_the_scorer_promises_when_it_ranks(helm: Path) -> None:
-    found = await made(helm, f"{EVERY_PART} scorer.promise=prioritize")
-    assert found.settings(SCORER, ScorerSettings).promise is PromiseAt.PRIORITIZE
+async def test_where_the_scheduler_binds_by_itself_the_scorer_reserves_when_it_ranks(helm: Path) -> None:
+    found = await made(helm, f"{EVERY_PART} scorer.reserveAt=prioritize")
+    assert found.settings(SCORER, ScorerSettings).reserve_at is ReserveAt.PRIORITIZE
     assert "bindVerb" not in found.scheduler_configuration()["extenders"][0]
 
 
@@ -839,9 +839,14 @@ REFUSED = [
     ("a map at a privileged port", "map.port=443", "at '/map/port': minimum"),
     ("an audience of two words", "map.audience=aä", "at '/map/audience'"),
     ("a scheduler without a scorer", "scheduler.enabled=true", "at '/scorer/enabled': value must be true"),
-    ("a promise at another time", "scorer.promise=filter", "at '/scorer/promise'"),
+    ("a reservation at another time", "scorer.reserveAt=filter", "at '/scorer/reserveAt'"),
+    ("the old name of a value", "scorer.promise=bind",
+     "at '/scorer/promise': value must be 'renamed: set scorer.reserveAt'"),
+    ("the old name of a setting", "scorer.settings.promise-seconds=1",
+     "at '/scorer/settings/promise-seconds': value must be 'renamed: set reservation-seconds'"),
     ("a setting of the scorer that has a value of its own",
-     "scorer.settings.promise=bind", "at '/scorer/settings': additional properties 'promise' not allowed"),
+     "scorer.settings.reserve-at=bind",
+     "at '/scorer/settings': additional properties 'reserve-at' not allowed"),
     ("a setting of both programs for one of them",
      "scorer.settings.unknown-nodes=may-fit",
      "at '/scorer/settings': additional properties 'unknown-nodes' not allowed"),

@@ -2,7 +2,7 @@
 
 from numalign.kube import lease
 from numalign.runtime import server
-from scorer.settings import PromiseAt, ScorerSettings
+from scorer.settings import ReserveAt, ScorerSettings
 from tests.deploy.render import NAMESPACE, Object, installed
 
 SCORER, SCHEDULER = installed("scorer"), installed("scheduler")
@@ -56,7 +56,7 @@ def test_the_service_leads_to_the_port_that_is_open() -> None:
 def test_every_argument_is_a_setting_that_the_scorer_takes() -> None:
     opened, watched = (port["containerPort"] for port in CONTAINER["ports"])
     assert (SETTINGS.port, SETTINGS.metrics_port) == (opened, watched)
-    assert (SETTINGS.promise, SETTINGS.insecure_http) == (PromiseAt.BIND, True)
+    assert (SETTINGS.reserve_at, SETTINGS.insecure_http) == (ReserveAt.BIND, True)
     # It is given the time to end that it takes.
     grace = SCORER.pod(NAME)["terminationGracePeriodSeconds"]
     assert grace > SETTINGS.drain_seconds + server.GRACE_SECONDS

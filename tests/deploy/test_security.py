@@ -22,7 +22,7 @@ VALUES = {
     "map.enabled": ("map.enabled=true", "map.enabled=false"),
     "policyReports.enabled": ("policyReports.enabled=true", "policyReports.enabled=false"),
     "ownerEvents.enabled": ("ownerEvents.enabled=true", "ownerEvents.enabled=false"),
-    "scorer.promise: bind": ("scorer.promise=bind", "scorer.promise=prioritize"),
+    "scorer.reserveAt: bind": ("scorer.reserveAt=bind", "scorer.reserveAt=prioritize"),
     "agent.kubeletConfig": ("agent.kubeletConfig=/etc/kubelet.yaml", "agent.kubeletConfig="),
     "agent.nodeProxy": ("agent.nodeProxy=true", "agent.nodeProxy=false"),
     "agent.annotatePods": ("agent.annotatePods=true", "agent.annotatePods=false"),

@@ -1,6 +1,6 @@
 """A cluster whose pods the real scheduler places as our scorer tells it, on nodes whose kubelets can say no.
 
-The kubelets' managers are the real ones, so a pod that was promised wrongly bounces here as anywhere else.
+The kubelets' managers are the real ones, so a pod that was reserved wrongly bounces here as anywhere else.
 The scorer comes as its service account, with the roles that are shipped.
 """
 
@@ -220,11 +220,11 @@ class Site(SimulatedSite):
         """The sum of a metric of the scorer that is ready, over everything that has these labels."""
         return await counted(await self.leader(), name, **labels)
 
-    async def until_promised_nothing(self) -> None:
-        """Returns when every pod that was promised zones was seen where it is."""
-        reservations = partial(self.count, "numalign_promises")
+    async def until_nothing_is_reserved(self) -> None:
+        """Returns when every pod with reserved zones was seen where it is."""
+        reservations = partial(self.count, "numalign_reservations")
         await seconds_until(
-            reservations, lambda seen: not seen, what="no promise was left", within=5, every=SELDOM
+            reservations, lambda seen: not seen, what="no reservation was left", within=5, every=SELDOM
         )
 
     async def leader(self) -> Replica:

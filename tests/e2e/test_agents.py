@@ -444,7 +444,7 @@ async def test_a_pod_that_took_the_name_of_another_is_not_annotated(clients: Cli
 
 POD: dict[str, Json] = {
     **{what: {"metadata": METADATA[what]} for what in ("a label", "another annotation", "a finalizer")},
-    "what is promised": {"metadata": {"annotations": {"numalign.io/placement": "[]"}}},
+    "what is reserved": {"metadata": {"annotations": {"numalign.io/placement": "[]"}}},
     "what is said of nodes": {"metadata": {"annotations": {"numalign.io/machine": "{}"}}},
     "an owner": {"metadata": METADATA["another owner"]},
     "its image": {"spec": {"containers": [{"name": "main", "image": "registry.example/other"}]}},

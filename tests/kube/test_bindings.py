@@ -1,4 +1,4 @@
-"""A pod is bound and told what it was promised in one write, or nothing happens."""
+"""A pod is bound and told what it was reserved in one write, or nothing happens."""
 
 import asyncio
 from http import HTTPStatus

@@ -38,7 +38,7 @@ BOUNCED = Event(
     uid="1",
     type=Type.WARNING,
     reason="PlacementRefused",
-    message="node a refused what was promised",
+    message="node a refused what was reserved",
 )
 
 
@@ -109,7 +109,7 @@ async def test_an_event_says_what_happened_to_which_pod() -> None:
         assert {key: found[key] for key in ("type", "reason", "message", "count", "reportingComponent")} == {
             "type": "Warning",
             "reason": "PlacementRefused",
-            "message": "node a refused what was promised",
+            "message": "node a refused what was reserved",
             "count": 1,
             "reportingComponent": "numalign-scorer",
         }

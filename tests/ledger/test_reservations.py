@@ -100,11 +100,11 @@ def known(reservations: Reservations, uid: str) -> AssignedPod:
 def agree(reservations: Reservations) -> bool:
     """Whether all ways of asking where pods are say the same."""
     assigned_pods = {each.uid: each for each in reservations.assigned_pods()}
-    promised = {each.uid for each in reservations.reserved()}
+    reserved = {each.uid for each in reservations.reserved()}
     return all(
         reservations.node_of(uid) and reservations.assigned_pod(uid) == each
         for uid, each in assigned_pods.items()
-    ) and promised == {uid for uid, each in assigned_pods.items() if each.stage is Stage.RESERVED}
+    ) and reserved == {uid for uid, each in assigned_pods.items() if each.stage is Stage.RESERVED}
 
 
 # Reservations.

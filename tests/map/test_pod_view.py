@@ -72,7 +72,7 @@ async def test_a_pod_that_waits_is_on_no_node(scorer: Scorer) -> None:
 async def test_a_reserved_pod_is_where_its_reservation_is(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
     scorer.see(raw(FOUR))
-    scorer.promised(raw(FOUR), "a")
+    scorer.reserve(raw(FOUR), "a")
 
     made = await view(scorer)
 

@@ -69,7 +69,7 @@ async def test_a_tile_says_what_is_free_by_the_ledger(scorer: Scorer, shown: Map
 
 async def test_a_reservation_counts_before_its_pod_is_bound(scorer: Scorer, shown: MapState) -> None:
     await scorer.know({"a": EMPTY})
-    scorer.promised(raw(FOUR), "a")
+    scorer.reserve(raw(FOUR), "a")
 
     made = await tile(shown)
 

@@ -8,6 +8,7 @@ from numalign.runtime import sources
 from tests.notation import table
 
 NAMES = ("port", "tls_cert", "insecure_http")
+RENAMED = {"certificate": "tls_cert"}
 
 
 def said(reading: sources.Reading) -> dict[str, str]:
@@ -34,7 +35,7 @@ FLAGS = [
 
 @pytest.mark.parametrize(("argv", "expected"), table(FLAGS))
 def test_flags(argv: list[str], expected: dict[str, str]) -> None:
-    reading = sources.flags(argv, names=NAMES, switches={"insecure_http"})
+    reading = sources.flags(argv, names=NAMES, switches={"insecure_http"}, renamed=RENAMED)
 
     assert said(reading) == expected
     assert complaints(reading) == []
@@ -43,6 +44,7 @@ def test_flags(argv: list[str], expected: dict[str, str]) -> None:
 WRONG_FLAGS = [
     ("a near miss", ["--prot", "1"], ["flag --prot: is not known; did you mean --port?"]),
     ("its value is no second mistake", ["--prot=1"], ["flag --prot: is not known; did you mean --port?"]),
+    ("an old name", ["--certificate", "x"], ["flag --certificate: was renamed: use --tls-cert"]),
     ("no abbreviations", ["--tls", "x"], ["flag --tls: is not known"]),
     ("nothing near", ["--colour"], ["flag --colour: is not known"]),
     ("a short flag", ["-p"], ["flag -p: is not known"]),
@@ -57,7 +59,7 @@ WRONG_FLAGS = [
 
 @pytest.mark.parametrize(("argv", "expected"), table(WRONG_FLAGS))
 def test_wrong_flags(argv: list[str], expected: list[str]) -> None:
-    assert complaints(sources.flags(argv, names=NAMES, switches=())) == expected
+    assert complaints(sources.flags(argv, names=NAMES, switches=(), renamed=RENAMED)) == expected
 
 
 ENVIRONMENTS = [
@@ -72,13 +74,15 @@ ENVIRONMENTS = [
       "NUMALIGN_PORT_443_TCP_ADDR": "10.0.0.1", "NUMALIGN_PORT_443_TCP_PORT": "443"}, {}, []),
     ("a near miss", {"NUMALIGN_TLS_CRT": "c"}, {},
      ["environment NUMALIGN_TLS_CRT: is not known; did you mean NUMALIGN_TLS_CERT?"]),
+    ("an old name", {"NUMALIGN_CERTIFICATE": "c"}, {},
+     ["environment NUMALIGN_CERTIFICATE: was renamed: use NUMALIGN_TLS_CERT"]),
     ("lower case is not ours", {"numalign_port": "1"}, {}, []),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("environ", "expected", "wrong"), table(ENVIRONMENTS))
 def test_environment(environ: dict[str, str], expected: dict[str, str], wrong: list[str]) -> None:
-    reading = sources.environment(environ, names=NAMES)
+    reading = sources.environment(environ, names=NAMES, renamed=RENAMED)
 
     assert said(reading) == expected
     assert complaints(reading) == wrong
@@ -101,7 +105,7 @@ FILES = [
 def test_file(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    reading = sources.file(path, names=NAMES)
+    reading = sources.file(path, names=NAMES, renamed=RENAMED)
 
     assert said(reading) == expected
     assert complaints(reading) == []
@@ -110,6 +114,7 @@ def test_file(tmp_path: Path, text: str, expected: dict[str, str]) -> None:
 WRONG_FILES = [
     ("a near miss", b"\n\nprot: 1", " line 3: prot: is not known; did you mean port?"),
     ("a flag's spelling", b"tls-cert: c", " line 1: tls-cert: is not known; did you mean tls_cert?"),
+    ("an old name", b"certificate: c", " line 1: certificate: was renamed: use tls_cert"),
     ("the file in the file", b"config: c", " line 1: config: is not known"),
     ("twice", b"port: 1\nport: 2", " line 2: port: is written twice"),
     ("a list", b"port: [1, 2]", " line 1: port: holds a list or a mapping: write one value"),
@@ -126,7 +131,7 @@ WRONG_FILES = [
 def test_wrong_file(tmp_path: Path, content: bytes, expected: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    reading = sources.file(path, names=NAMES)
+    reading = sources.file(path, names=NAMES, renamed=RENAMED)
 
     assert len(reading.mistakes) == 1
     assert str(reading.mistakes[0]).startswith(f"file {path}{expected}")
@@ -141,4 +146,6 @@ def test_wrong_file(tmp_path: Path, content: bytes, expected: str) -> None:
 def test_file_that_cannot_be_read(tmp_path: Path, name: str, reason: str) -> None:
     path = tmp_path / name
 
-    assert complaints(sources.file(path, names=NAMES)) == [f"file {path}: cannot be read: {reason}"]
+    assert complaints(sources.file(path, names=NAMES, renamed=RENAMED)) == [
+        f"file {path}: cannot be read: {reason}"
+    ]

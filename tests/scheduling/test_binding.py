@@ -89,7 +89,7 @@ async def test_a_pod_is_bound_and_its_placement_written_in_one_call(scorer: Scor
     assert (line["pod"], line["node"]) == ("team/web", "a")
 
 
-async def test_the_promise_stands_before_anything_is_written_and_until_the_pod_is_seen(
+async def test_the_reservation_stands_before_anything_is_written_and_until_the_pod_is_seen(
     scorer: Scorer,
 ) -> None:
     during: list[dict[str, str | None]] = []
@@ -182,8 +182,8 @@ REFUSED: list[tuple[str, Arrange, str, str, str]] = [
     ("a race that was lost",
      lambda scorer: scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))),
      "a", "have no zone with 4 cpu", "lost"),
-    ("zones promised to another",
-     lambda scorer: scorer.promised(raw(ALL, name="first"), "one"),                "one",
+    ("zones reserved to another",
+     lambda scorer: scorer.reserve(raw(ALL, name="first"), "one"),                "one",
      "have no zone with 4 cpu",    "lost"),
 ]  # fmt: skip
 
@@ -231,7 +231,7 @@ FAILURES: list[tuple[str, ClusterError, str, bool]] = [
 
 
 @pytest.mark.parametrize(("error", "outcome", "kept"), table(FAILURES))
-async def test_what_stays_promised_when_the_api_server_answers(
+async def test_what_stays_reserved_when_the_api_server_answers(
     scorer: Scorer, error: ClusterError, outcome: str, *, kept: bool
 ) -> None:
     scorer.writes.error = error
@@ -304,14 +304,14 @@ async def test_nobody_waits_longer_than_patience_for_an_api_server_that_is_slow_
     assert [await scorer.bind(second, "a"), scorer.binder.remembered] == ["", (0, 1)]
 
 
-async def test_a_pod_that_is_promised_anew_comes_after_those_that_were_promised_meanwhile(
+async def test_a_pod_that_is_reserved_anew_comes_after_those_that_were_reserved_meanwhile(
     scorer: Scorer,
 ) -> None:
     smaller = node("cpu=8/1 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
     await scorer.know({"a": smaller})
-    scorer.promised(raw(FOUR), "a")
+    scorer.reserve(raw(FOUR), "a")
     await scorer.know({"a": EMPTY})
-    scorer.promised(raw("cpu=8 mem=1Gi", name="other", creationTimestamp=OLDER), "a")
+    scorer.reserve(raw("cpu=8 mem=1Gi", name="other", creationTimestamp=OLDER), "a")
 
     assert await scorer.bind(raw(FOUR), "a") == ""
     record = json.loads(scorer.writes.made[0]["annotations"][PLACEMENT])
@@ -331,7 +331,7 @@ async def test_two_calls_at_once_bind_a_pod_once(scorer: Scorer) -> None:
 
 @pytest.mark.parametrize("place", ["a", "b"], ids=["there", "elsewhere"])
 async def test_a_pod_that_was_bound_a_moment_ago_is_not_bound_again(scorer: Scorer, place: str) -> None:
-    """Its promise must outlive the second call: nobody has seen the pod on its node yet."""
+    """Its reservation must outlive the second call: nobody has seen the pod on its node yet."""
     first = await scorer.bind(raw(FOUR), "a")
     scorer.writes.error = Conflict("is assigned already")
     again = await scorer.bind(raw(FOUR), place)
@@ -361,7 +361,7 @@ async def test_what_may_have_been_bound_is_tried_again_on_its_node(
     assert "node a" in elsewhere
 
 
-async def test_what_may_have_been_bound_is_bound_nowhere_else_until_its_promise_expires(
+async def test_what_may_have_been_bound_is_bound_nowhere_else_until_its_reservation_expires(
     scorer: Scorer,
 ) -> None:
     scorer.writes.error = Unreachable("cannot be asked")
@@ -465,7 +465,7 @@ async def test_nobody_waits_for_whom_the_order_makes_no_difference(
     ]
 
 
-async def test_patience_ends_and_nothing_stays_promised(scorer: Scorer) -> None:
+async def test_patience_ends_and_nothing_stays_reserved(scorer: Scorer) -> None:
     second = await rivals(scorer)
     began = scorer.time()
     why = await scorer.bind(second, "a")
@@ -493,7 +493,7 @@ async def test_several_that_wait_on_one_node_are_all_answered_in_time(scorer: Sc
     assert max(ended) <= 3.0 + 8 * LOOK_SECONDS
 
 
-async def test_pods_of_one_node_are_bound_in_the_order_in_which_they_were_promised(scorer: Scorer) -> None:
+async def test_pods_of_one_node_are_bound_in_the_order_in_which_they_were_reserved(scorer: Scorer) -> None:
     await rivals(scorer)
     others = [raw(TWO, name=f"other-{at}") for at in range(3)]
     scorer.see(*others)
@@ -505,7 +505,7 @@ async def test_pods_of_one_node_are_bound_in_the_order_in_which_they_were_promis
     assert bound(scorer) == [(name, "a") for name in ("first", "other-0", "other-1", "other-2")]
 
 
-async def test_nobody_waits_for_who_was_promised_later(scorer: Scorer) -> None:
+async def test_nobody_waits_for_who_was_reserved_later(scorer: Scorer) -> None:
     """One CPU is left on the first zone: whoever comes first has it, and the other goes to the second."""
     scorer.see(
         running(on("a", raw(SEVEN, name="there"), record=placed({"cpu": "7", "memory": "1Gi"}, "node-0")))

@@ -115,7 +115,7 @@ async def test_what_a_pod_has_stands_in_everybodys_way_but_its_own(scorer: Score
     if there:
         scorer.see(running(on("one", raw(ALL), record=ONE)))
     else:
-        scorer.promised(raw(ALL), "one")
+        scorer.reserve(raw(ALL), "one")
 
     assert scorer.fits(raw(ALL), "one") == [True]
     assert scorer.fits(raw(ALL, name="twin"), "one") == [False]
@@ -124,7 +124,7 @@ async def test_what_a_pod_has_stands_in_everybodys_way_but_its_own(scorer: Score
 
 async def test_whom_a_pod_waits_for_depends_on_when_it_was_created(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
-    scorer.promised(raw("cpu=7 mem=1Gi", name="first", creationTimestamp="2027-01-15T07:30:00Z"), "a")
+    scorer.reserve(raw("cpu=7 mem=1Gi", name="first", creationTimestamp="2027-01-15T07:30:00Z"), "a")
 
     def waits_for(minute: int) -> list[str]:
         born = f"2027-01-15T07:{minute}:00Z"
@@ -144,7 +144,7 @@ SIZES = ["cpu=2 mem=1Gi gpu=1", "cpu=8 mem=1Gi", "cpu=6 mem=1Gi gpu=2", "cpu=1 m
 NAMES = ["a", "b", "c", "bare", "never-heard-of"]
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["run", "leave", "lose", "promise", "take", "wait", "ask"]),
+        st.sampled_from(["run", "leave", "lose", "reserve", "take", "wait", "ask"]),
         st.sampled_from(NODES),
         st.integers(0, 4),
     ),
@@ -171,8 +171,8 @@ class Life:
             )
         elif what == "lose":
             scorer.lose(name)
-        elif what == "promise" and uid(name) not in scorer.state.pods and scorer.fits(made, place)[0]:
-            scorer.promised(made, place)
+        elif what == "reserve" and uid(name) not in scorer.state.pods and scorer.fits(made, place)[0]:
+            scorer.reserve(made, place)
         elif what == "take":
             others = {each: known for each, known in self.members.items() if each != place}
             self.members = {**others, **({place: found} if (found := TOPOLOGIES[at]) else {})}

@@ -55,7 +55,7 @@ async def test_overhead_counts_too(fit: NodeFit, scorer: Scorer) -> None:
 async def test_pods_count_from_their_reservation_to_their_end(fit: NodeFit, scorer: Scorer) -> None:
     first, second = raw(ALL, name="first"), raw(FOUR, name="second")
     assert fits(fit, scorer, second)
-    scorer.promised(first, "a")
+    scorer.reserve(first, "a")
     assert not fits(fit, scorer, second)
     scorer.see(on("a", first))
     assert not fits(fit, scorer, second)

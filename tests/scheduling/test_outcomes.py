@@ -15,7 +15,7 @@ def refusals(scorer: Scorer) -> dict[str, float]:
     """How many refusals were counted, by what had been known of the pod; 0 aside."""
     counts = {
         known: scorer.count("kubelet_refusals_total", reason=SAID, known=known)
-        for known in ("promised", "ranked")
+        for known in ("reserved", "ranked")
     }
     return {known: count for known, count in counts.items() if count}
 
@@ -42,7 +42,7 @@ async def scorer() -> Scorer:
 # A refusal.
 
 
-async def test_a_pod_that_was_promised_its_zones_reads_what_was_predicted_and_what_happened(
+async def test_a_pod_with_reserved_zones_reads_what_was_predicted_and_what_happened(
     scorer: Scorer,
 ) -> None:
     scorer.see(raw(FOUR))
@@ -50,7 +50,7 @@ async def test_a_pod_that_was_promised_its_zones_reads_what_was_predicted_and_wh
     scorer.see(on("a", raw(FOUR), record=HALF))
     scorer.see(refused(on("a", raw(FOUR), record=HALF)))
 
-    assert refusals(scorer) == {"promised": 1}
+    assert refusals(scorer) == {"reserved": 1}
     [event] = scorer.teller
     assert (event.namespace, event.pod, event.uid) == (TEAM, "web", uid("web"))
     assert (event.type, event.reason) == (Type.WARNING, EVENT)
@@ -84,11 +84,11 @@ async def test_a_long_story_is_cut(scorer: Scorer) -> None:
     assert (len(event.message), event.message[-4:]) == (LONGEST_MESSAGE, "x...")
 
 
-async def test_what_was_promised_by_a_scorer_before_this_one_stands_on_the_pod(scorer: Scorer) -> None:
+async def test_what_was_reserved_by_a_scorer_before_this_one_stands_on_the_pod(scorer: Scorer) -> None:
     scorer.see(on("a", raw(FOUR), record=HALF))
     scorer.see(refused(on("a", raw(FOUR), record=HALF)))
 
-    assert refusals(scorer) == {"promised": 1}
+    assert refusals(scorer) == {"reserved": 1}
     assert "gets 4 cpu" in scorer.teller[0].message
 
 

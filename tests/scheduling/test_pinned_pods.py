@@ -133,7 +133,7 @@ async def test_who_writes_it_again_and_again_does_not_keep_it_longer(scorer: Sco
 
 async def test_a_reservation_of_whoever_pinned_it_stays_as_it_is(scorer: Scorer) -> None:
     scorer.see(raw(FOUR, creationTimestamp=NEW))
-    before = scorer.promised(raw(FOUR, creationTimestamp=NEW), "a")
+    before = scorer.reserve(raw(FOUR, creationTimestamp=NEW), "a")
     scorer.see(recorded(pinned(), OTHER_ZONE))
     assert scorer.reservations.assigned_pod(uid("web")) == before
 
@@ -141,7 +141,7 @@ async def test_a_reservation_of_whoever_pinned_it_stays_as_it_is(scorer: Scorer)
 async def test_a_bind_at_that_very_moment_is_not_taken_away(scorer: Scorer) -> None:
     scorer.see(pinned())
     scorer.time.seconds += PIN_SECONDS - 1.5
-    scorer.promised(pinned(), "a")
+    scorer.reserve(pinned(), "a")
     scorer.time.seconds += 2
     scorer.state.expire()
     assert scorer.kept() == {"web": "a"}

@@ -112,7 +112,7 @@ async def test_pods_are_kept_for_a_node_whose_topology_comes_later_or_again(scor
     assert (first, meanwhile, free(scorer)) == ([4, 8], None, [4, 8])
 
 
-async def test_a_pod_that_nobody_promised_anything_counts_everywhere_until_a_topology_has_it(
+async def test_a_pod_with_nothing_reserved_counts_everywhere_until_a_topology_has_it(
     scorer: Scorer,
 ) -> None:
     await scorer.know({"a": EMPTY})
@@ -142,7 +142,7 @@ async def test_a_pod_from_the_future_is_as_new_as_can_be(scorer: Scorer) -> None
     assert (found.stage, found.since) == (Stage.ADMITTED, scorer.time())
 
 
-async def test_whoever_watches_hears_of_a_pod_before_its_promise_is_gone(scorer: Scorer) -> None:
+async def test_whoever_watches_hears_of_a_pod_before_its_reservation_is_gone(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
     heard: list[tuple[str, str | None, bool]] = []
 
@@ -152,7 +152,7 @@ async def test_whoever_watches_hears_of_a_pod_before_its_promise_is_gone(scorer:
 
     scorer.state.watchers = (watch,)
     scorer.see(raw(FOUR))
-    scorer.promised(raw(FOUR), "a")
+    scorer.reserve(raw(FOUR), "a")
     scorer.see({**on("a", raw(FOUR)), "status": {"phase": "Failed"}})
 
     assert heard == [("Pending", None, False), ("Failed", "Pending", True)]
@@ -366,15 +366,15 @@ async def test_what_dra_serves_may_change_while_a_pod_waits(scorer: Scorer, poli
     assert found == [(None, False), (True, True), (False, False)]
 
 
-async def test_a_pod_with_devices_of_dra_is_promised_the_rest_and_holds_it(scorer: Scorer) -> None:
+async def test_a_pod_with_devices_of_dra_has_the_rest_reserved_and_holds_it(scorer: Scorer) -> None:
     await scorer.know({"bare": BARE}, served=[GPU])
-    promised = scorer.promised(raw(FOUR), "bare")
+    reserved = scorer.reserve(raw(FOUR), "bare")
     seen = [free(scorer, "bare")]
     scorer.see(running(on("bare", raw(FOUR))))
     seen.append(free(scorer, "bare"))
     scorer.lose("web")
 
-    assert promised.expected == {("node-0",): bag("cpu=4 mem=1Gi")}
+    assert reserved.expected == {("node-0",): bag("cpu=4 mem=1Gi")}
     assert (seen, free(scorer, "bare")) == ([[4, 8], [4, 8]], [8, 8])
     assert basis(scorer, "bare") is Basis.OBSERVED
 
@@ -620,7 +620,7 @@ async def test_a_pod_that_is_to_be_alone_comes_to_no_zone_where_others_with_an_i
 
 async def test_what_is_reserved_for_a_pod_that_is_to_be_alone_is_shared_with_nobody(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
-    scorer.promised(raw(FOUR, annotations=ALONE), "a")
+    scorer.reserve(raw(FOUR, annotations=ALONE), "a")
 
     [refused] = scorer.ask(other(), "a")
 

@@ -37,7 +37,7 @@ from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.context import CallContext, CallMetrics
 from scorer.handlers import application
 from scorer.preempting import Preemption
-from scorer.settings import PromiseAt, ScorerSettings
+from scorer.settings import ReserveAt, ScorerSettings
 from tests.manifests import labelled, pod_spec, topology
 from tests.notation import node
 from tests.served import Told
@@ -222,7 +222,7 @@ class Scorer:
 
     match: Match = Match.SATISFIES
     unknown: str = "cannot-fit"
-    promise: PromiseAt = PromiseAt.BIND
+    reserve_at: ReserveAt = ReserveAt.BIND
     rules: RankingRules = field(default_factory=RankingRules)
     patience: float = 3.0
     writes: Writes = field(default_factory=Writes)
@@ -259,7 +259,7 @@ class Scorer:
             self.preemption,
             Ranker(self.rules),
             CallMetrics.of(self.registry),
-            promise=self.promise,
+            reserve_at=self.reserve_at,
             leading=lambda: self.leads,
             clock=self.time,
             age=lambda: 0.5,
@@ -270,7 +270,7 @@ class Scorer:
     def settings(self, **chosen: object) -> ScorerSettings:
         """What it is told."""
         return ScorerSettings.model_validate(
-            {"insecure_http": True, "unknown_nodes": self.unknown, "promise": self.promise, **chosen}
+            {"insecure_http": True, "unknown_nodes": self.unknown, "reserve_at": self.reserve_at, **chosen}
         )
 
     def a_binder(self) -> Binder:
@@ -323,8 +323,8 @@ class Scorer:
         """The pod, as a call tells it."""
         return self.state.pending_pod(made)
 
-    def promised(self, made: Raw, place: str) -> AssignedPod:
-        """Promise a pod its zones on a node, as a bind or a prioritize before did, and give the promise."""
+    def reserve(self, made: Raw, place: str) -> AssignedPod:
+        """Reserve zones for a pod on a node, as an earlier bind or prioritize did; the reservation."""
         subject = self.subject(made)
         [judged] = self.nodes.of([place], subject)
         assert judged.fits, judged.reason
@@ -339,7 +339,7 @@ class Scorer:
         return await self.binder.bind(BindingCall(**{**who, "node": place, **other}))
 
     def kept(self) -> dict[str, str | None]:
-        """Which pods are promised a node and not seen there, and which node."""
+        """Which pods have zones reserved on a node and are not seen there, and which node."""
         return {each.name[1]: self.reservations.node_of(each.uid) for each in self.reservations.reserved()}
 
     def count(self, name: str, **labels: str) -> float:

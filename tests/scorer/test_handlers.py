@@ -16,7 +16,7 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
 from numalign.scheduling import reasons
 from scorer.handlers import HANDLERS
-from scorer.settings import PromiseAt
+from scorer.settings import ReserveAt
 from tests.notation import node, table
 from tests.scorer.conftest import (
     ALL,
@@ -46,7 +46,7 @@ NAMES = ["empty", "fuller", "full", "small", "loose", "bare"]
 """All nodes of these tests; only the first two take a pod of four CPUs that must be aligned."""
 
 BROKEN = raw(FOUR, policy="strictly")
-EARLY = PromiseAt.PRIORITIZE
+EARLY = ReserveAt.PRIORITIZE
 
 RECORDED = Path(__file__).parent / "data"
 
@@ -76,8 +76,8 @@ async def scorer() -> Scorer:
 
 @pytest.fixture
 async def early() -> Scorer:
-    """A scorer that promises as nodes are ranked."""
-    return await cluster(Scorer(promise=PromiseAt.PRIORITIZE))
+    """A scorer that reserves as nodes are ranked."""
+    return await cluster(Scorer(reserve_at=ReserveAt.PRIORITIZE))
 
 
 @pytest.fixture
@@ -177,10 +177,10 @@ async def test_a_pod_that_opts_out_is_as_well_off_everywhere(caller: Caller) -> 
     assert await caller.prioritize(raw(FOUR, policy="none"), "empty", "fuller") == {"empty": 10, "fuller": 10}
 
 
-# Promises of those who do not bind.
+# Reservations of those who do not bind.
 
 
-async def test_the_best_node_is_promised_and_its_zones_are_gone_for_the_next_pod(early: Scorer) -> None:
+async def test_the_best_node_is_reserved_and_its_zones_are_gone_for_the_next_pod(early: Scorer) -> None:
     async with early.open() as caller:
         first = await caller.prioritize(raw(ALL), "empty", "fuller")
         kept = early.kept()
@@ -194,18 +194,18 @@ async def test_the_best_node_is_promised_and_its_zones_are_gone_for_the_next_pod
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("b", "a")])
-async def test_of_nodes_that_are_as_good_the_promised_one_is_above_the_others(
+async def test_of_nodes_that_are_as_good_the_reserved_one_is_above_the_others(
     early: Scorer, names: tuple[str, str]
 ) -> None:
     await early.know({"a": EMPTY, "b": EMPTY})
     async with early.open() as caller:
         numbers = await caller.prioritize(raw(FOUR), *names)
 
-    [promised] = early.kept().values()
-    assert [name for name, number in numbers.items() if number == max(numbers.values())] == [promised]
+    [reserved] = early.kept().values()
+    assert [name for name, number in numbers.items() if number == max(numbers.values())] == [reserved]
 
 
-async def test_a_single_node_that_is_left_is_promised_at_filter(early: Scorer) -> None:
+async def test_a_single_node_that_is_left_is_reserved_at_filter(early: Scorer) -> None:
     """A scheduler does not ask which of one node is the best."""
     async with early.open() as caller:
         await caller.filter(raw(FOUR), "empty", "fuller")
@@ -219,9 +219,9 @@ def follow(scorer: Scorer) -> None:
     scorer.leads = False
 
 
-NOTHING: list[tuple[str, PromiseAt, Callable[[Scorer], object], Raw, str]] = [
+NOTHING: list[tuple[str, ReserveAt, Callable[[Scorer], object], Raw, str]] = [
     # what it shows           when            what happens before                    the pod    the nodes
-    ("where they bind here",  PromiseAt.BIND, lambda _: None,                        raw(FOUR), "empty full"),
+    ("where they bind here",  ReserveAt.BIND, lambda _: None,                        raw(FOUR), "empty full"),
     ("where another leads",   EARLY,          follow,                                raw(FOUR), "empty full"),
     ("to one on a node",      EARLY,          lambda it: it.see(on("b", raw(FOUR))), raw(FOUR), "empty full"),
     ("where it fits nowhere", EARLY,          lambda _: None,                        raw(FOUR), "full small"),
@@ -229,11 +229,11 @@ NOTHING: list[tuple[str, PromiseAt, Callable[[Scorer], object], Raw, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("promise", "arrange", "made", "names"), table(NOTHING))
-async def test_nothing_is_promised(
-    promise: PromiseAt, arrange: Callable[[Scorer], object], made: Raw, names: str
+@pytest.mark.parametrize(("reserve_at", "arrange", "made", "names"), table(NOTHING))
+async def test_nothing_is_reserved(
+    reserve_at: ReserveAt, arrange: Callable[[Scorer], object], made: Raw, names: str
 ) -> None:
-    scorer = await cluster(Scorer(promise=promise))
+    scorer = await cluster(Scorer(reserve_at=reserve_at))
     arrange(scorer)
     async with scorer.open() as caller:
         await caller.filter(made, "empty" if "empty" in names else "full")
@@ -242,7 +242,7 @@ async def test_nothing_is_promised(
     assert scorer.kept() == {}
 
 
-async def test_to_rank_promises_nothing(early: Scorer) -> None:
+async def test_to_rank_reserves_nothing(early: Scorer) -> None:
     async with early.open() as caller:
         await caller.ask("/v1/rank", raw(FOUR))
 
@@ -410,14 +410,14 @@ async def test_an_allocated_task_that_is_to_be_alone_has_its_zone_to_itself(call
     assert "where another pod is to be alone" in why
 
 
-async def test_an_allocated_task_is_promised_by_the_leader_alone(scorer: Scorer, caller: Caller) -> None:
+async def test_an_allocated_task_is_reserved_by_the_leader_alone(scorer: Scorer, caller: Caller) -> None:
     scorer.leads = False
     await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
 
     assert scorer.kept() == {}
 
 
-async def test_a_task_that_runs_is_neither_promised_nor_let_go_of(scorer: Scorer, caller: Caller) -> None:
+async def test_a_task_that_runs_is_neither_reserved_nor_let_go_of(scorer: Scorer, caller: Caller) -> None:
     scorer.see(running(on("fuller", raw(FOUR))))
     await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
     await caller.ask("/volcano/deallocate", {"task": task(raw(FOUR), "fuller")})
@@ -568,7 +568,7 @@ async def test_what_it_knows_is_shown_where_that_is_wanted(
         assert answer.status == status
 
 
-# A law: whatever is called, nothing stays promised that nobody was told of.
+# A law: whatever is called, nothing stays reserved that nobody was told of.
 
 ERRORS = (None, None, None, Conflict("is bound"), Forbidden("no"), Unreachable("who knows"))
 
@@ -613,11 +613,11 @@ def sensible(scorer: Scorer) -> bool:
     return all(0 <= zone.free[name] <= zone.allocatable[name] for zone in zones for name in zone.free)
 
 
-@pytest.mark.parametrize("promise", PromiseAt)
-async def test_of_thousands_of_calls_nothing_is_left(promise: PromiseAt) -> None:
-    dice = random.Random(promise.value)  # noqa: S311  the same calls in each run
+@pytest.mark.parametrize("reserve_at", ReserveAt)
+async def test_of_thousands_of_calls_nothing_is_left(reserve_at: ReserveAt) -> None:
+    dice = random.Random(reserve_at.value)  # noqa: S311  the same calls in each run
     writes = Writes()
-    scorer = await cluster(Scorer(promise=promise, writes=writes, patience=0.1))
+    scorer = await cluster(Scorer(reserve_at=reserve_at, writes=writes, patience=0.1))
     those = pods()
     scorer.see(*those[:10])
     for _ in range(100 * settings().max_examples):

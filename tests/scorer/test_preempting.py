@@ -78,9 +78,9 @@ async def test_on_a_node_that_publishes_nothing_nobody_is_kept_from_trying(score
     assert worthwhile(scorer, raw(ALL, policy=None), bare=asked) == {"bare": asked}
 
 
-async def test_room_that_was_promised_meanwhile_is_not_freed_by_others(scorer: Scorer) -> None:
+async def test_room_that_was_reserved_meanwhile_is_not_freed_by_others(scorer: Scorer) -> None:
     scorer.lose("v0")
-    scorer.promised(raw(HALF, name="promised"), "a")
+    scorer.reserve(raw(HALF, name="reserved"), "a")
 
     assert worthwhile(scorer, raw(ALL), a=victims("v1")) == {}
 

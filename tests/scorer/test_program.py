@@ -291,13 +291,13 @@ async def test_a_closed_door_is_said_and_keeps_from_readiness(
         assert not await scorer.ready()
 
 
-async def test_who_may_not_bind_says_so_and_promises_nothing(bench: Bench) -> None:
+async def test_who_may_not_bind_says_so_and_reserves_nothing(bench: Bench) -> None:
     made = bench.pod(raw(FOUR))
     bench.api.failures["POST", f"{PODS}/web/binding"] = DENIED
     async with bench.running() as scorer:
         await scorer.until(scorer.ready)
         why = await scorer.bind(made, "a")
-        kept = await scorer.metric("promises")
+        kept = await scorer.metric("reservations")
 
     assert why.startswith("numalign: you may not create the binding of pod team/web to node a")
     assert kept == 0
@@ -311,7 +311,7 @@ async def test_when_the_api_server_goes_a_bind_is_uncertain_and_done_when_it_is_
     async with bench.running() as scorer:
         await scorer.until(scorer.ready)
         await bench.api.stop()
-        why, kept = await scorer.bind(made, "a"), await scorer.metric("promises")
+        why, kept = await scorer.bind(made, "a"), await scorer.metric("reservations")
         fit = await scorer.fit(made, "a", "small")
         await bench.api.start()
         await scorer.until(scorer.ready)
@@ -322,9 +322,9 @@ async def test_when_the_api_server_goes_a_bind_is_uncertain_and_done_when_it_is_
     assert bench.found("web")["spec"]["nodeName"] == "a"
 
 
-async def test_a_scorer_that_does_not_bind_promises_as_it_ranks(bench: Bench) -> None:
+async def test_a_scorer_that_does_not_bind_reserves_as_it_ranks(bench: Bench) -> None:
     made = bench.pod(raw(FOUR))
-    async with bench.running("--promise", "prioritize", "--debug-state") as scorer:
+    async with bench.running("--reserve-at", "prioritize", "--debug-state") as scorer:
         await scorer.until(scorer.ready)
         await scorer.ask("/prioritize", {"Pod": made, "NodeNames": ["a", "b"]})
         _, state = await scorer.get("/debug/state")
@@ -332,25 +332,25 @@ async def test_a_scorer_that_does_not_bind_promises_as_it_ranks(bench: Bench) ->
         bench.pod(on("b", made))
 
         async def follows() -> bool:
-            return await scorer.metric("promises") == 0
+            return await scorer.metric("reservations") == 0
 
         await scorer.until(follows)
 
-    assert (state["promised"], state["nodes"], state["pods"]) == ({"team/web": "a"}, 4, 1)
+    assert (state["reserved"], state["nodes"], state["pods"]) == ({"team/web": "a"}, 4, 1)
     assert state["sources"] == {"predicted": 1}
     assert why == "numalign: this replica does not hold the lease, and binds nothing"
     assert bench.api.asked("POST", f"{PODS}/web/binding") == []
 
 
-async def test_a_promise_that_nobody_comes_for_expires(bench: Bench) -> None:
+async def test_a_reservation_that_nobody_comes_for_expires(bench: Bench) -> None:
     made = bench.pod(raw(FOUR))
-    async with bench.running("--promise", "prioritize", "--promise-seconds", "0.1") as scorer:
+    async with bench.running("--reserve-at", "prioritize", "--reservation-seconds", "0.1") as scorer:
         await scorer.until(scorer.ready)
         await scorer.ask("/prioritize", {"Pod": made, "NodeNames": ["a"]})
-        await scorer.logged("promise.expired")
-        kept = await scorer.metric("promises")
+        await scorer.logged("reservation.expired")
+        kept = await scorer.metric("reservations")
 
-    [line] = bench.told.of("promise.expired")
+    [line] = bench.told.of("reservation.expired")
     assert (line["pod"], kept) == ("team/web", 0)
 
 

@@ -95,7 +95,7 @@ async def test_a_node_that_publishes_nothing_says_so(policy: str | None, *, fits
 async def test_a_page_says_whom_the_pod_would_wait_for() -> None:
     scorer = Scorer()
     await scorer.know({"a": EMPTY})
-    scorer.promised(raw("cpu=7 mem=1Gi", name="first"), "a")
+    scorer.reserve(raw("cpu=7 mem=1Gi", name="first"), "a")
     [said] = (await page(scorer, raw("cpu=2 mem=1Gi"), "a"))["nodes"]
 
     assert (said["waitsFor"], said["fits"]) == (["team/first"], True)

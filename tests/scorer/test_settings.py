@@ -8,7 +8,7 @@ from numalign.ledger.reservations import KEPT_SECONDS, LAG_SECONDS
 from numalign.model.intent import Match
 from numalign.runtime.settings import Loaded, SettingsError, load
 from numalign.scheduling.ranking import MEASURES
-from scorer.settings import PromiseAt, ScorerSettings
+from scorer.settings import ReserveAt, ScorerSettings
 from tests.notation import table
 
 PLAIN = ["--insecure-http"]
@@ -31,16 +31,16 @@ def mistakes(*argv: str) -> dict[str, str]:
 def test_it_needs_no_more_than_a_way_to_serve() -> None:
     chosen = settings()
 
-    assert (chosen.snapshot, chosen.promise, chosen.ranking) == (None, PromiseAt.BIND, None)
+    assert (chosen.snapshot, chosen.reserve_at, chosen.ranking) == (None, ReserveAt.BIND, None)
     assert (chosen.strategies, chosen.weights) == ("LeastNUMANodes,MostAllocated", "")
-    assert (chosen.promise_seconds, chosen.topology_lag_seconds) == (KEPT_SECONDS, LAG_SECONDS)
+    assert (chosen.reservation_seconds, chosen.topology_lag_seconds) == (KEPT_SECONDS, LAG_SECONDS)
     # A scheduler waits for five seconds for an answer.
     assert 0 < chosen.bind_wait_seconds < 5
     assert (chosen.policy_match, chosen.unknown_nodes) == (Match.SATISFIES, "cannot-fit")
 
 
 WORDS = [
-    ("--promise", list(PromiseAt)),
+    ("--reserve-at", list(ReserveAt)),
     ("--policy-match", list(Match)),
     ("--unknown-nodes", ["cannot-fit", "may-fit"]),
     ("--strategies", [*MEASURES, "MostAllocated, BalancedAllocation"]),
@@ -59,12 +59,12 @@ def test_what_can_be_chosen_is_what_is_there_then(flag: str, words: list[object]
 
 WRONG = [
     # what it is                      the flag                  its text         what is said of it
-    ("another moment",                "--promise",              "filter",        "bind, prioritize"),
+    ("another moment",                "--reserve-at",              "filter",        "bind, prioritize"),
     ("a strategy that nobody knows",  "--strategies",           "LeastNumaNode", "LeastNUMANodes"),
     ("no strategy",                   "--strategies",           "",              "needs a value"),
     ("a weight that is none",         "--weights",              "cpu=heavy",     "whole number from 1"),
-    ("no time to keep a promise",     "--promise-seconds",      "0",             "above 0"),
-    ("a promise for ever",            "--promise-seconds",      "inf",           "a number"),
+    ("no time to keep a reservation",     "--reservation-seconds",      "0",             "above 0"),
+    ("a reservation for ever",            "--reservation-seconds",      "inf",           "a number"),
     ("a wait that is none",           "--bind-wait-seconds",    "-1",            "at least 0"),
     ("an endless wait",               "--bind-wait-seconds",    "inf",           "a number"),
     ("a lag that is none",            "--topology-lag-seconds", "nan",           "a number"),
@@ -82,11 +82,20 @@ def test_a_mistake_is_told_with_its_flag(flag: str, text: str, said: str) -> Non
     assert said in found[f"flag {flag}"]
 
 
-def test_a_file_can_promise_nothing() -> None:
-    found = mistakes("--snapshot", "cluster.json", "--promise", "prioritize")
+def test_the_old_names_of_settings_are_answered_with_the_new() -> None:
+    assert mistakes("--promise", "bind", "--promise-seconds=5") == {
+        "flag --promise": "was renamed: use --reserve-at",
+        "flag --promise-seconds": "was renamed: use --reservation-seconds",
+    }
+
+
+def test_with_a_file_nothing_is_reserved() -> None:
+    found = mistakes("--snapshot", "cluster.json", "--reserve-at", "prioritize")
 
     assert found == {
-        "flag --snapshot, flag --promise": "a file tells nobody which pods were bound: it can promise nothing"
+        "flag --snapshot, flag --reserve-at": (
+            "a snapshot never shows which pods are bound: use --reserve-at bind, or a live cluster"
+        )
     }
 
 
@@ -101,15 +110,15 @@ def test_what_only_the_webhook_does_cannot_be_said_here(flag: str) -> None:
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    found = mistakes("--promise", "never", "--weights", "cpu", "--rankings", "x", "--port", "high")
+    found = mistakes("--reserve-at", "never", "--weights", "cpu", "--rankings", "x", "--port", "high")
 
-    assert {*found} == {"flag --promise", "flag --weights", "flag --rankings", "flag --port"}
+    assert {*found} == {"flag --reserve-at", "flag --weights", "flag --rankings", "flag --port"}
 
 
 def test_the_environment_says_the_same_and_whence_each_value_came_is_shown() -> None:
-    shown = str(loaded("--promise", "prioritize", NUMALIGN_WEIGHTS="cpu=2"))
+    shown = str(loaded("--reserve-at", "prioritize", NUMALIGN_WEIGHTS="cpu=2"))
 
     lines = [" ".join(line.split()) for line in shown.splitlines()]
-    assert "promise: prioritize # flag --promise" in lines
+    assert "reserve_at: prioritize # flag --reserve-at" in lines
     assert "weights: cpu=2 # environment NUMALIGN_WEIGHTS" in lines
     assert "strategies: LeastNUMANodes,MostAllocated # default" in lines

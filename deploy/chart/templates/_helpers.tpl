@@ -418,8 +418,8 @@ extenders:
     filterVerb: filter
     prioritizeVerb: prioritize
     preemptVerb: preempt
-    {{- if eq .Values.scorer.promise "bind" }}
-    # Has the scorer write the Binding: it looks again, promises and binds in one step.
+    {{- if eq .Values.scorer.reserveAt "bind" }}
+    # Has the scorer write the Binding: it checks again, reserves and binds in one step.
     bindVerb: bind
     {{- end }}
     weight: {{ .Values.scheduler.weight }}
@@ -427,7 +427,7 @@ extenders:
     nodeCacheCapable: true
     # Of every call. To bind is a write to the API server.
     httpTimeout: 5s
-    # A scheduler that ignored a refused bind would bind the pod itself, where nobody promised it anything. So
+    # A scheduler that ignored a refused bind would bind the pod itself, with no zones reserved for it. So
     # this one's pods wait while no scorer answers; nobody else's do.
     ignorable: false
 {{- end }}

@@ -103,7 +103,7 @@ async def test_a_node_that_has_just_refused_such_a_pod_comes_last(scorer: Scorer
 async def test_of_nodes_at_hand_the_first_where_nobody_is_waited_for(scorer: Scorer) -> None:
     """Of two pods of all of a zone it is open which comes where, until the first is in."""
     await scorer.know({"a": EMPTY, "b": EMPTY})
-    scorer.promised(raw(ALL, name="first"), "a")
+    scorer.reserve(raw(ALL, name="first"), "a")
     scorer.reservations.mark_unconfirmed("uid-of-first")
 
     chosen = await choose(scorer, raw(ALL, name="second"))

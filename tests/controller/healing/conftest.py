@@ -321,7 +321,7 @@ class Leader:
             self.cluster.time.seconds += step
             await self.healer.turn()
             for pod in self.state.reservations.expire(self.cluster.time()):
-                self.told.log.warning("promise.expired", pod="/".join(pod.name))
+                self.told.log.warning("reservation.expired", pod="/".join(pod.name))
             if settle:
                 await self.cluster.settle()
 

@@ -51,7 +51,7 @@ async def world() -> World:
     return made
 
 
-async def test_the_owner_reads_what_was_promised_and_what_is_free(world: World) -> None:
+async def test_the_owner_reads_what_was_reserved_and_what_is_free(world: World) -> None:
     scorer = world.scorer
     full = [{"zones": ["node-1"], "amount": {"cpu": "6", "memory": "1Gi"}}]
     scorer.see(running(on("a", raw("cpu=6 mem=1Gi", name="old"), record=full)))
@@ -61,7 +61,7 @@ async def test_the_owner_reads_what_was_promised_and_what_is_free(world: World) 
     [message] = world.messages()
     assert message == (
         "the kubelet of a refused the pod: TopologyAffinityError: cannot be aligned;"
-        " it was promised 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0;"
+        " 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 had been reserved for it;"
         " by what is known now it would fit;"
         " free there now: zone 0 8 cpu and 16Gi memory and 2 nvidia.com/gpu,"
         " zone 1 2 cpu and 15Gi memory and 2 nvidia.com/gpu"
@@ -78,7 +78,7 @@ async def test_where_others_chose_the_node_it_is_told_all_the_same(world: World)
     world.scorer.see(refused(on("a", raw("cpu=64 mem=1Gi"))))
 
     [message] = world.messages()
-    assert "; nobody had promised it any zones; by what is known now it does not fit: " in message
+    assert "; no zones had been reserved for it; by what is known now it does not fit: " in message
     assert "free there now: zone 0 8 cpu" in message
 
 
@@ -86,7 +86,7 @@ async def test_of_a_node_that_nobody_knows_nothing_is_free(world: World) -> None
     world.scorer.see(refused(on("c", raw(FOUR))))
 
     [message] = world.messages()
-    assert message.endswith("; nobody had promised it any zones; no topology tells what the node has")
+    assert message.endswith("; no zones had been reserved for it; no topology tells what the node has")
 
 
 async def test_a_pod_that_cannot_be_read_is_told_of(world: World) -> None:
@@ -94,7 +94,7 @@ async def test_a_pod_that_cannot_be_read_is_told_of(world: World) -> None:
     world.scorer.see({**made, "spec": {**made["spec"], "containers": [{"resources": 1}]}})
 
     [message] = world.messages()
-    assert message.endswith("nobody had promised it any zones")
+    assert message.endswith("no zones had been reserved for it")
 
 
 async def test_what_is_long_is_cut(world: World) -> None:

@@ -15,10 +15,10 @@ from tests.e2e.placing import Asking, Cluster, Replica, is_bound, replica
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
-PROMISES = {"bind": "bind", "rank": "prioritize"}
-"""When the scorer is to promise zones, by the configuration of the scheduler."""
+RESERVE_AT = {"bind": "bind", "rank": "prioritize"}
+"""When the scorer is to reserve zones, by the configuration of the scheduler."""
 
-each_configuration = pytest.mark.parametrize("own", PROMISES, indirect=True, scope="module")
+each_configuration = pytest.mark.parametrize("own", RESERVE_AT, indirect=True, scope="module")
 
 
 @partial(pytest_asyncio.fixture, scope="module", loop_scope="session")()
@@ -26,10 +26,10 @@ async def scorer(
     children: Children, kubeconfig: Path, own: Asking, trusted: authority.Files
 ) -> AsyncIterator[Replica]:
     """Where the scheduler looks for it."""
-    promise = PROMISES[own.configuration]
-    flags = {"promise": promise, "drain-seconds": "0"}
+    reserve_at = RESERVE_AT[own.configuration]
+    flags = {"reserve-at": reserve_at, "drain-seconds": "0"}
     running = await replica(
-        children, kubeconfig, port=own.port, name=f"scorer-{promise}", pair=trusted, **flags
+        children, kubeconfig, port=own.port, name=f"scorer-{reserve_at}", pair=trusted, **flags
     )
     await until(running.ready, what="the scorer was ready", child=running.child)
     yield running

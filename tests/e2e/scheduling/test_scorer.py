@@ -65,7 +65,7 @@ async def until_told(cluster: Cluster, of: Json) -> None:
     await seconds_until(events, told, what="an event told it", within=20, every=SELDOM)
 
 
-async def test_a_pod_with_an_intent_is_bound_to_where_its_zones_are_promised(
+async def test_a_pod_with_an_intent_is_bound_to_where_its_zones_are_reserved(
     tidy: Cluster, second: Asking, scorer: Replica
 ) -> None:
     assert scorer.child.running()

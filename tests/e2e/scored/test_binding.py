@@ -1,4 +1,4 @@
-"""A pod runs where it was promised its zones, or waits and says why."""
+"""A pod runs where its zones were reserved, or waits and says why."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,9 +25,9 @@ NO_ROOM = (
 
 
 def by_zone(pods: Mapping[str, Any]) -> dict[str, str]:
-    """Who was promised each of a node's zones, where nobody shares one."""
-    promised = {name: recorded(each) for name, each in pods.items()}
-    return {zone: name for name, held in promised.items() for [zone] in held or ()}
+    """For whom each of a node's zones is reserved, where nobody shares one."""
+    reserved = {name: recorded(each) for name, each in pods.items()}
+    return {zone: name for name, held in reserved.items() for [zone] in held or ()}
 
 
 @pytest.mark.parametrize("published", PUBLISHED)

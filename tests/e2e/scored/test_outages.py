@@ -34,7 +34,7 @@ SLOW = 5.0
 Ending = Callable[[Replicas, Replica], Awaitable[object]]
 
 
-async def all_run_where_they_were_promised(site: Site, cluster: Cluster) -> None:
+async def all_run_where_they_were_reserved(site: Site, cluster: Cluster) -> None:
     """Every pod runs, none was refused, and each holds what is written on it."""
     await site.until_run(*NAMES, within=40)
     assert cluster.rejections == []
@@ -82,7 +82,7 @@ async def test_when_the_scorer_ends_the_next_one_goes_on(site: Site, end: Ending
         await site.create(*LAST)
         leader, seconds = await site.leader(), monotonic() - began
 
-        await all_run_where_they_were_promised(site, cluster)
+        await all_run_where_they_were_reserved(site, cluster)
         assert leader is other
         assert seconds < within
 
@@ -97,14 +97,14 @@ async def test_when_the_api_server_dies_all_are_placed_once_it_is_back(site: Sit
         await site.plane.serve()
         await site.create(*LAST)
 
-        await all_run_where_they_were_promised(site, cluster)
+        await all_run_where_they_were_reserved(site, cluster)
 
 
 async def test_a_scorer_that_starts_anew_says_what_the_last_one_said(site: Site) -> None:
     questions = [pod("probe", cpu=cpu, gpu=gpu) for cpu, gpu in ((1, 0), (4, 1), (16, 4), (30, 0))]
     async with site.nodes(*FLEET, fingerprint=Fingerprint.ALL) as cluster:
         await site.create(*WISHES)
-        await all_run_where_they_were_promised(site, cluster)
+        await all_run_where_they_were_reserved(site, cluster)
         await cluster.idle()
         before = [await said(site, each) for each in questions]
 
@@ -112,7 +112,7 @@ async def test_a_scorer_that_starts_anew_says_what_the_last_one_said(site: Site)
         await site.scorers.start()
 
         assert [await said(site, each) for each in questions] == before
-        await site.until_promised_nothing()
+        await site.until_nothing_is_reserved()
 
 
 async def said(site: Site, wish: Json) -> Json:

@@ -57,7 +57,7 @@ async def test_of_a_crowd_all_run_that_fit_and_no_kubelet_says_no(site: Site) ->
         await seconds_until(
             misplaced, lambda seen: not seen, what="all ran that fit", within=60, every=SELDOM
         )
-        await site.until_promised_nothing()
+        await site.until_nothing_is_reserved()
         running = await site.running()
         done = [after - since for after, since in zip(await binds(site), before, strict=True)]
 
@@ -179,9 +179,9 @@ CHOSEN_AGAIN = "node liar has just refused a pod that asked for the same, and wa
 
 
 async def wrong(site: Site) -> tuple[float, float]:
-    """How often a kubelet refused what it was promised for, and was chosen again."""
+    """How often a kubelet refused what it was reserved for, and was chosen again."""
     return (
-        await site.count("numalign_kubelet_refusals_total", reason="TopologyAffinityError", known="promised"),
+        await site.count("numalign_kubelet_refusals_total", reason="TopologyAffinityError", known="reserved"),
         await site.count("numalign_refused_node_chosen_again_total"),
     )
 

@@ -66,7 +66,7 @@ APART = machine("cpu=0-3 mem=8Gi", "cpu=4-7 mem=8Gi", devices="gpu=0,1,-,01", po
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 4)), min_size=1, max_size=3))
-def test_what_a_pod_is_promised_is_believed_when_it_is_read_again(asked: list[tuple[int, int]]) -> None:
+def test_what_a_pod_is_reserved_is_believed_when_it_is_read_again(asked: list[tuple[int, int]]) -> None:
     demand = asks(*(f"cpu={cpus} mem=1Gi gpu={gpus}" for cpus, gpus in asked))
     verdict = evaluate(APART, demand)
     assume(verdict.admitted)

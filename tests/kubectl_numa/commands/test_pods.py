@@ -40,7 +40,7 @@ def with_pods(tmp_path: Path) -> Snapshot:
     return of
 
 
-PODS = (placed("good", 1), placed("bad", 0, 1), placed("promised", 0, 1, key=PLACEMENT))
+PODS = (placed("good", 1), placed("bad", 0, 1), placed("reserved", 0, 1, key=PLACEMENT))
 
 
 def test_each_pod_says_how_it_sits(run: Run, with_pods: Snapshot) -> None:
@@ -54,7 +54,7 @@ def test_each_pod_says_how_it_sits(run: Run, with_pods: Snapshot) -> None:
         " single-numa-node allows one\n"
         "team/good  on big  single-numa-node  aligned\n"
         "    zone 1: 8 cpu, 4Gi memory\n"
-        "team/promised  on big  single-numa-node  not judged\n"
+        "team/reserved  on big  single-numa-node  not judged\n"
         "    zone 0: 4 cpu, 4Gi memory; zone 1: 4 cpu\n"
         "    nobody observed what it holds\n"
         "3 pods: 1 misaligned, 1 aligned, 1 not judged\n"
@@ -67,7 +67,7 @@ def test_programs_read_the_same(run: Run, with_pods: Snapshot) -> None:
     assert [(pod["name"], pod["aligned"], pod["known"]) for pod in listed] == [
         ("bad", False, "observed"),
         ("good", True, "observed"),
-        ("promised", None, "recorded"),
+        ("reserved", None, "recorded"),
     ]
     assert listed[0]["judgement"] == "misaligned"
     assert listed[0]["why"].endswith("single-numa-node allows one")
@@ -108,7 +108,7 @@ def test_only_those_that_are_asked_for(run: Run, with_pods: Snapshot) -> None:
             for pod in json.loads(run("pods", "--snapshot", file, "-o", "json", *arguments).stdout)
         ]
 
-    assert names() == ["other", "bad", "good", "promised"]
+    assert names() == ["other", "bad", "good", "reserved"]
     assert names("-n", "elsewhere") == ["other"]
     assert names("-n", "team", "--misaligned") == ["bad"]
     assert names("-n", "nowhere") == []
@@ -126,7 +126,7 @@ def test_who_asks_for_nothing_or_does_not_run_is_not_listed(run: Run, with_pods:
 def test_a_wish_unmet_is_told_as_one(run: Run, with_pods: Snapshot) -> None:
     result = run("pods", "--snapshot", with_pods(placed("wish", 0, 1, policy="best-effort")), COLUMNS="200")
 
-    assert "best-effort is a wish, and no promise" in result.stdout
+    assert "best-effort allows this" in result.stdout
 
 
 def test_an_annotation_that_makes_no_sense_is_told_and_the_others_are_judged(
