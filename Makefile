@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test e2e-kubelets e2e-workloads \
-	fuzz-kubelet deploy-test browser-test map-screenshots manifests dashboard e2e attack soak sim bench bench-e2e simulate clean
+	fuzz-kubelet deploy-test browser-test map-screenshots docs docs-linkcheck manifests dashboard e2e attack soak sim bench bench-e2e simulate clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -81,6 +81,16 @@ fuzz-kubelet: $(READY)
 # The map's pages in a real Chromium, on PATH or named by CHROMIUM.
 browser-test: $(READY)
 	$(BIN)/python -m pytest tests/browser -m browser --timeout 120 -v
+
+# The site of the documents, in build/site; a warning, such as a link that leads nowhere, is an error.
+SPHINX = $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --doctree-dir build/doctrees
+docs: $(READY)
+	$(SPHINX) --builder html docs build/site
+	@echo "build/site/index.html"
+
+# Whether addresses outside the repository answer; needs a network.
+docs-linkcheck: $(READY)
+	$(SPHINX) --builder linkcheck docs build/linkcheck
 
 # Pictures and figures of docs/how-to/map.md anew, by the same Chromium.
 map-screenshots: $(READY)

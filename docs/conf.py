@@ -1,0 +1,57 @@
+"""How Sphinx makes the site of these pages: `make docs`."""
+
+import re
+import tomllib
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+
+project = "numalign"
+release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+extensions = ["myst_parser"]
+exclude_patterns = ["README.md"]
+nitpicky = True
+
+# Anchors of headings are those that forges give them, so that a link is right in both.
+myst_heading_anchors = 4
+myst_enable_extensions = ["deflist"]
+
+html_theme = "furo"
+html_title = f"numalign {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+html_show_copyright = False
+html_copy_source = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#1a5fb4", "color-brand-content": "#1a5fb4"},
+    "dark_css_variables": {"color-brand-primary": "#8ab4f8", "color-brand-content": "#8ab4f8"},
+}
+
+linkcheck_timeout = 20
+linkcheck_workers = 4
+
+_LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<path>(?:\.\./)+[^)#\s]+)(?:#[^)\s]*)?\)")
+
+
+def name_sources(app: Sphinx, page: str, source: list[str]) -> None:
+    """Links from a page to files of the repository become their paths: the site has only the pages."""
+    folder = (Path(app.srcdir) / page).parent
+
+    def named(link: re.Match[str]) -> str:
+        target = (folder / link["path"]).resolve()
+        if target.is_relative_to(HERE) or not target.exists():
+            return link[0]
+        return f"{link['text']} (`{target.relative_to(ROOT)}`)"
+
+    source[0] = _LINK.sub(named, source[0])
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Sphinx calls this once."""
+    app.connect("source-read", name_sources)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
