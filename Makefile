@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
 .PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test e2e-kubelets e2e-workloads \
-	fuzz-kubelet deploy-test browser-test map-screenshots docs docs-linkcheck manifests dashboard e2e attack soak sim bench bench-e2e simulate clean
+	fuzz-kubelet deploy-test release-test browser-test map-screenshots docs docs-linkcheck manifests dashboard e2e attack soak sim bench bench-e2e simulate clean
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -100,6 +100,10 @@ map-screenshots: $(READY)
 # name others.
 deploy-test: $(READY)
 	$(BIN)/python -m pytest tests/deploy -m "packaging or not packaging"
+
+# What is released, made and installed; asks the package registries.
+release-test: $(READY)
+	$(BIN)/python -m pytest tests/release -m "release or not release" --timeout 900
 
 # deploy/manifests anew, from deploy/chart.
 manifests: $(READY)

@@ -38,7 +38,7 @@ def main() -> int:
     except ClusterError as error:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return 2
-    arguments = [sys.executable, "-P", "-m", "agent.daemon", str(options.hand_over(told))]
+    arguments = [sys.executable, "-P", "-m", f"{__package__}.daemon", str(options.hand_over(told))]
     return os.execve(sys.executable, arguments, {**_SPARING, **os.environ})  # noqa: S606  no shell
 
 

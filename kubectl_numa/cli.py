@@ -11,31 +11,21 @@ from kubectl_numa.lazy import LazyCommand, LazyGroup
 from numalign.runtime import about
 
 COMMANDS = (
-    LazyCommand("check", "kubectl_numa.commands.check", "Check which manifests and running pods fall short"),
-    LazyCommand(
-        "completion", "kubectl_numa.commands.completion", "Print a script that completes what is typed"
-    ),
-    LazyCommand(
-        "defrag", "kubectl_numa.commands.defrag", "Tell which pods would have to move for one to fit"
-    ),
-    LazyCommand("demo", "kubectl_numa.commands.demo", "Start the webhook on a bundled cluster"),
-    LazyCommand("doctor", "kubectl_numa.commands.doctor", "Tell what nodes lack for exact verdicts"),
-    LazyCommand("explain", "kubectl_numa.commands.explain", "Tell what every node says to a pod"),
-    LazyCommand("map", "kubectl_numa.commands.map", "Draw the zones of all nodes"),
-    LazyCommand("nodes", "kubectl_numa.commands.nodes", "Draw the zones of nodes"),
-    LazyCommand("pods", "kubectl_numa.commands.pods", "Tell what running pods hold"),
-    LazyCommand(
-        "replay", "kubectl_numa.commands.replay", "Predict what a kubelet says to one pod after another"
-    ),
-    LazyCommand("shapes", "kubectl_numa.commands.shapes", "List the shapes of nodes"),
-    LazyCommand(
-        "simulate", "kubectl_numa.commands.simulate", "Replay a trace of GPU pods under several strategies"
-    ),
-    LazyCommand(
-        "snapshot", "kubectl_numa.commands.snapshot", "Write what the rules need of the cluster into one file"
-    ),
-    LazyCommand("ungate", "kubectl_numa.commands.ungate", "Lift the gates of pods where no controller does"),
-    LazyCommand("version", "kubectl_numa.commands.version", "Tell which versions run"),
+    LazyCommand("check", "Check which manifests and running pods fall short"),
+    LazyCommand("completion", "Print a script that completes what is typed"),
+    LazyCommand("defrag", "Tell which pods would have to move for one to fit"),
+    LazyCommand("demo", "Start the webhook on a bundled cluster"),
+    LazyCommand("doctor", "Tell what nodes lack for exact verdicts"),
+    LazyCommand("explain", "Tell what every node says to a pod"),
+    LazyCommand("map", "Draw the zones of all nodes"),
+    LazyCommand("nodes", "Draw the zones of nodes"),
+    LazyCommand("pods", "Tell what running pods hold"),
+    LazyCommand("replay", "Predict what a kubelet says to one pod after another"),
+    LazyCommand("shapes", "List the shapes of nodes"),
+    LazyCommand("simulate", "Replay a trace of GPU pods under several strategies"),
+    LazyCommand("snapshot", "Write what the rules need of the cluster into one file"),
+    LazyCommand("ungate", "Lift the gates of pods where no controller does"),
+    LazyCommand("version", "Tell which versions run"),
 )
 
 

@@ -4,19 +4,20 @@ from importlib import import_module
 
 import click
 
+from kubectl_numa import commands
 from kubectl_numa.interrupts import ending_at_once
 from numalign.kube.command_line import CommandGroup, NarrowContext
 
 
 class LazyCommand(click.Command):
-    """A command as a list shows it, imported from `module` when it is chosen.
+    """A command as a list shows it, imported when it is chosen from the module that is called as it is.
 
     `summary` is what its own help begins with.
     """
 
-    def __init__(self, name: str, module: str, summary: str) -> None:
+    def __init__(self, name: str, summary: str) -> None:
         super().__init__(name, short_help=summary)
-        self._module, self._attribute = module, name
+        self._module, self._attribute = f"{commands.__name__}.{name}", name
 
     def load(self) -> click.Command:
         """The command itself."""

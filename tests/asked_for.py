@@ -138,3 +138,10 @@ BROWSER = AskedFor(
     command="make browser-test",
     skipped="NO BROWSER LOOKED AT THE MAP",
 )
+RELEASE = AskedFor(
+    "release",
+    "a package registry",
+    of="what is released",
+    command="make release-test",
+    skipped="NOT ALL THAT IS RELEASED WAS TESTED",
+)

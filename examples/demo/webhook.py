@@ -23,7 +23,7 @@ from subprocess import DEVNULL
 
 import click
 
-import examples
+import webhook as program
 from certs.authority import Files
 
 HOST = "127.0.0.1"
@@ -96,7 +96,7 @@ async def running(
 def command(snapshot: Path, pair: Files, *arguments: str, port: int) -> Sequence[str]:
     """How the webhook is called."""
     return (
-        *(sys.executable, "-P", "-m", "webhook"),
+        *(sys.executable, "-P", "-m", program.__name__),
         *("--snapshot", str(snapshot), "--snapshot-reload-seconds", "0"),
         *("--bind", HOST, "--port", str(port), "--metrics-port", "0"),
         *("--tls-cert", str(pair.cert), "--tls-key", str(pair.key), "--tls-reload-seconds", "0"),
@@ -106,8 +106,9 @@ def command(snapshot: Path, pair: Files, *arguments: str, port: int) -> Sequence
 
 def environment(ours: Mapping[str, str]) -> dict[str, str]:
     """The caller's environment without settings of the webhook, and with this very numalign on its path."""
-    tree = str(Path(examples.__path__[0]).parent)
-    path = os.pathsep.join(filter(None, (tree, ours.get("PYTHONPATH"))))
+    folder = Path(program.__path__[0])
+    imported_from = str(folder.parents[program.__name__.count(".")])
+    path = os.pathsep.join(filter(None, (imported_from, ours.get("PYTHONPATH"))))
     kept = {name: value for name, value in ours.items() if not name.startswith("NUMALIGN_")}
     return {**kept, "PYTHONPATH": path}
 

@@ -179,7 +179,7 @@ async def test_the_steps_make_a_program_that_starts(tmp_path: Path) -> None:
         places[name].mkdir()
     await take(BUILD_AGENT, places, image)
     assert (await command(f"{made}/numalign-agent --version", cwd=tmp_path)).startswith("numalign-agent 0.")
-    await command(f"{made}/python -c 'import agent.daemon'", cwd=tmp_path)
+    await command(f"{made}/python -c 'import numalign.agent.daemon'", cwd=tmp_path)
 
 
 async def take(stage: list[Step], places: dict[str, Path], image: Path) -> None:
