@@ -4,8 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all demo serve test laws check agreement agreement-check protos oracle oracle-test e2e-kubelets e2e-workloads \
-	fuzz-kubelet deploy-test release-test browser-test map-screenshots docs docs-linkcheck manifests dashboard e2e attack soak sim bench bench-e2e simulate clean
+.PHONY: all demo serve test laws check sim soak clean
+.PHONY: agreement agreement-check oracle oracle-test fuzz-kubelet
+.PHONY: e2e e2e-versions e2e-kubelets e2e-workloads attack browser-test deploy-test release-test
+.PHONY: bench bench-e2e simulate map-screenshots
+.PHONY: protos manifests dashboard reference docs docs-linkcheck
 all: check test
 
 # One environment for users and developers; rebuilt when the dependencies change.
@@ -109,6 +112,10 @@ release-test: $(READY)
 manifests: $(READY)
 	$(BIN)/python -m tests.deploy.render
 
+# The pages of docs/reference that come from the sources anew: flags, commands, values.
+reference: $(READY)
+	$(BIN)/python -m tests.reference.write
+
 # The dashboard of the chart anew, from the table of its panels.
 dashboard: $(READY)
 	$(BIN)/python -m tests.deploy.dashboard
@@ -116,6 +123,13 @@ dashboard: $(READY)
 # A real kube-apiserver and etcd; needs Go once, then its cache. KUBEBUILDER_ASSETS is honoured.
 e2e: $(READY)
 	$(BIN)/python -m pytest tests/e2e --override-ini addopts=--import-mode=importlib --timeout 300 -v
+
+# The same at the oldest and at the newest version of Kubernetes that are supported: docs/reference/versions.md.
+VERSIONS := v1.32.5 v1.36.3
+ADMISSION := tests/e2e/test_admission.py tests/e2e/test_controllers.py tests/e2e/scheduling tests/e2e/installed
+e2e-versions: $(READY)
+	for version in $(VERSIONS); do $(BIN)/python -m pytest $(ADMISSION) --override-ini addopts=--import-mode=importlib \
+		--timeout 300 --kubernetes $$version -v || exit; done
 
 # What strangers and tenants can do to the running programs, beside honest callers: make attack [ATTACK="-k records"]
 attack: $(READY)

@@ -196,36 +196,67 @@ def _complaint(info: FieldInfo, detail: ErrorDetails) -> str:
     return f'"{text}" is not good: expected {_expected(info)}{hint}'
 
 
-def usage(model: type[Settings], *, prog: str) -> str:
-    """Every setting, grouped by the class that declares it, with what it takes and what it means."""
-    lines = [f"usage: {prog} [--setting VALUE ...]", ""]
-    for group, names in _groups(model).items():
-        summary = (group.__doc__ or "").strip().partition("\n")[0]
-        lines += [summary, *(_explained(name, model.model_fields[name]) for name in names), ""]
-    lines += [
-        "Every program",
-        _entry("--config PATH", "a YAML file of settings (NUMALIGN_CONFIG)"),
-        _entry("--print-config", "show every setting and where its value comes from, then end"),
-        _entry("--help", "show this, then end"),
-        _entry("--version", "show the version, then end"),
-        "",
-        "A setting is taken from its flag, else its environment variable, else the file.",
-    ]
-    return "\n".join(lines)
+@dataclass(frozen=True, slots=True)
+class SettingHelp:
+    """What a person is told of one setting."""
+
+    flag: str
+    placeholder: str
+    variable: str
+    expected: str
+    default: str
+    """As one YAML scalar."""
+    description: str
 
 
-def _groups(model: type[Settings]) -> dict[type, list[str]]:
-    groups: dict[type, list[str]] = {}
-    for name in model.model_fields:
+def explained(model: type[Settings]) -> dict[type, list[SettingHelp]]:
+    """Every setting, by the class that declares it."""
+    groups: dict[type, list[SettingHelp]] = {}
+    for name, info in model.model_fields.items():
         owner = next(c for c in reversed(model.__mro__) if name in getattr(c, "__annotations__", ()))
-        groups.setdefault(owner, []).append(name)
+        groups.setdefault(owner, []).append(_explained(name, info))
     return groups
 
 
-def _explained(name: str, info: FieldInfo) -> str:
-    facts = f"{_expected(info)}; default {_yaml(info.default)}; {sources.variable(name)}"
-    word = "CHOICE" if _choices(info) else _KINDS.get(_bare(info), _TEXT).word
-    return _entry(f"{sources.flag(name)} {word}".rstrip(), f"{info.description} ({facts})")
+EVERY_PROGRAM = MappingProxyType(
+    {
+        "--config PATH": "a YAML file of settings (NUMALIGN_CONFIG)",
+        "--print-config": "show every setting and where its value comes from, then end",
+        "--help": "show this, then end",
+        "--version": "show the version, then end",
+    }
+)
+ORDER = "A setting is taken from its flag, else its environment variable, else the file."
+
+
+def usage(model: type[Settings], *, prog: str) -> str:
+    """Every setting, grouped by the class that declares it, with what it takes and what it means."""
+    lines = [f"usage: {prog} [--setting VALUE ...]", ""]
+    for group, settings in explained(model).items():
+        lines += [summary(group), *map(_entry_of, settings), ""]
+    lines += ["Every program", *(_entry(head, text) for head, text in EVERY_PROGRAM.items()), "", ORDER]
+    return "\n".join(lines)
+
+
+def summary(group: type) -> str:
+    """The first line of what a class of settings is about."""
+    return (group.__doc__ or "").strip().partition("\n")[0]
+
+
+def _explained(name: str, info: FieldInfo) -> SettingHelp:
+    return SettingHelp(
+        flag=sources.flag(name),
+        placeholder="CHOICE" if _choices(info) else _KINDS.get(_bare(info), _TEXT).word,
+        variable=sources.variable(name),
+        expected=_expected(info),
+        default=_yaml(info.default),
+        description=str(info.description),
+    )
+
+
+def _entry_of(setting: SettingHelp) -> str:
+    facts = f"{setting.expected}; default {setting.default}; {setting.variable}"
+    return _entry(f"{setting.flag} {setting.placeholder}".rstrip(), f"{setting.description} ({facts})")
 
 
 def _entry(head: str, text: str) -> str:

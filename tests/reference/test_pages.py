@@ -1,0 +1,60 @@
+"""The generated pages are what the sources say now, and leave nothing out."""
+
+import re
+
+import click
+import pytest
+import yaml
+
+from kubectl_numa.cli import program
+from numalign.runtime import settings
+from tests.reference import values_page
+from tests.reference.commands_page import kubectl_numa_page
+from tests.reference.flags_page import PROGRAMS, page
+from tests.reference.write import FOLDER, PAGES
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_as_it_would_be_written_now(name: str) -> None:
+    assert (FOLDER / name).read_text(encoding="utf-8") == PAGES[name](), "make reference"
+
+
+def test_every_flag_of_every_program_is_there() -> None:
+    flags = {
+        setting.flag
+        for model in PROGRAMS.values()
+        for group in settings.explained(model).values()
+        for setting in group
+    }
+    assert flags <= set(re.findall(r"^\| `(--[\w-]+)", page(), re.MULTILINE))
+
+
+def test_every_command_is_there() -> None:
+    assert isinstance(program, click.Group)
+    for name in program.commands:
+        assert f"## kubectl numa {name}\n" in kubectl_numa_page()
+
+
+def test_every_value_is_there_with_what_it_means() -> None:
+    values = list(values_page.read(values_page.VALUES.read_text(encoding="utf-8")))
+    assert [value.path for value in values if not value.comment and value.default] == []
+    top = yaml.safe_load(values_page.VALUES.read_text(encoding="utf-8"))
+    assert {value.path[0] for value in values} == top.keys()
+
+
+def test_a_value_is_read_with_its_comment_and_its_default() -> None:
+    text = """\
+# How many answer.
+replicas: 2
+
+# Of the Service.
+service:
+  # Its names,
+  # all of them.
+  names: [a, b]
+"""
+    assert list(values_page.read(text)) == [
+        values_page.Value(("replicas",), "2", "How many answer."),
+        values_page.Value(("service",), "", "Of the Service."),
+        values_page.Value(("service", "names"), "[a, b]", "Its names, all of them."),
+    ]

@@ -1,0 +1,29 @@
+"""Writes the pages of docs/reference that come from the sources: `python -m tests.reference.write`."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from tests.reference import commands_page, flags_page, values_page
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "reference"
+PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
+    {
+        "flags.md": flags_page.page,
+        "kubectl-numa.md": commands_page.kubectl_numa_page,
+        "numalign-certs.md": commands_page.certs_page,
+        "values.md": values_page.page,
+    }
+)
+
+
+def main() -> None:
+    """Write every page anew."""
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")
+        sys.stdout.write(f"docs/reference/{name}\n")
+
+
+if __name__ == "__main__":
+    main()
