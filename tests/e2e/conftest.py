@@ -68,6 +68,10 @@ session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="s
 # ---- the programs of the control plane: found or built before the time of any test runs
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kubernetes", metavar="VERSION", help="of the control plane, as v1.36.3")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "last: looks back on what the other tests did, or takes away what they use"
@@ -81,7 +85,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not ours or config.option.collectonly:
         return
     with live_output(config):
-        code, folder, said = asyncio.run(find_binaries())
+        code, folder, said = asyncio.run(find_binaries(config.option.kubernetes))
     if code == os.EX_UNAVAILABLE:
         config.stash[REASON] = said
         for item in ours:
@@ -98,10 +102,11 @@ def live_output(config: pytest.Config) -> AbstractContextManager[None]:
     return capture.global_and_fixture_disabled() if capture else nullcontext()
 
 
-async def find_binaries() -> tuple[int, str, str]:
+async def find_binaries(version: str | None) -> tuple[int, str, str]:
     """How the search ended, the folder it found, and the last thing it said."""
     search = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "harness.controlplane.build"),
+        *(("--version", version) if version else ()),
         cwd=ROOT,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

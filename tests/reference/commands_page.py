@@ -13,13 +13,13 @@ from tests.reference.tables import cell, code, table
 
 OF_KUBECTL_NUMA = """# kubectl numa
 
-The commands of `kubectl numa` (the program `kubectl-numa`) and their flags. [Install the kubectl
-plugin](../how-to/install-the-kubectl-plugin.md) first; [exit codes](exit-codes.md) explains how commands end.
+The commands of `kubectl numa` (the program `kubectl-numa`) and their flags. [Exit codes](exit-codes.md)
+explains how they end.
 """
 OF_CERTS = """# numalign-certs
 
 Commands that inspect, issue and rotate certificates. You need none of them while the controller or
-cert-manager keeps the certificate: see [certificates](../how-to/certificates.md).
+cert-manager keeps the certificate: see [Certificates](../how-to/install.md#certificates).
 """
 
 
@@ -53,7 +53,7 @@ def _section(called: str, command: click.Command) -> Iterator[str]:
     yield f"## {called}\n"
     yield f"```text\n{called} {usage}\n```\n"
     yield _prose(command.help or "")
-    yield from _examples(command.epilog or "")
+    yield from _epilog(command.epilog or "")
     options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     if options:
         yield table(("flag", "meaning"), ((_flag(option), cell(option.help or "")) for option in options))
@@ -72,10 +72,15 @@ def _paragraph(text: str) -> str:
     return text.replace("<", "&lt;").replace("*", r"\*")
 
 
-def _examples(epilog: str) -> Iterator[str]:
-    lines = [line.strip() for line in epilog.replace("\b", "").splitlines()]
-    if examples := [line for line in lines if line and line != "Examples:"]:
-        yield "```console\n" + "".join(f"$ {line}\n" for line in examples) + "```\n"
+def _epilog(text: str) -> Iterator[str]:
+    """Its parts as blocks: examples as they are typed, anything else as it stands, below its first line."""
+    for part in filter(None, (part.strip("\n") for part in text.split("\b\n"))):
+        head, _, rest = part.partition("\n")
+        lines = textwrap.dedent(rest).rstrip("\n").splitlines()
+        if head == "Examples:":
+            yield "```console\n" + "".join(f"$ {line}\n" for line in lines) + "```\n"
+        else:
+            yield f"{head}\n\n```text\n" + "".join(f"{line}\n" for line in lines) + "```\n"
 
 
 def _flag(option: click.Option) -> str:
