@@ -61,7 +61,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
 
 CHEAP_PAUSE = 5.0
 """The same where a try costs nothing: nobody hears it, or it is refused at once. A server that starts
-answers 403 to everybody for a moment."""
+answers 403 to everybody for a moment. However often that was, it makes no other pause longer."""
 
 LOG_AGAIN_SECONDS = 60
 """How long the same cause is not logged again."""
@@ -195,7 +195,9 @@ class Informer:
         self._heard_at: float | None = None
         self._logged_at: dict[WatchFailure, float] = {}
         self._reported = False
-        self._failures = self._fruitless = self._absences = 0
+        # In a row, by the longest pause after them.
+        self._failures: dict[float, int] = {}
+        self._fruitless = self._absences = 0
         self._listed_at = -math.inf
         metrics.age.labels(self.kind).set_function(self.age)
         for reason in WatchFailure:
@@ -225,7 +227,7 @@ class Informer:
             await self._watch(self._position)
         except (ClusterError, _Unusable) as error:
             return self._failed(error, lasted=self._clock() - began)
-        self._failures = 0
+        self._failures.clear()
         return 0
 
     # What there is.
@@ -373,7 +375,7 @@ class Informer:
         self.trouble = _GRANT.format(resource=self._resource) if forbidden else str(error)
         self._report(reason, self.trouble)
         if lasted >= LASTING_SECONDS:
-            self._failures = 0
+            self._failures.clear()
         if reason in _FRUITLESS:
             self._fruitless += 1
         if reason in _RELISTED or self._fruitless >= FRUITLESS:
@@ -387,8 +389,9 @@ class Informer:
 
     def _pause(self, longest: float) -> float:
         """Longer with each failure, and by chance, so that a crowd does not come back at once."""
-        most = min(FIRST_PAUSE * 2.0 ** min(self._failures, 10), longest)
-        self._failures += 1
+        failures = self._failures.get(longest, 0)
+        most = min(FIRST_PAUSE * 2.0 ** min(failures, 10), longest)
+        self._failures[longest] = failures + 1
         return self._chance() * most
 
     def _report(self, reason: WatchFailure, sentence: str) -> None:

@@ -822,6 +822,22 @@ async def test_after_a_long_absence_a_list_is_taken_without_a_long_pause(server:
         assert seen.pauses[-1] == 0.5
 
 
+async def test_a_server_that_is_back_is_asked_again_soon_however_long_nobody_was_there(
+    server: FakeApi,
+) -> None:
+    """One that starts says for a moment that it has yet to read what it stores."""
+    async with following(server) as seen:
+        await seen.watching()
+        await server.stop()
+        await seen.until(lambda: len(seen.pauses) > 8)
+        server.failures["WATCH", NODES] = HTTPStatus.TOO_MANY_REQUESTS
+        await server.start()
+        await seen.until(lambda: seen.count("failures_total", reason="refused") > 3)
+
+        unheard = [informer.CHEAP_PAUSE] * seen.pauses.count(informer.CHEAP_PAUSE)
+        assert [0.5, 1, 2, 4, *unheard, 0.5, 1, 2] == seen.pauses[: len(unheard) + 7]
+
+
 async def test_history_that_is_always_too_old_is_not_listed_all_the_time(server: FakeApi) -> None:
     server.failures["WATCH", NODES] = HTTPStatus.GONE
     async with following(server) as seen:
