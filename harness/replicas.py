@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 from cryptography import x509
 
+from harness.api_requests import Json
 from harness.processes import Child, Children, free_port, until
 from harness.wires import Wire, wire
 
@@ -78,6 +79,26 @@ class Replica:
         """The serial number of the certificate that a new connection is shown."""
         shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", self.port))
         return x509.load_pem_x509_certificate(shown.encode()).serial_number
+
+    async def validated(self, wish: Json, *, namespace: str) -> Json:
+        """What it alone says of a pod that is created: the `response` of the review."""
+        asked = {
+            "uid": "8b0a4e9c-3a55-4a57-9d5f-6f0c1d1f0a11",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "namespace": namespace,
+            "operation": "CREATE",
+            "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
+            "object": wish,
+            "dryRun": True,
+        }
+        review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
+        async with (
+            aiohttp.ClientSession(timeout=PATIENCE) as session,
+            session.post(f"{self.url}/validate", json=review, ssl=False) as answer,
+        ):
+            said: Json = (await answer.json())["response"]
+            return said
 
     async def metrics(self) -> str:
         """All that it counts, as Prometheus would read it."""

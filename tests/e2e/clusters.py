@@ -13,7 +13,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from harness import fleets, shipped
 from harness.api_objects import Store
-from harness.api_requests import INTENT, Answer, Json, ask, rehearse
+from harness.api_requests import INTENT, Answer, Json, ask, pod, rehearse
 from harness.controlplane.audits import Use
 from harness.controlplane.planes import Plane
 from harness.controlplane.reviews import Reviews
@@ -76,11 +76,27 @@ class Cluster:
         asks: Mapping[str, str],
         namespace: str = "team",
         annotations: Mapping[str, str] = INTENT,
-        within: float = 10,
+        within: float = 60,
     ) -> float:
         """The seconds until such a pod is answered as it should be."""
         look = partial(rehearse, self.api, asks=asks, namespace=namespace, annotations=annotations)
         return await seconds_until(look, right, what=f"a pod with {asks} was answered so", within=within)
+
+    async def until_all_admit(self, *, asks: Mapping[str, str], within: float) -> None:
+        """Wait until each replica, asked by itself, takes such a pod without a word.
+
+        The API server calls one of them for as long as its connection lasts, so what it is told says nothing
+        about the others; and it connects anew, to any of them, whenever it restarts.
+        """
+        wish = pod("rehearsal", asks=asks, annotations=INTENT)
+        for replica in self.replicas.running:
+            await seconds_until(
+                partial(replica.validated, wish, namespace="team"),
+                lambda said: said["allowed"] and not said.get("warnings"),
+                what=f"{replica.name} took a pod with {asks} without a word",
+                within=within,
+                every=SELDOM,
+            )
 
     async def join(self, name: str, shape: Shape) -> None:
         """A node registers and its topology is published, or both are written anew."""
@@ -128,7 +144,7 @@ class Cluster:
         answer = await ask(self.api, "PUT", LEASE, {**lease, "spec": spec})
         assert answer.code == HTTPStatus.OK, answer.body
 
-    async def until_led(self, *, within: float = 30, by_other_than: Replica | None = None) -> Led:
+    async def until_led(self, *, within: float = 60, by_other_than: Replica | None = None) -> Led:
         """Who leads, once somebody that runs does, and how many seconds that took."""
 
         def right(leader: Replica | None) -> bool:

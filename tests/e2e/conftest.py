@@ -313,8 +313,8 @@ def base64(file: Path) -> str:
 
 async def until_asked(api: ApiClient, child: Child) -> None:
     """Returns when patches and refusals arrive: the API server learns its configuration by and by."""
-    await until(partial(patches, api), what="a pod was patched", child=child, seconds=20)
-    await until(partial(refuses, api), what="a pod was refused", child=child, seconds=20)
+    await until(partial(patches, api), what="a pod was patched", child=child)
+    await until(partial(refuses, api), what="a pod was refused", child=child)
 
 
 async def patches(api: ApiClient) -> bool:

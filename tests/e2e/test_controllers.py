@@ -94,7 +94,7 @@ async def test_a_deployment_gets_pods_and_a_budget_keeps_them(plane: Plane) -> N
         await store.apply(DEPLOYMENT)
         await store.apply(BUDGET)
         look = partial(pods_of, api, "app=ours")
-        await seconds_until(look, lambda pods: len(pods) == 2, what="it had pods", within=20, every=SELDOM)
+        await seconds_until(look, lambda pods: len(pods) == 2, what="it had pods", within=60, every=SELDOM)
         pods = await look()
         for each in pods:
             await take_up(api, each["metadata"]["name"])
@@ -108,7 +108,7 @@ async def test_a_deployment_gets_pods_and_a_budget_keeps_them(plane: Plane) -> N
             budget,
             lambda status: counted.items() <= status.items(),
             what="the budget was counted",
-            within=20,
+            within=60,
             every=SELDOM,
         )
         assert await evict(api, pods[0]["metadata"]["name"]) == HTTPStatus.TOO_MANY_REQUESTS
@@ -125,7 +125,7 @@ async def test_a_jobset_gets_jobs_and_these_get_pods(children: Children, plane: 
         assert "nobody" in refused.body["message"]
         await store.apply(jobset())
         look = partial(pods_of, api, "jobset.sigs.k8s.io/jobset-name=ours")
-        await seconds_until(look, lambda pods: len(pods) == 4, what="it had pods", within=20, every=SELDOM)
+        await seconds_until(look, lambda pods: len(pods) == 4, what="it had pods", within=60, every=SELDOM)
         names = {each["metadata"]["name"].rpartition("-")[0] for each in await look()}
     # Numbered within their Job, as its webhook has them.
     assert names == {"ours-workers-0-0", "ours-workers-0-1", "ours-workers-1-0", "ours-workers-1-1"}

@@ -195,7 +195,7 @@ async def test_who_may_list_pods_in_one_namespace_sees_the_names_of_that_alone(s
     async def known() -> bool:
         return "pod-of-team" in (await site.see("/nodes/a", token))[1]
 
-    await seconds_until(known, bool, what="the pods were known", within=20, every=SELDOM)
+    await seconds_until(known, bool, what="the pods were known", within=60, every=SELDOM)
     for path in ("/", "/nodes/a", "/api/nodes/a", "/api/fleet", f"/pods/{TEAM}/pod-of-team"):
         status, text = await site.see(path, token)
         assert (status, "pod-of-secret-space" in text, OTHER in text) == (HTTPStatus.OK, False, False), path
@@ -223,7 +223,7 @@ async def test_a_right_that_is_taken_away_is_gone_soon(site: MapSite) -> None:
         return (await site.see("/api/fleet", token))[0]
 
     await seconds_until(
-        status, lambda code: code == HTTPStatus.FORBIDDEN, what="it was refused", within=30, every=SELDOM
+        status, lambda code: code == HTTPStatus.FORBIDDEN, what="it was refused", within=60, every=SELDOM
     )
 
 

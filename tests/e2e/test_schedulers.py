@@ -106,7 +106,7 @@ async def bound(api: ApiClient, name: str, *, scheduler_name: str) -> Json:
         return (await ask(api, "GET", f"/api/v1/namespaces/default/pods/{name}")).body
 
     await seconds_until(
-        look, lambda seen: "nodeName" in seen["spec"], what=f"{name} had a node", within=20, every=SELDOM
+        look, lambda seen: "nodeName" in seen["spec"], what=f"{name} had a node", within=60, every=SELDOM
     )
     return await look()
 

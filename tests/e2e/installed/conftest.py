@@ -91,7 +91,7 @@ async def fleet(admin: ApiClient) -> Store:
         partial(ask, admin, "GET", TOPOLOGIES),
         lambda answer: answer.code == HTTPStatus.OK,
         what="topologies were known",
-        within=30,
+        within=60,
         every=SELDOM,
     )
     for name, labels in NAMESPACES.items():

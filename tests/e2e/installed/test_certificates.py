@@ -57,7 +57,7 @@ async def test_a_secret_that_somebody_spoils_is_made_good_again_and_no_review_fa
             partial(ask, cluster.api, "GET", path),
             lambda answer: answer.body["data"].get("tls.crt") == secret["data"]["tls.crt"],
             what="the certificate was in the Secret again",
-            within=30,
+            within=60,
             every=SELDOM,
         )
         await asyncio.sleep(1)

@@ -170,7 +170,7 @@ async def until_all(cluster: Cluster, right: Callable[[Answer], bool]) -> None:
     """Both pods that can be aligned are answered so, and the one that cannot is refused."""
     for wish in ALIGNED:
         look = partial(wish.answered, cluster)
-        await seconds_until(look, right, what=f"{wish} was answered so", within=10, every=SELDOM)
+        await seconds_until(look, right, what=f"{wish} was answered so", within=60, every=SELDOM)
     assert refused(await NEVER.answered(cluster))
 
 
@@ -196,7 +196,7 @@ async def until_classed(cluster: Cluster, name: str, label: str | None) -> None:
         cluster.classes,
         lambda now: now[name] == label,
         what=f"{name} was labelled as what it is",
-        within=10,
+        within=60,
         every=SELDOM,
     )
 
@@ -230,7 +230,7 @@ async def classes(cluster: Cluster) -> dict[str, str | None]:
         partial(remembered, cluster),
         lambda kept: kept >= {*found.values()},
         what="the shapes were kept",
-        within=90,
+        within=180,
         every=SELDOM,
     )
     return found

@@ -54,7 +54,7 @@ async def guarded(thief: ApiClient) -> None:
         look,
         lambda answer: answer.code != HTTPStatus.OK,
         what="the policy was in force",
-        within=30,
+        within=60,
         every=SELDOM,
     )
 
@@ -221,7 +221,7 @@ async def kept(cluster: Cluster) -> str:
         partial(ask, cluster.api, "GET", path),
         lambda answer: answer.code == HTTPStatus.OK,
         what="shapes were kept",
-        within=90,
+        within=180,
         every=SELDOM,
     )
     return path

@@ -62,7 +62,7 @@ async def until_told(cluster: Cluster, of: Json) -> None:
         return of["metadata"]["uid"] in {each["involvedObject"]["uid"] for each in about}
 
     events = partial(ask, cluster.api, "GET", EVENTS)
-    await seconds_until(events, told, what="an event told it", within=20, every=SELDOM)
+    await seconds_until(events, told, what="an event told it", within=60, every=SELDOM)
 
 
 async def test_a_pod_with_an_intent_is_bound_to_where_its_zones_are_reserved(
@@ -110,7 +110,7 @@ async def test_a_second_replica_is_alive_not_ready_and_writes_nothing(
 
     # By then it knows the cluster, and lacks nothing else.
     text = partial(seconds_until, said, lambda seen: "lease" in seen and "snapshot" not in seen)
-    await text(what="it waited for the lease alone", within=30, every=SELDOM)
+    await text(what="it waited for the lease alone", within=60, every=SELDOM)
     await tidy.create("meanwhile", scheduler=second.name, asks=gpus(1), annotations=INTENT)
     await tidy.until_bound("meanwhile")
     assert not await waiting.ready()
@@ -175,7 +175,7 @@ async def test_the_scorer_used_every_right_that_it_is_granted(published: Cluster
         return {right for right in allowed if not any(exercises(use, right) for use in found)}
 
     # It takes some seconds until a lease is renewed.
-    await seconds_until(unused, lambda seen: not seen, what="every right was used", within=20, every=SELDOM)
+    await seconds_until(unused, lambda seen: not seen, what="every right was used", within=60, every=SELDOM)
 
 
 async def test_every_request_of_the_scorer_was_allowed_by_what_is_shipped(

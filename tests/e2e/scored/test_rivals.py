@@ -200,4 +200,4 @@ async def lie(site: Site, node: str, *, zone: str, cpu: str) -> None:
         ranked = await site.rank(pod("probe", cpu=int(cpu)))
         return bool(ranked["nodes"][0]["fits"])
 
-    await seconds_until(believed, bool, what="the lie was believed", within=10, every=SELDOM)
+    await seconds_until(believed, bool, what="the lie was believed", within=60, every=SELDOM)

@@ -70,7 +70,7 @@ async def traced(
             for entry in ours["webhooks"]:
                 entry["clientConfig"]["caBundle"] = b64encode(plane.ca.read_bytes()).decode()
             await store.apply(ours)
-        await until(partial(refuses, api), what="a pod was refused", child=plane.child, seconds=20)
+        await until(partial(refuses, api), what="a pod was refused", child=plane.child)
         yield Traced(plane, api, receiver, audit)
 
 
@@ -117,7 +117,7 @@ async def spans_of(traced: Traced, name: str) -> list[ReceivedSpan]:
     async def both() -> bool:
         return len(of_pod()) > 1
 
-    await until(both, what=f"the spans of {name} had come", child=traced.plane.child, seconds=20)
+    await until(both, what=f"the spans of {name} had come", child=traced.plane.child)
     return of_pod()
 
 

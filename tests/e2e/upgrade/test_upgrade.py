@@ -291,7 +291,7 @@ async def _until_admitted(site: Site) -> None:
     """An API server learns whom it is to ask by and by."""
     path = "/api/v1/namespaces/enforced/pods"
     look = partial(ask, site.store.api, "POST", path, LOADED, dryRun="All")
-    await seconds_until(look, admitted, what="a pod was steered", within=30, every=SELDOM)
+    await seconds_until(look, admitted, what="a pod was steered", within=60, every=SELDOM)
 
 
 async def test_no_review_is_lost(upgrade: Upgrade, tell: Callable[[str], None]) -> None:
