@@ -1,0 +1,6 @@
+"""Makes the container images as OCI archives, without a daemon, root, or an image registry.
+
+`python -m release.image --out dist` writes one archive for each image. The base is made of Debian packages,
+pinned by SHA-256 in deploy/image-lock.json. Above it lie the Python dependencies (deploy/requirements*.txt)
+and the wheel. The same inputs give the same digests. Decision 0071 says why the images are made this way.
+"""

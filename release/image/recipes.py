@@ -1,0 +1,126 @@
+"""Which images there are, and of which layers: the base, the dependencies, numalign."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from release.image import debian, oci, python, tarballs
+from release.image.errors import BuildError
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCK = ROOT / "deploy" / "image-lock.json"
+USER = "65532:65532"
+"""Nobody, by number: Kubernetes cannot tell whether a name is root."""
+
+_STANDARD_LIBRARY = Path("usr/lib/python3.11")
+_ENVIRONMENT = {
+    "PATH": f"/{python.HOME}/bin",
+    "HOME": "/tmp",  # noqa: S108  the one place that may be written
+    "LANG": "C.UTF-8",
+    "SSL_CERT_FILE": f"/{debian.BUNDLE}",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """An image: the program that it starts, what that needs, and where it takes calls."""
+
+    name: str
+    description: str
+    requirements: Path
+    ports: tuple[int, ...] = ()
+
+
+RECIPES = (
+    Recipe(
+        "numalign-webhook",
+        "numalign's webhook, scorer and controller",
+        ROOT / "deploy" / "requirements.txt",
+        ports=(8443,),
+    ),
+    Recipe("numalign-agent", "numalign's agent, for every node", ROOT / "deploy" / "requirements-agent.txt"),
+)
+
+
+def build(wheel: Path, platforms: Sequence[str], *, epoch: int) -> Mapping[Recipe, Sequence[oci.Image]]:
+    """Every image for each of these platforms, as linux/arm64; raises `BuildError`."""
+    if unsupported := [each for each in platforms if each not in python.MACHINES]:
+        raise BuildError(f"cannot build for {', '.join(unsupported)}: use {' or '.join(python.MACHINES)}")
+    with tempfile.TemporaryDirectory() as scratch:
+        bases = _unpacked_bases(platforms, Path(scratch))
+        compiler = bases[python.own_platform()]
+        base_layers = {each: _base_layer(bases[each], compiler, epoch=epoch) for each in platforms}
+        numalign = _numalign_layer(wheel, compiler, epoch=epoch)
+        return {
+            recipe: [
+                oci.image(
+                    each,
+                    (base_layers[each], _dependency_layer(recipe, each, compiler, epoch=epoch), numalign),
+                    settings(recipe, version(wheel)),
+                    epoch=epoch,
+                )
+                for each in platforms
+            ]
+            for recipe in RECIPES
+        }
+
+
+def version(wheel: Path) -> str:
+    """Of a wheel, as its name has it."""
+    return wheel.name.split("-")[1]
+
+
+def settings(recipe: Recipe, version: str) -> oci.Json:
+    """The `config` of an image's configuration: how a container of it is run."""
+    listening: oci.Json = (
+        {"ExposedPorts": {f"{port}/tcp": {} for port in recipe.ports}} if recipe.ports else {}
+    )
+    return listening | {
+        "User": USER,
+        "Env": [f"{name}={value}" for name, value in _ENVIRONMENT.items()],
+        "Entrypoint": [f"/{python.HOME}/bin/{recipe.name}"],
+        "WorkingDir": "/",
+        "Labels": {
+            "org.opencontainers.image.title": recipe.name,
+            "org.opencontainers.image.description": recipe.description,
+            "org.opencontainers.image.version": version,
+            "org.opencontainers.image.licenses": "Apache-2.0",
+        },
+    }
+
+
+def _unpacked_bases(platforms: Sequence[str], folder: Path) -> dict[str, Path]:
+    """The bases of these platforms, and of this machine: its Python compiles for all of them."""
+    lock = debian.read_lock(LOCK)
+    bases = {each: folder / each for each in {*platforms, python.own_platform()}}
+    for platform, base in bases.items():
+        base.mkdir(parents=True)
+        debian.unpack(lock.packages[platform], base, snapshot=lock.snapshot)
+    return bases
+
+
+def _base_layer(base: Path, compiler: Path, *, epoch: int) -> oci.Layer:
+    python.compile_all(compiler, base, [_STANDARD_LIBRARY])
+    made_by = "packages of deploy/image-lock.json"
+    return oci.layer(tarballs.layer(base, epoch=epoch), made_by=made_by)
+
+
+def _dependency_layer(recipe: Recipe, platform: str, compiler: Path, *, epoch: int) -> oci.Layer:
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        python.install_requirements(recipe.requirements, python.MACHINES[platform], root)
+        python.compile_all(compiler, root, [python.PACKAGES])
+        made_by = f"wheels of deploy/{recipe.requirements.name}"
+        return oci.layer(tarballs.layer(root, epoch=epoch), made_by=made_by)
+
+
+def _numalign_layer(wheel: Path, compiler: Path, *, epoch: int) -> oci.Layer:
+    """The same for every platform: it holds nothing but Python."""
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        python.make_environment(wheel, root)
+        python.compile_all(compiler, root, [python.PACKAGES])
+        return oci.layer(tarballs.layer(root, epoch=epoch), made_by=wheel.name)
