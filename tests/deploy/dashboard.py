@@ -146,7 +146,7 @@ ADMISSION = Row(
         ),
         Panel(
             "Decisions by what they rest on",
-            "`never`: no node shape could take the pod. docs/reference/policy.md explains all states.",
+            "`never`: no node shape could take the pod. docs/reference/admission.md explains all states.",
             [Query(rate("numalign_decisions_total", "state"), "{{state}}")],
             unit="reqps",
         ),

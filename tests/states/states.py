@@ -1,5 +1,5 @@
 """
-The states of a cluster that docs/reference/policy.md lists, and what each program says in them.
+The states of a cluster that docs/reference/admission.md lists, and what each program says in them.
 
 `machines` are what the cluster is now, `before` what it was until then. The pod asks for four GPUs in one
 zone unless a state says otherwise: only a large node could take it.

@@ -1,4 +1,4 @@
-"""Every state that docs/reference/policy.md lists, on a snapshot, asked of all three programs."""
+"""Every state that docs/reference/admission.md lists, on a snapshot, asked of all three programs."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from tests.states.machines import Json, documents
 from tests.states.states import STATES, State
 from tests.webhook.conftest import Caller, Webhook
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "policy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "admission.md"
 
 _ROW = re.compile(r"^\| ([a-z-]+) \| [A-Z]", re.MULTILINE)
 
@@ -31,7 +31,7 @@ every_state = pytest.mark.parametrize("state", STATES, ids=[each.name for each i
 
 
 def test_the_page_lists_just_these_states() -> None:
-    section = PAGE.read_text().partition("## Never, later, now")[2]
+    section = PAGE.read_text().partition("## What each state of the cluster leads to")[2]
     assert _ROW.findall(section) == [each.name for each in STATES]
 
 

@@ -27,7 +27,7 @@ from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.shapes import KnownShape, LabelValues, shape
 from tests.notation import node, table
 
-PAGE = Path(__file__).parents[3] / "docs" / "reference" / "policy.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "policy-file.md"
 
 GPU_SHAPE = shape.of(node("cpu=32 mem=64Gi gpu=4", policy="single-numa-node"))
 
@@ -95,7 +95,8 @@ def test_the_page_says_what_its_example_does(
 
 
 def test_the_page_names_every_kind_that_is_looked_at() -> None:
-    listed = PAGE.read_text(encoding="utf-8").rpartition("The kinds:")[2]
+    admission = PAGE.with_name("admission.md").read_text(encoding="utf-8")
+    listed = admission.partition("switches off those of other projects:")[2].partition("\n\n")[0]
     groups = {group for group, _ in templates.TEMPLATES if group}
 
     assert set(re.findall(r"[A-Z][A-Za-z]+", listed)) == {kind for _, kind in templates.TEMPLATES} - {"Pod"}
