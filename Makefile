@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: all demo serve test laws check sim soak clean
+.PHONY: all ready demo serve test laws check sim soak clean
 .PHONY: agreement agreement-check oracle oracle-test fuzz-kubelet
 .PHONY: e2e e2e-versions e2e-kubelets e2e-workloads attack browser-test deploy-test release-test
 .PHONY: bench bench-e2e simulate map-screenshots
@@ -17,6 +17,9 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --group dev --editable ".[tracing]"
 	touch $@
+
+# Only the environment: then .venv/bin holds kubectl-numa and the other programs.
+ready: $(READY)
 
 demo: $(READY)
 	$(BIN)/kubectl-numa demo

@@ -12,8 +12,8 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from harness.kubelets.build import versions
 from harness.kubelets.kubelets import KubeletError
 from harness.oracle.build import USUAL
 from harness.processes import Children
+from harness.sim.beside import BESIDE, USERS, Beside
 from harness.sim.cluster import Cluster, simulated
 from harness.sim.fingerprints import Fingerprint
 from harness.sim.kubelet import Decision
@@ -56,6 +57,15 @@ HOW_TO = """\
 Every decision of a kubelet is a line here. Ctrl-C ends it all.
 """
 
+HOW_TO_SCHEDULE = """\
+{count} nodes are there, with {beside}.
+
+  export KUBECONFIG={kubeconfig}
+  kubectl get nodes
+
+Every decision of a kubelet is a line here. Ctrl-C ends it all.
+"""
+
 HOW_TO_LOOK = """
 No exporter runs beside them. Of the first, and of the others likewise:
 
@@ -67,7 +77,10 @@ No exporter runs beside them. Of the first, and of the others likewise:
 """
 
 SIMULATED, REAL = "simulated", "real"
-OF_SIMULATED = ("delay", "jitter", "period", "fingerprint", "observe", "grace", "seed", "kubeconfig")
+OF_SIMULATED = (
+    *("delay", "jitter", "period", "fingerprint", "observe", "grace", "seed", "kubeconfig"),
+    *("with", "write-kubeconfig"),
+)
 """What is told to simulated kubelets and exporters alone."""
 
 
@@ -81,6 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("; ".join(map(str, error.mistakes)))
     if options.kubelets == REAL and (strange := _of_simulated(parser, options)):
         parser.error(f"{', '.join(strange)}: not with real kubelets")
+    if options.kubeconfig is not None and (strange := _of_own(options)):
+        parser.error(f"{', '.join(strange)}: not with --kubeconfig")
     try:
         asyncio.run(_until_interrupted(_RUNS[options.kubelets](options, machines)))
     except Unconfigured as error:
@@ -94,7 +109,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _of_simulated(parser: argparse.ArgumentParser, options: argparse.Namespace) -> list[str]:
     told = vars(options)
-    return [f"--{name}" for name in OF_SIMULATED if told[name] != parser.get_default(name)]
+    names = {name: name.replace("-", "_") for name in OF_SIMULATED}
+    return [f"--{name}" for name, kept in names.items() if told[kept] != parser.get_default(kept)]
+
+
+def _of_own(options: argparse.Namespace) -> list[str]:
+    """What needs an API server of our own."""
+    told = vars(options)
+    return [f"--{name}" for name in ("with", "write-kubeconfig") if told[name.replace("-", "_")] is not None]
 
 
 def _failed(error: BaseException, code: int) -> int:
@@ -159,22 +181,70 @@ async def _run_real(options: argparse.Namespace, machines: list[SimNode]) -> Non
 
 
 async def _run(options: argparse.Namespace, machines: list[SimNode]) -> None:
+    if options.kubeconfig is None:
+        await _run_alone(options, machines)
+        return
     async with (
-        reached(options.kubeconfig) as (api, kubeconfig),
-        simulated(
-            api,
-            machines,
-            delay=options.delay,
-            jitter=options.jitter,
-            period=options.period,
-            fingerprint=FINGERPRINTS[options.fingerprint],
-            observe=options.observe,
-            seed=options.seed,
-            grace=options.grace,
-        ) as cluster,
+        connected(Connection(options.kubeconfig)) as api,
+        _simulated(options, machines, api) as cluster,
     ):
-        _say(HOW_TO.format(count=len(machines), kubeconfig=kubeconfig, first=machines[0].name))
+        _say(HOW_TO.format(count=len(machines), kubeconfig=options.kubeconfig, first=machines[0].name))
         await _tell(cluster)
+
+
+async def _run_alone(options: argparse.Namespace, machines: list[SimNode]) -> None:
+    """On an API server that is started for the purpose."""
+    [binaries] = await controlplane.find()
+    with tempfile.TemporaryDirectory(prefix="numalign-sim-") as made:
+        folder = Path(made)
+        async with _plane(binaries, folder) as (children, plane), plane.client("admin") as client:
+            own = plane.kubeconfig("admin", folder)
+            api = Api(client, namespace="default")
+            async with _simulated(options, machines, api) as cluster, AsyncExitStack() as stack:
+                how_to = HOW_TO
+                beside = vars(options)["with"]
+                if beside is not None:
+                    _say(f"starting {beside}\n")
+                    await stack.enter_async_context(BESIDE[beside](children, plane))
+                    how_to = HOW_TO_SCHEDULE
+                kubeconfig = stack.enter_context(_written(own, options.write_kubeconfig))
+                named = {"kubeconfig": kubeconfig, "first": machines[0].name, "beside": beside}
+                _say(how_to.format(count=len(machines), **named))
+                await _tell(cluster)
+
+
+@contextmanager
+def _written(kubeconfig: Path, copy: Path | None) -> Iterator[Path]:
+    """Where people find the kubeconfig: a copy lasts as long as the API server."""
+    if copy is None:
+        yield kubeconfig
+        return
+    copy.touch(mode=0o600)
+    content = kubeconfig.read_bytes()
+    copy.write_bytes(content)
+    try:
+        yield copy
+    finally:
+        # Another that was started meanwhile may have written its own.
+        if copy.exists() and copy.read_bytes() == content:
+            copy.unlink()
+
+
+def _simulated(
+    options: argparse.Namespace, machines: list[SimNode], api: Api
+) -> AbstractAsyncContextManager[Cluster]:
+    return simulated(
+        api,
+        machines,
+        delay=options.delay,
+        jitter=options.jitter,
+        period=options.period,
+        fingerprint=FINGERPRINTS[options.fingerprint],
+        # Where numalign is, an agent would tell it what pods hold.
+        observe=options.observe or vars(options)["with"] == Beside.NUMALIGN,
+        seed=options.seed,
+        grace=options.grace,
+    )
 
 
 async def _tell(cluster: Cluster) -> None:
@@ -203,30 +273,16 @@ def _say(text: str) -> None:
 
 
 @asynccontextmanager
-async def reached(kubeconfig: str | None) -> AsyncIterator[tuple[Api, str]]:
-    """The API server of a kubeconfig, or one that is started for the purpose; and the kubeconfig."""
-    if kubeconfig is not None:
-        async with connected(Connection(kubeconfig)) as api:
-            yield api, kubeconfig
-        return
-    [binaries] = await controlplane.find()
-    with tempfile.TemporaryDirectory(prefix="numalign-sim-") as made:
-        folder = Path(made)
-        async with _plane(binaries, folder) as plane, plane.client("admin") as client:
-            yield Api(client, namespace="default"), str(plane.kubeconfig("admin", folder))
-
-
-@asynccontextmanager
-async def _plane(binaries: Path, folder: Path) -> AsyncIterator[Plane]:
+async def _plane(binaries: Path, folder: Path) -> AsyncIterator[tuple[Children, Plane]]:
     for name in ("logs", "tls"):
         (folder / name).mkdir()
     issued = authority.issue(names=["127.0.0.1"], days=7, now=datetime.now(UTC))
     children = Children(logs=folder / "logs")
     place = Place(binaries, folder, authority.write(issued, folder / "tls"))
-    plane = Plane(children, place, users={"admin": "system:masters"})
+    plane = Plane(children, place, users={"admin": "system:masters", **USERS})
     try:
         await plane.start()
-        yield plane
+        yield children, plane
     finally:
         await children.end()
 
@@ -264,6 +320,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="of the jitter")
     parser.add_argument("--kubeconfig", metavar="FILE", help="of a cluster where the nodes shall be")
+    parser.add_argument(
+        "--with",
+        choices=BESIDE,
+        help="start kube-scheduler and Kubernetes' controllers too, or also numalign",
+    )
+    parser.add_argument(
+        "--write-kubeconfig", type=Path, metavar="FILE", help="also write the kubeconfig here while it runs"
+    )
     parser.add_argument("--version", action="version", version=f"numalign {about.version()}, kubelet {USUAL}")
     return parser
 

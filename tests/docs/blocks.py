@@ -2,10 +2,12 @@
 Reads the shell blocks of a page: which commands a reader types, and what the page says they print.
 
 A block is fenced as ```sh. A ```text or ```console block after it shows what it prints; every paragraph of
-that must be printed, `...` stands for anything in a line, and a line of `...` alone for any lines. Comments
-in the lines directly before the fence say how the block is run:
+that must be printed, `...` stands for anything in a line, a line of `...` alone for any lines, and a new line
+for any white space. Comments in the lines directly before the fence say how the block is run:
 
-    <!-- needs: cluster -->          on a cluster (`make e2e`), and not in `make test`
+    <!-- needs: cluster -->          on a cluster without numalign (`make e2e`), and not in `make test`
+    <!-- needs: numalign -->         on a cluster with numalign, likewise
+    <!-- needs: go -->               likewise, but the page starts its cluster itself, for which Go is needed
     <!-- exits: 1 -->                its last command ends with this code; 0 without the comment
     <!-- background: until TEXT -->  it goes on running, and the page goes on once TEXT is printed
     <!-- not run: REASON -->         not at all, for a reason that a reader understands
@@ -36,6 +38,8 @@ class Needs(StrEnum):
 
     NOTHING = "nothing"
     CLUSTER = "cluster"
+    NUMALIGN = "numalign"
+    GO = "go"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ def _block(fence: Fence, mistakes: list[Mistake]) -> Block:
     background = comments.pop("background", "")
     reason = comments.pop("not run", "")
     if needs not in set(Needs):
-        mistakes.append(Mistake(where, f"needs: {needs!r}: want {Needs.CLUSTER}"))
+        mistakes.append(Mistake(where, f"needs: {needs!r}: want one of {', '.join(Needs)}"))
         needs = Needs.NOTHING
     if not exits.isdecimal():
         mistakes.append(Mistake(where, f"exits: {exits!r}: want an exit code"))
@@ -171,4 +175,5 @@ def missing(shown: Sequence[str], printed: str) -> list[str]:
 
 
 def _pattern(paragraph: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, paragraph.split(OMITTED))))
+    lines = (line.strip() for line in paragraph.splitlines())
+    return re.compile(r"\s+".join(".*".join(map(re.escape, line.split(OMITTED))) for line in lines))

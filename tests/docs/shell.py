@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,7 +51,7 @@ class Shell:
     """Runs blocks in `folder`. `seconds` is how long they took so far."""
 
     folder: Path
-    environment: Mapping[str, str]
+    environment: dict[str, str]
     seconds: float = 0
     _started: list[asyncio.subprocess.Process] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ class Shell:
             process = await asyncio.create_subprocess_exec(
                 *("bash", "-c", BEGIN.format(session=session) + block.commands),
                 cwd=self.folder,
-                env=dict(self.environment),
+                env=self.environment,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=printed,
                 stderr=asyncio.subprocess.STDOUT,
@@ -74,6 +74,10 @@ class Shell:
         code = await asyncio.wait_for(_ended(process, log, until=block.until), BLOCK_SECONDS)
         self.seconds += monotonic() - began
         return Outcome(code, log.read_text())
+
+    def add_program(self, program: Path) -> None:
+        """Have a program that is not installed be called by its name."""
+        self.environment["PATH"] = os.pathsep.join([str(program.parent), self.environment["PATH"]])
 
     async def end(self) -> None:
         """End whatever blocks left running."""

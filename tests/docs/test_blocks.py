@@ -72,7 +72,7 @@ c
     with pytest.raises(BadInput) as caught:
         read(page)
     assert [str(mistake) for mistake in caught.value.mistakes] == [
-        "line 3: needs: 'clutser': want cluster",
+        "line 3: needs: 'clutser': want one of nothing, cluster, numalign, go",
         "line 3: exits: 'never': want an exit code",
         "line 9: background: 'TEXT': want until TEXT",
         "line 9: unknown comment 'not-run' before a shell block",
@@ -91,6 +91,7 @@ def test_an_output_is_shown_in_paragraphs() -> None:
         ("on node-1", []),
         ("pod-... on node-1\n  second", []),
         ("pod-... on node-2", ["pod-... on node-2"]),
+        ("pod-x7\non node-1", []),
         ("second\npod", ["second\npod"]),
         ("pod-.* on", ["pod-.* on"]),
     ],

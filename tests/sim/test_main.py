@@ -65,6 +65,15 @@ def test_shapes_that_make_no_sense_are_refused(shapes: str, nodes: int | None, s
             "--delay, --observe: not with real kubelets",
             id="real kubelets and simulated exporters",
         ),
+        pytest.param(
+            ["--kubelets", "real", "--with", "numalign"], "--with: not with real kubelets", id="numalign"
+        ),
+        pytest.param(
+            ["--kubeconfig", "a", "--with", "scheduler", "--write-kubeconfig", "b"],
+            "--with, --write-kubeconfig: not with --kubeconfig",
+            id="programs beside somebody's nodes",
+        ),
+        pytest.param(["--with", "volcano"], "invalid choice: 'volcano'", id="with"),
         pytest.param(["--delay", "soon"], "'soon': want seconds", id="delay"),
         pytest.param(["--jitter", "-1"], "want seconds, 0 or more", id="jitter"),
         pytest.param(["--delay", "nan"], "want seconds, 0 or more", id="no number"),

@@ -1,0 +1,126 @@
+"""
+What runs beside simulated nodes where people want a whole cluster: a scheduler, and numalign.
+
+kube-scheduler and the controllers of Kubernetes are the real ones. Webhook, controller and scorer of numalign
+run on this machine, one replica each, as their service accounts and with the rights that are shipped; the API
+server asks the webhook, and kube-scheduler asks the scorer about every pod.
+"""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+
+from harness import shipped
+from harness.api_objects import Store
+from harness.api_requests import Json
+from harness.controlplane import controllers, schedulers
+from harness.controlplane.planes import Plane
+from harness.controlplane.schedulers import Extender
+from harness.processes import Children, program, until
+from harness.replicas import ONLY_METRICS, PORTS, Replica, replicas
+from harness.waiting import SELDOM, seconds_until
+
+SCORER = "numalign-scorer"
+ACCOUNTS = {**shipped.ACCOUNTS, SCORER: f"system:serviceaccount:{shipped.NAMESPACE}:{SCORER}"}
+USERS = {
+    **schedulers.USERS,
+    **controllers.USERS,
+    **dict.fromkeys(ACCOUNTS.values(), shipped.GROUPS),
+}
+"""To be among the users of a plane, beside its administrator."""
+
+PROCESSES = frozenset({"Deployment", "PodDisruptionBudget"})
+"""Kinds that are not applied: what they run are processes of this machine."""
+
+LABEL_SECONDS = 60
+
+
+class Beside(StrEnum):
+    """What is started beside the nodes."""
+
+    SCHEDULER = "scheduler"
+    NUMALIGN = "numalign"
+
+
+@asynccontextmanager
+async def scheduling(children: Children, plane: Plane) -> AsyncIterator[None]:
+    """Have kube-scheduler and the controllers work during the block; the plane must know `USERS`."""
+    async with schedulers.scheduler(children, plane), controllers.controllers(children, plane):
+        yield
+
+
+@asynccontextmanager
+async def installed(children: Children, plane: Plane) -> AsyncIterator[None]:
+    """Have numalign and a scheduler work during the block; the plane must know `USERS` and an "admin".
+
+    The nodes must be there. Entered once every node with a topology has its class, and pods are reviewed and
+    placed.
+    """
+    async with AsyncExitStack() as stack:
+        store = Store(await stack.enter_async_context(plane.client("admin")))
+        webhooks = await stack.enter_async_context(
+            replicas(children, command=_command(plane, shipped.NAME), name="webhook")
+        )
+        writing = _command(plane, shipped.CONTROLLER)
+        leaders = await stack.enter_async_context(
+            replicas(children, command=writing, name="controller", ports=ONLY_METRICS)
+        )
+        scoring = _scorer_command(plane)
+        scorers = await stack.enter_async_context(
+            replicas(children, command=scoring, name="scorer", scheme="http")
+        )
+        for document in _objects():
+            await store.apply(shipped.by_address(document, webhooks.service.port))
+        started: list[Replica] = [await each.add() for each in (leaders, webhooks, scorers)]
+        for replica in started:
+            await until(replica.is_ready, what=f"{replica.name} was ready", child=replica.child)
+        await _until_labelled(store)
+        await stack.enter_async_context(
+            schedulers.scheduler(children, plane, extender=Extender(url=started[-1].url))
+        )
+        await stack.enter_async_context(controllers.controllers(children, plane))
+        yield
+
+
+BESIDE: Mapping[str, Callable[[Children, Plane], AbstractAsyncContextManager[None]]] = {
+    Beside.SCHEDULER: scheduling,
+    Beside.NUMALIGN: installed,
+}
+
+
+def _objects() -> list[Json]:
+    roles = shipped.documents(shipped.MANIFESTS / "scorer" / "rbac.yaml")
+    return [document for document in (*shipped.objects(), *roles) if document["kind"] not in PROCESSES]
+
+
+def _command(plane: Plane, name: str) -> tuple[str, ...]:
+    flags = shipped.arguments(name) | {
+        "kubeconfig": str(_kubeconfig(plane, name)),
+        "namespace": shipped.NAMESPACE,
+        "bind": "127.0.0.1",
+        "tls-names": "127.0.0.1,localhost",
+    }
+    return program(name), *(f"--{flag}={value}" for flag, value in flags.items() if flag not in PORTS)
+
+
+def _scorer_command(plane: Plane) -> tuple[str, ...]:
+    return (
+        *(program(SCORER), "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
+        *("--kubeconfig", str(_kubeconfig(plane, SCORER)), "--insecure-http", "--reserve-at", "bind"),
+    )
+
+
+def _kubeconfig(plane: Plane, name: str) -> Path:
+    folder = plane.folder / name
+    folder.mkdir()
+    return plane.kubeconfig(ACCOUNTS[name], folder)
+
+
+async def _until_labelled(store: Store) -> None:
+    def labelled(nodes: list[Json]) -> bool:
+        return all(shipped.LABEL in node["metadata"]["labels"] for node in nodes)
+
+    look = partial(store.list, "v1", "Node")
+    await seconds_until(look, labelled, what="every node had a class", within=LABEL_SECONDS, every=SELDOM)
