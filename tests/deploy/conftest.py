@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.helm import build
+from harness.helm import promtool as promtool_build
 from tests.asked_for import PACKAGING
 from tests.deploy.scraped import Page, scraped
-from tests.deploy.tools import build
-from tests.deploy.tools import promtool as promtool_build
 
 
 def pytest_configure(config: pytest.Config) -> None:

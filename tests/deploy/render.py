@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 import yaml
 
 from harness.gotools import UnavailableError
+from harness.helm import build
 from numalign.runtime import settings
 from numalign.runtime.process_settings import ProcessSettings
-from tests.deploy.tools import build
 
 S = TypeVar("S", bound=ProcessSettings)
 

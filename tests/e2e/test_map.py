@@ -21,13 +21,13 @@ from harness.api_objects import Store
 from harness.api_requests import Json, ask, pod
 from harness.controlplane import audits
 from harness.controlplane.planes import Plane
+from harness.helm import build
 from harness.processes import Child, Children, answers, free_port, until
 from harness.sim.desk import ApiDesk
 from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api
 from tests.asked_for import PACKAGING
 from tests.deploy.render import made
-from tests.deploy.tools import build
 from tests.e2e import sites
 from tests.e2e.granted import exercises, rights_of
 

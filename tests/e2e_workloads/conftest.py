@@ -8,11 +8,11 @@ import pytest
 import pytest_asyncio
 
 from harness.controlplane import build as controlplane
+from harness.helm import build as helm
 from harness.jobsets import build as jobsets
 from harness.kubelets import build as kubelets
 from tests.asked_for import WORKLOADS
 from tests.child_output import CHILDREN, with_output
-from tests.deploy.tools import build as helm
 from tests.e2e_workloads.installed import Numalign, numalign
 from tests.e2e_workloads.stages import VERSION, Stage, stage
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from harness.gotools import UnavailableError
+from harness.helm import build as helm
 from harness.oracle.build import find as find_managers
 from harness.processes import Children, until
-from tests.deploy.tools import build as helm
 from tests.docs.blocks import ROOT, Block, Needs, name, pages, read
 from tests.docs.shell import follow, shell
 

@@ -23,6 +23,7 @@ from harness.controlplane import audits
 from harness.controlplane.planes import Plane
 from harness.controlplane.schedulers import USERS as SCHEDULERS
 from harness.controlplane.schedulers import scheduler
+from harness.helm import build
 from harness.processes import Children
 from harness.replicas import ONLY_METRICS, Replica, Replicas, replicas
 from harness.sim.cluster import Cluster, simulated
@@ -34,7 +35,6 @@ from numalign.kube.client import Api
 from numalign.model.intent import PLACEMENT_GATE
 from tests.asked_for import PACKAGING
 from tests.deploy.render import made
-from tests.deploy.tools import build
 from tests.e2e import sites
 from tests.e2e.sites import EVENTS, PODS, SimulatedSite, counted
 

@@ -29,6 +29,7 @@ from harness.controlplane.planes import BINARIES, Place, Plane
 from harness.controlplane.schedulers import USERS as SCHEDULERS
 from harness.controlplane.schedulers import scheduler
 from harness.gotools import UnavailableError
+from harness.helm import build
 from harness.processes import Children
 from harness.replicas import ONLY_METRICS, Replicas, replicas
 from harness.sim.desk import TOPOLOGIES, ApiDesk
@@ -40,7 +41,6 @@ from numalign.kube.errors import NotFound
 from numalign.model.intent import GATE, HEAL, PINNED_AT, PLACEMENT_GATE, POLICY
 from numalign.model.placement import Held
 from tests.deploy.render import made
-from tests.deploy.tools import build
 from tests.manifests import topology
 from tests.notation import bag, node
 

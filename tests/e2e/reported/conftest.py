@@ -25,6 +25,7 @@ from harness.api_requests import Json, ask
 from harness.controlplane import controllers
 from harness.controlplane.planes import BINARIES, Place, Plane
 from harness.gotools import UnavailableError
+from harness.helm import build
 from harness.processes import Children
 from harness.replicas import ONLY_METRICS, Replicas, replicas
 from harness.sim.desk import TOPOLOGIES, ApiDesk
@@ -33,7 +34,6 @@ from numalign.kube.client import Api, Patch
 from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
 from numalign.model.placement import Held
 from tests.deploy.render import made
-from tests.deploy.tools import build
 from tests.manifests import topology
 from tests.notation import bag, node
 

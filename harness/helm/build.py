@@ -1,6 +1,6 @@
 """Gets helm, because only helm knows what a chart comes to.
 
-`python -m tests.deploy.tools.build` prints the path of `helm`. It is the one named by HELM if that is set,
+`python -m harness.helm.build` prints the path of `helm`. It is the one named by HELM if that is set,
 else one in a cache outside the tree, else one that is built now with Go from the module beside this file:
 minutes, once. Progress goes to standard error. Exit code 69 says that none can be had on this machine, 1 that
 getting it went wrong.

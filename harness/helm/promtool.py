@@ -1,6 +1,6 @@
 """Gets promtool, because only Prometheus knows what an alert comes to.
 
-`python -m tests.deploy.tools.promtool` prints its path. It is the one named by PROMTOOL if that is set, else
+`python -m harness.helm.promtool` prints its path. It is the one named by PROMTOOL if that is set, else
 one in a cache outside the tree, else one that is built now with Go: minutes, once. Progress goes to standard
 error. Exit code 69 says that none can be had on this machine, 1 that getting it went wrong.
 """
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.gotools import Workshop, run
-from tests.deploy.tools.build import there
+from harness.helm.build import there
 
 MODULE = "github.com/prometheus/prometheus"
 

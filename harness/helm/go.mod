@@ -1,4 +1,4 @@
-module numalign.io/deploy/tools
+module numalign.io/harness/helm
 
 go 1.26.0
 

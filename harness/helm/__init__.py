@@ -1,0 +1,1 @@
+"""Helm and promtool, built once from the Go modules that stand here."""
