@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -37,6 +38,21 @@ def test_the_chart_is_of_the_version_of_the_program() -> None:
     assert (ABOUT["version"], ABOUT["appVersion"]) == (project["version"], project["version"])
 
 
+# Of what is explained below them, and how often they stand there.
+HEADINGS = Counter(
+    {
+        **dict.fromkeys(
+            ("kubeletConfigs:", "webhooks:", "networkPolicy:", "serviceMonitor:", "prometheusRule:"), 1
+        ),
+        **dict.fromkeys(("dashboard:", "tracing:", "ingress:"), 1),
+        "image:": 3,
+        "tls:": 2,
+        "service:": 3,
+        "serviceAccount:": 5,
+    }
+)
+
+
 def test_every_value_is_explained() -> None:
     lines = (CHART / "values.yaml").read_text().splitlines()
     unexplained = [
@@ -45,35 +61,9 @@ def test_every_value_is_explained() -> None:
         if re.match(r" *[A-Za-z]+:", line) and not before.lstrip().startswith("#")
     ]
     # A heading whose values are each explained, and what stands in a value.
-    assert unexplained == [
-        "image:",
-        "kubeletConfigs:",
-        *("  tls:", "  service:", "  ingress:"),
-        "    requests: {cpu: 50m, memory: 192Mi}",
-        "    limits: {memory: 512Mi}",
-        "    requests: {cpu: 250m, memory: 256Mi}",
-        "    limits: {memory: 768Mi}",
-        "  tls:",
-        "  service:",
-        "    requests: {cpu: 250m, memory: 512Mi}",
-        "    limits: {memory: 1Gi}",
-        "  image:",
-        "    requests: {cpu: 10m, memory: 48Mi}",
-        "    limits: {memory: 128Mi}",
-        "  image:",
-        "    requests: {cpu: 100m, memory: 256Mi}",
-        "    limits: {memory: 1Gi}",
-        "webhooks:",
-        "service:",
-        "serviceAccount:",
-        "  requests: {cpu: 100m, memory: 256Mi}",
-        "  limits: {memory: 512Mi}",
-        "networkPolicy:",
-        "serviceMonitor:",
-        "prometheusRule:",
-        "dashboard:",
-        "tracing:",
-    ]
+    assert Counter(line.strip() for line in unexplained if line.endswith(":")) == HEADINGS
+    parts = {line.strip().partition(":")[0] for line in unexplained if not line.endswith(":")}
+    assert parts == {"requests", "limits", *VALUES["podSecurityContext"], *VALUES["securityContext"]}
 
 
 def schemas(schema: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -86,145 +76,130 @@ def schemas(schema: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, M
 
 def test_every_value_has_a_schema_and_nothing_else_has() -> None:
     # Helm adds `global` to every chart's values.
-    assert SCHEMA["properties"].keys() == VALUES.keys() | {"global"}
+    old = {name.partition(".")[0] for name in RENAMED}
+    assert SCHEMA["properties"].keys() - old == VALUES.keys() - old
     for where, schema in schemas(SCHEMA):
-        assert schema["additionalProperties"] is False, where
+        # What a parent chart shares with all of its charts is not ours alone.
+        assert where == "global" or schema["additionalProperties"] is False, where
+
+
+def defined(name: str) -> Any:  # noqa: ANN401 whatever stands there
+    """A table in YAML of the templates."""
+    text = (CHART / "templates" / "_checks.tpl").read_text()
+    found = re.search(rf'define "numalign.{name}" -}}}}\n(.*?){{{{- end }}}}', text, re.DOTALL)
+    assert found
+    return yaml.safe_load(found[1])
+
+
+RENAMED: Mapping[str, str] = defined("renamed")
+MANAGED: Mapping[str, Mapping[str, str]] = defined("managed")
+
+
+def at(tree: Any, path: str, *, below: str = "") -> Any:  # noqa: ANN401 whatever stands there
+    """What stands at a path with dots, each step in turn below a key; None where nothing does."""
+    for step in path.split("."):
+        inner = tree.get(below, {}) if below else tree
+        tree = inner.get(step)
+        if tree is None:
+            return None
+    return tree
 
 
 # Without an API server, without a certificate, or somewhere else: not in a cluster.
 SENSELESS = {"snapshot", "snapshot_reload_seconds", "kubeconfig", "context", "namespace"}
-PAIR = {"tls_cert", "tls_key"}
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """How the chart tells a program what to do: `settings` is their schema, `own` are told otherwise.
+    """How the chart tells a program what to do: by `managed` flags, and by those that its `extraArgs` add."""
 
-    `others` stand among the settings, and are for another program.
-    """
-
+    program: str
     model: type[ProcessSettings]
-    settings: Mapping[str, Any]
-    own: frozenset[str]
-    heading: str
     needed: str = "--insecure-http=true"
-    others: frozenset[str] = frozenset()
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        """The schemas of all flags, by their names."""
+        args: Mapping[str, Any] = SCHEMA["properties"][self.program]["properties"]["extraArgs"]["properties"]
+        return args
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The schemas of the flags that can be added."""
+        return {name: schema for name, schema in self.args.items() if name not in MANAGED[self.program]}
 
     @property
     def flags(self) -> set[str]:
-        """What can be set by the name of a flag."""
-        names = self.model.model_fields.keys() - self.own - SENSELESS
+        """What the program takes, in a cluster."""
+        names = self.model.model_fields.keys() - SENSELESS
         return {sources.flag(name).removeprefix("--") for name in names}
 
 
 PROGRAMS = {
-    "webhook": Told(
-        WebhookSettings,
-        SCHEMA["properties"]["settings"]["properties"],
-        frozenset(
-            {
-                *("port", "metrics_port", "drain_seconds", "tls_secret", *PAIR, "service", "client_ca"),
-                *("otlp_endpoint", "trace_ratio"),
-                *("count_pods", "kubelet_configs", "remember_shapes", "workloads", "policy", "gates"),
-                # Never, in a cluster.
-                "insecure_http",
-            }
-        ),
-        heading="settings:",
-        needed="--tls-secret=x",
-        others=frozenset({"tls-days"}),
-    ),
-    "controller": Told(
-        ControllerSettings,
-        SCHEMA["properties"]["controller"]["properties"]["settings"]["properties"],
-        frozenset(
-            {
-                *("metrics_port", "drain_seconds", "tls_secret", "service", "webhook_configuration"),
-                *("otlp_endpoint", "trace_ratio"),
-                *("label_nodes", "kubelet_configs", "remember_shapes", "policy"),
-                *("gates", "gate_patience_seconds", "pin_patience_seconds", "heal", "keep_refused"),
-                *("heal_per_minute", "heal_owner_seconds", "heal_node_seconds"),
-                *("policy_reports", "owner_events"),
-                *(
-                    "map",
-                    "map_port",
-                    "map_bind",
-                    "map_tls_cert",
-                    "map_tls_key",
-                    "map_plain_http",
-                    "map_audience",
-                ),
-                # From `settings`, so that all programs judge alike.
-                *("policy_match", "policy_reload_seconds", "unknown_nodes"),
-                # From `settings`, so that the webhook serves what is made.
-                *("tls_names", "tls_days"),
-                # Never, in a cluster.
-                "dry_run",
-            }
-        ),
-        heading="  settings:",
-        needed="--tls-secret=x",
-    ),
-    "scorer": Told(
-        ScorerSettings,
-        SCHEMA["properties"]["scorer"]["properties"]["settings"]["properties"],
-        frozenset(
-            {
-                *("port", "metrics_port", "drain_seconds", *PAIR, "client_ca", "insecure_http"),
-                *("otlp_endpoint", "trace_ratio"),
-                *("reserve_at", "kubelet_configs", "remember_shapes", "policy", "ranking"),
-                # From `settings`, so that both programs judge alike.
-                *("policy_match", "unknown_nodes"),
-            }
-        ),
-        heading="  settings:",
-    ),
-    "agent": Told(
-        AgentSettings,
-        SCHEMA["properties"]["agent"]["properties"]["settings"]["properties"],
-        frozenset(
-            {
-                *("metrics_port", "node_name", "node_address", "kubelet_port", "podresources_socket"),
-                *("kubelet_state", "kubelet_config", "publish", "annotate_pods"),
-                # As they are: the container's own, and a kubelet that signs its certificate itself.
-                *("sysfs", "kubelet_ca"),
-                # Never, in a cluster.
-                *("once", "output"),
-            }
-        ),
-        heading="  settings:",
-        needed="--node-name=x",
-    ),
+    told.program: told
+    for told in (
+        Told("webhook", WebhookSettings, needed="--tls-secret=x"),
+        Told("controller", ControllerSettings, needed="--tls-secret=x"),
+        Told("scorer", ScorerSettings),
+        Told("agent", AgentSettings, needed="--node-name=x"),
+    )
 }
 of_each_program = pytest.mark.parametrize("told", PROGRAMS.values(), ids=PROGRAMS)
 
 
 @of_each_program
-def test_a_setting_of_a_program_is_a_value_of_its_own_or_one_of_the_settings(told: Told) -> None:
-    """What is missing belongs into values.schema.json: among `settings`, or with a value of its own here."""
-    assert told.own <= told.model.model_fields.keys()
-    assert told.settings.keys() - told.others == told.flags
+def test_a_flag_of_a_program_is_one_that_the_chart_sets_or_one_of_extra_args(told: Told) -> None:
+    """What is missing belongs into values.schema.json, or with a value of its own into _checks.tpl."""
+    assert told.args.keys() == told.flags
+
+
+@pytest.mark.parametrize("program", MANAGED)
+def test_a_flag_that_the_chart_sets_is_let_through_to_be_refused_with_the_value_to_set(program: str) -> None:
+    args = SCHEMA["properties"][program]["properties"]["extraArgs"]["properties"]
+    let_through = {name for name, schema in args.items() if schema == {"$ref": "#/definitions/managed"}}
+    assert let_through == MANAGED[program].keys()
+    for value in filter(None, MANAGED[program].values()):
+        assert at(VALUES, value) is not None, value
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_an_old_name_is_let_through_to_be_named_and_leads_to_a_value_that_there_is(
+    old: str, new: str
+) -> None:
+    above = old.rpartition(".")[0]
+    assert at(SCHEMA, old, below="properties") == {"$ref": "#/definitions/renamed"} or above in RENAMED
+    program, added, flag = new.partition(".extraArgs.")
+    if added:
+        assert flag in PROGRAMS[program].settings
+    elif new:
+        assert at(SCHEMA, new.partition(".podSecurityContext.")[0], below="properties") is not None
 
 
 @pytest.mark.parametrize(
     ("told", "name"), [(told, name) for told in PROGRAMS.values() for name in told.settings]
 )
-def test_the_choices_of_a_setting_are_those_of_the_program(told: Told, name: str) -> None:
+def test_the_choices_of_a_flag_are_those_of_the_program(told: Told, name: str) -> None:
     for choice in told.settings[name].get("enum", []):
         settings.load(told.model, argv=[told.needed, f"--{name}={choice}"], environ={})
 
 
-def test_what_both_programs_follow_is_a_setting_of_both() -> None:
-    both = {"policy-match", "unknown-nodes"}
-    assert both <= PROGRAMS["webhook"].flags
-    assert {flag.replace("-", "_") for flag in both} <= ScorerSettings.model_fields.keys()
+def test_the_choices_of_what_all_programs_follow_are_those_of_each() -> None:
+    for value, flag in (("policyMatch", "policy-match"), ("unknownNodes", "unknown-nodes")):
+        for choice in filter(None, SCHEMA["properties"][value]["enum"]):
+            for program in ("webhook", "controller", "scorer"):
+                told = PROGRAMS[program]
+                settings.load(told.model, argv=[told.needed, f"--{flag}={choice}"], environ={})
 
 
 @of_each_program
-def test_the_settings_that_can_be_given_are_named_where_they_stand(told: Told) -> None:
+def test_the_flags_that_can_be_added_are_named_where_they_stand(told: Told) -> None:
     text = (CHART / "values.yaml").read_text()
-    told_of = re.findall(rf"((?:^ *#.*\n)+)^{told.heading}", text, re.MULTILINE)
-    assert any(told.settings.keys() <= set(re.findall(r"[a-z-]+", about)) for about in told_of)
+    block = re.split(rf"^{told.program}:$", text, flags=re.MULTILINE)[1]
+    [about] = re.findall(
+        r"((?:^ *#.*\n)+)^  extraArgs:", re.split(r"^\S*[a-z]+:$", block, flags=re.MULTILINE)[0], re.MULTILINE
+    )
+    named = about.split("One of ")[1]
+    assert {*re.findall(r"[a-z-]{2,}", named)} == told.settings.keys()
 
 
 def test_what_becomes_of_the_zones_of_others_can_be_chosen_as_for_the_agent() -> None:

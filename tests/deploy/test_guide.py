@@ -172,7 +172,7 @@ async def test_one_command_is_enough_on_every_cloud(helm: Path) -> None:
         "numalign-agent",
     } <= found.of_pods.keys()
     on_aks = r"webhooks.annotations.admissions\.enforcer/disabled=true"
-    enforced = await made(helm, f"{given} hostNetwork=true", f"--set-string={on_aks}")
+    enforced = await made(helm, f"{given} webhook.hostNetwork=true", f"--set-string={on_aks}")
     told = enforced["MutatingWebhookConfiguration", "zz-numalign"]["metadata"]["annotations"]
     assert told == {"admissions.enforcer/disabled": "true"}
     assert enforced.pod("numalign-webhook")["hostNetwork"] is True
@@ -182,7 +182,7 @@ async def test_one_command_is_enough_on_every_cloud(helm: Path) -> None:
 
 def test_what_is_said_of_clouds_is_what_the_chart_has() -> None:
     [traps] = re.findall(rf"^## {CLOUDS}$(.*?)^### ", GUIDE, re.MULTILINE | re.DOTALL)
-    assert f"port {VALUES['port']} of the nodes" in traps
+    assert f"port {VALUES['webhook']['port']} of the nodes" in traps
     assert VALUES["scheduler"]["image"]["repository"].startswith("registry.k8s.io/")
     assert VALUES["scheduler"]["image"]["tag"] == ""
     assert 'admissions.enforcer/disabled: "true"' in (CHART / "values.yaml").read_text()

@@ -93,8 +93,8 @@ async def test_the_plain_manifests_are_what_the_chart_makes(helm: Path) -> None:
 
 SETS = {
     "as it is": "",
-    "one replica": "replicas=1 controller.replicas=1",
-    "a controller that only labels": "tls.source=cert-manager controller.settings.log-level=debug",
+    "one replica": "webhook.replicas=1 controller.replicas=1",
+    "a controller that only labels": "tls.source=cert-manager controller.extraArgs.log-level=debug",
     "a controller that only remembers": "labelNodes=false tls.source=cert-manager",
     "cert-manager": "tls.source=cert-manager",
     "an issuer that is there": "tls.source=cert-manager tls.issuerRef.name=ca",
@@ -112,23 +112,23 @@ SETS = {
         "workloadRules[0].resources={podtemplates}"
     ),
     "no workloads": "workloads=off",
-    "host network": "hostNetwork=true port=10250",
+    "host network": "webhook.hostNetwork=true webhook.port=10250",
     "everything on": (
-        f"serviceMonitor.enabled=true image.digest=sha256:{ZEROS} image.pullSecrets[0].name=a "
-        "priorityClassName=system-node-critical settings.log-level=debug drainSeconds=60 "
-        "settings.max-bytes-in-flight=268435456 nodeSelector.a=b podLabels.a=b podAnnotations.a=b "
-        "tolerations[0].operator=Exists service.annotations.a=b serviceAccount.annotations.a=b "
-        "tls.clientCA=callers settings.max-connections=64 settings.max-body-bytes=8388608 "
+        f"serviceMonitor.enabled=true image.digest=sha256:{ZEROS} imagePullSecrets[0].name=a "
+        "priorityClassName=system-node-critical webhook.extraArgs.log-level=debug drainSeconds=60 "
+        "webhook.extraArgs.max-bytes-in-flight=268435456 nodeSelector.a=b podLabels.a=b podAnnotations.a=b "
+        "tolerations[0].operator=Exists webhook.service.annotations.a=b serviceAccount.annotations.a=b "
+        "tls.clientCA=callers webhook.extraArgs.max-connections=64 webhook.extraArgs.max-body-bytes=8388608 "
         "webhooks.annotations.a=b webhooks.matchConditions[0].name=a "
         "webhooks.matchConditions[0].expression=true webhooks.excludedNamespaces={a,b}"
     ),
     "monitoring": (
         f"{EVERY_PART} serviceMonitor.enabled=true prometheusRule.enabled=true prometheusRule.labels.a=b "
         "prometheusRule.alertLabels.team=a dashboard.enabled=true dashboard.annotations.a=b "
-        "settings.audit-log=- tracing.endpoint=http://collector.monitoring:4318 tracing.ratio=1"
+        "webhook.extraArgs.audit-log=- tracing.endpoint=http://collector.monitoring:4318 tracing.ratio=1"
     ),
     "gates": "gates.enabled=true policy.defaults[0].gate=enabled policy.defaults[0].default=restricted",
-    "healing": "heal.enabled=true policy.defaults[0].heal=failed settings.unknown-nodes=may-fit",
+    "healing": "heal.enabled=true policy.defaults[0].heal=failed unknownNodes=may-fit",
     "reports and owners": "policyReports.enabled=true ownerEvents.enabled=true",
     "the map": "map.enabled=true",
     "the map with everything": (
@@ -136,7 +136,7 @@ SETS = {
         "map.service.enabled=true map.service.annotations.a=b map.ingress.enabled=true map.ingress.host=b.c "
         "map.ingress.className=d map.ingress.annotations.e=f map.ingress.tlsSecretName=g "
         "map.from[0].podSelector.matchLabels.a=b gates.enabled=true heal.enabled=true "
-        "policy.defaults[0].warn=best-effort controller.settings.map-review-seconds=30"
+        "policy.defaults[0].warn=best-effort controller.extraArgs.map-review-seconds=30"
     ),
     "a map behind what ends TLS": (
         "map.enabled=true map.plainHttp=true map.ingress.enabled=true map.ingress.host=b"
@@ -151,9 +151,9 @@ SETS = {
         "scorer.callers[0].ipBlock.except={10.0.0.12/32} scorer.callers[1].podSelector.matchLabels.a=b "
         "scorer.ranking.strategies={MostAllocated} scorer.ranking.rankings[0].weights.cpu=3 "
         "scorer.ranking.rankings[0].nodeSelector.matchLabels.a=b policy.exemptions.users[0]=root "
-        "scorer.settings.strategies=MostAllocated scorer.settings.weights=cpu=2 "
-        "scorer.settings.topology-lag-seconds=1000000 settings.unknown-nodes=may-fit "
-        "kubeletConfigs.enabled=true serviceMonitor.enabled=true image.pullSecrets[0].name=a "
+        "scorer.extraArgs.strategies=MostAllocated scorer.extraArgs.weights=cpu=2 "
+        "scorer.extraArgs.topology-lag-seconds=1000000 unknownNodes=may-fit "
+        "kubeletConfigs.enabled=true serviceMonitor.enabled=true imagePullSecrets[0].name=a "
         "podLabels.a=b podAnnotations.a=b nodeSelector.a=b tolerations[0].operator=Exists "
         f"scheduler.image.digest=sha256:{ZEROS} scheduler.percentageOfNodesToScore=0"
     ),
@@ -162,11 +162,11 @@ SETS = {
     "an agent with everything": (
         "agent.enabled=true agent.publish=always agent.annotatePods=true agent.nodeProxy=true "
         "agent.kubeletConfig=/etc/kubernetes/kubelet.yaml agent.kubeletFolder=/srv/kubelet "
-        "agent.kubeletPort=1 agent.hiddenFolders={pods} agent.seLinuxOptions.type=spc_t "
+        "agent.kubeletPort=1 agent.hiddenFolders={pods} agent.podSecurityContext.seLinuxOptions.type=spc_t "
         "agent.nodeSelector.a=b agent.affinity.nodeAffinity=null "
-        "agent.settings.resync-seconds=30 agent.settings.log-level=debug "
+        "agent.extraArgs.resync-seconds=30 agent.extraArgs.log-level=debug "
         "scorer.enabled=true serviceMonitor.enabled=true serviceMonitor.labels.a=b podLabels.a=b "
-        "podAnnotations.a=b image.pullSecrets[0].name=a serviceAccount.annotations.a=b"
+        "podAnnotations.a=b imagePullSecrets[0].name=a serviceAccount.annotations.a=b"
     ),
     "an agent with little": (
         "agent.enabled=true agent.checkpoints=false agent.priorityClassName= agent.tolerations=null "
@@ -283,7 +283,7 @@ async def test_traces_are_let_out_to_their_receiver_and_to_nobody_without_one(he
 
 
 async def test_the_certificate_is_made_as_the_settings_say(helm: Path) -> None:
-    found = await made(helm, "settings.tls-days=30 settings.tls-names=127.0.0.1")
+    found = await made(helm, "tls.days=30 tls.extraNames={127.0.0.1}")
     controller, webhook = (
         found.settings(CONTROLLER, ControllerSettings),
         found.settings(WEBHOOK, WebhookSettings),
@@ -387,7 +387,7 @@ async def test_with_the_map_alone_the_controller_may_write_nothing_more(helm: Pa
 
 
 async def test_whoever_follows_pods_judges_as_the_webhook_does(helm: Path) -> None:
-    values = "settings.unknown-nodes=may-fit settings.policy-match=equal settings.policy-reload-seconds=5"
+    values = "unknownNodes=may-fit policyMatch=equal controller.extraArgs.policy-reload-seconds=5"
     told = (await made(helm, f"heal.enabled=true {values}")).settings(CONTROLLER, ControllerSettings)
     assert (told.unknown_nodes, told.policy_match, told.policy_reload_seconds) == ("may-fit", "equal", 5)
     assert (told.gates, told.heal) == (False, True)
@@ -468,7 +468,8 @@ async def test_a_name_that_looks_like_something_else_stays_a_name(
     values = {
         "tls": {"source": source, "secretName": name, "caBundle": "1234" * (source == "secret")},
         "priorityClassName": name,
-        "image": {"repository": name, "pullSecrets": [{"name": name}]},
+        "image": {"repository": name},
+        "imagePullSecrets": [{"name": name}],
         "webhooks": {"excludedNamespaces": [name, "kube-system"]},
         "workloadRules": [{"apiGroups": [name], "apiVersions": [name], "resources": [name]}],
         "scorer": {"enabled": True, "tls": {"secretName": name}},
@@ -487,7 +488,7 @@ async def test_a_name_that_looks_like_something_else_stays_a_name(
 
 async def test_one_replica_alone_may_be_moved(helm: Path) -> None:
     """A budget of one out of one would keep its node from ever being drained."""
-    found = await made(helm, f"{EVERY_PART} replicas=1 controller.replicas=1 scheduler.replicas=1")
+    found = await made(helm, f"{EVERY_PART} webhook.replicas=1 controller.replicas=1 scheduler.replicas=1")
     assert found.of_kind("PodDisruptionBudget") == {}
 
 
@@ -581,17 +582,17 @@ async def test_rankings_and_the_policy_of_the_cluster_are_mounted_as_the_scorer_
     default = Ranking(ranking.parse_strategies("MostAllocated"), {})
     [choice] = ranking_file.parse(text.encode(), default=default).choices
     assert choice.ranking.weights == {"nvidia.com/gpu": 5}
-    [volume] = [volume for volume in found.pod(SCORER)["volumes"] if volume["name"] == "told"]
+    [volume] = [volume for volume in found.pod(SCORER)["volumes"] if volume["name"] == "configuration"]
     names = [source["configMap"]["name"] for source in volume["projected"]["sources"]]
     assert names == ["numalign-policy", "numalign-ranking"]
     loaded = found.settings(SCORER, ScorerSettings)
-    assert mounted(found, SCORER, "told") == "/etc/numalign"
+    assert mounted(found, SCORER, "configuration") == "/etc/numalign"
     assert str(loaded.ranking) == "/etc/numalign/ranking.yaml"
     assert str(loaded.policy) == "/etc/numalign/policy.yaml"
 
 
 async def test_both_programs_judge_alike(helm: Path) -> None:
-    found = await made(helm, "scorer.enabled=true settings.unknown-nodes=may-fit settings.policy-match=equal")
+    found = await made(helm, "scorer.enabled=true unknownNodes=may-fit policyMatch=equal")
     webhook, scorer = found.settings(WEBHOOK, WebhookSettings), found.settings(SCORER, ScorerSettings)
     assert (scorer.unknown_nodes, scorer.policy_match) == ("may-fit", webhook.policy_match)
     assert webhook.unknown_nodes == "may-fit"
@@ -756,7 +757,7 @@ async def test_the_agent_is_of_an_image_of_its_own(helm: Path) -> None:
 
 async def test_an_agent_is_told_what_the_values_say(helm: Path) -> None:
     values = (
-        "agent.publish=never agent.annotatePods=true agent.kubeletPort=1250 agent.settings.resync-seconds=9"
+        "agent.publish=never agent.annotatePods=true agent.kubeletPort=1250 agent.extraArgs.resync-seconds=9"
     )
     told = (await made(helm, f"agent.enabled=true metricsPort=9090 {values}")).settings(AGENT, AgentSettings)
     assert (told.publish, told.annotate_pods) == (Publish.NEVER, True)
@@ -776,15 +777,16 @@ CONDITION = "webhooks.matchConditions[0]"
 REFUSED = [
     # what is wrong, the values, and what helm says of it
     ("no such value", "replica=2", "additional properties 'replica' not allowed"),
-    ("no such setting", "settings.log-levl=debug", "additional properties 'log-levl' not allowed"),
-    ("a setting with a value of its own", "settings.port=1", "additional properties 'port' not allowed"),
+    ("no such setting", "webhook.extraArgs.log-levl=debug", "additional properties 'log-levl' not allowed"),
+    ("a setting with a value of its own",
+     "webhook.extraArgs.port=1", "webhook.extraArgs.port: the chart sets --port itself; set webhook.port"),
     ("a bad choice", "workloads=refuse", "value must be one of 'warn', 'deny', 'off'"),
-    ("a bad choice of a setting", "settings.injection=force", "at '/settings/injection'"),
-    ("none at all", "replicas=0", "at '/replicas': minimum: got 0, want 1"),
+    ("a bad choice of a setting", "webhook.extraArgs.injection=force", "at '/webhook/extraArgs/injection'"),
+    ("none at all", "webhook.replicas=0", "at '/webhook/replicas': minimum: got 0, want 1"),
     ("a version that moves", "image.tag=latest", "at '/image/tag'"),
     ("half a digest", "image.digest=sha256:0", "at '/image/digest'"),
-    ("a number in words", "port=https", "at '/port': got string, want integer"),
-    ("a privileged port", "port=443", "at '/port': minimum"),
+    ("a number in words", "webhook.port=https", "at '/webhook/port': got string, want integer"),
+    ("a privileged port", "webhook.port=443", "at '/webhook/port': minimum"),
     ("own files without an authority", "tls.source=secret", "at '/tls/caBundle': minLength"),
     ("an authority for our own", f"tls.caBundle={AN_AUTHORITY}", "at '/tls/caBundle': maxLength"),
     ("an issuer for our own", "tls.issuerRef.name=ca", "at '/tls/issuerRef': maxProperties"),
@@ -840,18 +842,14 @@ REFUSED = [
     ("an audience of two words", "map.audience=aä", "at '/map/audience'"),
     ("a scheduler without a scorer", "scheduler.enabled=true", "at '/scorer/enabled': value must be true"),
     ("a reservation at another time", "scorer.reserveAt=filter", "at '/scorer/reserveAt'"),
-    ("the old name of a value", "scorer.promise=bind",
-     "at '/scorer/promise': value must be 'renamed: set scorer.reserveAt'"),
-    ("the old name of a setting", "scorer.settings.promise-seconds=1",
-     "at '/scorer/settings/promise-seconds': value must be 'renamed: set reservation-seconds'"),
     ("a setting of the scorer that has a value of its own",
-     "scorer.settings.reserve-at=bind",
-     "at '/scorer/settings': additional properties 'reserve-at' not allowed"),
-    ("a setting of both programs for one of them",
-     "scorer.settings.unknown-nodes=may-fit",
-     "at '/scorer/settings': additional properties 'unknown-nodes' not allowed"),
+     "scorer.extraArgs.reserve-at=bind",
+     "scorer.extraArgs.reserve-at: the chart sets --reserve-at itself; set scorer.reserveAt"),
+    ("a setting of all programs for one of them",
+     "scorer.extraArgs.unknown-nodes=may-fit",
+     "scorer.extraArgs.unknown-nodes: the chart sets --unknown-nodes itself; set unknownNodes"),
     ("a strategy that does not exist",
-     "scorer.settings.strategies=Fastest", "at '/scorer/settings/strategies'"),
+     "scorer.extraArgs.strategies=Fastest", "at '/scorer/extraArgs/strategies'"),
     ("a strategy that does not exist, of some nodes",
      ("scorer.ranking.rankings[0].nodeSelector.matchLabels.a=b "
       "scorer.ranking.rankings[0].strategies={Fastest}"), "at '/scorer/ranking/rankings/0/strategies/0'"),
@@ -876,7 +874,8 @@ REFUSED = [
     ("a scheduler of a version that moves", "scheduler.image.tag=latest", "at '/scheduler/image/tag'"),
     ("an agent that writes otherwise", "agent.publish=sometimes", "at '/agent/publish'"),
     ("a setting of the agent that has a value of its own",
-     "agent.settings.publish=never", "at '/agent/settings': additional properties 'publish' not allowed"),
+     "agent.extraArgs.publish=never",
+     "agent.extraArgs.publish: the chart sets --publish itself; set agent.publish"),
     ("a folder that is none", "agent.kubeletFolder=var/lib/kubelet", "at '/agent/kubeletFolder'"),
     ("a folder above", "agent.kubeletFolder=/var/lib/../..", "at '/agent/kubeletFolder'"),
     ("a folder that is covered with those above", "agent.hiddenFolders={..}", "at '/agent/hiddenFolders/0'"),
@@ -884,7 +883,8 @@ REFUSED = [
     ("a namespace of the agent that there cannot be", "agent.namespace=a.b", "at '/agent/namespace'"),
     ("traces without a port", "tracing.endpoint=http://collector", "at '/tracing/endpoint'"),
     ("more than all of the traces", "tracing.ratio=2", "at '/tracing/ratio': maximum"),
-    ("an audit log in a container's files", "settings.audit-log=/var/log/audit", "at '/settings/audit-log'"),
+    ("an audit log in a container's files",
+     "webhook.extraArgs.audit-log=/var/log/audit", "at '/webhook/extraArgs/audit-log'"),
     ("a port that is none", "networkPolicy.apiServerPorts[0]=0", "at '/networkPolicy/apiServerPorts/0'"),
     *(
         (f"a condition called {name}", f"{CONDITION}.name={name} {CONDITION}.expression=true", "/0/name'")
@@ -903,5 +903,5 @@ async def test_values_that_cannot_be_meant_are_refused(helm: Path, values: str, 
 
 async def test_all_that_is_wrong_is_told_at_once(helm: Path) -> None:
     with pytest.raises(HelmError) as refused:
-        await made(helm, "replicas=0 workloads=refuse")
-    assert all(f"at '/{value}'" in str(refused.value) for value in ("replicas", "workloads"))
+        await made(helm, "webhook.replicas=0 workloads=refuse")
+    assert all(f"at '/{value}'" in str(refused.value) for value in ("webhook/replicas", "workloads"))

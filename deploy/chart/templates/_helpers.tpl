@@ -1,19 +1,82 @@
-{{- /* Of the webhook's pods, or with `component` of another program's. */}}
+{{- /* What each file passes as its root: the chart's own root, and as `component` the program that it is about. */}}
+
+{{- /* The name of the installation, with which the names of its objects begin. One release per cluster: it is not made
+       from the release's name. */}}
+{{- define "numalign.name" -}}
+{{ .Values.fullnameOverride | default .Values.nameOverride | default .Chart.Name }}
+{{- end }}
+
+{{- /* The name of an object. Takes the root and the rest of the name. */}}
+{{- define "numalign.named" -}}
+{{ include "numalign.name" (first .) }}-{{ last . }}
+{{- end }}
+
+{{- define "numalign.namespace" -}}
+{{ .Values.namespaceOverride | default .Release.Namespace }}
+{{- end }}
+
+{{- /* The namespace of a program. */}}
+{{- define "numalign.home" -}}
+{{ eq (.component | default "") "agent" | ternary .Values.agent.namespace (include "numalign.namespace" .) }}
+{{- end }}
+
+{{- /* The labels by which the pods of a program are selected; what belongs to no program has only the first. */}}
 {{- define "numalign.selector" -}}
-app.kubernetes.io/name: numalign
-app.kubernetes.io/component: {{ .component | default "webhook" }}
+app.kubernetes.io/name: {{ .Values.nameOverride | default .Chart.Name }}
+{{- with .component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
 {{- end }}
 
-{{- define "numalign.labels" -}}
-{{ include "numalign.selector" . }}
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- /* A map over another, key by key; null removes a key. Takes both, and writes nothing where nothing is left. */}}
+{{- define "numalign.overlaid" -}}
+{{- $merged := dict }}
+{{- range . }}
+{{- range $key, $value := . }}
+{{- if kindIs "invalid" $value }}
+{{- $merged = omit $merged $key }}
+{{- else }}
+{{- $_ := set $merged $key $value }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- with $merged }}
+{{- toYaml . }}
+{{- end }}
 {{- end }}
 
-{{- /* That of the values, or `image` where a program has another. */}}
+{{- /* The metadata of an object of the cluster. Takes `root`, `name` (the rest of the name) or `fullName`, and further
+       `labels` and `annotations`. */}}
+{{- define "numalign.clusterMetadata" -}}
+name: {{ .fullName | default (include "numalign.named" (list .root .name)) }}
+{{ include "numalign.marks" . }}
+{{- end }}
+
+{{- /* The same of an object in the namespace of its program. */}}
+{{- define "numalign.metadata" -}}
+name: {{ .fullName | default (include "numalign.named" (list .root .name)) }}
+namespace: {{ include "numalign.home" .root | quote }}
+{{ include "numalign.marks" . }}
+{{- end }}
+
+{{- define "numalign.marks" -}}
+labels:
+  {{- include "numalign.selector" .root | nindent 2 }}
+  app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+  app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+  helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+  {{- with include "numalign.overlaid" (list .root.Values.commonLabels (.labels | default dict)) }}
+  {{- . | nindent 2 }}
+  {{- end }}
+{{- with include "numalign.overlaid" (list .root.Values.commonAnnotations (.annotations | default dict)) }}
+annotations:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* The image of our own programs; the agent has one of its own. */}}
 {{- define "numalign.image" -}}
-{{- with .image | default .Values.image -}}
+{{- with eq .component "agent" | ternary .Values.agent.image .Values.image -}}
 {{- if .digest -}}
 {{ .repository }}@{{ .digest }}
 {{- else -}}
@@ -22,48 +85,125 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end -}}
 {{- end }}
 
-{{- /* Flags of settings: takes what they are by name. As JSON a number stays as it was written: in templates a large
-       one becomes 1e+06. */}}
-{{- define "numalign.settings" -}}
+{{- /* Flags, from their values by name. As JSON a number stays as it was written: in templates a large one becomes 1e+06. */}}
+{{- define "numalign.flags" -}}
 {{- range $name, $value := . }}
 - {{ printf "--%s=%s" $name (kindIs "string" $value | ternary $value (toJson $value)) | quote }}
 {{- end }}
 {{- end }}
 
-{{- /* Of every pod: what it is called, and what its owner wrote. */}}
-{{- define "numalign.podMetadata" -}}
-labels:
-  {{- include "numalign.selector" . | nindent 2 }}
-  {{- with .Values.podLabels }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
-annotations:
-  kubectl.kubernetes.io/default-container: {{ .component | default "webhook" }}
-  {{- with .Values.podAnnotations }}
-  {{- toYaml . | nindent 2 }}
-  {{- end }}
+{{- /* Flags by which all programs judge alike. */}}
+{{- define "numalign.judging" -}}
+- --policy-match={{ .Values.policyMatch }}
+{{- with .Values.unknownNodes }}
+- --unknown-nodes={{ . }}
+{{- end }}
 {{- end }}
 
-{{- /* Of every pod: who it is, before whom it goes, and that it is nobody. */}}
-{{- define "numalign.identity" -}}
-serviceAccountName: numalign-{{ .component | default "webhook" }}
-automountServiceAccountToken: true
-{{- with .Values.image.pullSecrets }}
+{{- /* Flags of a program that its values add, and the variables of its environment. */}}
+{{- define "numalign.extraArgs" -}}
+{{- include "numalign.flags" (get .Values .component).extraArgs | trim }}
+{{- end }}
+
+{{- define "numalign.extraEnv" -}}
+{{- with (get .Values .component).extraEnv }}
+{{- toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- /* The metadata of a program's pods. Takes the root, and further annotations. */}}
+{{- define "numalign.podMetadata" -}}
+{{- $own := get .root.Values .root.component -}}
+labels:
+  {{- include "numalign.selector" .root | nindent 2 }}
+  {{- with include "numalign.overlaid" (list .root.Values.commonLabels .root.Values.podLabels $own.podLabels) }}
+  {{- . | nindent 2 }}
+  {{- end }}
+annotations:
+  {{- $ours := merge (dict "kubectl.kubernetes.io/default-container" .root.component) (.annotations | default dict) }}
+  {{- include "numalign.overlaid" (list $ours .root.Values.commonAnnotations .root.Values.podAnnotations $own.podAnnotations) | nindent 2 }}
+{{- end }}
+
+{{- /* What the agent shares with the other programs, which run anywhere and are not root, is not where and as whom it runs. */}}
+{{- define "numalign.shared" -}}
+{{- if eq .component "agent" }}
+{{- dict "nodeSelector" (dict "kubernetes.io/os" "linux") | toYaml }}
+{{- else }}
+{{- pick .Values "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" "podSecurityContext" | toYaml }}
+{{- end }}
+{{- end }}
+
+{{- /* The spec of a program's pods, but for containers and volumes: the account, the priority, the security context, and where they may run. */}}
+{{- define "numalign.podSpec" -}}
+{{- $own := get .Values .component }}
+{{- $shared := include "numalign.shared" . | fromYaml -}}
+serviceAccountName: {{ include "numalign.account" . }}
+{{- with concat (.Values.global.imagePullSecrets | default list) .Values.imagePullSecrets | uniq }}
 imagePullSecrets:
   {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.priorityClassName }}
+{{- with $own.priorityClassName | default $shared.priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
+{{- with include "numalign.overlaid" (list $shared.podSecurityContext $own.podSecurityContext) }}
 securityContext:
-  runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
-  seccompProfile: {type: RuntimeDefault}
+  {{- . | nindent 2 }}
+{{- end }}
+{{- with include "numalign.overlaid" (list $shared.nodeSelector $own.nodeSelector) }}
+nodeSelector:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- with $own.tolerations | default $shared.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.affinity | default $shared.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $own.topologySpreadConstraints | default $shared.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  {{- /* While a version is replaced, its pods are spread among themselves. */}}
+  {{- $ours := dict "matchLabelKeys" (list "pod-template-hash") "labelSelector" (dict "matchLabels" (include "numalign.selector" $ | fromYaml)) }}
+  - {{ hasKey . "labelSelector" | ternary . (merge (dict) . $ours) | toYaml | nindent 4 | trim }}
+  {{- end }}
+{{- end }}
 {{- end }}
 
-{{- /* Of our own programs. Takes how often readiness is asked. */}}
+{{- /* The security context of a program's container. */}}
+{{- define "numalign.containerSecurity" -}}
+{{- with include "numalign.overlaid" (list .Values.securityContext (get .Values .component).securityContext) -}}
+securityContext:
+  {{- . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* Resource requests and limits of a program's container. */}}
+{{- define "numalign.resources" -}}
+{{- with (get .Values .component).resources -}}
+resources:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- /* The priority classes of Kubernetes' own that pods of the release's namespace have, as JSON. */}}
+{{- define "numalign.criticalClasses" -}}
+{{- $classes := list }}
+{{- range $component := list "webhook" "controller" "scorer" "scheduler" }}
+{{- $own := get $.Values $component }}
+{{- $classes = append $classes ($own.priorityClassName | default $.Values.priorityClassName) }}
+{{- end }}
+{{- $critical := list }}
+{{- range uniq $classes }}
+{{- if hasPrefix "system-" . }}
+{{- $critical = append $critical . }}
+{{- end }}
+{{- end }}
+{{- toJson $critical }}
+{{- end }}
+
+{{- /* The probes of our own programs. Takes how often readiness is asked. */}}
 {{- define "numalign.probes" -}}
 # It listens at once, but Python and its libraries take seconds on a busy node.
 startupProbe:
@@ -84,49 +224,14 @@ livenessProbe:
   failureThreshold: 6
 {{- end }}
 
-{{- /* Of our own programs: where health and metrics are served. */}}
+{{- /* The container port of our own programs' health and metrics. */}}
 {{- define "numalign.metricsPort" -}}
 - {name: metrics, containerPort: {{ .Values.metricsPort }}, protocol: TCP}
 {{- end }}
 
-{{- define "numalign.containerSecurity" -}}
-securityContext:
-  allowPrivilegeEscalation: false
-  readOnlyRootFilesystem: true
-  capabilities: {drop: [ALL]}
-{{- end }}
-
-{{- /* Of every pod: which nodes may run it. */}}
-{{- define "numalign.where" -}}
-# Wishes, for a cluster of one node must work too.
-topologySpreadConstraints:
-  {{- range list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
-  - topologyKey: {{ . }}
-    maxSkew: 1
-    whenUnsatisfiable: ScheduleAnyway
-    # Of one version: while it is replaced, both are there.
-    matchLabelKeys: [pod-template-hash]
-    labelSelector:
-      matchLabels:
-        {{- include "numalign.selector" $ | nindent 8 }}
-  {{- end }}
-{{- with .Values.nodeSelector }}
-nodeSelector:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.tolerations }}
-tolerations:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- with .Values.affinity }}
-affinity:
-  {{- toYaml . | nindent 2 }}
-{{- end }}
-{{- end }}
-
-{{- /* Of a NetworkPolicy: who may watch our own programs. */}}
+{{- /* A rule of a NetworkPolicy that admits whoever may read metrics. */}}
 {{- define "numalign.watchers" -}}
-# Health and metrics. A kubelet probes from the pod's own node, and is let in by every network plugin.
+# Health and metrics. A kubelet probes from the pod's own node, and every network plugin admits it.
 - ports:
     - {protocol: TCP, port: {{ .Values.metricsPort }}}
   {{- with .Values.networkPolicy.metricsFrom }}
@@ -135,14 +240,43 @@ affinity:
   {{- end }}
 {{- end }}
 
-{{- /* Of a Service: what a monitor reads by. */}}
+{{- /* The port of a Service from which a ServiceMonitor reads. */}}
 {{- define "numalign.servedMetrics" -}}
 - {name: metrics, port: {{ .Values.metricsPort }}, targetPort: metrics, protocol: TCP}
 {{- end }}
 
-{{- /* Of a NetworkPolicy: what every pod may ask. */}}
+{{- define "numalign.serviceMonitor" -}}
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata:
+  {{- include "numalign.metadata" (dict "root" . "name" .component "labels" .Values.serviceMonitor.labels) | nindent 2 }}
+spec:
+  selector:
+    matchLabels:
+      {{- include "numalign.selector" . | nindent 6 }}
+  endpoints:
+    - port: metrics
+      path: /metrics
+      interval: {{ .Values.serviceMonitor.interval }}
+{{- end }}
+
+{{- define "numalign.disruptionBudget" -}}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  {{- include "numalign.metadata" (dict "root" . "name" .component) | nindent 2 }}
+spec:
+  minAvailable: 1
+  # A replica that is broken anyway must not keep a node from being drained.
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      {{- include "numalign.selector" . | nindent 6 }}
+{{- end }}
+
+{{- /* Rules of a NetworkPolicy: what every program may call. */}}
 {{- define "numalign.egress" -}}
-# Names, for where the API server has one in place of an address.
+# Name lookups, for where the API server has a name in place of an address.
 - ports:
     - {protocol: UDP, port: 53}
     - {protocol: TCP, port: 53}
@@ -153,7 +287,7 @@ affinity:
     {{- end }}
 {{- end }}
 
-{{- /* Flags of programs that trace. */}}
+{{- /* Flags of the programs that trace. */}}
 {{- define "numalign.traced.flags" -}}
 {{- with .Values.tracing }}
 {{- if .endpoint }}
@@ -163,7 +297,7 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{- /* Of a NetworkPolicy: the receiver of traces. */}}
+{{- /* A rule of a NetworkPolicy: the receiver of traces. */}}
 {{- define "numalign.traced.egress" -}}
 {{- with .Values.tracing }}
 {{- if .endpoint }}
@@ -177,21 +311,45 @@ affinity:
 {{- end }}
 {{- end }}
 
-{{- /* The account of a program. */}}
+{{- /* The name of a program's ServiceAccount. */}}
 {{- define "numalign.account" -}}
+{{ (get .Values .component).serviceAccount.name | default (include "numalign.named" (list . .component)) }}
+{{- end }}
+
+{{- /* The user that API servers take a program for. */}}
+{{- define "numalign.user" -}}
+system:serviceaccount:{{ include "numalign.home" . }}:{{ include "numalign.account" . }}
+{{- end }}
+
+{{- /* A program's ServiceAccount, unless its values name one that is there already. */}}
+{{- define "numalign.serviceAccount" -}}
+{{- $own := (get .Values .component).serviceAccount -}}
+{{- if $own.create -}}
 apiVersion: v1
 kind: ServiceAccount
 metadata:
-  name: numalign-{{ .component | default "webhook" }}
-  namespace: {{ .namespace | default .Release.Namespace | quote }}
-  labels:
-    {{- include "numalign.labels" . | nindent 4 }}
-  {{- with .Values.serviceAccount.annotations }}
-  annotations:
-    {{- toYaml . | nindent 4 }}
-  {{- end }}
+  {{- $annotations := merge (dict) $own.annotations .Values.serviceAccount.annotations }}
+  {{- include "numalign.metadata" (dict "root" . "fullName" (include "numalign.account" .) "annotations" $annotations) | nindent 2 }}
 # Only the pods that need a token get one; they ask for it.
 automountServiceAccountToken: false
+---
+{{- end }}
+{{- end }}
+
+{{- /* Binds a role to the account of a program. Takes `root`, `kind` (Role or ClusterRole), and `name` or `fullName`. */}}
+{{- define "numalign.binding" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: {{ .kind }}Binding
+metadata:
+  {{- include (eq .kind "Role" | ternary "numalign.metadata" "numalign.clusterMetadata") . | nindent 2 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: {{ .kind }}
+  name: {{ .fullName | default (include "numalign.named" (list .root .name)) }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "numalign.account" .root }}
+    namespace: {{ include "numalign.home" .root | quote }}
 {{- end }}
 
 {{- /* "yes" where the cluster's policy may speak for pods that say nothing themselves. */}}
@@ -237,7 +395,7 @@ clientConfig:
   {{- if eq .root.Values.tls.source "secret" }}
   caBundle: {{ .root.Values.tls.caBundle | quote }}
   {{- end }}
-  service: {namespace: {{ .root.Release.Namespace | quote }}, name: numalign-webhook, path: {{ .path }}, port: 443}
+  service: {namespace: {{ include "numalign.namespace" .root | quote }}, name: {{ include "numalign.named" (list .root "webhook") }}, path: {{ .path }}, port: 443}
 admissionReviewVersions: [v1]
 sideEffects: None
 timeoutSeconds: {{ .seconds }}
@@ -259,7 +417,7 @@ namespaceSelector:
   matchExpressions:
     - key: kubernetes.io/metadata.name
       operator: NotIn
-      values: {{ concat .root.Values.webhooks.excludedNamespaces (list .root.Release.Namespace .root.Values.agent.namespace) | uniq | toJson }}
+      values: {{ concat .root.Values.webhooks.excludedNamespaces (list (include "numalign.namespace" .root) .root.Values.agent.namespace) | uniq | toJson }}
     - {key: numalign.io/admission, operator: NotIn, values: [disabled]}
     {{- range .lacks }}
     - {key: numalign.io/{{ . }}, operator: DoesNotExist}
@@ -295,7 +453,7 @@ matchConditions:
 
 {{- define "numalign.annotations" -}}
 {{- if eq .Values.tls.source "cert-manager" }}
-cert-manager.io/inject-ca-from: {{ .Release.Namespace }}/numalign-webhook
+cert-manager.io/inject-ca-from: {{ include "numalign.namespace" . }}/{{ include "numalign.named" (list . "webhook") }}
 {{- end }}
 {{- with .Values.webhooks.annotations }}
 {{ toYaml . }}
@@ -398,8 +556,8 @@ apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
   leaderElect: true
-  resourceNamespace: {{ .Release.Namespace | quote }}
-  resourceName: numalign-scheduler
+  resourceNamespace: {{ include "numalign.namespace" . | quote }}
+  resourceName: {{ include "numalign.named" (list . "scheduler") }}
 profiles:
   - schedulerName: numalign-scheduler
 {{- with .Values.scheduler.percentageOfNodesToScore }}
@@ -408,7 +566,7 @@ profiles:
 percentageOfNodesToScore: {{ . }}
 {{- end }}
 extenders:
-  - urlPrefix: {{ include "numalign.scorerPort" . }}://numalign-scorer.{{ .Release.Namespace }}.svc
+  - urlPrefix: {{ include "numalign.scorerPort" . }}://{{ include "numalign.named" (list . "scorer") }}.{{ include "numalign.namespace" . }}.svc
     {{- if .Values.scorer.tls.secretName }}
     enableHTTPS: true
     tlsConfig:
@@ -430,9 +588,4 @@ extenders:
     # A scheduler that ignored a refused bind would bind the pod itself, with no zones reserved for it. So
     # this one's pods wait while no scorer answers; nobody else's do.
     ignorable: false
-{{- end }}
-
-{{- /* Who API servers take an agent for. */}}
-{{- define "numalign.agentUser" -}}
-system:serviceaccount:{{ .Values.agent.namespace }}:numalign-agent
 {{- end }}
