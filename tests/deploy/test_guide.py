@@ -1,8 +1,9 @@
-"""What docs/how-to/install.md tells people to type is what the chart and the program take."""
+"""What the how-to guides tell people to type is what the chart and the programs take."""
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,70 +21,213 @@ from numalign.runtime.clock import utc_now
 from numalign.scheduling import ranking
 from scorer import ranking_file
 from tests.deploy import patched
-from tests.deploy.render import CHART, DEPLOY, MANIFESTS, installed, made, run
+from tests.deploy.render import CHART, DEPLOY, MANIFESTS, Installation, installed, made, parsed, run, template
+from tests.docs.guides import Guide, guides, helm_values
 from webhook.settings import WebhookSettings
 
 ROOT = DEPLOY.parent
-GUIDE = (ROOT / "docs" / "how-to" / "install.md").read_text()
 VALUES: Mapping[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
+INSTALL, SCHEDULER_PAGE, UNINSTALL = map(Guide.read, ("install", "scheduler", "uninstall"))
+RENAMED = "### Renamed values"
+HELM = re.compile(r"^(?:kubectl .*\| )?helm (?:install|upgrade|template) numalign deploy/chart (.*)$")
 
 
-def blocks(heading: str, language: str) -> list[str]:
-    """The blocks in a language of a section, without those of the sections below it."""
-    section = re.split(rf"^#+ {heading}$", GUIDE, flags=re.MULTILINE)[1]
-    # What stands in a block may begin with # as well.
-    own = re.split(r"^#+ (?![^`]*^```$)", section, flags=re.MULTILINE)[0]
-    found: list[str] = re.findall(rf"^```{language}\n(.*?)^```", own, re.MULTILINE | re.DOTALL)
-    return found
+# ---- all pages
 
 
-def commands(heading: str) -> list[str]:
-    """The lines of the shell blocks of a section."""
-    return [line for block in blocks(heading, "sh") for line in block.splitlines()]
+def helm_lines() -> Iterator[tuple[str, str]]:
+    """Every command that renders the chart, with the name of its page."""
+    for guide in guides():
+        inline = re.findall(r"`(helm (?:install|upgrade|template) numalign [^`]+)`", guide.text)
+        yield from ((guide.name, line) for line in [*guide.all_commands(), *inline] if HELM.match(line))
 
 
-def example(heading: str) -> Any:  # noqa: ANN401 whatever stands there
-    """What the only block in YAML of a section says."""
-    [block] = blocks(heading, "yaml")
-    return yaml.safe_load(block)
+LINES = list(helm_lines())
 
 
-EXAMPLE = example("A policy for the cluster")
+def values_examples() -> Iterator[tuple[str, Any]]:
+    """Every example that is a file of values, with the name of its page."""
+    for guide in guides():
+        for document in guide.examples():
+            if isinstance(document, dict) and document.keys() <= VALUES.keys():
+                yield guide.name, document
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("page", "line"), LINES, ids=[f"{page}-{number}" for number, (page, _) in enumerate(LINES)]
+)
+async def test_the_chart_takes_every_helm_command(helm: Path, page: str, line: str) -> None:
+    assert await template(helm, *helm_values(line)), page
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+async def test_the_chart_takes_every_example_of_values(helm: Path, tmp_path: Path) -> None:
+    examples = list(values_examples())
+    assert {page for page, _ in examples} == {
+        "cluster-autoscaler",
+        "cluster-policy",
+        "kubeflow",
+        "map",
+        "scheduler",
+    }
+    for page, document in examples:
+        values = tmp_path / f"{page}.yaml"
+        values.write_text(yaml.safe_dump(document))
+        assert await template(helm, "--values", str(values))
+
+
+def test_every_value_that_is_named_is_one_of_the_chart() -> None:
+    inline = re.compile(rf"`((?:{'|'.join(VALUES)})\.[\w.]+)")
+    named = [
+        (guide.name, path)
+        for guide in guides()
+        for path in chain(
+            (re.split(r"=", flag)[1] for line in guide.all_commands() for flag in helm_values(line)),
+            inline.findall(_without_old_names(guide.text)),
+        )
+    ]
+    assert named
+    for page, path in named:
+        value: Any = VALUES
+        # Below a list and a security context, the values are those of Kubernetes.
+        for step in re.split(r"(?<!\\)\.", re.split(r"\[|(?<=ecurityContext)\.", path)[0]):
+            if value == {}:
+                # Whoever fills it chooses the names; the schema judges those of alerts.
+                break
+            assert step in value, f"{page}: {path}"
+            value = value[step]
+
+
+def _without_old_names(text: str) -> str:
+    before, _, section = text.partition(RENAMED)
+    return before + section.partition("\n### ")[2]
+
+
+def test_every_folder_that_is_applied_is_there() -> None:
+    folders = [
+        folder
+        for guide in guides()
+        for folder in re.findall(r"(?:-k |`)(deploy/manifests[\w/]*)(?=[`\s])", guide.text)
+    ]
+    assert len(folders) > 10
+    for folder in folders:
+        assert (ROOT / folder / "kustomization.yaml").is_file()
+
+
+LABELS = [
+    *(intent.DEFAULT, intent.ENFORCE, intent.WARN, intent.AUDIT, intent.ADMISSION),
+    *(intent.SCHEDULER, intent.GATE, intent.HEAL),
+]
+
+
+def test_every_label_that_a_namespace_is_given_is_read() -> None:
+    given = [
+        dict(re.findall(r" (numalign\.io/[\w-]+)=(\S+)", line))
+        for guide in guides()
+        for line in guide.all_commands()
+        if line.startswith("kubectl label namespace ")
+    ]
+    assert {key for labels in given for key in labels} == set(LABELS)
+    for labels in given:
+        _, mistakes = intent.parse_namespace(labels)
+        assert mistakes == ()
+
+
+# ---- install
 
 
 def test_either_way_of_installing_is_one_command() -> None:
-    by_helm, by_kubectl, *_ = commands("Install")
+    by_helm, *_ = INSTALL.commands("Install with Helm")
+    by_kubectl, _ = INSTALL.commands("Install with kubectl")
     assert by_helm.startswith("helm install numalign deploy/chart --namespace numalign-system")
     assert by_kubectl == "kubectl apply -k deploy/manifests"
 
 
-def test_whoever_installed_it_sees_it_refuse_what_is_no_policy() -> None:
-    _, _, writing, ready, refused, _ = commands("Install")
-    assert writing.endswith("deployment/numalign-controller")
-    assert ready.endswith("deployment/numalign-webhook")
-    assert refused.startswith("kubectl run ")
-    assert refused.endswith(" --dry-run=server")
-    key, value = re.findall(r"--annotations=(\S+?)=(\S+)", refused)[0]
+def test_whoever_installed_it_sees_it_deny_what_is_no_policy() -> None:
+    controller, webhook, denied, _ = INSTALL.commands("Verify")
+    assert controller.endswith("deployment/numalign-controller")
+    assert webhook.endswith("deployment/numalign-webhook")
+    assert denied.startswith("kubectl run ")
+    assert denied.endswith(" --dry-run=server")
+    key, value = re.findall(r"--annotations=(\S+?)=(\S+)", denied)[0]
     assert key == intent.POLICY
     with pytest.raises(BadInput, match=value):
         intent.policy(value, where=key)
 
 
-def test_every_value_that_is_named_is_one_of_the_chart() -> None:
-    named = re.findall(r"--set (\S+?)=", GUIDE)
-    parts = "tls|webhooks|kubeletConfigs|image|scorer|scheduler|agent|gates|heal|prometheusRule|dashboard"
-    parts += "|policyReports|ownerEvents|map"
-    named += re.findall(rf"`((?:{parts})\.[\w.]+)", GUIDE)
-    assert named
-    for path in named:
-        value: Any = VALUES
-        # Below a list, the values are those of Kubernetes.
-        for step in path.partition("[")[0].split("."):
-            if value == {}:
-                # Whoever fills it chooses the names; the schema judges those of alerts.
-                break
-            assert step in value, path
-            value = value[step]
+def test_webhooks_are_called_as_the_configurations_call_them() -> None:
+    called = {name for guide in guides() for name in re.findall(r'admission webhook "([\w.-]+)"', guide.text)}
+    assert called
+    assert called <= {entry["name"] for entry in installed(".").entries}
+
+
+# ---- clouds
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("cloud", ["eks", "gke", "aks"])
+async def test_two_commands_bring_a_scheduler_and_pods_to_it(helm: Path, cloud: str) -> None:
+    lines = Guide.read(cloud).commands("Install numalign")
+    [install] = [line for line in lines if line.startswith("helm install")]
+    [label] = [line for line in lines if line.startswith("kubectl label")]
+    objects = Installation(parsed(await template(helm, *helm_values(install))))
+    assert {
+        "numalign-webhook",
+        "numalign-scorer",
+        "numalign-scheduler",
+        "numalign-agent",
+    } <= objects.of_pods.keys()
+    [(key, name)] = re.findall(r"^kubectl label namespace team (\S+)=(\S+)$", label)
+    rules, _ = intent.parse_namespace({key: name})
+    assert rules.scheduler == name
+    profiles = objects.scheduler_configuration()["profiles"]
+    assert [profile["schedulerName"] for profile in profiles] == [name]
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+async def test_aks_leaves_the_webhook_configurations_alone(helm: Path) -> None:
+    install, _ = Guide.read("aks").commands("Install numalign")
+    objects = Installation(parsed(await template(helm, *helm_values(install))))
+    annotations = objects["MutatingWebhookConfiguration", "zz-numalign"]["metadata"]["annotations"]
+    assert annotations == {"admissions.enforcer/disabled": "true"}
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+async def test_on_eks_the_webhook_can_use_the_network_of_its_host(helm: Path) -> None:
+    *_, upgrade = Guide.read("eks").commands("Install numalign")
+    objects = Installation(parsed(await template(helm, *helm_values(upgrade))))
+    assert objects.pod("numalign-webhook")["hostNetwork"] is True
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+async def test_on_openshift_no_user_is_fixed(helm: Path) -> None:
+    install, *_ = Guide.read("openshift").commands("Install numalign")
+    objects = Installation(parsed(await template(helm, *helm_values(install))))
+    for name in objects.of_pods:
+        fixed = {"runAsUser", "runAsGroup", "fsGroup"}
+        assert fixed.isdisjoint(objects.pod(name)["securityContext"])
+        assert fixed.isdisjoint(objects.container(name)["securityContext"])
+
+
+def test_clouds_are_told_the_ports_and_images_of_the_chart() -> None:
+    for cloud in ("eks", "gke"):
+        assert f"port {VALUES['webhook']['port']}" in Guide.read(cloud).text
+    assert VALUES["scheduler"]["image"]["repository"].startswith("registry.k8s.io/")
+    assert VALUES["scheduler"]["image"]["tag"] == ""
+    assert 'admissions.enforcer/disabled: "true"' in (CHART / "values.yaml").read_text()
+
+
+# ---- policy, gates, healing
+
+
+EXAMPLE = Guide.read("cluster-policy").example("Steps")
 
 
 def test_the_policy_that_is_shown_is_one_that_the_program_reads() -> None:
@@ -99,104 +243,67 @@ def test_kinds_that_the_policy_adds_are_sent_too() -> None:
     assert rule["apiGroups"] == [added["group"]]
 
 
-LABELS = [
-    *(intent.DEFAULT, intent.ENFORCE, intent.WARN, intent.AUDIT, intent.ADMISSION),
-    *(intent.SCHEDULER, intent.GATE, intent.HEAL),
-]
-
-
-def test_uninstalling_takes_back_what_was_applied_and_every_label() -> None:
-    guard, deleted, nodes, namespaces = commands("Uninstall")
-    assert guard.startswith("kubectl delete -k deploy/manifests/guard")
-    assert deleted.startswith("kubectl delete -k deploy/manifests ")
-    assert nodes == f"kubectl label nodes --all {intent.CLASS_LABEL}-"
-    assert namespaces == f"kubectl label namespaces --all {' '.join(f'{label}-' for label in LABELS)}"
-
-
-def test_gates_are_taken_back_before_nobody_looks_after_them() -> None:
-    on, *_, labelled = commands("Gates")[:4]
-    *_, unlabelled, ungated, off = commands("Gates")
+def test_gates_are_turned_off_before_the_controller_stops_lifting_them() -> None:
+    gates = Guide.read("gates")
+    on, *_, labelled = gates.commands("Steps")
+    unlabelled, ungated, off = gates.commands("Turn gates off")
     assert (on.count("gates.enabled=true"), off.count("gates.enabled=false")) == (1, 1)
     assert f"{intent.GATE}={intent.Gate.ENABLED}" in labelled
     assert unlabelled == f"kubectl label namespaces --all {intent.GATE}-"
     assert ungated.startswith("kubectl numa ungate -A")
 
 
-def test_what_may_be_removed_is_told_for_every_word_of_the_label() -> None:
-    section = re.split(r"^## Pods that went wrong$", GUIDE, flags=re.MULTILINE)[1].split("\n## ")[0]
-    assert set(re.findall(rf"{intent.HEAL}=(\w+)", section)) == {*intent.Heal}
-
-
-def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
-    _, _, nodes, namespaces = commands("Uninstall")
-    by_helm, _, *labels = commands("Uninstall what Helm installed")
-    assert by_helm.startswith("helm uninstall numalign --namespace numalign-system")
-    assert labels == [nodes, namespaces]
-
-
-# ---- where nobody may set an extender
-
-
-CLOUDS = "EKS, GKE and AKS"
-
-
-def test_two_commands_bring_a_scheduler_and_pods_to_it() -> None:
-    install, label = commands(CLOUDS)
-    assert install.startswith("helm install numalign deploy/chart -n numalign-system --create-namespace")
-    [(key, name)] = re.findall(r"^kubectl label namespace team (\S+)=(\S+)$", label)
-    rules, mistakes = intent.parse_namespace({key: name})
-    assert (rules.scheduler, mistakes) == (name, ())
-    profiles = installed("scheduler").scheduler_configuration()["profiles"]
-    assert [profile["schedulerName"] for profile in profiles] == [name]
-
-
-def test_two_commands_bring_gates_and_pods_to_them() -> None:
-    upgrade, label = commands("A scheduler or a gate")
-    assert upgrade.startswith(
-        "helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
-    )
-    [(key, word)] = re.findall(r"^kubectl label namespace team (\S+)=(\S+)$", label)
-    rules, mistakes = intent.parse_namespace({key: word})
-    assert (rules.gate, mistakes) == (intent.Gate.ENABLED, ())
-
-
 @pytest.mark.packaging
 @pytest.mark.timeout(1200)
-async def test_one_command_is_enough_on_every_cloud(helm: Path) -> None:
-    given = " ".join(re.findall(r"--set (\S+)", commands(CLOUDS)[0]))
-    found = await made(helm, given)
-    assert {
-        "numalign-webhook",
-        "numalign-scorer",
-        "numalign-scheduler",
-        "numalign-agent",
-    } <= found.of_pods.keys()
-    on_aks = r"webhooks.annotations.admissions\.enforcer/disabled=true"
-    enforced = await made(helm, f"{given} webhook.hostNetwork=true", f"--set-string={on_aks}")
-    told = enforced["MutatingWebhookConfiguration", "zz-numalign"]["metadata"]["annotations"]
-    assert told == {"admissions.enforcer/disabled": "true"}
-    assert enforced.pod("numalign-webhook")["hostNetwork"] is True
-    gated = await made(helm, " ".join(re.findall(r"--set (\S+)", commands("A scheduler or a gate")[0])))
+async def test_with_gates_the_webhook_holds_pods(helm: Path) -> None:
+    on, *_ = Guide.read("gates").commands("Steps")
+    gated = Installation(parsed(await template(helm, *helm_values(on))))
     assert gated.settings("numalign-webhook", WebhookSettings).gates
 
 
-def test_what_is_said_of_clouds_is_what_the_chart_has() -> None:
-    [traps] = re.findall(rf"^## {CLOUDS}$(.*?)^### ", GUIDE, re.MULTILINE | re.DOTALL)
-    assert f"port {VALUES['webhook']['port']} of the nodes" in traps
-    assert VALUES["scheduler"]["image"]["repository"].startswith("registry.k8s.io/")
-    assert VALUES["scheduler"]["image"]["tag"] == ""
-    assert 'admissions.enforcer/disabled: "true"' in (CHART / "values.yaml").read_text()
+def test_what_may_be_removed_is_told_for_every_word_of_the_label() -> None:
+    table = Guide.read("heal").text.partition("## Before you begin")[0]
+    assert set(re.findall(rf"{intent.HEAL}=(\w+)", table)) == {*intent.Heal}
+
+
+def test_the_emergency_switch_deletes_what_is_installed() -> None:
+    switch, _ = Guide.read("enforce").commands("Turn numalign off in an emergency")
+    _, _, kinds, name = switch.split()
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
+        assert kind.lower() in kinds.split(",")
+        assert (kind, name) in installed(".")
+
+
+# ---- uninstall
+
+
+def test_uninstalling_takes_back_what_was_applied_and_every_label() -> None:
+    *parts, guard, deleted, nodes, namespaces = UNINSTALL.commands("Remove what kubectl applied")
+    folders = [line.split()[3] for line in parts]
+    assert {Path(folder).name for folder in folders} == {"scheduler", "scorer", "agent", "guard"}
+    assert guard.startswith("kubectl delete -k deploy/manifests/guard")
+    assert deleted.startswith("kubectl delete -k deploy/manifests ")
+    assert nodes == f"kubectl label nodes --all {intent.CLASS_LABEL}-"
+    assert namespaces == f"kubectl label namespaces --all {' '.join(f'{label}-' for label in LABELS)}"
+
+
+def test_uninstalling_with_helm_takes_back_the_labels_too() -> None:
+    *_, nodes, namespaces = UNINSTALL.commands("Remove what kubectl applied")
+    by_helm, _, *labels = UNINSTALL.commands("Remove what Helm installed")
+    assert by_helm.startswith("helm uninstall numalign --namespace numalign-system")
+    assert labels == [nodes, namespaces]
 
 
 # ---- the agent
 
 
 def test_agents_are_waited_for_where_they_are() -> None:
-    enabled, waiting, _, *by_kubectl = commands("The agent")
+    agent = Guide.read("agent")
+    enabled, waiting = agent.commands("Install it with Helm")
     assert " --set agent.enabled=true " in enabled
     agents = installed("agent")["DaemonSet", "numalign-agent"]["metadata"]
     assert waiting == f"kubectl -n {agents['namespace']} rollout status daemonset/{agents['name']}"
-    files = [line.split()[-1] for line in by_kubectl]
+    files = [line.split()[-1] for line in agent.commands("Install it with kubectl")]
     assert [(ROOT / file).exists() for file in files] == [True] * 3
 
 
@@ -205,56 +312,40 @@ def test_agents_are_waited_for_where_they_are() -> None:
 SCORER, SCHEDULER = installed("scorer"), installed("scheduler")
 BIND = yaml.safe_load(patched.configuration("bind"))
 [EXTENDER] = BIND["extenders"]
-ON_HOSTS = "The control plane's own scheduler"
-
-
-@pytest.mark.packaging
-@pytest.mark.timeout(1200)
-async def test_every_value_that_is_set_for_the_scorer_is_taken(helm: Path) -> None:
-    lines = [*commands("A second scheduler"), *commands(ON_HOSTS)]
-    given = [value for line in lines for value in re.findall(r"--set (\S+)", line)]
-    volcano = re.findall(r"--set (scorer\.callers\S+volcano-system)`", GUIDE)
-    assert len(volcano) == 1
-    for values in (given, ["scorer.enabled=true", *volcano]):
-        assert await made(helm, " ".join(values))
+SECOND, ON_HOSTS = "Run a second scheduler", "Use the control plane's scheduler"
 
 
 def test_whoever_waits_for_the_scorer_waits_for_one_that_leads() -> None:
-    _, scorer, scheduler = commands("A second scheduler")
+    _, scorer, scheduler, *_ = SCHEDULER_PAGE.commands(SECOND)
     assert "wait --for=jsonpath='{.status.readyReplicas}'=1" in scorer
     assert scorer.endswith("deployment/numalign-scorer")
     assert scheduler.endswith("rollout status deployment/numalign-scheduler")
 
 
-def test_every_folder_that_is_applied_is_there() -> None:
-    for folder in re.findall(r"kubectl (?:apply|delete) -k (\S+?)[`\s]", GUIDE):
-        assert (ROOT / folder / "kustomization.yaml").is_file()
-
-
 def test_pods_ask_for_the_scheduler_that_is_installed() -> None:
     names = [profile["schedulerName"] for profile in SCHEDULER.scheduler_configuration()["profiles"]]
-    assert [example("A second scheduler")["spec"]["schedulerName"]] == names
+    assert [SCHEDULER_PAGE.example(SECOND)["spec"]["schedulerName"]] == names
 
 
 def test_the_scorers_certificate_is_for_its_service() -> None:
-    issue, secret, installed = commands(ON_HOSTS)[:3]
+    issue, generic, upgrade = SCHEDULER_PAGE.commands(ON_HOSTS)[:3]
     assert f"--name {EXTENDER['tlsConfig']['serverName']} " in issue
     service = SCORER["Service", "numalign-scorer"]["metadata"]
     assert EXTENDER["tlsConfig"]["serverName"] == f"{service['name']}.{service['namespace']}.svc"
     assert {"scorer-tls/tls.crt", "scorer-tls/tls.key", "scorer-tls/ca.crt"} <= set(
-        re.findall(r"--from-file=(\S+)", secret)
+        re.findall(r"--from-file=(\S+)", generic)
     )
-    assert f"scorer.service.clusterIP={EXTENDER['urlPrefix'].removeprefix('https://')}" in installed
-    [name] = re.findall(r"generic (\S+)", secret)
-    assert f"scorer.tls.secretName={name}" in installed
+    assert f"scorer.service.clusterIP={EXTENDER['urlPrefix'].removeprefix('https://')}" in upgrade
+    [name] = re.findall(r"generic (\S+)", generic)
+    assert f"scorer.tls.secretName={name}" in upgrade
 
 
 def test_what_is_copied_to_a_host_lies_where_it_is_looked_for() -> None:
-    told, ca, patch, _, written, written_anew = commands(ON_HOSTS)[3:]
+    configuration, ca, patch, _, written, written_anew = SCHEDULER_PAGE.commands(ON_HOSTS)[3:]
     [container] = patched.static_pod()["spec"]["containers"]
-    assert f"--config={told.split()[-1]}" in container["command"]
+    assert f"--config={configuration.split()[-1]}" in container["command"]
     assert ca.split()[-1] == EXTENDER["tlsConfig"]["caFile"]
-    for line in (told, patch):
+    for line in (configuration, patch):
         [source] = re.findall(r" (deploy/schedulers/\S+)", line)
         assert (ROOT / source).is_file()
     [folder] = re.findall(r"-t (\S+)", patch)
@@ -263,12 +354,15 @@ def test_what_is_copied_to_a_host_lies_where_it_is_looked_for() -> None:
 
 
 def test_the_strategies_that_are_shown_are_ones_that_the_scorer_reads() -> None:
-    shown = example("Strategies")["scorer"]
-    strategies = ranking.parse_strategies(shown["settings"]["strategies"])
+    shown = SCHEDULER_PAGE.example("Rank nodes")["scorer"]
+    strategies = ranking.parse_strategies(shown["extraArgs"]["strategies"])
     text = yaml.safe_dump(shown["ranking"]).encode()
     read = ranking_file.parse(text, default=Ranking(strategies, {}))
     assert read.default == Ranking(strategies, {"nvidia.com/gpu": 3})
     assert [choice.ranking.strategies for choice in read.choices] == [(Strategy.LEAST_ALLOCATED,)]
+
+
+# ---- certificates
 
 
 async def test_a_certificate_by_hand_makes_a_secret_that_can_be_inspected(
@@ -277,20 +371,39 @@ async def test_a_certificate_by_hand_makes_a_secret_that_can_be_inspected(
     """Without ca.crt, `numalign-certs inspect` could not judge the pair."""
     pair = authority.issue(names=["numalign-webhook.numalign-system.svc"], days=1, now=utc_now())
     authority.write(pair, tmp_path)
-    _, by_hand, installed = commands("Certificates")
+    _, by_hand, install = Guide.read("certificates").commands("Bring your own certificate")
     _, *arguments = by_hand.split()
-    made = json.loads(await run(kubectl, *arguments, "--dry-run=client", "--output=json", cwd=tmp_path))
-    assert (made["metadata"]["name"], made["type"]) == (VALUES["tls"]["secretName"], "kubernetes.io/tls")
-    assert secret.parse(made).current == pair
-    assert "tls.source=secret" in installed
+    created = json.loads(await run(kubectl, *arguments, "--dry-run=client", "--output=json", cwd=tmp_path))
+    assert (created["metadata"]["name"], created["type"]) == (
+        VALUES["tls"]["secretName"],
+        "kubernetes.io/tls",
+    )
+    assert secret.parse(created).current == pair
+    assert "tls.source=secret" in install
 
 
-def test_the_emergency_switch_deletes_what_is_installed() -> None:
-    [switch] = commands("Emergency")
-    _, _, kinds, name = switch.split()
-    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
-        assert kind.lower() in kinds.split(",")
-        assert (kind, name) in installed(".")
+# ---- the map
+
+
+@pytest.mark.packaging
+@pytest.mark.timeout(1200)
+async def test_the_map_behind_an_ingress_is_served_as_the_example_says(helm: Path, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text(yaml.safe_dump(Guide.read("map").example("Serve it through an Ingress")))
+    objects = await made(helm, "", "--values", str(values))
+    told = objects.settings("numalign-controller", ControllerSettings)
+
+    assert (told.map, told.map_bind, str(told.map_tls_cert)) == (True, "*", "/etc/numalign-map/tls.crt")
+    assert objects["Ingress", "numalign-map"]["spec"]["rules"][0]["host"] == "numa.example.com"
+
+
+def test_people_are_bound_to_the_role_that_the_chart_makes_for_them() -> None:
+    lines = Guide.read("map").commands("Serve it in the cluster")
+    bound = [re.findall(r"--clusterrole (\S+)", line) for line in lines if "rolebinding" in line]
+    assert bound == [["numalign-map-viewer"], ["numalign-map-viewer"]]
+
+
+# ---- deploy
 
 
 def test_whoever_reads_on_finds_it() -> None:
@@ -300,22 +413,3 @@ def test_whoever_reads_on_finds_it() -> None:
     assert paths == {"chart/", "manifests/", "schedulers/", "crd/", "Dockerfile"}
     assert all((DEPLOY / path).exists() for path in paths)
     assert MANIFESTS.is_dir()
-
-
-@pytest.mark.packaging
-@pytest.mark.timeout(1200)
-async def test_the_map_behind_an_ingress_is_served_as_the_example_says(helm: Path, tmp_path: Path) -> None:
-    values = tmp_path / "values.yaml"
-    values.write_text(yaml.safe_dump(example("The map")))
-    found = await made(helm, "", "--values", str(values))
-    told = found.settings("numalign-controller", ControllerSettings)
-
-    assert (told.map, told.map_bind, str(told.map_tls_cert)) == (True, "*", "/etc/numalign-map/tls.crt")
-    assert found["Ingress", "numalign-map"]["spec"]["rules"][0]["host"] == "numa.example.com"
-
-
-def test_people_are_bound_to_the_role_that_the_chart_makes_for_them() -> None:
-    bound = [
-        re.findall(r"--clusterrole (\S+)", line) for line in commands("The map") if "rolebinding" in line
-    ]
-    assert bound == [["numalign-map-viewer"], ["numalign-map-viewer"]]

@@ -1,4 +1,4 @@
-"""An API server that shows its webhooks a certificate, told so as docs/how-to/install.md says."""
+"""An API server that shows its webhooks a certificate, told so as docs/how-to/certificates.md says."""
 
 import re
 from dataclasses import dataclass
@@ -8,8 +8,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from harness.certificates import certificate, key_pem
+from tests.docs.guides import EXAMPLES, Guide
 
-GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "install.md"
+GUIDE = Guide.read("certificates")
 ADMISSION, USERS = "AdmissionConfiguration", "Config"
 THERE = "/etc/kubernetes/numalign"
 SERVICE = "numalign-webhook.numalign-system.svc"
@@ -46,6 +47,6 @@ def showing(folder: Path) -> Showing:
 
 def _shown(kind: str, folder: Path) -> str:
     """The document of a kind that the guide shows, with the files where they are here."""
-    blocks = re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    [found] = [block for block in blocks if re.search(rf"^kind: {kind}$", block, re.MULTILINE)]
-    return str(found).replace(THERE, str(folder))
+    blocks = [fence.text for fence in GUIDE.fences() if fence.language == EXAMPLES]
+    [shown] = [block for block in blocks if re.search(rf"^kind: {kind}$", block, re.MULTILINE)]
+    return shown.replace(THERE, str(folder))

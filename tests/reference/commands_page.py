@@ -19,7 +19,7 @@ explains how they end.
 OF_CERTS = """# numalign-certs
 
 Commands that inspect, issue and rotate certificates. You need none of them while the controller or
-cert-manager keeps the certificate: see [Certificates](../how-to/install.md#certificates).
+cert-manager keeps the certificate: see [Certificates](../how-to/certificates.md).
 """
 
 

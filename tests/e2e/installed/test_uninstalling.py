@@ -1,18 +1,18 @@
 """What the guide says to uninstall leaves nothing behind."""
 
-import re
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from harness import shipped
 from harness.api_requests import Json, ask
+from tests.docs.blocks import SHELL
+from tests.docs.guides import Guide
 from tests.e2e.clusters import Cluster
 from tests.e2e.controllers import controllers
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.last]
 
-GUIDE = shipped.DEPLOY.parent / "docs" / "how-to" / "install.md"
+APPLIED = "Remove what kubectl applied"
 
 
 async def test_nothing_of_ours_is_left_after_the_uninstall_that_is_documented(
@@ -20,20 +20,12 @@ async def test_nothing_of_ours_is_left_after_the_uninstall_that_is_documented(
 ) -> None:
     assert await traces(cluster)
     async with controllers(cluster):
-        for command in commands("Uninstall"):
+        for command in Guide.read("uninstall").blocks(APPLIED, SHELL):
             code, said = await shell(command)
             assert code == 0, f"{command}\n{said}"
 
     assert await traces(cluster) == []
     assert (cluster.replicas.running, cluster.controllers.running) == ([], [])
-
-
-def commands(heading: str) -> list[str]:
-    """The shell blocks of a section of the guide."""
-    section = re.split(rf"^#+ .*{heading}.*$", GUIDE.read_text(), flags=re.MULTILINE)[1]
-    return re.findall(
-        r"^```sh\n(.*?)^```", re.split(r"^#", section, flags=re.MULTILINE)[0], re.MULTILINE | re.DOTALL
-    )
 
 
 async def traces(cluster: Cluster) -> list[str]:
