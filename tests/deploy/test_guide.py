@@ -28,7 +28,7 @@ from webhook.settings import WebhookSettings
 ROOT = DEPLOY.parent
 VALUES: Mapping[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 INSTALL, SCHEDULER_PAGE, UNINSTALL = map(Guide.read, ("install", "scheduler", "uninstall"))
-RENAMED = "### Renamed values"
+OLD_VERSIONS = "## Notes for old versions"
 HELM = re.compile(r"^(?:kubectl .*\| )?helm (?:install|upgrade|template) numalign deploy/chart (.*)$")
 
 
@@ -102,8 +102,8 @@ def test_every_value_that_is_named_is_one_of_the_chart() -> None:
 
 
 def _without_old_names(text: str) -> str:
-    before, _, section = text.partition(RENAMED)
-    return before + section.partition("\n### ")[2]
+    before, _, section = text.partition(OLD_VERSIONS)
+    return before + section.partition("\n## ")[2]
 
 
 def test_every_folder_that_is_applied_is_there() -> None:
@@ -272,6 +272,23 @@ def test_the_emergency_switch_deletes_what_is_installed() -> None:
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"):
         assert kind.lower() in kinds.split(",")
         assert (kind, name) in installed(".")
+
+
+# ---- upgrade
+
+
+def test_every_renamed_value_of_the_chart_is_named() -> None:
+    checks = (CHART / "templates" / "_checks.tpl").read_text()
+    [listed] = re.findall(r'define "numalign.renamed" -}}\n(.*?){{- end', checks, re.DOTALL)
+    renamed = {(old, new) for old, new in yaml.safe_load(listed).items() if new}
+
+    rows = re.findall(r"^\| (`.*`) \| (`.*?)(?: \(a list\))? \|$", Guide.read("upgrade").text, re.MULTILINE)
+    shown = {
+        pair
+        for row in rows
+        for pair in zip(*(re.findall(r"`([\w.-]+?)(?:\.FLAG)?`", cell) for cell in row), strict=True)
+    }
+    assert shown == renamed
 
 
 # ---- uninstall
