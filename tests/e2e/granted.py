@@ -1,9 +1,12 @@
 """What roles allow an account, and which requests make use of it."""
 
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 from itertools import product
 
-from harness.api_requests import Json
+from kubernetes_asyncio.client.api_client import ApiClient
+
+from harness.api_requests import Json, ask
 from harness.controlplane.audits import Use
 
 Right = tuple[str, str, str, str, str]
@@ -15,6 +18,17 @@ def rights_of(name: str, documents: Iterable[Json]) -> set[Right]:
     called = [document for document in documents if document["metadata"]["name"] == name]
     roles = [document for document in called if document["kind"] in {"Role", "ClusterRole"}]
     return {right for role in roles for rule in role["rules"] for right in _rights(role, rule)}
+
+
+async def of_served_groups(api: ApiClient, rights: Iterable[Right]) -> set[Right]:
+    """Those of which the API server knows the group: before 1.34 it has no resource.k8s.io unless told to."""
+    rights = set(rights)
+    served = {""} | {
+        group
+        for group in {group for _, group, *_ in rights} - {""}
+        if (await ask(api, "GET", f"/apis/{group}")).code == HTTPStatus.OK
+    }
+    return {right for right in rights if right[1] in served}
 
 
 def _rights(role: Json, rule: Json) -> Iterator[Right]:

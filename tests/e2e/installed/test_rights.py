@@ -9,7 +9,7 @@ from harness import shipped
 from harness.controlplane import audits
 from harness.controlplane.audits import Use
 from tests.e2e.clusters import Cluster
-from tests.e2e.granted import Right, exercises, rights_of
+from tests.e2e.granted import Right, exercises, of_served_groups, rights_of
 
 pytestmark = pytest.mark.last
 
@@ -42,7 +42,7 @@ async def test_the_program_was_never_refused_anything(cluster: Cluster, name: st
 @pytest.mark.asyncio(loop_scope="session")
 @pytest.mark.usefixtures("rotation")
 async def test_every_right_that_is_granted_was_used(cluster: Cluster, name: str) -> None:
-    found, allowed = set(uses(cluster, name)), granted(name)
+    found, allowed = set(uses(cluster, name)), await of_served_groups(cluster.api, granted(name))
     assert allowed
     assert {right for right in allowed if not any(exercises(use, right) for use in found)} == set()
 

@@ -8,7 +8,6 @@ import json
 from collections.abc import AsyncIterator
 from functools import partial
 from http import HTTPStatus
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -17,11 +16,11 @@ import pytest_asyncio
 from harness import shipped
 from harness.api_requests import INTENT, Answer, Json, ask, gpus
 from harness.controlplane import audits
-from harness.controlplane.audits import Use
 from harness.processes import Children, free_port, until
 from harness.waiting import SELDOM, seconds_until
 from numalign.model.intent import PLACEMENT
 from tests.deploy.render import MANIFESTS, objects
+from tests.e2e.granted import Right, exercises, of_served_groups, rights_of
 from tests.e2e.placing import LEASES, SCORER, STANDBY, Asking, Cluster, Replica, is_bound, replica
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
@@ -131,30 +130,10 @@ async def test_the_owner_of_a_pod_that_a_kubelet_refused_reads_what_was_predicte
 
 # ---- rights: read from the audit log
 
-Right = tuple[str, str, str, str, str]
-"""Namespace (empty for all), group, resource, verb, name (empty for any)."""
-
 
 def granted() -> set[Right]:
     """All that the shipped roles allow."""
-    roles = [each for each in objects(MANIFESTS / "scorer") if each["kind"] in {"Role", "ClusterRole"}]
-    return {
-        (role["metadata"].get("namespace", ""), group, resource, verb, name)
-        for role in roles
-        for rule in role["rules"]
-        for group, resource, verb, name in product(
-            rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", [""])
-        )
-    }
-
-
-def exercises(use: Use, right: Right) -> bool:
-    where, group, resource, verb, name = right
-    return (
-        (use.group, use.resource, use.verb) == (group, resource, verb)
-        and where in {"", use.namespace}
-        and name in {"", use.name}
-    )
+    return rights_of(NAME, objects(MANIFESTS / "scorer"))
 
 
 async def test_the_scorer_was_never_refused_anything(published: Cluster, refused: Json) -> None:
@@ -167,7 +146,7 @@ async def test_the_scorer_was_never_refused_anything(published: Cluster, refused
 
 async def test_the_scorer_used_every_right_that_it_is_granted(published: Cluster, refused: Json) -> None:
     await until_told(published, refused)
-    allowed = granted()
+    allowed = await of_served_groups(published.api, granted())
     assert allowed
 
     async def unused() -> set[Right]:
