@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 .PHONY: all ready demo serve test laws check sim soak clean
 .PHONY: agreement agreement-check oracle oracle-test fuzz-kubelet
-.PHONY: e2e e2e-versions e2e-kubelets e2e-workloads attack browser-test deploy-test release-test
+.PHONY: e2e e2e-versions e2e-kubelets e2e-workloads attack browser-test deploy-test release release-check release-test
 .PHONY: bench bench-e2e simulate map-screenshots
 .PHONY: protos manifests dashboard reference docs docs-linkcheck
 all: check test
@@ -106,6 +106,15 @@ map-screenshots: $(READY)
 # name others.
 deploy-test: $(READY)
 	$(BIN)/python -m pytest tests/deploy -m "packaging or not packaging"
+
+# All that is released of a commit, into dist; asks the package registries, and needs Go once, for helm. RELEASE_URL
+# is where it will be found, RELEASE_KEY a key of GnuPG: make release [RELEASE="--only chart"]
+release: $(READY)
+	$(BIN)/python -m release $(RELEASE)
+
+# Two releases of a commit, made in places that differ, byte by byte.
+release-check: $(READY)
+	$(BIN)/python -m release.twice $(RELEASE)
 
 # What is released, made and installed; asks the package registries.
 release-test: $(READY)

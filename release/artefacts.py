@@ -1,0 +1,36 @@
+"""What a release leaves in its folder, and how it is told apart from anything else."""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class UnavailableError(Exception):
+    """Raised where something cannot be made on this machine; says what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """A file of a release; `size` in bytes, `sha256` in hexadecimal digits."""
+
+    path: Path
+    size: int
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """What it is called in the folder of the release."""
+        return self.path.name
+
+
+def artefact(path: Path) -> Artefact:
+    """A file, measured."""
+    with path.open("rb") as file:
+        return Artefact(path, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def checksums(artefacts: Iterable[Artefact]) -> str:
+    """The lines that `sha256sum --check` reads, ordered by name."""
+    ordered = sorted(artefacts, key=lambda each: each.name)
+    return "".join(f"{each.sha256}  {each.name}\n" for each in ordered)

@@ -1,0 +1,37 @@
+"""Other programs, called for what they make."""
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+
+class FailedError(Exception):
+    """Raised where a program ends with an error; has the command and all that it printed."""
+
+
+def run(
+    *command: str | Path,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+    umask: int = -1,
+) -> bytes:
+    """What a program prints to standard output. Raises `FailedError`.
+
+    `environ` is added to the caller's; a `umask` of -1 is the caller's.
+    """
+    done = subprocess.run(  # noqa: S603  callers name the programs
+        [str(word) for word in command],
+        cwd=folder,
+        env=os.environ | (environ or {}),
+        input=stdin,
+        umask=umask,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stdout + done.stderr).decode(errors="replace").strip()
+        words = " ".join(map(str, command))
+        raise FailedError(f"exit code {done.returncode} from: {words}\n{said}")
+    return done.stdout

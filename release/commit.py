@@ -1,0 +1,40 @@
+"""The commit that is released: its files, without whatever else lies about in a working tree."""
+
+import io
+import os
+import tarfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from release.commands import run
+
+EPOCH = "SOURCE_DATE_EPOCH"
+"""Set by whoever builds again what was built before: https://reproducible-builds.org/specs/source-date-epoch/."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A commit: its digest, its files in a folder, its version, and its time in seconds since 1970."""
+
+    revision: str
+    tree: Path
+    version: str
+    epoch: int
+
+
+def exported(repository: Path, into: Path, environ: Mapping[str, str] = os.environ) -> Commit:
+    """HEAD of a repository, with its files written below `into`."""
+    revision = run("git", "rev-parse", "HEAD", folder=repository).decode().strip()
+    archive = run("git", "archive", "--format=tar", revision, folder=repository)
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(into, filter="data")
+    version = tomllib.loads((into / "pyproject.toml").read_text())["project"]["version"]
+    epoch = environ.get(EPOCH) or run("git", "log", "-1", "--format=%ct", revision, folder=repository)
+    return Commit(revision, into, version, int(epoch))
+
+
+def uncommitted(repository: Path) -> list[str]:
+    """Paths of the working tree that differ from HEAD."""
+    return run("git", "status", "--porcelain", folder=repository).decode().splitlines()

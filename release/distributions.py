@@ -1,0 +1,42 @@
+"""The wheel, the source distribution, and the lock that installs the wheel by hashes."""
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from release import toolbox
+from release.artefacts import artefact
+from release.commands import run
+from release.commit import EPOCH, Commit
+
+
+def make(commit: Commit, wheel: Path, into: Path) -> list[Path]:
+    """Write all three into a folder, of which the wheel is made already."""
+    copy = Path(shutil.copy(wheel, into))
+    return [copy, _built(commit, "sdist", into), _lock(commit, wheel, into)]
+
+
+def make_wheel(commit: Commit, into: Path) -> Path:
+    """Write the wheel into a folder."""
+    return _built(commit, "wheel", into)
+
+
+def _built(commit: Commit, target: str, into: Path) -> Path:
+    """What hatchling makes of the tree."""
+    python = toolbox.environment(commit.tree / "deploy" / "requirements-release.txt")
+    with tempfile.TemporaryDirectory(dir=into) as folder:
+        run(
+            *(python, "-m", "hatchling", "build", "--target", target, "--directory", folder),
+            folder=commit.tree,
+            environ={EPOCH: str(commit.epoch)},
+        )
+        [built] = Path(folder).iterdir()
+        return built.rename(into / built.name)
+
+
+def _lock(commit: Commit, wheel: Path, into: Path) -> Path:
+    """All that the wheel needs, and the wheel itself, which pip looks for in the working directory."""
+    lock = into / f"numalign-{commit.version}-requirements.txt"
+    requirements = (commit.tree / "deploy" / "requirements.txt").read_text()
+    lock.write_text(f"{requirements}./{wheel.name} \\\n    --hash=sha256:{artefact(wheel).sha256}\n")
+    return lock

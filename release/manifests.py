@@ -1,0 +1,39 @@
+"""The plain manifests: for each kustomization of deploy/manifests one file, for `kubectl apply -f`."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from release.commit import Commit
+
+_FIRST = ("Namespace", "CustomResourceDefinition", "ResourceQuota", "PriorityClass", "ServiceAccount")
+"""What has to be there before the rest."""
+
+
+def make(commit: Commit, into: Path) -> list[Path]:
+    """Write all of them into a folder."""
+    folder = commit.tree / "deploy" / "manifests"
+    return [_write(file, folder, into) for file in sorted(folder.rglob("kustomization.yaml"))]
+
+
+def _write(kustomization: Path, root: Path, into: Path) -> Path:
+    parts = kustomization.parent.relative_to(root).parts
+    bundle = into / f"{'-'.join(('numalign', *parts))}.yaml"
+    bundle.write_text("---\n".join(sorted(_documents(kustomization), key=_rank)))
+    return bundle
+
+
+def _documents(kustomization: Path) -> Iterator[str]:
+    """The text of every object that a kustomization lists."""
+    for name in yaml.safe_load(kustomization.read_text())["resources"]:
+        text = (kustomization.parent / name).read_text()
+        for document in re.split(r"^---\s*\n", text, flags=re.MULTILINE):
+            if yaml.safe_load(document):
+                yield document
+
+
+def _rank(document: str) -> int:
+    kind = yaml.safe_load(document)["kind"]
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)

@@ -1,0 +1,100 @@
+"""The parts of a release, each of which leaves files in a folder."""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import gotools
+from harness.helm import build
+from release import chart, distributions, manifests, sbom
+from release.artefacts import UnavailableError, artefact
+from release.commit import Commit
+from release.image import archives as images
+from release.plugin import archives, krew
+from release.plugin.targets import PLATFORMS
+from release.signatures import Signer
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked for: a commit's release in a folder, with the wheel that is there already.
+
+    `url` is where the files will be found; without it there is no manifest for krew.
+    """
+
+    commit: Commit
+    wheel: Path
+    into: Path
+    url: str | None
+    signer: Signer | None
+
+
+def make_distributions(order: Order) -> list[Path]:
+    """Wheel, source distribution, and lock."""
+    return distributions.make(order.commit, order.wheel, order.into)
+
+
+def make_plugin(order: Order) -> list[Path]:
+    """An archive for each platform."""
+    return [archives.make(order.commit, order.wheel, platform, order.into) for platform in PLATFORMS]
+
+
+def make_krew_manifest(order: Order) -> list[Path]:
+    """The manifest for krew of the archives that were made."""
+    if order.url is None:
+        raise UnavailableError("set RELEASE_URL to the address at which the files of the release will be")
+    name = f"{archives.PROGRAM}_{order.commit.version}"
+    made = {each: order.into / f"{name}_{each.name}.tar.gz" for each in PLATFORMS}
+    measured = {platform: artefact(path) for platform, path in made.items() if path.exists()}
+    if not measured:
+        raise UnavailableError("make the archives of the plugin first")
+    manifest = order.into / "numa.yaml"
+    manifest.write_text(krew.manifest(measured, version=order.commit.version, url=order.url))
+    return [manifest]
+
+
+def make_manifests(order: Order) -> list[Path]:
+    """Plain manifests."""
+    return manifests.make(order.commit, order.into)
+
+
+def make_chart(order: Order) -> list[Path]:
+    """The chart, with its provenance where there is a key."""
+    package = chart.make(order.commit, _helm(), order.into)
+    if order.signer is None:
+        return [package]
+    signed = order.signer.wrapped(chart.provenance(package), package.with_name(f"{package.name}.prov"))
+    return [package, signed]
+
+
+def make_images(order: Order) -> list[Path]:
+    """OCI archives of the images."""
+    return [each.file for each in images.write(order.wheel, order.into, epoch=order.commit.epoch)]
+
+
+def make_bills(order: Order) -> list[Path]:
+    """Bills of materials."""
+    return sbom.make(order.commit, order.wheel, order.into)
+
+
+PARTS: dict[str, Callable[[Order], list[Path]]] = {
+    "python": make_distributions,
+    "plugin": make_plugin,
+    "krew": make_krew_manifest,
+    "manifests": make_manifests,
+    "chart": make_chart,
+    "images": make_images,
+    "sbom": make_bills,
+}
+
+
+def _helm() -> Path:
+    if on_path := shutil.which("helm"):
+        return Path(on_path)
+    try:
+        [helm] = asyncio.run(build.find())
+    except gotools.UnavailableError as error:
+        raise UnavailableError(str(error)) from error
+    return helm

@@ -1,0 +1,66 @@
+"""Downloads the wheels that a lock names for a Python that is elsewhere, once."""
+
+import hashlib
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from packaging.markers import Marker
+
+from release import toolbox
+from release.commands import run
+from release.plugin.targets import Target
+
+_ENTRY = re.compile(
+    r"^(?P<pin>[a-z0-9][\w.-]*==[^\s;]+)(?: ; (?P<marker>[^\\\n]+))?(?P<hashes>(?: *\\\n +--hash=\S+)+)$",
+    re.MULTILINE,
+)
+_HEAD = re.compile(r"^#.*\n", re.MULTILINE)
+
+
+class UnreadableLockError(Exception):
+    """Raised where a lock has lines that are not pins with hashes; says which."""
+
+
+def downloaded(lock: Path, target: Target) -> Path:
+    """A folder with a wheel for each requirement of a lock that counts for a target, checked by its hash.
+
+    pip evaluates markers for the Python that runs it, so it is given what is left of the lock for the target.
+    Raises `UnreadableLockError`.
+    """
+    wanted = "".join(pinned_for(target, lock.read_text()))
+    digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
+    folder = toolbox.cache() / "wheels" / f"{target.name}-{digest}"
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
+            _download(wanted, target, Path(unfinished))
+            (Path(unfinished) / "wheels").rename(folder)
+    return folder
+
+
+def pinned_for(target: Target, lock: str) -> Iterator[str]:
+    """Requirements of a lock that count for a target, with their hashes and without markers."""
+    text = _HEAD.sub("", lock)
+    rest = _ENTRY.sub("", text).strip()
+    if rest:
+        raise UnreadableLockError(f"the lock has a line that is no pin with hashes: {rest.splitlines()[0]}")
+    for entry in _ENTRY.finditer(text):
+        marker = entry["marker"]
+        if marker is None or Marker(marker.strip()).evaluate(target.markers()):
+            yield f"{entry['pin']} {entry['hashes'].lstrip()}\n"
+
+
+def _download(requirements: str, target: Target, folder: Path) -> None:
+    lock = folder / "requirements.txt"
+    lock.write_text(requirements)
+    python = ".".join(map(str, target.python))
+    run(
+        *(sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--no-deps"),
+        *("--only-binary=:all:", "--implementation=cp", f"--python-version={python}"),
+        *(f"--abi={abi}" for abi in (target.abi, "abi3", "none")),
+        *(f"--platform={tag}" for tag in target.platform.tags),
+        *("--requirement", lock, "--dest", folder / "wheels"),
+    )

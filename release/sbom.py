@@ -1,0 +1,37 @@
+"""Bills of materials of what is installed, in CycloneDX: an environment is made, and looked at."""
+
+import tempfile
+from pathlib import Path
+
+from release import toolbox
+from release.commands import run
+from release.commit import Commit
+
+LOCKS = {
+    "numalign": "requirements.txt",
+    "numalign-agent": "requirements-agent.txt",
+    "kubectl-numa": "requirements-kubectl.txt",
+}
+"""What is installed where: the wheel and the image of most programs, the agent's image, the plugin."""
+
+FORMAT = "1.6"
+
+
+def make(commit: Commit, wheel: Path, into: Path) -> list[Path]:
+    """Write one for each lock into a folder."""
+    return [_bill(commit, wheel, name, into) for name in LOCKS]
+
+
+def _bill(commit: Commit, wheel: Path, name: str, into: Path) -> Path:
+    deploy = commit.tree / "deploy"
+    bill = into / f"{name}-{commit.version}.cdx.json"
+    with tempfile.TemporaryDirectory() as folder:
+        installed = toolbox.install(deploy / LOCKS[name], Path(folder) / "environment")
+        toolbox.pip(installed, "--no-deps", "--no-index", wheel)
+        run(
+            *(toolbox.environment(deploy / "requirements-release.txt"), "-m", "cyclonedx_py", "environment"),
+            *("--output-reproducible", "--spec-version", FORMAT, "--output-format", "JSON"),
+            *("--pyproject", commit.tree / "pyproject.toml", "--mc-type", "application"),
+            *("--output-file", bill, installed),
+        )
+    return bill

@@ -1,0 +1,45 @@
+"""Archives that are the same bytes whenever, wherever and by whom they are made."""
+
+import gzip
+import io
+import tarfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+READABLE, RUNNABLE = 0o644, 0o755
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A file of an archive."""
+
+    name: str
+    content: bytes
+    mode: int = READABLE
+
+
+def write(archive: Path, members: Iterable[Member], *, epoch: int) -> None:
+    """Write a .tar.gz of files in their order; all are of root, and of one time."""
+    with (
+        archive.open("wb") as file,
+        # No name and no time in the head of gzip.
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as files,
+    ):
+        for member in members:
+            head = tarfile.TarInfo(member.name)
+            head.size, head.mode, head.mtime = len(member.content), member.mode, epoch
+            files.addfile(head, io.BytesIO(member.content))
+
+
+def read(archive: Path) -> list[Member]:
+    """The files of an archive, in their order."""
+    with tarfile.open(archive) as files:
+        return [_member(files, head) for head in files if head.isfile()]
+
+
+def _member(files: tarfile.TarFile, head: tarfile.TarInfo) -> Member:
+    content = files.extractfile(head)
+    assert content  # noqa: S101  of files only is asked
+    return Member(head.name, content.read(), head.mode)

@@ -1,0 +1,45 @@
+"""The tools that make a release, of exact bytes, in an environment that is kept outside the tree."""
+
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from release.commands import run
+
+
+def cache() -> Path:
+    """What is kept from one release to the next."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "numalign" / "release"
+
+
+def environment(requirements: Path) -> Path:
+    """The Python of an environment with these requirements, made once for each content of the file.
+
+    They are installed by their hashes; nobody else's are there. `python -m` is how their programs start.
+    """
+    digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
+    place = cache() / f"{requirements.stem}-{sys.version_info.major}.{sys.version_info.minor}-{digest}"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # Whole or not there, whoever else makes it at the same time.
+        with tempfile.TemporaryDirectory(dir=place.parent) as unfinished:
+            made = Path(unfinished) / "environment"
+            install(requirements, made)
+            made.rename(place)
+    return place / "bin" / "python"
+
+
+def install(requirements: Path, into: Path) -> Path:
+    """A new environment without pip, and its Python."""
+    run(sys.executable, "-m", "venv", "--without-pip", into)
+    python = into / "bin" / "python"
+    pip(python, "--require-hashes", "--no-deps", "--only-binary=:all:", "--requirement", requirements)
+    return python
+
+
+def pip(python: Path, *arguments: str | Path) -> None:
+    """Install into the environment of `python`."""
+    run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile", *arguments)

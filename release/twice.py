@@ -1,0 +1,77 @@
+"""`python -m release.twice`: makes a release in two places that differ, and says which files differ.
+
+The places are two clones of the commit, with other paths, umasks, time zones and languages. Signatures hold
+the moment at which they were made, so they are left out: the releases are made without a key.
+"""
+
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from release.artefacts import artefact
+from release.commands import FailedError, run
+from release.parts import PARTS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a release is made, and what should make no difference to it."""
+
+    folder: str
+    umask: int
+    environ: tuple[tuple[str, str], ...]
+
+
+PLACES = (
+    Place("one", 0o022, (("TZ", "UTC"), ("LC_ALL", "C.UTF-8"))),
+    Place("another/of/a longer name", 0o077, (("TZ", "Asia/Kathmandu"), ("LC_ALL", "C"))),
+)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--only", type=click.Choice(list(PARTS)), multiple=True, help="Compare only this part.")
+@click.option("--url", default="https://example.com/release", help="Address that the krew manifest names.")
+def program(only: tuple[str, ...], url: str) -> None:
+    """Make a release of the commit twice, and compare the files byte by byte."""
+    arguments = [f"--url={url}", *(f"--only={part}" for part in only)]
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            first, second = (made(place, Path(folder), arguments) for place in PLACES)
+        except FailedError as error:
+            raise click.ClickException(str(error)) from error
+        names = differing(first, second)
+        count = len(list(first.iterdir()))
+    if names:
+        raise click.ClickException(f"two releases of one commit differ in: {', '.join(names)}")
+    click.echo(f"{count} files are the same, byte by byte")
+
+
+def made(place: Place, folder: Path, arguments: Sequence[str]) -> Path:
+    """The folder of a release that was made in a clone of its own. Raises `FailedError`."""
+    clone = folder / place.folder
+    clone.parent.mkdir(parents=True, exist_ok=True)
+    # Git creates files by the umask of the process.
+    run("git", "clone", "--quiet", "--no-hardlinks", ROOT, clone, umask=place.umask)
+    run(
+        *(sys.executable, "-m", "release", f"--out={clone / 'dist'}", *arguments),
+        folder=clone,
+        environ=dict(place.environ),
+        umask=place.umask,
+    )
+    return clone / "dist"
+
+
+def differing(first: Path, second: Path) -> list[str]:
+    """Names of files that are not in both folders, or not with the same bytes."""
+    one, other = ({path.name: artefact(path).sha256 for path in each.iterdir()} for each in (first, second))
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+if __name__ == "__main__":
+    program()

@@ -1,0 +1,62 @@
+"""The chart is packed as helm packs it, in the same bytes each time, and helm verifies its provenance."""
+
+import asyncio
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from harness.helm import build
+from release import chart, tar_files
+from release.commands import FailedError, run
+from release.commit import Commit
+from release.signatures import Signer
+from tests.asked_for import RELEASE
+from tests.release.keys import new_key
+
+ROOT = Path(__file__).parents[2]
+COMMIT = Commit("0" * 40, ROOT, "0.1.0", 86400)
+
+pytestmark = [pytest.mark.release, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="module")
+def helm() -> Path:
+    with RELEASE.or_skipped():
+        [program] = asyncio.run(build.find())
+    return program
+
+
+def test_the_package_is_the_same_each_time_and_has_every_template(helm: Path, tmp_path: Path) -> None:
+    packages = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        packages.append(chart.make(COMMIT, helm, tmp_path / name))
+    assert packages[0].read_bytes() == packages[1].read_bytes()
+
+    source = ROOT / "deploy" / "chart"
+    templates = {
+        f"numalign/{path.relative_to(source)}" for path in source.rglob("templates/**/*") if path.is_file()
+    }
+    assert templates <= {member.name for member in tar_files.read(packages[0])}
+    about = yaml.safe_load(run(helm, "show", "chart", packages[0]))
+    assert packages[0].name == f"numalign-{about['version']}.tgz"
+
+
+def test_helm_verifies_the_provenance_and_sees_a_change(
+    helm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not shutil.which("gpg"):
+        pytest.skip("no gpg on PATH")
+    package = chart.make(COMMIT, helm, tmp_path)
+    key = new_key(tmp_path / "keys", monkeypatch)
+    Signer(key).wrapped(chart.provenance(package), package.with_name(f"{package.name}.prov"))
+    ring = tmp_path / "ring.gpg"
+    subprocess.run(["gpg", "--batch", "--output", ring, "--export", key], check=True)  # noqa: S603, S607
+
+    assert b"Chart Hash Verified" in run(helm, "verify", package, "--keyring", ring)
+    package.write_bytes(package.read_bytes() + b"\0")
+    with pytest.raises(FailedError, match="sha256 sum does not match"):
+        run(helm, "verify", package, "--keyring", ring)
