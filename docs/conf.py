@@ -19,11 +19,13 @@ nitpicky = True
 # Anchors of headings are those that forges give them, so that a link is right in both.
 myst_heading_anchors = 4
 myst_enable_extensions = ["deflist"]
+myst_html_meta = {"description": "numalign: NUMA alignment for Kubernetes as a property of the workload"}
 
 html_theme = "furo"
 html_title = f"numalign {release}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_show_sphinx = False
 html_show_copyright = False
 html_copy_source = False
