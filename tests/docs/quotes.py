@@ -113,7 +113,8 @@ def _bare(cell: str) -> str:
 def templates(path: Path) -> tuple[str, ...]:
     """The texts for people in a source file as patterns: whatever is filled in is any text."""
     if path.suffix != ".py":
-        return tuple(_of_parts(_VERBS.split(text)) for text in _QUOTED.findall(path.read_text()))
+        lines = (line for text in _QUOTED.findall(path.read_text()) for line in text.split("\\n"))
+        return tuple(filter(None, (_of_parts(_VERBS.split(line.strip())) for line in lines)))
     tree = ast.parse(path.read_text())
     documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
@@ -122,20 +123,19 @@ def templates(path: Path) -> tuple[str, ...]:
 
 
 def _pattern(node: ast.AST) -> str:
-    """A pattern for what a text can become; empty for what is too short to be recognised."""
+    """A pattern for what a text can become; empty for what is none."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        parts = _BRACES.split(node.value)
-    elif isinstance(node, ast.JoinedStr):
+        return _of_parts(_BRACES.split(node.value))
+    if isinstance(node, ast.JoinedStr):
         pieces = (str(each.value) if isinstance(each, ast.Constant) else _GAP for each in node.values)
-        parts = "".join(pieces).split(_GAP)
-    else:
-        return ""
-    literal = "".join(parts)
-    return _of_parts(parts) if " " in literal and len(literal) >= _FEWEST_LITERAL else ""
+        return _of_parts("".join(pieces).split(_GAP))
+    return ""
 
 
 def _of_parts(parts: Sequence[str]) -> str:
-    return ".*".join(map(re.escape, parts))
+    """A pattern of these parts with anything between them; empty for what is too short to be recognised."""
+    literal = "".join(parts)
+    return ".*".join(map(re.escape, parts)) if " " in literal and len(literal) >= _FEWEST_LITERAL else ""
 
 
 def from_template(line: str, path: Path) -> bool:
@@ -148,6 +148,7 @@ def from_template(line: str, path: Path) -> bool:
     def is_text(part: str) -> bool:
         return any(pattern.fullmatch(part) for pattern in patterns)
 
+    line = line.strip()
     whole = (line, line.removeprefix("numalign: "))
     return any(map(is_text, whole)) or all(map(is_text, whole[1].split("; ")))
 
