@@ -8,11 +8,11 @@ may write are in force.
 
 import asyncio
 import sys
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from http import HTTPStatus
 from itertools import cycle
 
@@ -68,8 +68,8 @@ async def patch(api: ApiClient, path: str, body: Json, *, how: Patch) -> None:
 class Kubelets:
     """All kubelets, and agents: pods that come run at once, in both zones of nodes that spread them.
 
-    `gone` is when each pod was first seen to go, `least` how few pods of an owner were ever seen to run since
-    they all did.
+    `gone` is when each pod was told to go, in whole seconds by the API server's clock: whoever looks may be
+    late. `least` is how few pods of an owner were ever seen to run since they all did.
     """
 
     api: ApiClient
@@ -93,7 +93,9 @@ class Kubelets:
     async def _look(self, pod: Json) -> None:
         metadata, path = pod["metadata"], f"{PODS}/{pod['metadata']['name']}"
         if "deletionTimestamp" in metadata:
-            self.gone.setdefault(metadata["uid"], time.monotonic())
+            ends = datetime.fromisoformat(metadata["deletionTimestamp"])
+            grace = metadata["deletionGracePeriodSeconds"]
+            self.gone.setdefault(metadata["uid"], ends.timestamp() - grace)
             options = {"gracePeriodSeconds": 0, "preconditions": {"uid": metadata["uid"]}}
             await ask(self.api, "DELETE", path, options)
         elif "nodeName" in pod["spec"] and pod["status"]["phase"] == "Pending":
