@@ -26,7 +26,8 @@ USER = "system:serviceaccount:jobset-system:jobset-controller-manager"
 USERS = {USER: ""}
 """To be among the users of a plane; an `admin` must be too."""
 
-JOBSETS = "/apis/jobset.x-k8s.io/v1alpha2/jobsets"
+GROUP = "/apis/jobset.x-k8s.io/v1alpha2"
+JOBSETS = f"{GROUP}/jobsets"
 
 # What its kustomization adds to the two webhooks for pods.
 OF_JOBSETS = {"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]}
@@ -109,4 +110,8 @@ def _configuration(folder: Path, port: int, probes: int, certificates: Path) -> 
 
 
 async def _served(store: Store) -> bool:
-    return (await ask(store.api, "GET", JOBSETS)).code == HTTPStatus.OK
+    """Whether they can be listed, and are told of: an API server does the one before the other."""
+    if (await ask(store.api, "GET", JOBSETS)).code != HTTPStatus.OK:
+        return False
+    resources = (await ask(store.api, "GET", GROUP)).body.get("resources", [])
+    return any(resource["name"] == "jobsets" for resource in resources)
