@@ -388,7 +388,7 @@ async def test_a_certificate_by_hand_makes_a_secret_that_can_be_inspected(
     """Without ca.crt, `numalign-certs inspect` could not judge the pair."""
     pair = authority.issue(names=["numalign-webhook.numalign-system.svc"], days=1, now=utc_now())
     authority.write(pair, tmp_path)
-    _, by_hand, install = Guide.read("certificates").commands("Bring your own certificate")
+    _, _, by_hand, install = Guide.read("certificates").commands("Bring your own certificate")
     _, *arguments = by_hand.split()
     created = json.loads(await run(kubectl, *arguments, "--dry-run=client", "--output=json", cwd=tmp_path))
     assert (created["metadata"]["name"], created["type"]) == (
