@@ -25,6 +25,7 @@ COMMANDS = (
     LazyCommand("simulate", "Replay a trace of GPU pods under several strategies"),
     LazyCommand("snapshot", "Write what the rules need of the cluster into one file"),
     LazyCommand("ungate", "Lift the gates of pods where no controller does"),
+    LazyCommand("verify", "Check that the admission webhook reviews pods"),
     LazyCommand("version", "Tell which versions run"),
 )
 

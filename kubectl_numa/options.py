@@ -76,6 +76,16 @@ def _span(_context: click.Context, _option: click.Parameter, text: str) -> float
         raise click.BadParameter(f"{text!r}: {error}") from error
 
 
+timeout_option = click.option(
+    "--timeout",
+    metavar="SPAN",
+    callback=_span,
+    default="0",
+    show_default=True,
+    help="How long to try again until the outcome is the expected one: 30s, 2m.",
+)
+"""Adds --timeout; the command gets seconds."""
+
 _MAY_FIT = "may-fit"
 _OF_SHAPES: tuple[Option, ...] = (
     click.option(

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "security.md"
 
 HEAD = ("right", "where", "only with", "what for", "without it")
 CLUSTER, NAMESPACE = "everywhere", "in its namespace"
-PROGRAMS = ("webhook", "controller", "scorer", "agent", "scheduler")
+PROGRAMS = ("webhook", "controller", "scorer", "agent", "scheduler", "test")
 
 
 @dataclass(frozen=True, slots=True)

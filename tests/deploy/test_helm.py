@@ -69,12 +69,12 @@ PROGRAMS: dict[str, type[ProcessSettings]] = {
 _KNOWN: set[str] = set()
 
 
-def check(installation: Installation) -> None:
-    """Raises `ValidationError` for an object that Kubernetes does not know."""
+def check(installation: Installation, version: str = NEWEST) -> None:
+    """Raises `ValidationError` for an object that a version of Kubernetes does not know."""
     for document in installation.values():
-        text = json.dumps(document)
+        text = version + json.dumps(document)
         if document["apiVersion"] not in FOREIGN and text not in _KNOWN:
-            kubernetes_validate.validate(document, NEWEST, strict=True)
+            kubernetes_validate.validate(document, version, strict=True)
             _KNOWN.add(text)
 
 

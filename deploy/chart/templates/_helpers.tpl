@@ -124,10 +124,13 @@ annotations:
   {{- include "numalign.overlaid" (list $ours .root.Values.commonAnnotations .root.Values.podAnnotations $own.podAnnotations) | nindent 2 }}
 {{- end }}
 
-{{- /* What the agent shares with the other programs, which run anywhere and are not root, is not where and as whom it runs. */}}
+{{- /* The values that a program shares with others. The agent runs on every node, and as root; `helm test` must not displace
+       anything. */}}
 {{- define "numalign.shared" -}}
 {{- if eq .component "agent" }}
 {{- dict "nodeSelector" (dict "kubernetes.io/os" "linux") | toYaml }}
+{{- else if eq .component "test" }}
+{{- pick .Values "nodeSelector" "tolerations" "affinity" "podSecurityContext" | toYaml }}
 {{- else }}
 {{- pick .Values "nodeSelector" "tolerations" "affinity" "topologySpreadConstraints" "priorityClassName" "podSecurityContext" | toYaml }}
 {{- end }}
@@ -145,11 +148,11 @@ imagePullSecrets:
 {{- with $own.priorityClassName | default $shared.priorityClassName }}
 priorityClassName: {{ . | quote }}
 {{- end }}
-{{- with include "numalign.overlaid" (list $shared.podSecurityContext $own.podSecurityContext) }}
+{{- with include "numalign.overlaid" (list $shared.podSecurityContext ($own.podSecurityContext | default dict)) }}
 securityContext:
   {{- . | nindent 2 }}
 {{- end }}
-{{- with include "numalign.overlaid" (list $shared.nodeSelector $own.nodeSelector) }}
+{{- with include "numalign.overlaid" (list $shared.nodeSelector ($own.nodeSelector | default dict)) }}
 nodeSelector:
   {{- . | nindent 2 }}
 {{- end }}
@@ -173,7 +176,7 @@ topologySpreadConstraints:
 
 {{- /* The security context of a program's container. */}}
 {{- define "numalign.containerSecurity" -}}
-{{- with include "numalign.overlaid" (list .Values.securityContext (get .Values .component).securityContext) -}}
+{{- with include "numalign.overlaid" (list .Values.securityContext ((get .Values .component).securityContext | default dict)) -}}
 securityContext:
   {{- . | nindent 2 }}
 {{- end }}
@@ -313,7 +316,7 @@ spec:
 
 {{- /* The name of a program's ServiceAccount. */}}
 {{- define "numalign.account" -}}
-{{ (get .Values .component).serviceAccount.name | default (include "numalign.named" (list . .component)) }}
+{{ dig "serviceAccount" "name" "" (get .Values .component) | default (include "numalign.named" (list . .component)) }}
 {{- end }}
 
 {{- /* The user that API servers take a program for. */}}

@@ -1,0 +1,87 @@
+"""`kubectl numa verify`: check that the admission webhook reviews pods."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import click
+
+from kubectl_numa import options
+from kubectl_numa.admission_probe import Outcome, ProbedPod, probe
+from kubectl_numa.listings import Output
+from kubectl_numa.notices import waiting
+from numalign.kube import name_completion
+from numalign.kube.client import connected
+from numalign.kube.command_line import from_kubeconfig
+from numalign.kube.connection import Connection
+from numalign.model.intent import POLICY
+
+UNEXPECTED = 1
+"""The exit code where a pod had another outcome than a working installation gives it."""
+
+_REMEDIES = {
+    Outcome.ADMITTED: "API servers do not send these pods to the webhook, or it does not answer: check that"
+    " its pods are ready, and that the namespace is not excluded",
+    Outcome.DENIED: "the namespace or the cluster's policy wants more than this pod: choose another with -n",
+    Outcome.FAILED: "something else kept it from being created:",
+}
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  kubectl numa verify
+  kubectl numa verify -n team --timeout 60s
+"""
+)
+@from_kubeconfig
+@click.option(
+    "-n",
+    "--namespace",
+    metavar="NAME",
+    shell_complete=name_completion.namespaces,
+    help="Namespace of the two pods; by default that of the kubeconfig's context.",
+)
+@options.timeout_option
+@options.document_option
+def verify(*, connection: Connection, namespace: str | None, timeout: float, output: Output) -> None:
+    """Check that the admission webhook reviews pods.
+
+    Creates two pods as a dry run: one with a policy that does not exist, which must be denied by numalign,
+    and one with the policy best-effort, which must be admitted. Nothing is stored. It takes the right to
+    create pods in the namespace, which must not be excluded from admission.
+
+    The exit code is 0 if both pods have the expected outcome, 1 if not, 2 if the cluster could not be asked.
+    """
+
+    async def probed() -> tuple[str, Sequence[ProbedPod]]:
+        async with connected(connection) as api:
+            place = namespace or api.namespace
+            return place, await probe(api, namespace=place, patience=timeout)
+
+    with waiting("creating two pods as a dry run"):
+        place, pods = asyncio.run(probed())
+    if output is Output.TEXT:
+        _show(place, pods)
+    else:
+        options.print_document({"namespace": place, "pods": [asdict(pod) for pod in pods]}, output)
+    raise click.exceptions.Exit(0 if all(pod.passed for pod in pods) else UNEXPECTED)
+
+
+def _show(namespace: str, pods: Sequence[ProbedPod]) -> None:
+    paper = options.paper()
+    for pod in pods:
+        by = f" by {pod.detail}" if pod.outcome is Outcome.DENIED else ""
+        what = f"a pod with {POLICY}: {pod.policy} is {pod.outcome}{by}"
+        if pod.passed:
+            paper.entry("  ok  ", what, indent=_INDENT, label_style="green")
+            continue
+        paper.entry("  FAIL", f"{what}, not {pod.expected}", indent=_INDENT, label_style="red")
+        paper.entry("", _REMEDIES[pod.outcome], indent=_INDENT)
+        if pod.outcome is Outcome.FAILED:
+            paper.entry("", pod.detail, indent=_INDENT)
+    reviews = "reviews" if all(pod.passed for pod in pods) else "does not review"
+    paper.entry("", f"numalign {reviews} the pods of namespace {namespace}", indent=0, style="bold")
+
+
+_INDENT = 8
