@@ -44,8 +44,11 @@ class KubeletSettings(Settings):
     )
     kubelet_ca: Path | None = Field(
         default=None,
-        description="PEM file of the authority that signs the kubelet's serving certificate. By default it is"
-        " not looked at: mostly the kubelet has signed it itself, and it is asked on its own node.",
+        description=(
+            "PEM file of the authority that signs the kubelet's serving certificate. By default"
+            " it is not checked: mostly the kubelet has signed it itself, and it is asked on its"
+            " own node."
+        ),
     )
     kubelet_config: Path | None = Field(
         default=None,

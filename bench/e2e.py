@@ -57,7 +57,7 @@ def machines(nodes: int) -> list[SimNode]:
 def _machine(number: int) -> SimNode:
     if number % 2:
         return SimNode(f"two-{number:02}", "two-by-four")
-    # Both refuse; what a restricted kubelet takes over more than one zone is what no fewer could hold.
+    # Both refuse; what a restricted kubelet takes over more than one NUMA zone is what no fewer could hold.
     policy = ("single-numa-node", "restricted")[number // 2 % 2]
     return SimNode(f"eight-{number:02}", "eight-zones", policy=policy)
 

@@ -453,7 +453,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
         Finding.SHARED_CPUS: _FindingRow(
             Severity.NOTE,
             _on_node(lambda node: [""] if node.cpu_manager is CpuManager.NONE else []),
-            "The CPU manager's policy is none: no container gets CPUs of its own",
+            "The CPU manager's policy is none: no container gets exclusive CPUs",
             _do(
                 "To have CPUs given out, drain the node, set cpuManagerPolicy to static and"
                 " reservedSystemCPUs, remove /var/lib/kubelet/cpu_manager_state and restart the kubelet."

@@ -66,7 +66,7 @@ def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | Non
         _detail("why", absent.reason, paper)
     if explanation.answers:
         paper.write("")
-        paper.entry("  rests on ", _rests_on(explanation), indent=_INDENT, label_style="dim", style="dim")
+        paper.entry("  based on ", _rests_on(explanation), indent=_INDENT, label_style="dim", style="dim")
 
 
 def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -> None:
@@ -76,7 +76,7 @@ def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -
     draw(node, paper, answer.exporter)
     placed = placements.render(node, verdict.placement)
     if placed and not verdict.admitted:
-        paper.entry("  kubelet would give", zones(placed), indent=_DEPTH)
+        paper.entry("  would allocate", zones(placed), indent=_DEPTH)
     for shortage in verdict.refusal.shortages if verdict.refusal else ():
         paper.entry("  short in", wording.shortage(shortage), indent=_DEPTH)
     for grant in verdict.placement.grants:
@@ -85,39 +85,39 @@ def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -
             preferred = "preferred" if grant.preferred else "not preferred"
             hint = f"{grant.role} {grant.container}: {names}, {preferred}"
             paper.entry("  topology hint", hint, indent=_DEPTH)
-    wanted, total = amounts(quantities(demand.total)) or "nothing", "what it has in all nobody told"
+    wanted, total = amounts(quantities(demand.total)) or "nothing", "total unknown"
     if node.totals is not None:
         totals = {name: node.totals.get(name, 0) for name in demand.total}
         total = f"allocatable {amounts(quantities(totals)) or 'nothing'}"
-    paper.entry("  node as a whole", f"asked {wanted}; {total}", indent=_DEPTH)
+    paper.entry("  node as a whole", f"requested {wanted}; {total}", indent=_DEPTH)
     for doubt in verdict.doubts:
-        paper.entry("  not told", SENTENCES[doubt], indent=_DEPTH)
+        paper.entry("  unknown", SENTENCES[doubt], indent=_DEPTH)
 
 
 def wish(pod: PodDecision) -> str:
     """What a pod asks of its placement, in words."""
     if pod.exempt:
-        return f"is not looked at: {pod.exempt}. Each node's own policy holds"
+        return f"is not checked: {pod.exempt}; each node's kubelet policy applies"
     if pod.intent is None:
-        return "asks for no alignment. Each node's own policy holds"
+        return "requests no NUMA alignment; each node's kubelet policy applies"
     of = f" of {', '.join(pod.intent.resources)}" if pod.intent.resources else ""
     scope = f", scope {pod.intent.scope}" if pod.intent.scope else ""
-    alone = ", alone in its zones" if pod.intent.exclusive else ""
-    by = " by its namespace's default" if pod.by is StatedBy.NAMESPACE else ""
-    return f"asks for {pod.intent.policy}{of}{scope}{by}{alone}"
+    alone = ", exclusive in its NUMA zones" if pod.intent.exclusive else ""
+    by = " (namespace default)" if pod.by is StatedBy.NAMESPACE else ""
+    return f"requests {pod.intent.policy} alignment{of}{scope}{by}{alone}"
 
 
 def _summary(explanation: Explanation) -> str:
     total, later = len(explanation.answers), explanation.count(Chance.LATER)
     never, unanswered = explanation.count(Chance.NEVER), explanation.count(Chance.UNANSWERED)
     if not total:
-        return "no node publishes its topology, so nothing can be said"
-    parts = [f"fits on {explanation.count(Chance.FITS):,} of {counted(total)} now"]
-    parts += [f"on {later:,} later"] if later else []
-    parts += [f"on {never:,} never"] if never else []
-    parts += [f"{unanswered:,} not answered"] if unanswered else []
+        return "no node publishes a NUMA topology, so no node can be evaluated"
+    parts = [f"{explanation.count(Chance.FITS):,} of {counted(total)} can run it now"]
+    parts += [f"{later:,} later"] if later else []
+    parts += [f"{never:,} never"] if never else []
+    parts += [f"{unanswered:,} not evaluated"] if unanswered else []
     unknown = explanation.unknown
-    return ", ".join(parts) + (f"; no topology is published by {some(unknown)}" if unknown else "")
+    return ", ".join(parts) + (f"; no NUMA topology published by {some(unknown)}" if unknown else "")
 
 
 def _group(group: NodeGroup, strategy: Strategy, paper: Paper) -> None:
@@ -158,7 +158,7 @@ def _told_by(source: TopologySource, count: int) -> str:
     """Who tells of so many nodes, after their number; an exporter goes without saying."""
     if source is not TopologySource.AGENT:
         return ""
-    return " by its agent" if count == 1 else " by their agents"
+    return " from its agent" if count == 1 else " from their agents"
 
 
 def _rests_on(explanation: Explanation) -> str:
@@ -174,7 +174,7 @@ def _rests_on(explanation: Explanation) -> str:
     return "; ".join(
         [
             levels_known,
-            *([f"not told: {missing}"] if missing else []),
-            *([f"silent: {'the agent' if silent == 1 else 'agents'} of {counted(silent)}"] if silent else []),
+            *([f"unknown: {missing}"] if missing else []),
+            *([f"stale: {'the agent' if silent == 1 else 'agents'} of {counted(silent)}"] if silent else []),
         ]
     )

@@ -31,7 +31,7 @@ def paragraphs(block: str) -> list[str]:
 
 def test_the_example_is_what_is_printed() -> None:
     manifest = next(block for block in blocks() if "name: trainer" in block)
-    refused, admitted = [block for block in blocks() if "asks for single-numa-node" in block]
+    refused, admitted = [block for block in blocks() if "requests single-numa-node" in block]
     smaller = manifest.replace('nvidia.com/gpu: "8"', 'nvidia.com/gpu: "2"')
 
     for block, pod in ((refused, manifest), (admitted, smaller)):

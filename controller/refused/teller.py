@@ -100,7 +100,7 @@ class RefusalTeller:
             return self._message(pod)
         except Exception as error:  # noqa: BLE001  what breaks on one pod is told without its story
             self._broken.failed("refused.broken", error, pod=f"{pod.namespace}/{pod.name}")
-            return f"the kubelet of {pod.node} refused the pod: {pod.reason}"
+            return f"the kubelet of {pod.node} rejected the pod: {pod.reason}"
 
     async def run(self) -> None:
         """Tell what happens; never returns."""
@@ -132,7 +132,7 @@ class RefusalTeller:
     def _message(self, pod: PodInfo) -> str:
         refusal = cut(f"{pod.reason}: {pod.message}" if pod.message else pod.reason, _LONGEST_REASON)
         parts = (
-            f"the kubelet of {pod.node} refused the pod: {refusal}",
+            f"the kubelet of {pod.node} rejected the pod: {refusal}",
             self._predicted(pod),
             *self._there(pod),
         )

@@ -13,10 +13,10 @@ from examples.demo.calls import PodOutcome
 
 SPEAKER = "numalign: "
 # The first sentence from what is said of the nodes that come closest, and what comes after that.
-_SUBJECT = re.compile(r'0/\d+ nodes can align (?:[a-z ]+ "[^"]*"|the pod) as [a-z-]+: \d+ ')
-_END = re.compile(r"(?:, (?:\d+|nor) |(?<=[a-z0-9)\"])[.;:](?= |$)).*", re.DOTALL)
+_SUBJECT = re.compile(r'no node can align (?:[a-z ]+ "[^"]*"|the pod) as [a-z-]+ \([^)]*\): \d+ ')
+_END = re.compile(r"(?:, \d+ |(?<=[a-z0-9)\"])[.;:](?= |$)).*", re.DOTALL)
 _ONE = re.compile(r"^has\b")
-_AMOUNT = re.compile(r"\b\d+(?:\.\d+)?(?:m|[KMGT]i)?\b(?= (?!zone|nodes))")
+_AMOUNT = re.compile(r"\b\d+(?:\.\d+)?(?:m|[KMGT]i)?\b(?= (?!NUMA zone|nodes))")
 
 
 @dataclass(slots=True)

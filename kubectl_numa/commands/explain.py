@@ -97,7 +97,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
     place = source.namespace(namespace)
     objects = source.documents()
     cluster = source.view(webhook, objects=objects)
-    with waiting("asking every node"):
+    with waiting("evaluating all nodes"):
         extra = cluster.policy.templates
         if name:
             named = typed_names.pod_or_workload(name)

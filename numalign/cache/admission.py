@@ -169,7 +169,7 @@ def decide(  # noqa: PLR0913  a pod, a cluster, and as of when and of what it is
     if decision.state in _FOUND_A_NODE and (nothing := _nothing_to_align(pod)):
         decision = AdmissionDecision(AdmissionState.NOTHING_TO_ALIGN, warnings=(nothing,))
     if pod.excess:
-        warnings.append(f"the pod is left as it is: {pod.excess}")
+        warnings.append(f"the pod was not changed: {pod.excess}")
     if unsure := dra.unknown(pod, served):
         warnings.append(unsure)
     return replace(decision, warnings=(*warnings, *decision.warnings)) if warnings else decision
@@ -189,9 +189,9 @@ def _nothing_to_align(pod: PodQuestion) -> str | None:
     """Why what a pod asks for means nothing; None, if it means something."""
     demand = pod.question.demand
     if not demand.alignable:
-        return f"{pod.policy} has nothing to align: the pod is {demand.qos}, without devices"
+        return f"{pod.policy} has no effect: the pod is {demand.qos} and requests no devices"
     if not pod.question.concerned:
-        return f"{RESOURCES} names nothing that a kubelet could align for this pod"
+        return f"{RESOURCES} lists nothing that a kubelet could align for this pod"
     return None
 
 
@@ -203,7 +203,7 @@ def shortfalls(pod: PodQuestion) -> tuple[str, ...]:
 
 def below_text(pod: PodQuestion, level: Policy) -> str:
     """What the owner of a pod hears that asks for less than its namespace wants."""
-    return f"this namespace wants {level}, the pod asks for {policy_word(pod)}"
+    return f"this namespace expects NUMA alignment {level}; the pod requests {policy_word(pod)}"
 
 
 def policy_word(pod: PodQuestion) -> str:
@@ -231,7 +231,7 @@ def _by_nodes(
         warnings = (*_unlisted(survey, cache), *_not_answered(pod.question, survey))
         if runs or cache.now(pod.question, pod.constraints):
             return AdmissionDecision(AdmissionState.FITS, warnings=warnings)
-        waits = f"no node has room for {pod.policy} now; the pod will wait"
+        waits = f"no node can provide {pod.policy} alignment now; the pod will stay pending"
         return AdmissionDecision(AdmissionState.WAITS, warnings=(waits, *warnings))
     if survey.fallback:
         return AdmissionDecision(AdmissionState.NO_NODE_HERE, warnings=(_of_fallback(survey.fallback, now),))
@@ -240,22 +240,24 @@ def _by_nodes(
     return _unable(pod, cache, refusals, survey)
 
 
-_NOT_KNOWN = "no node topology is known, so the pod was not checked"
-_NOT_MATCHED = "its node selector, affinity and tolerations match no known node, so it was not checked"
+_NOT_KNOWN = "NUMA alignment was not checked: no node topology is known"
+_NOT_MATCHED = (
+    "NUMA alignment was not checked: the node selector, affinity and tolerations match no known node"
+)
 
 
 def _of_its_node(pod: PodQuestion, pin: Pin, cache: ClusterCache) -> Iterator[str]:
     if pin.node is None:
         survey = cache.ever(pod.question, pod.constraints)
         if not (survey.able or survey.fallback or survey.unmatched or survey.bare):
-            yield f"{pin.why}, but no node could ever take it"
+            yield f"{pin.why}, but no node can ever align the pod"
         return
     verdict = cache.verdict(pin.node, pod.question)
     if verdict is not None and not verdict.answered:
-        yield f"its node {pin.node} was not asked: it {wording.of_node(verdict)}"
+        yield f"node {pin.node} was not evaluated: it {wording.of_node(verdict)}"
     elif verdict is not None and verdict.refusal:
-        when = "ever" if verdict.permanent else "now"
-        yield f"its node {pin.node} cannot take it {when}: it {wording.of_node(verdict)}"
+        when = "" if verdict.permanent else " now"
+        yield f"node {pin.node} cannot align the pod{when}: it {wording.of_node(verdict)}"
 
 
 def _unable(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, survey: Survey) -> AdmissionDecision:
@@ -266,7 +268,7 @@ def _unable(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, survey: S
         unmatched = (_NOT_MATCHED,) if survey.unmatched else ()
         return AdmissionDecision(AdmissionState.UNKNOWN_RESOURCE, warnings=(*unlisted, *unmatched))
     if survey.bare and refusals.unknown_may_fit:
-        may = f"no node of known topology could take it; {wording.nodes(survey.bare)} without topology may"
+        may = f"no node with a NUMA topology can align the pod; {wording.nodes(survey.bare)} without one may"
         return AdmissionDecision(AdmissionState.UNKNOWN_NODE, warnings=(may,))
     # Whoever is to be alone may not ask for less.
     least = Policy.RESTRICTED if pod.question.intent.exclusive else Policy.BEST_EFFORT
@@ -288,11 +290,11 @@ def _of_fallback(fallback: KnownShape, now: float) -> str:
     if fallback.seen is not None:
         return f"{_NOT_HERE}; last seen {wording.ago(now - fallback.seen)} ago"
     if fallback.declared:
-        return f"{_NOT_HERE}; the policy file declares one"
-    return "nodes of a shape that could take it are here, but none that it may go to now"
+        return f"{_NOT_HERE}; the policy file declares such nodes"
+    return "nodes that could align the pod exist, but it may not be scheduled to them now"
 
 
-_NOT_HERE = "no node of a shape that could take it is here"
+_NOT_HERE = "no node that could align the pod exists now"
 
 
 def _unlisted(survey: Survey, cache: ClusterCache) -> Iterator[str]:
@@ -316,4 +318,4 @@ def _not_answered(question: Question, survey: Survey) -> Iterator[str]:
     if silent:
         who = "1 node was" if silent == 1 else f"{silent} nodes were"
         what = "1 container" if count == 1 else f"{count} containers"
-        yield f"{who} not asked: what becomes of {what} there takes too long to work out"
+        yield f"{who} not evaluated: placing {what} there takes too long"

@@ -49,4 +49,4 @@ def unknown(pod: PodQuestion, served: AbstractSet[str]) -> str | None:
         return None
     more = f" and {len(devices) - _SHOWN} more" if len(devices) > _SHOWN else ""
     names = ", ".join(devices[:_SHOWN]) + more
-    return f"devices of DRA give the kubelet no hints: whether {names} will be aligned is not known"
+    return f"DRA devices give the kubelet no topology hints: alignment of {names} is unknown"

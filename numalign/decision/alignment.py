@@ -50,10 +50,10 @@ class Judgement(StrEnum):
 
 NOT_JUDGED: Mapping[Judgement, str] = MappingProxyType(
     {
-        Judgement.NOT_ASKED: "it asks for no alignment",
-        Judgement.NOT_OBSERVED: "nobody observed what it holds",
-        Judgement.HOLDS_NOTHING: "it holds nothing of its own that it asks to have aligned",
-        Judgement.NOT_CLEAR: "which of its containers holds what, and where, is not clear",
+        Judgement.NOT_ASKED: "it requests no alignment",
+        Judgement.NOT_OBSERVED: "no agent reported what it holds",
+        Judgement.HOLDS_NOTHING: "it holds no exclusive resources that it requests to be aligned",
+        Judgement.NOT_CLEAR: "it is not certain which container holds what in which NUMA zone",
     }
 )
 """Why nothing is said of a pod, without a full stop."""
@@ -140,9 +140,10 @@ def why(alignment: Alignment) -> str:
 
 _VERDICTS: Mapping[Policy, str] = MappingProxyType(
     {
-        Policy.SINGLE_NUMA_NODE: "{zones} zones, and single-numa-node allows {most}",
-        Policy.RESTRICTED: "{zones} zones, and restricted allows no more than this node needs, {most}",
-        Policy.BEST_EFFORT: "{zones} zones where {most} would do; best-effort allows this",
+        Policy.SINGLE_NUMA_NODE: "{zones} NUMA zones, and single-numa-node allows {most}",
+        Policy.RESTRICTED: "{zones} NUMA zones, and restricted allows only as many as this node needs,"
+        " {most}",
+        Policy.BEST_EFFORT: "{zones} NUMA zones where {most} would do; best-effort allows this",
     }
 )
 

@@ -92,43 +92,44 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
     {
         Doubt.OPTIONS: _Row(
             lambda node, demand: node.known is Known.COUNTS and _alignable(demand),
-            "the kubelet's options are not known; it is taken to have none",
+            "the kubelet's options are unknown; none are assumed",
         ),
         Doubt.NO_VERSION: _Row(
             lambda node, demand: node.options.minor is None and _alignable(demand),
-            "the kubelet's version is not known; it is taken to be the newest one compared",
+            "the kubelet's version is unknown; the newest tested version is assumed",
         ),
         Doubt.VERSION: _Row(
             lambda node, _: node.options.minor is not None and node.options.minor not in COMPARED,
-            "the rules were not compared with this version of the kubelet, but with ones near it",
+            "this kubelet version is untested; only versions close to it were tested",
         ),
         # A label tells that there are hyperthreads, not how many.
         Doubt.THREADS: _Row(
             lambda node, demand: node.threads != 1 and _whole_cores(node, demand),
-            "how many threads a core has is not certain, and only whole cores are given out",
+            "the number of threads per core is uncertain, and only whole cores are allocated",
         ),
         Doubt.CORES: _Row(
-            _cores, "which CPUs are reserved or free is not known; some of the cores may be broken into"
+            _cores, "which CPUs are reserved or free is unknown; some cores may be partly allocated"
         ),
         Doubt.SOCKETS: _Row(
             lambda node, demand: CpuOption.ALIGN_BY_SOCKET in node.options.cpu and _cpus(node, demand),
-            "which zones share a socket is not known; it is read off their distances",
+            "which NUMA zones share a socket is unknown; it is derived from their distances",
         ),
         Doubt.DISTANCES: _Row(
-            _distances, "how far apart zones are is not known, and the kubelet prefers the closest"
+            _distances, "the distances between NUMA zones are unknown, and the kubelet prefers the closest"
         ),
         # One that is named is in question even where none is asked for.
         Doubt.DEVICES: _Row(
             lambda node, demand: _counted(node) and any(step.devices for step in demand.steps),
-            "a topology shows no device that is broken, sits between zones or on none",
+            "the topology does not show devices that are broken, or on several NUMA zones or none",
         ),
-        Doubt.GROUPS: _Row(_groups, "which zones are bound together by memory that spans them is not known"),
+        Doubt.GROUPS: _Row(_groups, "which NUMA zones are grouped by memory that spans them is unknown"),
         Doubt.INIT_CPUS: _Row(
             lambda node, demand: node.stock is None and _cpus(node, demand) and _used(node, CPU),
-            "CPUs that finished init containers still hold look free in a topology",
+            "CPUs that finished init containers still hold look free in the topology",
         ),
         Doubt.POD_LEVEL: _Row(
-            _pod_level, "a kubelet without the gate PodLevelResources (before 1.34) heeds containers alone"
+            _pod_level,
+            "a kubelet without the feature gate PodLevelResources (before 1.34) considers containers only",
         ),
     }
 )

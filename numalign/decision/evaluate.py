@@ -167,15 +167,16 @@ def _not_exclusive(demand: Demand, intent: Intent) -> Refusal | None:
 
 def _why_shared(demand: Demand) -> str:
     if demand.qos is not Qos.GUARANTEED:
-        return f"the pod is {demand.qos}, and only Guaranteed pods get cpu and memory of their own"
+        return f"the pod is {demand.qos}, and only Guaranteed pods get exclusive CPUs and memory"
     level = demand.pod_level
     if level is None:
-        return "a container gets CPUs of its own only for a whole number of them"
+        return "a container gets exclusive CPUs only if it requests a whole number of them"
     if demand.steps is level.steps:
         return (
-            "in a pod with pod-level resources a container is given its own if its limits equal its requests"
+            "in a pod with pod-level resources, a container gets exclusive CPUs only if its limits"
+            " equal its requests"
         )
-    return "the kubelet's managers leave pods with pod-level resources alone"
+    return "the kubelet does not pin pods with pod-level resources"
 
 
 def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:

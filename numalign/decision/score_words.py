@@ -24,7 +24,7 @@ def why(strategy: Strategy, node: Node, demand: Demand, placement: Placement) ->
     """
     units = scoring.scored_units(node, demand, placement)
     if not units:
-        return "it asks for nothing that the zones of this node give out"
+        return "it requests nothing that the NUMA zones of this node allocate"
     return _WORDS[strategy](node, units)
 
 
@@ -32,12 +32,12 @@ def _zones_and_distance(node: Node, units: list[ScoredUnit]) -> str:
     step = HIGHEST // node.max_zones
     most = max(len(unit.zones) for unit in units)
     where = f"{_number(most)} {'zone' if most == 1 else 'zones'} of {_number(len(node.zones))}"
-    off = f"{where} ({step} off for each)"
+    off = f"{where} ({step} deducted for each)"
     if len(node.zones) == most:
-        return f"{off}, which is all of them ({step // 2} back)"
+        return f"{off}, all of them ({step // 2} added)"
     if scoring.closest(node, units):
-        return f"{off}, with none closer together ({step // 2} back)"
-    return f"{off}, and others are closer together"
+        return f"{off}, no closer ones exist ({step // 2} added)"
+    return f"{off}, closer ones exist"
 
 
 def _shares(words: str) -> Callable[[Node, list[ScoredUnit]], str]:
@@ -63,10 +63,10 @@ def _number(count: int) -> str:
 _WORDS: Mapping[Strategy, Callable[[Node, list[ScoredUnit]], str]] = MappingProxyType(
     {
         Strategy.LEAST_NUMA_NODES: _zones_and_distance,
-        Strategy.MOST_ALLOCATED: _shares("the more is taken of what its zones have free, the better"),
-        Strategy.LEAST_ALLOCATED: _shares("the less is taken of what its zones have free, the better"),
+        Strategy.MOST_ALLOCATED: _shares("more of the free amounts of its NUMA zones used is better"),
+        Strategy.LEAST_ALLOCATED: _shares("less of the free amounts of its NUMA zones used is better"),
         Strategy.BALANCED_ALLOCATION: _shares(
-            "the more alike is taken of what its zones have free, the better"
+            "similar shares of the free amounts of its NUMA zones used are better"
         ),
     }
 )

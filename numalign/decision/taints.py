@@ -85,21 +85,21 @@ def _named(toleration: Toleration) -> frozenset[_Taint]:
 
 
 def _shares_cpus(demand: Demand, _intent: Intent) -> str | None:
-    """A container that is to run for long and gets no CPUs of its own; init containers end."""
+    """A container that is to run for long and gets no exclusive CPUs; init containers end."""
     sharing = next((step for step in demand.steps if step.role is not Role.INIT and not step.cpu), None)
-    return f"{_subject(sharing)} gets no CPUs of its own" if sharing else None
+    return f"{_subject(sharing)} gets no exclusive CPUs" if sharing else None
 
 
 def _is_loose(resource: str, intent: Intent) -> str | None:
     if not intent.binding:
-        asks = "asks for no alignment" if intent.policy is Policy.NONE else f"asks for {intent.policy} alone"
+        asks = "requests no alignment" if intent.policy is Policy.NONE else f"requests only {intent.policy}"
         return f"it {asks}"
     return None if intent.concerns(resource) else f"{RESOURCES} leaves out {resource}"
 
 
 def _strays_in_cpus(demand: Demand, intent: Intent) -> str | None:
     pinned = any(step.cpu for step in demand.steps)
-    return _is_loose(CPU, intent) or (None if pinned else "no container gets CPUs of its own")
+    return _is_loose(CPU, intent) or (None if pinned else "no container gets exclusive CPUs")
 
 
 def _strays_in_memory(demand: Demand, intent: Intent) -> str | None:
@@ -113,14 +113,14 @@ def _subject(step: Step) -> str:
 
 def _change(resource: str) -> str:
     binding = f"{Policy.SINGLE_NUMA_NODE} or {Policy.RESTRICTED}"
-    about = f"set {POLICY} to {binding}, have {RESOURCES} name {resource} or nothing"
-    return f"{about}, and give every container equal requests and limits, and whole CPUs"
+    about = f"set {POLICY} to {binding}, add {resource} to {RESOURCES} or remove that annotation"
+    return f"{about}, and set equal requests and limits and whole CPUs in every container"
 
 
 _DEMANDED: Mapping[_Taint, _Demanded] = MappingProxyType(
     {
         ("CPUAffinity", "dedicated"): _Demanded(
-            _shares_cpus, "give every container equal requests and limits, and whole CPUs"
+            _shares_cpus, "set equal requests and limits and whole CPUs in every container"
         ),
         ("NUMACPUAffinity", "strict"): _Demanded(_strays_in_cpus, _change(CPU)),
         ("NUMAMemoryPolicy", "strict"): _Demanded(_strays_in_memory, _change(MEMORY)),

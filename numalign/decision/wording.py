@@ -1,5 +1,5 @@
 """
-What people are told of a no, in the scheduler's idiom: so many nodes have this, so many that.
+Texts of refusals, in the scheduler's idiom: so many nodes have this, so many that.
 
 One table has the words for each cause. Whatever tells of refusals takes them from there: the refusal of a pod
 counts all nodes, `explain` speaks of one, and kube-scheduler prints a reason for each, which it counts by its
@@ -59,13 +59,13 @@ class _Words(NamedTuple):
 
 
 def _broken_core(otherwise: str) -> Callable[[Refusal], str]:
-    broken = "give out whole cores of {detail} CPUs, and {asked} would break one"
+    broken = "allocate whole cores of {detail} CPUs, and {asked} is no multiple of that"
     return lambda refusal: broken if refusal.detail else otherwise
 
 
 def _unaligned(refusal: Refusal) -> str:
     if refusal.detail == Policy.NONE:
-        return 'have kubelet policy "{detail}"'
+        return 'have Topology Manager policy "{detail}"'
     return "have a kubelet that does not align {names}"
 
 
@@ -73,32 +73,32 @@ def _unaligned(refusal: Refusal) -> str:
 # out of the question.
 _WORDS: Mapping[Cause, _Words] = MappingProxyType(
     {
-        Cause.ZONES_TOO_SMALL: _Words("have {short}{beside}", "have no {zone} with {asked}{free}"),
+        Cause.ZONES_TOO_SMALL: _Words("have {short}{after}", "have no {zone} with {asked}{free}"),
         Cause.WIDTHS_DIFFER: _Words(
-            "would span different numbers of zones ({widths})",
-            "would span different numbers of zones for {asked}",
+            "would use a different number of NUMA zones per resource ({widths})",
+            "would use a different number of NUMA zones per resource for {asked}",
         ),
         Cause.NOT_TOGETHER: _Words("have no {zone} with {asked}{free}"),
         Cause.SPREAD: _Words("would spread {asked} over more than {zones}"),
         Cause.NOT_ALONE: _Words(
-            "would put it beside other pods with an intent in {where}",
-            "would put it beside other pods with an intent",
+            "would place it in {where} with other aligned pods, and the pod is exclusive",
+            "would place it with other aligned pods, and the pod is exclusive",
         ),
         Cause.NOT_SHARED: _Words(
-            "would put it in {where}, where another pod is to be alone",
-            "would put it in zones where another pod is to be alone",
+            "would place it in {where}, which an exclusive pod holds",
+            "would place it in a NUMA zone that an exclusive pod holds",
         ),
-        Cause.NOT_EXCLUSIVE: _Words("cannot pin {names} for it ({detail})"),
+        Cause.NOT_EXCLUSIVE: _Words("cannot pin {names} for the pod ({detail})"),
         Cause.NOT_WHOLE_CORES: _Words(
             _broken_core("have {most}{free} in whole cores"),
             _broken_core("have less than {asked}{free} in whole cores"),
         ),
-        Cause.NOTHING_TO_SHARE: _Words("would leave no {names} to the pod's other containers"),
-        Cause.OTHER_POLICY: _Words('have kubelet policy "{detail}", not "{policy}"'),
+        Cause.NOTHING_TO_SHARE: _Words("would leave no {names} for the pod's other containers"),
+        Cause.OTHER_POLICY: _Words('have Topology Manager policy "{detail}", not "{policy}"'),
         Cause.NOT_ALLOCATED: _Words("cannot allocate {asked}{now}"),
         Cause.NODE_TOO_SMALL: _Words("have {most}{of_it}", "have less than {asked}{in_total}"),
         Cause.NOT_ALIGNED: _Words(_unaligned),
-        Cause.NOT_ANSWERED: _Words("have too many zones for an answer in time"),
+        Cause.NOT_ANSWERED: _Words("have too many NUMA zones to evaluate in time"),
     }
 )
 _TELLING = {cause: at for at, cause in enumerate(_WORDS)}
@@ -107,14 +107,14 @@ _TELLING = {cause: at for at, cause in enumerate(_WORDS)}
 # nothing for empty ones.
 _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
     {
-        "asked": lambda refusal, _: _amounts(refusal.needs) or "what it asks for",
-        "beside": lambda refusal, _: " beside the other containers" if refusal.beside else "",
+        "asked": lambda refusal, _: _amounts(refusal.needs) or "what it requests",
+        "after": lambda refusal, _: " after the pod's other containers" if refusal.beside else "",
         "detail": lambda refusal, _: refusal.detail,
         "free": lambda _, free: free,
-        # An empty node is only too small for now if it is ill.
+        # An empty node is only too small for now if it is degraded.
         "in_total": lambda _, free: " now" if free else " in total",
         "most": lambda refusal, _: _list([*map(_at_most, refusal.needs[:MOST_NAMED])]),
-        "names": lambda refusal, _: _named(need.resource for need in refusal.needs) or "what it asks for",
+        "names": lambda refusal, _: _named(need.resource for need in refusal.needs) or "what it requests",
         "now": lambda _, free: " now" if free else "",
         "of_it": lambda refusal, free: (
             _PARTS["in_total"](refusal, free) if free or any(need.most for need in refusal.needs) else ""
@@ -125,10 +125,11 @@ _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
         ),
         "where": lambda refusal, _: _named(map(readable_zone, refusal.zones)),
         "widths": lambda refusal, _: ", ".join(
-            f"{'one' if zones == 1 else zones} for {_amounts(needs)}"
-            for zones, needs in _by_zones(refusal.needs[:MOST_NAMED])
+            f"{zones} for {_amounts(needs)}" for zones, needs in _by_zones(refusal.needs[:MOST_NAMED])
         ),
-        "zone": lambda refusal, _: "zone" if (widest := _widest(refusal)) == 1 else f"{widest} zones",
+        "zone": lambda refusal, _: (
+            "NUMA zone" if (widest := _widest(refusal)) == 1 else f"set of {widest} NUMA zones"
+        ),
         "zones": lambda refusal, _: _zones(_widest(refusal)),
     }
 )
@@ -152,7 +153,7 @@ def _written(refusal: Refusal, free: str, *, alike: bool = False) -> str:
 
 def _most_in(needs: list[Need], zones: int, free: str) -> str:
     none = not any(need.most for need in needs)
-    return f"{_list([*map(_at_most, needs)])}{free} in {'any zone' if none else _zones(zones)}"
+    return f"{_list([*map(_at_most, needs)])}{free} in {'any NUMA zone' if none else _zones(zones)}"
 
 
 def _by_zones(needs: Iterable[Need]) -> Iterator[tuple[int, list[Need]]]:
@@ -172,7 +173,7 @@ def sentence(verdict: Verdict) -> str:
 
 def refused(refusal: Refusal, *, free: str = " free") -> str:
     """As `sentence`, of a refusal alone; `free` follows amounts, empty for a node with nothing on it."""
-    policy = f' (kubelet policy "{refusal.policy}")' if _by_topology_manager(refusal) else ""
+    policy = f' (Topology Manager policy "{refusal.policy}")' if _by_topology_manager(refusal) else ""
     return f"{_subject(refusal)}: the node {_singular(_written(refusal, free))}{policy}"
 
 
@@ -194,7 +195,7 @@ def of_node(verdict: Verdict) -> str:
 def shortage(short: Shortage) -> str:
     """One line: the zone, the resource, how much is asked and how much is free."""
     request, free = render(short.resource, short.asked), render(short.resource, short.free)
-    return f"{readable_zone(short.zone_name)}: {short.resource} {request} asked, {free} free"
+    return f"{readable_zone(short.zone_name)}: {short.resource} {request} requested, {free} free"
 
 
 # All nodes.
@@ -234,27 +235,26 @@ Enough = Callable[[str, str, int], bool]
 def refusal_text(tally: Tally, intent: Intent, *, looser: Policy | None, enough: Enough) -> str:
     """Why no node can take a pod, and what its owner can do; `looser` is a policy with which some node could.
 
-    Raises `ValueError` where nothing refuses. The numbers come to all nodes; where there is none, to all
-    shapes.
+    Raises `ValueError` where nothing refuses. The numbers add up to all nodes; without nodes, to all shapes.
     """
     ranked = _ranked([*tally.nodes, *tally.shapes], intent)
     if not ranked:
         raise ValueError("nothing refuses the pod")
     first = ranked[0].refusal
-    head = f"0/{tally.total} nodes can {_taken(first, intent)}: {_of_shapes(tally)}"
+    head = f"no node can {_aligned(first, intent)} ({_asked(tally)}): "
     counted = [*_clauses(tally.nodes, first, intent), *_others(tally)]
     counted = counted or _clauses(tally.shapes, first, intent)
-    end, advice = _nor(tally), _advice(first, looser, enough)
-    room = LONGEST - len(head) - len(end) - len(advice) - 1
-    return f"{head}{_fitting(counted, room)}{end}.{advice}"
+    advice = _advice(first, looser, enough)
+    room = LONGEST - len(head) - len(advice) - 1
+    return f"{head}{_fitting(counted, room)}.{advice}"
 
 
 def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str:
     """The message for a pod whose policy is looser than what its namespace enforces."""
     choices = " or ".join(policy for policy in Policy if policy.at_least(level))
-    asks = asked or "nothing"
+    requested = f"requests {asked}" if asked else "requests none"
     return (
-        f'namespace "{namespace}" enforces {level}: the pod asks for {asks}. '
+        f'namespace "{namespace}" enforces NUMA alignment of at least {level}, and the pod {requested}. '
         f"Set annotation {POLICY} to {choices}."
     )
 
@@ -262,18 +262,19 @@ def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str
 def unlisted(resource: str, resources: Iterable[str]) -> str:
     """The message that no node lists a resource, with the known name that is most like it, if any."""
     close = closest_word(resource, resources)
-    hint = f'; "{close}" is meant?' if close else ""
+    hint = f'; did you mean "{close}"?' if close else ""
     return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{hint}'
 
 
 def lacking(missing: Mapping[str, int]) -> str:
     """The amounts that a node had in health and lacks now, as words that follow its name."""
-    return f"lacks {_named(f'{render(name, amount)} {name}' for name, amount in missing.items())} that it had"
+    amounts = _named(f"{render(name, amount)} {name}" for name, amount in missing.items())
+    return f"lacks {amounts} that it had when healthy"
 
 
 def kept_away(unmet: Unmet, *, lasting: bool) -> str:
     """Why a pod may not go to a node; one that is `lasting` says something about tomorrow too."""
-    passing = "" if lasting else ", but that may pass"
+    passing = "" if lasting else " (this may be temporary)"
     return f"the node {_singular(unmet.value)}{passing}"
 
 
@@ -319,7 +320,7 @@ def _policy(refusal: Refusal, intent: Intent) -> str:
     """The kubelet's policy where that decides and is another than the pod's."""
     if refusal.policy is intent.policy or not _by_topology_manager(refusal):
         return ""
-    return f' (kubelet policy "{refusal.policy}")'
+    return f' (Topology Manager policy "{refusal.policy}")'
 
 
 def _together(one: Counted, other: Counted) -> Counted:
@@ -354,9 +355,9 @@ def _others(tally: Tally) -> Iterator[tuple[int, str]]:
         yield tally.unknown, NO_TOPOLOGY
 
 
-def _taken(refusal: Refusal, intent: Intent) -> str:
+def _aligned(refusal: Refusal, intent: Intent) -> str:
     if intent.policy is Policy.NONE:
-        return f"take {_subject(refusal)}"
+        return f"run {_subject(refusal)}"
     return f"align {_subject(refusal)} as {intent.policy}"
 
 
@@ -373,28 +374,18 @@ def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
     return ", ".join(texts)
 
 
-def _of_shapes(tally: Tally) -> str:
-    """Where no node is here, whom the numbers are of."""
-    count = sum(entry.count for entry in tally.shapes)
-    if tally.total:
-        return ""
-    shapes = "1 shape that was here before or is declared" if count == 1 else f"{count} {_WITHOUT_NODES}"
-    return f"of {shapes}, "
-
-
-def _nor(tally: Tally) -> str:
-    """What is to be said of shapes without nodes, where nodes were counted."""
-    return ", nor can any shape that was here before or is declared" if tally.total and tally.shapes else ""
-
-
-_WITHOUT_NODES = "shapes that were here before or are declared"
+def _asked(tally: Tally) -> str:
+    """How many nodes, and how many shapes without nodes, could have taken the pod: none of so many."""
+    shapes = sum(entry.count for entry in tally.shapes)
+    noun = "node shape" if shapes == 1 else "node shapes"
+    return f"0 of {nodes(tally.total)}" + (f", 0 of {shapes} {noun} without nodes" if shapes else "")
 
 
 def _advice(refusal: Refusal, looser: Policy | None, enough: Enough) -> str:
-    """What would make the pod fit: less of the one thing that is short, or a policy that promises less."""
-    ways = [*_less(refusal, enough), *([f'use policy "{looser}"'] if looser else [])]
+    """What would make the pod fit: less of the one thing that is short, or a looser policy."""
+    ways = [*_less(refusal, enough), *([f'set annotation {POLICY} to "{looser}"'] if looser else [])]
     if refusal.cause is Cause.NOT_EXCLUSIVE:
-        ways.append("give every container equal requests and limits, and whole CPUs")
+        ways.append("set equal requests and limits and whole CPUs in every container")
     text = ", or ".join(ways)
     return f" {text[0].upper()}{text[1:]}." if ways else ""
 
@@ -404,7 +395,7 @@ def _less(refusal: Refusal, enough: Enough) -> Iterator[str]:
     if refusal.cause is Cause.ZONES_TOO_SMALL and len(short) == 1 and short[0].most:
         need = short[0]
         if enough(refusal.container, need.resource, need.most):
-            yield f"ask for at most {cut(_amount(need, need.most), _LONGEST_AMOUNT)}"
+            yield f"request at most {cut(_amount(need, need.most), _LONGEST_AMOUNT)}"
 
 
 # Words.
@@ -412,7 +403,7 @@ def _less(refusal: Refusal, enough: Enough) -> Iterator[str]:
 
 def _refusal(verdict: Verdict) -> Refusal:
     if verdict.refusal is None:
-        raise ValueError("the pod is admitted: there is no reason against it")
+        raise ValueError("the pod is admitted: there is no refusal to explain")
     return verdict.refusal
 
 
@@ -439,7 +430,7 @@ def _widest(refusal: Refusal) -> int:
 
 
 def _zones(count: int) -> str:
-    return "one zone" if count == 1 else f"{count} zones"
+    return "one NUMA zone" if count == 1 else f"{count} NUMA zones"
 
 
 def _amounts(needs: Iterable[Need]) -> str:
@@ -470,4 +461,6 @@ def _singular(words: str) -> str:
     return f"{_ONE.get(verb, verb)} {others}"
 
 
-_ONE = MappingProxyType({"have": "has", "give": "gives", "do": "does", "publish": "publishes", "were": "was"})
+_ONE = MappingProxyType(
+    {"have": "has", "allocate": "allocates", "do": "does", "publish": "publishes", "were": "was"}
+)

@@ -57,7 +57,7 @@ def start_errors(node: Node, reserved: Reserved | None = None) -> list[Mistake]:
     checks = [*_FOR_CPUS[node.cpu_manager], *_FOR_MEMORY[node.memory_manager]]
     checks += [] if node.policy is Policy.NONE else _FOR_ZONES
     return [
-        Mistake(field, f"the kubelet does not start: {reason}")
+        Mistake(field, f"the kubelet would not start: {reason}")
         for check in checks
         for field, reason in check(node, reserved)
     ]
@@ -155,7 +155,7 @@ def _no_distances(node: Node, _reserved: Reserved | None) -> Iterator[StartError
     silent = [str(zone.id) for zone in node.zones if not zone.costs]
     if node.machine and TopologyOption.PREFER_CLOSEST in node.options.topology and silent:
         where = f"{TOPOLOGY_OPTIONS}.{TopologyOption.PREFER_CLOSEST}"
-        yield where, f"the machine does not tell the distances of zone {', '.join(silent)}"
+        yield where, f"the machine does not report the distances of zone {', '.join(silent)}"
 
 
 _FOR_CPUS: Mapping[CpuManager, tuple[StartCheck, ...]] = {

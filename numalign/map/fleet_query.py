@@ -58,9 +58,7 @@ def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
         mistakes.append(Mistake("class", f"is longer than {LONGEST_CLASS} characters, and no class is"))
     if resource and not label_syntax.KEY.fullmatch(resource):
         named = cut(resource, _SHOWN)
-        mistakes.append(
-            Mistake("resource", f'"{named}" is no name of a resource, like cpu or nvidia.com/gpu')
-        )
+        mistakes.append(Mistake("resource", f'"{named}" is not a resource name, like cpu or nvidia.com/gpu'))
     if mistakes:
         raise BadInput(mistakes)
     return FleetQuery(
@@ -101,6 +99,6 @@ def _known(
     for word in given:
         if word not in values:
             close = closest_word(word.lower()[:_SHOWN], values)
-            advice = f'"{close}" is meant?' if close else f"known are {', '.join(values)}"
+            advice = f'did you mean "{close}"?' if close else f"expected one of {', '.join(values)}"
             mistakes.append(Mistake(where, f'"{cut(word, _SHOWN)}" is none; {advice}'))
     return [values[word] for word in given if word in values]

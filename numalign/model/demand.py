@@ -1,9 +1,9 @@
 """
 What the kubelet will be asked to align: one step per container, and one for the pod as a whole.
 
-A container gets CPUs of its own only in a Guaranteed pod and only for a whole number of them; memory counts
-in every Guaranteed pod; devices count in every pod. What a container asks for and no kubelet would align is
-kept by name (`loose`), because an owner who wrote an intent should hear of it.
+A container gets exclusive CPUs only in a Guaranteed pod, and if it requests a whole number of them; memory
+counts in every Guaranteed pod; devices count in every pod. What a container asks for and no kubelet would
+align is kept by name (`loose`), because an owner who wrote an intent should hear of it.
 
 Restates guaranteedCPUs and podGuaranteedCPUs of cpumanager/policy_static.go, getRequestedResources of
 memorymanager/policy_static.go, and the limits that the device manager reads.
@@ -95,7 +95,7 @@ def of(pod: Pod) -> Demand:
     """The demand of a pod, whether or not the API server has filled in its defaults."""
     full = pod.defaulted()
     quality = qos(full)
-    # Unless PodLevelResourceManagers is on, the managers leave pods with pod-level resources alone.
+    # Unless PodLevelResourceManagers is on, the managers does not pin pods with pod-level resources.
     whole_is_stated = full.has_pod_level_resources
     pinned = quality is Qos.GUARANTEED and not whole_is_stated
     steps = tuple(_step(container, pinned=pinned, managed=pinned) for container in full.containers)

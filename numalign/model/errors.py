@@ -78,7 +78,7 @@ def _around(text: str, at: int | None) -> tuple[str, int | None]:
     return shown, None if at is None else at - begin + len(before)
 
 
-AND_MORE = Mistake("", "more is wrong, which is not told: mend this first")
+AND_MORE = Mistake("", "there are more mistakes: fix these first")
 """The last of too many mistakes."""
 
 

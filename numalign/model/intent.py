@@ -258,7 +258,7 @@ def not_a_scheduler(name: str) -> str | None:
     """Why no scheduler can be called so; None, if one can."""
     if _SCHEDULER.fullmatch(name):
         return None
-    return f'"{cut(name, _SHOWN)}" is no name of a scheduler, like numalign-scheduler'
+    return f'"{cut(name, _SHOWN)}" is not a scheduler name, like numalign-scheduler'
 
 
 def policy(text: str, *, where: str) -> Policy:
@@ -298,8 +298,8 @@ def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: s
     # To guess takes time, and nobody reads the guesses of a thousand mistakes.
     for key in nsmallest(_GUESSED, unknown):
         close = closest_word(key.removeprefix(PREFIX), names)
-        hint = f'; "{PREFIX}{close}" is meant?' if close else f"; known are {', '.join(known)}"
-        yield Mistake(f"metadata.{kind}[{key}]", f"numalign has no such key{hint}")
+        hint = f'; did you mean "{PREFIX}{close}"?' if close else f"; expected one of {', '.join(known)}"
+        yield Mistake(f"metadata.{kind}[{key}]", f"unknown key{hint}")
 
 
 def _read_scheduler(labels: Mapping[str, str], mistakes: list[Mistake]) -> str | None:
@@ -315,7 +315,7 @@ def _read_policy(annotations: Mapping[str, str], mistakes: list[Mistake]) -> Pol
     theirs = _read_word(Policy, annotations, VOLCANO_POLICY, mistakes)
     if ours and theirs and ours != theirs:
         both = f'{POLICY} is "{ours}" and {VOLCANO_POLICY} is "{theirs}"'
-        mistakes.append(Mistake(f"metadata.annotations[{POLICY}]", f"{both}: keep one, or make them equal"))
+        mistakes.append(Mistake(f"metadata.annotations[{POLICY}]", f"{both}: remove one, or make them equal"))
     return ours or theirs
 
 
@@ -342,10 +342,10 @@ def _no_word(words: type[Word], text: str, *, where: str) -> Mistake:
     known = [word.value for word in words]
     asked = cut(text.strip(), _SHOWN)
     close = closest_word(_HABITS.get(asked.lower(), asked.lower()), known)
-    meant = f'"{close}" is meant?' if close else f"one of {', '.join(known)}"
+    meant = f'did you mean "{close}"?' if close else f"expected one of {', '.join(known)}"
     return Mistake(
         where,
-        f'"{asked}" is none of the known words; {meant}',
+        f'"{asked}" is not a known value; {meant}',
         text,
         len(text) - len(text.lstrip()),
     )
@@ -387,7 +387,7 @@ def _without_policy(annotations: Mapping[str, str]) -> Iterator[Mistake]:
     """A scope, a list of resources or zones of its own alone ask for nothing."""
     for key in (RESOURCES, SCOPE, EXCLUSIVE):
         if key in annotations:
-            needs = f"says nothing without {POLICY}: add it ({', '.join(Policy)})"
+            needs = f"has no effect without {POLICY}: add it ({', '.join(Policy)})"
             yield Mistake(f"metadata.annotations[{key}]", needs)
 
 
@@ -396,4 +396,4 @@ def _too_loose(policy: Policy | None) -> Iterator[Mistake]:
     if policy is None or not policy.at_least(Policy.RESTRICTED):
         under = f'"{policy}"' if policy else "the namespace's default"
         ways = f"set {POLICY} to {Policy.RESTRICTED} or {Policy.SINGLE_NUMA_NODE}, or remove it"
-        yield Mistake(f"metadata.annotations[{EXCLUSIVE}]", f"promises nothing under {under}: {ways}")
+        yield Mistake(f"metadata.annotations[{EXCLUSIVE}]", f"has no effect with {under}: {ways}")

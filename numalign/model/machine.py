@@ -193,7 +193,7 @@ def _range(part: str) -> CpuSet:
     match = _RANGE.fullmatch(part)
     first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
     if first > last or last >= MOST_CPUS:
-        raise ValueError(f'"{cut(part, _SHOWN)}" is no CPU id and no range of them, as in 0-3,8')
+        raise ValueError(f'"{cut(part, _SHOWN)}" is not a CPU ID or range, as in 0-3,8')
     return (1 << last + 1) - (1 << first)
 
 

@@ -129,6 +129,8 @@ def _unreadable(written: str) -> Mistake:
     at = number.end() if number else 0
     habit = _HABITS.get(written[at:])
     hint = (
-        f"; {habit} is meant?" if habit else ": write a number with at most one suffix, like 4, 500m or 16Gi"
+        f"; did you mean {habit}?"
+        if habit
+        else ": write a number with at most one suffix, like 4, 500m or 16Gi"
     )
     return Mistake("", f'"{shown}" is not a quantity{hint}', shown, min(at, len(shown)))

@@ -122,12 +122,12 @@ class BindMetrics:
     @classmethod
     def of(cls, registry: CollectorRegistry) -> "BindMetrics":
         """Metrics that this registry shows."""
-        binds = Counter(f"{PREFIX}binds", "Calls to bind a pod, by outcome.", ["outcome"], registry=registry)
+        binds = Counter(f"{PREFIX}binds", "Bind calls, by outcome.", ["outcome"], registry=registry)
         for outcome in BindOutcome:
             binds.labels(outcome.value)
         seconds = Histogram(
             f"{PREFIX}bind_seconds",
-            "From a call to bind to its answer, with the time that the pod waited for others.",
+            "Time from a bind call to its answer, including the time that the pod waited for others.",
             buckets=_BUCKETS,
             registry=registry,
         )
@@ -188,9 +188,11 @@ class Binder:
         """Reserve, permit and bind in turn; raises `_Refused`, with nothing left of what failed."""
         deadline = self.clock() + self.patience
         if self.write is None or not self._leads():
-            raise _Refused(BindOutcome.NOT_LEADING, "this replica does not hold the lease, and binds nothing")
+            raise _Refused(
+                BindOutcome.NOT_LEADING, "this replica does not hold the lease, so it binds no pods"
+            )
         if call.uid in self._binding:
-            raise _Refused(BindOutcome.BEING_BOUND, "the pod is being bound by another call at this moment")
+            raise _Refused(BindOutcome.BEING_BOUND, "another call is binding this pod at the moment")
         self._binding.add(call.uid)
         try:
             await self._yield()
@@ -235,14 +237,16 @@ class Binder:
         assigned_pod, written = self.state.reservations.assigned_pod(call.uid), self._written.get(call.uid)
         node = self.state.reservations.node_of(call.uid)
         if assigned_pod and not assigned_pod.reserved:
-            raise _Refused(BindOutcome.BOUND_ALREADY, f"the pod is on node {node} already")
+            raise _Refused(BindOutcome.BOUND_ALREADY, f"the pod is already on node {node}")
         if written and written.done:
             raise _Refused(BindOutcome.BOUND_ALREADY, f"the pod was bound to node {node} a moment ago")
         if written and node != call.node:
-            raise _Refused(BindOutcome.UNCERTAIN, f"nobody knows yet whether the pod is on node {node}")
+            raise _Refused(
+                BindOutcome.UNCERTAIN, f"it is not yet known whether the pod was bound to node {node}"
+            )
         pod = self.state.waiting(call.uid)
         if pod is None:
-            raise _Refused(BindOutcome.UNKNOWN_POD, "no pod with this uid waits for a node: it may be gone")
+            raise _Refused(BindOutcome.UNKNOWN_POD, "no pending pod has this UID; it may have been deleted")
         if (pod.namespace, pod.name) != (call.namespace, call.name):
             raise _Refused(BindOutcome.UNKNOWN_POD, f"the pod with this uid is {pod.namespace}/{pod.name}")
         return pod
@@ -383,7 +387,7 @@ class Binder:
         """Bind and record in one call; raises `_Refused` for what the API server makes of it."""
         # Whoever waited may have lost the lead meanwhile.
         if not self._leads():
-            why = "this replica has lost the lease, and binds nothing any more"
+            why = "this replica lost the lease, so it binds no pods"
             raise _Refused(BindOutcome.NOT_LEADING, why)
         again = call.uid in self._written
         self._written[call.uid] = _Written(annotations)
@@ -409,7 +413,7 @@ _A_MOMENT = 0.001
 
 def _lost(prediction: Prediction) -> _Refused:
     why = reasons.reason(prediction.verdict)
-    return _Refused(BindOutcome.LOST, f"the zones went to another pod meanwhile: {why}")
+    return _Refused(BindOutcome.LOST, f"the NUMA zones were taken by another pod in the meantime: {why}")
 
 
 _OUTCOMES: Mapping[type[ClusterError], BindOutcome] = MappingProxyType(

@@ -246,7 +246,7 @@ class _MoverSearch:
     def run(self, names: Sequence[str]) -> Advice:
         pod, cluster = self.pod, self.cluster
         as_it_is = Rearrangement(cluster.reservations, cluster.now)
-        self.progress("asking every node")
+        self.progress("evaluating all nodes")
         fitting, candidates = self._asked(names)
         fitting = [name for name in fitting if as_it_is.fits(name, pod.question.demand)]
         if fitting:
@@ -310,7 +310,7 @@ class _MoverSearch:
     def obstacle(self, resident: Resident) -> str | None:
         """Why a pod may not be moved for this one; None if it may."""
         if resident.leaving:
-            return "it is being deleted already"
+            return "it is already being deleted"
         if resident.obstacle:
             return resident.obstacle
         if resident.priority > self.priority:
@@ -322,7 +322,7 @@ class _MoverSearch:
     def _exhaustive(self, sites: Sequence[_Site]) -> list[Plan]:
         """The cheapest plans that move the fewest pods, one for each node."""
         for size in range(EXHAUSTIVE + 1):
-            self.progress(f"looking for {size} pods that could move")
+            self.progress(f"searching for {size} pods that could move")
             plans = self._of_size(size, [site for site in sites if site.least <= size])
             if plans:
                 return plans

@@ -176,39 +176,41 @@ MAKES_ANEW: frozenset[GroupKind] = frozenset(
 _ROWS: Mapping[Obstacle, _Against] = MappingProxyType(
     {
         Obstacle.ENDED: _Against(_ended, "it has ended", always=True),
-        Obstacle.TERMINATING: _Against(_terminating, "it is being deleted already", always=True),
-        Obstacle.STATIC: _Against(_static, "its kubelet made it from a file, and would again", always=True),
-        Obstacle.BARE: _Against(_bare, "no controller owns it, so nothing would make it anew", always=True),
+        Obstacle.TERMINATING: _Against(_terminating, "it is already being deleted", always=True),
+        Obstacle.STATIC: _Against(
+            _static, "it is a static pod, which its kubelet would start again", always=True
+        ),
+        Obstacle.BARE: _Against(_bare, "no controller owns it, so nothing would replace it", always=True),
         Obstacle.OWNERS: _Against(
             _several_owners,
-            "it names more than one controller, so nobody knows who makes it anew",
+            "it has several controllers, so it is unknown which would replace it",
             always=True,
         ),
         Obstacle.DAEMON_SET: _Against(
-            _daemon_set, "a DaemonSet owns it, which would make it anew on the same node", always=True
+            _daemon_set, "a DaemonSet owns it and would replace it on the same node", always=True
         ),
         Obstacle.UNWANTED: _Against(
             _unwanted,
-            "its annotations ask to let it stay (prefer-no-eviction, safe-to-evict or do-not-disrupt)",
+            "its annotations forbid eviction (prefer-no-eviction, safe-to-evict or do-not-disrupt)",
             always=True,
         ),
-        Obstacle.CRITICAL: _Against(_critical, "its priority is one of those that the cluster itself needs"),
+        Obstacle.CRITICAL: _Against(_critical, "it has a system-critical priority"),
         Obstacle.UNREADABLE: _Against(_unreadable, "its volumes cannot be read"),
         Obstacle.LOCAL_STORAGE: _Against(
-            _local_storage, "it has an emptyDir or a hostPath, and what is there stays behind"
+            _local_storage, "it has an emptyDir or hostPath volume, whose data would be lost or left behind"
         ),
-        Obstacle.CLAIM: _Against(_claim, "it has a volume by a claim, which may be tied to where it is"),
+        Obstacle.CLAIM: _Against(_claim, "it uses a PersistentVolumeClaim, which may be tied to its node"),
         Obstacle.RESOURCE_CLAIM: _Against(
-            _resource_claim, "it has resource claims, which are tied to its node"
+            _resource_claim, "it has ResourceClaims, which are tied to its node"
         ),
         Obstacle.GANG: _Against(
-            _gang, "it belongs to a group that runs as one, which would lose its progress"
+            _gang, "it belongs to a pod group that runs as a whole and would lose its progress"
         ),
         Obstacle.JOB: _Against(
-            _job, "it is of a Job, which may count its end as a failure (backoffLimit, podFailurePolicy)"
+            _job, "a Job owns it and may count its eviction as a failure (backoffLimit, podFailurePolicy)"
         ),
         Obstacle.UNKNOWN_OWNER: _Against(
-            _unknown_owner, "its controller is of a kind of which nobody knows whether it makes pods anew"
+            _unknown_owner, "it is unknown whether its controller replaces pods"
         ),
     }
 )

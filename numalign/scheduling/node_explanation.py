@@ -159,7 +159,7 @@ class NodeExplanation:
         if self.answer.refusal is not None:
             yield wording.sentence(self.verdict)
         if self.missing and self.chance is Chance.LATER:
-            yield f"it {wording.lacking(self.missing)}; in health it could"
+            yield f"it {wording.lacking(self.missing)}; it could when healthy"
 
     @property
     def kind_of_reason(self) -> str:

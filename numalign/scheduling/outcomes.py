@@ -73,7 +73,7 @@ class Outcomes:
             self._refusals.labels(reason, "ranked")
         self._repeated = Counter(
             f"{PREFIX}refused_node_chosen_again",
-            "Pods sent to a node that had just refused one that asked for the same.",
+            "Pods sent to a node that had just rejected a pod with the same requests.",
             registry=registry,
         )
 
@@ -103,8 +103,8 @@ class Outcomes:
         self._refusals.labels(pod.reason, "reserved" if reserved else "ranked").inc()
         held = reserved.expected if reserved else None
         predicted = "fits" if held is None else f"gets {shown(held)}"
-        happened = f"the kubelet of {pod.node} refused the pod: {pod.reason}: {pod.message}"
-        message = f"it was predicted that the pod {predicted} on {pod.node}; {happened}"
+        happened = f"the kubelet of {pod.node} rejected the pod: {pod.reason}: {pod.message}"
+        message = f"numalign predicted that the pod {predicted} on {pod.node}; {happened}"
         # What was reserved for a pod may be as long as the record that its owner wrote.
         message = cut(message, LONGEST_MESSAGE)
         self._log.warning("prediction.wrong", pod=f"{pod.namespace}/{pod.name}", node=pod.node, story=message)
@@ -120,7 +120,7 @@ class Outcomes:
         self._repeated.inc()
         self._log.warning("prediction.repeated", pod=f"{pod.namespace}/{pod.name}", node=pod.node)
         self._tell_owner(
-            pod, f"node {pod.node} has just refused a pod that asked for the same, and was chosen again"
+            pod, f"node {pod.node} has just rejected a pod with the same requests, and was chosen again"
         )
 
     def _tell_owner(self, pod: PodInfo, message: str) -> None:
@@ -137,7 +137,7 @@ def shown(held: Held) -> str:
     """What is held, in words: `2 cpu and 1Gi memory from zone 0`."""
     parts = [
         f"{' and '.join(f'{render(name, amount)} {name}' for name, amount in amounts.items())}"
-        f" from {' and '.join(map(readable_zone, zones)) or 'no zone'}"
+        f" from {' and '.join(map(readable_zone, zones)) or 'no NUMA zone'}"
         for zones, amounts in held.items()
     ]
     return ", ".join(parts) or "nothing of its own"

@@ -75,7 +75,8 @@ class Predictions:
         self._bound: LRU[str, _BoundPod] = LRU(REMEMBERED)
         self._results = Counter(
             f"{PREFIX}predictions",
-            "Pods that were asked about here and came to a node with an agent, by what became of them.",
+            "Pods that this program evaluated and that a node with an agent runs, by whether the"
+            " prediction was right.",
             ["result"],
             registry=registry,
         )
@@ -139,8 +140,8 @@ class Predictions:
 
     def _differed(self, bound: _BoundPod, predicted: Held, held: Held) -> None:
         message = (
-            f"it was predicted that the pod gets {shown(predicted)} on {bound.node};"
-            f" the kubelet of {bound.node} gave it {shown(held)}"
+            f"numalign predicted that the pod gets {shown(predicted)} on {bound.node};"
+            f" the kubelet of {bound.node} allocated {shown(held)}"
         )
         message = cut(message, LONGEST_MESSAGE)
         self._log.warning(

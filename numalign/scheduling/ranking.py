@@ -102,7 +102,7 @@ def parse_strategies(text: str) -> tuple[Measure, ...]:
     """Strategies by name, with commas between them; raises `ValueError` with all that is wrong."""
     words = [word.strip() for word in text.split(",")]
     if len(words) > len(MEASURES):
-        raise ValueError(f"{len(words)} strategies are named, and there are {len(MEASURES)}")
+        raise ValueError(f"{len(words)} strategies are listed, and only {len(MEASURES)} exist")
     wrong = [why for at, word in enumerate(words) if (why := not_one(word, words[:at]))]
     if wrong:
         raise ValueError("; ".join(wrong))
@@ -119,8 +119,8 @@ def not_one(word: str, before: Collection[str]) -> str | None:
         return f"a name is missing: one of {', '.join(MEASURES)}"
     by_small = {name.lower(): name for name in MEASURES}
     close = closest_word(word.lower(), by_small)
-    meant = f'"{by_small[close]}" is meant?' if close else f"known are {', '.join(MEASURES)}"
-    return f'"{word[:_LONGEST]}" is no strategy; {meant}'
+    meant = f'did you mean "{by_small[close]}"?' if close else f"expected one of {', '.join(MEASURES)}"
+    return f'"{word[:_LONGEST]}" is not a strategy; {meant}'
 
 
 def parse_weights(text: str) -> Mapping[str, int]:
@@ -140,4 +140,4 @@ def no_resource(name: str) -> str | None:
     """Why nothing that a pod asks for can have this name; None, if something can."""
     if shapes.KEY.fullmatch(name):
         return None
-    return f'"{name[:_LONGEST]}" is no name of a resource, like cpu or nvidia.com/gpu'
+    return f'"{name[:_LONGEST]}" is not a resource name, like cpu or nvidia.com/gpu'

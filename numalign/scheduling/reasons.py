@@ -9,10 +9,10 @@ from numalign.decision import wording
 from numalign.decision.verdict import Verdict
 from numalign.model.constraints import Unmet
 
-UNKNOWN = f"node(s) {wording.NO_TOPOLOGY}, and the pod asks to be aligned (numalign)"
+UNKNOWN = f"node(s) {wording.NO_TOPOLOGY}, and the pod requests NUMA alignment (numalign)"
 """Of a node that nobody knows, for a pod that must be aligned."""
 
-WAITING = "node(s) are still taking in pods that were bound before (numalign)"
+WAITING = "node(s) are still admitting pods that were bound earlier (numalign)"
 """Of a node where it is open which pod comes first."""
 
 

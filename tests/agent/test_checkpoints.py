@@ -157,7 +157,7 @@ def test_nobody_may_hold_a_device(tmp_path: Path, given: object) -> None:
         ("[]", "must be an object"),
         ({**STATE, "version": 5}, "version: is none of the fields that are known here"),
         ({"policyName": "static", "entries": {"container": "1-3"}}, "entries.container: must be an object"),
-        ({**STATE, "entries": {"uid": {"app": "3-1"}}}, 'entries.uid.app: "3-1" is no CPU id'),
+        ({**STATE, "entries": {"uid": {"app": "3-1"}}}, 'entries.uid.app: "3-1" is not a CPU ID'),
         ({**STATE, "entries": {"uid": {"app": 3}}}, "entries.uid.app: must be a text"),
         ({**STATE, "podEntries": {"uid": "1"}}, "podEntries.uid: must be an object"),
         ({**STATE, "data": "{"}, "cpu_manager_state: is not JSON"),

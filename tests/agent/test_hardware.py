@@ -252,7 +252,7 @@ def test_firmware_that_knows_no_package_has_one_socket(folder: Folder) -> None:
             'node/node0/hugepages/hugepages-2048kB/nr_hugepages: "many" is no number',
         ),
         ("cpu/cpu3/topology/core_id", "0x1", 'cpu/cpu3/topology/core_id: "0x1" is no number'),
-        ("cpu/online", "3-1", 'cpu/online: "3-1" is no CPU id and no range of them, as in 0-3,8'),
+        ("cpu/online", "3-1", 'cpu/online: "3-1" is not a CPU ID or range, as in 0-3,8'),
         ("cpu/cpu2/topology/core_id", "9" * 70000, "cpu/cpu2/topology/core_id: is longer than 65536 bytes"),
     ],
     ids=count(),

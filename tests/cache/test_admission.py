@@ -78,15 +78,17 @@ LARGE_BARE = UnknownNode("new", bag("cpu=16 mem=16Gi gpu=8"))
 SMALL_BARE = UnknownNode("old", bag("cpu=16 mem=16Gi"))
 UNTOLD_BARE = UnknownNode("who", None)
 
-WAITS = "no node has room for single-numa-node now; the pod will wait"
-NOT_KNOWN = "no node topology is known, so the pod was not checked"
-NOT_HERE = "no node of a shape that could take it is here"
-NOT_MATCHED = "its node selector, affinity and tolerations match no known node, so it was not checked"
-IN_VAIN = "single-numa-node has nothing to align: the pod is Burstable, without devices"
-MAY = "no node of known topology could take it; 1 node without topology may"
-NOT_ASKED = "not asked: what becomes of 1 container there takes too long to work out"
-MISSPELT = 'no node lists the resource "nvidia.com/gpuu"; "nvidia.com/gpu" is meant?'
-CLAIMED = 'devices of DRA give the kubelet no hints: whether claim "nic" will be aligned is not known'
+WAITS = "no node can provide single-numa-node alignment now; the pod will stay pending"
+NOT_KNOWN = "NUMA alignment was not checked: no node topology is known"
+NOT_HERE = "no node that could align the pod exists now"
+NOT_MATCHED = (
+    "NUMA alignment was not checked: the node selector, affinity and tolerations match no known node"
+)
+IN_VAIN = "single-numa-node has no effect: the pod is Burstable and requests no devices"
+MAY = "no node with a NUMA topology can align the pod; 1 node without one may"
+NOT_ASKED = "not evaluated: placing 1 container there takes too long"
+MISSPELT = 'no node lists the resource "nvidia.com/gpuu"; did you mean "nvidia.com/gpu"?'
+CLAIMED = 'DRA devices give the kubelet no topology hints: alignment of claim "nic" is unknown'
 
 ADMITTED = [
     # what it shows                 the pod, the cluster, the state and what is told
@@ -110,7 +112,7 @@ ADMITTED = [
         LARGE, cache_of(known=(GONE,)), State.NO_NODE_HERE, [f"{NOT_HERE}; last seen 2 h ago"]),
     ("a shape that is declared",
         LARGE, cache_of(TWO, known=(DECLARED,)), State.NO_NODE_HERE,
-        [f"{NOT_HERE}; the policy file declares one"]),
+        [f"{NOT_HERE}; the policy file declares such nodes"]),
     ("a selector that nobody matches",
         replace(FITS, constraints=GOLD), cache_of(TWO), State.NOT_MATCHED, [NOT_MATCHED]),
     ("taints that it does not tolerate",
@@ -134,30 +136,31 @@ ADMITTED = [
     ("a policy for what it does not ask for",
         replace(FITS, question=Question(asks(ONE_GPU), means(f"{SINGLE} nic"))),
         cache_of(TWO), State.NOTHING_TO_ALIGN,
-        ["numalign.io/resources names nothing that a kubelet could align for this pod"]),
+        ["numalign.io/resources lists nothing that a kubelet could align for this pod"]),
     ("nobody asks",
         asked(THREE_GPUS, policy="none", by=None), cache_of(TWO), State.NOT_ASKED, []),
     ("too much of something to be steered",
         replace(FITS, excess=ExceededLimit.OWNERS), cache_of(TWO), State.FITS,
-        [f"the pod is left as it is: {ExceededLimit.OWNERS}"]),
+        [f"the pod was not changed: {ExceededLimit.OWNERS}"]),
     ("devices that come by DRA",
         replace(FITS, claims=("nic",)), cache_of(TWO), State.FITS, [CLAIMED]),
     ("less than the namespace wants",
         replace(FITS, rules=NamespaceRules(warn=Policy.SINGLE_NUMA_NODE),
                 question=Question(asks(ONE_GPU), means("restricted"))),
-        cache_of(TWO), State.FITS, ["this namespace wants single-numa-node, the pod asks for restricted"]),
+        cache_of(TWO), State.FITS, [("this namespace expects NUMA alignment single-numa-node; the pod"
+                                    " requests restricted")]),
     ("its own node is too small",
         replace(LARGE, pin=Pin("two", PinReason.NODE_NAME)), cache_of(replace(TWO, name="two")), State.PLACED,
-        [f"its node two cannot take it ever: it has at most 2 {GPU} in one zone"]),
+        [f"node two cannot align the pod: it has at most 2 {GPU} in one NUMA zone"]),
     ("its own node has no room now",
         replace(FITS, pin=Pin("full", PinReason.NODE_NAME)), ClusterCache.of([replace(FULL, name="full")]),
         State.PLACED,
-        [f"its node full cannot take it now: it has no {GPU} free in any zone"]),
+        [f"node full cannot align the pod now: it has no {GPU} free in any NUMA zone"]),
     ("its own node is not known",
         replace(LARGE, pin=Pin("who", PinReason.NODE_NAME)), cache_of(TWO), State.PLACED, []),
     ("a DaemonSet that no node could take",
         replace(LARGE, pin=Pin(None, PinReason.DAEMON_SET)), cache_of(TWO), State.PLACED,
-        ["a DaemonSet owns it, but no node could ever take it"]),
+        ["a DaemonSet owns it, but no node can ever align the pod"]),
 ]  # fmt: skip
 
 
@@ -166,10 +169,12 @@ def test_a_pod_is_admitted(pod: PodQuestion, cluster: ClusterCache, state: State
     assert judged(pod, cluster) == AdmissionDecision(state, warnings=tuple(told))
 
 
-TOO_LARGE = f'0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone'
-LESS = f"Ask for at most 2 {GPU}."
+TOO_LARGE = (
+    f'no node can align container "c0" as {SINGLE} (0 of 1 node): 1 has at most 2 {GPU} in one NUMA zone'
+)
+LESS = f"Request at most 2 {GPU}."
 ENFORCED = (
-    'namespace "team" enforces single-numa-node: the pod asks for restricted.'
+    'namespace "team" enforces NUMA alignment of at least single-numa-node, and the pod requests restricted.'
     " Set annotation numalign.io/policy to single-numa-node."
 )
 
@@ -179,20 +184,20 @@ REFUSED = [
         LARGE, cache_of(TWO), State.NEVER, f"{TOO_LARGE}. {LESS}"),
     ("no shape that it may go to, others are counted",
         replace(LARGE, constraints=GOLD), cache_of(FOUR, GOLDEN), State.NEVER,
-        (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
-         f" 1 didn't match the pod's node affinity/selector. {LESS}")),
+        (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'
+         f" zone, 1 didn't match the pod's node affinity/selector. {LESS}")),
     ("none whose taints it tolerates",
         LARGE, cache_of(TWO, TAINTED), State.NEVER,
-        (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
-         f" 1 had untolerated taints. {LESS}")),
+        (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'
+         f" zone, 1 had untolerated taints. {LESS}")),
     ("nor one that was here",
         asked("cpu=2 mem=1Gi gpu=6"), cache_of(TWO, known=(GONE,)), State.NEVER,
-        (f'0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 4 {GPU} in total, nor can any shape'
-         f" that was here before or is declared. Ask for at most 4 {GPU}.")),
+        (f'no node can align container "c0" as {SINGLE} (0 of 1 node, 0 of 1 node shape without nodes): 1'
+         f" has at most 4 {GPU} in total. Request at most 4 {GPU}.")),
     ("a node without topology is too small",
         LARGE, cache_of(TWO, bare=(SMALL_BARE,)), State.NEVER,
-        (f'0/2 nodes can align container "c0" as {SINGLE}: 1 has at most 2 {GPU} in one zone,'
-         f" 1 publishes no NUMA topology. {LESS}")),
+        (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'
+         f" zone, 1 publishes no NUMA topology. {LESS}")),
     ("the namespace enforces more",
         replace(asked(ONE_GPU, policy="restricted"), rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)),
         cache_of(TWO), State.BELOW_ENFORCED, ENFORCED),
@@ -208,7 +213,8 @@ def test_best_effort_is_never_refused_for_nodes() -> None:
     found = judged(asked("cpu=2 mem=1Gi gpu=6", policy="best-effort"), cache_of(TWO))
 
     assert found == AdmissionDecision(
-        State.NEVER, waived=f"0/1 nodes can align the pod as best-effort: 1 has at most 4 {GPU} in total."
+        State.NEVER,
+        waived=f"no node can align the pod as best-effort (0 of 1 node): 1 has at most 4 {GPU} in total.",
     )
 
 
@@ -233,14 +239,14 @@ def test_nobody_is_told_to_ask_for_a_policy_that_what_else_it_asks_does_not_allo
 
     assert loose
     assert strict
-    assert 'use policy "best-effort"' in loose
-    assert 'use policy "restricted"' not in strict
+    assert 'set annotation numalign.io/policy to "best-effort"' in loose
+    assert 'set annotation numalign.io/policy to "restricted"' not in strict
     assert "best-effort" not in strict
 
 
 FOR_DEDICATED = Constraints(tolerations=(Toleration("CPUAffinity", Tolerating.EQUAL, "dedicated"),))
-SHARES = 'it tolerates CPUAffinity=dedicated, but container "c0" gets no CPUs of its own'
-CHANGE = "Give every container equal requests and limits, and whole CPUs, or remove the toleration."
+SHARES = 'it tolerates CPUAffinity=dedicated, but container "c0" gets no exclusive CPUs'
+CHANGE = "Set equal requests and limits and whole CPUs in every container, or remove the toleration."
 SHARING = replace(asked("cpu=500m mem=1Gi", policy="none", by=None), constraints=FOR_DEDICATED)
 
 TOLERATING = [
@@ -326,7 +332,7 @@ def test_nobody_is_refused_for_a_resource_that_dra_serves() -> None:
     found = decide(pod, cache_of(TWO), Refusals(), now=NOW, served=frozenset({GPU}))
 
     assert found.refusal is None
-    assert any(text.startswith("devices of DRA give the kubelet no hints") for text in found.warnings)
+    assert any(text.startswith("DRA devices give the kubelet no topology hints") for text in found.warnings)
     assert decide(pod, cache_of(TWO), Refusals(), now=NOW).refusal
 
 
@@ -367,7 +373,7 @@ def test_a_node_that_does_not_answer_is_told_of() -> None:
     assert not answered(FITS, cache_of(VAST))
     assert not answered(pinned, alone)
     [warning] = judged(pinned, alone).warnings
-    assert warning.startswith("its node vast was not asked: it has too many zones for an answer")
+    assert warning.startswith("node vast was not evaluated: it has too many NUMA zones to evaluate")
 
 
 LEVELS = NamespaceRules(enforce=Policy.RESTRICTED, warn=Policy.SINGLE_NUMA_NODE, audit=Policy.BEST_EFFORT)

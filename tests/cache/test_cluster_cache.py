@@ -615,7 +615,7 @@ def test_a_sentence_counts_the_nodes_that_a_pod_may_not_go_to() -> None:
 
     said = cache.why_not(TWO_GPUS, ANY_POOL)
 
-    assert said.startswith('0/2 nodes can align container "c0" as single-numa-node')
+    assert said.startswith('no node can align container "c0" as single-numa-node (0 of 2 nodes)')
     assert str(Unmet.TAINT).removeprefix("had") in said
 
 

@@ -76,5 +76,5 @@ TOLD = {
 def test_whose_alignment_is_not_known_is_told(pod: PodQuestion, served: set[str], what: str | None) -> None:
     told = dra.unknown(pod, served)
 
-    sentence = f"devices of DRA give the kubelet no hints: whether {what} will be aligned is not known"
+    sentence = f"DRA devices give the kubelet no topology hints: alignment of {what} is unknown"
     assert told == (what and sentence)

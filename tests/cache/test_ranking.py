@@ -23,7 +23,7 @@ EMPTY = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy="best-effort")
 """Two zones, with everything free."""
 FULLER = node("cpu=8//4 mem=8Gi gpu=4//2", "cpu=8//4 mem=8Gi gpu=4//2", policy="best-effort")
 TORN = node("cpu=8//8 mem=8Gi gpu=4//0", "cpu=8//0 mem=8Gi gpu=4//4", policy="best-effort")
-"""CPUs are free in one zone, and devices in the other."""
+"""CPUs are free in one NUMA zone, and devices in the other."""
 WIDE = node("cpu=16 mem=8Gi gpu=4", "cpu=16 mem=8Gi gpu=4", policy="best-effort")
 LOOSE, FULL = replace(EMPTY, policy=EMPTY.policy.NONE), node("cpu=8//0 mem=8Gi gpu=4//0")
 TIGHT = replace(EMPTY, policy=EMPTY.policy.SINGLE_NUMA_NODE)

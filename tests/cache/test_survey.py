@@ -35,93 +35,90 @@ SIX = "cpu=8 mem=8Gi gpu=6"
 ALIGNED = means(SINGLE)
 
 EIGHT_OF_FOUR = (
-    '0/{} nodes can align container "c0" as single-numa-node: 1 has at most 4 nvidia.com/gpu in one zone'
+    'no node can align container "c0" as single-numa-node (0 of {} nodes): 1 has at most 4'
+    " nvidia.com/gpu in one NUMA zone"
 )
-AT_MOST_FOUR = ". Ask for at most 4 nvidia.com/gpu"
+AT_MOST_FOUR = ". Request at most 4 nvidia.com/gpu"
 
 WHY_NOT = [
     # what it shows, the nodes, the containers, the intent, how many are unknown
     ("one thing is short everywhere",
         [TWO_GPUS] * 40, ["cpu=8 mem=8Gi gpu=4"], ALIGNED, 0,
-        ('0/40 nodes can align container "c0" as single-numa-node: 40 have at most 2 nvidia.com/gpu in one'
-        ' zone.'
-        " Ask for at most 2 nvidia.com/gpu.")),
+        ('no node can align container "c0" as single-numa-node (0 of 40 nodes): 40 have at most 2'
+         " nvidia.com/gpu in one NUMA zone. Request at most 2 nvidia.com/gpu.")),
     ("several things are short: no single advice",
         [FOUR_GPUS], ["cpu=40 mem=80Gi gpu=8"], ALIGNED, 0,
-        ('0/1 nodes can align container "c0" as single-numa-node: 1 has at most 32 cpu, at most 64Gi'
-        ' memory and'
-        " at most 4 nvidia.com/gpu in one zone.")),
+        ('no node can align container "c0" as single-numa-node (0 of 1 node): 1 has at most 32 cpu, at'
+         " most 64Gi memory and at most 4 nvidia.com/gpu in one NUMA zone.")),
     ("the container that is refused is named",
         [TWO_GPUS], ["cpu=4 mem=8Gi gpu=1", "cpu=20 mem=8Gi"], ALIGNED, 0,
-        ('0/1 nodes can align container "c1" as single-numa-node: 1 has at most 16 cpu in one zone.'
-        " Ask for at most 16 cpu.")),
+        ('no node can align container "c1" as single-numa-node (0 of 1 node): 1 has at most 16 cpu in one'
+         " NUMA zone. Request at most 16 cpu.")),
     ("so is what sort of container it is",
         [TWO_GPUS], ["init cpu=20 mem=8Gi", "cpu=2 mem=8Gi"], ALIGNED, 0,
-        ('0/1 nodes can align init container "c0" as single-numa-node: 1 has at most 16 cpu in one zone.'
-        " Ask for at most 16 cpu.")),
+        ('no node can align init container "c0" as single-numa-node (0 of 1 node): 1 has at most 16 cpu in'
+         " one NUMA zone. Request at most 16 cpu.")),
     ("the pod as a whole is refused, and a looser policy helps",
         [NARROW], ["cpu=12 mem=8Gi", "cpu=12 mem=8Gi"], means(SINGLE, scope="pod"), 0,
-        ("0/1 nodes can align the pod as single-numa-node: 1 has at most 16 cpu in one zone."
-        ' Ask for at most 16 cpu, or use policy "best-effort".')),
+        ("no node can align the pod as single-numa-node (0 of 1 node): 1 has at most 16 cpu in one NUMA zone."
+        ' Request at most 16 cpu, or set annotation numalign.io/policy to "best-effort".')),
     ("the most telling comes first",
         [FOUR_GPUS, TWO_GPUS, TWO_GPUS], [SIX], ALIGNED, 0,
         f"{EIGHT_OF_FOUR.format(3)}, 2 have at most 4 nvidia.com/gpu in total{AT_MOST_FOUR}."),
     ("nodes that are short of the same are counted together, by the largest amount",
         [TWO_GPUS, FOUR_GPUS, HALF], ["cpu=8 mem=8Gi gpu=8"], means(SINGLE), 0,
-        ('0/3 nodes can align container "c0" as single-numa-node: 2 have at most 5 nvidia.com/gpu in one'
-        ' zone,'
-        " 1 has at most 4 nvidia.com/gpu in total. Ask for at most 5 nvidia.com/gpu.")),
+        ('no node can align container "c0" as single-numa-node (0 of 3 nodes): 2 have at most 5'
+         " nvidia.com/gpu in one NUMA zone, 1 has at most 4 nvidia.com/gpu in total. Request at most 5"
+         " nvidia.com/gpu.")),
     ("what makes a kubelet refuse whatever is asked has its policy beside it",
         [FOUR_GPUS, NARROW, TWO_GPUS], [SIX], ALIGNED, 0,
-        (f"{EIGHT_OF_FOUR.format(3)}, 1 would span different numbers of zones (one for 8 cpu and 8Gi memory,"
-        ' 2 for 6 nvidia.com/gpu) (kubelet policy "restricted"), 1 has at most 4 nvidia.com/gpu in total'
-        f"{AT_MOST_FOUR}.")),
+        (f"{EIGHT_OF_FOUR.format(3)}, 1 would use a different number of NUMA zones per resource (1 for 8"
+         ' cpu and 8Gi memory, 2 for 6 nvidia.com/gpu) (Topology Manager policy "restricted"), 1 has at'
+         f" most 4 nvidia.com/gpu in total{AT_MOST_FOUR}.")),
     ("nodes that align nothing are counted, and save a looser policy",
         [FOUR_GPUS] + [LOOSE] * 12, [EIGHT], ALIGNED, 0,
-        (f'{EIGHT_OF_FOUR.format(13)}, 12 have kubelet policy "none"{AT_MOST_FOUR}, or use policy'
-        ' "best-effort".')),
+        (f'{EIGHT_OF_FOUR.format(13)}, 12 have Topology Manager policy "none"{AT_MOST_FOUR}, or set'
+         ' annotation numalign.io/policy to "best-effort".')),
     ("all nodes align nothing",
         [LOOSE, LOOSE], [EIGHT], ALIGNED, 0,
-        ('0/2 nodes can align container "c0" as single-numa-node: 2 have kubelet policy "none".'
-        ' Use policy "best-effort".')),
+        ('no node can align container "c0" as single-numa-node (0 of 2 nodes): 2 have Topology Manager'
+         ' policy "none". Set annotation numalign.io/policy to "best-effort".')),
     ("nodes without topology are counted",
         [FOUR_GPUS], [EIGHT], ALIGNED, 5,
         f"{EIGHT_OF_FOUR.format(6)}, 5 publish no NUMA topology{AT_MOST_FOUR}."),
     ("one node without topology",
         [FOUR_GPUS], [EIGHT], ALIGNED, 1,
         f"{EIGHT_OF_FOUR.format(2)}, 1 publishes no NUMA topology{AT_MOST_FOUR}."),
-    ("the resources would span different numbers of zones",
+    ("the resources would use a different number of NUMA zones per resource",
         [WIDE], ["cpu=20 mem=8Gi gpu=1"], means(RESTRICTED), 0,
-        ('0/1 nodes can align container "c0" as restricted: 1 would span different numbers of zones'
-        " (one for 8Gi memory and 1 nvidia.com/gpu, 2 for 20 cpu).")),
+        ('no node can align container "c0" as restricted (0 of 1 node): 1 would use a different number of'
+         " NUMA zones per resource (1 for 8Gi memory and 1 nvidia.com/gpu, 2 for 20 cpu).")),
     ("no zone has everything",
         [APART], ["cpu=8 mem=1Gi gpu=1"], ALIGNED, 0,
-        ('0/1 nodes can align container "c0" as single-numa-node: 1 has no zone with 8 cpu, 1Gi memory and'
-        " 1 nvidia.com/gpu.")),
+        ('no node can align container "c0" as single-numa-node (0 of 1 node): 1 has no NUMA zone with 8'
+         " cpu, 1Gi memory and 1 nvidia.com/gpu.")),
     ("the kubelet asks for more than the pod does",
         [TWO_GPUS], ["cpu=1 mem=8Gi gpu=3"], means("best-effort"), 0,
-        ('0/1 nodes can align container "c0" as best-effort: 1 has at most 2 nvidia.com/gpu in one zone'
-        ' (kubelet policy "single-numa-node"). Ask for at most 2 nvidia.com/gpu.')),
+        ('no node can align container "c0" as best-effort (0 of 1 node): 1 has at most 2 nvidia.com/gpu in'
+         ' one NUMA zone (Topology Manager policy "single-numa-node"). Request at most 2 nvidia.com/gpu.')),
     ("the pod as a whole is larger than the node in several things",
         [TWO_GPUS], ["cpu=80 mem=8Gi gpu=9"], ALIGNED, 0,
-        ("0/1 nodes can align the pod as single-numa-node: 1 has at most 32 cpu and at most 4"
-        " nvidia.com/gpu in"
-        " total.")),
+        ("no node can align the pod as single-numa-node (0 of 1 node): 1 has at most 32 cpu and at most 4"
+         " nvidia.com/gpu in total.")),
     ("CPUs that are not a container's own cannot be aligned",
         [TWO_GPUS], ["cpu=1500m mem=8Gi gpu=1"], means("single-numa-node cpu"), 0,
-        ('0/1 nodes can align container "c0" as single-numa-node: 1 cannot pin cpu for it (a container'
-        ' gets CPUs'
-        ' of its own only for a whole number of them). Use policy "best-effort", or give every container'
-        ' equal'
-        " requests and limits, and whole CPUs.")),
+        ('no node can align container "c0" as single-numa-node (0 of 1 node): 1 cannot pin cpu for the pod'
+         " (a container gets exclusive CPUs only if it requests a whole number of them). Set annotation"
+         ' numalign.io/policy to "best-effort", or set equal requests and limits and whole CPUs in every'
+         " container.")),
     ("the kubelet does not align what is named",
         [NO_MEMORY], ["cpu=1 mem=8Gi gpu=1"], means("restricted memory"), 0,
-        ('0/1 nodes can align container "c0" as restricted: 1 has a kubelet that does not align memory.'
-        ' Use policy "best-effort".')),
+        ('no node can align container "c0" as restricted (0 of 1 node): 1 has a kubelet that does not'
+         ' align memory. Set annotation numalign.io/policy to "best-effort".')),
     ("no node has the very same policy",
         [TWO_GPUS, TWO_GPUS], ["cpu=1 mem=8Gi"], means(RESTRICTED, match="equal"), 0,
-        ('0/2 nodes can align the pod as restricted: 2 have kubelet policy "single-numa-node",'
-        ' not "restricted".')),
+        ("no node can align the pod as restricted (0 of 2 nodes): 2 have Topology Manager policy"
+         ' "single-numa-node", not "restricted".')),
 ]  # fmt: skip
 
 
@@ -156,7 +153,7 @@ def test_an_amount_that_is_advised_fits(member: Node, asked: tuple[str, int, int
     cache = ClusterCache.of([member])
 
     text = cache.why_not(Question(asks(container.format(much)), ALIGNED))
-    said = re.search(r"Ask for at most ([0-9]+)", text)
+    said = re.search(r"Request at most ([0-9]+)", text)
 
     assert said
     assert int(said[1]) == little
@@ -197,7 +194,7 @@ def test_no_policy_below_the_floor_is_advised(floor: str, advised: list[str]) ->
         Question(asks(EIGHT), ALIGNED), floor=Policy(floor)
     )
 
-    assert re.findall(r'use policy "(.*?)"', text) == advised
+    assert re.findall(r'set annotation numalign.io/policy to "(.*?)"', text) == advised
 
 
 def test_each_namespace_hears_its_own_floor() -> None:
@@ -205,8 +202,8 @@ def test_each_namespace_hears_its_own_floor() -> None:
 
     lax, strict = cache.why_not(asked), cache.why_not(asked, floor=Policy.SINGLE_NUMA_NODE)
 
-    assert 'use policy "best-effort"' in lax
-    assert "use policy" not in strict
+    assert 'set annotation numalign.io/policy to "best-effort"' in lax
+    assert "set annotation" not in strict
 
 
 # Length.
@@ -223,7 +220,8 @@ def test_it_never_exceeds_what_an_event_can_hold(names: list[str], unknown: int)
     text = ClusterCache.of(named([empty] * 3), unknown=hidden(unknown)).why_not(Question(asked, ALIGNED))
 
     assert len(text) <= LONGEST
-    assert text.startswith(f"0/{unknown + 3} nodes can align ")
+    assert text.startswith("no node can align ")
+    assert f"(0 of {unknown + 3} nodes)" in text
 
 
 def test_a_pod_that_fits_has_no_refusal() -> None:
@@ -242,7 +240,7 @@ def test_an_amount_that_would_not_fit_either_is_not_advised() -> None:
 
     said = ClusterCache.of([apart]).why_not(Question(asks("cpu=4 mem=8Gi gpu=9"), ALIGNED))
 
-    assert "has at most 8 nvidia.com/gpu in one zone" in said
+    assert "has at most 8 nvidia.com/gpu in one NUMA zone" in said
     assert "sk for at most" not in said
 
 
@@ -259,5 +257,5 @@ def test_a_pod_that_no_core_can_hold_hears_why() -> None:
     cache = ClusterCache.of([cores, replace(small, name="small")])
     text = cache.why_not(Question(asks("cpu=3 mem=1Gi"), means("restricted")))
 
-    assert "1 gives out whole cores of 2 CPUs, and 3 cpu would break one" in text
+    assert "1 allocates whole cores of 2 CPUs, and 3 cpu is no multiple of that" in text
     assert "1 has at most 2 cpu in total" in text

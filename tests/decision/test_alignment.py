@@ -160,9 +160,9 @@ def test_many_containers_are_judged_at_once() -> None:
 
 
 WORDS = [
-    ("a single zone", SINGLE, "2 zones, and single-numa-node allows one"),
-    ("restricted", RESTRICTED, "2 zones, and restricted allows no more than this node needs, one"),
-    ("a wish", WISH, "2 zones where one would do; best-effort allows this"),
+    ("a single zone", SINGLE, "2 NUMA zones, and single-numa-node allows one"),
+    ("restricted", RESTRICTED, "2 NUMA zones, and restricted allows only as many as this node needs, one"),
+    ("a wish", WISH, "2 NUMA zones where one would do; best-effort allows this"),
 ]
 
 
@@ -176,7 +176,7 @@ def test_why_in_words(intent: str, text: str) -> None:
 def test_the_pod_as_a_whole_is_named_so() -> None:
     judged = alignment(POD_SCOPE, wants("cpu=2 | cpu=4"), means("restricted"), held("a cpu=2, b cpu=4"))
 
-    assert why(judged).startswith("the pod holds cpu in zone 0 and zone 1: 2 zones")
+    assert why(judged).startswith("the pod holds cpu in zone 0 and zone 1: 2 NUMA zones")
 
 
 def test_one_that_is_aligned_needs_no_words() -> None:

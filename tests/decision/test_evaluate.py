@@ -135,7 +135,8 @@ def test_all_that_is_not_aligned_is_named() -> None:
 WHY_SHARED = [
     # what it shows                pod                                           because
     ("the pod is not Guaranteed",  pod("cpu=4.. mem=4Gi"),                       "the pod is Burstable"),
-    ("not a whole number of CPUs", pod("cpu=1500m mem=4Gi"),                     "only for a whole number"),
+    ("not a whole number of CPUs", pod("cpu=1500m mem=4Gi"),                     ("only if it requests a"
+                                                                                 " whole number")),
     ("pod-level resources",        pod("mem=4Gi cpu=4", limits="cpu=4 mem=4Gi"), "pod-level resources"),
 ]  # fmt: skip
 
@@ -232,7 +233,7 @@ def test_half_a_core_is_refused_with_the_size_of_one() -> None:
     verdict = evaluate(CORES, asks("cpu=3 mem=1Gi"))
 
     assert (refused(verdict).reason, refused(verdict).cause) == ("SMTAlignmentError", Cause.NOT_WHOLE_CORES)
-    assert wording.of_node(verdict) == "gives out whole cores of 2 CPUs, and 3 cpu would break one"
+    assert wording.of_node(verdict) == "allocates whole cores of 2 CPUs, and 3 cpu is no multiple of that"
     assert verdict.permanent
 
 
@@ -271,8 +272,9 @@ def test_who_names_a_device_and_asks_for_none_can_be_refused_for_it() -> None:
 
 UNPINNED = [
     # what it shows                           node      stated  why
-    ("a part of a CPU is pinned nowhere",      LOOSE,    None,   "only for a whole number"),
-    ("by default nothing of such a pod is",    LOOSE,    STATED, "leave pods with pod-level resources alone"),
+    ("a part of a CPU is pinned nowhere",      LOOSE,    None,   "only if it requests a whole number"),
+    ("by default nothing of such a pod is",    LOOSE,    STATED, ("does not pin pods with pod-level"
+                                                                 " resources")),
     ("where it is heeded, limits must be met",
      replace(LOOSE, options=options("PodLevelResourceManagers")), STATED, "if its limits equal its requests"),
 ]  # fmt: skip
@@ -357,4 +359,6 @@ def test_what_other_containers_of_the_pod_hold_is_not_left() -> None:
     assert verdict.refusal
     assert alone.refusal
     assert (verdict.refusal.beside, alone.refusal.beside) == (True, False)
-    assert wording.of_node(verdict).endswith("at most 6 cpu in one zone beside the other containers")
+    assert wording.of_node(verdict).endswith(
+        "at most 6 cpu in one NUMA zone after the pod's other containers"
+    )

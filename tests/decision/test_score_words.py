@@ -36,17 +36,17 @@ FAR = node("cpu=8 mem=8Gi", "cpu=8/8/1 mem=8Gi", "cpu=8 mem=8Gi", policy="restri
 WORDS = [
     # what it shows            strategy   node       what is asked      why
     ("one zone of two",        LEAST,     TWO,       "cpu=4 mem=1Gi",
-        "one zone of two (12 off for each), with none closer together (6 back)"),
+        "one zone of two (12 deducted for each), no closer ones exist (6 added)"),
     ("all zones",              LEAST,     SPANNING,  "cpu=12 mem=12Gi",
-        "two zones of two (12 off for each), which is all of them (6 back)"),
+        "two zones of two (12 deducted for each), all of them (6 added)"),
     ("the closest two",        LEAST,     CLOSE,     "cpu=12 mem=12Gi",
-        "two zones of three (12 off for each), with none closer together (6 back)"),
+        "two zones of three (12 deducted for each), no closer ones exist (6 added)"),
     ("two that are far",       LEAST,     FAR,       "cpu=12 mem=12Gi",
-        "two zones of three (12 off for each), and others are closer together"),
+        "two zones of three (12 deducted for each), closer ones exist"),
     ("nothing of its own",     LEAST,     TWO,       "cpu=..1",
-        "it asks for nothing that the zones of this node give out"),
+        "it requests nothing that the NUMA zones of this node allocate"),
     ("shares",                 MOST,      TWO,       "cpu=4 mem=2Gi",
-        "the more is taken of what its zones have free, the better: cpu 50%; memory 25%"),
+        "more of the free amounts of its NUMA zones used is better: cpu 50%; memory 25%"),
 ]  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def test_the_figures_add_up_to_the_score(cpu: int, zones: list[int], costs: list
     spanned = ["no", "one", "two", "three", "four"].index(why.split()[0])
     off, back = (
         int(found[1]) if (found := re.search(pattern, why)) else 0
-        for pattern in (r"\((\d+) off", r"\((\d+) back")
+        for pattern in (r"\((\d+) deducted", r"\((\d+) added")
     )
 
     assert HIGHEST - spanned * off + back == score(LEAST, on, demand, verdict.placement)

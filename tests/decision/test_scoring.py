@@ -121,7 +121,7 @@ LOOSE, SINGLE = replace(TWO, policy=Policy.NONE), replace(TWO, policy=Policy.SIN
 ONE = node("cpu=8 mem=8Gi gpu=4")
 FREE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy="best-effort")
 TORN = node("cpu=8 mem=8Gi gpu=4//0", "cpu=8//0 mem=8Gi gpu=4", policy="best-effort")
-"""CPUs are free in one zone, and devices in the other."""
+"""CPUs are free in one NUMA zone, and devices in the other."""
 
 POD, PAIR, WIDE = "cpu=4 mem=4Gi gpu=1", "cpu=4 mem=4Gi | cpu=4 mem=4Gi gpu=1", "cpu=9 mem=9Gi gpu=5"
 

@@ -29,24 +29,29 @@ DEMANDED = [
     #   CPUs of their own, whatever is asked of alignment
     (DEDICATED,     WHOLE,                     means("none"),                 None),
     (DEDICATED,     f"{WHOLE} | {WHOLE}",      SINGLE,                        None),
-    (DEDICATED,     HALF,                      SINGLE,                        'container "c0" gets no CPUs'),
-    (DEDICATED,     BURSTABLE,                 SINGLE,                        'container "c0" gets no CPUs'),
-    (DEDICATED,     f"{WHOLE} | {HALF}",       SINGLE,                        'container "c1" gets no CPUs'),
+    (DEDICATED,     HALF,                      SINGLE,                        ('container "c0" gets no'
+                                                                              ' exclusive CPUs')),
+    (DEDICATED,     BURSTABLE,                 SINGLE,                        ('container "c0" gets no'
+                                                                              ' exclusive CPUs')),
+    (DEDICATED,     f"{WHOLE} | {HALF}",       SINGLE,                        ('container "c1" gets no'
+                                                                              ' exclusive CPUs')),
     (DEDICATED,     f"init {HALF} | {WHOLE}",  SINGLE,                        None),
-    (DEDICATED,     f"sidecar {HALF} | {WHOLE}", SINGLE,                      'sidecar "c0" gets no CPUs'),
+    (DEDICATED,     f"sidecar {HALF} | {WHOLE}", SINGLE,                      ('sidecar "c0" gets no'
+                                                                              ' exclusive CPUs')),
     #   CPUs of one zone
     (STRICT_CPUS,   WHOLE,                     SINGLE,                        None),
     (STRICT_CPUS,   WHOLE,                     RESTRICTED,                    None),
     (STRICT_CPUS,   WHOLE,                     means("restricted cpu"),       None),
     (STRICT_CPUS,   f"{WHOLE} | {HALF}",       SINGLE,                        None),
-    (STRICT_CPUS,   WHOLE,                     means("none"),                 "asks for no alignment"),
-    (STRICT_CPUS,   WHOLE,                     means("best-effort"),          "best-effort alone"),
+    (STRICT_CPUS,   WHOLE,                     means("none"),                 "requests no alignment"),
+    (STRICT_CPUS,   WHOLE,                     means("best-effort"),          "only best-effort"),
     (STRICT_CPUS,   WHOLE,                     means("restricted memory"),    "/resources leaves out cpu"),
-    (STRICT_CPUS,   HALF,                      SINGLE,                        "no container gets CPUs"),
+    (STRICT_CPUS,   HALF,                      SINGLE,                        ("no container gets"
+                                                                              " exclusive CPUs")),
     #   memory of one zone
     (STRICT_MEMORY, HALF,                      SINGLE,                        None),
     (STRICT_MEMORY, WHOLE,                     means("restricted memory"),    None),
-    (STRICT_MEMORY, WHOLE,                     means("none"),                 "asks for no alignment"),
+    (STRICT_MEMORY, WHOLE,                     means("none"),                 "requests no alignment"),
     (STRICT_MEMORY, WHOLE,                     means("restricted cpu"),       "leaves out memory"),
     (STRICT_MEMORY, BURSTABLE,                 SINGLE,                        "the pod is Burstable"),
     #   memory may come from elsewhere
@@ -98,9 +103,9 @@ def test_every_taint_is_told_once_with_what_to_change() -> None:
     every = [tolerating(*taint) for taint in (STRICT_MEMORY, DEDICATED, PREFERRED, STRICT_CPUS, DEDICATED)]
     first, *others = contradictions(asks(BURSTABLE), means("none"), every)
 
-    assert first.warning == 'it tolerates CPUAffinity=dedicated, but container "c0" gets no CPUs of its own'
+    assert first.warning == 'it tolerates CPUAffinity=dedicated, but container "c0" gets no exclusive CPUs'
     assert first.refusal == (
-        f"{first.warning}. Give every container equal requests and limits, and whole CPUs, or remove the "
+        f"{first.warning}. Set equal requests and limits and whole CPUs in every container, or remove the "
         "toleration."
     )
     assert [each.taint for each in others] == ["NUMACPUAffinity=strict", "NUMAMemoryPolicy=strict"]

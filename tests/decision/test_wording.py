@@ -41,44 +41,44 @@ HALF_CORE = Need("cpu", 3000, 2, 14_000)
 WORDS = [
     ("one zone is too small",
      refusal(Cause.ZONES_TOO_SMALL, ONE_GPU, PLENTY),
-     f"has at most 4 {GPU} in one zone",
-     f"have no zone with 8 {GPU} and 10Gi memory"),
+     f"has at most 4 {GPU} in one NUMA zone",
+     f"have no NUMA zone with 8 {GPU} and 10Gi memory"),
     ("several zones are",
      refusal(Cause.ZONES_TOO_SMALL, TWO_GPU),
-     f"has at most 7 {GPU} in 2 zones",
-     f"have no 2 zones with 8 {GPU}"),
+     f"has at most 7 {GPU} in 2 NUMA zones",
+     f"have no set of 2 NUMA zones with 8 {GPU}"),
     ("for several resources",
      refusal(Cause.ZONES_TOO_SMALL, ONE_GPU, Need("cpu", 2500, 1, 2000)),
-     f"has at most 4 {GPU} and at most 2 cpu in one zone",
-     f"have no zone with 8 {GPU} and 2500m cpu"),
+     f"has at most 4 {GPU} and at most 2 cpu in one NUMA zone",
+     f"have no NUMA zone with 8 {GPU} and 2500m cpu"),
     ("as many zones as each may have",
      refusal(Cause.ZONES_TOO_SMALL, ONE_GPU, Need("cpu", 9000, 2, 8000)),
-     f"has at most 4 {GPU} in one zone and at most 8 cpu in 2 zones",
-     f"have no 2 zones with 8 {GPU} and 9 cpu"),
+     f"has at most 4 {GPU} in one NUMA zone and at most 8 cpu in 2 NUMA zones",
+     f"have no set of 2 NUMA zones with 8 {GPU} and 9 cpu"),
     ("no zone has any",
      refusal(Cause.ZONES_TOO_SMALL, NO_GPU),
-     f"has no {GPU} in any zone",
-     f"have no zone with 8 {GPU}"),
+     f"has no {GPU} in any NUMA zone",
+     f"have no NUMA zone with 8 {GPU}"),
     ("other containers hold the rest",
      replace(refusal(Cause.ZONES_TOO_SMALL, ONE_GPU), beside=True),
-     f"has at most 4 {GPU} in one zone beside the other containers",
-     f"have no zone with 8 {GPU}"),
+     f"has at most 4 {GPU} in one NUMA zone after the pod's other containers",
+     f"have no NUMA zone with 8 {GPU}"),
     ("each wants its own number of zones",
      refusal(Cause.WIDTHS_DIFFER, CPUS, PLENTY),
-     "would span different numbers of zones (one for 10Gi memory, 2 for 60 cpu)",
-     "would span different numbers of zones for 60 cpu and 10Gi memory"),
+     "would use a different number of NUMA zones per resource (1 for 10Gi memory, 2 for 60 cpu)",
+     "would use a different number of NUMA zones per resource for 60 cpu and 10Gi memory"),
     ("no zone has all of it",
      refusal(Cause.NOT_TOGETHER, PLENTY, Need(GPU, 1, 1, 1)),
-     f"has no zone with 10Gi memory and 1 {GPU}",
-     f"have no zone with 10Gi memory and 1 {GPU}"),
+     f"has no NUMA zone with 10Gi memory and 1 {GPU}",
+     f"have no NUMA zone with 10Gi memory and 1 {GPU}"),
     ("no set of zones has",
      refusal(Cause.NOT_TOGETHER, CPUS, TWO_GPU),
-     f"has no 2 zones with 60 cpu and 8 {GPU}",
-     f"have no 2 zones with 60 cpu and 8 {GPU}"),
+     f"has no set of 2 NUMA zones with 60 cpu and 8 {GPU}",
+     f"have no set of 2 NUMA zones with 60 cpu and 8 {GPU}"),
     ("the kubelet takes more zones than it must",
      refusal(Cause.SPREAD, CPUS),
-     "would spread 60 cpu over more than 2 zones",
-     "would spread 60 cpu over more than 2 zones"),
+     "would spread 60 cpu over more than 2 NUMA zones",
+     "would spread 60 cpu over more than 2 NUMA zones"),
     ("the node has too little",
      refusal(Cause.NODE_TOO_SMALL, Need("cpu", 60_000, 2, 32_000), container=""),
      "has at most 32 cpu in total",
@@ -97,44 +97,44 @@ WORDS = [
      "cannot allocate 10Gi memory"),
     ("half a core is not given out",
      refusal(Cause.NOT_WHOLE_CORES, HALF_CORE, detail="2"),
-     "gives out whole cores of 2 CPUs, and 3 cpu would break one",
-     "give out whole cores of 2 CPUs, and 3 cpu would break one"),
+     "allocates whole cores of 2 CPUs, and 3 cpu is no multiple of that",
+     "allocate whole cores of 2 CPUs, and 3 cpu is no multiple of that"),
     ("too few cores are whole",
      refusal(Cause.NOT_WHOLE_CORES, Need("cpu", 16_000, 2, 14_000)),
      "has at most 14 cpu in whole cores",
      "have less than 16 cpu in whole cores"),
     ("containers that share get nothing",
      refusal(Cause.NOTHING_TO_SHARE, HALF_CORE, PLENTY),
-     "would leave no cpu and memory to the pod's other containers",
-     "would leave no cpu and memory to the pod's other containers"),
+     "would leave no cpu and memory for the pod's other containers",
+     "would leave no cpu and memory for the pod's other containers"),
     ("shared CPUs have no zone",
      refusal(Cause.NOT_EXCLUSIVE, Need("cpu", 0, 0, 0), Need("memory", 0, 0, 0), detail="it is Burstable"),
-     "cannot pin cpu and memory for it (it is Burstable)",
-     "cannot pin cpu and memory for it (it is Burstable)"),
+     "cannot pin cpu and memory for the pod (it is Burstable)",
+     "cannot pin cpu and memory for the pod (it is Burstable)"),
     ("the kubelet does not align",
      refusal(Cause.NOT_ALIGNED, Need("cpu", 0, 0, 0), detail="restricted"),
      "has a kubelet that does not align cpu",
      "have a kubelet that does not align cpu"),
     ("the kubelet aligns nothing",
      refusal(Cause.NOT_ALIGNED, detail="none"),
-     'has kubelet policy "none"',
-     'have kubelet policy "none"'),
+     'has Topology Manager policy "none"',
+     'have Topology Manager policy "none"'),
     ("the node has another policy",
      refusal(Cause.OTHER_POLICY, detail="restricted"),
-     'has kubelet policy "restricted", not "single-numa-node"',
-     'have kubelet policy "restricted", not "single-numa-node"'),
+     'has Topology Manager policy "restricted", not "single-numa-node"',
+     'have Topology Manager policy "restricted", not "single-numa-node"'),
     ("others are on its zones",
      replace(refusal(Cause.NOT_ALONE), zones=("node-0", "node-1")),
-     "would put it beside other pods with an intent in zone 0 and zone 1",
-     "would put it beside other pods with an intent"),
+     "would place it in zone 0 and zone 1 with other aligned pods, and the pod is exclusive",
+     "would place it with other aligned pods, and the pod is exclusive"),
     ("another has its zones",
      replace(refusal(Cause.NOT_SHARED), zones=("node-1",)),
-     "would put it in zone 1, where another pod is to be alone",
-     "would put it in zones where another pod is to be alone"),
+     "would place it in zone 1, which an exclusive pod holds",
+     "would place it in a NUMA zone that an exclusive pod holds"),
     ("it takes too long to say",
      refusal(Cause.NOT_ANSWERED),
-     "has too many zones for an answer in time",
-     "have too many zones for an answer in time"),
+     "has too many NUMA zones to evaluate in time",
+     "have too many NUMA zones to evaluate in time"),
 ]  # fmt: skip
 
 
@@ -159,10 +159,10 @@ def test_no_cause_needs_amounts_to_be_told(cause: Cause) -> None:
 NOW = [
     # what it shows, the refusal, what is said of the node as it stands, and alike
     ("what is free in a zone",     refusal(Cause.ZONES_TOO_SMALL, ONE_GPU),
-     f"has at most 4 {GPU} free in one zone",   f"have no zone with 8 {GPU} free"),
+     f"has at most 4 {GPU} free in one NUMA zone",   f"have no NUMA zone with 8 {GPU} free"),
     ("what is free together",      refusal(Cause.NOT_TOGETHER, CPUS),
-     "has no 2 zones with 60 cpu free",         "have no 2 zones with 60 cpu free"),
-    ("what a node lacks that is ill", refusal(Cause.NODE_TOO_SMALL, NO_GPU),
+     "has no set of 2 NUMA zones with 60 cpu free",         "have no set of 2 NUMA zones with 60 cpu free"),
+    ("what a node lacks that is degraded", refusal(Cause.NODE_TOO_SMALL, NO_GPU),
      f"has no {GPU} now",                       f"have less than 8 {GPU} now"),
     ("what cannot be given out",   refusal(Cause.NOT_ALLOCATED, PLENTY),
      "cannot allocate 10Gi memory now",         "cannot allocate 10Gi memory now"),
@@ -185,7 +185,9 @@ def test_a_kubelet_that_refuses_by_its_own_policy_has_it_beside() -> None:
         reason=RejectionReason.TOPOLOGY_AFFINITY,
     )
 
-    assert wording.sentence(verdict(refused)).endswith(' in one zone (kubelet policy "single-numa-node")')
+    assert wording.sentence(verdict(refused)).endswith(
+        ' in one NUMA zone (Topology Manager policy "single-numa-node")'
+    )
 
 
 def test_there_is_no_reason_against_a_pod_that_is_admitted() -> None:
@@ -196,9 +198,9 @@ def test_there_is_no_reason_against_a_pod_that_is_admitted() -> None:
 
 
 SHORTAGES = [
-    ("CPUs", Shortage(ZoneId(0), "node-0", "cpu", 4000, 1500), "zone 0: cpu 4 asked, 1500m free"),
-    ("memory", Shortage(ZoneId(3), "node-3", "memory", 4 * GIB, 0), "zone 3: memory 4Gi asked, 0 free"),
-    ("devices", Shortage(ZoneId(1), "node-1", GPU, 4, 3), f"zone 1: {GPU} 4 asked, 3 free"),
+    ("CPUs", Shortage(ZoneId(0), "node-0", "cpu", 4000, 1500), "zone 0: cpu 4 requested, 1500m free"),
+    ("memory", Shortage(ZoneId(3), "node-3", "memory", 4 * GIB, 0), "zone 3: memory 4Gi requested, 0 free"),
+    ("devices", Shortage(ZoneId(1), "node-1", GPU, 4, 3), f"zone 1: {GPU} 4 requested, 3 free"),
 ]
 
 
@@ -225,7 +227,7 @@ def test_a_time_that_is_past(seconds: float, text: str) -> None:
 UNLISTED = [
     # what it shows             the name       the known          what is told
     ("one that is near",        "intel.com/qatt", ["intel.com/qat", GPU],
-     'no node lists the resource "intel.com/qatt"; "intel.com/qat" is meant?'),
+     'no node lists the resource "intel.com/qatt"; did you mean "intel.com/qat"?'),
     ("none that is near",       "quantum", [GPU], 'no node lists the resource "quantum"'),
     ("no known one",            "quantum", [],    'no node lists the resource "quantum"'),
     ("one that nobody can read", "q" * 400, [GPU], f'no node lists the resource "{"q" * 61}..."'),
@@ -237,8 +239,8 @@ def test_a_resource_that_no_node_lists(resource: str, known: list[str], text: st
     assert wording.unlisted(resource, known) == text
 
 
-def test_what_an_ill_node_lacks() -> None:
-    assert wording.lacking({GPU: 4, "cpu": 2000}) == f"lacks 4 {GPU} and 2 cpu that it had"
+def test_what_a_degraded_node_lacks() -> None:
+    assert wording.lacking({GPU: 4, "cpu": 2000}) == f"lacks 4 {GPU} and 2 cpu that it had when healthy"
 
 
 # All nodes.
@@ -246,40 +248,40 @@ def test_what_an_ill_node_lacks() -> None:
 FOUR, TWO = (refusal(Cause.ZONES_TOO_SMALL, Need(GPU, 8, 1, most)) for most in (4, 2))
 LOOSE = refusal(Cause.NOT_ALIGNED, detail="none")
 OTHER = refusal(Cause.ZONES_TOO_SMALL, ONE_GPU, container="side")
-AS = 'nodes can align container "main" as single-numa-node'
+AS = 'no node can align container "main" as single-numa-node'
 
 TALLIES = [
     # what it shows, the tally, the first sentence from the number of nodes on
     ("nodes in the scheduler's idiom",
      Tally((Counted(2, FOUR), Counted(1, LOOSE)), {Unmet.AFFINITY: 3, Unmet.TAINT: 2}),
-     (f"0/8 {AS}: 2 have at most 4 {GPU} in one zone, 1 has kubelet policy "
+     (f"{AS} (0 of 8 nodes): 2 have at most 4 {GPU} in one NUMA zone, 1 has Topology Manager policy "
       "\"none\", 3 didn't match the pod's node affinity/selector, 2 had untolerated taints")),
     ("the most telling first, whatever the order",
      Tally((Counted(5, LOOSE), Counted(1, FOUR))),
-     f'0/6 {AS}: 1 has at most 4 {GPU} in one zone, 5 have kubelet policy "none"'),
+     f'{AS} (0 of 6 nodes): 1 has at most 4 {GPU} in one NUMA zone, 5 have Topology Manager policy "none"'),
     ("alike but for amounts",
      Tally((Counted(2, TWO), Counted(1, FOUR))),
-     f"0/3 {AS}: 3 have at most 4 {GPU} in one zone"),
+     f"{AS} (0 of 3 nodes): 3 have at most 4 {GPU} in one NUMA zone"),
     ("nodes without topology",
      Tally((Counted(1, FOUR),), unknown=2),
-     f"0/3 {AS}: 1 has at most 4 {GPU} in one zone, 2 publish no NUMA topology"),
+     f"{AS} (0 of 3 nodes): 1 has at most 4 {GPU} in one NUMA zone, 2 publish no NUMA topology"),
     ("another container",
      Tally((Counted(2, FOUR), Counted(1, OTHER))),
-     (f"0/3 {AS}: 2 have at most 4 {GPU} in one zone, 1 has at most 4 {GPU} in one zone for"
-      ' container "side"')),
+     (f"{AS} (0 of 3 nodes): 2 have at most 4 {GPU} in one NUMA zone, 1 has at most 4 {GPU} in one NUMA"
+      ' zone for container "side"')),
     ("nobody that it may not go to is no clause",
      Tally((Counted(1, FOUR),), {Unmet.TAINT: 0}),
-     f"0/1 {AS}: 1 has at most 4 {GPU} in one zone"),
+     f"{AS} (0 of 1 node): 1 has at most 4 {GPU} in one NUMA zone"),
     ("shapes without nodes",
      Tally((Counted(1, TWO),), shapes=(Counted(1, FOUR),)),
-     (f"0/1 {AS}: 1 has at most 2 {GPU} in one zone, nor can any shape that was here before or is declared")),
+     f"{AS} (0 of 1 node, 0 of 1 node shape without nodes): 1 has at most 2 {GPU} in one NUMA zone"),
     ("shapes alone are counted themselves",
      Tally(shapes=(Counted(1, TWO), Counted(1, LOOSE))),
-     (f"0/0 {AS}: of 2 shapes that were here before or are declared, 1 has at most 2 {GPU} in one"
-      ' zone, 1 has kubelet policy "none"')),
+     (f"{AS} (0 of 0 nodes, 0 of 2 node shapes without nodes): 1 has at most 2 {GPU} in one"
+      ' NUMA zone, 1 has Topology Manager policy "none"')),
     ("a single one",
      Tally(shapes=(Counted(1, TWO),)),
-     (f"0/0 {AS}: of 1 shape that was here before or is declared, 1 has at most 2 {GPU} in one zone")),
+     f"{AS} (0 of 0 nodes, 0 of 1 node shape without nodes): 1 has at most 2 {GPU} in one NUMA zone"),
 ]  # fmt: skip
 
 
@@ -294,7 +296,9 @@ def test_what_can_be_done_stands_last() -> None:
         Tally((Counted(1, FOUR),)), Intent(SINGLE), looser=Policy.RESTRICTED, enough=always
     )
 
-    assert text.endswith(f'in one zone. Ask for at most 4 {GPU}, or use policy "restricted".')
+    assert text.endswith(
+        f'in one NUMA zone. Request at most 4 {GPU}, or set annotation numalign.io/policy to "restricted".'
+    )
 
 
 def test_somebody_must_refuse() -> None:
@@ -327,7 +331,7 @@ def test_it_is_short_whatever_is_asked(
     )
 
     assert len(text) <= LONGEST
-    assert text.endswith('se policy "restricted".') or "give every container" in text
+    assert text.endswith('to "restricted".') or "set equal requests" in text
     assert all(len(wording.reason(verdict(each.refusal))) <= LONGEST_REASON for each in nodes)
 
 
@@ -340,7 +344,7 @@ def test_the_numbers_come_to_all_nodes(nodes: tuple[Counted, ...], taints: int, 
     tally = Tally(nodes, {Unmet.TAINT: taints}, unknown)
     whole, _, parts = wording.first_sentence(told(tally)).partition(": ")
 
-    assert whole.startswith(f"0/{tally.total} ")
+    assert f"(0 of {wording.nodes(tally.total)})" in whole
     assert sum(int(part.split()[0]) for part in parts.split(", ") if part[0].isdigit()) == tally.total
 
 

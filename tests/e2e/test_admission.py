@@ -258,7 +258,7 @@ async def test_a_pod_that_says_nothing_but_by_a_toleration_is_warned_if_it_asks_
         answer = await create(api, made)
         said.append((answer.code, answer.warnings))
 
-    warning = "numalign: it tolerates NUMACPUAffinity=strict, but it asks for no alignment"
+    warning = "numalign: it tolerates NUMACPUAffinity=strict, but it requests no alignment"
     assert said == [(201, [warning]), (201, [])]
 
 

@@ -132,7 +132,7 @@ def test_the_kubelets_own_word_counts_before_what_others_heard_of_it() -> None:
 
 FALLS_BACK = [
     ("a version that nobody knows", reported(topology("a"), machine='{"version": 9}'),
-        "machine].version: 9 is none of the known versions: 1"),
+        "machine].version: 9 is not a known value versions: 1"),
     ("a text that is too long", reported(topology("a"), machine="x" * (LONGEST_MACHINE + 1)),
         "machine]: has 98305 bytes: a report has at most 98304"),
     ("a text that is none", reported(topology("a"), machine=7), "machine]: must be a text, not a number"),

@@ -260,7 +260,7 @@ def test_a_pod_that_has_lost_its_uid_is_not_the_one_that_was_there(watched: Watc
 PUZZLING: list[tuple[str, Json, Mapping[str, object], list[str]]] = [
     # situation: (pod, what is told all the same, what is wrong)
     ("a phase that nobody knows", pod(status={"phase": "Sleeping"}), {"phase": Phase.UNKNOWN},
-     ['status.phase: "Sleeping" is none of the known words: Pending, Running, Succeeded, Failed, Unknown']),
+     ['status.phase: "Sleeping" is not a known value: Pending, Running, Succeeded, Failed, Unknown']),
     ("a phase that is no text", pod(status={"phase": 1}), {"phase": Phase.UNKNOWN},
      ["status.phase: must be a text, not a number"]),
     ("a time that is none", pod(metadata={"creationTimestamp": "yesterday"}), {"created": 0},
@@ -271,9 +271,8 @@ PUZZLING: list[tuple[str, Json, Mapping[str, object], list[str]]] = [
      ["metadata.annotations: must be an object, not a list"]),
     ("an annotation that nobody knows", pod(metadata={"annotations": {"numalign.io/mood": "good"}}),
      {"demand": asks("cpu=2 mem=1Gi")},
-     [("metadata.annotations[numalign.io/mood]: numalign has no such key; known are"
-       " numalign.io/policy, numalign.io/resources, numalign.io/scope, numalign.io/exclusive,"
-       " numalign.io/placement,"
+     [("metadata.annotations[numalign.io/mood]: unknown key; known are numalign.io/policy,"
+       " numalign.io/resources, numalign.io/scope, numalign.io/exclusive, numalign.io/placement,"
        " numalign.io/placement-observed, numalign.io/pinned-at, numalign.io/aligned,"
        " numalign.io/aligned-why")]),
     ("a record that is none", pod(metadata={"annotations": {PLACEMENT_OBSERVED: "[1]", PLACEMENT: RECORD}}),

@@ -41,11 +41,11 @@ def lines(results: list[Checked], cluster: ClusterView) -> list[str]:
                 {"policy": "single-numa-node"},
                 "never",
                 1,
-                "1 has at most 32 cpu in one zone",
+                "1 has at most 32 cpu in one NUMA zone",
             ),
             ("too large, but nobody asks", "33", {}, "ok", 0, "no intent, 0 of 2 nodes could run it"),
-            ("its namespace asks more", "8", {"namespace": "strict"}, "denied", 1, "enforces restricted"),
-            ("a misspelt policy", "8", {"policy": "sngle"}, "bad", 2, '"sngle" is none of the known words'),
+            ("its namespace asks more", "8", {"namespace": "strict"}, "denied", 1, "of at least restricted"),
+            ("a misspelt policy", "8", {"policy": "sngle"}, "bad", 2, '"sngle" is not a known value'),
             (
                 "one that nobody looks at",
                 "8",
@@ -135,7 +135,7 @@ def test_who_is_to_place_a_pod_stands_behind_the_answer(write: Write) -> None:
     assert (asks.to_json()["scheduler"], asks.to_json()["gate"]) == ("second", None)
 
 
-NO_ROOM = "no node has room for single-numa-node now; the pod will wait"
+NO_ROOM = "no node can provide single-numa-node alignment now; the pod will stay pending"
 
 
 def test_what_the_webhook_warns_of_is_told_and_no_failure(write: Write) -> None:
@@ -178,7 +178,7 @@ def test_nobody_is_refused_for_shapes_where_the_policy_only_warns(cluster_file: 
     [found] = checked(told, write("p.yaml", manifest("a", "33", policy="single-numa-node")))
 
     assert (found.result, found.refusal) == ("ok", None)
-    assert found.warnings[0].startswith('0/3 nodes can align container "main" as single-numa-node')
+    assert found.warnings[0].startswith('no node can align container "main" as single-numa-node')
 
 
 def test_every_template_of_a_workload_is_checked(cluster: ClusterView, write: Write) -> None:
@@ -218,7 +218,11 @@ def _unnamed(pod: dict[str, Any]) -> dict[str, Any]:
     ("served", "result", "told"),
     [
         (frozenset(), "never", ()),
-        ({"nvidia.com/gpu"}, "ok", ("devices of DRA give the kubelet no hints: whether nvidia.com/gpu",)),
+        (
+            {"nvidia.com/gpu"},
+            "ok",
+            (("DRA devices give the kubelet no topology hints: alignment of nvidia.com/gpu"),),
+        ),
     ],
     ids=["by a device plugin", "by DRA"],
 )

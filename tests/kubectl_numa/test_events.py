@@ -199,7 +199,7 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 ),
                 [
                     "node.nrt.metadata.name: is missing",
-                    'node.kubeletConfig.cpuManagerPolicy: "dynamic" is none of the known words: none, static',
+                    'node.kubeletConfig.cpuManagerPolicy: "dynamic" is not a known value: none, static',
                     'node.kubeletVersion: "new" is not a version of Kubernetes, as v1.34.4 is',
                     "node.labels: must be an object, not a list",
                     "node.machine.reservedSystemCPUs: CPU 9 is not on this machine",
@@ -224,9 +224,8 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 ),
                 [
                     (
-                        "node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: "
-                        "the kubelet does not start: "
-                        "it is not compatible with topologyManagerPolicy single-numa-node"
+                        "node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: the kubelet would not"
+                        " start: it is not compatible with topologyManagerPolicy single-numa-node"
                     )
                 ],
             ),
@@ -241,7 +240,7 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 ),
                 [
                     (
-                        "node.kubeletConfig.reservedSystemCPUs: the kubelet does not start: "
+                        "node.kubeletConfig.reservedSystemCPUs: the kubelet would not start: "
                         "the CPU manager's policy static needs more than zero CPUs reserved"
                     )
                 ],
@@ -304,7 +303,7 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                         "observed.containers.a.cpu: is none of the fields that are known here: "
                         "affinity, preferred, cpus, amounts, choices"
                     ),
-                    'observed.containers.a.cpus: "x" is no CPU id and no range of them, as in 0-3,8',
+                    'observed.containers.a.cpus: "x" is not a CPU ID or range, as in 0-3,8',
                     'observed.containers.a.amounts.0.cpu: must be a whole number, not "1500m"',
                     (
                         "observed.containers.a.amounts.zero: "

@@ -75,11 +75,14 @@ ILL = replace(node("cpu=8 mem=8Gi gpu=0", policy=SINGLE), health=replace(GPU_NOD
 SELECTS_B = {"nodeSelector": {"pool": "b"}}
 TOLERATES = {"tolerations": [{"operator": "Exists"}]}
 TAINT, AFFINITY = "had untolerated taints", "didn't match the pod's node affinity/selector"
-SHORT = 'container "c0": the node has at most 2 cpu free in one zone (kubelet policy "single-numa-node")'
-HEALED = "it lacks 4 nvidia.com/gpu that it had; in health it could"
+SHORT = (
+    'container "c0": the node has at most 2 cpu free in one NUMA zone (Topology Manager policy'
+    ' "single-numa-node")'
+)
+HEALED = "it lacks 4 nvidia.com/gpu that it had when healthy; it could when healthy"
 BUSY = node("cpu=8/8/2 mem=8Gi", policy=SINGLE)
 VAST = node(*["cpu=8 mem=8Gi"] * 18, policy=SINGLE)
-ON = ", but that may pass"
+ON = " (this may be temporary)"
 
 
 def having(**attributes: Any) -> Node:  # noqa: ANN401 any attribute
@@ -102,7 +105,7 @@ NODES = [
      "the pod: the node has at most 4 nvidia.com/gpu in total"),
     ("that is in use",         BUSY,   "mem=1Gi", {}, "later", SHORT),
     ("of too many zones",      VAST,   "mem=1Gi", {}, "not answered",
-                               "the pod: the node has too many zones for an answer in time"),
+                               "the pod: the node has too many NUMA zones to evaluate in time"),
 ]  # fmt: skip
 
 
@@ -224,5 +227,5 @@ def test_a_shape_without_nodes_that(
     assert (entry["name"], entry["verdict"], entry["known"]) == (SHAPE.name, verdict, "remembered")
     assert entry["lastSeen"] == "2026-09-21T14:13:20+00:00"
     assert (reason or "") in (entry["reason"] or "")
-    hope = "no node of a shape that could take it is here; last seen 2 h ago"
+    hope = "no node that could align the pod exists now; last seen 2 h ago"
     assert (found["warnings"] == [hope]) == (verdict == "later")

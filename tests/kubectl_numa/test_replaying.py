@@ -307,10 +307,9 @@ def test_containers_are_observed_in_the_order_of_their_admission() -> None:
                     ),
                 ],
                 (
-                    "observed.containers.x: the pod has no such container\n"
-                    "observed.containers.x.amounts: there is no zone 3 on this node\n"
-                    "observed.containers.c0.cpus: CPU 9 is not on this machine\n"
-                    "observed.free: there is no zone 2 on this node"
+                    "observed.containers.x: the pod has no such container\nobserved.containers.x.amounts:"
+                    " there is no zone 3 on this node\nobserved.containers.c0.cpus: CPU 9 is not on this"
+                    " machine\nobserved.free: there is no zone 2 on this node"
                 ),
             ),
         ]
@@ -371,7 +370,8 @@ def test_a_refusal_has_the_kubelets_reason_and_a_sentence() -> None:
         "admitted": False,
         "reason": "TopologyAffinityError",
         "message": (
-            'container "c0": the node has at most 3 cpu free in one zone (kubelet policy "single-numa-node")'
+            'container "c0": the node has at most 3 cpu free in one NUMA zone (Topology Manager policy'
+            ' "single-numa-node")'
         ),
         "containers": {},
         "known": "counts",
@@ -416,8 +416,8 @@ def test_doubts_are_about_the_pod_as_its_node_reads_it() -> None:
                 "cpu=4 mem=1Gi",
                 "TopologyAffinityError",
                 (
-                    'container "c0": the node has at most 1 cpu free in one zone'
-                    ' (kubelet policy "single-numa-node")'
+                    'container "c0": the node has at most 1 cpu free in one NUMA zone'
+                    ' (Topology Manager policy "single-numa-node")'
                 ),
             ),
         ]

@@ -101,7 +101,7 @@ REFUSED = [
         "7 is less than 8, the least that it can be"),
     ("closest zones of a machine without distances", (told(TWO, closest=CLOSEST, sockets=(0, 1)),),
         "topologyManagerPolicyOptions.prefer-closest-numa-nodes",
-        "the machine does not tell the distances of zone 0, 1"),
+        "the machine does not report the distances of zone 0, 1"),
     ("no CPU for the system", (replace(node(ZONE), machine=replace(on_sockets(0), reserved=0)),),
         "reservedSystemCPUs",
         "the CPU manager's policy static needs more than zero CPUs reserved"),
@@ -125,14 +125,14 @@ def test_a_kubelet_does_not_start_with(
     given: tuple[Node] | tuple[Node, Reserved], where: str, reason: str
 ) -> None:
     [mistake] = start_errors(*given)
-    assert (mistake.where, mistake.message) == (where, f"the kubelet does not start: {reason}")
+    assert (mistake.where, mistake.message) == (where, f"the kubelet would not start: {reason}")
 
 
 @pytest.mark.parametrize("pair", CLASHES, ids=" and ".join)
 def test_two_options_exclude_each_other(pair: tuple[CpuOption, CpuOption]) -> None:
     [mistake] = start_errors(told(node(ZONE), *pair))
     assert str(mistake) == (
-        "cpuManagerPolicyOptions: the kubelet does not start: "
+        "cpuManagerPolicyOptions: the kubelet would not start: "
         f"{pair[0]} and {pair[1]} cannot be used at the same time"
     )
 

@@ -92,7 +92,7 @@ def test_what_is_not_answered(told: Node, pod: str) -> None:
     assert (verdict.admitted, verdict.answered, verdict.refused, verdict.permanent) == (False,) * 4
     assert verdict.refusal
     assert (verdict.refusal.refuser, verdict.refusal.cause) == (Refuser.NOBODY, Cause.NOT_ANSWERED)
-    assert wording.of_node(verdict) == "has too many zones for an answer in time"
+    assert wording.of_node(verdict) == "has too many NUMA zones to evaluate in time"
 
 
 def test_what_is_refused_without_any_work_is_refused() -> None:

@@ -233,7 +233,7 @@ def pod_view(name: str = "trainer-0", **changes: object) -> PodView:
 def what_if_result() -> WhatIfResult:
     """A pod that fits on one node, not now on another, and never on a third."""
     placement = (HeldInZones(("node-1",), Resources({"cpu": 32000, GPU: 4})),)
-    small = "has at most 3 nvidia.com/gpu free in any zone"
+    small = "has at most 3 nvidia.com/gpu free in any NUMA zone"
     nodes = (
         WhatIfNode("dgx-1", "big", WhatIfAnswer.FITS, "", 94, placement, (ZoneId(1),), ()),
         WhatIfNode("dgx-2", "big", WhatIfAnswer.NOT_NOW, small, None, (), (), ()),

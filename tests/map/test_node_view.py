@@ -126,7 +126,7 @@ async def test_of_a_pod_that_nobody_looked_at_nothing_is_said(scorer: Scorer) ->
 
     assert (pod.predicted, pod.observed, pod.held, pod.agrees, pod.cpus) == (None, None, (), None, None)
     assert (pod.judgement, pod.aligned) == (Judgement.NOT_OBSERVED, None)
-    assert pod.why == "nobody observed what it holds"
+    assert pod.why == "no agent reported what it holds"
 
 
 async def test_a_claim_of_zones_that_are_not_there_is_not_shown(scorer: Scorer) -> None:

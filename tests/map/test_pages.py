@@ -284,7 +284,7 @@ def test_a_pod_that_may_not_be_seen_has_no_name() -> None:
     ("changes", "text"),
     [
         ({"aligned": False, "why": "the pod holds cpu in two zones"}, "misaligned"),
-        ({"aligned": None, "why": "nobody observed what it holds"}, "not judged"),
+        ({"aligned": None, "why": "no agent reported what it holds"}, "not judged"),
         ({"observed": None}, "not known"),
         ({"agrees": False}, "not as predicted"),
         ({"exclusive": True}, "alone in its zones"),
@@ -345,7 +345,7 @@ def test_what_if_shows_each_answer_and_the_zones() -> None:
     page = "".join(RENDERER.what_if(WhatIfForm(), what_if_result(), {"dgx-1": tile()}, VIEWER))
 
     for text in (
-        "has at most 3 nvidia.com/gpu free in any zone",
+        "has at most 3 nvidia.com/gpu free in any NUMA zone",
         "not now",
         "never",
         "94",

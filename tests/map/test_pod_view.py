@@ -89,7 +89,7 @@ async def test_what_cannot_be_read_of_a_pod_is_told_once(scorer: Scorer) -> None
 
     assert made.intent == NO_INTENT
     (mistake,) = made.mistakes
-    assert mistake.startswith('metadata.annotations[numalign.io/policy]: "singel" is none of the known words')
+    assert mistake.startswith('metadata.annotations[numalign.io/policy]: "singel" is not a known value')
 
 
 async def test_who_shares_its_zones_with_a_pod_that_wants_to_be_alone(scorer: Scorer) -> None:

@@ -242,7 +242,7 @@ async def test_before_the_first_snapshot_nobody_says_anything(scorer: Scorer) ->
     (template,) = (await ask(scorer, raw(FOUR))).templates
 
     assert (template.nodes, template.unknown) == ((), ())
-    assert template.admission.warnings == ("no node topology is known, so the pod was not checked",)
+    assert template.admission.warnings == ("NUMA alignment was not checked: no node topology is known",)
 
 
 async def test_questions_wait_for_each_other(scorer: Scorer) -> None:
@@ -271,4 +271,4 @@ async def test_of_nodes_far_down_it_is_told_as_of_many(
 
     assert [bool(each.placement) for each in (first, second, third)] == [True, True, False]
     assert third == replace(first, name="c", placement=(), zones=(), doubts=())
-    assert small.reason == "have no zone with 4 cpu, 1Gi memory and 1 nvidia.com/gpu"
+    assert small.reason == "have no NUMA zone with 4 cpu, 1Gi memory and 1 nvidia.com/gpu"

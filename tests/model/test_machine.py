@@ -104,12 +104,12 @@ def test_lists_of_cpus_may_be_written_loosely(text: str, plain: str) -> None:
 
 @pytest.mark.parametrize("wrong", ["x", "-1", "1-", "3-1", "0-1-2", "0x1", f"{MOST_CPUS}", "999999", "1..2"])
 def test_what_is_no_list_of_cpus_is_named(wrong: str) -> None:
-    with pytest.raises(ValueError, match=f'"{wrong}" is no CPU id'):
+    with pytest.raises(ValueError, match=f'"{wrong}" is not a CPU ID'):
         read_list(f"0,{wrong},2")
 
 
 def test_an_empty_part_of_a_list_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match='"" is no CPU id'):
+    with pytest.raises(ValueError, match='"" is not a CPU ID'):
         read_list("0,,2")
 
 
@@ -128,7 +128,7 @@ def test_a_list_longer_than_any_is_not_read() -> None:
 
 
 def test_a_long_text_that_is_no_list_is_told_shortly() -> None:
-    with pytest.raises(ValueError, match="is no CPU id") as caught:
+    with pytest.raises(ValueError, match="is not a CPU ID") as caught:
         read_list("x" * LONGEST_LIST)
 
     assert len(str(caught.value)) < 150

@@ -49,9 +49,9 @@ def test_reads_what_kubernetes_reads(text: str | int, whole: int, thousandths: i
 
 REFUSED = [
     # what it shows                  text                   a part of the answer
-    ("a byte habit with its meaning", "4GB",                 "G or Gi is meant?"),
-    ("a capital K",                   "4K",                  "k or Ki is meant?"),
-    ("a small g",                     "4g",                  "G or Gi is meant?"),
+    ("a byte habit with its meaning", "4GB",                 "did you mean G or Gi?"),
+    ("a capital K",                   "4K",                  "did you mean k or Ki?"),
+    ("a small g",                     "4g",                  "did you mean G or Gi?"),
     ("an unknown suffix",             "4cores",              "write a number with at most one suffix"),
     ("two suffixes",                  "4GiB",                "at most one suffix"),
     ("two points",                    "1.1.1",               "at most one suffix"),

@@ -33,7 +33,7 @@ ATTEMPTS = 24
 NEVER_CHANCE = ("start", "crashed")
 """Differences in which nothing random has a part."""
 
-DOES_NOT_START = "the kubelet does not start: "
+DOES_NOT_START = "the kubelet would not start: "
 
 TOPICS: Mapping[str, str] = {
     "None policy": "cpuManagerPolicyOptions",

@@ -71,7 +71,7 @@ def test_every_command_can_be_imported(installed: Installed) -> None:
 def test_a_pod_is_explained_with_the_bundled_cluster(installed: Installed) -> None:
     cluster = installed.site_packages() / "numalign" / "examples" / "data" / "cluster.yaml"
     explained = installed.run("kubectl-numa", "explain", "-f", "-", "--snapshot", cluster, stdin=POD)
-    assert explained.startswith("default/web asks for single-numa-node\n")
+    assert explained.startswith("default/web requests single-numa-node alignment\n")
 
 
 def test_the_demo_comes_out_as_its_file_says(installed: Installed) -> None:

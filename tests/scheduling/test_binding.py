@@ -128,7 +128,7 @@ VAST = node(*["cpu=8 mem=8Gi gpu=2"] * 18, policy=SINGLE)
 """More zones than anybody answers for."""
 
 SILENT = raw(FOUR, policy=None)
-NO_TOPOLOGY, NO_ANSWER = "publish no NUMA topology", "too many zones for an answer in time"
+NO_TOPOLOGY, NO_ANSWER = "publish no NUMA topology", "too many NUMA zones to evaluate in time"
 
 WITHOUT_ANSWER = [
     # what it shows                       unknown nodes  the node  the pod    why it is not bound
@@ -172,19 +172,19 @@ REFUSED: list[tuple[str, Arrange, str, str, str]] = [
     ("without the lease",          follows,                                             "a",
      "does not hold the lease",    "not_leading"),
     ("a pod that is gone",         lambda scorer: scorer.lose("web"),              "a",
-     "no pod with this uid",       "unknown_pod"),
+     "no pending pod has this UID",       "unknown_pod"),
     ("a pod that runs elsewhere",  lambda scorer: scorer.see(on("b", raw(FOUR))),  "a",
-     "is on node b already",       "bound_already"),
+     "is already on node b",       "bound_already"),
     ("a pod that runs there",      lambda scorer: scorer.see(on("a", raw(FOUR))),  "a",
-     "is on node a already",       "bound_already"),
+     "is already on node a",       "bound_already"),
     ("a node that never can",      lambda _: None,                                      "small",
-     "no zone with 4 cpu",         "lost"),
+     "no NUMA zone with 4 cpu",         "lost"),
     ("a race that was lost",
      lambda scorer: scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH))),
-     "a", "have no zone with 4 cpu", "lost"),
+     "a", "have no NUMA zone with 4 cpu", "lost"),
     ("zones reserved to another",
      lambda scorer: scorer.reserve(raw(ALL, name="first"), "one"),                "one",
-     "have no zone with 4 cpu",    "lost"),
+     "have no NUMA zone with 4 cpu",    "lost"),
 ]  # fmt: skip
 
 
@@ -324,7 +324,7 @@ async def test_a_pod_that_is_reserved_anew_comes_after_those_that_were_reserved_
 async def test_two_calls_at_once_bind_a_pod_once(scorer: Scorer) -> None:
     answers = await asyncio.gather(*(scorer.bind(raw(FOUR), place) for place in ("a", "b")))
 
-    assert answers == ["", "numalign: the pod is being bound by another call at this moment"]
+    assert answers == ["", "numalign: another call is binding this pod at the moment"]
     assert (bound(scorer), scorer.kept()) == ([("web", "a")], {"web": "a"})
     assert outcomes(scorer) == {"bound": 1, "being_bound": 1}
 
@@ -373,7 +373,7 @@ async def test_what_may_have_been_bound_is_bound_nowhere_else_until_its_reservat
     scorer.reservations.expire(scorer.time())
     late = await scorer.bind(raw(FOUR), "b")
 
-    assert early == "numalign: nobody knows yet whether the pod is on node a"
+    assert early == "numalign: it is not yet known whether the pod was bound to node a"
     assert (kept, late, scorer.kept()) == ({"web": "a"}, "", {"web": "b"})
 
 
@@ -397,7 +397,7 @@ async def test_nobody_is_bound_before_a_pod_that_may_have_been_bound_if_that_mak
     scorer.see(running(on("a", first)))
     late = await scorer.bind(second, "a")
 
-    assert "are still taking in pods" in early
+    assert "are still admitting pods" in early
     assert (late, bound(scorer)) == ("", [("second", "a")])
     assert record_of(scorer) == placed({"cpu": "2", "memory": "1Gi"}, "node-1")
 
@@ -470,7 +470,7 @@ async def test_patience_ends_and_nothing_stays_reserved(scorer: Scorer) -> None:
     began = scorer.time()
     why = await scorer.bind(second, "a")
 
-    assert why == "numalign: a: node(s) are still taking in pods that were bound before (numalign)"
+    assert why == "numalign: a: node(s) are still admitting pods that were bound earlier (numalign)"
     assert 3.0 <= scorer.time() - began <= 3.0 + 2 * LOOK_SECONDS
     assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
     assert outcomes(scorer) == {"bound": 1, "waited": 1}
@@ -571,7 +571,7 @@ async def test_a_lead_that_is_lost_while_a_pod_waits_binds_nothing(scorer: Score
     scorer.time.after(1.0, lambda: scorer.see(running(on("a", raw(SEVEN, name="first")))))
     why = await scorer.bind(second, "a")
 
-    assert "has lost the lease" in why
+    assert "lost the lease" in why
     assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
 
 
@@ -581,7 +581,7 @@ async def test_a_race_that_is_lost_while_a_pod_waits_is_a_refusal(scorer: Scorer
         0.5, lambda: scorer.see(running(on("a", raw("cpu=16 mem=1Gi gpu=4", name="full"), record=BOTH)))
     )
 
-    assert "have no zone with 2 cpu" in await scorer.bind(second, "a")
+    assert "have no NUMA zone with 2 cpu" in await scorer.bind(second, "a")
     assert (bound(scorer), scorer.kept()) == ([("first", "a")], {})
 
 
@@ -707,7 +707,7 @@ async def test_news_that_come_at_once_are_looked_at_once(scorer: Scorer) -> None
         small = running(on("a", raw("cpu=100m", name=f"small-{at}", policy=None)))
         scorer.time.after(1.0 + at / 2000, partial(scorer.see, small))
 
-    assert "still taking in pods" in await scorer.bind(second, "a")
+    assert "still admitting pods" in await scorer.bind(second, "a")
     assert counted.asked <= 5
 
 

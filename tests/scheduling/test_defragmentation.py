@@ -175,7 +175,7 @@ def test_where_all_who_hold_zones_must_stay_it_is_said_who() -> None:
         ("a", (), {"a0": "its priority 6 is above 5", "a1": BARE}),
         ("b", (), {"b0": BARE, "b1": BARE}),
     ]
-    assert "at most 4 cpu free in one zone" in advice.hindrances[0].reason
+    assert "at most 4 cpu free in one NUMA zone" in advice.hindrances[0].reason
 
 
 def test_who_has_no_other_place_does_not_move() -> None:

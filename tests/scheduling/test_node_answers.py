@@ -62,7 +62,7 @@ async def test_a_node_that_does_not_answer_is_taken_for_an_unknown_one(
 
     assert (known.answered, found.answered) == (True, False)
     assert (found.fits, found.permanent, found.prediction) == (fits, False, None)
-    assert "too many zones for an answer in time" in found.reason
+    assert "too many NUMA zones to evaluate in time" in found.reason
 
 
 async def test_what_takes_long_is_found_out_in_steps_before_all_are_asked(scorer: Scorer) -> None:

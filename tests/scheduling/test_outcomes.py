@@ -55,8 +55,8 @@ async def test_a_pod_with_reserved_zones_reads_what_was_predicted_and_what_happe
     assert (event.namespace, event.pod, event.uid) == (TEAM, "web", uid("web"))
     assert (event.type, event.reason) == (Type.WARNING, EVENT)
     assert event.message == (
-        "it was predicted that the pod gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a;"
-        " the kubelet of a refused the pod: TopologyAffinityError: cannot be aligned"
+        "numalign predicted that the pod gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a;"
+        " the kubelet of a rejected the pod: TopologyAffinityError: cannot be aligned"
     )
     [line] = scorer.told.of("prediction.wrong")
     assert (line["pod"], line["node"], line["story"]) == ("team/web", "a", event.message)
@@ -69,8 +69,8 @@ async def test_a_pod_that_was_only_ranked_reads_that_it_should_have_fitted(score
     assert refusals(scorer) == {"ranked": 1}
     [event] = scorer.teller
     assert event.message == (
-        "it was predicted that the pod fits on a;"
-        " the kubelet of a refused the pod: TopologyAffinityError: cannot be aligned"
+        "numalign predicted that the pod fits on a; the kubelet of a rejected the pod:"
+        " TopologyAffinityError: cannot be aligned"
     )
 
 
@@ -180,7 +180,7 @@ async def test_a_node_that_has_just_refused_the_same_is_told_when_it_is_chosen_a
 
     assert again(scorer) == 1
     assert [(event.pod, event.message) for event in scorer.teller[1:]] == [
-        ("second", "node a has just refused a pod that asked for the same, and was chosen again")
+        ("second", "node a has just rejected a pod with the same requests, and was chosen again")
     ]
     [line] = scorer.told.of("prediction.repeated")
     assert (line["pod"], line["node"]) == ("team/second", "a")

@@ -66,8 +66,8 @@ async def test_a_pod_that_gets_something_else_reads_what_was_predicted_and_what_
     assert (event.namespace, event.pod, event.uid) == (TEAM, "web", uid("web"))
     assert (event.type, event.reason) == (Type.WARNING, EVENT)
     assert event.message == (
-        "it was predicted that the pod gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a;"
-        " the kubelet of a gave it 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 1"
+        "numalign predicted that the pod gets 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 on a;"
+        " the kubelet of a allocated 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 1"
     )
     [line] = scorer.told.of("prediction.wrong")
     assert (line["pod"], line["node"], line["story"]) == ("team/web", "a", event.message)

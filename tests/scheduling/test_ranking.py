@@ -132,12 +132,13 @@ NO_STRATEGIES = [
     ("nothing",           "",                              f"a name is missing: one of {KNOWN}"),
     ("a comma too many",  "MostAllocated,",                f"a name is missing: one of {KNOWN}"),
     ("a habit",           "leastNumaNodes",
-        '"leastNumaNodes" is no strategy; "LeastNUMANodes" is meant?'),
-    ("another word",      "x",                             f'"x" is no strategy; known are {KNOWN}'),
+        '"leastNumaNodes" is not a strategy; did you mean "LeastNUMANodes"?'),
+    ("another word",      "x",                             f'"x" is not a strategy; expected one of {KNOWN}'),
     ("one twice",         "MostAllocated,MostAllocated",   '"MostAllocated" is named twice'),
     ("all that is wrong", "Balanced,x",
-        f'"Balanced" is no strategy; "BalancedAllocation" is meant?; "x" is no strategy; known are {KNOWN}'),
-    ("a thousand",        "," * 999,                       "1000 strategies are named, and there are 5"),
+        ('"Balanced" is not a strategy; did you mean "BalancedAllocation"?; "x" is not a strategy;'
+        f' expected one of {KNOWN}')),
+    ("a thousand",        "," * 999,                       "1000 strategies are listed, and only 5 exist"),
 ]  # fmt: skip
 
 
@@ -174,11 +175,11 @@ NO_WEIGHTS = [
     ("half of one",       "cpu=0.5",         f'"cpu" {NEEDS}, like cpu=1'),
     ("two signs",         "cpu==1",          f'"cpu" {NEEDS}, like cpu=1'),
     ("other digits",      "cpu=٣",           f'"cpu" {NEEDS}, like cpu=1'),
-    ("no name",           "=1",              '"" is no name of a resource, like cpu or nvidia.com/gpu'),
-    ("a pattern",         "rdma/*=1",        '"rdma/*" is no name of a resource, like cpu or nvidia.com/gpu'),
+    ("no name",           "=1",              '"" is not a resource name, like cpu or nvidia.com/gpu'),
+    ("a pattern",         "rdma/*=1",        '"rdma/*" is not a resource name, like cpu or nvidia.com/gpu'),
     ("one twice",         "cpu=1,cpu=2",     '"cpu" is named twice'),
     ("all that is wrong", "a b=1,cpu",
-        f'"a b" is no name of a resource, like cpu or nvidia.com/gpu; "cpu" {NEEDS}, like cpu=1'),
+        f'"a b" is not a resource name, like cpu or nvidia.com/gpu; "cpu" {NEEDS}, like cpu=1'),
 ]  # fmt: skip
 
 

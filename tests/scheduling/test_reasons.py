@@ -22,25 +22,25 @@ LOOSE = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2")
 READ = [
     # what it shows                   node   pod                     intent, then the reason
     ("what is taken now",             SHORT, "cpu=4 mem=1Gi gpu=1",  "none",
-     "have no zone with 4 cpu, 1Gi memory and 1 nvidia.com/gpu free (numalign: single-numa-node)"),
+     "have no NUMA zone with 4 cpu, 1Gi memory and 1 nvidia.com/gpu free (numalign: single-numa-node)"),
     ("what no zone ever has",         EMPTY, "cpu=12 mem=24Gi",      "none",
-     "have no zone with 12 cpu and 24Gi memory (numalign: single-numa-node)"),
+     "have no NUMA zone with 12 cpu and 24Gi memory (numalign: single-numa-node)"),
     ("as few zones as it takes",      TIGHT, "cpu=12 mem=1Gi gpu=1", "none",
-     ("would span different numbers of zones for 12 cpu, 1Gi memory and 1 nvidia.com/gpu"
+     ("would use a different number of NUMA zones per resource for 12 cpu, 1Gi memory and 1 nvidia.com/gpu"
       " (numalign: restricted)")),
     ("a kubelet that aligns nothing", LOOSE, "cpu=4 mem=1Gi gpu=1",  "restricted",
-     'have kubelet policy "none" (numalign: restricted)'),
+     'have Topology Manager policy "none" (numalign: restricted)'),
     ("CPUs that are shared",          EMPTY, "cpu=1.5 mem=1Gi",      "restricted cpu",
-     ("cannot pin cpu for it (a container gets CPUs of its own only for a whole number of them)"
-      " (numalign: restricted)")),
+     ("cannot pin cpu for the pod (a container gets exclusive CPUs only if it requests a whole number of"
+      " them) (numalign: restricted)")),
     ("another word than is wanted",   TIGHT, "cpu=4 mem=1Gi",        "equal single-numa-node",
-     'have kubelet policy "restricted", not "single-numa-node" (numalign: single-numa-node)'),
+     'have Topology Manager policy "restricted", not "single-numa-node" (numalign: single-numa-node)'),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("told", "pod", "intent", "expected"), table(READ))
 def test_a_reason_follows_a_number_of_nodes(told: Node, pod: str, intent: str, expected: str) -> None:
-    """As in `0/3 nodes are available: 2 node(s) have no zone with ..., 1 node(s) have less than`."""
+    """As in `0/3 nodes are available: 2 node(s) have no NUMA zone with ..., 1 node(s) have less than`."""
     match = "equal" if intent.startswith("equal") else "satisfies"
     asked = NO_INTENT if intent == "none" else means(intent.removeprefix("equal "), match=match)
 

@@ -113,7 +113,10 @@ def test_each_level_of_its_namespace_is_a_rule() -> None:
                 "warned",
                 AdmissionDecision(
                     AdmissionState.FITS,
-                    warnings=("this namespace wants restricted, the pod asks for nothing", "beware"),
+                    warnings=(
+                        "this namespace expects NUMA alignment restricted; the pod requests nothing",
+                        "beware",
+                    ),
                 ),
                 "warn",
                 "beware",
@@ -143,7 +146,7 @@ def test_a_pod_that_cannot_be_read_is_an_error_with_its_mistakes() -> None:
     running = judge().judge(pod("tight"), None)
 
     assert [(result.rule, result.outcome) for result in running.results] == [("admitted-today", "error")]
-    assert '"tight" is none of the known words' in running.results[0].message
+    assert '"tight" is not a known value' in running.results[0].message
 
 
 def test_the_worst_outcome_is_that_of_the_pod() -> None:

@@ -580,8 +580,8 @@ async def test_what_an_agent_wrote_is_known_by_its_cpus(scorer: Scorer) -> None:
 
 ALONE = {"numalign.io/exclusive": "zone"}
 SMALL = "cpu=1 mem=1Gi"
-NOT_ALONE = f"node(s) would put it beside other pods with an intent (numalign: {SINGLE})"
-NOT_SHARED = f"node(s) would put it in zones where another pod is to be alone (numalign: {SINGLE})"
+NOT_ALONE = f"node(s) would place it with other aligned pods, and the pod is exclusive (numalign: {SINGLE})"
+NOT_SHARED = f"node(s) would place it in a NUMA zone that an exclusive pod holds (numalign: {SINGLE})"
 
 
 def other(policy: str | None = SINGLE, **written: str) -> Raw:

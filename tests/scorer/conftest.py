@@ -410,7 +410,7 @@ EMPTY = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 """Two zones of eight CPUs and two GPUs, all free, that are kept together."""
 
 TORN = node("cpu=8//8 mem=16Gi gpu=2//0", "cpu=8//1 mem=16Gi gpu=2//2", policy=SINGLE)
-"""CPUs are free in one zone, and devices in the other."""
+"""CPUs are free in one NUMA zone, and devices in the other."""
 
 FOUR = "cpu=4 mem=1Gi gpu=1"
 ALL = "cpu=8 mem=1Gi gpu=2"

@@ -97,10 +97,10 @@ async def test_nodes_that_take_a_pod_are_named_and_the_others_say_why_not(caller
     assert answer == {
         "Nodes": None,
         "NodeNames": ["empty", "fuller"],
-        "FailedNodes": {"full": f"node(s) have no zone with {asked} free (numalign: single-numa-node)"},
+        "FailedNodes": {"full": f"node(s) have no NUMA zone with {asked} free (numalign: single-numa-node)"},
         "FailedAndUnresolvableNodes": {
-            "small": f"node(s) have no zone with {asked} (numalign: single-numa-node)",
-            "loose": 'node(s) have kubelet policy "none" (numalign: single-numa-node)',
+            "small": f"node(s) have no NUMA zone with {asked} (numalign: single-numa-node)",
+            "loose": 'node(s) have Topology Manager policy "none" (numalign: single-numa-node)',
             "bare": reasons.UNKNOWN,
         },
         "Error": "",
@@ -392,7 +392,7 @@ async def test_an_allocated_task_keeps_its_zones_until_it_is_deallocated(
     after, _ = await predicate(caller, raw(ALL, name="second"), "fuller")
 
     assert (first, kept, code) == ({"errorMessage": ""}, {"web": "fuller"}, 2)
-    assert second["errorMessage"].startswith("node(s) have no zone with 8 cpu")
+    assert second["errorMessage"].startswith("node(s) have no NUMA zone with 8 cpu")
     assert (last, scorer.kept(), after) == ({"errorMessage": ""}, {}, 0)
 
 
@@ -407,7 +407,7 @@ async def test_an_allocated_task_that_is_to_be_alone_has_its_zone_to_itself(call
 
     # Another may go, or be evicted for it: Volcano is not told that it can never be.
     assert (before, code) == ((0, ""), 2)
-    assert "where another pod is to be alone" in why
+    assert "that an exclusive pod holds" in why
 
 
 async def test_an_allocated_task_is_reserved_by_the_leader_alone(scorer: Scorer, caller: Caller) -> None:

@@ -242,7 +242,7 @@ async def test_a_second_replica_knows_all_and_binds_nothing(bench: Bench) -> Non
 
     assert (status, {*said["waiting_for"]}, away) == (503, {"lease"}, True)
     assert LEASE in said["waiting_for"]["lease"]
-    assert (fit, why) == (["a"], "numalign: this replica does not hold the lease, and binds nothing")
+    assert (fit, why) == (["a"], "numalign: this replica does not hold the lease, so it binds no pods")
     assert bench.api.asked("POST", f"{PODS}/web/binding") == []
 
 
@@ -338,7 +338,7 @@ async def test_a_scorer_that_does_not_bind_reserves_as_it_ranks(bench: Bench) ->
 
     assert (state["reserved"], state["nodes"], state["pods"]) == ({"team/web": "a"}, 4, 1)
     assert state["sources"] == {"predicted": 1}
-    assert why == "numalign: this replica does not hold the lease, and binds nothing"
+    assert why == "numalign: this replica does not hold the lease, so it binds no pods"
     assert bench.api.asked("POST", f"{PODS}/web/binding") == []
 
 
@@ -439,7 +439,7 @@ async def test_a_file_answers_everything_and_binds_nothing(bench: Bench) -> None
     assert scores == [{"Host": "a", "Score": 10}, {"Host": "b", "Score": 0}]
     assert [each["name"] for each in page["nodes"]] == ["a", "b", "loose"]
     assert page["nodes"][0]["basis"] == "observed"
-    assert why == "numalign: this replica does not hold the lease, and binds nothing"
+    assert why == "numalign: this replica does not hold the lease, so it binds no pods"
 
 
 async def test_a_file_without_pods_is_believed_in_what_its_topologies_say(bench: Bench) -> None:

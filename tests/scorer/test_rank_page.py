@@ -77,10 +77,11 @@ async def test_a_node_that_refuses_says_why_to_people_in_more_words() -> None:
     [said] = (await page(await cluster(), raw(FOUR), "small"))["nodes"]
 
     assert (said["fits"], said["permanent"], said["placement"]) == (False, True, None)
-    assert said["reason"].startswith("node(s) have no zone with 4 cpu")
+    assert said["reason"].startswith("node(s) have no NUMA zone with 4 cpu")
     assert (said["refuser"], said["scores"]) == ("kubelet", [0, 0])
     assert said["because"] == (
-        'container "c0": the node has at most 2 cpu in one zone (kubelet policy "single-numa-node")'
+        'container "c0": the node has at most 2 cpu in one NUMA zone (Topology Manager policy'
+        ' "single-numa-node")'
     )
     assert said["shortages"] == ["zone 0: cpu 4 asked, 2 free", "zone 1: cpu 4 asked, 2 free"]
 
@@ -119,7 +120,7 @@ CORDONED, TAINTED = NotEligible(Unmet.CORDONED, lasting=False), NotEligible(Unme
 
 @pytest.mark.parametrize(
     ("why", "reason"),
-    [(CORDONED, "node(s) have no zone with 4 cpu"), (TAINTED, "node(s) had untolerated taints")],
+    [(CORDONED, "node(s) have no NUMA zone with 4 cpu"), (TAINTED, "node(s) had untolerated taints")],
 )
 async def test_of_a_cordoned_node_that_is_too_small_it_is_told_that_it_is(
     why: NotEligible, reason: str

@@ -75,7 +75,7 @@ def entry(text: str) -> str:
 NAMES = "LeastNUMANodes, MostAllocated, LeastAllocated, BalancedAllocation, RelativeNUMANodes"
 FOR_ALL = "selects nothing: for all nodes, write strategies and weights at the top"
 NEEDS = "needs a weight, a whole number from 1 to 100"
-NO_RESOURCE = "is no name of a resource, like cpu or nvidia.com/gpu"
+NO_RESOURCE = "is not a resource name, like cpu or nvidia.com/gpu"
 
 MISTAKEN = [
     # situation: (the file, every mistake in order)
@@ -83,8 +83,8 @@ MISTAKEN = [
     ("two documents", "{}\n---\n{}", ["holds 2 documents: a ranking is one"]),
     ("a list", "[]", ["must be an object, not a list"]),
     ("a key in another way", "ranking: []\nstrategy: x",
-     ['ranking: there is no such key; "rankings" is meant?',
-      'strategy: there is no such key; "strategies" is meant?']),
+     ['ranking: there is no such key; did you mean "rankings"?',
+      'strategy: there is no such key; did you mean "strategies"?']),
     ("parts of another shape", "rankings: {}\nstrategies: MostAllocated\nweights: 3",
      ['strategies: must be a list, not "MostAllocated"',
       "weights: must be an object, not a number",
@@ -96,12 +96,12 @@ MISTAKEN = [
     ("an entry for all nodes", "rankings: [{nodeSelector: {matchLabels: {}}, weights: {cpu: 1}}]",
      [f"rankings[0].nodeSelector: {FOR_ALL}"]),
     ("an entry with another key", entry("strategies: [MostAllocated], weigths: {cpu: 1}"),
-     ['rankings[0].weigths: there is no such key; "weights" is meant?']),
+     ['rankings[0].weigths: there is no such key; did you mean "weights"?']),
     ("a selector that is wrong", "rankings: [{nodeSelector: {matchLabel: {a: b}}, weights: {cpu: 1}}]",
-     ['rankings[0].nodeSelector.matchLabel: there is no such key; "matchLabels" is meant?']),
+     ['rankings[0].nodeSelector.matchLabel: there is no such key; did you mean "matchLabels"?']),
     ("no strategies", entry("strategies: []"), [f"rankings[0].strategies: is empty: name one of {NAMES}"]),
     ("strategies that are none", entry("strategies: [mostAllocated, '', 3, null, LeastAllocated]"),
-     ['rankings[0].strategies[0]: "mostAllocated" is no strategy; "MostAllocated" is meant?',
+     ['rankings[0].strategies[0]: "mostAllocated" is not a strategy; did you mean "MostAllocated"?',
       "rankings[0].strategies[1]: is empty",
       "rankings[0].strategies[2]: must be a text, not a number",
       "rankings[0].strategies[3]: is missing"]),
@@ -120,10 +120,10 @@ MISTAKEN = [
      ["weights: has 65 entries: at most 64 are read"]),
     ("mistakes in different places",
      "more: 1\nweights: {cpu: 0}\nrankings: [{nodeSelector: {matchLabels: {a b: c}}, strategies: [x]}]",
-     ["more: there is no such key; known are rankings, strategies, weights",
+     ["more: there is no such key; expected one of rankings, strategies, weights",
       f"weights.cpu: {NEEDS}",
       "rankings[0].nodeSelector.matchLabels[a b]: no label can have the key 'a b'",
-      f'rankings[0].strategies[0]: "x" is no strategy; known are {NAMES}']),
+      f'rankings[0].strategies[0]: "x" is not a strategy; expected one of {NAMES}']),
 ]  # fmt: skip
 
 

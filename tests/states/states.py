@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from tests.states.machines import GPU, HEALTHY, LARGE, SMALL, Json, Machine, every, pod
 
-ROOM = "no node has room for single-numa-node now; the pod will wait"
-GONE = "no node of a shape that could take it is here; last seen"
-SINGLE = 'nodes can align container "main" as single-numa-node'
+ROOM = "no node can provide single-numa-node alignment now; the pod will stay pending"
+GONE = "no node that could align the pod exists now; last seen"
+SINGLE = 'no node can align container "main" as single-numa-node'
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ DECLARED = {
 
 STATES = (
     State("healthy", HEALTHY, fits=names(LARGE)),
-    State("too-large", HEALTHY, pod=pod(5), refused=f"0/5 {SINGLE}", patched=False, check="never"),
+    State("too-large", HEALTHY, pod=pod(5), refused=SINGLE, patched=False, check="never"),
     State("plugin-down", every(HEALTHY, plugin="down"), warned=ROOM, waits=names(LARGE)),
     State(
         "plugin-down-unseen",
@@ -87,18 +87,20 @@ STATES = (
         "labels-gone",
         (*SMALL, *every(LARGE, labels={}, plugin="gone")),
         pod=pod(nodeSelector={"pool": "large"}),
-        warned="nodes of a shape that could take it are here, but none that it may go to now",
+        warned="nodes that could align the pod exist, but it may not be scheduled to them now",
     ),
     State(
         "no-topology",
         (*SMALL, *every(LARGE, published=False)),
         before=SMALL,
-        warned="no node of known topology could take it; 3 nodes without topology may",
+        warned="no node with a NUMA topology can align the pod; 3 nodes without one may",
         patched=False,
     ),
     State("topology-gone", (*SMALL, *every(LARGE, published=False)), warned=GONE),
     State("scaled-to-zero", SMALL, warned=GONE),
-    State("declared-only", SMALL, before=SMALL, policy=DECLARED, warned="the policy file declares one"),
+    State(
+        "declared-only", SMALL, before=SMALL, policy=DECLARED, warned="the policy file declares such nodes"
+    ),
     State("rebuilt-smaller", (*SMALL, *REBUILT), warned=GONE),
     State("cordoned", (*SMALL, *every(LARGE, cordoned=True)), warned=ROOM, waits=names(LARGE)),
     State("not-ready", (*SMALL, *every(LARGE, ready=False)), warned=ROOM, waits=names(LARGE)),
@@ -118,12 +120,12 @@ STATES = (
         refused="3 had untolerated taints",
         check="never",
     ),
-    State("never", SMALL, before=SMALL, refused=f"0/2 {SINGLE}", patched=False, check="never"),
+    State("never", SMALL, before=SMALL, refused=SINGLE, patched=False, check="never"),
     State(
         "misspelt-resource",
         HEALTHY,
         pod=pod(resource="nvidia.com/gpus"),
-        warned=f'"{GPU}" is meant?',
+        warned=f'did you mean "{GPU}"?',
         patched=False,
     ),
     State(
@@ -131,14 +133,18 @@ STATES = (
         HEALTHY,
         pod=pod(resource="nvidia.com/gpus"),
         policy={"unknownResources": "deny"},
-        refused=f'"{GPU}" is meant?',
+        refused=f'did you mean "{GPU}"?',
         patched=False,
         check="never",
     ),
     State(
-        "best-effort-too-large", HEALTHY, pod=pod(9, policy="best-effort"), warned="0/5 nodes", patched=False
+        "best-effort-too-large",
+        HEALTHY,
+        pod=pod(9, policy="best-effort"),
+        warned="(0 of 5 nodes)",
+        patched=False,
     ),
-    State("never-warn", HEALTHY, pod=pod(5), policy={"never": "warn"}, warned=f"0/5 {SINGLE}", patched=False),
+    State("never-warn", HEALTHY, pod=pod(5), policy={"never": "warn"}, warned=SINGLE, patched=False),
     State(
         "unknown-cannot-fit",
         (*SMALL, *every(LARGE, published=False)),

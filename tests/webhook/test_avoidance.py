@@ -113,7 +113,7 @@ def test_it_is_a_preference_beside_all_else_that_is_written() -> None:
 @pytest.mark.parametrize(
     "pod",
     [
-        pytest.param(made(policy="none"), id="asks for no alignment"),
+        pytest.param(made(policy="none"), id="requests no alignment"),
         pytest.param({**made(), "spec": {**made()["spec"], "nodeName": "a"}}, id="was placed by somebody"),
     ],
 )

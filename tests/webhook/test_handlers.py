@@ -78,7 +78,7 @@ async def test_a_pod_that_fits_nowhere_passes_mutation_and_ends_at_validation(se
     assert mutated == {"uid": UID, "allowed": True}
     assert not checked["allowed"]
     assert (checked["status"]["code"], checked["status"]["reason"]) == (403, "Forbidden")
-    assert checked["status"]["message"].startswith('numalign: 0/3 nodes can align container "c0" as')
+    assert checked["status"]["message"].startswith('numalign: no node can align container "c0" as')
 
 
 async def test_nobody_is_refused_for_half_of_a_cluster_and_half_of_the_next(
@@ -315,7 +315,7 @@ async def test_a_log_line_carries_the_uid_of_the_review(served: Webhook) -> None
         await caller.ask("/validate", FITS, name="web-1", dryRun=True)
 
     denied, admitted = served.told.of("review.decided")
-    assert denied.pop("message").startswith("numalign: 0/3 nodes can align")
+    assert denied.pop("message").startswith("numalign: no node can align")
     assert {
         key: denied[key] for key in ("level", "uid", "webhook", "namespace", "kind", "name", "decision")
     } == {
@@ -655,7 +655,7 @@ async def test_questions_that_are_not_answered_are_counted(webhook: Webhook) -> 
         answers = [await caller.ask("/validate", made) for made in (FITS, merged, merged, SILENT)]
         counted = await caller.metric("numalign_questions_not_answered_total")
 
-    warned = "numalign: 1 node was not asked: what becomes of 80 containers there takes too long to work out"
+    warned = "numalign: 1 node was not evaluated: placing 80 containers there takes too long"
     assert [answer["allowed"] for answer in answers] == [True] * 4
     assert [answer.get("warnings") for answer in answers] == [None, [warned], [warned], None]
     assert counted == 2
@@ -683,8 +683,8 @@ def classes_of(*names: str) -> list[Raw]:
     ]
 
 
-HINTS = "devices of DRA give the kubelet no hints"
-NO_HINTS = f"numalign: {HINTS}: whether nvidia.com/gpu will be aligned is not known"
+HINTS = "DRA devices give the kubelet no topology hints"
+NO_HINTS = f"numalign: {HINTS}: alignment of nvidia.com/gpu is unknown"
 SINGLE = "single-numa-node"
 ONE_GPU = {
     "large": node("cpu=8 mem=8Gi gpu=1", policy=SINGLE),

@@ -52,15 +52,15 @@ ADMITTED = [
     ("enough by the default",            SILENT,      under(enforce=SINGLE, default=SINGLE), []),
     ("less than is audited",             BEST_EFFORT, under(audit="restricted"),             []),
     ("a pod for nodes that it is not for", with_spec(SHARED, tolerations=FOR_DEDICATED), ROOM,
-        ['numalign: it tolerates CPUAffinity=dedicated, but container "c0" gets no CPUs of its own']),
+        ['numalign: it tolerates CPUAffinity=dedicated, but container "c0" gets no exclusive CPUs']),
     ("a daemon that tolerates everything",
         with_spec(FITS, tolerations=[{"operator": "Exists"}]), ROOM,           []),
     ("a pod that is to be alone",
         raw(ONE_GPU, annotations={POLICY: SINGLE, "numalign.io/exclusive": "zone"}), ROOM, []),
     ("warned twice",
         BEST_EFFORT, cluster([FULL], labels={"warn": "restricted"}),
-        ["numalign: this namespace wants restricted, the pod asks for best-effort",
-         "numalign: no node has room for best-effort now; the pod will wait"]),
+        ["numalign: this namespace expects NUMA alignment restricted; the pod requests best-effort",
+         "numalign: no node can provide best-effort alignment now; the pod will stay pending"]),
 ]  # fmt: skip
 
 
@@ -75,15 +75,15 @@ def test_a_pod_is_admitted(made: Raw, now: Cluster, said: list[str]) -> None:
 # Refused.
 
 NEVER_FITS = (
-    'numalign: 0/{} nodes can align container "c0" as single-numa-node:'
-    " 1 has at most 2 nvidia.com/gpu in one zone{}. Ask for at most 2 nvidia.com/gpu."
+    'numalign: no node can align container "c0" as single-numa-node (0 of {}):'
+    " 1 has at most 2 nvidia.com/gpu in one NUMA zone{}. Request at most 2 nvidia.com/gpu."
 )
 
 
 def enforced(level: str, asked: str, choices: str) -> str:
     return (
-        f'numalign: namespace "team" enforces {level}: the pod asks for {asked}.'
-        f" Set annotation {POLICY} to {choices}."
+        f'numalign: namespace "team" enforces NUMA alignment of at least {level}, and the pod requests'
+        f" {asked}. Set annotation {POLICY} to {choices}."
     )
 
 
@@ -91,13 +91,13 @@ RESTRICTED_UP = "restricted or single-numa-node"
 
 DENIED = [
     # what it shows          the pod         the cluster            the text
-    ("it fits no node",      NEVER,          ROOM,                  NEVER_FITS.format(1, "")),
+    ("it fits no node",      NEVER,          ROOM,                  NEVER_FITS.format("1 node", "")),
     ("unknown nodes do not save it",     NEVER,       under(unknown=3),
-        NEVER_FITS.format(4, ", 3 publish no NUMA topology")),
+        NEVER_FITS.format("4 nodes", ", 3 publish no NUMA topology")),
     ("it says less",                     BEST_EFFORT, under(enforce="restricted"),
         enforced("restricted", "best-effort", RESTRICTED_UP)),
     ("even where nothing is known",      SILENT,      cluster([], labels={"enforce": "restricted"}),
-        enforced("restricted", "nothing", RESTRICTED_UP)),
+        enforced("restricted", "none", RESTRICTED_UP)),
     ("a level, before that it never fits", raw(FOUR_GPUS, policy="best-effort"), under(enforce=SINGLE),
         enforced(SINGLE, "best-effort", SINGLE)),
 ]  # fmt: skip
@@ -132,7 +132,10 @@ def test_a_policy_is_advised_only_if_the_namespace_would_take_it() -> None:
     answers = verdict(NEVER, lax), verdict(NEVER, strict)
 
     assert all(isinstance(answer, Denied) for answer in answers)
-    assert ['use policy "best-effort"' in repr(answer) for answer in answers] == [True, False]
+    assert ['set annotation numalign.io/policy to "best-effort"' in repr(answer) for answer in answers] == [
+        True,
+        False,
+    ]
 
 
 # Pods that somebody has placed.
@@ -165,7 +168,7 @@ def test_a_pod_with_more_terms_than_are_read_is_not_placed_and_its_owner_is_warn
 
     assert isinstance(answer, Allowed)
     assert answer.warnings == (
-        "numalign: the pod is left as it is: its node affinity has more than 512 terms",
+        "numalign: the pod was not changed: its node affinity has more than 512 terms",
     )
     assert isinstance(verdict(crowded(NEVER), ROOM), Denied)
 

@@ -187,7 +187,7 @@ GUESSED = f"numalign: Server.example.com is not a kind numalign knows: read a po
 def test_a_template_of_an_unknown_kind_is_told_of_and_never_refuses() -> None:
     told = said(served(NEVER), mode=DENY)
 
-    assert told[0].startswith(f"numalign: {AT}: 0/1 nodes can align ")
+    assert told[0].startswith(f"numalign: {AT}: no node can align ")
     assert told[1] == GUESSED
 
 
@@ -196,7 +196,7 @@ def test_a_template_of_an_unknown_kind_that_makes_no_sense_is_told_of_and_never_
 
     told = said(served(MISSPELT), mode=DENY)
 
-    assert [where[-40:] in told[0], "none of the known words" in told[0], *told[1:]] == [True, True, GUESSED]
+    assert [where[-40:] in told[0], "not a known value" in told[0], *told[1:]] == [True, True, GUESSED]
 
 
 def test_an_unknown_kind_of_which_nobody_asks_anything_is_left() -> None:
@@ -331,14 +331,16 @@ def test_whoever_has_more_owners_than_are_read_is_looked_at_itself() -> None:
 
 # Warnings.
 
-ALIGNED = f'numalign: spec.template: 0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 2'
-REFUSED = (
-    f'numalign: spec.template: its pods will be refused: namespace "team" enforces {SINGLE}: the pod asks for'
-    " nothing"
+ALIGNED = (
+    f'numalign: spec.template: no node can align container "c0" as {SINGLE} (0 of 1 node): 1 has at most 2'
 )
-WANTED = "numalign: spec.template: this namespace wants restricted, the pod asks for nothing"
-NOTHING = f"numalign: spec.template: {SINGLE} has nothing to align: the pod is Burstable, without devices"
-WORDS = f'numalign: spec.template.metadata.annotations[{POLICY}]: "strictly" is none'
+REFUSED = (
+    'numalign: spec.template: its pods will be refused: namespace "team" enforces NUMA alignment of at least'
+    f" {SINGLE}, and the pod requests none"
+)
+WANTED = "numalign: spec.template: this namespace expects NUMA alignment restricted; the pod requests nothing"
+NOTHING = f"numalign: spec.template: {SINGLE} has no effect: the pod is Burstable and requests no devices"
+WORDS = f'numalign: spec.template.metadata.annotations[{POLICY}]: "strictly" is not'
 
 WARNED = [
     # what it shows                             the pod   the labels                           how it begins
@@ -382,12 +384,12 @@ def test_a_long_place_leaves_room_for_the_reason() -> None:
     decision = judge(found, decided(ROOM), mode=WARN)
 
     assert len(decision.warnings[0]) <= LONGEST_SHOWN
-    assert "rrr...].template: 0/1 nodes can align" in decision.warnings[0]
+    assert "rrr...].template: no node can align" in decision.warnings[0]
 
 
 @pytest.mark.parametrize("now", [BARE, cluster([], unknown=3)], ids=["no node", "none that is known"])
 def test_where_no_topology_is_known_nothing_is_refused(now: Cluster) -> None:
-    unchecked = "numalign: spec.template: no node topology is known, so the pod was not checked"
+    unchecked = "numalign: spec.template: NUMA alignment was not checked: no node topology is known"
 
     assert said(deployment(NEVER), now, mode=DENY) == [unchecked]
 
@@ -414,8 +416,8 @@ def test_a_huge_workload_is_not_reckoned() -> None:
 # Refusals.
 
 WHY = (
-    f'0/1 nodes can align container "c0" as {SINGLE}: 1 has at most 2 nvidia.com/gpu in one zone.'
-    " Ask for at most 2 nvidia.com/gpu."
+    f'no node can align container "c0" as {SINGLE} (0 of 1 node): 1 has at most 2 nvidia.com/gpu in one'
+    " NUMA zone. Request at most 2 nvidia.com/gpu."
 )
 
 

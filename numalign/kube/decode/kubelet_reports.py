@@ -139,7 +139,7 @@ def _report(text: object, longest: int) -> Part:
     version = report["version"].required()
     number = version.integer()
     if number is not None and number != _VERSION:
-        version.wrong(f"{number} is none of the known versions: {_VERSION}")
+        version.wrong(f"{number} is not a known value versions: {_VERSION}")
     report.raise_mistakes(BadReport)
     return report
 

@@ -237,5 +237,5 @@ def _refusals(node: Node, configured: KubeletConfiguration | None) -> Iterator[M
         # The node tells only of options that are on; policy none does not look at what they are set to.
         message = "the CPU manager's policy none takes no options, not even switched off"
         yield Mistake(
-            validation.CPU_OPTIONS, f"the kubelet does not start: {message}: {', '.join(sorted(off))}"
+            validation.CPU_OPTIONS, f"the kubelet would not start: {message}: {', '.join(sorted(off))}"
         )

@@ -154,7 +154,7 @@ def _listed(value: object) -> list[object]:
 def _known_version(part: Part) -> None:
     version = part.required_text()
     if version and version not in {f"{GROUP}/{version_}" for version_ in VERSIONS}:
-        part.wrong(f"{named(version)} is none of the known versions: {', '.join(VERSIONS)} of {GROUP}")
+        part.wrong(f"{named(version)} is not a known value versions: {', '.join(VERSIONS)} of {GROUP}")
 
 
 def _attributes(part: Part) -> Callable[[str], Part]:

@@ -117,7 +117,7 @@ def _cores(detail: Part) -> tuple[Core, ...]:
         if not (
             name.isascii() and name.isdigit() and len(name) <= len(str(MOST_CPUS)) and int(name) < MOST_CPUS
         ):
-            part.wrong(f"is no CPU id: a number below {MOST_CPUS}")
+            part.wrong(f"is not a CPU ID: a number below {MOST_CPUS}")
             continue
         zone, socket, core = (part[key].integer() or 0 for key in ("numa", "socket", "core"))
         if zone > LARGEST_ZONE:

@@ -175,7 +175,7 @@ class Part:
         try:
             return words(text)
         except ValueError:
-            self.wrong(f'"{_cut(text)}" is none of the known words: {", ".join(words)}')
+            self.wrong(f'"{_cut(text)}" is not a known value: {", ".join(words)}')
             return None
 
     def integer(self, *, least: int = 0) -> int | None:

@@ -71,7 +71,7 @@ def only(part: Part, *names: str) -> None:
     # To guess takes time, and nobody reads the guesses of a thousand mistakes.
     for name, member in islice(unknown, _GUESSED):
         close = closest_word(name, names)
-        hint = f'"{close}" is meant?' if close else f"known are {', '.join(names)}"
+        hint = f'did you mean "{close}"?' if close else f"expected one of {', '.join(names)}"
         member.wrong(f"there is no such key; {hint}")
 
 

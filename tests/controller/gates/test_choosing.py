@@ -73,7 +73,7 @@ async def test_nobody_is_told_of_more_than_the_most_frequent_reasons(scorer: Sco
     chosen = await choose(scorer, raw(FOUR))
 
     assert isinstance(chosen, NoNode)
-    assert chosen.why.startswith("0/5 nodes are available: 2 node(s) have no zone with 4 cpu")
+    assert chosen.why.startswith("0/5 nodes are available: 2 node(s) have no NUMA zone with 4 cpu")
     assert chosen.why.count("node(s)") == 3
 
 

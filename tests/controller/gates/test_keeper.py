@@ -75,7 +75,7 @@ async def test_a_pod_for_which_no_node_has_room_is_let_go_as_it_is(cluster: Gate
     [event] = cluster.events
     assert event.reason == "NUMAGateLifted"
     assert (
-        "for 30 s no node had room: 0/1 nodes are available: 1 node(s) have no zone with 4 cpu"
+        "for 30 s no node had room: 0/1 nodes are available: 1 node(s) have no NUMA zone with 4 cpu"
         in event.message
     )
 

@@ -20,7 +20,7 @@ def annotations(cluster: Cluster, name: str) -> dict[str, str]:
     return {key: written[key] for key in (ALIGNED, ALIGNED_WHY) if key in written}
 
 
-WHY = 'container "c0" holds cpu in zone 0 and zone 1: 2 zones, and single-numa-node allows one'
+WHY = 'container "c0" holds cpu in zone 0 and zone 1: 2 NUMA zones, and single-numa-node allows one'
 
 
 async def test_a_misaligned_pod_says_so_and_why() -> None:

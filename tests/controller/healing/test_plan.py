@@ -14,7 +14,7 @@ from numalign.model.intent import Match
 from tests.controller.healing.conftest import HEALED, SPREAD, TOGETHER, Cluster, Leader, a_cluster, web
 from tests.scorer.conftest import NOW, TEAM, Raw, snapshot
 
-WHY = 'container "c0" holds cpu in zone 0 and zone 1: 2 zones, and single-numa-node allows one'
+WHY = 'container "c0" holds cpu in zone 0 and zone 1: 2 NUMA zones, and single-numa-node allows one'
 
 
 async def planned(cluster: Cluster, *, gates: bool = True) -> tuple[str, ...]:

@@ -60,11 +60,10 @@ async def test_the_owner_reads_what_was_reserved_and_what_is_free(world: World) 
 
     [message] = world.messages()
     assert message == (
-        "the kubelet of a refused the pod: TopologyAffinityError: cannot be aligned;"
-        " 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 0 had been reserved for it;"
-        " by what is known now it would fit;"
-        " free there now: zone 0 8 cpu and 16Gi memory and 2 nvidia.com/gpu,"
-        " zone 1 2 cpu and 15Gi memory and 2 nvidia.com/gpu"
+        "the kubelet of a rejected the pod: TopologyAffinityError: cannot be aligned; 4 cpu and 1Gi memory"
+        " and 1 nvidia.com/gpu from zone 0 had been reserved for it; by what is known now it would fit;"
+        " free there now: zone 0 8 cpu and 16Gi memory and 2 nvidia.com/gpu, zone 1 2 cpu and 15Gi memory"
+        " and 2 nvidia.com/gpu"
     )
     [event] = scorer.teller
     assert (event.namespace, event.pod, event.uid) == (TEAM, "web", uid("web"))
@@ -115,7 +114,7 @@ async def test_what_breaks_us_is_told_shortly_and_holds_up_nobody(
     monkeypatch.setattr(world.scorer.reservations, "predict", broken)
     world.scorer.see(running(on("a", raw(FOUR, name="old"))), failed())
 
-    assert world.messages() == ["the kubelet of a refused the pod: TopologyAffinityError"]
+    assert world.messages() == ["the kubelet of a rejected the pod: TopologyAffinityError"]
     [line] = world.scorer.told.of("refused.broken")
     assert line["pod"] == "team/web"
 

@@ -15,7 +15,10 @@ from tests.served import Told
 Json = dict[str, Any]
 
 WANTS = {"warn": "restricted"}
-WHY = "its pods are admitted with a warning: this namespace wants restricted, the pod asks for nothing"
+WHY = (
+    "its pods are admitted with a warning: this namespace expects NUMA alignment restricted; the pod"
+    " requests nothing"
+)
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d1", "controller": True}
 
 

@@ -81,7 +81,8 @@ async def test_the_deployment_hears_of_its_pods_below_warn(site: ReportedSite) -
     involved = everyone["lax"]["involvedObject"]
     assert (involved["kind"], involved["uid"]) == ("Deployment", deployment["metadata"]["uid"])
     assert everyone["lax"]["message"] == (
-        "its pods are admitted with a warning: this namespace wants restricted, the pod asks for nothing"
+        "its pods are admitted with a warning: this namespace expects NUMA alignment restricted; the pod"
+        " requests nothing"
     )
 
 

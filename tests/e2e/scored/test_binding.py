@@ -19,7 +19,7 @@ PUBLISHED: Mapping[str, Mapping[str, Any]] = {
 }
 CPUS = {"a": 3, "b": 3, "c": 2}
 NO_ROOM = (
-    "0/1 nodes are available: 1 node(s) have no zone with {0} cpu and {0}Gi memory free"
+    "0/1 nodes are available: 1 node(s) have no NUMA zone with {0} cpu and {0}Gi memory free"
     " (numalign: single-numa-node)."
 )
 

@@ -20,13 +20,13 @@ MACHINES = [
     SimNode("loose", "small", policy="none"),
     SimNode("unknown", "small"),
 ]
-NEVER = "node(s) have no zone with 6 cpu and 6Gi memory (numalign: single-numa-node)"
-UNALIGNED = 'node(s) have kubelet policy "none" (numalign: single-numa-node)'
+NEVER = "node(s) have no NUMA zone with 6 cpu and 6Gi memory (numalign: single-numa-node)"
+UNALIGNED = 'node(s) have Topology Manager policy "none" (numalign: single-numa-node)'
 UNKNOWN = "node(s) publish no NUMA topology, and the pod asks to be aligned (numalign)"
 ELSEWHERE = "node(s) didn't match Pod's node affinity/selector"
 UNREADABLE = (
-    'numalign: metadata.annotations[numalign.io/policy]: "dunno" is none of the known words;'
-    " one of none, best-effort, restricted, single-numa-node"
+    'numalign: metadata.annotations[numalign.io/policy]: "dunno" is not a known value; expected one of'
+    " none, best-effort, restricted, single-numa-node"
 )
 
 

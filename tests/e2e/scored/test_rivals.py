@@ -172,10 +172,11 @@ async def test_a_kubelet_that_was_predicted_wrongly_is_counted_and_the_owner_is_
 
 
 PREDICTED = (
-    "it was predicted that the pod gets 6 cpu and 6Gi memory from zone 0 on liar; the kubelet of liar refused"
-    " the pod: TopologyAffinityError: Pod was rejected: Resources cannot be allocated with Topology locality"
+    "numalign predicted that the pod gets 6 cpu and 6Gi memory from zone 0 on liar; the kubelet of liar"
+    " rejected the pod: TopologyAffinityError: Pod was rejected: Resources cannot be allocated with"
+    " Topology locality"
 )
-CHOSEN_AGAIN = "node liar has just refused a pod that asked for the same, and was chosen again"
+CHOSEN_AGAIN = "node liar has just rejected a pod with the same requests, and was chosen again"
 
 
 async def wrong(site: Site) -> tuple[float, float]:

@@ -34,7 +34,7 @@ async def test_the_lines_to_try_work_as_they_stand(sheet: Paper) -> None:
         said.append((await process.communicate())[0].decode())
     assert '"patchType":"JSONPatch"' in said[0]
     assert '"allowed":false' in said[1]
-    assert "nodes can align" in said[1]
+    assert "no node can align" in said[1]
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving

@@ -32,23 +32,23 @@ def test_two_tallies_add_up() -> None:
 
 
 TOO_LARGE = (
-    '0/560 nodes can align container "main" as single-numa-node: 183 have at most 191Gi memory and at most 4 '
-    "nvidia.com/gpu in one zone, 377 have no nvidia.com/gpu."
+    'no node can align container "main" as single-numa-node (0 of 560 nodes): 183 have at most 191Gi'
+    " memory and at most 4 nvidia.com/gpu in one NUMA zone, 377 have no nvidia.com/gpu."
 )
 OTHER_FIGURES = (
-    '0/1 nodes can align sidecar "x-1" as single-numa-node: 1 has at most 191Mi memory and at most 1 '
-    "nvidia.com/gpu in one zone."
+    'no node can align sidecar "x-1" as single-numa-node (0 of 1 node): 1 has at most 191Mi memory and at'
+    " most 1 nvidia.com/gpu in one NUMA zone."
 )
 WHOLE_POD = (
-    "0/3 nodes can align the pod as best-effort: "
-    '3 have at most 1500m cpu in 2 zones (kubelet policy "restricted"), nor can any shape that was here'
-    " before"
-    ' or is declared. Use policy "none".'
+    "no node can align the pod as best-effort (0 of 3 nodes, 0 of 1 node shape without nodes): 3 have at"
+    " most 1500m cpu in 2 NUMA zones"
+    ' (Topology Manager policy "restricted"). Set annotation'
+    ' numalign.io/policy to "none".'
 )
-TOGETHER = "have at most so much memory and at most so much nvidia.com/gpu in one zone"
-BY_KUBELET = '(kubelet policy "restricted")'
+TOGETHER = "have at most so much memory and at most so much nvidia.com/gpu in one NUMA zone"
+BY_KUBELET = '(Topology Manager policy "restricted")'
 ENFORCED = 'namespace "prod" enforces restricted'
-MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is none of the known words'
+MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is not a known value'
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is none of the known wo
             (
                 "the pod as a whole",
                 WHOLE_POD,
-                'have at most so much cpu in 2 zones (kubelet policy "restricted")',
+                'have at most so much cpu in 2 NUMA zones (Topology Manager policy "restricted")',
             ),
             (
                 "a namespace that enforces",

@@ -174,22 +174,21 @@ def test_every_mistake_is_told_with_its_path() -> None:
     assert mistakes(BadTopology, kubelet_configuration, written) == [
         "metadata.name: is missing",
         (
-            'topologyManagerPolicy: "strict" is none of the known words: '
+            'topologyManagerPolicy: "strict" is not a known value: '
             "none, best-effort, restricted, single-numa-node"
         ),
         "topologyManagerScope: must be a text, not a number",
-        'cpuManagerPolicy: "Static" is none of the known words: none, static',
-        'memoryManagerPolicy: "static" is none of the known words: None, Static',
+        'cpuManagerPolicy: "Static" is not a known value: none, static',
+        'memoryManagerPolicy: "static" is not a known value: None, Static',
         'topologyManagerPolicyOptions.max-allowable-numa-nodes: must be a whole number, not "many"',
     ]
 
 
 WRONG = [
     ("an option that no kubelet has", {"cpuManagerPolicyOptions": {"full-pcpu-only": "true"}},
-        [("cpuManagerPolicyOptions.full-pcpu-only: the kubelet knows no such option, but "
-                "full-pcpus-only, distribute-cpus-across-numa, align-by-socket, "
-                "distribute-cpus-across-cores, strict-cpu-reservation, "
-                "prefer-align-cpus-by-uncorecache")]),
+        [("cpuManagerPolicyOptions.full-pcpu-only: the kubelet knows no such option, but full-pcpus-only,"
+          " distribute-cpus-across-numa, align-by-socket, distribute-cpus-across-cores,"
+          " strict-cpu-reservation, prefer-align-cpus-by-uncorecache")]),
     ("a topology option that no kubelet has", {"topologyManagerPolicyOptions": {"prefer-closest": "true"}},
         [("topologyManagerPolicyOptions.prefer-closest: the kubelet knows no such option, but "
                 "prefer-closest-numa-nodes, max-allowable-numa-nodes")]),
@@ -208,7 +207,7 @@ WRONG = [
             'featureGates: must be an object, not "x"',
             "evictionHard: must be an object, not a number"]),
     ("CPUs that are no list", {"reservedSystemCPUs": "3-1"},
-        ['reservedSystemCPUs: "3-1" is no CPU id and no range of them, as in 0-3,8']),
+        ['reservedSystemCPUs: "3-1" is not a CPU ID or range, as in 0-3,8']),
     ("CPUs that are no text", {"reservedSystemCPUs": 0},
         ["reservedSystemCPUs: must be a text, not a number"]),
     ("what cannot be kept of a node",

@@ -122,7 +122,7 @@ NO_REPORT = [
     ("a list", "[]", ["must be an object, not a list"]),
     ("null", "null", ["version: is missing"]),
     ("no version", "{}", ["version: is missing"]),
-    ("a later version", '{"version": 2, "new": {}}', ["version: 2 is none of the known versions: 1"]),
+    ("a later version", '{"version": 2, "new": {}}', ["version: 2 is not a known value versions: 1"]),
     ("a version in words", '{"version": "one"}', ['version: must be a whole number, not "one"']),
 ]  # fmt: skip
 
@@ -145,7 +145,7 @@ WRONG_MACHINES = [
             "machine.zones[0].cores[1][0]: CPU 0 stands at machine.zones[0].cores[0][0] too",
             "machine.devices.cpu: is no device: CPUs and memory belong to their zones",
             "machine.devices[x/gpu]: must be a list, not an object",
-            'kubelet.cpuManagerPolicy: "dynamic" is none of the known words: none, static',
+            'kubelet.cpuManagerPolicy: "dynamic" is not a known value: none, static',
             "kubelet.version: is missing"]),
     ("an option that is not known", report(kubelet={**KUBELET, "cpuManagerPolicyOptions": {"new": "true"}}),
         ["kubelet.cpuManagerPolicyOptions.new: the kubelet knows no such option, but "
@@ -187,13 +187,13 @@ WRONG_PLACEMENTS = [
             b={"hold": []}, c=[]),
         ['pods.a.held[0].zones[1]: "x" is named twice',
             'pods.a.held[0].amount.cpu: "-1" is negative: an amount is zero or more',
-            'pods.a.cpus: "3-1" is no CPU id and no range of them, as in 0-3,8',
+            'pods.a.cpus: "3-1" is not a CPU ID or range, as in 0-3,8',
             "pods.b.hold: is none of the fields that are known here: held, cpus",
             "pods.b.held: is missing",
             "pods.c: must be an object, not a list",
             "pods.c.held: is missing"]),
     ("CPUs beyond all", pods(a={"held": [], "cpus": "8192"}),
-        ['pods.a.cpus: "8192" is no CPU id and no range of them, as in 0-3,8']),
+        ['pods.a.cpus: "8192" is not a CPU ID or range, as in 0-3,8']),
     ("a uid that is none", pods(**{"a b": {"held": []}}),
         ['pods[a b]: "a b" is no uid, which has at most 128 letters, digits and signs']),
 ]  # fmt: skip

@@ -222,7 +222,7 @@ def test_what_no_kubelet_starts_with_is_a_mistake() -> None:
         topology_options=frozenset(TopologyOption),
     )
     assert [
-        text.partition(": the kubelet does not start: ")[0] for text in mistakes(BadNode, join, bare, said)
+        text.partition(": the kubelet would not start: ")[0] for text in mistakes(BadNode, join, bare, said)
     ] == [
         "reservedSystemCPUs",
         "reservedMemory",

@@ -132,7 +132,7 @@ WRONG = [
     ("reserved CPUs that are not there", raw(reservedSystemCPUs="0,3-5"),
         ["reservedSystemCPUs: CPU 4-5 is not on this machine"]),
     ("reserved CPUs that are no list", raw(reservedSystemCPUs="0;1"),
-        ['reservedSystemCPUs: "0;1" is no CPU id and no range of them, as in 0-3,8']),
+        ['reservedSystemCPUs: "0;1" is not a CPU ID or range, as in 0-3,8']),
     ("CPUs reserved by name and by number", raw(reservedCPUs=1),
         ["reservedCPUs: stands beside reservedSystemCPUs: leave one of them out"]),
     ("more CPUs reserved than there are", raw(reservedSystemCPUs=None, reservedCPUs=5),

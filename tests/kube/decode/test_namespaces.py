@@ -35,8 +35,8 @@ def test_labels_that_say_nothing_to_us_are_kept() -> None:
             {"name": "a", "labels": {"numalign.io/warn": 1}},
             r"^metadata\.labels\[numalign\.io/warn\]: must be a text, not a number$",
         ),
-        ({"name": "a", "labels": {"numalign.io/wran": "none"}}, "numalign has no such key"),
-        ({"name": "a", "labels": {"numalign.io/warn": "strict"}}, "none of the known words"),
+        ({"name": "a", "labels": {"numalign.io/wran": "none"}}, "unknown key"),
+        ({"name": "a", "labels": {"numalign.io/warn": "strict"}}, "not a known value"),
     ],
     ids=["no metadata", "labels a list", "a number", "an unknown key", "an unknown word"],
 )

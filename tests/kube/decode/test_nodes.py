@@ -296,7 +296,7 @@ def test_no_kubelet_starts_with_options_of_no_use_even_where_they_are_off() -> N
     with pytest.raises(BadNode) as raised:
         join(Topology("n", (zone(cpu=1),)), configured=said)
     assert str(raised.value) == (
-        "cpuManagerPolicyOptions: the kubelet does not start: the CPU manager's policy none takes no "
+        "cpuManagerPolicyOptions: the kubelet would not start: the CPU manager's policy none takes no "
         "options, not even switched off: align-by-socket, full-pcpus-only"
     )
 

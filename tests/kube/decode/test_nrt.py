@@ -233,7 +233,7 @@ MISTAKES = {
     "a zone that is none": (raw("a"), ['zones[0]: must be an object, not "a"']),
     "no name": ({**raw(zone()), "metadata": None}, ["metadata.name: is missing"]),
     "another version": ({**raw(zone()), "apiVersion": "topology.node.k8s.io/v9"},
-        [('apiVersion: "topology.node.k8s.io/v9" is none of the known versions: '
+        [('apiVersion: "topology.node.k8s.io/v9" is not a known value versions: '
                 "v1alpha2, v1alpha1 of topology.node.k8s.io")]),
     "no type": (raw(zone(type=None)), ["zones[0].type: is missing"]),
     "a zone without a name": (raw(zone(None)), ["zones[0].name: is missing"]),
@@ -280,10 +280,10 @@ MISTAKES = {
         ['zones[0].costs[1]: "node-0" is listed twice: see zones[0].costs[0]']),
     "costs a text": (raw(zone(costs="10")), ['zones[0].costs: must be a list, not "10"']),
     "an unknown policy": (raw(zone(), attributes=attributes(topologyManagerPolicy="SingleNUMANode")),
-        [('attributes[0].value: "SingleNUMANode" is none of the known words: '
+        [('attributes[0].value: "SingleNUMANode" is not a known value: '
                 "none, best-effort, restricted, single-numa-node")]),
     "an unknown scope": (raw(zone(), attributes=attributes(topologyManagerScope="node")),
-        ['attributes[0].value: "node" is none of the known words: container, pod']),
+        ['attributes[0].value: "node" is not a known value: container, pod']),
     "too few zones at most": (raw(zone(), attributes=attributes(topologyManagerMaxNUMANodes="1")),
         ["attributes[0].value: 1 is too small: the least is 2"]),
     "an attribute of two minds": (

@@ -61,7 +61,8 @@ WRONG = [
     ("nothing in it", {"metadata": {"name": "a"}, "spec": {}}, ["spec.cpuDetail: is missing"]),
     ("no CPU", numatopology(cpuDetail={}), ["spec.cpuDetail: holds no CPU"]),
     ("CPUs that are none", numatopology(cpuDetail={"x": {}, "-1": {}, "8192": {}, "²": {}, "1": 7, "2": {}}),
-        [*(f"spec.cpuDetail{at}: is no CPU id: a number below 8192" for at in (".x", ".-1", ".8192", "[²]")),
+        [*(f"spec.cpuDetail{at}: is not a CPU ID: a number below 8192"
+           for at in (".x", ".-1", ".8192", "[²]")),
             "spec.cpuDetail.1: must be an object, not a number"]),
     ("places that are none", numatopology(cpuDetail={"0": {"numa": 1024, "socket": -1, "core": "x"}}),
         ["spec.cpuDetail.0.socket: -1 is too small: the least is 0",
@@ -69,12 +70,12 @@ WRONG = [
             "spec.cpuDetail.0.numa: 1024 is beyond 1023, the last zone that Linux knows"]),
     ("policies that nobody knows",
         numatopology(policies={"CPUManagerPolicy": "dynamic", "TopologyManagerPolicy": "strict"}),
-        [('spec.policies.TopologyManagerPolicy: "strict" is none of the known words: '
+        [('spec.policies.TopologyManagerPolicy: "strict" is not a known value: '
                 "none, best-effort, restricted, single-numa-node"),
-            'spec.policies.CPUManagerPolicy: "dynamic" is none of the known words: none, static']),
+            'spec.policies.CPUManagerPolicy: "dynamic" is not a known value: none, static']),
     ("amounts that are none",
         numatopology(resReserved={"cpu": "-1"}, numares={"cpu": {"allocatable": "7-1"}}, podAllocations={}),
-        ['spec.numares.cpu.allocatable: "7-1" is no CPU id and no range of them, as in 0-3,8',
+        ['spec.numares.cpu.allocatable: "7-1" is not a CPU ID or range, as in 0-3,8',
             "spec.podAllocations: must be a list, not an object",
             'spec.resReserved.cpu: "-1" is negative: an amount is zero or more']),
     ("a static kubelet whose CPUs nobody lists", numatopology(numares={}), ["spec.numares.cpu: is missing"]),

@@ -44,7 +44,7 @@ READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
     "CPUs": ("0-1,3", Part.cpu_list, 0b1011, []),
     "no CPUs": ("", Part.cpu_list, None, []),
     "CPUs in disorder": ("3-1", Part.cpu_list, None,
-        ['x: "3-1" is no CPU id and no range of them, as in 0-3,8']),
+        ['x: "3-1" is not a CPU ID or range, as in 0-3,8']),
     "a number for CPUs": (0, Part.cpu_list, None, ["x: must be a text, not a number"]),
     "amounts": ({"cpu": "1500m", "memory": None}, Part.amounts, {"cpu": 1500}, []),
     "an amount without quotes": ({"cpu": 0.1}, Part.amounts, {"cpu": 100}, []),
@@ -76,7 +76,7 @@ def test_a_word_is_one_of_those_known() -> None:
         whole["bad"].one_of(Policy) is whole["empty"].one_of(Policy) is whole["absent"].one_of(Policy) is None
     )
     assert noted(whole) == [
-        'bad: "Restricted" is none of the known words: none, best-effort, restricted, single-numa-node'
+        'bad: "Restricted" is not a known value: none, best-effort, restricted, single-numa-node'
     ]
 
 

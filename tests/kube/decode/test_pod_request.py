@@ -59,7 +59,7 @@ BROKEN: list[tuple[str, object, list[str]]] = [
     ("a spec that is none", {"spec": "x"}, ['spec: must be an object, not "x"']),
     ("amounts and annotations alike", pod({"numalign.io/policy": "tight"}, cpu="-1"),
      ['spec.containers[0].resources.limits.cpu: "-1" is negative: an amount is zero or more',
-      'metadata.annotations[numalign.io/policy]: "tight" is none of the known words; one of none,']),
+      'metadata.annotations[numalign.io/policy]: "tight" is not a known value; expected one of none,']),
     ("an annotation that is no text", pod({"numalign.io/policy": 1}),
      ["metadata.annotations[numalign.io/policy]: must be a text, not a number"]),
     ("annotations that are a list", {**pod(), "metadata": {"annotations": [1]}},

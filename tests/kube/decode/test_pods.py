@@ -122,7 +122,7 @@ MISTAKES = [
     ("limits a list", raw(asks(limits=[])),  # type: ignore[arg-type]
      ["spec.containers[0].resources.limits: must be an object, not a list"]),
     ("a quantity that is none", raw(asks(limits={"memory": "4GB"})),
-     [('spec.containers[0].resources.limits.memory: "4GB" is not a quantity; G or Gi is meant?'
+     [('spec.containers[0].resources.limits.memory: "4GB" is not a quantity; did you mean G or Gi?'
        "\n  4GB\n   ^")]),
     ("a negative quantity", raw(asks(requests={"cpu": "-1"}, limits={"cpu": -1})),
      ['spec.containers[0].resources.requests.cpu: "-1" is negative: an amount is zero or more',

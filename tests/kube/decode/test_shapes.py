@@ -160,7 +160,7 @@ WRONG: list[tuple[str, object, list[str]]] = [
             "shapes[0].labels.g: no label can have the value 'h i'"]),
     ("a kubelet that does not start",
         [{"zones": [ZONE], "kubelet": {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}}],
-        [("shapes[0].kubelet.cpuManagerPolicyOptions: the kubelet does not start: "
+        [("shapes[0].kubelet.cpuManagerPolicyOptions: the kubelet would not start: "
                 "the CPU manager's policy none takes no options, not full-pcpus-only")]),
     ("more zones than can be walked",
         [{"zones": [{**ZONE, "name": f"node-{at}"} for at in range(17)],

@@ -302,7 +302,7 @@ def test_a_task_without_topology_policy_keeps_its_template(policy: object) -> No
 def test_a_topology_policy_that_is_none_is_a_mistake() -> None:
     (mistake,) = job("strict").mistakes
 
-    assert str(mistake).startswith('spec.tasks[0].topologyPolicy: "strict" is none of the known words')
+    assert str(mistake).startswith('spec.tasks[0].topologyPolicy: "strict" is not a known value')
 
 
 @pytest.mark.parametrize("template", [7, {"metadata": 7}, {"metadata": {"annotations": [7]}}], ids=repr)

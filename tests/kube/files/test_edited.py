@@ -34,8 +34,8 @@ BAD = [
     ("it holds two documents", b"dish: a\n---\ndish: b",  ["holds 2 documents: a menu is one"]),
     ("it is too large",        b"#" * (2**20 + 1),        ["has more than 1048576 bytes"]),
     ("all that is wrong",      b"dsh: a\npirce:",         [
-        'dsh: there is no such key; "dish" is meant?',
-        'pirce: there is no such key; "price" is meant?',
+        'dsh: there is no such key; did you mean "dish"?',
+        'pirce: there is no such key; did you mean "price"?',
         "dish: is missing",
     ]),
 ]  # fmt: skip

@@ -114,7 +114,7 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
             "topologyPolicies": ["RestrictedPodLevel"]},
         ["NodeResourceTopology x: zones: 17 are more than the 16 whose sets can be walked here"]),
     "a version to come": ({**nrt("x"), "apiVersion": "topology.node.k8s.io/v1"},
-        [('NodeResourceTopology x: apiVersion: "topology.node.k8s.io/v1" is none of the known '
+        [('NodeResourceTopology x: apiVersion: "topology.node.k8s.io/v1" is not a known value '
                 "versions: v1alpha2, v1alpha1 of topology.node.k8s.io")]),
     "no name": ({**nrt("x"), "metadata": {}}, ["NodeResourceTopology items[4]: metadata.name: is missing"]),
     "a topology twice": (nrt("good", cpu=9),
@@ -124,17 +124,17 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
     "a namespace twice": (namespace("team"),
         ["Namespace team: metadata.name: stands here twice; the first one counts"]),
     "a configuration of an unknown word": (configuration("good", topologyManagerScope="node"),
-        [('KubeletConfiguration good: topologyManagerScope: "node" is none of the known words: '
+        [('KubeletConfiguration good: topologyManagerScope: "node" is not a known value: '
                 "container, pod")]),
     "a configuration with which no kubelet starts": (
         configuration("good", cpuManagerPolicy="none", cpuManagerPolicyOptions={"full-pcpus-only": "true"}),
-        [("KubeletConfiguration good: cpuManagerPolicyOptions: the kubelet does not start: "
+        [("KubeletConfiguration good: cpuManagerPolicyOptions: the kubelet would not start: "
                 "the CPU manager's policy none takes no options, not full-pcpus-only")]),
     "a configuration of a kubelet to come": (
         configuration("good", cpuManagerPolicyOptions={"full-pcpus-only": "true", "be-quick": "true"}),
-        [("KubeletConfiguration good: cpuManagerPolicyOptions.be-quick: the kubelet knows no such "
-                "option, but full-pcpus-only, distribute-cpus-across-numa, align-by-socket, "
-                "distribute-cpus-across-cores, strict-cpu-reservation, prefer-align-cpus-by-uncorecache")]),
+        [("KubeletConfiguration good: cpuManagerPolicyOptions.be-quick: the kubelet knows no such option,"
+          " but full-pcpus-only, distribute-cpus-across-numa, align-by-socket,"
+          " distribute-cpus-across-cores, strict-cpu-reservation, prefer-align-cpus-by-uncorecache")]),
     "a configuration of no node": (configuration("godo"),
         ["KubeletConfiguration godo: metadata.name: no node in this snapshot has this name"]),
     "no kind": ({"metadata": {"name": "x"}}, ["object items[4]: kind: is missing"]),
@@ -161,7 +161,7 @@ def test_a_misspelt_label_is_told_and_the_others_hold() -> None:
 
     assert found.namespaces == {"x": NamespaceRules(enforce=Policy.RESTRICTED)}
     [said] = told(found)
-    assert said.startswith("Namespace x: metadata.labels[numalign.io/wran]: numalign has no such key")
+    assert said.startswith("Namespace x: metadata.labels[numalign.io/wran]: unknown key")
 
 
 def test_a_node_whose_topology_is_broken_is_unknown() -> None:

@@ -69,7 +69,7 @@ WRONG = [
     ("defrag: several pods", "defrag -f SEVERAL --snapshot CLUSTER", "one pod is asked about"),
     ("defrag: no manifest", "defrag -f TEXT --snapshot CLUSTER", "text.yaml"),
     ("defrag: a broken pod", "defrag -f BROKEN --snapshot CLUSTER", "resources.limits.cpu"),
-    ("defrag: no such intent", "defrag -f TIGHT --snapshot CLUSTER", '"tight" is none of the known words'),
+    ("defrag: no such intent", "defrag -f TIGHT --snapshot CLUSTER", '"tight" is not a known value'),
     ("defrag: no such pod", "defrag a --snapshot CLUSTER", "holds no pod default/a"),
     ("defrag: no such node", "defrag -f POD --node x --snapshot CLUSTER", 'node "x" is not in this cluster'),
     ("defrag: a node that is hidden", "defrag -f POD --node hidden --snapshot CLUSTER", "publishes no"),

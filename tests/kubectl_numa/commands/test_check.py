@@ -23,10 +23,12 @@ def test_a_folder_with_all_results(run: Run, cluster_file: Path, write: Write, t
     assert result.exit_code == 2
     policies = "none, best-effort, restricted, single-numa-node"
     denied = (
-        'namespace "strict" enforces restricted: the pod asks for nothing. '
+        'namespace "strict" enforces NUMA alignment of at least restricted, and the pod requests none. '
         "Set annotation numalign.io/policy to restricted or single-numa-node."
     )
-    bad = f'metadata.annotations[numalign.io/policy]: "tight" is none of the known words; one of {policies}'
+    bad = (
+        f'metadata.annotations[numalign.io/policy]: "tight" is not a known value; expected one of {policies}'
+    )
     assert result.stdout.splitlines() == [
         f"ok     default/a ({first}, document 1): no intent, 2 of 2 nodes could run it",
         f"denied strict/b ({first}, document 2): {denied}",
@@ -89,7 +91,7 @@ def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, write: Wr
     ("chosen", "code", "said"),
     table(
         [
-            ("nothing", [], 0, "warning: no node of known topology could take it; 1 node without"),
+            ("nothing", [], 0, "warning: no node with a NUMA topology can align the pod; 1 node without"),
             ("nodes without topology", ["--unknown-nodes", "cannot-fit"], 1, "never"),
             ("who creates the pods", ["--unknown-nodes", "cannot-fit", "--created-by", "ci"], 0, "ok"),
             ("who else does", ["--unknown-nodes", "cannot-fit", "--created-by", "jane"], 1, "never"),
@@ -123,7 +125,7 @@ def test_where_the_context_says_which_namespace_its_rules_are_heard(
     pod = write("p.yaml", manifest("a", "33"))
     result = run("check", "-f", pod, "--kubeconfig", api_server)
     assert result.exit_code == 1
-    assert result.stdout.startswith(f"never  eager/a ({pod}, document 1): 0/3 nodes can align container ")
+    assert result.stdout.startswith(f"never  eager/a ({pod}, document 1): no node can align container ")
     assert run("check", "-f", pod, "--kubeconfig", api_server, "-n", "default").exit_code == 0
 
 
@@ -137,5 +139,5 @@ def test_manifests_are_listed_in_all_forms(run: Run, cluster_file: Path, write: 
     header, first, second = lines("wide")
     assert header.split() == ["RESULT", "NAMESPACE", "NAME", "KIND", "WHERE", "WARNINGS", "REASON"]
     assert first.split()[:4] == ["ok", "default", "a", "Pod"]
-    assert 'namespace "strict" enforces restricted' in second
+    assert 'namespace "strict" enforces NUMA alignment of at least restricted' in second
     assert lines("yaml")[0].startswith("- file: ")

@@ -65,7 +65,7 @@ def test_it_says_who_moves_and_where_to(run: Run, crowded: Crowded, write: Write
 
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.splitlines() == [
-        "default/large asks for single-numa-node",
+        "default/large requests single-numa-node alignment",
         "  fits nowhere now, but on big if team/a moved",
         "",
         "  room on big",

@@ -48,16 +48,11 @@ def test_each_pod_says_how_it_sits(run: Run, with_pods: Snapshot) -> None:
 
     assert result.exit_code == 0, result.output
     assert result.stdout == (
-        "team/bad  on big  single-numa-node  misaligned\n"
-        "    zone 0: 4 cpu, 4Gi memory; zone 1: 4 cpu\n"
-        '    container "main" holds cpu in zone 0 and zone 1 and memory in zone 0: 2 zones, and'
-        " single-numa-node allows one\n"
-        "team/good  on big  single-numa-node  aligned\n"
-        "    zone 1: 8 cpu, 4Gi memory\n"
-        "team/reserved  on big  single-numa-node  not judged\n"
-        "    zone 0: 4 cpu, 4Gi memory; zone 1: 4 cpu\n"
-        "    nobody observed what it holds\n"
-        "3 pods: 1 misaligned, 1 aligned, 1 not judged\n"
+        "team/bad  on big  single-numa-node  misaligned\n    zone 0: 4 cpu, 4Gi memory; zone 1: 4 cpu\n   "
+        ' container "main" holds cpu in zone 0 and zone 1 and memory in zone 0: 2 NUMA zones, and'
+        " single-numa-node allows one\nteam/good  on big  single-numa-node  aligned\n    zone 1: 8 cpu, 4Gi"
+        " memory\nteam/reserved  on big  single-numa-node  not judged\n    zone 0: 4 cpu, 4Gi memory; zone"
+        " 1: 4 cpu\n    no agent reported what it holds\n3 pods: 1 misaligned, 1 aligned, 1 not judged\n"
     )
 
 
@@ -88,9 +83,8 @@ def test_a_pod_that_is_to_be_alone_says_who_is_there(run: Run, with_pods: Snapsh
     listed = json.loads(run("pods", "--snapshot", file, "-o", "json").stdout)
 
     assert (
-        "team/alone  on big  single-numa-node, alone  aligned\n"
-        "    zone 1: 8 cpu, 4Gi memory\n"
-        "    shares its zones with team/beside\n"
+        "team/alone  on big  single-numa-node, alone  aligned\n    zone 1: 8 cpu, 4Gi memory\n    shares"
+        " its zones with team/beside\n"
     ) in result.stdout
     assert [(pod["name"], pod["exclusive"], pod["sharesWith"]) for pod in listed] == [
         ("alone", "zone", ["team/beside"]),

@@ -93,7 +93,8 @@ def test_every_pod_is_answered_before_anything_else_is_said(
     second = talk(create("b", "4"))
     assert (second["admitted"], second["reason"]) == (False, "TopologyAffinityError")
     assert second["message"] == (
-        'container "main": the node has at most 2 cpu free in one zone (kubelet policy "single-numa-node")'
+        'container "main": the node has at most 2 cpu free in one NUMA zone (Topology Manager policy'
+        ' "single-numa-node")'
     )
     third = talk('{"delete": "a"}', create("c", "4"))
     assert third["containers"]["main"]["cpus"] == "4-7"
@@ -123,7 +124,7 @@ def test_the_example_of_the_help_is_a_conversation(run: Run) -> None:
         "training": None,
     }
     assert answers["odd"]["message"] == (
-        'container "main": the node gives out whole cores of 2 CPUs, and 3 cpu would break one'
+        'container "main": the node allocates whole cores of 2 CPUs, and 3 cpu is no multiple of that'
     )
     assert [answers[name]["containers"]["main"]["cpus"] for name in ("inference", "training")] == [
         "1-2,9-10",
@@ -186,11 +187,10 @@ def test_nothing_is_answered_where_nothing_is_asked(run: Run) -> None:
                     }
                 ],
                 (
-                    "Error: line 1: node.kubeletConfig.cpuManagerPolicyOptions: the kubelet does not start: "
-                    "full-pcpus-only and distribute-cpus-across-cores cannot be used at the same time\n"
-                    "line 1: node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: "
-                    "the kubelet does not start: "
-                    "it is not compatible with topologyManagerPolicy single-numa-node\n"
+                    "Error: line 1: node.kubeletConfig.cpuManagerPolicyOptions: the kubelet would not"
+                    " start: full-pcpus-only and distribute-cpus-across-cores cannot be used at the same"
+                    " time\nline 1: node.kubeletConfig.cpuManagerPolicyOptions.align-by-socket: the kubelet"
+                    " would not start: it is not compatible with topologyManagerPolicy single-numa-node\n"
                 ),
             ),
             (

@@ -105,7 +105,7 @@ def test_kubelets_that_tell_nothing_are_told_of(
     found = [item["kind"] for item in json.loads(result.stdout)["items"]]
     assert (result.exit_code, found.count("KubeletConfiguration")) == (0, 1)
     small, hidden = sorted(result.stderr.splitlines(), reverse=True)
-    assert small.startswith('left out: KubeletConfiguration small: cpuManagerPolicy: "ecstatic" is none of')
+    assert small.startswith('left out: KubeletConfiguration small: cpuManagerPolicy: "ecstatic" is not')
     assert hidden.startswith("left out: KubeletConfiguration hidden: the API server answered 503")
 
 
@@ -127,7 +127,7 @@ def test_nobody_is_asked_who_was_not_to_be_asked(run: Run, api_server: Path) -> 
 
 def test_other_commands_ask_the_cluster_too(run: Run, api_server: Path) -> None:
     result = run("explain", "stored", "--kubeconfig", api_server)
-    assert result.stdout.startswith("eager/stored asks for single-numa-node by its namespace's default")
+    assert result.stdout.startswith("eager/stored requests single-numa-node alignment (namespace default)")
     missing = run("explain", "nobody", "--kubeconfig", api_server)
     assert missing.exit_code == 2
     assert missing.stderr.startswith("Error: pod eager/nobody is not there")
