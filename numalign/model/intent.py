@@ -298,7 +298,7 @@ def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: s
     # To guess takes time, and nobody reads the guesses of a thousand mistakes.
     for key in nsmallest(_GUESSED, unknown):
         close = closest_word(key.removeprefix(PREFIX), names)
-        hint = f'; did you mean "{PREFIX}{close}"?' if close else f"; expected one of {', '.join(known)}"
+        hint = f'; did you mean "{PREFIX}{close}"?' if close else f"; known keys: {', '.join(known)}"
         yield Mistake(f"metadata.{kind}[{key}]", f"unknown key{hint}")
 
 

@@ -137,7 +137,7 @@ WRONG = [
     ("two that differ",      "policy=none; volcano=restricted", "policy",          "remove one, or make"),
     ("a key that is a slip", "polcy=none",                      "polcy",           ('did you mean'
                                                                                    f' "{POLICY}"?')),
-    ("a key like no other",  "x=1",                             "x",               "expected one of"),
+    ("a key like no other",  "x=1",                             "x",               "known keys"),
     ("a namespace's key",    "enforce=none",                    "enforce",         "unknown key"),
     ("resources, no policy", "resources=cpu",                   "resources",       "has no effect without"),
     ("a scope, no policy",   "scope=pod",                       "scope",           "has no effect without"),
