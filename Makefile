@@ -79,6 +79,12 @@ e2e-workloads: $(READY)
 	$(BIN)/python -m pytest tests/e2e_workloads --override-ini addopts=--import-mode=importlib \
 		-m workloads --timeout 300 -v
 
+# The images, built, run under runc, and installed with the chart into a cluster of one node that runs containers; needs root,
+# Go once, and containerd, runc, network plugins, skopeo and umoci as the distribution has them.
+e2e-image: $(READY)
+	$(BIN)/python -m pytest tests/e2e_image --override-ini addopts=--import-mode=importlib \
+		-m images --timeout 900 -v
+
 # Search for a disagreement: make fuzz-kubelet MINUTES=5 [SEED=1]
 MINUTES ?= 5
 fuzz-kubelet: $(READY)

@@ -71,10 +71,10 @@ def _nowhere() -> None:
 
 
 @asynccontextmanager
-async def wire() -> AsyncIterator[Wire]:
-    """A wire with a port of its own, that leads nowhere yet."""
+async def wire(address: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Wire]:
+    """A wire that leads nowhere yet, at an address of this machine; port 0 is one of its own."""
     leading = Wire()
-    server = await asyncio.start_server(leading.lead, "127.0.0.1", 0)
+    server = await asyncio.start_server(leading.lead, address, port)
     leading.port = server.sockets[0].getsockname()[1]
     try:
         yield leading

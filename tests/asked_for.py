@@ -145,3 +145,10 @@ RELEASE = AskedFor(
     command="make release-test",
     skipped="NOT ALL THAT IS RELEASED WAS TESTED",
 )
+IMAGES = AskedFor(
+    "images",
+    "root, containerd, Go and a package registry",
+    of="the images and of what runs from them",
+    command="make e2e-image",
+    skipped="NO IMAGE WAS BUILT AND RUN",
+)

@@ -46,6 +46,12 @@ WORKLOADS = (
 """What makes pods, counts them for budgets, and removes what nobody owns any more. Nothing looks at nodes:
 those of a test become ready, and stay so, as the test says."""
 
+NETWORK = ("endpointslice-controller", "endpoints-controller")
+"""What has Services lead to pods that run."""
+
+ACCOUNTS = ("serviceaccount-controller", "root-ca-certificate-publisher-controller")
+"""What makes the accounts that pods run as, and brings them the certificate of the API server's authority."""
+
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
@@ -66,7 +72,7 @@ class Controllers:
 
 @asynccontextmanager
 async def controllers(
-    children: Children, plane: Plane, *, names: Sequence[str] = WORKLOADS
+    children: Children, plane: Plane, *, names: Sequence[str] = WORKLOADS, flags: Sequence[str] = ()
 ) -> AsyncIterator[Controllers]:
     """Has these controllers work during the block; the plane must know `USERS`.
 
@@ -92,6 +98,7 @@ async def controllers(
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         "--v=2",
+        *flags,
         name=PROGRAM,
     )
     running = Controllers(child, port, children.logs / PROGRAM)

@@ -36,9 +36,21 @@ class Place:
 
 
 class Plane:
-    """An API server, and how to come to it. `starts` are the times from its start until it was ready."""
+    """
+    An API server, and how to come to it. `starts` are the times from its start until it was ready.
 
-    def __init__(self, children: Children, place: Place, *, users: Users, flags: Sequence[str] = ()) -> None:
+    It does `without` some admission plugins: that for service accounts, unless controllers make them.
+    """
+
+    def __init__(
+        self,
+        children: Children,
+        place: Place,
+        *,
+        users: Users,
+        flags: Sequence[str] = (),
+        without: Sequence[str] = ("ServiceAccount",),
+    ) -> None:
         self.binaries = place.binaries
         self.folder = place.folder
         self.ca = place.pair.ca
@@ -68,8 +80,7 @@ class Plane:
             "--service-account-issuer=https://127.0.0.1",
             f"--service-account-key-file={place.pair.cert}",
             f"--service-account-signing-key-file={place.pair.key}",
-            # Where no controller runs, nobody makes the service accounts that it would insist on.
-            "--disable-admission-plugins=ServiceAccount",
+            f"--disable-admission-plugins={','.join(without)}",
             *flags,
         )
 

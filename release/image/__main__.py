@@ -12,30 +12,46 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from release.image import debian, oci, python
+from release.image import debian, python
+from release.image.archives import write
 from release.image.commands import run
 from release.image.errors import BuildError
-from release.image.recipes import LOCK, ROOT, Recipe, build, version
-
-_MIB = 1024**2
+from release.image.recipes import LOCK, ROOT
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """The program."""
-    given = _parser().parse_args()
+    options = _parser().parse_args(arguments)
     try:
         with tempfile.TemporaryDirectory() as scratch:
-            wheel = given.wheel or _wheel(Path(scratch))
-            epoch = _epoch()
-            images = build(wheel, given.platforms.split(","), epoch=epoch)
-            _write(images, version(wheel), given.out, epoch=epoch)
+            wheel = options.wheel or build_wheel(Path(scratch))
+            archives = write(wheel, options.out, epoch=epoch(), platforms=options.platforms.split(","))
     except BuildError as problem:
         sys.stderr.write(f"release.image: {problem}\n")
         return 1
+    sys.stdout.writelines(f"{line}\n" for archive in archives for line in archive.lines)
     return 0
+
+
+def epoch() -> int:
+    """The time of everything in the images, in seconds since 1970; raises `BuildError` if it is no number."""
+    if set_time := os.environ.get("SOURCE_DATE_EPOCH"):
+        if not set_time.isdecimal():
+            raise BuildError(f"SOURCE_DATE_EPOCH is {set_time!r}: set it to seconds since 1970, or unset it")
+        return int(set_time)
+    return calendar.timegm(time.strptime(debian.read_lock(LOCK).snapshot, "%Y%m%dT%H%M%SZ"))
+
+
+def build_wheel(folder: Path) -> Path:
+    """A wheel of this tree; raises `BuildError`."""
+    options = ("--quiet", "--no-deps", "--wheel-dir", str(folder))
+    command = (sys.executable, "-m", "pip", "wheel", *options, str(ROOT))
+    run(command, otherwise=f"pip cannot build a wheel of {ROOT}", SOURCE_DATE_EPOCH=str(epoch()))
+    [wheel] = folder.glob("*.whl")
+    return wheel
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,34 +62,6 @@ def _parser() -> argparse.ArgumentParser:
     platforms = ",".join(python.MACHINES)
     parser.add_argument("--platforms", default=platforms, help="separated by commas (%(default)s)")
     return parser
-
-
-def _epoch() -> int:
-    given = os.environ.get("SOURCE_DATE_EPOCH")
-    locked = time.strptime(debian.read_lock(LOCK).snapshot, "%Y%m%dT%H%M%SZ")
-    return int(given) if given else calendar.timegm(locked)
-
-
-def _wheel(folder: Path) -> Path:
-    options = ("--quiet", "--no-deps", "--wheel-dir", str(folder))
-    command = (sys.executable, "-m", "pip", "wheel", *options, str(ROOT))
-    run(command, otherwise=f"pip cannot build a wheel of {ROOT}", SOURCE_DATE_EPOCH=str(_epoch()))
-    [wheel] = folder.glob("*.whl")
-    return wheel
-
-
-def _write(images: Mapping[Recipe, Sequence[oci.Image]], version: str, folder: Path, *, epoch: int) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for recipe, each in images.items():
-        file = folder / f"{recipe.name}-{version}.oci.tar"
-        file.write_bytes(oci.layout(recipe.name, version, each, epoch=epoch))
-        sys.stdout.write(f"{file}  {oci.index(each).digest}\n")
-        sys.stdout.writelines(_line(image) for image in each)
-
-
-def _line(image: oci.Image) -> str:
-    compressed, unpacked = image.compressed / _MIB, image.size / _MIB
-    return f"  {image.platform}  {compressed:.1f} MiB compressed, {unpacked:.1f} MiB unpacked\n"
 
 
 if __name__ == "__main__":

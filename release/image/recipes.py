@@ -1,5 +1,6 @@
 """Which images there are, and of which layers: the base, the dependencies, numalign."""
 
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ LOCK = ROOT / "deploy" / "image-lock.json"
 USER = "65532:65532"
 """Nobody, by number: Kubernetes cannot tell whether a name is root."""
 
+_WHEEL = re.compile(r"numalign-(?P<version>[^-]+)-py3-none-any\.whl")
 _STANDARD_LIBRARY = Path("usr/lib/python3.11")
 _ENVIRONMENT = {
     "PATH": f"/{python.HOME}/bin",
@@ -69,8 +71,10 @@ def build(wheel: Path, platforms: Sequence[str], *, epoch: int) -> Mapping[Recip
 
 
 def version(wheel: Path) -> str:
-    """Of a wheel, as its name has it."""
-    return wheel.name.split("-")[1]
+    """Of a wheel, as its name has it; raises `BuildError` for another file."""
+    if not (named := _WHEEL.fullmatch(wheel.name)) or not wheel.is_file():
+        raise BuildError(f"{wheel} is not a wheel of numalign: give one, as numalign-0.1.0-py3-none-any.whl")
+    return named["version"]
 
 
 def settings(recipe: Recipe, version: str) -> oci.Json:

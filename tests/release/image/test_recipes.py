@@ -44,8 +44,13 @@ def test_the_dockerfile_and_the_archive_give_programs_the_same_surroundings() ->
     assert f"ENTRYPOINT {settings['Entrypoint']}".replace("'", '"') in dockerfile
 
 
-def test_the_version_is_that_of_the_wheel() -> None:
-    assert recipes.version(Path("dist/numalign-0.1.0-py3-none-any.whl")) == "0.1.0"
+def test_the_version_is_that_of_the_wheel(tmp_path: Path) -> None:
+    wheel = tmp_path / "numalign-0.1.0-py3-none-any.whl"
+    wheel.touch()
+    assert recipes.version(wheel) == "0.1.0"
+    for other in (tmp_path / "numpy-2.4.6-cp311-linux_x86_64.whl", tmp_path / "numalign-9-py3-none-any.whl"):
+        with pytest.raises(BuildError, match=f"{other.name} is not a wheel of numalign"):
+            recipes.version(other)
 
 
 def test_all_platforms_without_an_image_are_named_at_once() -> None:

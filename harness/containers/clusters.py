@@ -1,0 +1,55 @@
+"""A control plane and one node that runs images: all between `kubectl apply` and a running process."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from certs import authority
+from harness.containers import networks, nodes
+from harness.containers.build import Parts
+from harness.controlplane import controllers, schedulers
+from harness.controlplane.planes import Place, Plane
+from harness.processes import Children
+
+ADMIN = {"admin": "system:masters"}
+_CONTROLLERS = (*controllers.WORKLOADS, *controllers.NETWORK, *controllers.ACCOUNTS)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerCluster:
+    """The API server, and the node with its images."""
+
+    plane: Plane
+    node: nodes.Node
+
+
+@asynccontextmanager
+async def cluster(  # noqa: PLR0913  what a cluster is made of
+    children: Children, folder: Path, *, binaries: Path, parts: Parts, sandbox: str, images: Sequence[Path]
+) -> AsyncIterator[ContainerCluster]:
+    """
+    A cluster whose node is ready and has these images, loaded from archives; it lives in an empty folder.
+
+    The API server calls pods behind a Service by their own addresses, and pods come to it with the accounts
+    that the real controllers make. `sandbox` names the image that holds the namespaces of a pod.
+    """
+    addresses = ["127.0.0.1", networks.API_SERVER, networks.ADDRESS]
+    issued = authority.issue(names=addresses, days=1, now=datetime.now(UTC))
+    pair = authority.write(issued, folder / "tls")
+    plane = Plane(
+        children,
+        Place(binaries, folder, pair),
+        users={**ADMIN, **controllers.USERS, **schedulers.USERS, **nodes.USERS},
+        flags=("--enable-aggregator-routing=true", f"--advertise-address={networks.ADDRESS}"),
+        without=(),
+    )
+    managed = controllers.controllers(
+        children, plane, names=_CONTROLLERS, flags=(f"--root-ca-file={pair.ca}",)
+    )
+    async with networks.network(plane.port):
+        await plane.start()
+        running = nodes.node(children, plane, parts, sandbox=sandbox, images=images)
+        async with managed, schedulers.scheduler(children, plane), running as node:
+            yield ContainerCluster(plane, node)

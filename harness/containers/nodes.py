@@ -1,0 +1,173 @@
+"""A real kubelet over containerd, in namespaces of their own: what they mount and start ends with them."""
+
+import json
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from harness.api_objects import make_ready
+from harness.api_requests import ask
+from harness.containers import networks
+from harness.containers.build import Parts
+from harness.controlplane.planes import Plane
+from harness.processes import Child, Children, run, until
+
+NAME = "node-1"
+USER = f"system:node:{NAME}"
+USERS = {USER: "system:nodes"}
+"""To be among the users of a plane."""
+
+# Run by sh in the new namespaces: state of its own at the usual places, which pods name; then both programs.
+_STARTING = """
+mount -t tmpfs none /run && mount -t tmpfs none /var/lib && mkdir -p /var/lib/kubelet /var/log/pods || exit
+mount -t tmpfs none /var/log/pods || exit
+"$1" --config "$2" > "$3" 2>&1 &
+while [ ! -S "$4" ]; do sleep 0.1; done
+shift 4
+exec "$@"
+"""
+
+_CONFIGURATION = {
+    "apiVersion": "kubelet.config.k8s.io/v1beta1",
+    "kind": "KubeletConfiguration",
+    # At the bridge alone, so that the usual port is free.
+    "address": networks.ADDRESS,
+    "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}},
+    "authorization": {"mode": "Webhook"},
+    # What is measured of this machine is none of the pods' business.
+    "cgroupsPerQOS": False,
+    "enforceNodeAllocatable": [],
+    "evictionHard": {"memory.available": "50Mi"},
+    "failCgroupV1": False,
+    "failSwapOn": False,
+    "imageGCHighThresholdPercent": 100,
+    "localStorageCapacityIsolation": False,
+    "makeIPTablesUtilChains": False,
+    "oomScoreAdj": 0,
+    "nodeStatusUpdateFrequency": "1s",
+    "readOnlyPort": 0,
+    "staticPodPath": "",
+    # What the programs are for. A processor is kept for pods that ask for no whole ones.
+    "cpuManagerPolicy": "static",
+    "systemReserved": {"cpu": "500m"},
+    "topologyManagerPolicy": "single-numa-node",
+    "syncFrequency": "1s",
+    "volumePluginDir": "/var/lib/kubelet/volumeplugins",
+}
+
+
+class ContainerError(Exception):
+    """What containerd could not do, and what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that runs. `containers` is what containerd writes."""
+
+    child: Child
+    socket: Path
+    containers: Path
+
+    async def answers(self) -> bool:
+        """Whether containerd does."""
+        return self.socket.exists() and not (await run(*self._client, "version"))[0]
+
+    async def import_image(self, archive: Path) -> None:
+        """Load an image from an archive; raises `ContainerError`."""
+        await self._ctr("images", "import", str(archive))
+
+    async def images(self) -> list[str]:
+        """The names of the images that are loaded."""
+        return (await self._ctr("images", "list", "--quiet")).split()
+
+    @property
+    def _client(self) -> tuple[str, ...]:
+        # Images of the kubelet's runtime are in a namespace of this name.
+        return ("ctr", f"--address={self.socket}", "--namespace=k8s.io")
+
+    async def _ctr(self, *arguments: str) -> str:
+        code, output = await run(*self._client, *arguments)
+        if code:
+            raise ContainerError(output)
+        return output
+
+
+@asynccontextmanager
+async def node(
+    children: Children, plane: Plane, parts: Parts, *, sandbox: str, images: Sequence[Path]
+) -> AsyncIterator[Node]:
+    """
+    A node that is ready, with these images loaded from their archives.
+
+    `sandbox` names the one among them that holds the namespaces of a pod. The plane must know `USERS`.
+    """
+    folder = plane.folder / NAME
+    folder.mkdir()
+    socket, log = folder / "containerd.sock", children.logs / "containerd"
+    settings = _containerd(folder, parts, sandbox)
+    configuration = folder / "kubelet.json"
+    configuration.write_text(json.dumps(_CONFIGURATION))
+    child = await children.start(
+        *("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"),
+        *("sh", "-c", _STARTING, "sh", "containerd", str(settings), str(log), str(socket)),
+        *(str(parts.kubelet), f"--config={configuration}", f"--kubeconfig={plane.kubeconfig(USER, folder)}"),
+        *(f"--container-runtime-endpoint=unix://{socket}", f"--hostname-override={NAME}"),
+        f"--node-ip={networks.ADDRESS}",
+        name="kubelet",
+    )
+    running = Node(child, socket, log)
+    try:
+        await until(running.answers, what="containerd answered", child=child)
+        for archive in images:
+            await running.import_image(archive)
+        await until(partial(_is_ready, plane), what=f"{NAME} was ready", child=child)
+        await _without_taints(plane)
+        yield running
+    finally:
+        await child.end()
+        _remove_cgroups()
+
+
+async def _without_taints(plane: Plane) -> None:
+    async with plane.client("admin") as api:
+        await make_ready(api, NAME)
+
+
+async def _is_ready(plane: Plane) -> bool:
+    async with plane.client("admin") as api:
+        answer = await ask(api, "GET", f"/api/v1/nodes/{NAME}")
+    conditions = answer.body.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _containerd(folder: Path, parts: Parts, sandbox: str) -> Path:
+    network = networks.configure(folder)
+    file = folder / "containerd.toml"
+    file.write_text(f"""\
+version = 2
+root = "{folder}/containerd"
+state = "/run/containerd"
+[grpc]
+  address = "{folder}/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{sandbox}"
+  disable_apparmor = true
+  tolerate_missing_hugetlb_controller = true
+  # Lower scores than ours want CAP_SYS_RESOURCE, which root in a container lacks.
+  restrict_oom_score_adj = true
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "{parts.plugins}"
+  conf_dir = "{network}"
+""")
+    return file
+
+
+def _remove_cgroups() -> None:
+    """Those of the containers, which ended with their node."""
+    for controller in Path("/sys/fs/cgroup").glob("*/k8s.io"):
+        for folder, _, _ in os.walk(controller, topdown=False):
+            with suppress(OSError):
+                Path(folder).rmdir()
