@@ -1,6 +1,6 @@
 """A control plane and one node that runs images: all between `kubectl apply` and a running process."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +11,7 @@ from harness.containers import networks, nodes
 from harness.containers.build import Parts
 from harness.controlplane import controllers, schedulers
 from harness.controlplane.planes import Place, Plane
+from harness.kubelets.clusters import towards_kubelets, trust
 from harness.processes import Children
 
 ADMIN = {"admin": "system:masters"}
@@ -26,14 +27,14 @@ class ContainerCluster:
 
 
 @asynccontextmanager
-async def cluster(  # noqa: PLR0913  what a cluster is made of
-    children: Children, folder: Path, *, binaries: Path, parts: Parts, sandbox: str, images: Sequence[Path]
+async def cluster(
+    children: Children, folder: Path, *, binaries: Path, parts: Parts, images: nodes.NodeImages
 ) -> AsyncIterator[ContainerCluster]:
     """
-    A cluster whose node is ready and has these images, loaded from archives; it lives in an empty folder.
+    A cluster whose node is ready and has these images; it lives in an empty folder.
 
     The API server calls pods behind a Service by their own addresses, and pods come to it with the accounts
-    that the real controllers make. `sandbox` names the image that holds the namespaces of a pod.
+    that the real controllers make.
     """
     addresses = ["127.0.0.1", networks.API_SERVER, networks.ADDRESS]
     issued = authority.issue(names=addresses, days=1, now=datetime.now(UTC))
@@ -42,7 +43,11 @@ async def cluster(  # noqa: PLR0913  what a cluster is made of
         children,
         Place(binaries, folder, pair),
         users={**ADMIN, **controllers.USERS, **schedulers.USERS, **nodes.USERS},
-        flags=("--enable-aggregator-routing=true", f"--advertise-address={networks.ADDRESS}"),
+        flags=(
+            "--enable-aggregator-routing=true",
+            f"--advertise-address={networks.ADDRESS}",
+            *towards_kubelets(folder / "tls"),
+        ),
         without=(),
     )
     managed = controllers.controllers(
@@ -50,6 +55,6 @@ async def cluster(  # noqa: PLR0913  what a cluster is made of
     )
     async with networks.network(plane.port):
         await plane.start()
-        running = nodes.node(children, plane, parts, sandbox=sandbox, images=images)
+        running = nodes.node(children, plane, parts, images=images, trust=trust(folder / "tls"))
         async with managed, schedulers.scheduler(children, plane), running as node:
             yield ContainerCluster(plane, node)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -35,7 +35,6 @@ _CONFIGURATION = {
     "kind": "KubeletConfiguration",
     # At the bridge alone, so that the usual port is free.
     "address": networks.ADDRESS,
-    "authentication": {"anonymous": {"enabled": False}, "webhook": {"enabled": True}},
     "authorization": {"mode": "Webhook"},
     # What is measured of this machine is none of the pods' business.
     "cgroupsPerQOS": False,
@@ -61,6 +60,14 @@ _CONFIGURATION = {
 
 class ContainerError(Exception):
     """What containerd could not do, and what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeImages:
+    """Archives of the images that a node has, and the name of the one that holds the namespaces of pods."""
+
+    archives: Sequence[Path]
+    sandbox: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,19 +104,20 @@ class Node:
 
 @asynccontextmanager
 async def node(
-    children: Children, plane: Plane, parts: Parts, *, sandbox: str, images: Sequence[Path]
+    children: Children, plane: Plane, parts: Parts, *, images: NodeImages, trust: Mapping[str, object]
 ) -> AsyncIterator[Node]:
     """
-    A node that is ready, with these images loaded from their archives.
+    A node that is ready and has these images.
 
-    `sandbox` names the one among them that holds the namespaces of a pod. The plane must know `USERS`.
+    `trust` are the settings by which the kubelet knows the API server, of `harness.kubelets.clusters.trust`.
+    The plane must know `USERS`.
     """
     folder = plane.folder / NAME
     folder.mkdir()
     socket, log = folder / "containerd.sock", children.logs / "containerd"
-    settings = _containerd(folder, parts, sandbox)
+    settings = _containerd(folder, parts, images.sandbox)
     configuration = folder / "kubelet.json"
-    configuration.write_text(json.dumps(_CONFIGURATION))
+    configuration.write_text(json.dumps({**_CONFIGURATION, **trust}))
     child = await children.start(
         *("unshare", "--mount", "--pid", "--fork", "--mount-proc", "--kill-child"),
         *("sh", "-c", _STARTING, "sh", "containerd", str(settings), str(log), str(socket)),
@@ -121,7 +129,7 @@ async def node(
     running = Node(child, socket, log)
     try:
         await until(running.answers, what="containerd answered", child=child)
-        for archive in images:
+        for archive in images.archives:
             await running.import_image(archive)
         await until(partial(_is_ready, plane), what=f"{NAME} was ready", child=child)
         await _without_taints(plane)

@@ -95,14 +95,14 @@ def remove_leftovers(parent: Path) -> None:
 def _plane(children: Children, binaries: Path, folder: Path, *, users: Users, flags: Sequence[str]) -> Plane:
     issued = authority.issue(names=["127.0.0.1"], days=DAYS, now=datetime.now(UTC))
     place = Place(binaries, folder, authority.write(issued, folder / "tls"))
-    return Plane(children, place, users=users, flags=(*_towards_kubelets(folder / "tls"), *flags))
+    return Plane(children, place, users=users, flags=(*towards_kubelets(folder / "tls"), *flags))
 
 
 def _trusting(node: RealNode, tls: Path) -> RealNode:
-    return replace(node, configuration={**_trust(tls), **node.configuration})
+    return replace(node, configuration={**trust(tls), **node.configuration})
 
 
-def _trust(folder: Path) -> Mapping[str, object]:
+def trust(folder: Path) -> Mapping[str, object]:
     """The configuration of a kubelet that lets this API server in, and others by token."""
     return {
         "authentication": {
@@ -113,7 +113,7 @@ def _trust(folder: Path) -> Mapping[str, object]:
     }
 
 
-def _towards_kubelets(folder: Path) -> tuple[str, ...]:
+def towards_kubelets(folder: Path) -> tuple[str, ...]:
     """The flags of an API server that shows kubelets who it is: to them it is an administrator."""
     key = ec.generate_private_key(ec.SECP256R1())
     own = (

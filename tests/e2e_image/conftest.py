@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from harness.helm import build as helms
 
 from harness.containers import build as containers
 from harness.containers.clusters import ContainerCluster, cluster
+from harness.containers.nodes import NodeImages
 from harness.controlplane import build as controlplane
+from harness.helm import build as helms
 from harness.processes import Children, run
 from release.image import oci, python
 from release.image.__main__ import build_wheel, epoch
@@ -104,8 +105,7 @@ async def containers_cluster(
         tmp_path_factory.mktemp("cluster"),
         binaries=binaries,
         parts=parts,
-        sandbox="docker.io/library/pause:1",
-        images=(images.webhook.file, images.agent.file, sandbox),
+        images=NodeImages((images.webhook.file, images.agent.file, sandbox), "docker.io/library/pause:1"),
     )
     async with running as ready:
         yield ready

@@ -21,6 +21,7 @@ from harness.api_requests import INTENT, Json, ask
 from harness.containers.clusters import ContainerCluster
 from harness.containers.nodes import NAME as NODE
 from harness.processes import run, until
+from release.image.recipes import ROOT
 from tests.e2e_image.helm import NAMESPACE, RELEASE, Helm
 from tests.e2e_image.test_images import VERSION
 
@@ -32,13 +33,9 @@ PODS = {
     "numalign-controller": 2,
     "numalign-webhook": 2,
 }
-AFTER_UNINSTALL = (
-    ("delete", "namespace", NAMESPACE),
-    ("label", "nodes", "--all", "numalign.io/class-"),
-    # Helm keeps it, and with it the topologies: others may publish some.
-    ("delete", "customresourcedefinition", "noderesourcetopologies.topology.node.k8s.io"),
-)
-"""What the guide says to do besides."""
+GUIDE = ROOT / "docs" / "how-to" / "uninstall.md"
+DEFINITION = "noderesourcetopologies.topology.node.k8s.io"
+"""What Helm keeps, with all topologies: others may publish some."""
 
 COMES_AND_GOES = ("events", "leases", "endpoints", "endpointslices")
 """What is written all the time, whatever is installed."""
@@ -118,10 +115,9 @@ async def test_nothing_is_left_once_it_is_uninstalled(
     helm: Helm, api: ApiClient, before: set[str], containers_cluster: ContainerCluster
 ) -> None:
     await ask(api, "DELETE", "/api/v1/namespaces/default/pods/small", gracePeriodSeconds="0")
-    await helm("uninstall", RELEASE, "--wait")
-    for command in AFTER_UNINSTALL:
-        code, output = await run("kubectl", *command, KUBECONFIG=str(helm.kubeconfig))
-        assert code == 0, f"{command}\n{output}"
+    for script in (documented("Remove what Helm installed"), f"kubectl delete crd {DEFINITION}"):
+        code, output = await run("sh", "-euc", script, **helm.environment)
+        assert code == 0, f"{script}\n{output}"
     with suppress(pytest.fail.Exception):
         await until(partial(is_as, api, before), what="all was gone", child=containers_cluster.node.child)
 
@@ -139,6 +135,12 @@ async def everything(api: ApiClient) -> set[str]:
                 keys = [*metadata.get("labels", {}), *metadata.get("annotations", {})]
                 listed |= {name, *(f"{name} {key}" for key in keys if "numalign" in key)}
     return listed
+
+
+def documented(heading: str) -> str:
+    """The commands of a section of the guide."""
+    section = GUIDE.read_text().partition(f"\n## {heading}\n")[2]
+    return section.partition("```sh\n")[2].partition("```")[0]
 
 
 async def is_as(api: ApiClient, before: set[str]) -> bool:
