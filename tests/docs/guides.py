@@ -1,5 +1,6 @@
 """What the how-to guides say: their sections, and the commands and examples in these."""
 
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from tests.docs.blocks import ROOT, SHELL, Fence, fences
 
 HOW_TO = ROOT / "docs" / "how-to"
 EXAMPLES = "yaml"
+
+_CONTINUED = re.compile(r"\s*\\\n\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,12 @@ class Guide:
         return list(fences(self.text))
 
     def commands(self, heading: str) -> list[str]:
-        """The lines of the shell blocks of a section."""
-        return [line for block in self.blocks(heading, SHELL) for line in block.splitlines()]
+        """The commands of the shell blocks of a section, each in a line."""
+        return [line for block in self.blocks(heading, SHELL) for line in _lines(block)]
 
     def all_commands(self) -> list[str]:
-        """The lines of all shell blocks of the page."""
-        return [
-            line for fence in self.fences() if fence.language == SHELL for line in fence.text.splitlines()
-        ]
+        """The commands of all shell blocks of the page, each in a line."""
+        return [line for fence in self.fences() if fence.language == SHELL for line in _lines(fence.text)]
 
     def example(self, heading: str) -> Any:  # noqa: ANN401 whatever stands there
         """What the first block in YAML of a section says."""
@@ -72,6 +73,10 @@ class Guide:
         for number, line in enumerate(self.text.splitlines(), 1):
             if line.startswith("#") and number not in inside:
                 yield number, line.lstrip("#").strip()
+
+
+def _lines(block: str) -> list[str]:
+    return _CONTINUED.sub(" ", block).splitlines()
 
 
 def guides() -> list[Guide]:
