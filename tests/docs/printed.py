@@ -186,6 +186,12 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "resource-twice": Case(pod(annotations={"numalign.io/resources": "cpu,cpu"})),
         "many-resources": Case(pod(annotations={"numalign.io/resources": ",".join(map(str, range(65)))})),
         "long-resource": Case(pod(annotations={"numalign.io/resources": f"example.com/{'a' * 320}"})),
+        "bad-amount": Case(pod(cpu="-1")),
+        "bad-quantity": Case(pod(memory="64Gx")),
+        "contradicts-strict-taint": Case(
+            pod(BEST_EFFORT, tolerations=_tolerating("NUMACPUAffinity", "strict")),
+            refusals=Refusals(taints=TaintReaction.DENY),
+        ),
         # Warnings.
         "never-best-effort": Case(pod(BEST_EFFORT, gpus=9), bare=False),
         "waits": Case(pod(cpu="32", memory="256Gi", gpus=4, devices={"rdma/hca": "1"})),
@@ -208,6 +214,8 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "node-never": Case(pod(nodeName="legacy-1")),
         "node-now": Case(pod(cpu="32", memory="256Gi", gpus=4, nodeName="dgx-1")),
         "daemon": Case(_of_daemon(pod(gpus=9)), bare=False),
+        "taint-no-cpus": Case(_shared(pod(gpus=1, tolerations=_tolerating("NUMACPUAffinity", "strict")))),
+        "taint-memory": Case(_shared(pod(gpus=1, tolerations=_tolerating("NUMAMemoryPolicy", "strict")))),
         "taint-cpus": Case(pod(BEST_EFFORT, tolerations=_tolerating("NUMACPUAffinity", "strict"))),
         "left-as-it-is": Case(pod(affinity=_CROWDED)),
         "dra": Case(pod(resourceClaims=_CLAIM)),
@@ -246,6 +254,10 @@ def _deployment(made: Raw, **metadata: object) -> Raw:
 def _workloads() -> dict[str, str]:
     stray = _deployment(pod(""), annotations={POLICY: SINGLE})
     unknown = _applied("Training", "example.com/v1", {"worker": _template(pod())})
+    job = _applied("TrainJob", "trainer.kubeflow.org/v1alpha1", {"trainer": _template(pod())})
+    silent = {"worker": _template(pod(""))}
+    many = {"worker": _template(pod()), "others": [[]] * 30_000}
+    model = {"runtime": "triton", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     return {
         "workload-never": _of_workload(_deployment(pod(gpus=8))),
         "workload-denied": _of_workload(_deployment(pod(gpus=8)), mode=Workloads.DENY),
@@ -253,6 +265,19 @@ def _workloads() -> dict[str, str]:
         "workload-bad": _of_workload(_deployment(pod("single-numa"))),
         "workload-astray": _of_workload(stray),
         "workload-guessed": _of_workload(unknown),
+        "workload-too-large": _of_workload(_applied("Training", "example.com/v1", many)),
+        "workload-runtime": _of_workload(job),
+        "workload-handed-on": _of_workload(
+            _applied("Training", "example.com/v1", silent, annotations={POLICY: SINGLE})
+        ),
+        "workload-partial": _of_workload(
+            _applied(
+                "InferenceService",
+                "serving.kserve.io/v1beta1",
+                {"predictor": {"model": model}},
+                annotations={POLICY: SINGLE},
+            )
+        ),
     }
 
 
