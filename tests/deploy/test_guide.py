@@ -85,7 +85,7 @@ def test_every_value_that_is_named_is_one_of_the_chart() -> None:
         (guide.name, path)
         for guide in guides()
         for path in chain(
-            (re.split(r"=", flag)[1] for line in guide.all_commands() for flag in helm_values(line)),
+            (flag.split("=")[1] for line in guide.all_commands() for flag in helm_values(line)),
             inline.findall(_without_old_names(guide.text)),
         )
     ]
@@ -147,7 +147,7 @@ def test_either_way_of_installing_is_one_command() -> None:
 
 
 def test_whoever_installed_it_sees_it_deny_what_is_no_policy() -> None:
-    controller, webhook, denied, _ = INSTALL.commands("Verify")
+    controller, webhook, denied, *_ = INSTALL.commands("Verify")
     assert controller.endswith("deployment/numalign-controller")
     assert webhook.endswith("deployment/numalign-webhook")
     assert denied.startswith("kubectl run ")
