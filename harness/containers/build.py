@@ -16,6 +16,7 @@ PROGRAMS = {
     "ip": "iproute2",
     "skopeo": "skopeo",
     "umoci": "umoci",
+    "mmdebstrap": "mmdebstrap",
 }
 """By program, the package of Debian that has it."""
 
