@@ -6,7 +6,8 @@ that must be printed, `...` stands for anything in a line, a line of `...` alone
 for any white space. Comments in the lines directly before the fence say how the block is run:
 
     <!-- needs: cluster -->          on a cluster without numalign (`make e2e`), and not in `make test`
-    <!-- needs: numalign -->         on a cluster with numalign, likewise
+    <!-- needs: release -->          likewise, where the chart is installed; no program runs in its pods
+    <!-- needs: numalign -->         likewise, where numalign runs, though not as a Helm release
     <!-- needs: go -->               likewise, but the page starts its cluster itself, for which Go is needed
     <!-- exits: 1 -->                its last command ends with this code; 0 without the comment
     <!-- background: until TEXT -->  it goes on running, and the page goes on once TEXT is printed
@@ -38,6 +39,7 @@ class Needs(StrEnum):
 
     NOTHING = "nothing"
     CLUSTER = "cluster"
+    RELEASE = "release"
     NUMALIGN = "numalign"
     GO = "go"
 

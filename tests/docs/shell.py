@@ -56,7 +56,12 @@ class Shell:
     _started: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     async def run(self, block: Block) -> Outcome:
-        """The block's commands, until one fails; it may leave programs running until `end`."""
+        """The block's commands, until one fails.
+
+        A block that goes on running does so until the next one of its kind, or `end`.
+        """
+        if block.until:
+            await self.end()
         began = monotonic()
         log = self.folder / ".printed"
         session = self.folder / ".session"
@@ -86,6 +91,7 @@ class Shell:
                 os.killpg(process.pid, signal.SIGTERM)
         for process in self._started:
             await process.wait()
+        self._started.clear()
 
 
 async def _ended(process: asyncio.subprocess.Process, log: Path, *, until: str) -> int:

@@ -72,7 +72,7 @@ c
     with pytest.raises(BadInput) as caught:
         read(page)
     assert [str(mistake) for mistake in caught.value.mistakes] == [
-        "line 3: needs: 'clutser': want one of nothing, cluster, numalign, go",
+        "line 3: needs: 'clutser': want one of nothing, cluster, release, numalign, go",
         "line 3: exits: 'never': want an exit code",
         "line 9: background: 'TEXT': want until TEXT",
         "line 9: unknown comment 'not-run' before a shell block",

@@ -39,6 +39,14 @@ async def test_what_goes_on_running_is_waited_for_and_ended(reader: Shell) -> No
     await reader.end()
 
 
+async def test_what_goes_on_running_makes_room_for_the_next(reader: Shell) -> None:
+    await reader.run(Block(1, "echo $$ > first; echo ready; sleep 1000\n", until="ready"))
+    running = await reader.run(Block(2, 'kill -0 "$(cat first)"\n'))
+    await reader.run(Block(3, "echo ready; sleep 1000\n", until="ready"))
+    ended = await reader.run(Block(4, 'kill -0 "$(cat first)"\n'))
+    assert (running.exit_code, ended.exit_code) == (0, 1)
+
+
 async def test_what_ends_before_it_is_ready_has_failed(reader: Shell) -> None:
     outcome = await reader.run(Block(1, "exit 3\n", until="ready"))
     assert outcome.exit_code == 3

@@ -2,11 +2,12 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from harness.gotools import UnavailableError
 from harness.helm import build as helm
@@ -19,7 +20,35 @@ from tests.docs.shell import follow, shell
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1800)]
 
 NODES = ("--nodes", "4", "--shape", "two-by-four=3,small=1")
-BESIDE = {Needs.CLUSTER: "scheduler", Needs.NUMALIGN: "numalign"}
+BESIDE = {Needs.CLUSTER: "scheduler", Needs.RELEASE: "scheduler", Needs.NUMALIGN: "numalign"}
+LABELS = ("default", "enforce", "warn", "audit", "admission", "scheduler", "gate", "heal")
+
+# What a reader has before a page begins, whatever the page before did to the cluster.
+OWN = f"""\
+kubectl create namespace team --dry-run=client -o yaml | kubectl apply -f -
+kubectl label namespace team {" ".join(f"numalign.io/{label}-" for label in LABELS)}
+cat > pod.yaml <<'YAML'
+apiVersion: v1
+kind: Pod
+metadata:
+  name: trainer
+  namespace: team
+  annotations:
+    numalign.io/policy: single-numa-node
+spec:
+  containers:
+  - name: main
+    image: trainer:1
+    resources:
+      limits: {{cpu: "8", memory: 16Gi, nvidia.com/gpu: "1"}}
+YAML
+"""
+RELEASE = """\
+helm upgrade --install numalign deploy/chart -n numalign-system --create-namespace --reset-values
+"""
+PREPARED = {Needs.CLUSTER: OWN, Needs.RELEASE: OWN + RELEASE, Needs.NUMALIGN: OWN}
+
+KubeconfigFor = Callable[[Needs], Awaitable[Path]]
 
 
 def followed(page: Path, needs: Needs) -> list[Block]:
@@ -41,7 +70,9 @@ async def cluster(children: Children, folder: Path, *, beside: str) -> AsyncIter
     """Nodes, a scheduler and perhaps numalign: the kubeconfig, while they run."""
     kubeconfig = folder / "kubeconfig"
     command = (sys.executable, "-m", "harness.sim", *NODES, "--with", beside)
-    child = await children.start(*command, "--write-kubeconfig", str(kubeconfig), name="sim", cwd=ROOT)
+    child = await children.start(
+        *command, "--write-kubeconfig", str(kubeconfig), name=f"sim-{beside}", cwd=ROOT
+    )
 
     async def written() -> bool:
         return await asyncio.to_thread(kubeconfig.exists)
@@ -53,19 +84,38 @@ async def cluster(children: Children, folder: Path, *, beside: str) -> AsyncIter
         await child.stop()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def kubeconfig_for(
+    children: Children, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[KubeconfigFor]:
+    """The cluster for a need, started when a page first needs it."""
+    started: dict[Needs, Path] = {}
+    async with AsyncExitStack() as stack:
+
+        async def given(needs: Needs) -> Path:
+            if needs not in started:
+                folder = tmp_path_factory.mktemp(needs)
+                running = cluster(children, folder, beside=BESIDE[needs])
+                started[needs] = await stack.enter_async_context(running)
+            return started[needs]
+
+        yield given
+
+
 @pytest.mark.parametrize(("page", "needs"), SESSIONS)
 async def test_a_page_does_what_it_says(
-    page: Path, needs: Needs, children: Children, tmp_path: Path, tell: Callable[[str], None]
+    page: Path, needs: Needs, kubeconfig_for: KubeconfigFor, tmp_path: Path, tell: Callable[[str], None]
 ) -> None:
     try:
         await find_managers()
         [helm_program] = await helm.find()
     except UnavailableError as error:
         pytest.skip(f"NO PAGE WAS FOLLOWED ON A CLUSTER: {error}")
-    beside = BESIDE.get(needs)
-    given = cluster(children, tmp_path, beside=beside) if beside else nullcontext(tmp_path / "none")
-    async with given as kubeconfig, shell(tmp_path, KUBECONFIG=str(kubeconfig)) as reader:
+    given = {"KUBECONFIG": str(await kubeconfig_for(needs))} if needs in BESIDE else {}
+    async with shell(tmp_path, **given) as reader:
         reader.add_program(helm_program)
+        prepared = await reader.run(Block(0, PREPARED.get(needs, "")))
+        assert prepared.exit_code == 0, prepared.printed
         for block in followed(page, needs):
             await follow(reader, block, name(page))
-        tell(f"{name(page)} took {reader.seconds:.0f} s from its first block to its last")
+        tell(f"{name(page)} with {needs}: {reader.seconds:.0f} s from its first block to its last")
