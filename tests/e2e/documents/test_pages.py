@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -21,12 +21,11 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180
 
 NODES = ("--nodes", "4", "--shape", "two-by-four=3,small=1")
 BESIDE = {Needs.CLUSTER: "scheduler", Needs.RELEASE: "scheduler", Needs.NUMALIGN: "numalign"}
-LABELS = ("default", "enforce", "warn", "audit", "admission", "scheduler", "gate", "heal")
+NAMESPACE = "kubectl create namespace team\n"
 
 # What a reader has before a page begins, whatever the page before did to the cluster.
-OWN = f"""\
-kubectl create namespace team --dry-run=client -o yaml | kubectl apply -f -
-kubectl label namespace team {" ".join(f"numalign.io/{label}-" for label in LABELS)}
+OWN = """\
+kubectl delete namespace team --ignore-not-found
 cat > pod.yaml <<'YAML'
 apiVersion: v1
 kind: Pod
@@ -40,13 +39,16 @@ spec:
   - name: main
     image: trainer:1
     resources:
-      limits: {{cpu: "8", memory: 16Gi, nvidia.com/gpu: "1"}}
+      limits: {cpu: "8", memory: 16Gi, nvidia.com/gpu: "1"}
 YAML
 """
 RELEASE = """\
 helm upgrade --install numalign deploy/chart -n numalign-system --create-namespace --reset-values
 """
 PREPARED = {Needs.CLUSTER: OWN, Needs.RELEASE: OWN + RELEASE, Needs.NUMALIGN: OWN}
+
+SHARED = frozenset({Needs.RELEASE, Needs.NUMALIGN})
+"""Pages come one after the other to such a cluster; any other is a page's own."""
 
 KubeconfigFor = Callable[[Needs], Awaitable[Path]]
 
@@ -55,6 +57,14 @@ def followed(page: Path, needs: Needs) -> list[Block]:
     """The blocks of a page that are run in one session: those with a need, and those without any."""
     blocks = [block for block in read(page.read_text()) if not block.reason]
     return [block for block in blocks if block.needs in {needs, Needs.NOTHING}]
+
+
+def prepared_by(blocks: Sequence[Block], needs: Needs) -> str:
+    """The commands before the first block; a page may make its namespace itself."""
+    if needs not in PREPARED:
+        return ""
+    makes_it = any(NAMESPACE in block.commands for block in blocks)
+    return PREPARED[needs] + ("" if makes_it else NAMESPACE)
 
 
 SESSIONS = [
@@ -93,7 +103,7 @@ async def kubeconfig_for(
     async with AsyncExitStack() as stack:
 
         async def given(needs: Needs) -> Path:
-            if needs not in started:
+            if needs not in started or needs not in SHARED:
                 folder = tmp_path_factory.mktemp(needs)
                 running = cluster(children, folder, beside=BESIDE[needs])
                 started[needs] = await stack.enter_async_context(running)
@@ -114,8 +124,9 @@ async def test_a_page_does_what_it_says(
     given = {"KUBECONFIG": str(await kubeconfig_for(needs))} if needs in BESIDE else {}
     async with shell(tmp_path, **given) as reader:
         reader.add_program(helm_program)
-        prepared = await reader.run(Block(0, PREPARED.get(needs, "")))
+        blocks = followed(page, needs)
+        prepared = await reader.run(Block(0, prepared_by(blocks, needs)))
         assert prepared.exit_code == 0, prepared.printed
-        for block in followed(page, needs):
+        for block in blocks:
             await follow(reader, block, name(page))
         tell(f"{name(page)} with {needs}: {reader.seconds:.0f} s from its first block to its last")
