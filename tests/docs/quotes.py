@@ -32,7 +32,7 @@ _BRACES = re.compile(r"\{\w*\}")
 _QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)+)"')
 _VERBS = re.compile(r"%[sqd]")
 _GAP = "\0"
-_FEWEST_LITERAL = 12
+_FEWEST_LITERAL = 9
 
 
 @dataclass(frozen=True, slots=True)
