@@ -30,12 +30,12 @@ from webhook.settings import WebhookSettings
 
 VALUES: Mapping[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: Mapping[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+PROJECT: Mapping[str, Any] = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
 ABOUT: Mapping[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text())
 
 
 def test_the_chart_is_of_the_version_of_the_program() -> None:
-    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
-    assert (ABOUT["version"], ABOUT["appVersion"]) == (project["version"], project["version"])
+    assert (ABOUT["version"], ABOUT["appVersion"]) == (PROJECT["version"], PROJECT["version"])
 
 
 # Of what is explained below them, and how often they stand there.
@@ -51,6 +51,28 @@ HEADINGS = Counter(
         "serviceAccount:": 5,
     }
 )
+
+
+def test_what_the_chart_says_of_itself_is_true_and_can_be_shown() -> None:
+    assert ABOUT["annotations"]["artifacthub.io/license"] == PROJECT["license"]
+    changes = yaml.safe_load(ABOUT["annotations"]["artifacthub.io/changes"])
+    # https://artifacthub.io/docs/topics/annotations/helm/
+    assert {change["kind"] for change in changes} <= {
+        "added",
+        "changed",
+        "deprecated",
+        "removed",
+        "fixed",
+        "security",
+    }
+    assert all(change["description"] for change in changes)
+
+
+def test_pages_that_are_named_are_there() -> None:
+    files = [CHART / "values.yaml", CHART / "templates" / "NOTES.txt"]
+    named = {page for file in files for page in re.findall(r"docs/[\w/-]+\.md", file.read_text())}
+    assert named
+    assert {page for page in named if not (DEPLOY.parent / page).is_file()} == set()
 
 
 def test_every_value_is_explained() -> None:

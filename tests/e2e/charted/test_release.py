@@ -1,0 +1,222 @@
+"""A release on a real API server, by helm itself: the packaged chart is installed, tested and uninstalled.
+
+What no API server has is played: a kubelet, which runs the pod of `helm test`, and the network that leads to
+a Service.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from certs import authority
+from harness import shipped
+from harness.api_objects import Store
+from harness.api_requests import Answer, Json, ask, patch
+from harness.controlplane.planes import BINARIES, Place, Plane
+from harness.gotools import UnavailableError
+from harness.helm import build
+from harness.processes import Children, program, run
+from harness.replicas import ONLY_METRICS, Replicas, replicas
+from harness.waiting import SELDOM, seconds_until
+from numalign.kube.client import Patch
+from tests.e2e.clusters import IMPATIENT, command, controller
+from tests.e2e.installed.test_uninstalling import ours
+
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
+
+CHART = shipped.DEPLOY / "chart"
+NAME = "numalign-test"
+TESTER = f"system:serviceaccount:{shipped.NAMESPACE}:{NAME}"
+USERS = {
+    "admin": "system:masters",
+    TESTER: shipped.GROUPS,
+    **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS),
+}
+TEST_POD = f"/api/v1/namespaces/{shipped.NAMESPACE}/pods/{NAME}"
+FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/numalign"
+
+# Made by the programs, not by helm: docs/how-to/uninstall.md names them.
+STAY = {
+    "namespaces/numalign-system",
+    "secrets/numalign-webhook-tls",
+    "configmaps/numalign-shapes",
+    "leases/numalign-controller",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An API server with the release, and what helm is asked there."""
+
+    plane: Plane
+    store: Store
+    folder: Path
+    helm: Path
+    programs: Replicas
+
+    async def ask_helm(self, *words: str) -> str:
+        """What helm says as the administrator; the test fails where it does not end with 0."""
+        code, said = await self.try_helm(*words)
+        assert code == 0, said
+        return said
+
+    async def try_helm(self, *words: str) -> tuple[int, str]:
+        """Exit code, and what it says."""
+        kubeconfig = self.plane.kubeconfig("admin", self.folder)
+        flags = (f"--kubeconfig={kubeconfig}", f"--namespace={shipped.NAMESPACE}")
+        return await run(str(self.helm), *words, *flags)
+
+    async def traces(self) -> set[str]:
+        """All that has our name on it, or in it; events and the records of helm aside."""
+        found = set[str]()
+        for kind in await self.store.kinds():
+            if "list" in kind.verbs and kind.plural != "events":
+                items = (await ask(self.store.api, "GET", kind.path())).body.get("items", [])
+                found |= {f"{kind.plural}/{item['metadata']['name']}" for item in items if ours(item)}
+        return {each for each in found if "sh.helm.release" not in each}
+
+    @asynccontextmanager
+    async def kubelet(self) -> AsyncIterator[list[Answer]]:
+        """Runs the pod of `helm test` during the block; gives what its account is answered otherwise."""
+        asked = list[Answer]()
+        work = asyncio.create_task(self._run_pod(asked))
+        yield asked
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+    async def _run_pod(self, asked: list[Answer]) -> None:
+        look = partial(ask, self.store.api, "GET", TEST_POD)
+        await seconds_until(
+            look,
+            lambda answer: answer.code == HTTPStatus.OK,
+            what="the pod was there",
+            within=30,
+            every=SELDOM,
+        )
+        found = await look()
+        [container] = found.body["spec"]["containers"]
+        folder = self.folder / "tester"
+        folder.mkdir(exist_ok=True)
+        kubeconfig = self.plane.kubeconfig(TESTER, folder)
+        executable = program(Path(container["command"][0]).name)
+        code, _ = await run(executable, *container["args"], KUBECONFIG=str(kubeconfig))
+        async with self.plane.client(TESTER) as tester:
+            # Not as a dry run, not there, and not to look.
+            pods, secrets = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/secrets"
+            asked += [
+                await ask(tester, "POST", pods, lasting()),
+                await ask(tester, "POST", pods.replace("default", "kube-system"), lasting(), dryRun="All"),
+                await ask(tester, "GET", pods),
+                await ask(tester, "GET", secrets),
+            ]
+        status = {"status": {"phase": "Failed" if code else "Succeeded"}}
+        await patch(self.store.api, f"{TEST_POD}/status", status, how=Patch.MERGE)
+
+
+def lasting() -> Json:
+    """A pod that would stay."""
+    return {
+        "metadata": {"name": "lasting"},
+        "spec": {"containers": [{"name": "main", "image": "main"}]},
+    }
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def release(
+    pytestconfig: pytest.Config,
+    tmp_path_factory: pytest.TempPathFactory,
+    children: Children,
+    pair: authority.Files,
+) -> AsyncIterator[Release]:
+    """The packaged chart, installed; a webhook and a controller run beside it."""
+    try:
+        [helm] = await build.find()
+    except UnavailableError as error:
+        pytest.skip(str(error))
+    folder = tmp_path_factory.mktemp("charted")
+    plane = Plane(children, Place(pytestconfig.stash[BINARIES], folder, pair), users=USERS)
+    await plane.start()
+    webhook, writer = (account_folder(plane, folder, name) for name in shipped.ACCOUNTS)
+    async with (
+        plane.client("admin") as client,
+        replicas(children, command=command(webhook, **IMPATIENT)) as service,
+        replicas(children, command=controller(writer), name="controller", ports=ONLY_METRICS) as writers,
+    ):
+        there = Release(plane, Store(client), folder, helm, service)
+        for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
+            await there.store.apply(document)
+        await there.ask_helm("package", str(CHART), f"--destination={folder}")
+        [package] = folder.glob("numalign-*.tgz")
+        await there.ask_helm(
+            *("install", "numalign", str(package), "--create-namespace"),
+            "--set=priorityAndFairness.enabled=true",
+        )
+        await lead_to(there.store, service.service.port)
+        await writers.start()
+        await service.start()
+        yield there
+        await plane.kill()
+
+
+def account_folder(plane: Plane, folder: Path, name: str) -> Path:
+    """The kubeconfig by which a program comes."""
+    own = folder / name
+    own.mkdir()
+    return plane.kubeconfig(shipped.ACCOUNTS[name], own)
+
+
+async def lead_to(store: Store, port: int) -> None:
+    """What API servers call stands at a port of this machine."""
+    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{shipped.CONFIGURATION}"
+        found = (await ask(store.api, "GET", path)).body
+        answer = await ask(store.api, "PUT", path, shipped.by_address(found, port))
+        assert answer.code == HTTPStatus.OK, answer.body
+
+
+async def test_helm_test_passes_and_leaves_nothing_of_its_own(release: Release) -> None:
+    before = await release.traces()
+    async with release.kubelet() as asked:
+        said = await release.ask_helm("test", "numalign", "--timeout=120s")
+    assert "Phase:          Succeeded" in said
+    assert [answer.code for answer in asked] == [HTTPStatus.FORBIDDEN] * 4
+    assert "as a dry run only" in asked[0].body["message"]
+    assert await release.traces() <= before | STAY
+    assert not [each for each in await release.traces() if each.endswith(f"/{NAME}")]
+
+
+async def test_calls_of_the_programs_have_their_own_share_of_the_api_server(release: Release) -> None:
+    flow = (await ask(release.store.api, "GET", FLOWS)).body["metadata"]["uid"]
+
+    async def classified(user: str) -> str:
+        async with release.plane.client(user) as client:
+            answer = await client.call_api(
+                "/api/v1/nodes", "GET", auth_settings=["BearerToken"], _preload_content=False
+            )
+            return str(answer.headers["X-Kubernetes-PF-FlowSchema-UID"])
+
+    async def look() -> str:
+        return await classified(shipped.ACCOUNT)
+
+    await seconds_until(look, lambda seen: seen == flow, what="the FlowSchema held", within=30, every=SELDOM)
+    assert await classified(shipped.CONTROLLERS) == flow
+    assert await classified("admin") != flow
+
+
+@pytest.mark.last
+async def test_helm_uninstall_leaves_what_the_programs_made_and_nothing_else(release: Release) -> None:
+    definition = "customresourcedefinitions/noderesourcetopologies.topology.node.k8s.io"
+    assert "deployments/numalign-webhook" in await release.traces()
+    await release.programs.end()
+    await release.ask_helm("uninstall", "numalign")
+    look = partial(release.traces)
+    await seconds_until(look, lambda left: left <= STAY, what="all was gone", within=30, every=SELDOM)
+    code = (await ask(release.store.api, "GET", "/apis/apiextensions.k8s.io/v1/" + definition)).code
+    assert code == HTTPStatus.OK
