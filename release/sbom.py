@@ -19,10 +19,11 @@ FORMAT = "1.6"
 
 def make(commit: Commit, wheel: Path, into: Path) -> list[Path]:
     """Write one for each lock into a folder."""
-    return [_bill(commit, wheel, name, into) for name in LOCKS]
+    return [make_one(name, commit, wheel, into) for name in LOCKS]
 
 
-def _bill(commit: Commit, wheel: Path, name: str, into: Path) -> Path:
+def make_one(name: str, commit: Commit, wheel: Path, into: Path) -> Path:
+    """Write the one of a lock of `LOCKS` into a folder."""
     deploy = commit.tree / "deploy"
     bill = into / f"{name}-{commit.version}.cdx.json"
     with tempfile.TemporaryDirectory() as folder:
