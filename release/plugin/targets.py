@@ -46,10 +46,10 @@ class Platform:
         return f"{self.os}_{self.arch}"
 
 
+# Not for Macs with Intel processors: cryptography publishes no wheels for them since its version 49.
 PLATFORMS = (
     Platform("linux", "amd64", "Linux", "x86_64"),
     Platform("linux", "arm64", "Linux", "aarch64"),
-    Platform("darwin", "amd64", "Darwin", "x86_64"),
     Platform("darwin", "arm64", "Darwin", "arm64"),
 )
 

@@ -30,7 +30,7 @@ def test_markers_are_those_of_the_target_and_not_of_this_python() -> None:
         f"a==2 ; python_full_version >= '3.12' \\\n{HASH}"
         f"b==1 ; sys_platform == 'darwin' \\\n{HASH}"
     )
-    linux, _, _, darwin = PLATFORMS
+    linux, _, darwin = PLATFORMS
     assert pins(lock, Target(linux, (3, 11))) == ["a==1"]
     assert pins(lock, Target(darwin, (3, 14))) == ["a==2", "b==1"]
 
