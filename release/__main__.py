@@ -14,6 +14,7 @@ from release.artefacts import Artefact, UnavailableError, artefact, checksums
 from release.commands import FailedError
 from release.image.errors import BuildError
 from release.parts import PARTS, Order
+from release.plugin.wheels import UnreadableLockError
 from release.signatures import Signer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,7 +29,7 @@ KEY_FILE = "release-key.asc"
     "--out",
     type=click.Path(path_type=Path),
     default=Path("dist"),
-    help="Folder to write to; it is emptied first.",
+    help="Folder to write to; a release in it is replaced.",
 )
 @click.option(
     "--only",
@@ -50,15 +51,19 @@ def program(out: Path, only: tuple[str, ...], url: str | None, key: str | None, 
     """
     for line in commit.uncommitted(ROOT):
         click.echo(f"not released, for it is not committed: {line}", err=True)
-    empty(out)
+    check_replaceable(out)
     try:
         with tempfile.TemporaryDirectory() as folder:
-            skipped = make(
-                only or tuple(PARTS), out, Path(folder), url=url, signer=Signer(key) if key else None
-            )
-    except (FailedError, BrokenError, BuildError) as error:
+            made = Path(folder) / "release"
+            made.mkdir()
+            signer = Signer(key) if key else None
+            skipped = make(only or tuple(PARTS), made, Path(folder), url=url, signer=signer)
+            # A release that failed half-way leaves the one before as it was.
+            shutil.rmtree(out, ignore_errors=True)
+            shutil.copytree(made, out)
+    except (FailedError, UnreadableLockError, BrokenError, BuildError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(report.table(map(artefact, sorted(out.iterdir()))))
+    click.echo(report.table(released_files(out)))
     for reason in skipped:
         click.echo(f"SKIPPED: {reason}", err=True)
     sys.exit(INCOMPLETE if skipped and complete else 0)
@@ -90,19 +95,14 @@ def make(
 
 
 def released_files(out: Path) -> list[Artefact]:
-    """What checksums are made of."""
+    """The files of a release, by name."""
     return [artefact(path) for path in sorted(out.iterdir())]
 
 
-def empty(folder: Path) -> None:
-    """Make a folder, or remove the release in it; raises `ClickException` where it holds anything else."""
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / SUMS).exists():
-            raise click.ClickException(
-                f"{folder} is not empty, and has no release in it: name another folder"
-            )
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+def check_replaceable(folder: Path) -> None:
+    """Raise `ClickException` where a folder holds anything but a release."""
+    if folder.exists() and any(folder.iterdir()) and not (folder / SUMS).exists():
+        raise click.ClickException(f"{folder} is not empty, and has no release in it: name another folder")
 
 
 if __name__ == "__main__":
