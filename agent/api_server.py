@@ -118,7 +118,7 @@ def _read(body: bytes, what: str) -> object:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Unreachable(f"the API server's answer makes no sense: {what} is not JSON: {error}") from error
+        raise Unreachable(f"the API server's answer is invalid: {what} is not JSON: {error}") from error
 
 
 def _endpoint(access: Access) -> HttpsEndpoint:

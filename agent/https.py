@@ -243,7 +243,7 @@ def _answer(connection: HTTPConnection, asked: _Asked) -> tuple[int, bytes]:
     with answer:
         body = answer.read(asked.most + 1)
     if len(body) > asked.most:
-        raise ValueError(f"an answer of more than {asked.most} bytes makes no sense")
+        raise ValueError(f"the answer is longer than {asked.most} bytes")
     if answer.length:
         # Reading at most so many bytes does not tell that there were fewer than announced.
         raise IncompleteRead(body, answer.length)

@@ -144,7 +144,7 @@ class KubeletApi:
         try:
             parsed: object = orjson.loads(body)
         except orjson.JSONDecodeError as error:
-            raise Unreachable(f"{what} makes no sense: it is not JSON: {error}") from error
+            raise Unreachable(f"{what} is invalid: it is not JSON: {error}") from error
         return parsed
 
     async def _answer(self, path: str, most: int, what: str) -> bytes:
@@ -210,9 +210,9 @@ def _pods(body: bytes) -> tuple[KubeletPod, ...]:
                 pods.append(_read_pod(len(pods), value))
             kind = value if name == "kind" else kind
     except NoList as error:
-        raise Unreachable(f"{_PODS} makes no sense: {error}") from error
+        raise Unreachable(f"{_PODS} is invalid: {error}") from error
     if kind != "PodList":
-        raise Unreachable(f"{_PODS} makes no sense: kind: is no PodList")
+        raise Unreachable(f"{_PODS} is invalid: kind: is no PodList")
     return tuple(pods)
 
 
@@ -285,5 +285,5 @@ def _whole(cpus: int) -> bool:
 def _sensible(part: Part, read: T, what: str) -> T:
     """What was read, if nothing was wrong with it."""
     if part.mistakes:
-        raise Unreachable(f"{what} makes no sense: {part.mistakes[0]}")
+        raise Unreachable(f"{what} is invalid: {part.mistakes[0]}")
     return read

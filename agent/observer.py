@@ -114,7 +114,7 @@ class Observer:
         The node as it is now.
 
         Raises `ClusterError` if the kubelet cannot be asked or does not know all yet (`Unobserved`), and
-        `BadInput` if its machine makes no sense.
+        `BadInput` if its machine is invalid.
         """
         socket = self._followed()
         standing = await self._kept(socket)

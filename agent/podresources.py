@@ -80,11 +80,11 @@ class PodResources:
 
 @contextmanager
 def _sensible(method: str) -> Iterator[None]:
-    """What is raised inside for a message that makes no sense is told as an answer that makes none."""
+    """What is raised inside for a message that is invalid is told as an answer that makes none."""
     try:
         yield
     except (DecodeError, ValueError) as error:
-        raise Unreachable(f"the kubelet's answer to {method} makes no sense: {error}") from error
+        raise Unreachable(f"the kubelet's answer to {method} is invalid: {error}") from error
 
 
 def _container(container: ContainerResources) -> ListedContainer:

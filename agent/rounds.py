@@ -42,7 +42,7 @@ FIRST_RETRY_SECONDS = 0.5
 AWAY_SECONDS = 1.0
 """The longest pause where the kubelet or the API server is away: what readers believe grows old meanwhile."""
 REFUSED_SECONDS = 30.0
-"""The longest pause where somebody says no, or something that makes no sense."""
+"""The longest pause where somebody says no, or something that is invalid."""
 
 MOST_DOUBTS = 3
 """Rounds in a row that are made only because it is not certain what some pod holds."""

@@ -124,7 +124,7 @@ class _Exchange:
         """Take in what came; raises `ProtocolError`, and `ValueError` for what is no answer."""
         self._left -= len(received)
         if self._left < 0:
-            raise ValueError(f"an answer of more than {self._most} bytes makes no sense")
+            raise ValueError(f"the answer is longer than {self._most} bytes")
         for event in self._http.receive_data(received):
             # What comes after the end is said to nobody.
             if not self.ended:
@@ -152,7 +152,7 @@ class _Exchange:
         if compressed:
             raise ValueError("the answer is compressed, which nobody asked for")
         if length > self._most:
-            raise ValueError(f"an answer of {length} bytes makes no sense: at most {self._most} are read")
+            raise ValueError(f"an answer of {length} bytes is too long: at most {self._most} are read")
         if len(self._body) > length + _PREFIX.size:
             raise ValueError("the answer is more than one message")
 

@@ -1,7 +1,7 @@
 """
 Who calls in a soak: an API server with its reviews, and a scheduler with the pods that it binds.
 
-A call that is not answered with 200 or 201 is counted as failed, and so is an answer that makes no sense.
+A call that is not answered with 200 or 201 is counted as failed, and so is an answer that is invalid.
 """
 
 import random
@@ -105,13 +105,13 @@ class Reviews:
                 self._look(path, pod, answer["response"])
 
     def _look(self, path: str, pod: Made, response: Json) -> None:
-        """What makes no sense is refused once it is validated, all else is as the nodes are."""
+        """What is invalid is refused once it is validated, all else is as the nodes are."""
         counts, allowed = self.caller.counts, response["allowed"]
         counts.outcomes["allowed" if allowed else "denied"] += 1
         if response["uid"] != pod.pod["metadata"]["uid"]:
             counts.fail(f"/{path}: an answer to another review")
         if path == "validate" and pod.broken and allowed:
-            counts.fail(f"/{path}: {pod.pod['metadata']['name']} makes no sense and was let in")
+            counts.fail(f"/{path}: {pod.pod['metadata']['name']} is invalid and was let in")
 
 
 @dataclass(slots=True)

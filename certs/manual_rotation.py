@@ -25,7 +25,7 @@ _FOREIGN = (
     "is not ours to change (its label app.kubernetes.io/managed-by is not numalign): whoever made it"
     " rotates it, like cert-manager with `cmctl renew`"
 )
-_EARLY = "is not valid before {}: some clock is wrong. When none is, delete the Secret and it is made anew"
+_EARLY = "is not valid before {}: check the clocks. If they are right, delete the Secret to create a new pair"
 
 
 class NotRotatable(BadInput):

@@ -135,4 +135,4 @@ def _table(changes: Sequence[Change], *, labelled: int) -> str:
 def _ill(nodes: NodeClasses) -> Iterator[str]:
     for node, lacking in sorted(nodes.ill.items()):
         amounts = ", ".join(f"{render(name, amount)} {name}" for name, amount in sorted(lacking.items()))
-        yield f"{node}: ill, lacks {amounts}; in health its class is {nodes.classes[node]}"
+        yield f"{node}: degraded, lacks {amounts}; its class when healthy is {nodes.classes[node]}"

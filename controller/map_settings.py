@@ -21,8 +21,10 @@ class MapSettings(ServingSettings):
 
     map: bool = Field(
         default=False,
-        description="Serve the map of the cluster to people with a browser, on a port of its own. Off by"
-        " default, for with it the controller watches pods. Whoever looks signs in with a token of theirs.",
+        description=(
+            "Serve the map of the cluster to browsers on a separate port. Users sign in with"
+            " their own token. Off by default, because the controller then watches pods."
+        ),
     )
     map_port: int = Field(
         default=8081,

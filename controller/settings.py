@@ -20,48 +20,56 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
     )
     gates: bool = Field(
         default=False,
-        description="Choose the nodes of pods that wait behind the gate numalign.io/placement, and lift it.",
+        description=(
+            "Choose nodes for pods behind the scheduling gate numalign.io/placement, reserve"
+            " their NUMA zones, and lift the gate."
+        ),
     )
     gate_patience_seconds: float = Field(
         default=30.0,
         ge=0,
-        description="How long, in seconds since it was created, a pod waits behind the gate for zones. Then"
-        " it is let go without a pin, so that its scheduler says why it cannot be placed and autoscalers hear"
-        " of it. 0 waits without end, for clusters that do not grow.",
+        description=(
+            "How long, in seconds since it was created, a pod waits behind the gate for zones."
+            " After that its gate is lifted without a pin, so that its scheduler reports why it is"
+            " unschedulable and autoscalers react. 0 waits forever, for clusters that do not grow."
+        ),
     )
     pin_patience_seconds: float = Field(
         default=KEPT_SECONDS,
         gt=0,
-        description="How long, in seconds, zones are kept for a pod that was pinned and is not seen bound."
-        " After that an Event says so on the pod, and others may have them.",
+        description=(
+            "How long, in seconds, NUMA zones stay reserved for a pinned pod that is not seen"
+            " bound. After that they are released, and the pod gets an Event."
+        ),
     )
     heal: bool = Field(
         default=False,
-        description="Remove pods that kubelets refused, and move misaligned ones, in namespaces whose label"
-        " numalign.io/heal says so.",
+        description=(
+            "Delete pods that kubelets rejected, and evict misaligned pods, in namespaces that"
+            " allow it by the label numalign.io/heal."
+        ),
     )
     keep_refused: int = Field(
         default=3,
         ge=0,
         le=100,
-        description="How many pods that a kubelet refused are kept of each owner, those that were made last,"
-        " where --heal removes them.",
+        description="How many of the newest rejected pods of each owner to keep when --heal deletes them.",
     )
     heal_per_minute: float = Field(
         default=10.0,
         gt=0,
         le=600,
-        description="How many misaligned pods of the cluster are asked to go in a minute, at the most.",
+        description="Maximum evictions of misaligned pods per minute, in the whole cluster.",
     )
     heal_owner_seconds: float = Field(
         default=600.0,
         ge=0,
-        description="Seconds between two misaligned pods of one owner that are asked to go, at the least.",
+        description="Minimum seconds between two evictions of misaligned pods of one owner.",
     )
     heal_node_seconds: float = Field(
         default=300.0,
         ge=0,
-        description="Seconds between two misaligned pods on one node that are asked to go, at the least.",
+        description="Minimum seconds between two evictions of misaligned pods on one node.",
     )
     policy_reports: bool = Field(
         default=False,
@@ -71,18 +79,24 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
     )
     owner_events: bool = Field(
         default=False,
-        description="Tell the owners of pods (Deployment, Job, ...) by an Event that these ask for less than"
-        " their namespace wants by numalign.io/warn.",
+        description=(
+            "Write an Event on the owners (Deployment, Job, ...) of pods that request less than"
+            " their namespace expects by numalign.io/warn."
+        ),
     )
     unknown_nodes: UnknownNodes = Field(
         default="cannot-fit",
-        description="Whether a pod that must be aligned is placed on a node without topology: cannot-fit,"
-        " for nobody knows whether it would be; may-fit where that is better than waiting.",
+        description=(
+            "Whether a pod that must be aligned may be placed on a node without NUMA topology:"
+            " cannot-fit, or may-fit if a misaligned pod is better than a pending one."
+        ),
     )
     dry_run: bool = Field(
         default=False,
-        description="Print which node labels would change, with --heal also which pods would go, and end,"
-        " without writing or serving anything.",
+        description=(
+            "Print which node labels would change, and with --heal which pods would be deleted or"
+            " evicted, then exit. Writes and serves nothing."
+        ),
     )
     tls_days: int = Field(
         default=90,
@@ -116,5 +130,5 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
         yield from super().contradictions()
         if self.snapshot and not self.dry_run:
             yield Contradiction(
-                ("snapshot", "dry_run"), "a file has no nodes that could be labelled: give --dry-run too"
+                ("snapshot", "dry_run"), "nodes of a snapshot cannot be labelled: add --dry-run"
             )

@@ -11,22 +11,22 @@ from kubectl_numa.lazy import LazyCommand, LazyGroup
 from numalign.runtime import about
 
 COMMANDS = (
-    LazyCommand("check", "Check which manifests and running pods fall short"),
-    LazyCommand("completion", "Print a script that completes what is typed"),
-    LazyCommand("defrag", "Tell which pods would have to move for one to fit"),
+    LazyCommand("check", "Check manifests and running pods"),
+    LazyCommand("completion", "Print a shell completion script"),
+    LazyCommand("defrag", "List the pods that would have to move to make room for a pod"),
     LazyCommand("demo", "Start the webhook on a bundled cluster"),
-    LazyCommand("doctor", "Tell what nodes lack for exact verdicts"),
-    LazyCommand("explain", "Tell what every node says to a pod"),
+    LazyCommand("doctor", "Find what is missing for exact predictions, and how to fix it"),
+    LazyCommand("explain", "Explain on which nodes a pod fits, and why not on others"),
     LazyCommand("map", "Draw the zones of all nodes"),
     LazyCommand("nodes", "Draw the zones of nodes"),
-    LazyCommand("pods", "Tell what running pods hold"),
-    LazyCommand("replay", "Predict what a kubelet says to one pod after another"),
+    LazyCommand("pods", "List what running pods hold, and whether they are aligned"),
+    LazyCommand("replay", "Predict a kubelet's admission of one pod after another"),
     LazyCommand("shapes", "List the shapes of nodes"),
     LazyCommand("simulate", "Replay a trace of GPU pods under several strategies"),
-    LazyCommand("snapshot", "Write what the rules need of the cluster into one file"),
-    LazyCommand("ungate", "Lift the gates of pods where no controller does"),
+    LazyCommand("snapshot", "Write a snapshot of the cluster into a file"),
+    LazyCommand("ungate", "Lift scheduling gates when no controller runs"),
     LazyCommand("verify", "Check that the admission webhook reviews pods"),
-    LazyCommand("version", "Tell which versions run"),
+    LazyCommand("version", "Print the versions of the programs in the cluster"),
 )
 
 

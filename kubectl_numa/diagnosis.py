@@ -340,51 +340,52 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
         Finding.NO_TOPOLOGY: _FindingRow(
             Severity.LACK,
             _where(_without_topology),
-            "Nobody publishes the zones: no pod is steered there or away, and verdicts are a guess",
+            (
+                "No NUMA topology is published: pods are neither kept away nor preferred there, and verdicts"
+                " are a guess"
+            ),
             _have_agent,
         ),
         Finding.BAD_TOPOLOGY: _FindingRow(
             Severity.LACK,
             _wrong(Finding.BAD_TOPOLOGY),
-            "What is published makes no sense, so the node counts as one without a topology",
-            _do("Mend or update the exporter that writes it:\n  kubectl get KIND NODE -o yaml"),
+            "The published topology is invalid, so the node counts as one without a topology",
+            _do("Fix or update the exporter that writes it:\n  kubectl get KIND NODE -o yaml"),
         ),
         Finding.BAD_NODE: _FindingRow(
             Severity.LACK,
             _wrong(Finding.BAD_NODE),
-            "The Node makes no sense, so its labels, taints and totals are not known",
-            _do("Mend what is wrong in it:\n  kubectl get node NODE -o yaml"),
+            "The Node is invalid, so its labels, taints and totals are unknown",
+            _do("Correct it:\n  kubectl get node NODE -o yaml"),
         ),
         Finding.STALE: _FindingRow(
             Severity.LACK,
             _stale,
-            "The agent has stopped to write: what runs there may be other pods by now",
+            "The agent stopped publishing, so its report may be outdated",
             _do(
-                "See whether it runs, and what it logs:\n"
-                "  kubectl get pods -A -o wide -l"
+                "Check that it runs, and read its log:\n  kubectl get pods -A -o wide -l"
                 " app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent"
             ),
         ),
         Finding.BAD_REPORT: _FindingRow(
             Severity.LACK,
             _wrong(Finding.BAD_REPORT),
-            "What the agent says cannot be read, or contradicts the node, and is not used",
+            "The agent's report cannot be read or contradicts the node, and is ignored",
             _do(
-                "Run agents and the other programs in one version; where they are, it is a fault of"
-                f" numalign's, and a snapshot shows it:\n  {_UPGRADE}\n"
-                "  kubectl numa snapshot -o cluster.json.gz"
+                "Run agents and the other programs in one version. If they are, report a bug with a"
+                f" snapshot:\n  {_UPGRADE}\n  kubectl numa snapshot -o cluster.json.gz"
             ),
         ),
         Finding.UNKNOWN_OPTION: _FindingRow(
             Severity.LACK,
             _wrong(Finding.UNKNOWN_OPTION),
-            "The kubelet has an option that is not known here, so nothing of its configuration is used",
-            _do("Update numalign, or take the option out of the kubelet's configuration."),
+            "The kubelet has an unknown option, so its configuration is ignored",
+            _do("Update numalign, or remove the option from the kubelet's configuration."),
         ),
         Finding.BAD_CONFIGURATION: _FindingRow(
             Severity.LACK,
             _wrong(Finding.BAD_CONFIGURATION),
-            "The kubelet's configuration makes no sense for this node, so nothing of it is used",
+            "The kubelet's configuration is invalid for this node, and is ignored",
             _do(
                 "Compare it with what the kubelet has:\n  kubectl get --raw /api/v1/nodes/NODE/proxy/configz"
             ),
@@ -392,19 +393,22 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
         Finding.COUNTS_ONLY: _FindingRow(
             Severity.LACK,
             _knows(Known.COUNTS, TopologySource.EXPORTER),
-            "Only amounts by zone are known, not the kubelet's options, its cores and sick devices",
+            "Only amounts per NUMA zone are known, not the kubelet's options, cores and unhealthy devices",
             _have_agent,
         ),
         Finding.NO_MACHINE: _FindingRow(
             Severity.LACK,
             _knows(Known.CONFIGURED, TopologySource.EXPORTER),
-            "The kubelet's options are known, but not its cores, nor devices that are sick or between zones",
+            (
+                "The kubelet's options are known, but not its cores, or devices that are unhealthy or on"
+                " several NUMA zones"
+            ),
             _have_agent,
         ),
         Finding.SILENT_AGENT: _FindingRow(
             Severity.LACK,
             _where(_silent),
-            "The agent says nothing of the machine",
+            "The agent does not report the machine",
             _hear_agent,
         ),
         Finding.NO_FINGERPRINT: _FindingRow(
@@ -414,8 +418,8 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
                     examined.exporter.source is TopologySource.EXPORTER and not examined.fingerprinted
                 )
             ),
-            "The exporter does not say which pods its amounts account for, so news of pods are waited for",
-            _do("Switch fingerprints on in the exporter (--pods-fingerprint), or run the agent."),
+            "The exporter does not report which pods its amounts include, so new pods are counted late",
+            _do("Enable fingerprints in the exporter (--pods-fingerprint), or run the agent."),
         ),
         Finding.TWO_WRITERS: _FindingRow(
             Severity.LACK,

@@ -178,7 +178,7 @@ def _resident(pod: PodInfo, stored: Object) -> Resident:
 
 
 def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer | None:
-    """What a stored pod asks when its owner makes it anew; None if it makes no sense.
+    """What a stored pod asks when its owner makes it anew; None if it is invalid.
 
     A pin of numalign's own goes with the pod that has it.
     """

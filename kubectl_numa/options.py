@@ -111,7 +111,9 @@ _OF_PODS: tuple[Option, ...] = (
         "match",
         values=Match,
         default=Match.SATISFIES,
-        help_="Nodes that can keep the pod's promise, or only those with the same policy (as Volcano).",
+        help_=(
+            "Match nodes that satisfy the pod's policy, or only nodes with an equal policy (as Volcano does)."
+        ),
     ),
     click.option(
         "--unknown-nodes",
@@ -150,7 +152,7 @@ selector_option = click.option(
     metavar="SELECTOR",
     default="",
     callback=lambda _context, _option, text: selectors.parse(text),
-    help="Only those with these labels, as kubectl's: a=b,c!=d,e in (f,g),h,!i.",
+    help="Only those that match this label selector:  a=b,c!=d,e in (f,g),h,!i.",
 )
 """Adds -l; the command gets a `LabelSelector`."""
 

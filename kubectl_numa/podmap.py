@@ -194,7 +194,7 @@ def _cpu_ids(row: PodRow) -> str:
 
 def _summary(listed: Sequence[PodRow]) -> str:
     if not listed:
-        return "no pod that runs asks for alignment"
+        return "no running pod requests alignment"
     counts = [(word, sum(row.word == word for row in listed)) for word in dict.fromkeys(_words(listed))]
     return f"{counted(len(listed), 'pod')}: {', '.join(f'{count:,} {word}' for word, count in counts)}"
 

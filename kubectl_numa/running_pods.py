@@ -88,7 +88,7 @@ def _alignments(
     alignments: dict[str, Alignment] = {}
     for node in nodes:
         alignments |= {sitting.pod.uid: sitting.alignment for sitting in sittings(placed.state, node)}
-        progress(f"looking at how pods sit: {len(alignments):,}")
+        progress(f"evaluating the alignment of pods: {len(alignments):,}")
     return alignments
 
 
@@ -142,12 +142,12 @@ def _draw_pod(pod: RunningPod, paper: Paper) -> None:
     asks = pod.policy or "no intent"
     paper.line("  ", f"{pod.pod.name}  on {pod.pod.node}  {asks}", indent=2)
     if pod.exempt:
-        paper.entry("", f"left alone: {pod.exempt}", indent=6)
+        paper.entry("", f"exempt: {pod.exempt}", indent=6)
     shortfalls = [result for result in pod.results if (result.rule, result.outcome) in _SAID]
     for result in shortfalls:
         paper.entry("      ", _sentence(result), indent=6, style=STYLES.get(result.outcome, ""))
     if not shortfalls and not pod.exempt:
-        paper.entry("      ", "falls short of nothing", indent=6, style="green")
+        paper.entry("      ", "no findings", indent=6, style="green")
 
 
 def _sentence(result: RuleResult) -> str:

@@ -15,7 +15,7 @@ _TOPOLOGY = ("f:zones", "f:attributes", "f:topologyPolicies")
 
 
 def traces(values: Iterable[object]) -> Traces:
-    """The traces in values from JSON or YAML, lists of objects included; what makes no sense has none."""
+    """The traces in values from JSON or YAML, lists of objects included; what is invalid has none."""
     writers, asking = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for document in documents.objects(values):
         part = Part(document.raw)

@@ -4,7 +4,7 @@ A scheduler sends a pod and the names of nodes, and is answered which of them ta
 Filter, prioritize and preempt only read. What they answer is right at the moment, from what is in memory, and
 nobody waits for an API server; what counts is settled at bind.
 
-A call that makes no sense is answered with a status that the scheduler takes for a failure. A pod that makes
+A call that is invalid is answered with a status that the scheduler takes for a failure. A pod that makes
 no sense is told so in the answer, where its owner will find it.
 """
 
@@ -61,7 +61,7 @@ async def _handle(request: web.Request, *, context: CallContext, name: str) -> w
 
 
 async def _response(body: bytes, context: CallContext, name: str) -> web.Response:
-    """Read, decide, answer; a call that makes no sense is told so."""
+    """Read, decide, answer; a call that is invalid is told so."""
     if context.state.snapshot is None:
         error = {"error": "nothing is known of the cluster yet"}
         return web.json_response(error, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})

@@ -41,8 +41,10 @@ class ScorerSettings(ClusterSettings):
 
     unknown_nodes: UnknownNodes = Field(
         default="cannot-fit",
-        description="Whether a pod that must be aligned is placed on a node without topology: cannot-fit,"
-        " for nobody knows whether it would be; may-fit where that is better than waiting.",
+        description=(
+            "Whether a pod that must be aligned may be placed on a node without NUMA topology:"
+            " cannot-fit, or may-fit if a misaligned pod is better than a pending one."
+        ),
     )
 
     strategies: Annotated[str, AfterValidator(_strategies)] = Field(

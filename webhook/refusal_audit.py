@@ -47,7 +47,7 @@ def audit_lines(registry: CollectorRegistry) -> Counter:
     """Counts lines by what became of them."""
     return Counter(
         f"{PREFIX}audit_lines",
-        "Lines of refused reviews, by what became of them.",
+        "Log lines of denied reviews, by outcome.",
         ["result"],
         registry=registry,
     )

@@ -16,20 +16,25 @@ class WebhookSettings(PairSettings, ClusterSettings):
 
     audit_log: str | None = Field(
         default=None,
-        description="File to which a line of JSON is appended for each review that is refused, or - for"
-        " standard output. It does not depend on --log-level. A file that is moved away is made anew, so"
-        " whoever rotates it sends no signal. By default there is none.",
+        description=(
+            "File to which one line of JSON is appended for each denied review, or - for standard"
+            " output. Independent of --log-level. The file is opened again after it was moved, so"
+            " log rotation needs no signal. By default nothing is written."
+        ),
     )
     count_pods: bool = Field(
         default=True,
-        description="Watch pods too: count by namespace those that fall short of what it asks for, and keep"
-        " new pods away for a while from nodes that refused one like them. false saves the watch.",
+        description=(
+            "Watch pods: count pods below the levels of their namespace, and keep new pods away"
+            " for a while from nodes whose kubelet rejected a similar pod. false saves the watch."
+        ),
     )
     gates: bool = Field(
         default=False,
-        description="Have pods wait behind the scheduling gate numalign.io/placement where their namespace"
-        " says so (numalign.io/gate: enabled). Only beside a controller with --gates, for nobody"
-        " else lifts them.",
+        description=(
+            "Add the scheduling gate numalign.io/placement to pods of namespaces labelled"
+            " numalign.io/gate: enabled. Needs a controller with --gates, which lifts the gate."
+        ),
     )
     injection: Mode = Field(
         default=Mode.EXCLUDE,
@@ -38,14 +43,18 @@ class WebhookSettings(PairSettings, ClusterSettings):
     )
     unknown_nodes: UnknownNodes = Field(
         default="may-fit",
-        description="Whether a node without topology saves a pod from refusal: may-fit, if the pod may go"
-        " there and the node is large enough as a whole, as far as its Node object tells. cannot-fit means"
-        " that such nodes never take pods that must be aligned.",
+        description=(
+            "Whether a pod may be admitted for a node without NUMA topology: may-fit, if it may"
+            " be scheduled there and the Node is large enough in total; cannot-fit, if such nodes"
+            " never run pods that must be aligned."
+        ),
     )
     workloads: Workloads = Field(
         default=Workloads.WARN,
-        description="What happens to a Deployment, Job or the like whose pods no node could ever align: warn"
-        " whoever applies it, deny it, or off.",
+        description=(
+            "What to do with a Deployment, Job or other workload whose pods no node could ever"
+            " align: warn, deny, or off."
+        ),
     )
 
     def contradictions(self) -> Iterator[Contradiction]:

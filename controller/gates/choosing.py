@@ -32,7 +32,7 @@ AT_HAND = 4
 MOST_REASONS = 3
 """Why nodes do not take a pod, the most frequent first."""
 
-_FULL = "node(s) have no room as a whole (numalign)"
+_FULL = "node(s) have too little free in total (numalign)"
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 

@@ -248,7 +248,7 @@ class GateKeeper:
             self.queue.drop(gated.pod.uid)
             return None
         except ClusterError as error:
-            gated.why = f"it could not be read: {error}"
+            gated.why = f"the pod could not be read: {error}"
             gated.not_judged(now=self.clock())
             return None
         try:
@@ -266,7 +266,7 @@ class GateKeeper:
         try:
             wanted = aspects(raw, self.state.pending_pod(raw))
         except BadInput as error:
-            return LetGo(f"what it asks for cannot be read: {error}")
+            return LetGo(f"its requests are invalid: {error}")
         if isinstance(wanted, LetGo):
             return wanted
         self._remembered.put(gated.pod.uid, _Remembered(gated.pod, wanted, self.clock()))
@@ -394,8 +394,8 @@ class GateKeeper:
     def _too_late(self, gated: GatedPod) -> str:
         waited = f"{self.clock() - gated.since:.0f} s"
         if gated.room:
-            return f"for {waited} it was not its turn{f': {gated.why}' if gated.why else ''}"
-        return f"for {waited} no node had room: {gated.why or 'nobody could say which'}"
+            return f"for {waited} it was queued behind other pods{f': {gated.why}' if gated.why else ''}"
+        return f"for {waited} no node had room: {gated.why or 'no reason is known'}"
 
     async def _lift(self, gated: GatedPod, why: str) -> None:
         async with self._lifting:
@@ -440,7 +440,7 @@ def _said(target: PinTarget, wanted: WantedPlacement) -> str:
         return f"pinned to node {target.node}, where its zones are reserved"
     count = len(target.hostnames)
     nodes = "the one node that fits" if count == 1 else f"{count} nodes that fit"
-    why = f"nobody can judge its {' and '.join(wanted.unjudged)} here"
+    why = f"numalign does not evaluate its {' and '.join(wanted.unjudged)}"
     return f"kept to {nodes} now, for {why}; its zones are reserved on node {target.node}"
 
 

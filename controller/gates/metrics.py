@@ -45,7 +45,7 @@ class GateMetrics:
             f"{PREFIX}gated_pods", "Pods that wait behind the gate numalign.io/placement.", registry=registry
         ).set_function(waiting)
         lifts = Counter(
-            f"{PREFIX}gates_lifted", "Gates that were lifted, by how.", ["how"], registry=registry
+            f"{PREFIX}gates_lifted", "Gates that were lifted, by outcome.", ["how"], registry=registry
         )
         for how in Lift:
             lifts.labels(how.value)

@@ -147,7 +147,7 @@ class PinWriter:
             raise Conflict(f"pod {namespace}/{name} is to be pinned to node {target.node}, not to {node}")
         # A pin cannot be taken back, and a snapshot of nodes is a moment old.
         if not self.has_node(node):
-            raise Conflict(f"node {node} is there no more")
+            raise Conflict(f"node {node} no longer exists")
         self.reservations.mark_unconfirmed(uid)
         await self.pods.pin(raw, target, annotations)
 
@@ -156,9 +156,9 @@ def aspects(raw: Object, pending: PendingPod) -> WantedPlacement | LetGo:
     """What is to be looked for on behalf of a pod, if anything is."""
     question = pending.pod_question
     if question is None or not question.asks:
-        return LetGo("nothing is asked of its placement any more")
+        return LetGo("it no longer requests NUMA alignment")
     if question.excess:
-        return LetGo(f"nobody can judge where it may go: {question.excess.value}")
+        return LetGo(f"its placement constraints cannot be evaluated: {question.excess.value}")
     return WantedPlacement(pending, unjudged(raw))
 
 

@@ -93,13 +93,13 @@ class PinnedPods:
         try:
             why = scheduler_says(await self.pods.read(pod))
         except ClusterError as error:
-            why = f"it could not be read: {error}"
+            why = f"the pod could not be read: {error}"
         if pod.uid not in self.state.pods:
             return
         self.metrics.unplaced.inc()
         self.log.warning("pin.unplaced", pod=f"{pod.namespace}/{pod.name}", node=node, why=why)
         text = f"numalign: not bound within {self.patience:g} s of being pinned to node {node}: {why}"
-        given_up = "its zones are reserved no more"
+        given_up = "its NUMA zones are no longer reserved"
         self.tell(
             Event(
                 pod.namespace, pod.name, pod.uid, Type.WARNING, "NUMAPinnedNotPlaced", f"{text}; {given_up}"
@@ -113,5 +113,5 @@ def scheduler_says(pod: Object) -> str:
     messages = [one["message"].text() for one in conditions if one["type"].text() == "PodScheduled"]
     message = messages[-1] if messages else ""
     if not message:
-        return "its scheduler says nothing"
+        return "its scheduler reported no reason"
     return message if len(message) <= _SHOWN else f"{message[: _SHOWN - 3]}..."

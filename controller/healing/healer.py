@@ -190,18 +190,24 @@ class Healer:
         if {pod.scheduler, rules.scheduler or ""} - _NAMES_NOBODY:
             return OTHER_SCHEDULER
         if not sitting.by_kubelet:
-            return "the agent of its node to say what it holds: what stands on the pod is no ground to end it"
+            return (
+                "the agent of its node to report what it holds: annotations of the pod are not enough"
+                " to evict it"
+            )
         if owner is None:
             return f"an owner: {evictable.SENTENCES[evictable.Obstacle.BARE]}"
         if self.owners.is_stopped(owner, now):
-            return f"{math.ceil(self.owners.left_alone_until(owner) - now)} s: its owner is left alone"
+            return (
+                f"{math.ceil(self.owners.left_alone_until(owner) - now)} s: its owner had an eviction"
+                " recently"
+            )
         if owner in busy:
-            return "all pods of its owner to run"
+            return "all pods of its owner to be running"
         left = self._left.get(pod.uid)
         if left and now < left.until:
             return left.why
         due = max(self.owners.left_alone_until(owner), self.paces.due(owner, pod.node))
-        return f"{math.ceil(due - now)} s, by the rates" if now < due else ""
+        return f"{math.ceil(due - now)} s, because of the rate limits" if now < due else ""
 
     # Begin.
 
@@ -242,7 +248,7 @@ class Healer:
             created = int(self.wall())
             pending = self.places.replacement(raw, pod.uid, pod.node, created=created)
         except BadInput as error:
-            self._leave(pod, f"what would come in its place cannot be read: {error}", LEFT_SECONDS)
+            self._leave(pod, f"its replacement cannot be predicted: {error}", LEFT_SECONDS)
             return
         better = await self.places.find(pending, other_than=pod.node)
         if better is None:
@@ -284,7 +290,7 @@ class Healer:
             return evictable.SENTENCES[obstacle]
         if unplaceable := self.unplaceable(raw):
             aspects = " and ".join(unplaceable)
-            return f"no place can be held for its replacement: nobody can judge its {aspects} here"
+            return f"its replacement cannot be reserved for: numalign does not evaluate its {aspects}"
         return ""
 
     def _is_still_so(self, sitting: Sitting, owner: OwnerKey) -> bool:
@@ -323,8 +329,8 @@ class Healer:
         # A namespace that is gone and comes again is told again.
         namespaces = self.state.snapshot.namespaces if self.state.snapshot else {}
         self._ungated = {name for name in self._ungated if name in namespaces} | {pod.namespace}
-        self.log.warning("healing.ungated", namespace=pod.namespace, why=f"it waits for {why_not}")
-        self._event(pod, Type.WARNING, EVENT, f"misaligned and not moved: it waits for {why_not}")
+        self.log.warning("healing.ungated", namespace=pod.namespace, why=f"waiting for {why_not}")
+        self._event(pod, Type.WARNING, EVENT, f"misaligned, and not evicted yet: waiting for {why_not}")
 
     def _event(self, pod: PodInfo, kind: Type, reason: str, text: str) -> None:
         self.tell(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
@@ -332,9 +338,11 @@ class Healer:
 
 _NAMES_NOBODY = frozenset({"", DEFAULT_SCHEDULER})
 
-NO_GATES = "gates, without which nothing can be held for its replacement (--gates)"
-NOT_GATED = "its namespace's label numalign.io/gate: enabled, so that its replacement waits for what is held"
-OTHER_SCHEDULER = "a gate to hold back what comes in its place: another scheduler places that, at once"
+NO_GATES = "--gates on the controller, without which nothing can be reserved for its replacement"
+NOT_GATED = (
+    "its namespace's label numalign.io/gate: enabled, so that its replacement waits for the reservation"
+)
+OTHER_SCHEDULER = "a scheduling gate for its replacement: another scheduler would place it at once"
 NO_BETTER_PLACE = "another node that would align it now"
 
 
@@ -343,7 +351,7 @@ def _oldest(sitting: Sitting) -> tuple[int, str]:
 
 
 def _grace(raw: Object) -> float:
-    """How long a pod may take to go, in seconds; of what makes no sense, none."""
+    """How long a pod may take to go, in seconds; of what is invalid, none."""
     spec = raw.get("spec")
     seconds = spec.get("terminationGracePeriodSeconds") if isinstance(spec, dict) else None
     return float(min(max(seconds, 0), LONGEST_GRACE)) if type(seconds) is int else 0.0

@@ -93,7 +93,7 @@ class MarkWriter:
         self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
         self._writes = Counter(
             f"{PREFIX}alignment_marks",
-            "Annotations about how pods sit that were written or taken away, by how that ended.",
+            "Annotations about the alignment of pods that were written or removed, by outcome.",
             ["result"],
             registry=self.registry,
         )

@@ -81,7 +81,7 @@ class Moves:
         }
         self._moves = Counter(
             f"{PREFIX}healing_moves",
-            "Misaligned pods that were asked to go, by what became of it.",
+            "Evictions of misaligned pods, by outcome.",
             ["outcome"],
             registry=self.registry,
         )
@@ -89,7 +89,7 @@ class Moves:
             self._moves.labels(outcome.value)
         Gauge(
             f"{PREFIX}held_places",
-            "Places that are held for replacements of pods that were asked to go.",
+            "Reservations for replacements of evicted pods.",
             registry=self.registry,
         ).set_function(lambda: len(self.held))
 
@@ -97,7 +97,7 @@ class Moves:
         """A pod is asked to go, and its replacement awaited on a node; raises `ValueError` for a bare one."""
         owner = owner_key(pod)
         if owner is None:
-            raise ValueError("nobody owns the pod")
+            raise ValueError("the pod has no controller")
         siblings = frozenset(uid for uid, other in self.state.pods.items() if owner_key(other) == owner)
         move = self.owners.moves[owner] = PodMove(pod, owner, node, self.clock(), siblings)
         return move
@@ -122,7 +122,7 @@ class Moves:
         self._forbidden = False
         move.phase = MovePhase.GOING
         self.log.info("healing.asked", pod=_shown(move.pod), node=move.pod.node, better=move.node, why=reason)
-        self._event(move.pod, Type.NORMAL, MOVED, f"asked to go: {reason}")
+        self._event(move.pod, Type.NORMAL, MOVED, f"evicted: {reason}")
 
     def _within_budget(self, move: PodMove, text: str) -> None:
         self._count(MoveOutcome.BUDGET)
@@ -132,7 +132,7 @@ class Moves:
 
     def _several_budgets(self, move: PodMove, text: str) -> None:
         self._count(MoveOutcome.REFUSED)
-        self._stop(move, f"the API server evicts no pod that has two PodDisruptionBudgets: {text}")
+        self._stop(move, f"the API server cannot evict a pod with two PodDisruptionBudgets: {text}")
 
     def _not_there(self, move: PodMove, _text: str) -> None:
         """It has gone or changed since it was read; if it is there, it is looked at anew."""
@@ -156,7 +156,7 @@ class Moves:
     def _follow_asked(self, move: PodMove) -> None:
         pod = self.state.pods.get(move.pod.uid)
         if pod is None or pod.leaving or pod.ended:
-            self._evicted(move, "the API server did not answer, and the pod goes")
+            self._evicted(move, "the API server did not answer, but the pod is being deleted")
         elif self.clock() - move.since >= UNANSWERED_SECONDS:
             self.owners.refused(move.owner, self.clock())
             self._drop(move)
@@ -171,7 +171,7 @@ class Moves:
             move.phase, move.since = MovePhase.LANDING, self.clock()
         elif not self.held.is_held(move.pod.uid) and self.clock() - move.since >= COMING_SECONDS:
             self._count(MoveOutcome.LOST)
-            self._stop(move, "nothing was made in place of the pod that went")
+            self._stop(move, "no replacement was created for the evicted pod")
 
     def _follow_landing(self, move: PodMove) -> None:
         replacement, waited = self.state.pods.get(move.replacement), self.clock() - move.since
@@ -186,7 +186,7 @@ class Moves:
     def _follow_running(self, move: PodMove, replacement: PodInfo) -> None:
         sitting = self.sitting_pods.get(replacement.uid)
         if sitting and sitting.alignment.misaligned:
-            self._came_to_nothing(move, f"its replacement sits no better: {why(sitting.alignment)}")
+            self._came_to_nothing(move, f"its replacement is no better aligned: {why(sitting.alignment)}")
         elif sitting and sitting.by_kubelet and sitting.alignment.judgement is Judgement.ALIGNED:
             self._count(MoveOutcome.ALIGNED)
             self.owners.helped(move.owner)
@@ -200,7 +200,7 @@ class Moves:
         self._count(MoveOutcome.MISALIGNED)
         self.log.warning("healing.in_vain", pod=_shown(move.pod), why=text)
         if self.owners.in_vain(move.owner, self.clock()):
-            self._stop(move, f"several pods were moved in vain: {text}")
+            self._stop(move, f"several evictions did not help: {text}")
         else:
             self._drop(move)
 
@@ -209,7 +209,7 @@ class Moves:
         self.owners.stop(move.owner, self.clock())
         self.log.warning("healing.stopped", pod=_shown(move.pod), why=text, seconds=LEFT_ALONE_SECONDS)
         about = self.state.pods.get(move.replacement) or move.pod
-        self._event(about, Type.WARNING, STOPPED, f"pods of its owner are left alone for a day: {text}")
+        self._event(about, Type.WARNING, STOPPED, f"pods of its owner are not evicted for a day: {text}")
         self._drop(move)
 
     def _drop(self, move: PodMove) -> None:

@@ -74,7 +74,7 @@ class SittingPods(Collector):
         """The counts as they are when they are asked for."""
         family = GaugeMetricFamily(
             f"{PREFIX}misaligned_pods",
-            "Pods that were observed not to sit as their intent asks.",
+            "Pods that were observed misaligned.",
             labels=["namespace"],
         )
         counts: dict[str, int] = {}

@@ -148,7 +148,7 @@ async def _better(candidate: Candidate, healer: Healer, raw: Object) -> tuple[st
     try:
         pending = healer.places.replacement(raw, pod.uid, pod.node, created=int(healer.wall()))
     except BadInput as error:
-        return None, f"what would come in its place cannot be read: {error}"
+        return None, f"its replacement cannot be predicted: {error}"
     better = await healer.places.find(pending, other_than=pod.node)
     prediction = better and healer.places.prediction(better, pending)
     if not better or not prediction:

@@ -151,7 +151,7 @@ class RefusalTeller:
             pod.node, pod.demand, created=pod.created, now=self._clock(), without=[pod.uid]
         )
         if prediction is None:
-            yield "no topology tells what the node has"
+            yield "the node publishes no NUMA topology"
             return
         yield _by_now(prediction)
         yield f"free there now: {free_by_zone(prediction.node, pod.demand)}"
@@ -167,8 +167,8 @@ def _by_now(prediction: Prediction) -> str:
     """What would be predicted now."""
     verdict = prediction.verdict
     if verdict.admitted:
-        return "by what is known now it would fit"
-    return f"by what is known now it does not fit: {wording.sentence(verdict)}"
+        return "evaluated again, it would fit now"
+    return f"evaluated again, it does not fit:  {wording.sentence(verdict)}"
 
 
 def free_by_zone(node: Node, demand: Demand) -> str:

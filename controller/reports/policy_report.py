@@ -219,7 +219,7 @@ def of_nodes(nodes: Mapping[str, RuleOutcome]) -> PolicyReport | None:
 
 _OF_TOPOLOGIES: Mapping[RuleOutcome, str] = MappingProxyType(
     {
-        RuleOutcome.FAIL: "its agent has stopped to write what it has",
+        RuleOutcome.FAIL: "its agent stopped publishing",
         RuleOutcome.WARN: "it publishes no NUMA topology",
     }
 )

@@ -122,7 +122,7 @@ def _invitation(files: DemoFiles, url: str) -> Iterator[str]:
     stories = _stories()
     refused = next(story for story in stories if story.manifest["metadata"]["name"] == REFUSED)
     yield f"The webhook serves the bundled cluster at {url} until Ctrl-C. In another terminal:"
-    yield from ("", f"# what becomes of {stories[0].manifest['metadata']['name']}: the patch, in base64")
+    yield from ("", f"# what is written into {stories[0].manifest['metadata']['name']}: the patch, in base64")
     yield _curl(files, stories[0], f"{url}/mutate")
     yield from ("", f"# why {REFUSED} is refused")
     yield _curl(files, refused, f"{url}/validate")

@@ -45,7 +45,7 @@ Examples:
     " input.",
 )
 @options.of_pods
-@click.option("--all", "every", is_flag=True, help="List also the running pods that fall short of nothing.")
+@click.option("--all", "every", is_flag=True, help="Also list running pods without findings.")
 @options.from_cluster
 @options.as_the_webhook
 @options.listing_option
@@ -58,7 +58,7 @@ def check(  # noqa: PLR0913  one for each option
     webhook: WebhookOptions,
     output: Output,
 ) -> None:
-    """Check which manifests and running pods fall short.
+    """Check manifests and running pods.
 
     With -f: what the webhook would say to every pod in the manifests. One line for each pod, and one for each
     warning; -n is the namespace of pods that name none.

@@ -21,7 +21,7 @@ Examples:
 @click.argument("shell", type=click.Choice([*_SHELLS]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a script that completes what is typed, for the SHELL that reads it.
+    """Print a shell completion script, for the SHELL that reads it.
 
     The script completes `kubectl-numa`. `kubectl numa` is completed by kubectl's own script, from kubectl
     1.26 on: it calls `kubectl_complete-numa`, which is installed beside this program and has to be on the

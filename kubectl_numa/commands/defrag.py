@@ -77,7 +77,7 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     limit: int,
     output: Output,
 ) -> None:
-    """Tell which pods would have to move for one to fit, and where each of them would go.
+    """List the pods that would have to move to make room for a pod, and where each of them would go.
 
     The fewest pods of one node, and among as few those of the lowest priority that are there for the shortest
     time; none that should not be evicted, and none of a higher priority than the pod. Nothing is moved: this

@@ -47,7 +47,7 @@ Examples:
     help="Look at pods too: which of them ask for alignment where nothing is known. Those of a file are"
     " looked at in any case.",
 )
-@click.option("--all", "everything", is_flag=True, help="Name every node, however many there are.")
+@click.option("--all", "everything", is_flag=True, help="List every node.")
 @options.listing_option
 def doctor(  # noqa: PLR0913 - one keyword for each option
     *,
@@ -58,7 +58,7 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
     everything: bool,
     output: Output,
 ) -> None:
-    """Tell what nodes lack for exact verdicts, or those that are NAMED, and the way out.
+    """Find what nodes, or only NAMES, lack for exact predictions, and how to fix it.
 
     Nodes with the same finding stand together. A lack makes verdicts less than exact: no topology, amounts
     alone, an agent that stopped to write, what cannot be read. A note is to be known: a kubelet that aligns
@@ -74,7 +74,7 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
     seen = source.seen(cluster, now=time.time())
     every = diagnosis.diagnose(cluster, traces(objects), seen=seen)
     if not every:
-        raise Trouble("there is not a single node in it: neither Nodes nor topologies")
+        raise Trouble("the cluster has no nodes: neither Nodes nor topologies")
     labels = cluster.node_labels
     nodes = [
         node

@@ -82,7 +82,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
     limit: int,
     output: Output,
 ) -> None:
-    """Tell what every node says to a pod: whether it fits, why not, which zones it would get.
+    """Explain on which nodes a pod fits, which NUMA zones it would get, and why it fits on no others.
 
     Pods and workloads come by name from the cluster, or from manifests; a workload (deploy/web, job/train)
     stands for the pods that it would make. What the webhook would say stands first; then every node answers,

@@ -65,7 +65,7 @@ def nodes(  # noqa: PLR0913 - one keyword for each option
     objects = source.documents(with_pods=with_pods)
     view = source.view(webhook, objects=objects)
     if not view.snapshot.nodes and not view.snapshot.unknown and not view.snapshot.shapes:
-        raise Trouble("there is not a single node in it: neither Nodes nor topologies")
+        raise Trouble("the cluster has no nodes: neither Nodes nor topologies")
     snapshot = _selected(_named(view.snapshot, typed_names.names(names, NODE)), selector)
     if not snapshot.nodes and not snapshot.unknown and selector != EVERYTHING:
         tell(f"no node has the labels {selector}")

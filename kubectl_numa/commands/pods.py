@@ -19,7 +19,7 @@ Examples:
   kubectl numa pods --snapshot cluster.json.gz -o json | jq '.[] | select(.aligned == false) | .name'
 """
 )
-@click.option("--misaligned", is_flag=True, help="Only those that do not sit as they were meant.")
+@click.option("--misaligned", is_flag=True, help="Only misaligned pods.")
 @click.option(
     "--all",
     "every",
@@ -39,7 +39,7 @@ def pods(  # noqa: PLR0913  one for each option
     webhook: WebhookOptions,
     output: Output,
 ) -> None:
-    """Tell what running pods hold that ask for alignment, and whether they are aligned; if not, why.
+    """List what running pods hold that request alignment, and whether they are aligned; if not, why.
 
     That is judged by what was observed of it, by the agent of its node or in its annotations; of a pod that
     nobody observed nothing is said. The ids of CPUs are known where an agent tells them. A file has pods in

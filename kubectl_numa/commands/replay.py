@@ -53,7 +53,7 @@ Examples:
     help="The events; - is standard input, which is the default.",
 )
 def replay(*, file: str) -> None:
-    """Predict what a kubelet says to one pod after another, and take in what it really did.
+    """Predict a kubelet's admission of one pod after another, and take in what it really did.
 
     Events come as JSON, one value a line. Each pod that is created gets its answer, one line of JSON, written
     before the next line is read, so that another program can converse with it. The exit code is 2 for a line

@@ -37,7 +37,7 @@ Examples:
 )
 @from_kubeconfig
 def snapshot(output: str, *, with_pods: bool, with_kubelet_configs: bool, connection: Connection) -> None:
-    """Write what the rules need of the cluster into one file, so that all else works offline.
+    """Write a snapshot of the cluster into a file, so that all else works offline.
 
     Nodes, their topologies and namespaces, without what no rule reads: it may be sent around.
     """

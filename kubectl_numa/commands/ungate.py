@@ -54,8 +54,8 @@ Examples:
 )
 @from_kubeconfig
 @options.of_pods
-@click.option("--dry-run", is_flag=True, help="Say which pods would be let go, and write nothing.")
-@click.option("--force", is_flag=True, help="Also while a controller is there that lifts gates.")
+@click.option("--dry-run", is_flag=True, help="Print the pods whose gate would be lifted, and write nothing.")
+@click.option("--force", is_flag=True, help="Lift gates even while a running controller lifts them itself.")
 @options.listing_option
 def ungate(
     *,
@@ -65,7 +65,7 @@ def ungate(
     force: bool,
     output: Output,
 ) -> None:
-    """Lift the gates of pods where no controller does.
+    """Lift scheduling gates when no controller runs.
 
     All pods of a namespace lose the gate numalign.io/placement, without being pinned. A pod that is let go is
     placed by its scheduler as if there were no gates: nothing is reserved for it, and its kubelet may refuse
@@ -86,7 +86,7 @@ def ungate(
 
     with waiting("asking the cluster") as now:
         pods = asyncio.run(work(now))
-    done = "would be let go" if dry_run else "let go"
+    done = "would be lifted" if dry_run else "let go"
     listing = Listing(
         columns=("namespace", "name", "result"),
         wide_columns=("other gates", "error"),

@@ -144,7 +144,7 @@ class Api:
                     await time_slice.share()
                 pieces.append(incomplete)
                 if sum(map(len, pieces)) > LONGEST_LINE:
-                    raise Unreachable(f"{what}: an event of more than {LONGEST_LINE} bytes makes no sense")
+                    raise Unreachable(f"{what}: an event is longer than {LONGEST_LINE} bytes")
         except _BROKEN_CONNECTION as error:
             raise self._unreachable(error) from error
         finally:
@@ -182,9 +182,7 @@ class Api:
         try:
             return orjson.loads(body_bytes)
         except orjson.JSONDecodeError as error:
-            raise Unreachable(
-                f"the API server's answer makes no sense: {what} is not JSON: {error}"
-            ) from error
+            raise Unreachable(f"the API server's answer is invalid: {what} is not JSON: {error}") from error
 
     @contextmanager
     def _writing(
@@ -395,7 +393,7 @@ async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) 
         pieces += piece
         if len(pieces) > most:
             answer.close()
-            raise Unreachable(f"{what}: an answer of more than {most} bytes makes no sense")
+            raise Unreachable(f"{what}: the answer is longer than {most} bytes")
     return bytes(pieces)
 
 

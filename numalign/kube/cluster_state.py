@@ -50,7 +50,7 @@ class Snapshot:
 
     `nodes` are those whose topology is known, by name; `unknown` the names of the others, and `bare` what
     the Node objects of those tell. `shapes` are all that this cluster has, had, or was told of. `labels` is
-    the class that each Node is labelled with, None where it is with none; a Node that makes no sense, or
+    the class that each Node is labelled with, None where it is with none; a Node that is invalid, or
     whose topology makes none, is not in it. `node_labels` are all labels of each Node. `namespaces` are the
     rules of each, and `namespace_labels` all of its labels.
     `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells

@@ -102,7 +102,7 @@ async def one(
     if type_ == POD:
         return kinds.PODS.described(raw)
     if not isinstance(raw, dict):
-        raise Unreachable(f"the API server's answer makes no sense: {what} is no object")
+        raise Unreachable(f"the API server's answer is invalid: {what} is no object")
     return raw
 
 
@@ -111,7 +111,7 @@ async def _preferred_version(api: Api, type_: ResourceType, *, what: str) -> str
     group = Part(await api.get(f"/apis/{quote(type_.group, safe='')}", what=f"the API group of {what}"))
     if version := group["preferredVersion"]["version"].text():
         return quote(version, safe="")
-    raise Unreachable(f"the API server's answer makes no sense: {type_.group} has no preferred version")
+    raise Unreachable(f"the API server's answer is invalid: {type_.group} has no preferred version")
 
 
 async def pods(connection: Connection = FROM_KUBECONFIG) -> list[Object]:
@@ -177,7 +177,7 @@ async def _list(api: Api, collection: Collection) -> list[Object]:
         items += [collection.described(part.value) for part in part["items"].objects()]
         following = part["metadata"]["continue"].text()
         if part.mistakes:
-            raise Unreachable(f"the API server's answer makes no sense: {what}: {part.mistakes[0]}")
+            raise Unreachable(f"the API server's answer is invalid: {what}: {part.mistakes[0]}")
         if not following:
             return items
         query = [("limit", str(PAGE)), ("continue", following)]

@@ -63,7 +63,7 @@ async def configuration(api: Api, node: str, *, within: float = ANSWER_SECONDS) 
     """The configuration of a node's kubelet, as `kubelet_config.kubelet_configuration` takes it.
 
     Raises `Forbidden` with the right that is missing, another `ClusterError` if the kubelet does not answer
-    `within` so many seconds, and `BadTopology` with all that makes no sense.
+    `within` so many seconds, and `BadTopology` with all that is invalid.
     """
     what = f"the configuration of node {node}'s kubelet"
     path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/configz"

@@ -21,7 +21,7 @@ class Connection:
     comes. `certificate_authority` is the file of whoever signs the server's certificate, which is not looked
     at if it is `insecure`.
 
-    Raises `BadInput` with everything that makes no sense together.
+    Raises `BadInput` with everything that is invalid together.
     """
 
     kubeconfig: str | None = None

@@ -107,7 +107,7 @@ class Recorder:
         self._said_at = -math.inf
         self._count = Counter(
             f"{PREFIX}pod_events",
-            "Events about pods, by what became of them.",
+            "Events about pods, by outcome.",
             ["outcome"],
             registry=registry,
         )

@@ -4,7 +4,7 @@ One kind of objects, as the API server has it from moment to moment.
 A list says what there is, a watch what happens to it from there on. Watches break off all the time: a server
 restarts, a balancer closes what is quiet, a network swallows everything without a word. Then the next watch
 goes on from the last resource version that was heard, and nothing is lost or read twice. Only where that
-cannot be (history that was compacted, a store that was restored, an event that makes no sense) a new list is
+cannot be (history that was compacted, a store that was restored, an event that is invalid) a new list is
 taken, and until it is complete what was known before stays known. Of an object nothing is held but what the
 kind keeps, and of a list nothing but the names.
 
@@ -292,7 +292,7 @@ class Informer:
         following, version = (page["metadata"][key] for key in ("continue", "resourceVersion"))
         position = following.text(), version.required_text()
         if page.mistakes:
-            raise _Unusable(WatchFailure.UNREADABLE, f"{what} makes no sense: {page.mistakes[0]}")
+            raise _Unusable(WatchFailure.UNREADABLE, f"{what} is invalid: {page.mistakes[0]}")
         time_slice = TimeSlice()
         for item in items:
             if key := _key(item.value):
@@ -445,7 +445,7 @@ def _required_version(raw: object) -> str:
     part = Part(raw)["metadata"]["resourceVersion"]
     version = part.required_text()
     if not version:
-        raise _Unusable(WatchFailure.UNREADABLE, f"an event makes no sense: object.{part.mistakes[0]}")
+        raise _Unusable(WatchFailure.UNREADABLE, f"an event is invalid: object.{part.mistakes[0]}")
     return version
 
 

@@ -93,7 +93,7 @@ class Leases(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LeaderElectionRecord:
-    """A Lease as it was read. What makes no sense in it counts as absent."""
+    """A Lease as it was read. What is invalid in it counts as absent."""
 
     metadata: Object
     spec: Object
@@ -237,7 +237,7 @@ class LeaderElector:
             return None
         metadata, spec = Part(lease)["metadata"].value, Part(lease)["spec"].value
         if not isinstance(metadata, dict) or not metadata.get("resourceVersion"):
-            raise Unreachable(f"the API server's answer makes no sense: {self._what} has no resourceVersion")
+            raise Unreachable(f"the API server's answer is invalid: {self._what} has no resourceVersion")
         return LeaderElectionRecord(metadata, spec if isinstance(spec, dict) else {})
 
     def _observe(self, record: LeaderElectionRecord | None) -> None:

@@ -146,7 +146,7 @@ class PodListener(Protocol):
 class PodInformer:
     """Tells a listener what happens to pods; where they come from, they are `put`, `drop`ped and `keep`t.
 
-    A pod without a name or a uid cannot be told from others, so it is not told of; of one that makes no sense
+    A pod without a name or a uid cannot be told from others, so it is not told of; of one that is invalid
     otherwise, what can be read is. Both stand among the `problems`. With `recreated`, pods say too what would
     be asked of nodes with others in their place.
     """

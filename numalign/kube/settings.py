@@ -65,9 +65,11 @@ class SourceSettings(Settings):
 
     remember_shapes: Span = Field(
         default="30d",
-        description="How long shapes of nodes are remembered after their last node is gone, as 30d or 12h. A"
-        " pod that only a remembered shape could take is admitted, with a warning: pools that scale to zero"
-        " come back. 0 forgets at once, and then such pods are refused.",
+        description=(
+            "How long node shapes are remembered after their last node is gone, as 30d or 12h. A"
+            " pod that only fits a remembered shape is admitted with a warning, because node pools"
+            " that scale to zero come back. With 0 such pods are denied."
+        ),
     )
 
     @property
@@ -81,7 +83,7 @@ class SourceSettings(Settings):
         for name in ("kubeconfig", "context", "kubelet_configs"):
             if self.snapshot and getattr(self, name):
                 yield Contradiction(
-                    ("snapshot", name), "a file and an API server exclude each other: keep one of them"
+                    ("snapshot", name), "--snapshot cannot be combined with an API server: remove one of them"
                 )
 
 
@@ -98,13 +100,18 @@ class PolicySettings(ProgramSettings):
 
     policy_match: Match = Field(
         default=Match.SATISFIES,
-        description="satisfies takes any node that can keep the pod's promise; equal wants the node's"
-        " own policy to be the pod's, as Volcano does.",
+        description=(
+            "Which Topology Manager policies of nodes match a pod: satisfies accepts every node"
+            " that can align the pod as it requests; equal only nodes whose policy equals the"
+            " pod's, as Volcano does."
+        ),
     )
     policy: Path | None = Field(
         default=None,
-        description="YAML file of what the cluster asks of pods by default, by namespace selector, and of who"
-        " is exempt. One that is wrong is refused as a whole, and the one before holds.",
+        description=(
+            "YAML file with the cluster policy: defaults by namespace selector, and exemptions."
+            " An invalid file is rejected as a whole, and the previous one stays in force."
+        ),
     )
     policy_reload_seconds: float = Field(
         default=10.0,

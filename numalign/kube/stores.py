@@ -31,7 +31,7 @@ from numalign.model.errors import BadInput, BadTopology, Mistake
 
 Decoded = TypeVar("Decoded")
 Decoder = Callable[[Mapping[str, object]], tuple[Decoded | None, tuple[Mistake, ...]]]
-"""Gives what an object is decoded to, None if it makes no sense, and all its mistakes."""
+"""Gives what an object is decoded to, None if it is invalid, and all its mistakes."""
 
 Placements = Mapping[str, ObservedPlacement]
 """What each pod of a node holds, by uid."""
@@ -56,7 +56,7 @@ class Problem:
 class Store(Generic[Decoded]):
     """The decoded objects of one cluster-scoped kind, by name.
 
-    `decode` gives the decoded object, None if it makes no sense, and all its mistakes. Objects with the same
+    `decode` gives the decoded object, None if it is invalid, and all its mistakes. Objects with the same
     `digest` are decoded to the same; None for one that has to be decoded to know. `version` grows with every
     change of what is decoded, and `changed` holds the names concerned, until somebody takes them out.
     """

@@ -274,7 +274,7 @@ class TokenAccess:
         self._at_once = asyncio.Semaphore(REVIEWS_AT_ONCE)
         self._sign_ins = Counter(
             f"{PREFIX}map_sign_ins",
-            "Tokens that were shown to the map and not known yet, by what became of them.",
+            "Tokens presented to the map for the first time, by outcome.",
             ["result"],
             registry=registry,
         )

@@ -40,7 +40,7 @@ def not_answered(registry: CollectorRegistry) -> Counter:
     """Counts questions that some node could not be asked, for it would take too long."""
     return Counter(
         f"{PREFIX}questions_not_answered",
-        "Pods of which it takes too long to say what becomes of them on some of the nodes.",
+        "Pods that take too long to evaluate on some of the nodes.",
         registry=registry,
     )
 

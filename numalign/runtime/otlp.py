@@ -150,9 +150,7 @@ def exporting(
     endpoint: str, *, ratio: float, program: str, log: Log, registry: CollectorRegistry
 ) -> Iterator[OtlpTracer]:
     """See `tracing.exporting`. At the end of the block what waits is sent, for two seconds at the most."""
-    spans = Counter(
-        f"{PREFIX}spans", "Spans that were sampled, by what became of them.", ["result"], registry=registry
-    )
+    spans = Counter(f"{PREFIX}spans", "Sampled spans, by outcome.", ["result"], registry=registry)
     for fate in SpanFate:
         spans.labels(fate)
     # What it has to say of a receiver, `tracing.failed` says.

@@ -55,7 +55,7 @@ class ProcessSettings(Settings):
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info",
-        description="The least that is logged. info has a line per decision worth reading later.",
+        description="Minimum level of log lines. info logs each notable decision.",
     )
     log_format: Literal["json", "text"] = Field(
         default="json",

@@ -60,8 +60,10 @@ class ServingSettings(ProcessSettings):
     )
     debug_state: bool = Field(
         default=False,
-        description="Serve GET /debug/state beside the metrics: what this process knows, as JSON. For whoever"
-        " hunts a fault; it shows node and namespace names.",
+        description=(
+            "Serve GET /debug/state on the metrics port: the state of this process as JSON, for"
+            " debugging. It contains names of nodes and namespaces."
+        ),
     )
     otlp_endpoint: OtlpEndpoint | None = Field(
         default=None,
@@ -109,20 +111,26 @@ class ServerSettings(ServingSettings):
     )
     insecure_http: bool = Field(
         default=False,
-        description="Serve plain HTTP in place of TLS. For a laptop: an API server never calls it.",
+        description=(
+            "Serve plain HTTP instead of TLS. Only for local tests: API servers call webhooks over TLS."
+        ),
     )
     client_ca: Path | None = Field(
         default=None,
-        description="PEM file of the authority that signs the certificates of callers. Whoever shows one of"
-        " its is proven: a quarter of all that can be taken on is kept for those, and they go first. Nobody"
-        " is refused for showing none; one of another authority is. By default nobody is asked.",
+        description=(
+            "PEM file of the CA bundle for client certificates. A quarter of the capacity is kept"
+            " for callers with a valid certificate, and their calls go first. Callers without a"
+            " certificate are accepted; certificates of other authorities are rejected. By default"
+            " no certificate is requested."
+        ),
     )
     max_in_flight: int = Field(
         default=512,
         ge=0,
-        description="Calls handled at once; one more is answered 503 with Retry-After: 1, which API"
-        " servers obey. One peer alone gets three quarters. 0 sets no bound. Calls take about a millisecond,"
-        " so as many waiting means overload.",
+        description=(
+            "Maximum concurrent calls; further calls get 503 with Retry-After: 1. A single peer"
+            " gets at most three quarters. 0 means no limit."
+        ),
     )
     max_bytes_in_flight: int = Field(
         default=16 * MIB,
@@ -139,8 +147,11 @@ class ServerSettings(ServingSettings):
     max_connections: int = Field(
         default=1024,
         ge=0,
-        description="Open connections at once. One more is let in, and the one that is idle for longest is"
-        " closed, of the peer that has most. 0 sets no bound. With TLS each takes 50 KB and more.",
+        description=(
+            "Maximum open connections. A further one is accepted, and the longest idle one of the"
+            " peer with most connections is closed. 0 means no limit. With TLS each takes 50 KB"
+            " and more."
+        ),
     )
 
     @property

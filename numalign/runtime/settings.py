@@ -221,9 +221,9 @@ def explained(model: type[Settings]) -> dict[type, list[SettingHelp]]:
 EVERY_PROGRAM = MappingProxyType(
     {
         "--config PATH": "a YAML file of settings (NUMALIGN_CONFIG)",
-        "--print-config": "show every setting and where its value comes from, then end",
-        "--help": "show this, then end",
-        "--version": "show the version, then end",
+        "--print-config": "print every setting and where its value comes from, then exit",
+        "--help": "print this help, then exit",
+        "--version": "print the version, then exit",
     }
 )
 ORDER = "A setting is taken from its flag, else its environment variable, else the file."

@@ -104,7 +104,7 @@ async def test_a_refusal_is_an_error(
 
 async def test_garbage_is_no_answer(fake: FakeApi, api: ApiServer) -> None:
     fake.oddities[NODE] = b"<html>"
-    with pytest.raises(Unreachable, match="makes no sense: node a is not JSON"):
+    with pytest.raises(Unreachable, match="is invalid: node a is not JSON"):
         await api.get(NODE, what="node a")
 
 

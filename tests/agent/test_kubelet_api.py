@@ -253,7 +253,7 @@ async def test_a_pod_from_a_file_is_a_static_one(annotations: object, *, static:
 )
 async def test_a_configuration_that_makes_no_sense_is_told(answer: object) -> None:
     async with asking(direct(configz=answer)) as kubelet:
-        with pytest.raises(Unreachable, match="the kubelet's configuration makes no sense"):
+        with pytest.raises(Unreachable, match="the kubelet's configuration is invalid"):
             await kubelet.configuration()
 
 
@@ -274,7 +274,7 @@ async def test_a_configuration_that_makes_no_sense_is_told(answer: object) -> No
 )
 async def test_pods_that_make_no_sense_are_told(answer: object) -> None:
     async with asking(direct(pods=answer)) as kubelet:
-        with pytest.raises(Unreachable, match="list of the kubelet's pods makes no sense"):
+        with pytest.raises(Unreachable, match="list of the kubelet's pods is invalid"):
             await kubelet.pods()
 
 
@@ -297,7 +297,7 @@ async def test_a_refusal_is_told_by_its_kind(status: str, error: type[ClusterErr
 
 async def test_a_node_without_a_version_makes_no_sense() -> None:
     async with asking(direct(configz=CONFIGZ), FakeApiServer({"/api/v1/nodes/n1": {}})) as kubelet:
-        with pytest.raises(Unreachable, match=r"node n1 makes no sense: .*kubeletVersion: is missing"):
+        with pytest.raises(Unreachable, match=r"node n1 is invalid: .*kubeletVersion: is missing"):
             await kubelet.configuration()
 
 

@@ -149,14 +149,14 @@ async def test_managers_that_give_out_nothing_have_nothing(socket: Path) -> None
     ],
 )
 async def test_what_makes_no_sense_is_told(socket: Path, container: ContainerResources, said: str) -> None:
-    with pytest.raises(Unreachable, match=f"answer to List makes no sense: {said}"):
+    with pytest.raises(Unreachable, match=f"answer to List is invalid: {said}"):
         await listed(socket, container)
 
 
 @pytest.mark.parametrize("garbage", [b"\xff", b"\x0a\xff", b"\x0a\x02\x0a\xff", b"\x0a\x03\x0a\x01\xff"])
 async def test_bytes_that_are_no_message_are_told(socket: Path, garbage: bytes) -> None:
     async with FakePodResources(garbage=garbage).serving(socket):
-        with pytest.raises(Unreachable, match="answer to List makes no sense"):
+        with pytest.raises(Unreachable, match="answer to List is invalid"):
             await PodResources(socket).listed()
-        with pytest.raises(Unreachable, match="answer to GetAllocatableResources makes no sense"):
+        with pytest.raises(Unreachable, match="answer to GetAllocatableResources is invalid"):
             await PodResources(socket).allocatable()

@@ -1,7 +1,7 @@
 """
 Callers who ask for nothing out of the ordinary, at a steady rate, whatever happens beside them.
 
-A call is sent when the clock says so. What it waits for a connection, and what an answer before it made it
+A call is sent when the clock says so. What waiting for a connection, and what an answer before it made it
 wait, counts as latency; one that has no good answer after the time that Kubernetes waits is lost.
 """
 

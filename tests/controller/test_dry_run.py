@@ -42,5 +42,5 @@ def test_a_dry_run_shows_who_is_ill_and_that_its_label_stays() -> None:
 
     assert report(nodes).splitlines() == [
         f"b: no label -> {IS_SMALL}",
-        f"a: ill, lacks 8 nvidia.com/gpu, 1 rdma/hca; in health its class is {IS_LARGE}",
+        f"a: degraded, lacks 8 nvidia.com/gpu, 1 rdma/hca; its class when healthy is {IS_LARGE}",
     ]

@@ -76,7 +76,7 @@ TROUBLE = [
     ("its agent writes what nobody knows",    [(told(4, 4, machine='{"version": 2}'), whole(4))]),
     ("its kubelet gets an unknown option",
         [(told(4, 4, kubelet={**STATIC_KUBELET, "cpuManagerPolicyOptions": {"new": "true"}}), whole(4))]),
-    ("its topology makes no sense",           [(nrt("a", cpu="many"), whole(4))]),
+    ("its topology is invalid",           [(nrt("a", cpu="many"), whole(4))]),
     ("it is gone",                            [()]),
 ]  # fmt: skip
 

@@ -522,7 +522,7 @@ async def test_an_answer_that_makes_no_sense_is_a_failure(api: FakeApi, join: Jo
 
     assert not first.leading
 
-    assert "makes no sense" in first.told.of("lease.failed")[0]["error"]
+    assert "is invalid" in first.told.of("lease.failed")[0]["error"]
 
 
 async def test_an_api_server_that_never_answers_is_given_up(join: Join) -> None:

@@ -56,9 +56,9 @@ def test_nothing_is_missing_where_an_agent_told_the_machine_a_moment_ago() -> No
 
 FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
     ("no topology", seen(unknown=("a",), agents={}), [("no-topology", "")]),
-    ("a topology that makes no sense", seen(unknown=("a",), agents={}, **wrong(NRT, "zones")),
+    ("a topology that is invalid", seen(unknown=("a",), agents={}, **wrong(NRT, "zones")),
         [("bad-topology", "NodeResourceTopology: zones: is wrong")]),
-    ("a Node that makes no sense", seen(GOOD, **wrong("Node", "spec.taints")),
+    ("a Node that is invalid", seen(GOOD, **wrong("Node", "spec.taints")),
         [("bad-node", "Node: spec.taints: is wrong")]),
     ("an agent that is silent for long", seen(GOOD, agents={"a": NOW - 7300}), [("stale", "for 2 h")]),
     ("an agent that cannot be read", seen(COUNTED, **wrong(NRT, f"{REPORT}.version")),
@@ -71,7 +71,7 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
         [("unknown-option", f"{CONFIGURATION}: x: {UNKNOWN_OPTION}, but a")]),
     ("options that are at odds", seen(GOOD, **wrong(CONFIGURATION, "cpuManagerPolicyOptions.a")),
         [("bad-configuration", "KubeletConfiguration: cpuManagerPolicyOptions.a: is wrong")]),
-    ("a configuration that makes no sense", seen(GOOD, **wrong(CONFIGURATION, "reservedMemory")),
+    ("a configuration that is invalid", seen(GOOD, **wrong(CONFIGURATION, "reservedMemory")),
         [("bad-configuration", "KubeletConfiguration: reservedMemory: is wrong")]),
     ("an exporter that counts", seen(COUNTED, agents={}, fingerprints={"a": Fingerprint("pfp")}),
         [("counts-only", "")]),
@@ -90,7 +90,7 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
     ("more zones than kubelets take", seen(NINE), [("many-zones", "9 zones")]),
     ("an object that was left behind", seen(agents={}, **wrong(NRT, "metadata.name", "no Node")),
         [("orphan", "NodeResourceTopology: metadata.name: no Node")]),
-    ("an object of Volcano that makes no sense",
+    ("an object of Volcano that is invalid",
         seen(unknown=("a",), agents={}, **wrong("Numatopology", "spec")),
         [("bad-topology", "Numatopology: spec: is wrong")]),
 ]  # fmt: skip
@@ -187,7 +187,7 @@ def test_nodes_with_the_same_finding_stand_together_by_detail() -> None:
     [group] = diagnosis.groups(diagnose(seen(*nodes, agents=ages), Traces(), seen=NOW))
 
     assert group.names_by_detail == {"for 2 h": ["a", "b"], "for 1 day": ["c"]}
-    assert group.what == "The agent has stopped to write: what runs there may be other pods by now"
+    assert group.what == "The agent stopped publishing, so its report may be outdated"
 
 
 def test_a_node_for_programs() -> None:

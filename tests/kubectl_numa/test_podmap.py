@@ -81,7 +81,7 @@ def test_programs_read_the_ids(run: Run, cluster: Callable[[str], Path]) -> None
 def test_who_asks_for_nothing_is_listed_on_request(run: Run, cluster: Callable[[str], Path]) -> None:
     file = cluster("none")
 
-    assert run("pods", "--snapshot", file).stdout == "no pod that runs asks for alignment\n"
+    assert run("pods", "--snapshot", file).stdout == "no running pod requests alignment\n"
     assert run("pods", "--all", "--snapshot", file, "-o", "name").stdout == "pod/train\n"
     assert (
         "team/train  on a  none  not asked" in run("pods", "--all", "--snapshot", file, COLUMNS="200").stdout

@@ -13,7 +13,7 @@ VALUES = Path(__file__).resolve().parents[2] / "deploy" / "chart" / "values.yaml
 HEAD = """# Values of the chart
 
 Every value of the Helm chart with its default, from the comments of `deploy/chart/values.yaml`.
-`values.schema.json` describes the same to programs: Helm rejects a value that makes no sense before it
+`values.schema.json` describes the same to programs: Helm rejects a value that is invalid before it
 installs anything. [Install numalign](../how-to/install.md) has the values that most installations set.
 """
 

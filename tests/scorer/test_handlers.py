@@ -1,4 +1,4 @@
-"""The door on a real socket: schedulers of two kinds, people, and everything that makes no sense."""
+"""The door on a real socket: schedulers of two kinds, people, and everything that is invalid."""
 
 import contextlib
 import random

@@ -64,7 +64,7 @@ async def test_a_node_without_room_as_a_whole_is_none(scorer: Scorer) -> None:
     scorer.see(SHARED)
     chosen = await choose(scorer, raw(FOUR))
 
-    assert chosen == NoNode("0/1 nodes are available: 1 node(s) have no room as a whole (numalign)")
+    assert chosen == NoNode("0/1 nodes are available: 1 node(s) have too little free in total (numalign)")
 
 
 async def test_nobody_is_told_of_more_than_the_most_frequent_reasons(scorer: Scorer) -> None:

@@ -96,7 +96,7 @@ async def test_a_pin_that_landed_without_an_answer_is_not_repeated(cluster: Gate
 
 async def test_a_pod_that_nobody_can_read_is_let_go_all_the_same(cluster: GatedCluster) -> None:
     await started(cluster)
-    cluster.store.unreadable = Unreachable("an answer of more than 2097152 bytes makes no sense")
+    cluster.store.unreadable = Unreachable("an answer of more than 2097152 bytes is invalid")
 
     async with cluster.running():
         await cluster.pass_by(40)

@@ -61,7 +61,7 @@ async def test_the_owner_reads_what_was_reserved_and_what_is_free(world: World) 
     [message] = world.messages()
     assert message == (
         "the kubelet of a rejected the pod: TopologyAffinityError: cannot be aligned; 4 cpu and 1Gi memory"
-        " and 1 nvidia.com/gpu from zone 0 had been reserved for it; by what is known now it would fit;"
+        " and 1 nvidia.com/gpu from zone 0 had been reserved for it; evaluated again, it would fit now;"
         " free there now: zone 0 8 cpu and 16Gi memory and 2 nvidia.com/gpu, zone 1 2 cpu and 15Gi memory"
         " and 2 nvidia.com/gpu"
     )
@@ -77,7 +77,7 @@ async def test_where_others_chose_the_node_it_is_told_all_the_same(world: World)
     world.scorer.see(refused(on("a", raw("cpu=64 mem=1Gi"))))
 
     [message] = world.messages()
-    assert "; no zones had been reserved for it; by what is known now it does not fit: " in message
+    assert "; no zones had been reserved for it; evaluated again, it does not fit:  " in message
     assert "free there now: zone 0 8 cpu" in message
 
 
@@ -85,7 +85,7 @@ async def test_of_a_node_that_nobody_knows_nothing_is_free(world: World) -> None
     world.scorer.see(refused(on("c", raw(FOUR))))
 
     [message] = world.messages()
-    assert message.endswith("; no zones had been reserved for it; no topology tells what the node has")
+    assert message.endswith("; no zones had been reserved for it; the node publishes no NUMA topology")
 
 
 async def test_a_pod_that_cannot_be_read_is_told_of(world: World) -> None:

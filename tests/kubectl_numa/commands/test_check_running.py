@@ -109,7 +109,7 @@ def test_all_shows_those_that_fall_short_of_nothing_too(run: Run, with_objects: 
 
     assert result.stdout.splitlines()[-5:] == [
         "  good  on big  single-numa-node",
-        "      falls short of nothing",
+        "      no findings",
         "  unseen  on big  single-numa-node",
         "      not judged: no agent reported what it holds",
         "3 pods in 1 namespace, 1 offender: 1 misaligned",
@@ -187,7 +187,7 @@ def test_who_is_left_alone_is_no_offender(run: Run, with_objects: Snapshot) -> N
 
     assert run("check", "-A", "--snapshot", file).stdout == "1 pod in 1 namespace, no offender\n"
     shown = run("check", "-A", "--all", "--snapshot", file, COLUMNS="200").stdout
-    assert "left alone: its namespace is labelled numalign.io/admission: disabled" in shown
+    assert "exempt: its namespace is labelled numalign.io/admission: disabled" in shown
 
 
 def test_pods_are_chosen_by_namespace_and_labels(run: Run, with_objects: Snapshot) -> None:

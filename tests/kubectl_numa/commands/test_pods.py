@@ -114,7 +114,7 @@ def test_who_asks_for_nothing_or_does_not_run_is_not_listed(run: Run, with_pods:
 
     result = run("pods", "--snapshot", with_pods(ended, waiting, placed("silent", 0, 1, policy="none")))
 
-    assert result.stdout == "no pod that runs asks for alignment\n"
+    assert result.stdout == "no running pod requests alignment\n"
 
 
 def test_a_wish_unmet_is_told_as_one(run: Run, with_pods: Snapshot) -> None:

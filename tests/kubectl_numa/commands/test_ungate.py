@@ -125,7 +125,7 @@ def test_a_dry_run_writes_nothing(run: Run, away: Away) -> None:
     result = run("ungate", "--dry-run", "--kubeconfig", away.kubeconfig)
 
     assert (result.exit_code, away.gates("web")) == (0, [PLACEMENT_GATE])
-    assert "team/web: would be let go" in result.stdout
+    assert "team/web: would be lifted" in result.stdout
 
 
 LEADERS = [

@@ -1,0 +1,73 @@
+"""
+Words that only the authors of this project would understand, and what to write in place of each.
+
+Each row is a pattern for a word as it stands in a sentence, in small letters or capitals, and what to write
+instead. A space in a pattern is any white space, a new line too. Where the same letters also have a plain
+meaning, the pattern leaves that out; it never lists files, for a sentence that is good on one page is good on all.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+PRIVATE: Mapping[str, str] = MappingProxyType(
+    {
+        r"boards?": "table, dashboard",
+        r"standings?": "evaluations, results",
+        # The old names of settings stand in code, where they are told to be renamed.
+        r"(?<![`.\-_])promis(?:e|es|ed|ing)(?![`\-])": "reserve, reservation",
+        r"(?:the|its|their|out of|within|no) reach(?! (?:it|the|a|an|them)\b)": "access, what can access it",
+        r"news": "events, changes",
+        r"heard? of": "receive, be notified of",
+        r"ill(?! defined)": "degraded, unhealthy",
+        r"(?:which|that|not|cannot|to) bears? (?:a|an|the|its|every|each|all|this|that) taint": "tolerate",
+        r"doors?": "port, endpoint, entry point",
+        r"strangers?": "somebody without credentials, a new user",
+        r"thie(?:f|ves)": "attacker",
+        r"(?:the|a|no) ways? out": "fix, workaround",
+        r"(?:owner|tenant|pod|user)s?\W{0,2}s? wish(?:es)?": "request",
+        r"(?:a|its|their|further|unmet) wish(?:es)?": "request, preference",
+        r"what (?:it|they) says? of (?:itself|themselves)": "what it reports",
+        r"makes? no sense": "is invalid",
+        r"what bec(?:omes|ame) of": "the result of, by outcome",
+        r"(?:what|all that) (?:is|was) (?:said|told|found)": "report, message, result",
+        r"the (?:said|told|found)": "report, message, result",
+        r"riddles?": "a plain sentence",
+        r"mend(?:s|ed|ing)?": "fix, correct",
+        r"anew": "again",
+        r"how (?:it|they|pods|a pod|the pod) sits?": "alignment, whether it is aligned",
+        r"sits? (?:misaligned|aligned|as it|as they|no better)": "is aligned, is misaligned",
+    }
+)
+"""What to write instead, by the pattern of a private word."""
+
+
+class Finding(NamedTuple):
+    """A private word, where it stands, and what to write instead."""
+
+    where: str
+    word: str
+    instead: str
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f'{self.where}: "{self.word}": write {self.instead}'
+
+
+def findings(where: str, text: str) -> Iterator[Finding]:
+    """The private words in a text; the number of the line is added to `where`."""
+    for pattern, instead in _EACH.items():
+        for found in pattern.finditer(text):
+            line = text.count("\n", 0, found.start()) + 1
+            yield Finding(f"{where}:{line}", " ".join(found[0].split()), instead)
+
+
+# A line of a comment begins with `#`.
+_SPACE = r"[\s#]+"
+_EACH = MappingProxyType(
+    {
+        re.compile(rf"\b(?:{pattern.replace(' ', _SPACE)})\b", re.IGNORECASE): instead
+        for pattern, instead in PRIVATE.items()
+    }
+)
