@@ -156,7 +156,7 @@ def _growth(columns: Raw) -> Iterator[Row]:
         yield Row(what, many, "µs", beside=few, beside_what=f"of {least:,}", target=few)
     for found in columns["memory"]:
         whole, alone = found["nodes_kib"] + found["board_kib"], found["nodes_kib"]
-        beside = Beside(beside=alone, beside_what="without the board")
+        beside = Beside(beside=alone, beside_what="without the columns")
         yield Row(f"memory of a node of {found['zones']} zones", whole, "KiB", target=NODE_KIB, **beside)
 
 
@@ -346,7 +346,7 @@ SECTIONS = (
     Section(
         "columns",
         "Warm: asked again after {share:.0%} of the nodes changed",
-        "An update is a node put anew, its part of the question after it included.",
+        "An update replaces a node, its part of the question after it included.",
         _warm,
     ),
     Section(
@@ -359,7 +359,7 @@ SECTIONS = (
     Section(
         "extender",
         "Extender: {nodes:,} nodes",
-        "One keep-alive connection, one pod after another, the names drawn anew for each; {templates} new "
+        "One keep-alive connection, one pod after another, with new names for each; {templates} new "
         "templates for each number of names. From sending to the last byte of the answer, and beside it the "
         "handler's own histogram: from the whole request in hand to the answer in bytes.",
         _extender,

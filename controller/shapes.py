@@ -2,9 +2,9 @@
 Keeping the shapes of this cluster's nodes where every replica reads them.
 
 What a device plugin takes along when it goes, and what a pool was before it was scaled to zero, no object of
-the cluster tells afterwards. So the shapes are kept in a ConfigMap, and with them since when nodes are ill:
-by one replica at a time, which reads before it writes, adds to what others wrote, and writes only what
-changes something. The others read it too, for each of them may lead next.
+the cluster tells afterwards. So the shapes are kept in a ConfigMap, and with them since when nodes are
+degraded: by one replica at a time, which reads before it writes, adds to what others wrote, and writes only
+what changes something. The others read it too, for each of them may lead next.
 """
 
 import asyncio
@@ -218,7 +218,11 @@ class ShapeWriter:
         self._writes.labels("written").inc()
         left_out = len(memory.shapes) - len(ours.shapes)
         self._log.info(
-            "shapes.written", shapes=len(ours.shapes), ill=len(ours.losses), bytes=size, left_out=left_out
+            "shapes.written",
+            shapes=len(ours.shapes),
+            degraded=len(ours.losses),
+            bytes=size,
+            left_out=left_out,
         )
         return True
 

@@ -32,7 +32,7 @@ class PodCreator(Protocol):
         """Make an object in the collection at a path."""
 
 
-class Outcome(StrEnum):
+class ProbeOutcome(StrEnum):
     """What became of a pod; `FAILED` where something else than numalign kept it from being created."""
 
     ADMITTED = "admitted"
@@ -48,8 +48,8 @@ class ProbedPod:
     """
 
     policy: str
-    expected: Outcome
-    outcome: Outcome
+    expected: ProbeOutcome
+    outcome: ProbeOutcome
     detail: str = ""
 
     @property
@@ -58,8 +58,8 @@ class ProbedPod:
         return self.outcome is self.expected
 
 
-EXPECTED: Mapping[str, Outcome] = MappingProxyType(
-    {"no-such-policy": Outcome.DENIED, Policy.BEST_EFFORT: Outcome.ADMITTED}
+EXPECTED: Mapping[str, ProbeOutcome] = MappingProxyType(
+    {"no-such-policy": ProbeOutcome.DENIED, Policy.BEST_EFFORT: ProbeOutcome.ADMITTED}
 )
 """The policies that the pods ask for."""
 
@@ -82,9 +82,9 @@ async def _probed(api: PodCreator, namespace: str, policy: str) -> ProbedPod:
         await api.create(path, _pod(policy), _DRY_RUN, what=f"pods in namespace {namespace}")
     except ClusterError as error:
         if denial := _DENIAL.search(str(error)):
-            return ProbedPod(policy, expected, Outcome.DENIED, denial[1])
-        return ProbedPod(policy, expected, Outcome.FAILED, str(error))
-    return ProbedPod(policy, expected, Outcome.ADMITTED)
+            return ProbedPod(policy, expected, ProbeOutcome.DENIED, denial[1])
+        return ProbedPod(policy, expected, ProbeOutcome.FAILED, str(error))
+    return ProbedPod(policy, expected, ProbeOutcome.ADMITTED)
 
 
 def _pod(policy: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ COMMANDS = (
     LazyCommand("completion", "Print a shell completion script"),
     LazyCommand("defrag", "List the pods that would have to move to make room for a pod"),
     LazyCommand("demo", "Start the webhook on a bundled cluster"),
-    LazyCommand("doctor", "Find what is missing for exact predictions, and how to fix it"),
+    LazyCommand("doctor", "Find what nodes lack for exact predictions, and how to fix it"),
     LazyCommand("explain", "Explain on which nodes a pod fits, and why not on others"),
     LazyCommand("map", "Draw the zones of all nodes"),
     LazyCommand("nodes", "Draw the zones of nodes"),

@@ -319,7 +319,7 @@ def _version(node: Node) -> Iterable[str]:
 
 _UPGRADE = "helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
 _INSTALL_AGENT = (
-    "Push its image (docs/how-to/install.md), and run the agent on every node:\n"
+    "Push its image (docs/how-to/agent.md), and run the agent on every node:\n"
     f"  {_UPGRADE} --set agent.enabled=true --set agent.image.repository=REGISTRY/numalign-agent"
 )
 _LOOK_FOR_AGENT = (

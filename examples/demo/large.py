@@ -85,7 +85,7 @@ def show(reviewed: Reviewed, paper: Paper) -> None:
         ("denied", words["denied"], "red"),
     ):
         paper.write(Text.assemble((f"  {label:<12}", style), f"{count:>7,}"))
-    _counts("warned, by what is said (a pod may be warned twice)", counts.warnings, paper)
+    _counts("warned, by message (a pod may be warned twice)", counts.warnings, paper)
     _counts("denied, by cause", counts.causes, paper)
     pods, seconds = words["reviewed"], reviewed.seconds
     rate = round(2 * pods / seconds) if seconds else 0

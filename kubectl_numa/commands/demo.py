@@ -25,7 +25,7 @@ Examples:
     help="Where --serve listens, on 127.0.0.1; 0 takes any free one.",
 )
 def demo(*, serve: bool, port: int) -> None:
-    """Start the webhook on a bundled cluster, and show what becomes of bundled pods.
+    """Start the webhook on a bundled cluster, and show how it answers for bundled pods.
 
     Part one is small enough to check by hand, part two are the nodes and pods of a real GPU cluster. The last
     line sums up both. The exit code is 0 if every bundled pod came out as the file says, otherwise 1.

@@ -58,7 +58,7 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
     everything: bool,
     output: Output,
 ) -> None:
-    """Find what nodes, or only NAMES, lack for exact predictions, and how to fix it.
+    """Find what nodes lack for exact predictions, and how to fix it: all nodes, or only NAMES.
 
     Nodes with the same finding stand together. A lack makes verdicts less than exact: no topology, amounts
     alone, an agent that stopped to write, what cannot be read. A note is to be known: a kubelet that aligns

@@ -82,7 +82,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
     limit: int,
     output: Output,
 ) -> None:
-    """Explain on which nodes a pod fits, which NUMA zones it would get, and why it fits on no others.
+    """Explain on which nodes a pod fits, and why not on others.
 
     Pods and workloads come by name from the cluster, or from manifests; a workload (deploy/web, job/train)
     stands for the pods that it would make. What the webhook would say stands first; then every node answers,

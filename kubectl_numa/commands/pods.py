@@ -39,7 +39,7 @@ def pods(  # noqa: PLR0913  one for each option
     webhook: WebhookOptions,
     output: Output,
 ) -> None:
-    """List what running pods hold that request alignment, and whether they are aligned; if not, why.
+    """List what running pods hold, and whether they are aligned; if not, why.
 
     That is judged by what was observed of it, by the agent of its node or in its annotations; of a pod that
     nobody observed nothing is said. The ids of CPUs are known where an agent tells them. A file has pods in

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from kubectl_numa import options
-from kubectl_numa.admission_probe import Outcome, ProbedPod, probe
+from kubectl_numa.admission_probe import ProbedPod, ProbeOutcome, probe
 from kubectl_numa.listings import Output
 from kubectl_numa.notices import waiting
 from numalign.kube import name_completion
@@ -20,10 +20,11 @@ UNEXPECTED = 1
 """The exit code where a pod had another outcome than a working installation gives it."""
 
 _REMEDIES = {
-    Outcome.ADMITTED: "API servers do not send these pods to the webhook, or it does not answer: check that"
-    " its pods are ready, and that the namespace is not excluded",
-    Outcome.DENIED: "the namespace or the cluster's policy wants more than this pod: choose another with -n",
-    Outcome.FAILED: "something else kept it from being created:",
+    ProbeOutcome.ADMITTED: "API servers do not send these pods to the webhook, or it does not answer:"
+    " check that its pods are ready, and that the namespace is not excluded",
+    ProbeOutcome.DENIED: "the namespace or the cluster's policy wants more than this pod: choose another"
+    " with -n",
+    ProbeOutcome.FAILED: "something else kept it from being created:",
 }
 
 
@@ -71,14 +72,14 @@ def verify(*, connection: Connection, namespace: str | None, timeout: float, out
 def _show(namespace: str, pods: Sequence[ProbedPod]) -> None:
     paper = options.paper()
     for pod in pods:
-        by = f" by {pod.detail}" if pod.outcome is Outcome.DENIED else ""
+        by = f" by {pod.detail}" if pod.outcome is ProbeOutcome.DENIED else ""
         what = f"a pod with {POLICY}: {pod.policy} is {pod.outcome}{by}"
         if pod.passed:
             paper.entry("  ok  ", what, indent=_INDENT, label_style="green")
             continue
         paper.entry("  FAIL", f"{what}, not {pod.expected}", indent=_INDENT, label_style="red")
         paper.entry("", _REMEDIES[pod.outcome], indent=_INDENT)
-        if pod.outcome is Outcome.FAILED:
+        if pod.outcome is ProbeOutcome.FAILED:
             paper.entry("", pod.detail, indent=_INDENT)
     reviews = "reviews" if all(pod.passed for pod in pods) else "does not review"
     paper.entry("", f"numalign {reviews} the pods of namespace {namespace}", indent=0, style="bold")

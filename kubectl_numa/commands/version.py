@@ -33,7 +33,7 @@ Examples:
 @from_kubeconfig
 @options.document_option
 def version(*, only_client: bool, connection: Connection, output: Output) -> None:
-    """Print the versions of this program, of Kubernetes, and of every numalign program in the cluster.
+    """Print the versions of the programs in the cluster, of Kubernetes, and of this program.
 
     A program's version is that of its pods' label or image. A warning says which of them differ: run all in
     one version. The exit code is 0 whatever differs, 2 if the cluster could not be asked.

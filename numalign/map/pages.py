@@ -332,7 +332,7 @@ _GLOBALS: Mapping[str, Any] = MappingProxyType(
             CpuUse.FREE: "free",
             CpuUse.HELD: "held",
             CpuUse.TAKEN: "taken by nobody known",
-            CpuUse.UNKNOWN: "ill",
+            CpuUse.UNKNOWN: "unhealthy",
         },
         "said_by": {StatedBy.POD: "the pod", StatedBy.NAMESPACE: "its namespace"},
         "told_by": _told_by,

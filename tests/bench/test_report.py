@@ -227,7 +227,7 @@ def line(text: str, start: str) -> list[str]:
         ("/bind while pods come and go, round trip p99", ["16 ms"]),
         ("processors, scorer", ["0.35 cores"]),
         ("longest step of the scorer's loop: follow", ["3 ms", "≤ 2 ms", "MISSED"]),
-        ("memory of a node of 2 zones", ["3.5 KiB", "3 KiB without the board", "1.17", "≤ 6 KiB", "met"]),
+        ("memory of a node of 2 zones", ["3.5 KiB", "3 KiB without the columns", "1.17", "≤ 6 KiB", "met"]),
         ("ours: to the empty extender", ["0.95", "≥ 0.9", "met"]),
         ("ours: to no extender", ["0.92"]),
         ("5,000 nodes, 8 zones, restricted, 4 needed", ["0.5 ms", "0.25 ms in Go", "2"]),

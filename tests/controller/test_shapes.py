@@ -188,7 +188,7 @@ async def test_what_is_here_is_written_once_and_then_only_now_and_then() -> None
     assert classes(work.configmap.memory) == classes(remembered(A))
     assert work.count("written") == 2
     last = work.told.of("shapes.written")[-1]
-    assert (last["shapes"], last["ill"], last["left_out"]) == (1, 0, 0)
+    assert (last["shapes"], last["degraded"], last["left_out"]) == (1, 0, 0)
     assert last["bytes"] == work.registry.get_sample_value("numalign_shape_bytes")
 
 

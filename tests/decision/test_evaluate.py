@@ -202,8 +202,8 @@ def test_the_kubelet_refuses_whatever_the_pod_says() -> None:
         ("memory", 4 * 2**30, 1, 10 * 2**30),
     ]
     assert [*map(wording.shortage, refused(verdict).shortages)] == [
-        "zone 0: cpu 20 asked, 16 free",
-        "zone 1: cpu 20 asked, 16 free",
+        "zone 0: cpu 20 requested, 16 free",
+        "zone 1: cpu 20 requested, 16 free",
     ]
 
 

@@ -55,6 +55,8 @@ FOREIGN = ("cert-manager.io/v1", "monitoring.coreos.com/v1")
 
 AN_AUTHORITY = "LS0tLS1CRUdJTg=="
 ZEROS = "0" * 64
+TESTED = "default"
+"""Where `helm test` creates its pods, as a dry run."""
 WEBHOOK, CONTROLLER, SCORER, SCHEDULER, AGENT = (
     f"numalign-{name}" for name in ("webhook", "controller", "scorer", "scheduler", "agent")
 )
@@ -195,7 +197,7 @@ async def test_guards_come_where_they_are_known_and_wanted(helm: Path) -> None:
     async def guards(values: str, *arguments: str) -> set[str]:
         return {*(await made(helm, values, *arguments)).of_kind("ValidatingAdmissionPolicy")}
 
-    always = {CONTROLLER, "numalign-shapes", "numalign-topologies"}
+    always = {CONTROLLER, "numalign-shapes", "numalign-topologies", "numalign-test"}
     assert await guards("", "--kube-version=1.30.0-eks-1") == await guards("") == always
     assert await guards("scorer.enabled=true") == {*always, "numalign-records"}
     assert await guards("gates.enabled=true") == {*always, "numalign-records"}
@@ -480,7 +482,7 @@ async def test_a_name_that_looks_like_something_else_stays_a_name(
     found = await made(helm, "", f"--namespace={name}", f"--values={file}")
     check(found)
     documents = [*found.values()]
-    assert {*at("namespace", documents)} == {name}
+    assert {*at("namespace", documents)} == {name, TESTED}
     assert {*at("secretName", documents)} <= {name, "numalign-authority"}
     assert {*at("priorityClassName", documents)} == {name}
     assert excluded(found) == {(name, "kube-system", AGENT_NAMESPACE)}
@@ -721,7 +723,7 @@ async def test_an_agent_lives_in_a_namespace_of_its_own_or_in_that_of_the_releas
         assert user in condition["expression"]
     shared = await made(helm, f"agent.enabled=true agent.namespace={NAMESPACE}")
     assert shared.of_kind("Namespace") == {}
-    assert {*at("namespace", [*shared.values()])} == {NAMESPACE}
+    assert {*at("namespace", [*shared.values()])} == {NAMESPACE, TESTED}
 
 
 async def test_an_agent_without_checkpoints_has_the_folder_of_the_socket_alone(helm: Path) -> None:

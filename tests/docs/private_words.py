@@ -3,7 +3,7 @@ Words that only the authors of this project would understand, and what to write 
 
 Each row is a pattern for a word as it stands in a sentence, in small letters or capitals, and what to write
 instead. A space in a pattern is any white space, a new line too. Where the same letters also have a plain
-meaning, the pattern leaves that out; it never lists files, for a sentence that is good on one page is good on all.
+meaning, the pattern leaves that out. It lists no files: a sentence that is good on one page is good on all.
 """
 
 import re

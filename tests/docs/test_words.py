@@ -1,7 +1,7 @@
 """No private word reaches people: not on a page, in a help text, in the chart, or in a message."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,7 +19,7 @@ from webhook.settings import WebhookSettings
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("agent", "certs", "controller", "examples", "kubectl_numa", "numalign", "scorer", "webhook")
-SERVERS = MappingProxyType(
+SERVERS: Mapping[str, type[settings.Settings]] = MappingProxyType(
     {
         "numalign-agent": AgentSettings,
         "numalign-controller": ControllerSettings,

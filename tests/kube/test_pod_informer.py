@@ -271,7 +271,7 @@ PUZZLING: list[tuple[str, Json, Mapping[str, object], list[str]]] = [
      ["metadata.annotations: must be an object, not a list"]),
     ("an annotation that nobody knows", pod(metadata={"annotations": {"numalign.io/mood": "good"}}),
      {"demand": asks("cpu=2 mem=1Gi")},
-     [("metadata.annotations[numalign.io/mood]: unknown key; known are numalign.io/policy,"
+     [("metadata.annotations[numalign.io/mood]: unknown key; known keys: numalign.io/policy,"
        " numalign.io/resources, numalign.io/scope, numalign.io/exclusive, numalign.io/placement,"
        " numalign.io/placement-observed, numalign.io/pinned-at, numalign.io/aligned,"
        " numalign.io/aligned-why")]),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_numa import admission_probe
-from kubectl_numa.admission_probe import EXPECTED, Outcome, ProbedPod, probe
+from kubectl_numa.admission_probe import EXPECTED, ProbedPod, ProbeOutcome, probe
 from numalign.kube.errors import ClusterError, Forbidden, Unreachable
 from numalign.model.intent import POLICY
 
@@ -56,7 +56,10 @@ def asked(answer: Answer, *, patience: float = 0) -> tuple[Sequence[ProbedPod], 
 
 def test_where_the_webhook_answers_both_pods_have_the_expected_outcome() -> None:
     pods, cluster = asked(working)
-    assert [(pod.outcome, pod.passed) for pod in pods] == [(Outcome.DENIED, True), (Outcome.ADMITTED, True)]
+    assert [(pod.outcome, pod.passed) for pod in pods] == [
+        (ProbeOutcome.DENIED, True),
+        (ProbeOutcome.ADMITTED, True),
+    ]
     assert pods[0].detail == "pods.validate.numalign.io"
     assert [(path, query) for path, _, query in cluster.calls] == [
         ("/api/v1/namespaces/team/pods", (("dryRun", "All"),))
@@ -66,15 +69,15 @@ def test_where_the_webhook_answers_both_pods_have_the_expected_outcome() -> None
 @pytest.mark.parametrize(
     ("answer", "outcome", "detail"),
     [
-        (lambda _policy, _before: None, Outcome.ADMITTED, ""),
-        (lambda _policy, _before: Unreachable("nobody answers"), Outcome.FAILED, "nobody answers"),
+        (lambda _policy, _before: None, ProbeOutcome.ADMITTED, ""),
+        (lambda _policy, _before: Unreachable("nobody answers"), ProbeOutcome.FAILED, "nobody answers"),
         # What another webhook denies says nothing of ours.
-        (lambda _policy, _before: Forbidden(FOREIGN), Outcome.FAILED, FOREIGN),
+        (lambda _policy, _before: Forbidden(FOREIGN), ProbeOutcome.FAILED, FOREIGN),
     ],
     ids=["no webhook is asked", "nobody answers", "another webhook denies"],
 )
 def test_a_policy_that_does_not_exist_passes_only_where_numalign_denies_it(
-    answer: Answer, outcome: Outcome, detail: str
+    answer: Answer, outcome: ProbeOutcome, detail: str
 ) -> None:
     [impossible, _], _ = asked(answer)
     assert (impossible.outcome, impossible.detail, impossible.passed) == (outcome, detail, False)
@@ -82,7 +85,7 @@ def test_a_policy_that_does_not_exist_passes_only_where_numalign_denies_it(
 
 def test_a_namespace_that_asks_for_more_denies_the_other_pod_too() -> None:
     [_, possible], _ = asked(lambda _policy, _before: Forbidden(DENIED))
-    assert (possible.outcome, possible.passed) == (Outcome.DENIED, False)
+    assert (possible.outcome, possible.passed) == (ProbeOutcome.DENIED, False)
 
 
 def test_it_is_tried_again_until_the_webhook_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,7 +46,7 @@ def differences(checked: Checked, running: RunningPod) -> Iterator[str]:
     if said != checked.refusal:
         yield f"the manifest is refused with {checked.refusal!r}, the pod with {said!r}"
     # A pod that runs has its room.
-    lasting = tuple(text for text in checked.warnings if not text.endswith("; the pod will wait"))
+    lasting = tuple(text for text in checked.warnings if not text.endswith("; the pod will stay pending"))
     warnings = running.decision.all_warnings if running.decision else ()
     if warnings != lasting:
         yield f"the manifest is warned of {lasting}, the pod of {warnings}"

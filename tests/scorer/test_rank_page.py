@@ -83,7 +83,7 @@ async def test_a_node_that_refuses_says_why_to_people_in_more_words() -> None:
         'container "c0": the node has at most 2 cpu in one NUMA zone (Topology Manager policy'
         ' "single-numa-node")'
     )
-    assert said["shortages"] == ["zone 0: cpu 4 asked, 2 free", "zone 1: cpu 4 asked, 2 free"]
+    assert said["shortages"] == ["zone 0: cpu 4 requested, 2 free", "zone 1: cpu 4 requested, 2 free"]
 
 
 @pytest.mark.parametrize(("policy", "fits"), [(SINGLE, False), (None, True)])

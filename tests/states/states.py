@@ -81,7 +81,7 @@ STATES = (
         waits=names(LARGE),
     ),
     State("plugin-gone", every(HEALTHY, plugin="gone"), warned=ROOM, waits=names(LARGE)),
-    State("device-ill", (*SMALL, *every(LARGE, broken=1)), warned=ROOM, waits=names(LARGE)),
+    State("device-unhealthy", (*SMALL, *every(LARGE, broken=1)), warned=ROOM, waits=names(LARGE)),
     State("plugin-of-large-down", (*SMALL, *every(LARGE, plugin="gone")), warned=ROOM, waits=names(LARGE)),
     State(
         "labels-gone",

@@ -150,9 +150,9 @@ TOO_MANY = {
 
 LET_GO: list[tuple[str, Raw, str]] = [
     # what it shows                  the pod                                            why
-    ("who asks for nothing",         gated(FOUR, policy=None),                          "nothing is asked"),
-    ("who says none",                gated(FOUR, policy="none"),                        "nothing is asked"),
-    ("who asks for nonsense",        gated(FOUR, policy="nonsense"),                    "cannot be read"),
+    ("who asks for nothing",         gated(FOUR, policy=None),                          "no longer requests"),
+    ("who says none",                gated(FOUR, policy="none"),                        "no longer requests"),
+    ("who asks for nonsense",        gated(FOUR, policy="nonsense"),                    "are invalid"),
     ("who has too much in it",       gated(FOUR, spec={**TOO_MANY}),           "more than 512 terms"),
 ]  # fmt: skip
 

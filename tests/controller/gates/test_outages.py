@@ -103,7 +103,7 @@ async def test_a_pod_that_nobody_can_read_is_let_go_all_the_same(cluster: GatedC
 
     assert (cluster.gates(), cluster.pin()) == ([], None)
     [event] = cluster.events
-    assert "it could not be read" in event.message
+    assert "the pod could not be read" in event.message
 
 
 @pytest.mark.parametrize("patience", [17.0, 35.0, 45.0])

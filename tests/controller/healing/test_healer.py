@@ -273,7 +273,7 @@ async def test_an_owner_that_makes_nothing_anew_loses_one_pod_and_no_more() -> N
     await leader.turns(5000)
 
     assert len(cluster.evicted) == 1
-    assert "nothing was made in place" in leader.events[-1].message
+    assert "no replacement was created" in leader.events[-1].message
     assert leader.count("numalign_healing_moves_total", outcome="lost") == 1
     assert leader.state.reservations.reserved() == ()
 
@@ -307,7 +307,7 @@ async def test_pods_with_two_controllers_stay() -> None:
     await leader.turns(1000)
 
     assert cluster.evicted == []
-    assert "more than one controller" in leader.told.of("healing.left")[0]["why"]
+    assert "several controllers" in leader.told.of("healing.left")[0]["why"]
 
 
 async def test_what_stands_on_the_pod_is_no_ground_to_end_it() -> None:

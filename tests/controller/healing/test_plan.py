@@ -61,14 +61,17 @@ async def test_what_is_held_for_one_is_not_there_for_the_next() -> None:
     lines = await planned(cluster)
 
     assert [("would be moved" in line) for line in lines] == [True, False, False, False]
-    assert "waiting for another node that would align it now" in lines[-1]
+    assert "it waits for another node that would align it now" in lines[-1]
 
 
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (web("web-1", spec={"volumes": [{"name": "x", "emptyDir": {}}]}), "it has an emptyDir or a hostPath"),
-        (web("web-1", annotations={"scheduling.k8s.io/group-name": "x"}), "a group that runs as one"),
+        (
+            web("web-1", spec={"volumes": [{"name": "x", "emptyDir": {}}]}),
+            "it has an emptyDir or hostPath volume",
+        ),
+        (web("web-1", annotations={"scheduling.k8s.io/group-name": "x"}), "a pod group that runs as a whole"),
         (
             web("web-1", spec={"topologySpreadConstraints": [{}]}),
             ("numalign does not evaluate its topology spread"),
@@ -97,7 +100,7 @@ async def test_what_it_waits_for() -> None:
 
     [line] = await planned(cluster, gates=False)
 
-    assert "waiting for gates" in line
+    assert "it waits for --gates on the controller" in line
 
 
 async def test_nothing_is_planned_where_nobody_asks_for_it() -> None:

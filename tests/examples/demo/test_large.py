@@ -74,7 +74,7 @@ def test_the_summary_to_the_letter(sheet: Paper) -> None:
         "    warned          5\n"
         "  denied           10\n"
         "\n"
-        "  warned, by what is said (a pod may be warned twice)\n"
+        "  warned, by message (a pod may be warned twice)\n"
         "        5  later\n"
         "\n"
         "  denied, by cause\n"

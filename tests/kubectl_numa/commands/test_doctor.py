@@ -16,8 +16,7 @@ Run = Callable[..., Result]
 Write = Callable[..., Path]
 
 ENABLE = (
-    "  do    Push its image (docs/how-to/install.md), and run the agent on every\n"
-    "        node:\n"
+    "  do    Push its image (docs/how-to/agent.md), and run the agent on every node:\n"
     "          helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
     " --set agent.enabled=true --set agent.image.repository=REGISTRY/numalign-agent\n"
 )
@@ -35,14 +34,15 @@ def test_every_finding_stands_with_its_nodes_and_the_way_out(run: Run, cluster_f
     assert result.exit_code == 1
     assert result.stdout == (
         "3 of 3 nodes lack something for exact verdicts\n\n  lack  counts-only: 2 nodes (big, small)\n    "
-        "    Only amounts by zone are known, not the kubelet's options, its cores and\n        sick"
+        "    Only amounts per NUMA zone are known, not the kubelet's options, cores\n        and unhealthy"
         f" devices.\n{ENABLE}\n  lack  no-fingerprint: 2 nodes (big, small)\n        The exporter does not"
-        " say which pods its amounts account for, so news of\n        pods are waited for.\n  do    Enable"
+        " report which pods its amounts include, so new pods\n        are counted late.\n  do    Enable"
         " fingerprints in the exporter (--pods-fingerprint), or run the\n        agent.\n\n  lack "
         " no-version: 2 nodes (big, small)\n        The kubelet's version is not known; it is taken to be"
         " the newest one\n        compared.\n  do    Take a snapshot that holds the Nodes:\n         "
-        " kubectl numa snapshot -o cluster.json.gz\n\n  lack  no-topology: 1 node (hidden)\n        Nobody"
-        f" publishes the zones: no pod is steered there or away, and\n        verdicts are a guess.\n{ENABLE}"
+        " kubectl numa snapshot -o cluster.json.gz\n\n  lack  no-topology: 1 node (hidden)\n        No NUMA"
+        " topology is published: pods are neither kept away nor preferred\n        there, and verdicts are a"
+        f" guess.\n{ENABLE}"
     )
     assert result.stderr == ""
 

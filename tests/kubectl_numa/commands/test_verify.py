@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from kubectl_numa.admission_probe import Outcome, ProbedPod
+from kubectl_numa.admission_probe import ProbedPod, ProbeOutcome
 from kubectl_numa.commands import verify
 from tests.kubectl_numa.commands.test_ungate import Away, away
 
@@ -40,7 +40,7 @@ def test_a_reason_of_somebody_else_is_shown_whole(
     run: Run, away: Away, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(*_: object, **_flags: object) -> list[ProbedPod]:
-        return [ProbedPod("best-effort", Outcome.ADMITTED, Outcome.FAILED, "exceeded quota: pods")]
+        return [ProbedPod("best-effort", ProbeOutcome.ADMITTED, ProbeOutcome.FAILED, "exceeded quota: pods")]
 
     monkeypatch.setattr(verify, "probe", refused)
     result = run("verify", "--kubeconfig", str(away.kubeconfig))
