@@ -109,7 +109,7 @@ async def test_garbage_is_no_answer(fake: FakeApi, api: ApiServer) -> None:
 
 
 async def test_an_answer_that_is_too_long_is_none(api: ApiServer) -> None:
-    with pytest.raises(Unreachable, match="more than 10 bytes"):
+    with pytest.raises(Unreachable, match="longer than 10 bytes"):
         await api.get(NODE, what="node a", most=10)
 
 

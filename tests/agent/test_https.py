@@ -129,9 +129,12 @@ async def test_after_a_time_out_the_next_request_is_a_fresh_one() -> None:
     [
         (b"garbage\r\n\r\n", "garbage"),
         (b"HTTP/1.1 2000 OK\r\n\r\n", "2000"),
-        (response(b"x" * 101), "more than 100 bytes"),
-        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * 101, "more than 100 bytes"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + b"x" * 0x65, "more than 100 bytes"),
+        (response(b"x" * 101), "longer than 100 bytes"),
+        (b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + b"x" * 101, "longer than 100 bytes"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + b"x" * 0x65,
+            "longer than 100 bytes",
+        ),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "IncompleteRead"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "IncompleteRead"),
         (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 101 + b"\r\n", "100 headers"),

@@ -91,7 +91,7 @@ REFUSED: list[tuple[str, Json | None, float, type[BadInput], str]] = [
     ("nothing there", None, 0, NotRotatable, "holds no pair yet: a running controller makes one"),
     ("somebody else's", secret(files(pair()), ours=False), 0, NotRotatable, "is not ours to change"),
     ("not valid yet", secret(files(pair())), -86400,
-     NotRotatable, r"is not valid before 2026-05-01T11:55:00.*some clock is wrong"),
+     NotRotatable, r"is not valid before 2026-05-01T11:55:00.*check the clocks"),
     ("broken", secret({**files(pair()), "tls.key": pair().key_pem}), 0,
      BadSecret, "is not the key of the certificate"),
 ]  # fmt: skip
