@@ -53,6 +53,8 @@ def test_a_wheel_of_other_bytes_is_not_installed(made: list[Path], tmp_path: Pat
     (tmp_path / wheel.name).write_bytes(wheel.read_bytes() + b"\0")
     pinned = "./" + lock.read_text().partition("\n./")[2]
     (tmp_path / "lock.txt").write_text(pinned)
-    command = (sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "-r", "lock.txt")
+    # Into a folder of its own: pip would take a file that lies where it downloads to for one of its own.
+    download = (sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(tmp_path / "downloaded"))
+    command = (*download, "--require-hashes", "-r", "lock.txt")
     with pytest.raises(AssertionError, match="DO NOT MATCH THE HASHES"):
         run(*command, folder=tmp_path)
