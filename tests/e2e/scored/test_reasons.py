@@ -22,7 +22,7 @@ MACHINES = [
 ]
 NEVER = "node(s) have no NUMA zone with 6 cpu and 6Gi memory (numalign: single-numa-node)"
 UNALIGNED = 'node(s) have Topology Manager policy "none" (numalign: single-numa-node)'
-UNKNOWN = "node(s) publish no NUMA topology, and the pod asks to be aligned (numalign)"
+UNKNOWN = "node(s) publish no NUMA topology, and the pod requests NUMA alignment (numalign)"
 ELSEWHERE = "node(s) didn't match Pod's node affinity/selector"
 UNREADABLE = (
     'numalign: metadata.annotations[numalign.io/policy]: "dunno" is not a known value; expected one of'
