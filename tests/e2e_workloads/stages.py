@@ -153,7 +153,7 @@ class Stage:
             wish = workloads.blocker(home, f"{node_name}-{zone}", node_name, cpus=cpus)
             await self.store.apply(wish)
             look = partial(self.read, wish)
-            await seconds_until(look, runs, what="a blocker ran", within=30, every=SELDOM)
+            await seconds_until(look, runs, what="a blocker ran", within=120, every=SELDOM)
 
     async def unblock(self, home: str, node_name: str) -> None:
         """What `block` put on a node is gone, for its kubelet too."""
