@@ -43,6 +43,7 @@ def names(machines: tuple[Machine, ...]) -> tuple[str, ...]:
     return tuple(each.name for each in machines)
 
 
+LARGE_NAMES = names(LARGE)
 DEDICATED = {"key": "dedicated", "value": "other", "effect": "NoSchedule"}
 REBUILT = every(LARGE, gpus=3, uid="new")
 DECLARED = {

@@ -1,7 +1,6 @@
 """Every state that docs/reference/admission.md lists, on a snapshot, asked of all three programs."""
 
 import json
-import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -20,19 +19,25 @@ from numalign.model.node import node_class
 from numalign.shapes import ShapeHistory
 from tests.scorer.conftest import Scorer
 from tests.states.machines import Json, documents
-from tests.states.states import STATES, State
+from tests.states.page import excluded_classes, quotes, rows, scorer_answer, webhook_answer
+from tests.states.states import LARGE_NAMES, STATES, State
 from tests.webhook.conftest import Caller, Webhook
-
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "admission.md"
-
-_ROW = re.compile(r"^\| ([a-z-]+) \| [A-Z]", re.MULTILINE)
 
 every_state = pytest.mark.parametrize("state", STATES, ids=[each.name for each in STATES])
 
 
+# The page.
+
+
 def test_the_page_lists_just_these_states() -> None:
-    section = PAGE.read_text().partition("## What each state of the cluster leads to")[2]
-    assert _ROW.findall(section) == [each.name for each in STATES]
+    assert [*rows()] == [each.name for each in STATES]
+
+
+def test_a_message_that_the_page_misquotes_is_noticed() -> None:
+    said = "denied: `2 have at most 4 GPUs`"
+    assert quotes("denied: `2 have at most ... GPUs`", said)
+    assert not quotes("denied: `2 have 4 GPUs`", said)
+    assert not quotes("warning: `2 have at most 4 GPUs`", said)
 
 
 # The webhook.
@@ -73,6 +78,10 @@ async def expect(state: State, caller: Caller) -> None:
     warnings = validated.get("warnings", [])
     assert len(warnings) == len(expected), warnings
     assert all(part in text for part, text in zip(expected, warnings, strict=True)), warnings
+
+    row = rows()[state.name]
+    assert row.excluded == excluded_classes(mutated)
+    assert quotes(row.webhook, said := webhook_answer(validated)), said
 
 
 def webhook_of(state: State, folder: Path) -> Webhook:
@@ -124,6 +133,8 @@ async def test_the_scorer(state: State) -> None:
     said = {each["name"]: each for each in ranked["nodes"]}
     assert sorted(said) == sorted(each.name for each in state.machines)
     assert tuple(name for name, each in sorted(said.items()) if each["fits"]) == state.fits
+    row = rows()[state.name]
+    assert quotes(row.scorer, answer := scorer_answer(ranked["nodes"], LARGE_NAMES)), answer
     lasting = [name for name, each in said.items() if not each["fits"] and not each["permanent"]]
     assert tuple(sorted(lasting)) == state.waits
 
