@@ -97,7 +97,7 @@ class Outcome:
                 alike[each.delay, each.seed] >= each.cell.placed for each in placed
             ],
             "by the second scheduler, no kubelet rejects a pod": [not each.cell.rejected for each in second],
-            "behind gates, no kubelet rejects a pod that was sent to it": [
+            "with gates, no kubelet rejects a pod whose node was chosen": [
                 not each.cell.pinned for each in gated
             ],
             "of three pods for two zones, two run": [each.cell.placed == TO_RUN for each in self.small],
@@ -172,38 +172,37 @@ class _Figure:
 
 _SHOWN: Mapping[str, _Figure] = {
     "rejected": _Figure(
-        "pods that a kubelet refused, for each seed; behind gates, those whose node the controller had"
-        " chosen, and those that it had let go without that",
+        "pods that a kubelet rejected, per seed; with gates, those whose node the controller chose plus those"
+        " that it released without a node",
         _each(_rejected),
     ),
     "placed": _Figure(
-        "pods that a kubelet took, at once or when they were made again, for each seed",
+        "pods that a kubelet admitted, at once or after they were created again, per seed",
         _each(lambda cell: str(cell.placed)),
     ),
     "until all ran, s": _Figure(
-        f"seconds from the first arrival until every pod had run, for each seed; {NONE} where some never did",
+        f"seconds from the first arrival until every pod had run, per seed; {NONE} if some never ran",
         _each(_seconds),
     ),
     "writes a pod": _Figure(
-        "what was created, patched or deleted of pods and events, by all programs, for each pod asked for",
+        "creations, patches and deletions of pods and Events by all programs, per requested pod",
         _mean(lambda cell: cell.writes_per_pod),
     ),
     "largest slot": _Figure(
-        "the most GPUs that one zone of any node had left, on average until all ran",
+        "the most free GPUs in one zone of any node, on average until all pods ran",
         _mean(lambda cell: cell.slot),
     ),
     "whole zones left": _Figure(
-        "zones of four GPUs with none taken, when only the pods that stay until the end are there",
+        "zones of four GPUs without an allocation, when only the pods that stay until the end are left",
         _mean(lambda cell: cell.whole),
     ),
     "unaligned": _Figure(
-        "pods that asked for a single zone and got several, for each seed",
+        "pods that requested a single zone and got several, per seed",
         _each(lambda cell: str(cell.unaligned)),
     ),
     "records wrong": _Figure(
-        "placements recorded on pods that are not what the kubelet gave: those that the scorer believes, and"
-        " those that it took back as another pod left, of all recorded, for each seed; behind gates both"
-        " together",
+        "recorded placements that differ from what the kubelet did, of all recorded, per seed: those that the"
+        " scorer believes plus those that it withdrew when another pod left; with gates, the sum",
         _each(_wrong),
     ),
 }

@@ -22,14 +22,14 @@ _DRAWN = ("Random", "BestFit", "FGD")
 
 _DRAWN_WITH_ZONES = ("stock", "webhook", "scorer", "LeastNUMANodes", "MostAllocated", "FragmentationGradient")
 
-_HEAD = ("policy", "allocated, %", "published", "fragments, %", "published", "least and most allocated")
+_HEAD = ("policy", "allocated, %", "published", "fragments, %", "published", "range allocated, %")
 _ZONE_HEAD = (
     "strategy",
     "allocated, %",
     "fragments, %",
     "stranded, %",
-    "refusals",
-    "least and most allocated",
+    "rejections",
+    "range allocated, %",
 )
 
 

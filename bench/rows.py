@@ -42,7 +42,7 @@ class Row:
         return [self.what, shown(self.found, self.unit), amount + self.beside_what, ratio, target, met]
 
 
-HEAD = ("", "found", "beside it", "ratio", "target", "")
+HEAD = ("", "measured", "compared with", "ratio", "target", "")
 
 
 def digits(value: float) -> str:

@@ -111,7 +111,7 @@ def _mixed(found: Raw) -> Iterator[Row]:
             yield Row(named, median(cell[key]), "ms", beside, "of counts")
 
 
-_ASKS = {"none": "pods that ask nothing", "single-numa-node": "pods that ask for one zone"}
+_ASKS = {"none": "pods without a policy", "single-numa-node": "pods that need one zone"}
 
 
 def _openb(found: Raw) -> Iterator[Row]:
@@ -301,7 +301,7 @@ def _commands(found: Raw) -> Iterator[Row]:
 def _rules(found: Raw) -> Iterator[Row]:
     for zones, took in found["ordinary_ms"].items():
         yield Row(f"an ordinary verdict, {zones} zones", took, "ms", target=found["aims_ms"].get(zones))
-    yield Row("the longest judgement", found["longest_ms"], "ms", target=found["longest_aim_ms"])
+    yield Row("the longest verdict", found["longest_ms"], "ms", target=found["longest_aim_ms"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,108 +318,113 @@ class Section:
 SECTIONS = (
     Section(
         "makes",
-        "Fleets that exist: {judged_at:,} nodes of {usual} makes",
-        "Nodes of a make have as many zones, the same policy, scope and model of hardware; makes stand in "
-        "turn, and no two nodes are alike. A pod of one container asks for CPUs, memory and a device; about "
-        "half of the nodes can take it. The time is that of a processor, one thread, the median of "
-        "{questions} questions that were never asked, and, warm, after {share:.0%} of the nodes changed. "
-        "Where machines are described, it is known which CPUs are free and where devices sit.",
+        "Mixed fleets: {judged_at:,} nodes of {usual} makes",
+        "Nodes of a make have the same number of zones, policy, scope and hardware model. Makes "
+        "alternate, and no two nodes are alike. A pod of one container requests CPUs, memory and a "
+        "device; about half of the nodes can take it. The time is processor time of one thread: the "
+        "median of {questions} new questions and, warm, of repeated ones after {share:.0%} of the "
+        "nodes changed. For machines that are described, numalign knows which CPUs are free and which "
+        "zone each device belongs to.",
         _mixed,
     ),
     Section(
         "openb",
         "Pods of a real cluster: {questions:,} questions of {nodes:,} nodes",
-        "The shapes of pods of the trace that is bundled with the examples, with every policy and scope, "
-        "asked of all shapes of its nodes, cut into 1, 2, 4 and 8 zones, under every policy that aligns. "
-        "Where columns have no answer, the rules are asked about a node.",
+        "Pod shapes of the trace that is bundled with the examples, with every policy and scope, on "
+        "all shapes of its nodes, split into 1, 2, 4 and 8 zones, under every policy that aligns. "
+        "Where columns have no answer, the rules evaluate the node.",
         _openb,
     ),
     Section(
         "columns",
-        "Cold: a question that was never asked",
-        "A pod of one container that asks for CPUs, memory and a device, and {judged_at:,} nodes, no two of "
-        "them alike, of which about half can take it. One thread, the median of {questions} questions. "
-        "Beside it the same rule in plain Go over the same nodes (`bench/floor`), and what a sample of "
-        "the nodes takes by `numalign.model`, one by one, scaled up.",
+        "Cold: new questions",
+        "A pod of one container that requests CPUs, memory and a device, and {judged_at:,} different "
+        "nodes, of which about half can take it. One thread, the median of {questions} questions. It "
+        "is compared with the same rule in plain Go over the same nodes (`bench/floor`), and with the "
+        "rules of `numalign.model`, which evaluate a sample of the nodes one by one, scaled up.",
         _cold,
     ),
     Section(
         "columns",
-        "Warm: asked again after {share:.0%} of the nodes changed",
-        "An update replaces a node, its part of the question after it included.",
+        "Warm: repeated questions after {share:.0%} of the nodes changed",
+        "An update replaces a node, and includes its part of the question after it.",
         _warm,
     ),
     Section(
         "columns",
         "Growth",
-        "The time of a node in the largest fleet beside that in the smallest; by how much a process grows.",
+        "The time per node in the largest fleet, compared with that in the smallest, and the growth "
+        "of a process in memory.",
         _growth,
         ("nodes", "zones"),
     ),
     Section(
         "extender",
         "Extender: {nodes:,} nodes",
-        "One keep-alive connection, one pod after another, with new names for each; {templates} new "
-        "templates for each number of names. From sending to the last byte of the answer, and beside it the "
-        "handler's own histogram: from the whole request in hand to the answer in bytes.",
+        "One keep-alive connection, one pod after another, with new names for each, and {templates} "
+        "new templates for each number of names. The time is from sending the request to the last "
+        "byte of the answer. It is compared with the handler's own histogram, from the complete "
+        "request to the encoded answer.",
         _extender,
         ("names",),
     ),
     Section(
         "rate",
         "The real kube-scheduler",
-        "Pods bound per second, a queue of them waiting at the start. The empty extender is written in Go "
-        "and answers everything at once: what it costs is the protocol's. The one in Python has our server. "
-        "All share the processors of one machine, or the extender has one alone, as on a host of its own.",
+        "Pods bound per second, starting with a queue of pods. The empty extender is written in Go "
+        "and answers at once, so its cost is that of the protocol. The one in Python uses numalign's "
+        "server. All programs share the processors of one machine; in some rows the extender has a "
+        "processor of its own, as on a separate host.",
         _rate,
     ),
     Section(
         "webhook",
         "Webhook: {nodes:,} nodes of {makes} makes, {templates} templates",
-        "AdmissionReviews over TLS, half of them pods that are created, half the same as they are stored. "
-        "From sending to the last byte of the answer, and beside it the handler's own histogram: from the "
-        "first byte of the request to the answer in bytes.",
+        "AdmissionReviews over TLS: half are mutations of new pods, half validations of the same "
+        "pods. The time is from sending the request to the last byte of the answer. It is compared "
+        "with the handler's own histogram, from the first byte of the request to the encoded answer.",
         _webhook,
         ("rate",),
     ),
     Section(
         "churn",
         "Webhook: {nodes:,} nodes of {makes} makes, {changes_asked_per_s} topologies change each second",
-        "Reviews over TLS as above while an API server tells of changes over a watch. How late the webhook "
-        "is tells a pod whose answer turns on one node, on which a device is given and taken away.",
+        "Reviews over TLS as above, while an API server sends changes over a watch. A pod whose "
+        "answer depends on one node, where a device is taken and given back, shows how late the "
+        "webhook is.",
         _churn,
     ),
     Section(
         "binds",
         "Scorer: {load[nodes]:,} nodes, {load[rate]:g} pods bound each second",
-        "Each pod is made, asked about, bound and taken in by its kubelet, and an API server tells of all "
-        "that over a watch. A step of the loop is told in processor time.",
+        "Each pod is created, filtered, ranked, bound and admitted by its kubelet, and an API server "
+        "sends all of that over a watch. A step of the event loop is measured in processor time.",
         _binds,
     ),
     Section(
         "coldstart",
         "Start of the webhook: {nodes:,} nodes of 26 KB, {pods:,} pods",
-        "The API server is played by a process of its own.",
+        "A separate process plays the API server.",
         _coldstart,
     ),
     Section(
         "agent",
         "The agent on its node",
-        "Kubelet: {kubelet}, on a machine of 128 CPUs that is made up. How late: from the moment when it "
-        "wrote down that a pod has CPUs of its own until a watch of topologies tells of them, while pods "
-        "come and go.",
+        "Kubelet: {kubelet}, on a simulated machine of 128 CPUs. The delay is from the moment when "
+        "the kubelet records the exclusive CPUs of a pod until a watch of topologies shows them, "
+        "while pods come and go.",
         _agent,
     ),
     Section(
         "commands",
         "Commands: {nodes:,} nodes of {makes} makes",
-        "Processes of their own, from start to end, the nodes read from a file. Time of a processor.",
+        "Separate processes, from start to end, which read the nodes from a file. Processor time.",
         _commands,
     ),
     Section(
         "rules",
         "One verdict by the rules",
-        "A container that asks for {resources} resources of one node.",
+        "A container that requests {resources} resources, and one node.",
         _rules,
     ),
 )

@@ -184,12 +184,12 @@ def line(text: str, start: str) -> list[str]:
     ("start", "cells"),
     [
         (
-            "cold verdicts, 36 makes, pods that ask for one zone",
+            "cold verdicts, 36 makes, pods that need one zone",
             ["1 ms", "0.271 ms of 1 make", "3.69", "≤ 0.542 ms", "MISSED"],
         ),
-        ("cold verdicts, 6 makes, pods that ask for one zone", ["0.375 ms", "0.271 ms of 1 make", "1.38"]),
-        ("cold verdicts, 36 makes, pods that ask nothing, plain", ["1 ms", "0.5 ms in Go", "2"]),
-        ("cold verdicts, 15,000 nodes, 36 makes, pods that ask nothing", ["1 ms"]),
+        ("cold verdicts, 6 makes, pods that need one zone", ["0.375 ms", "0.271 ms of 1 make", "1.38"]),
+        ("cold verdicts, 36 makes, pods without a policy, plain", ["1 ms", "0.5 ms in Go", "2"]),
+        ("cold verdicts, 15,000 nodes, 36 makes, pods without a policy", ["1 ms"]),
         ("pairs that the rules were asked about, verdicts", ["0 %", "≤ 1 %", "met"]),
         ("pairs that the rules were asked about, scores", ["2 %", "≤ 1 %", "MISSED"]),
         ("cold verdicts, 2 zones", ["0.5 ms", "0.25 ms in Go", "2", "≤ 0.8 ms", "met"]),
