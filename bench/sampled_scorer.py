@@ -134,7 +134,7 @@ def main(arguments: Sequence[str]) -> int:
 def _time_steps(sampler: Sampler) -> None:
     """Have every step of the event loop timed; asyncio does so only in its debug mode, which is slow.
 
-    What counts is what the step takes of a processor, not how long waiting for one.
+    Only the step's CPU time counts, not the time for which it waited for a CPU.
     """
     run = events.Handle._run  # noqa: SLF001  as said above
 

@@ -18,7 +18,7 @@ What `--json FILE` gets: {"numbers": {"nodes", "pods", "repeats", "cores"}, "cel
 "binds_per_second", "runs": [pods/s, ...], "steady": [pods/s, ...], "to_empty": ratio, "to_python": ratio,
 "to_none": ratio, "beside_empty": NAME, "beside_python": NAME, "beside_none": NAME,
 "cpu_ms_per_pod": {PROGRAM: ms}, "cores_for_others"}}, "aims": {SENTENCE: met}}. NAME is one of
-`scheduling_cells.CELLS`. A ratio that is invalid, or whose other cell was not run, is null. Where other
+`scheduling_cells.CELLS`. A ratio that is not defined, or whose other cell was not run, is null. Where other
 work of the machine took much of the cores, no rate means anything.
 """
 

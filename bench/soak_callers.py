@@ -1,7 +1,7 @@
 """
 Who calls in a soak: an API server with its reviews, and a scheduler with the pods that it binds.
 
-A call that is not answered with 200 or 201 is counted as failed, and so is an answer that is invalid.
+A call counts as failed if its answer is not 200 or 201, or is invalid.
 """
 
 import random
@@ -105,7 +105,7 @@ class Reviews:
                 self._look(path, pod, answer["response"])
 
     def _look(self, path: str, pod: Made, response: Json) -> None:
-        """What is invalid is refused once it is validated, all else is as the nodes are."""
+        """Validation denies invalid pods; everything else depends on the nodes."""
         counts, allowed = self.caller.counts, response["allowed"]
         counts.outcomes["allowed" if allowed else "denied"] += 1
         if response["uid"] != pod.pod["metadata"]["uid"]:

@@ -2,8 +2,8 @@
 
 Whoever writes a scheduler, an extender or a dashboard for aligned machines seldom has twenty of them. Here
 are as many as one likes, with kubelets that decide as the real ones do; --help says the rest. Runs until it
-is interrupted. Exit code 2 says that it was asked for what is invalid, 69 that a program it needs cannot
-be had on this machine, 1 that something went wrong.
+is interrupted. Exit code 2 means that its flags are invalid, 69 that a program that it needs is not
+available on this machine, 1 that something else went wrong.
 """
 
 import argparse

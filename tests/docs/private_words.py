@@ -15,7 +15,7 @@ PRIVATE: Mapping[str, str] = MappingProxyType(
     {
         r"boards?": "table, dashboard",
         r"standings?": "evaluations, results",
-        # The old names of settings stand in code, where they are told to be renamed.
+        # The old names of settings remain in code, in the errors that name the new ones.
         r"(?<![`.\-_])promis(?:e|es|ed|ing)(?![`\-])": "reserve, reservation",
         r"(?:the|its|their|out of|within|no) reach(?! (?:it|the|a|an|them)\b)": "access, what can access it",
         r"news": "events, changes",

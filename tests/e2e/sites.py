@@ -1,6 +1,6 @@
 """A cluster whose pods the real scheduler places as our scorer tells it, on nodes whose kubelets can say no.
 
-The kubelets' managers are the real ones, so a pod that was reserved wrongly bounces here as anywhere else.
+The kubelets' managers are the real ones, so a pod with a wrong reservation is rejected here as anywhere else.
 The scorer comes as its service account, with the roles that are shipped.
 """
 

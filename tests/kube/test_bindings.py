@@ -1,4 +1,4 @@
-"""A pod is bound and told what it was reserved in one write, or nothing happens."""
+"""One write binds a pod and records its reservation, or nothing happens."""
 
 import asyncio
 from http import HTTPStatus

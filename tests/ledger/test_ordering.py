@@ -335,7 +335,7 @@ def test_of_pods_that_would_leave_the_same_behind_one_is_tried() -> None:
 
 
 TRIED = [
-    # what it shows                  the pods                     what each is reserved   for whom it waits
+    # what it shows                  the pods                     what each reserves      for whom it waits
     ("small ones come to the same",  "cpu=1 mem=1Mi",             "0 cpu=1 mem=1Mi",      0),
     ("of large ones nobody tries",   CROWD,                       "0 cpu=100 mem=100Mi",  3),
 ]  # fmt: skip

@@ -85,7 +85,7 @@ async def test_a_handshake_that_does_not_come_is_given_up(house: House, mint: Mi
     assert house.count("numalign_http_slow_total", part="handshake") == 1
 
 
-# Those who make no sense.
+# Invalid calls.
 
 NONSENSE = [
     ("no HTTP",             b"nonsense\r\n\r\n"),

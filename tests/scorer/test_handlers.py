@@ -1,4 +1,4 @@
-"""The door on a real socket: schedulers of two kinds, people, and everything that is invalid."""
+"""The HTTP API on a real socket: schedulers of two kinds, people, and invalid calls of all kinds."""
 
 import contextlib
 import random
@@ -472,7 +472,7 @@ async def test_sessions_come_and_go(caller: Caller, verb: str, body: bytes) -> N
     assert (status, said) == (200, {"errorMessage": ""})
 
 
-# Calls that make no sense.
+# Invalid calls.
 
 
 GARBAGE = [
@@ -568,7 +568,7 @@ async def test_what_it_knows_is_shown_where_that_is_wanted(
         assert answer.status == status
 
 
-# A law: whatever is called, nothing stays reserved that nobody was told of.
+# A law: whatever is called, no reservation remains that no caller was told of.
 
 ERRORS = (None, None, None, Conflict("is bound"), Forbidden("no"), Unreachable("who knows"))
 

@@ -180,7 +180,7 @@ CHOSEN_AGAIN = "node liar has just rejected a pod with the same requests, and wa
 
 
 async def wrong(site: Site) -> tuple[float, float]:
-    """How often a kubelet refused what it was reserved for, and was chosen again."""
+    """How often kubelets rejected pods with reservations, and how often such a node was chosen again."""
     return (
         await site.count("numalign_kubelet_refusals_total", reason="TopologyAffinityError", known="reserved"),
         await site.count("numalign_refused_node_chosen_again_total"),
