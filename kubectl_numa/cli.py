@@ -1,8 +1,8 @@
 """
 The program and its commands.
 
-A command is imported when it is chosen: most of what starting takes are columns, and the client of the API
-server, and no command needs all of it.
+A command is imported when it is chosen: the columns and the API server's client take most of the time to
+start, and no command needs all of them.
 """
 
 import click
@@ -23,7 +23,7 @@ COMMANDS = (
     LazyCommand("replay", "Predict a kubelet's admission of one pod after another"),
     LazyCommand("shapes", "List the shapes of nodes"),
     LazyCommand("simulate", "Replay a trace of GPU pods under several strategies"),
-    LazyCommand("snapshot", "Write a snapshot of the cluster into a file"),
+    LazyCommand("snapshot", "Write a snapshot of the cluster to a file"),
     LazyCommand("ungate", "Lift scheduling gates when no controller runs"),
     LazyCommand("verify", "Check that the admission webhook reviews pods"),
     LazyCommand("version", "Print the versions of the programs in the cluster"),
@@ -46,4 +46,4 @@ Examples:
 )
 @click.version_option(about.version(), prog_name="kubectl-numa")
 def program() -> None:
-    """See NUMA alignment as the kubelet will: which nodes can take a pod, in which zones, and why not."""
+    """See NUMA alignment as the kubelet does: which nodes can run a pod, in which zones, and why not."""

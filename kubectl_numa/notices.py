@@ -1,4 +1,4 @@
-"""What people are told on standard error beside an answer: what was left out, and what takes its time."""
+"""Notices on standard error beside an answer: what was skipped, and what takes a while."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -11,27 +11,27 @@ from numalign.kube.command_line import for_terminal
 
 PROBLEMS_SHOWN = 10
 SECONDS = 1.0
-"""What takes no longer goes without a word."""
+"""Work that takes no longer shows no progress."""
 
 
 def tell(words: str) -> None:
     """One remark."""
     console = Console(stderr=True)
-    # A screen shows whole words; whoever searches a log looks for whole lines.
+    # A terminal wraps at words; a log keeps each notice on one line, so that it can be searched.
     console.print(for_terminal(words), markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
 
 def tell_left_out(problems: Sequence[object]) -> None:
     """The first few, and how many more there are."""
     for problem in problems[:PROBLEMS_SHOWN]:
-        tell(f"left out: {problem}")
+        tell(f"skipped: {problem}")
     if len(problems) > PROBLEMS_SHOWN:
-        tell(f"left out: {len(problems) - PROBLEMS_SHOWN} more objects")
+        tell(f"skipped: {len(problems) - PROBLEMS_SHOWN} more objects")
 
 
 @contextmanager
 def waiting(doing: str) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what takes over a second; what is given says what is done by now."""
+    """Show on a terminal what takes over a second; call what is yielded with the progress so far."""
     console = Console(file=sys.stderr)
     if not console.is_terminal:
         yield lambda _now: None

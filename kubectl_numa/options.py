@@ -48,14 +48,14 @@ def _output(*values: Output, help_: str) -> Option:
 
 
 document_option = _output(
-    Output.TEXT, Output.JSON, Output.YAML, help_="Text for people, JSON or YAML for programs."
+    Output.TEXT, Output.JSON, Output.YAML, help_="Output format: text to read, json or yaml for programs."
 )
 """Adds -o to a command whose answer is a document; `print_document` prints it."""
 
 listing_option = _output(
     *Output,
-    help_="Text for people; wide is a table with more columns, name one TYPE/NAME a line; JSON or YAML for"
-    " programs.",
+    help_="Output format: text to read, wide (a table with more columns), name (one TYPE/NAME per line), json"
+    " or yaml.",
 )
 """Adds -o to a command that lists; `print_listing` prints it."""
 
@@ -64,8 +64,8 @@ namespace_option = click.option(
     "--namespace",
     metavar="NAME",
     shell_complete=name_completion.namespaces,
-    help="Namespace of pods that name none; by default that of the kubeconfig's context. With --snapshot it"
-    " is `default`, unless --kubeconfig or --context is given.",
+    help="Namespace of the named pod or workload, and of manifests that set none. Defaults to the namespace"
+    " of the kubeconfig's context; with --snapshot to `default`, unless --kubeconfig or --context is given.",
 )
 
 
@@ -82,7 +82,7 @@ timeout_option = click.option(
     callback=_span,
     default="0",
     show_default=True,
-    help="How long to try again until the outcome is the expected one: 30s, 2m.",
+    help="How long to retry until the outcome is as expected: 30s, 2m.",
 )
 """Adds --timeout; the command gets seconds."""
 
@@ -92,8 +92,8 @@ _OF_SHAPES: tuple[Option, ...] = (
         "--policy",
         metavar="FILE",
         type=FILE,
-        help="The cluster's policy file. By default the one that is installed in the running cluster; beside"
-        " --snapshot there is none.",
+        help="Cluster policy file. Defaults to the policy that is installed in the cluster; with --snapshot,"
+        " to none.",
     ),
     click.option(
         "--remember-shapes",
@@ -102,7 +102,7 @@ _OF_SHAPES: tuple[Option, ...] = (
         callback=_span,
         default="30d",
         show_default=True,
-        help="How long shapes count whose last node is gone: 30d, 12h.",
+        help="How long node shapes are remembered after their last node is gone: 30d, 12h.",
     ),
 )
 _OF_PODS: tuple[Option, ...] = (
@@ -112,7 +112,8 @@ _OF_PODS: tuple[Option, ...] = (
         values=Match,
         default=Match.SATISFIES,
         help_=(
-            "Match nodes that satisfy the pod's policy, or only nodes with an equal policy (as Volcano does)."
+            "Match nodes that can align the pod as it requests, or only nodes with an equal policy (as"
+            " Volcano does)."
         ),
     ),
     click.option(
@@ -122,14 +123,15 @@ _OF_PODS: tuple[Option, ...] = (
         callback=lambda _context, _option, text: text == _MAY_FIT,
         default=_MAY_FIT,
         show_default=True,
-        help="Whether a node without topology that is large enough saves a pod from refusal.",
+        help="Whether a pod may be admitted because of a node without a topology that is large enough.",
     ),
     click.option(
         "--created-by",
         "created_by",
         metavar="USER",
         default="",
-        help="Who creates the pods, for the policy may exempt users; by default nobody whom it names.",
+        help="User who creates the pods, as the policy may exempt users. Defaults to a user who is not"
+        " exempt.",
     ),
 )
 
@@ -140,7 +142,7 @@ from_cluster = joined(
         "--snapshot",
         metavar="FILE",
         type=FILE,
-        help="File with the cluster, as `kubectl numa snapshot` writes it; - is standard input.",
+        help="Read the cluster from a file written by `kubectl numa snapshot`; - is standard input.",
     ),
     from_kubeconfig,
 )
@@ -152,12 +154,12 @@ selector_option = click.option(
     metavar="SELECTOR",
     default="",
     callback=lambda _context, _option, text: selectors.parse(text),
-    help="Only those that match this label selector:  a=b,c!=d,e in (f,g),h,!i.",
+    help="Label selector to filter on:  a=b,c!=d,e in (f,g),h,!i.",
 )
 """Adds -l; the command gets a `LabelSelector`."""
 
 all_namespaces_option = click.option(
-    "-A", "--all-namespaces", "everywhere", is_flag=True, help="In all namespaces."
+    "-A", "--all-namespaces", "everywhere", is_flag=True, help="Select pods in all namespaces."
 )
 
 of_pods = joined(
@@ -168,8 +170,8 @@ of_pods = joined(
         "--namespace",
         metavar="NAME",
         shell_complete=name_completion.namespaces,
-        help="Only the pods of this namespace; by default of the kubeconfig's context, and of all namespaces"
-        " with --snapshot.",
+        help="Namespace of the pods. Defaults to the namespace of the kubeconfig's context; with --snapshot,"
+        " to all namespaces.",
     ),
     all_namespaces_option,
     selector_option,
@@ -190,10 +192,10 @@ def print_json(value: Any) -> None:  # noqa: ANN401 any JSON document
 
 def print_yaml(value: Any) -> None:  # noqa: ANN401 any JSON document
     """The same as YAML."""
-    # Who asks for anything else does not wait for this import.
+    # Imported here, so that other formats do not wait for it.
     import yaml  # noqa: PLC0415  as said above
 
-    # What it is not: an enumeration, a mapping that cannot be changed.
+    # The dumper knows neither enumerations nor read-only mappings.
     plain = orjson.loads(orjson.dumps(value))
     text = yaml.dump(plain, Dumper=yaml.CSafeDumper, sort_keys=False, allow_unicode=True)
     click.echo(text, nl=False)
@@ -223,6 +225,6 @@ def paper() -> Paper:
 
 
 def note(lines: Iterable[object]) -> None:
-    """What people should know besides the answer, on standard error: mistakes and remarks, one a line."""
+    """Mistakes and remarks beside the answer, one a line, on standard error."""
     for line in lines:
         click.echo(for_terminal(str(line)), err=True)

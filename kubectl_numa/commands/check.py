@@ -41,8 +41,8 @@ Examples:
     multiple=True,
     metavar="FILE|FOLDER|URL",
     type=FILE,
-    help="Manifests to check, in a file, a folder (searched to the bottom) or behind a URL; - is standard"
-    " input.",
+    help="Manifests to check: a file, a folder (searched recursively) or a URL; - is standard input. May be"
+    " repeated.",
 )
 @options.of_pods
 @click.option("--all", "every", is_flag=True, help="Also list running pods without findings.")
@@ -60,22 +60,22 @@ def check(  # noqa: PLR0913  one for each option
 ) -> None:
     """Check manifests and running pods.
 
-    With -f: what the webhook would say to every pod in the manifests. One line for each pod, and one for each
-    warning; -n is the namespace of pods that name none.
+    With -f, report what the webhook would decide for each pod in the manifests: one line per pod, and one per
+    warning. -n is the namespace of manifests that set none.
 
-    With -A, -n or -l: the running pods that are misaligned, that are below a level of their namespace, or
-    that would not be admitted today, as the policy, the namespaces and the nodes are now. A snapshot has pods
-    in it if it was written with --with-pods.
+    With -A, -n or -l, list running pods that are misaligned, that fall below a level of their namespace, or
+    that would be denied if they were created now. A snapshot contains pods only if it was written with
+    --with-pods.
 
-    The exit code is 0 if all is well, with warnings too; 1 if a pod could never run, would be refused, or is
-    misaligned although it asks for more than best-effort; 2 if something could not be read.
+    Exit code 0: there is nothing worse than a warning. 1: a pod could never run, would be denied, or is
+    misaligned although it requests more than best-effort. 2: some input could not be read.
     """
     if files:
         if every or selection != PodSelection(selection.namespace):
-            raise click.UsageError("-A, -l and --all choose running pods, and -f checks manifests: give one")
+            raise click.UsageError("-f checks manifests, but -A, -l and --all select running pods: use one")
         _check_manifests(files, source, selection.namespace, webhook, output)
     if not selection.given:
-        raise click.UsageError("nothing to check: give -f for manifests, or -A, -n or -l for running pods")
+        raise click.UsageError("nothing to check: use -f for manifests, or -A, -n or -l for running pods")
     _check_running(selection.resolved(source), source, webhook, output, every=every)
 
 
@@ -87,7 +87,7 @@ def _check_manifests(
     output: Output,
 ) -> NoReturn:
     if source.snapshot == STDIN in files:
-        raise click.UsageError("--snapshot and -f cannot both be standard input")
+        raise click.UsageError("--snapshot and -f cannot both read standard input")
     paths, missing = manifests.files(files)
     place = source.namespace(namespace)
     cluster = source.view(webhook)
@@ -114,7 +114,7 @@ def _check_running(
     with waiting("checking pods") as now:
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
         if not placed.complete:
-            raise Trouble("the snapshot holds no pods: write it with `kubectl numa snapshot --with-pods`")
+            raise Trouble("the snapshot contains no pods: write it with `kubectl numa snapshot --with-pods`")
         pods = running_pods.judged(placed, view, selection, progress=now)
     tell_left_out(placed.problems)
     listed = pods if every else [pod for pod in pods if pod.falls_short]
@@ -124,7 +124,7 @@ def _check_running(
 
 def _require_nodes(cluster: ClusterView) -> None:
     if not cluster.snapshot.shapes and not cluster.snapshot.unknown:
-        raise Trouble("no node of this cluster is known, so nothing can be checked")
+        raise Trouble("the cluster has no nodes and no known node shapes, so nothing can be checked")
 
 
 def _show(paper: Paper, results: list[Checked], cluster: ClusterView) -> None:

@@ -1,4 +1,4 @@
-"""`kubectl numa completion`: what a shell reads to complete what is typed."""
+"""`kubectl numa completion`: the script that makes a shell complete commands, options and names."""
 
 from types import MappingProxyType
 
@@ -21,10 +21,10 @@ Examples:
 @click.argument("shell", type=click.Choice([*_SHELLS]))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print a shell completion script, for the SHELL that reads it.
+    """Print a shell completion script for bash, zsh or fish.
 
-    The script completes `kubectl-numa`. `kubectl numa` is completed by kubectl's own script, from kubectl
-    1.26 on: it calls `kubectl_complete-numa`, which is installed beside this program and has to be on the
-    PATH.
+    The script completes `kubectl-numa`. To complete `kubectl numa`, use kubectl 1.26 or later with its own
+    completion script, which calls `kubectl_complete-numa`. That program is installed next to this one and
+    must be on the PATH.
     """
     click.echo(completing.script(_SHELLS[shell], context.find_root().command))

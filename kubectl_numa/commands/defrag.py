@@ -39,7 +39,7 @@ Examples:
     "file",
     metavar="FILE|URL",
     type=FILE,
-    help="Manifest of one pod; - is standard input.",
+    help="Manifest with one pod or workload: a file or a URL; - is standard input.",
 )
 @options.namespace_option
 @options.from_cluster
@@ -49,20 +49,20 @@ Examples:
     "only",
     metavar="NODE",
     shell_complete=name_completion.nodes,
-    help="Make room on this node alone.",
+    help="Make room on this node only.",
 )
 @click.option(
     "--priority",
     type=click.IntRange(-(2**31), 2**31 - 1),
-    help="Priority of the pod: none that has a higher one is moved. By default its own, or that of its class"
-    " as far as pods of it are known; 0 for a pod without any.",
+    help="Priority of the pod; pods with a higher priority are not moved. Defaults to the pod's own priority,"
+    " or to that of its priority class if another pod shows it, else to 0.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1, max=100),
     default=3,
     show_default=True,
-    help="How many nodes are told of: on which room could be made, or else what is in the way there.",
+    help="Number of nodes to report: nodes on which room can be made, or if there is none, what prevents it.",
 )
 @options.document_option
 def defrag(  # noqa: PLR0913 - one argument for each option
@@ -79,17 +79,16 @@ def defrag(  # noqa: PLR0913 - one argument for each option
 ) -> None:
     """List the pods that would have to move to make room for a pod, and where each of them would go.
 
-    The fewest pods of one node, and among as few those of the lowest priority that are there for the shortest
-    time; none that should not be evicted, and none of a higher priority than the pod. Nothing is moved: this
-    only reads. A snapshot has to have been written with --with-pods. The exit code is 0 whatever is said, 2
-    for input that cannot be read.
+    Only pods of one node move: as few as possible, preferring those with the lowest priority and then the
+    youngest. Pods that should not be evicted, or that have a higher priority than the new pod, stay. The
+    command only reads: it does not move pods. A snapshot must have been written with --with-pods.
+
+    Exit code 0: the question was answered, whatever the answer. 2: some input could not be read.
     """
     if bool(name) == bool(file):
-        raise click.UsageError(
-            "give the NAME of a pod, TYPE/NAME of a workload, or the manifest of one with -f"
-        )
+        raise click.UsageError("specify a pod by NAME, a workload by TYPE/NAME, or a manifest with -f")
     if source.snapshot == manifests.STDIN == file:
-        raise click.UsageError("--snapshot and -f cannot both be standard input")
+        raise click.UsageError("--snapshot and -f cannot both read standard input")
     place = source.namespace(namespace)
     objects = source.documents(with_pods=True)
     view = source.view(webhook, objects=objects)
@@ -111,7 +110,7 @@ def defrag(  # noqa: PLR0913 - one argument for each option
         )
     tell_left_out(placed.problems)
     if not placed.complete and advice.remedy is not Remedy.FITS:
-        tell("no pods are in this snapshot, so none can be moved: write it with --with-pods")
+        tell("the snapshot contains no pods, so none can move: write it with --with-pods")
     if output is not Output.TEXT:
         options.print_document(moving.to_json(pod, priority, advice), output)
         return
@@ -138,13 +137,13 @@ def _named(
         read = manifests.of_object(raw, named, namespace=place, extra=view.policy.templates)
         return _only_pod(str(named), read)
     if node := inner(raw.get("spec"), "nodeName"):
-        raise Trouble(f"pod {place.name}/{named.name} is on node {node} already")
+        raise Trouble(f"pod {place.name}/{named.name} is already on node {node}")
     uid = inner(raw.get("metadata"), "uid")
     return _AskedPod(raw, named.name, place.name, uid if isinstance(uid, str) else "")
 
 
 def _written(file: str, place: Namespace, view: ClusterView) -> _AskedPod:
-    """The one pod in a file; raises `BadInput` and `Trouble` for whatever is none."""
+    """The one pod in a file; raises `BadInput` and `Trouble` if there is none, or more than one."""
     paths, missing = manifests.files([file])
     if missing:
         raise BadInput(missing)
@@ -155,7 +154,7 @@ def _written(file: str, place: Namespace, view: ClusterView) -> _AskedPod:
 
 
 def _only_pod(where: str, read: list[Manifest]) -> _AskedPod:
-    """The one pod among what was read; raises `BadInput` and `Trouble` for whatever is none."""
+    """The one pod among these; raises `BadInput` and `Trouble` if there is none, or more than one."""
     if mistakes := [mistake for each in read for mistake in each.located_mistakes()]:
         raise BadInput(mistakes)
     pods = [(each, each.pod) for each in read if each.pod]
@@ -167,17 +166,17 @@ def _only_pod(where: str, read: list[Manifest]) -> _AskedPod:
 
 def _not_one(where: str, pods: list[Manifest]) -> str:
     if not pods:
-        return f"{where}: there is no pod in it, and one is asked about"
+        return f"{where}: contains no pod, but must contain one"
     places = "; ".join(each.where for each in pods[:4])
     more = f" and {len(pods) - 4} more" if len(pods) > 4 else ""  # noqa: PLR2004  as many as are named
-    return f"{where}: one pod is asked about, and there are {len(pods)}: {places}{more}"
+    return f"{where}: contains {len(pods)} pods, but must contain one: {places}{more}"
 
 
 def _known(name: str, view: ClusterView) -> str:
     if name in {node.name for node in view.snapshot.nodes}:
         return name
     hidden = "publishes no topology" if name in view.snapshot.unknown else "is not in this cluster"
-    raise Trouble(f'node "{name}" {hidden}: `kubectl numa nodes` lists those that can be asked')
+    raise Trouble(f'node "{name}" {hidden}: `kubectl numa nodes` lists the nodes that can be evaluated')
 
 
 def _priority(asked: _AskedPod, placed: PlacedPods) -> int:
@@ -185,9 +184,7 @@ def _priority(asked: _AskedPod, placed: PlacedPods) -> int:
     if priority is not None:
         return priority
     name = inner(asked.raw.get("spec"), "priorityClassName")
-    tell(
-        f'no pod of priority class "{name}" is known, so 0 is taken for its priority: give it with --priority'
-    )
+    tell(f'the priority of class "{name}" is unknown, so 0 is assumed: specify it with --priority')
     return 0
 
 

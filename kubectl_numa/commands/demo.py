@@ -16,19 +16,21 @@ Examples:
   kubectl numa demo --serve --port 9443
 """
 )
-@click.option("--serve", is_flag=True, help="Only keep the webhook running, and print lines to try.")
+@click.option("--serve", is_flag=True, help="Keep the webhook running, and print commands to try.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=8443,
     show_default=True,
-    help="Where --serve listens, on 127.0.0.1; 0 takes any free one.",
+    help="Port for --serve, on 127.0.0.1; 0 selects a free port.",
 )
 def demo(*, serve: bool, port: int) -> None:
-    """Start the webhook on a bundled cluster, and show how it answers for bundled pods.
+    """Start the webhook on a bundled cluster, and show what it decides for bundled pods.
 
-    Part one is small enough to check by hand, part two are the nodes and pods of a real GPU cluster. The last
-    line sums up both. The exit code is 0 if every bundled pod came out as the file says, otherwise 1.
+    Part one is small enough to check by hand; part two has the nodes and pods of a real GPU cluster. The last
+    line sums up both.
+
+    Exit code 0: every bundled pod has the outcome that its file expects. 1: at least one does not.
     """
     paper = options.paper()
     try:
@@ -36,6 +38,6 @@ def demo(*, serve: bool, port: int) -> None:
             asyncio.run(stoppable(story.serve(paper, port=port)))
         differing = asyncio.run(stoppable(story.play(paper)))
     except Stopped as stopped:
-        # To serve until somebody stops it is what was asked for.
+        # With --serve a signal is the way to end it, not a failure.
         raise click.exceptions.Exit(0 if serve else stopped.exit_code) from stopped
     raise click.exceptions.Exit(1 if differing else 0)

@@ -1,4 +1,4 @@
-"""`kubectl numa doctor`: what is missing for exact verdicts, and the way out."""
+"""`kubectl numa doctor`: what is missing for exact predictions, and how to fix it."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -44,10 +44,10 @@ Examples:
 @click.option(
     "--with-pods",
     is_flag=True,
-    help="Look at pods too: which of them ask for alignment where nothing is known. Those of a file are"
-    " looked at in any case.",
+    help="Read pods too, and report those that request alignment on a node without a topology. Pods in a"
+    " snapshot are always read.",
 )
-@click.option("--all", "everything", is_flag=True, help="List every node.")
+@click.option("--all", "everything", is_flag=True, help="Do not shorten long lists of nodes.")
 @options.listing_option
 def doctor(  # noqa: PLR0913 - one keyword for each option
     *,
@@ -58,15 +58,18 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
     everything: bool,
     output: Output,
 ) -> None:
-    """Find what nodes lack for exact predictions, and how to fix it: all nodes, or only NAMES.
+    """Find what nodes lack for exact predictions, and how to fix it.
 
-    Nodes with the same finding stand together. A lack makes verdicts less than exact: no topology, amounts
-    alone, an agent that stopped to write, what cannot be read. A note is to be known: a kubelet that aligns
-    nothing, a version that the rules were not compared with.
+    Checks all nodes, or only the named ones, and groups nodes with the same finding. A `lack` makes
+    predictions less exact: a node publishes no topology or only amounts, its agent stopped publishing, or
+    something cannot be read. A `note` is for information: a kubelet aligns nothing, or numalign was not
+    compared with its version.
 
-    -o wide and -o name list the nodes of which there is any finding. The exit code is 0 if nothing is
-    missing, whatever notes there are, 1 if something is, 2 if the cluster could not be read. In a snapshot
-    file, how long an agent has been silent counts from the newest report.
+    -o wide and -o name list only nodes with findings. In a snapshot, the age of an agent's report is measured
+    from the newest report.
+
+    Exit code 0: nothing is missing, though there may be notes. 1: something is missing. 2: the cluster could
+    not be read.
     """
     objects = source.documents(with_pods=with_pods)
     cluster = source.decoded(objects)
@@ -74,7 +77,7 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
     seen = source.seen(cluster, now=time.time())
     every = diagnosis.diagnose(cluster, traces(objects), seen=seen)
     if not every:
-        raise Trouble("the cluster has no nodes: neither Nodes nor topologies")
+        raise Trouble("the cluster has neither Nodes nor topologies")
     labels = cluster.node_labels
     nodes = [
         node
@@ -107,12 +110,12 @@ def _narrowed(nodes: Sequence[DiagnosedNode], names: Sequence[str]) -> Sequence[
     """The nodes that are named, by default all."""
     there = {node.name for node in nodes}
     if strange := [name for name in names if name not in there]:
-        raise Trouble(f"there is no node {some(strange)}; there are {some(sorted(there), most=8)}")
+        raise Trouble(f"no such node: {some(strange)}; the nodes are {some(sorted(there), most=8)}")
     return [node for node in nodes if node.name in names] if names else nodes
 
 
 def _show(nodes: Sequence[DiagnosedNode], paper: Paper, *, most: int | None) -> None:
-    """All findings; of a finding at most so many names and details."""
+    """All findings, each with at most so many names and details."""
     lacking = sum(node.lacking for node in nodes)
     paper.entry("", _summary(len(nodes), lacking), indent=0, style="bold")
     for group in diagnosis.groups(nodes):
@@ -122,10 +125,9 @@ def _show(nodes: Sequence[DiagnosedNode], paper: Paper, *, most: int | None) -> 
 
 def _summary(total: int, lacking: int) -> str:
     if not lacking:
-        return f"{counted(total)}: nothing is missing for exact verdicts"
-    return (
-        f"{lacking:,} of {counted(total)} {'lacks' if lacking == 1 else 'lack'} something for exact verdicts"
-    )
+        return f"{counted(total)}: nothing is missing for exact predictions"
+    lacks = "lacks" if lacking == 1 else "lack"
+    return f"{lacking:,} of {counted(total)} {lacks} something for exact predictions"
 
 
 def _show_group(group: FindingGroup, paper: Paper, *, most: int | None) -> None:
@@ -139,4 +141,4 @@ def _show_group(group: FindingGroup, paper: Paper, *, most: int | None) -> None:
         paper.entry(" " * _INDENT + "* ", f"{some(of, most=most or _NAMES)}: {detail}", indent=_INDENT + 2)
     if hidden := len(details) - len(shown):
         paper.entry(" " * _INDENT + "* ", f"and {hidden:,} more (--all shows them)", indent=_INDENT + 2)
-    paper.entry("  do", group.remedy, indent=_INDENT, label_style="green")
+    paper.entry("  fix", group.remedy, indent=_INDENT, label_style="green")

@@ -1,4 +1,4 @@
-"""`kubectl numa explain`: what every node says to a pod."""
+"""`kubectl numa explain`: how every node evaluates a pod."""
 
 import time
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ Examples:
     multiple=True,
     metavar="FILE|FOLDER|URL",
     type=FILE,
-    help="Manifests, in a file, a folder or behind a URL; - is standard input.",
+    help="Manifests: a file, a folder (searched recursively) or a URL; - is standard input. May be repeated.",
 )
 @options.namespace_option
 @options.from_cluster
@@ -55,19 +55,23 @@ Examples:
     "--strategy",
     values=Strategy,
     default=Strategy.LEAST_NUMA_NODES,
-    help_="What makes one node better than another.",
+    help_="Strategy that ranks the nodes.",
 )
 @options.as_the_webhook
 @click.option(
-    "--node", "only", metavar="NODE", shell_complete=name_completion.nodes, help="One node in depth."
+    "--node",
+    "only",
+    metavar="NODE",
+    shell_complete=name_completion.nodes,
+    help="Show this node in detail.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=0),
     default=20,
     show_default=True,
-    help="How many groups of nodes that say the same are shown, the best first; the others are counted by"
-    " reason. 0 shows all. JSON always holds every node.",
+    help="Number of groups of equal nodes to show, best first; other nodes are counted by reason. 0 shows"
+    " all. JSON always contains every node.",
 )
 @options.listing_option
 def explain(  # noqa: PLR0913 - one argument for each option
@@ -84,16 +88,19 @@ def explain(  # noqa: PLR0913 - one argument for each option
 ) -> None:
     """Explain on which nodes a pod fits, and why not on others.
 
-    Pods and workloads come by name from the cluster, or from manifests; a workload (deploy/web, job/train)
-    stands for the pods that it would make. What the webhook would say stands first; then every node answers,
-    with its labels, taints and condition, and every shape of which no node is here. The exit code is 0
-    whatever is said (`check` is for that), 2 for input that cannot be read. -o name lists the nodes on which
-    the pod fits now, the best first.
+    Name a pod or a workload of the cluster, or pass manifests; a workload (deploy/web, job/train) is
+    evaluated by the pods that it would create. The output starts with what the webhook would decide, followed
+    by every node, with its labels, taints and conditions considered, and every node shape without nodes.
+
+    -o name lists the nodes on which the pod fits now, best first.
+
+    Exit code 0: the pods were explained, whatever the result; use `check` in a pipeline. 2: some input could
+    not be read.
     """
     if bool(name) == bool(files):
-        raise click.UsageError("give the NAME of a pod, TYPE/NAME of a workload, or manifests with -f")
+        raise click.UsageError("specify a pod by NAME, a workload by TYPE/NAME, or manifests with -f")
     if source.snapshot == manifests.STDIN in files:
-        raise click.UsageError("--snapshot and -f cannot both be standard input")
+        raise click.UsageError("--snapshot and -f cannot both read standard input")
     place = source.namespace(namespace)
     objects = source.documents()
     cluster = source.view(webhook, objects=objects)
@@ -147,7 +154,7 @@ def _explain(
 
 @dataclass(frozen=True)
 class _Advisor:
-    """Says who would have to move for a pod; the pods of a cluster are asked for when that is of use."""
+    """Finds the pods that would have to move; a cluster's pods are read only when they are needed."""
 
     source: ClusterSource
     objects: list[object]
@@ -165,7 +172,7 @@ class _Advisor:
         )
 
     def advice(self, pod: PodDecision, raw: object) -> str | None:
-        """What it would take, in words; None where nobody here knows the pods."""
+        """What it would take, in words; None where the cluster's pods are not known."""
         try:
             placed = self.placed
         except ClusterError:
@@ -178,7 +185,7 @@ class _Advisor:
 
 
 def _with_room(explanation: Explanation, manifest: Manifest, advisor: _Advisor) -> Explanation:
-    """With what it would take for a pod to fit that has no room anywhere now."""
+    """With what would make room, if the pod fits nowhere now."""
     if not explanation.only_later:
         return explanation
     pod = explanation.pod
@@ -186,7 +193,7 @@ def _with_room(explanation: Explanation, manifest: Manifest, advisor: _Advisor) 
     file = manifests.STDIN if manifest.file == manifests.STANDARD_INPUT else manifest.file
     asked = f"-f {file}" if manifest.document is not None else f"{manifest.file} -n {pod.namespace}"
     command = f"`kubectl numa defrag {asked}`"
-    more = f"{words}. See {command}" if words else f"{command} tells who would have to move"
+    more = f"{words}. See {command}" if words else f"{command} lists the pods that would have to move"
     return replace(explanation, room=more)
 
 
@@ -197,7 +204,7 @@ def _narrowed(explanation: Explanation, only: str | None) -> Explanation:
     answers = tuple(answer for answer in explanation.answers if answer.node.name == only)
     if not answers:
         hidden = "publishes no topology" if only in explanation.unknown else "is not in this cluster"
-        raise Trouble(f'node "{only}" {hidden}: `kubectl numa nodes` lists those that can be asked')
+        raise Trouble(f'node "{only}" {hidden}: `kubectl numa nodes` lists the nodes that can be evaluated')
     return replace(explanation, answers=answers, absent=(), unknown=())
 
 
@@ -224,4 +231,4 @@ def _show(explained: list[Explanation], paper: Paper, *, in_depth: bool, limit: 
         for answer in explanation.answers if in_depth else ():
             pages.show_node(explanation, answer, paper)
     if not explained:
-        click.echo("nothing to explain: there is no pod in the manifests", err=True)
+        click.echo("nothing to explain: the manifests contain no pods", err=True)

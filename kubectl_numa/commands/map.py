@@ -41,22 +41,27 @@ _of_nodes = joined(
     "query",
     _filters,
     click.option(
-        "-l", "--selector", "labels", metavar="SELECTOR", default="", help="Only nodes with these labels."
+        "-l",
+        "--selector",
+        "labels",
+        metavar="SELECTOR",
+        default="",
+        help="Show only nodes with the labels.",
     ),
-    click.option("--class", "node_class", metavar="NAME", default="", help="Only nodes of this class."),
+    click.option("--class", "node_class", metavar="NAME", default="", help="Show only nodes of this class."),
     click.option(
         "--topology-policy",
         type=click.Choice([policy.value for policy in Policy]),
-        help="Only nodes whose kubelet has this policy.",
+        help="Show only nodes whose kubelet has this policy.",
     ),
     click.option(
-        "--resource", metavar="NAME", default="", help="Colour zones by this resource; by default by cpu."
+        "--resource", metavar="NAME", default="", help="Resource that zones are coloured by; cpu by default."
     ),
     click.option(
         "--only",
         type=click.Choice([condition.value for condition in Condition]),
         multiple=True,
-        help="Only nodes in this condition; several times, in any of these.",
+        help="Show only nodes in this condition; repeat it to show nodes in any of several.",
     ),
 )
 
@@ -70,22 +75,22 @@ Examples:
   kubectl numa map -o map.svg --class 2s-4z-32c -l pool=gpu
 """
 )
-@click.option("--serve", is_flag=True, help="Serve it to a browser on this machine, and follow what changes.")
+@click.option("--serve", is_flag=True, help="Serve the map to this machine, and follow changes.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=_DEFAULT_PORT,
     show_default=True,
-    help="Where --serve listens, on 127.0.0.1; 0 takes any free one.",
+    help="Port for --serve, on 127.0.0.1; 0 selects a free port.",
 )
-@click.option("--open", "opens", is_flag=True, help="With --serve, open it in a browser.")
+@click.option("--open", "opens", is_flag=True, help="With --serve, open the map in a browser.")
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
     type=FILE,
-    help="Write it into a file that needs no server: .html has pages of the fleet and its nodes, .svg is a"
-    " drawing of the fleet. - is standard output, in HTML.",
+    help="Write the map to a file that needs no server: .html contains pages of the fleet and its nodes, .svg"
+    " is a drawing of the fleet. - writes HTML to standard output.",
 )
 @_of_nodes
 @options.from_cluster
@@ -100,13 +105,13 @@ def map(  # noqa: A001, PLR0913  the name of the command; its options
     source: ClusterSource,
     webhook: WebhookOptions,
 ) -> None:
-    """Draw the zones of all nodes: where they are full, what is wrong, who holds what, and what would fit.
+    """Draw the zones of all nodes: how full they are, what is wrong, who holds what, and what would fit.
 
-    With --serve it follows a running cluster, and a snapshot file is read again when it changes. Nobody but
-    this machine reaches it, and it shows all that you may see.
+    With --serve the map follows the running cluster, or reloads the snapshot file when it changes. It is
+    served to this machine only, and shows everything that you can read in the cluster.
     """
     if serve == (output is not None):
-        raise Trouble("say either --serve, to look at it in a browser, or -o FILE, to write it into a file")
+        raise Trouble("use either --serve, to open the map in a browser, or -o FILE, to write it to a file")
     if serve:
         raise click.exceptions.Exit(_serve(source, webhook, query, port=port, opens=opens))
     write = _writer(str(output))
@@ -118,12 +123,12 @@ def _serve(
     source: ClusterSource, webhook: WebhookOptions, query: FleetQuery, *, port: int, opens: bool
 ) -> int:
     if source.snapshot == STDOUT:
-        raise Trouble("--serve reads the snapshot again when it changes: name a file in place of -")
+        raise Trouble("--serve reloads the snapshot when it changes: specify a file, not standard input")
 
     def opened(url: str) -> None:
-        tell(f"The map is at {url}; Ctrl-C ends it.")
+        tell(f"The map is at {url}; press Ctrl-C to stop.")
         if opens and not webbrowser.open(url):
-            tell("No browser could be opened: open that address yourself.")
+            tell("Could not open a browser: open this address yourself.")
 
     path = f"/?{urlencode(query.pairs())}" if query.pairs() else "/"
     log = logs.to(sys.stderr, level="warning", form="text")
@@ -142,7 +147,7 @@ def _writer(output: str) -> WriteMap:
     """What writes such a file; raises `Trouble`."""
     suffix = HTML if output == STDOUT else Path(output).suffix.lower()
     if suffix not in _WRITERS:
-        raise Trouble(f"-o {output}: name a file that ends in {HTML} or {SVG}, or - for standard output")
+        raise Trouble(f"-o {output}: use a file name that ends in {HTML} or {SVG}, or - for standard output")
     return _WRITERS[suffix]
 
 
@@ -156,9 +161,7 @@ def _views(
     tell_left_out(placed.problems)
     fleet, nodes = asyncio.run(_built(MapState(placed.state), query))
     if len(nodes) == standalone.MOST_NODES < fleet.count_shown:
-        tell(
-            f"pages of {len(nodes)} of {fleet.count_shown:,} nodes are in it: choose fewer with -l or --class"
-        )
+        tell(f"the file has pages of {len(nodes)} of {fleet.count_shown:,} nodes: use -l or --class")
     return fleet, nodes
 
 

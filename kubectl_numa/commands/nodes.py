@@ -38,8 +38,8 @@ Examples:
 @options.selector_option
 @options.from_cluster
 @options.of_shapes
-@click.option("--all", "everything", is_flag=True, help="Draw every node, and not only its class.")
-@click.option("--with-pods", is_flag=True, help="Read the pods too, and count those that are misaligned.")
+@click.option("--all", "everything", is_flag=True, help="Draw each node instead of each class.")
+@click.option("--with-pods", is_flag=True, help="Read the pods too, and report nodes with misaligned pods.")
 @options.listing_option
 def nodes(  # noqa: PLR0913 - one keyword for each option
     names: tuple[str, ...],
@@ -51,24 +51,24 @@ def nodes(  # noqa: PLR0913 - one keyword for each option
     with_pods: bool,
     output: Output,
 ) -> None:
-    """Draw the zones of nodes: how much of each resource is taken.
+    """Draw the zones of nodes, and how much of each resource is allocated.
 
-    Nodes are summed up class by class: nodes of one class are made alike. Of each class it says how many
-    nodes there are, how many are idle (nothing is taken), partly used, or full (no zone has any of some
-    resource left), and with how many something is wrong. Nodes that are NAMED are drawn one by one, as all
-    are with --all; -o wide has a line for each.
+    Nodes are summed up by class: nodes of one class have the same zones and the same kubelet configuration.
+    For each class, the output counts the nodes that are idle (nothing is allocated), partly used, or full (a
+    resource is exhausted in all zones), and the nodes with problems. Named nodes are drawn one by one, as are
+    all nodes with --all; -o wide prints one line per node.
 
-    The figures are what is taken of what the kubelet may give out. Beside the name of a node stands how much
-    is known of it, who tells that, and when its agent last did; `doctor` says what is missing. Shapes of
-    which no node is here, remembered or declared, follow the nodes.
+    Figures are allocated/allocatable. With a node's name come how much is known about it, who reported that,
+    and when its agent last did; `doctor` lists what is missing. Node shapes without nodes, remembered or
+    declared, follow the nodes.
     """
     objects = source.documents(with_pods=with_pods)
     view = source.view(webhook, objects=objects)
     if not view.snapshot.nodes and not view.snapshot.unknown and not view.snapshot.shapes:
-        raise Trouble("the cluster has no nodes: neither Nodes nor topologies")
+        raise Trouble("the cluster has neither Nodes nor topologies")
     snapshot = _selected(_named(view.snapshot, typed_names.names(names, NODE)), selector)
     if not snapshot.nodes and not snapshot.unknown and selector != EVERYTHING:
-        tell(f"no node has the labels {selector}")
+        tell(f"no node matches the label selector {selector}")
     seen = _seen(view, snapshot, _misaligned(view, objects, webhook, source) if with_pods else None)
     listing = Listing(
         columns=nodegroups.COLUMNS,
@@ -87,7 +87,7 @@ def _named(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
     published = {node.name: node for node in snapshot.nodes}
     strange = [name for name in names if name not in published and name not in snapshot.unknown]
     if strange:
-        raise Trouble(f"there is no node {some(strange)}; there are {some(sorted(published), most=8)}")
+        raise Trouble(f"no such node: {some(strange)}; the nodes are {some(sorted(published), most=8)}")
     return Snapshot(
         tuple(published[name] for name in dict.fromkeys(names) if name in published),
         tuple(name for name in snapshot.unknown if name in names),

@@ -1,4 +1,4 @@
-"""`kubectl numa pods`: who holds what, and whether that is what was asked for."""
+"""`kubectl numa pods`: what each pod holds, and whether it is aligned as it requests."""
 
 import click
 
@@ -19,12 +19,12 @@ Examples:
   kubectl numa pods --snapshot cluster.json.gz -o json | jq '.[] | select(.aligned == false) | .name'
 """
 )
-@click.option("--misaligned", is_flag=True, help="Only misaligned pods.")
+@click.option("--misaligned", is_flag=True, help="List only misaligned pods.")
 @click.option(
     "--all",
     "every",
     is_flag=True,
-    help="Also those that ask for no alignment, if they hold anything of their own.",
+    help="Also list pods that request no alignment, if resources of NUMA zones are allocated to them.",
 )
 @options.of_pods
 @options.from_cluster
@@ -41,9 +41,9 @@ def pods(  # noqa: PLR0913  one for each option
 ) -> None:
     """List what running pods hold, and whether they are aligned; if not, why.
 
-    That is judged by what was observed of it, by the agent of its node or in its annotations; of a pod that
-    nobody observed nothing is said. The ids of CPUs are known where an agent tells them. A file has pods in
-    it if it was written with --with-pods.
+    Alignment is judged by observations: those of the agent on the node, or those in the pod's annotations.
+    Pods without an observation are not judged. CPU ids are known only where an agent reports them. A snapshot
+    contains pods only if it was written with --with-pods.
     """
     chosen = selection.resolved(source)
     objects = source.documents(with_pods=True)

@@ -1,4 +1,4 @@
-"""`kubectl numa replay`: one thing after another happens to a node, and each pod gets its answer."""
+"""`kubectl numa replay`: events on one node, and a predicted admission for each created pod."""
 
 import sys
 from collections.abc import Iterable
@@ -16,26 +16,28 @@ from numalign.model.errors import BadInput
 
 @click.command(
     epilog="""\b
-Events, each on a line:
+Events, one per line:
   {"node": {"name", "nrt", "kubeletVersion", "kubeletConfig", "machine", "labels"}}
-      start over with this node, empty; all but its name and topology may be
-      left out, and the topology too if the machine is told
+      start over with this node, without pods; required are its name, and its
+      topology (nrt) or its machine
   {"create": POD}
-      the kubelet is asked to admit this v1 Pod; it gets an answer
+      ask the kubelet to admit this v1 Pod; the only event with an answer
   {"observed": {"pod", "admitted", "containers", "shared", "free"}}
-      what really happened with a pod, in place of what was predicted; as in
-      an answer, with what each set of zones has left, if that is known
+      what really happened to a pod, which replaces the prediction; fields as in
+      an answer, plus what each set of zones has free afterwards, if known
   {"delete": NAME}
-      the pod is gone
+      the pod was deleted
 \b
-Answers, each on a line:
+Answers, one per line:
   {"pod", "admitted", "reason", "message", "containers", "shared", "known", "doubts"}
-      reason and message: why it is refused, in the kubelet's word and in ours
+      reason, message: why the kubelet rejects the pod, as a code and a sentence
       containers: {NAME: {"affinity", "preferred", "cpus", "amounts", "choices"}}
-      shared: what the containers of a pod that is served as a whole divide
-      known: what the answer rests on; doubts: what could make it wrong
-  Amounts stand by sets of zones, as in {"0,1": {"cpu": 4000, "memory": 8589934592}}:
-  millicores, bytes and pieces. Choices are resources of which the kubelet picks any.
+      shared: what is allocated to the pod as a whole, for its containers to share
+      known: how much is known about the node
+      doubts: unknown facts that could change the answer
+  Amounts are listed by set of zones, as in {"0,1": {"cpu": 4000, "memory": 8589934592}},
+  in millicores, bytes and counts. Choices are resources for which the kubelet may
+  pick another device that serves as well.
 \b
 Examples:
   kubectl numa replay -f examples/data/events.jsonl
@@ -50,13 +52,13 @@ Examples:
     default=STDIN,
     metavar="FILE",
     type=FILE,
-    help="The events; - is standard input, which is the default.",
+    help="File with the events; - is standard input, the default.",
 )
 def replay(*, file: str) -> None:
-    """Predict a kubelet's admission of one pod after another, and take in what it really did.
+    """Predict a kubelet's admission of one pod after another, and correct it by what really happened.
 
-    Events come as JSON, one value a line. Each pod that is created gets its answer, one line of JSON, written
-    before the next line is read, so that another program can converse with it. The exit code is 2 for a line
+    Events are JSON, one value per line. Each created pod is answered by one line of JSON before the next
+    event is read, so that another program can write events and read answers in turn. Exit code 2 for a line
     that cannot be read.
     """
     if file != STDIN:

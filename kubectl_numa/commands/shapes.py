@@ -1,4 +1,4 @@
-"""`kubectl numa shapes`: what kinds of nodes a cluster has, had, and may have."""
+"""`kubectl numa shapes`: the kinds of nodes that a cluster has, had, and may get."""
 
 import time
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ Examples:
 @options.listing_option
 @click.pass_context
 def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOptions, output: Output) -> None:
-    """List the shapes of nodes: of those that are here, that were here, and that are declared.
+    """List the shapes of nodes: present, remembered and declared.
 
-    A shape is what nodes of one class have in common that are tainted alike. Only a pod that fits none of
-    them, empty and in health, is refused as one that no node could ever take.
+    A shape is what nodes of one class with the same taints have in common. The webhook denies a pod for want
+    of a node only if the pod fits no shape, even with all its devices healthy and no other pod on it.
     """
     if context.invoked_subcommand:
         return
@@ -79,14 +79,14 @@ Examples:
     default=STDOUT,
     metavar="FILE",
     type=FILE,
-    help="Where it goes; by default standard output.",
+    help="File to write; defaults to standard output.",
 )
 @options.from_cluster
 @options.of_shapes
 def export(output: str, *, source: ClusterSource, webhook: WebhookOptions) -> None:
-    """Write the shapes as the policy file declares them, under `shapes`.
+    """Write the shapes as the `shapes` section of a policy file.
 
-    So a pool that is scaled to zero stays known for as long as the file says so.
+    With its shape declared there, a node pool that is scaled to zero is never forgotten.
     """
     listed = source.view(webhook).snapshot.shapes
     text = yaml.safe_dump({"shapes": codec.exported(listed)}, sort_keys=False)

@@ -1,4 +1,4 @@
-"""`kubectl numa simulate`: what strategies leave stranded of a cluster."""
+"""`kubectl numa simulate`: how many GPUs of a cluster each strategy leaves stranded."""
 
 import math
 from pathlib import Path
@@ -7,6 +7,7 @@ import click
 
 from kubectl_numa import options, simulating
 from kubectl_numa.clusters import ClusterSource
+from kubectl_numa.lines import counted
 from kubectl_numa.listings import Listing, Output
 from kubectl_numa.notices import tell, waiting
 from kubectl_numa.simulating import Gpus, MadeUpZones, Simulation
@@ -26,21 +27,21 @@ _made_up = joined(
     click.option(
         "--zones",
         type=click.IntRange(1, MOST_ZONES),
-        help=f"Zones that each node of --nodes is cut into; {simulating.DEFAULT_ZONES} by default.",
+        help=f"NUMA zones of each node of --nodes; {simulating.DEFAULT_ZONES} by default.",
     ),
     click.option(
         "--topology-policy",
         "policy",
         type=click.Choice([policy.value for policy in Policy]),
         callback=lambda _context, _option, text: None if text is None else Policy(text),
-        help=f"Policy of the kubelets of --nodes; {simulating.DEFAULT_POLICY} by default.",
+        help=f"Kubelet policy of the nodes of --nodes; {simulating.DEFAULT_POLICY} by default.",
     ),
     click.option(
         "--topology-scope",
         "scope",
         type=click.Choice([scope.value for scope in Scope]),
         callback=lambda _context, _option, text: None if text is None else Scope(text),
-        help="Scope of these kubelets; container by default.",
+        help="Kubelet scope of the nodes of --nodes; container by default.",
     ),
 )
 
@@ -53,14 +54,14 @@ _gpus = joined(
         metavar="NAME",
         default=GPU,
         show_default=True,
-        help="Which resource of the cluster's nodes the GPUs of the trace are.",
+        help="Resource of the cluster's nodes that counts as the trace's GPUs.",
     ),
     click.option(
         "--model-label",
         metavar="KEY",
         default="nvidia.com/gpu.product",
         show_default=True,
-        help="Node label with the model of the GPUs, for pods that accept some models only.",
+        help="Node label with the GPU model, for pods that accept only some models.",
     ),
 )
 
@@ -69,7 +70,7 @@ _RATIOS = click.FloatRange(0.01, 10)
 
 
 def _ratio(_context: click.Context, _option: click.Parameter, ratio: float) -> float:
-    # No comparison is true of what is no number, so the range lets it pass.
+    # Comparisons with NaN are always false, so the range lets it pass.
     if math.isnan(ratio):
         raise click.BadParameter(f"{ratio} is not in the range {_RATIOS.min}<=x<={_RATIOS.max}.")
     return ratio
@@ -89,15 +90,15 @@ Examples:
     type=FILE,
     metavar="FILE",
     required=True,
-    help="CSV with the pods of the trace: cpu_milli, memory_mib, num_gpu, gpu_milli, and if they are there"
-    " gpu_spec, qos, count.",
+    help="CSV with the pods of the trace: cpu_milli, memory_mib, num_gpu, gpu_milli, and optionally gpu_spec,"
+    " qos, count.",
 )
 @click.option(
     "--nodes",
     type=FILE,
     metavar="FILE",
-    help="CSV with nodes, in place of those of a cluster: cpu_milli, memory_mib, gpu, and if they are there"
-    " model, count.",
+    help="CSV with nodes to use instead of a cluster's: cpu_milli, memory_mib, gpu, and optionally model,"
+    " count.",
 )
 @_made_up
 @options.from_cluster
@@ -109,7 +110,7 @@ Examples:
     default="stock,webhook,scorer,LeastNUMANodes,MostAllocated",
     show_default=True,
     callback=lambda _context, _option, text: simulating.strategies(text),
-    help=f"What is compared, of {', '.join(ZONE_SCHEDULERS)}.",
+    help=f"Strategies to compare, out of {', '.join(ZONE_SCHEDULERS)}.",
 )
 @click.option(
     "--ratio",
@@ -117,21 +118,21 @@ Examples:
     callback=_ratio,
     default=1.3,
     show_default=True,
-    help="How many times the GPUs that there are the pods ask for.",
+    help="GPUs that all pods request together, as a multiple of the GPUs there are.",
 )
 @click.option(
     "--seeds",
     type=click.IntRange(1, MOST_SEEDS),
     default=3,
     show_default=True,
-    help="How often pods and nodes are shuffled; figures are means.",
+    help="Number of runs, each with pods and nodes in another random order; results are means.",
 )
 @click.option(
     "--pin-cpus",
     is_flag=True,
-    help="Make every pod Guaranteed and round its CPUs up, so that it gets CPUs of its own.",
+    help="Make every pod Guaranteed and round its CPUs up, so that it gets exclusive CPUs.",
 )
-@click.option("--plots", type=FILE, metavar="FOLDER", help="Write charts into this folder, as SVG.")
+@click.option("--plots", type=FILE, metavar="FOLDER", help="Folder to write charts to, as SVG.")
 @options.listing_option
 def simulate(  # noqa: PLR0913 - one keyword for each option
     *,
@@ -147,19 +148,20 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
     plots: str | None,
     output: Output,
 ) -> None:
-    """Replay a trace of GPU pods under several strategies, and tell what each leaves stranded.
+    """Replay a trace of GPU pods under several strategies, and compare how many GPUs each leaves stranded.
 
-    Pods come one after the other, shuffled, until they ask for --ratio times the GPUs that there are, and
-    stay. They go on nodes of a cluster, or of the trace with zones made up; the rules of the kubelet decide
-    whether a pod is admitted. Of a cluster counts what its zones have free now.
+    Pods arrive one after the other in random order, until they request --ratio times the existing GPUs; none
+    of them ends. They are placed on the nodes of a cluster, with what is free there now, or on nodes of the
+    trace with assumed zones. The kubelet's rules decide whether a pod is admitted.
 
-    ALLOCATED is the share of all GPUs that pods have in the end. FRAGMENTS are idle GPUs that usual pods
-    cannot use, STRANDED those of them that they could use if nodes had no zones. REFUSALS counts pods that a
-    kubelet refused, each up to five times.
+    ALLOCATED is the share of all GPUs that is allocated in the end. FRAGMENTS are idle GPUs that typical pods
+    cannot use; STRANDED are those that they could use if nodes had no zones. REFUSALS counts rejections by
+    kubelets, at most five per pod.
 
-    stock is kube-scheduler without numalign, webhook the same with the webhook's node affinity, scorer with
-    the scorer as an extender. gate is the order that gates go by; a strategy alone is that order by it alone.
-    FragmentationGradient, which is no strategy of the scorer, looks ahead and takes ten times as long.
+    stock is kube-scheduler without numalign; webhook adds the webhook's node affinity; scorer is
+    kube-scheduler with the scorer as an extender. gate places pods as the controller does; the name of a
+    strategy does so with that strategy alone. FragmentationGradient, which the scorer does not have, looks
+    ahead and takes ten times as long.
     """
     if nodes is None:
         made_up.none_without_a_table()
@@ -186,5 +188,5 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
 def _of_cluster(source: ClusterSource, gpus: Gpus) -> list[GpuNode]:
     snapshot = source.view().snapshot
     if snapshot.unknown:
-        tell(f"left out: {len(snapshot.unknown):,} nodes that publish no zones")
+        tell(f"skipped: {counted(len(snapshot.unknown))} without a NUMA topology")
     return simulating.nodes_of_cluster(snapshot.nodes, gpus)

@@ -1,4 +1,4 @@
-"""`kubectl numa snapshot`: what the rules need of a running cluster, in one file."""
+"""`kubectl numa snapshot`: what the rules need to know about a cluster, in one file."""
 
 import gzip
 import sys
@@ -27,19 +27,19 @@ Examples:
     default="-",
     metavar="FILE",
     type=FILE,
-    help="Where it goes, packed if the name ends in .gz; by default standard output.",
+    help="File to write, compressed if its name ends in .gz; defaults to standard output.",
 )
-@click.option("--with-pods", is_flag=True, help="Pods too: their names, labels, annotations and amounts.")
+@click.option("--with-pods", is_flag=True, help="Include pods: names, labels, annotations and amounts.")
 @click.option(
     "--with-kubelet-configs",
     is_flag=True,
-    help="The configuration of each node's kubelet too, which takes the right to get nodes/proxy.",
+    help="Include the configuration of each node's kubelet; requires permission to get nodes/proxy.",
 )
 @from_kubeconfig
 def snapshot(output: str, *, with_pods: bool, with_kubelet_configs: bool, connection: Connection) -> None:
-    """Write a snapshot of the cluster into a file, so that all else works offline.
+    """Write a snapshot of the cluster to a file, for the other commands to use offline.
 
-    Nodes, their topologies and namespaces, without what no rule reads: it may be sent around.
+    It contains nodes, their topologies and namespaces, reduced to the fields that numalign reads.
     """
     cluster = RunningCluster(connection).collect(
         with_pods=with_pods, with_kubelet_configs=with_kubelet_configs

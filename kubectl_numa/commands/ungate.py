@@ -1,4 +1,4 @@
-"""`kubectl numa ungate`: lift our gate where no controller does."""
+"""`kubectl numa ungate`: lift numalign's scheduling gate where no controller does."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ FAILED = 1
 """The exit code where the gate of some pod could not be lifted."""
 
 GONE_SECONDS = 300
-"""How long a controller has to be silent before anybody else lifts gates."""
+"""How old a controller's lease has to be before its gates are lifted without --force."""
 
 USUAL_NAMESPACE = "numalign-system"
 
@@ -54,8 +54,8 @@ Examples:
 )
 @from_kubeconfig
 @options.of_pods
-@click.option("--dry-run", is_flag=True, help="Print the pods whose gate would be lifted, and write nothing.")
-@click.option("--force", is_flag=True, help="Lift gates even while a running controller lifts them itself.")
+@click.option("--dry-run", is_flag=True, help="Print the pods whose gate would be lifted; change nothing.")
+@click.option("--force", is_flag=True, help="Lift gates even while a controller is running.")
 @options.listing_option
 def ungate(
     *,
@@ -67,13 +67,14 @@ def ungate(
 ) -> None:
     """Lift scheduling gates when no controller runs.
 
-    All pods of a namespace lose the gate numalign.io/placement, without being pinned. A pod that is let go is
-    placed by its scheduler as if there were no gates: nothing is reserved for it, and its kubelet may refuse
-    it. Other gates of a pod stay.
+    Removes the gate numalign.io/placement from the selected pods without pinning them to nodes. Their
+    scheduler then places them as if they had never been gated: nothing is reserved for them, and a kubelet
+    may reject them. Other gates of the pods stay.
 
-    Nothing is written while a controller renewed its lease in the last 5 minutes, unless with --force.
+    If a controller has renewed its lease within the last 5 minutes, nothing is changed unless you use
+    --force.
 
-    The exit code is 0 if every gate was lifted, 1 if one could not be, 2 if nothing was tried.
+    Exit code 0: all gates were lifted. 1: at least one could not be lifted. 2: none was tried.
     """
 
     async def work(now: Callable[[str], None]) -> Sequence[UngatedPod]:
@@ -86,7 +87,7 @@ def ungate(
 
     with waiting("asking the cluster") as now:
         pods = asyncio.run(work(now))
-    done = "would be lifted" if dry_run else "let go"
+    done = "would be lifted" if dry_run else "lifted"
     listing = Listing(
         columns=("namespace", "name", "result"),
         wide_columns=("other gates", "error"),
@@ -104,17 +105,19 @@ async def _check(api: Api) -> None:
         place = await _place(api)
         at = await gates.renewed(api, namespace=place)
     except Forbidden as error:
-        raise Trouble(f"nobody knows whether a controller is there: {error}; give --force") from error
+        raise Trouble(
+            f"cannot tell whether a controller is running: {error}; use --force to lift gates anyway"
+        ) from error
     seconds = (datetime.now(UTC) - at).total_seconds() if at else GONE_SECONDS
     if seconds < GONE_SECONDS:
         raise Trouble(
-            f"a controller renewed the lease {place}/{LEASE} {max(seconds, 0):.0f} s ago, and lifts gates"
-            f" itself: it counts as gone after {GONE_SECONDS // 60} min; --force lifts them all the same"
+            f"a controller renewed the lease {place}/{LEASE} {max(seconds, 0):.0f} s ago and lifts gates"
+            f" itself: stop it and wait {GONE_SECONDS // 60} min, or use --force"
         )
 
 
 async def _place(api: Api) -> str:
-    """Where controllers are; where nothing is installed any more, where they would be."""
+    """The namespace of the controllers; the usual one if numalign is no longer installed."""
     with suppress(NotFound):
         return await installation.namespace(api) or USUAL_NAMESPACE
     return USUAL_NAMESPACE
@@ -131,12 +134,12 @@ async def _lift(api: Api, pods: Sequence[WaitingPod], now: Callable[[str], None]
             try:
                 await gates.lift(api, namespace=pod.namespace, name=pod.name, uid=pod.uid)
             except NotFound:
-                # It waits no more.
+                # It was deleted meanwhile.
                 pass
             except ClusterError as refused:
                 error = str(refused)
         done += 1
-        now(f"letting go: {done:,} of {len(pods):,}")
+        now(f"lifting gates: {done:,} of {len(pods):,}")
         return UngatedPod(pod, error)
 
     return await asyncio.gather(*map(lifted, pods))
@@ -151,16 +154,14 @@ def _row(pod: UngatedPod, done: str) -> ListedRow:
 
 def _show(pods: Sequence[UngatedPod], *, done: str) -> None:
     for pod in sorted(pods, key=lambda pod: pod.name):
-        others = f"; still behind {', '.join(pod.pod.others)}" if pod.pod.others else ""
+        others = f"; still gated by {', '.join(pod.pod.others)}" if pod.pod.others else ""
         if pod.error:
             tell(f"{pod.name}: {pod.error}")
         else:
             click.echo(f"{pod.name}: {done}{others}")
     failed = sum(bool(pod.error) for pod in pods)
-    failures = f", {failed:,} could not be" if failed else ""
-    click.echo(
-        f"{len(pods) - failed:,} of {len(pods):,} gated pods {done}{failures}" if pods else "no pod waits"
-    )
+    failures = f", {failed:,} failed" if failed else ""
+    click.echo(f"{len(pods) - failed:,} of {len(pods):,} gates {done}{failures}" if pods else "no gated pods")
 
 
 def _to_json(pod: UngatedPod) -> dict[str, object]:

@@ -17,14 +17,14 @@ from numalign.kube.connection import Connection
 from numalign.model.intent import POLICY
 
 UNEXPECTED = 1
-"""The exit code where a pod had another outcome than a working installation gives it."""
+"""The exit code if a pod has another outcome than with a working installation."""
 
 _REMEDIES = {
-    ProbeOutcome.ADMITTED: "API servers do not send these pods to the webhook, or it does not answer:"
-    " check that its pods are ready, and that the namespace is not excluded",
-    ProbeOutcome.DENIED: "the namespace or the cluster's policy wants more than this pod: choose another"
-    " with -n",
-    ProbeOutcome.FAILED: "something else kept it from being created:",
+    ProbeOutcome.ADMITTED: "the API server does not send these pods to the webhook, or the webhook does not"
+    " respond: check that its pods are ready, and that the namespace is not excluded",
+    ProbeOutcome.DENIED: "the namespace or the cluster policy requires more than this pod requests: use"
+    " another namespace with -n",
+    ProbeOutcome.FAILED: "the pod could not be created for another reason:",
 }
 
 
@@ -41,18 +41,19 @@ Examples:
     "--namespace",
     metavar="NAME",
     shell_complete=name_completion.namespaces,
-    help="Namespace of the two pods; by default that of the kubeconfig's context.",
+    help="Namespace of the two pods. Defaults to the namespace of the kubeconfig's context.",
 )
 @options.timeout_option
 @options.document_option
 def verify(*, connection: Connection, namespace: str | None, timeout: float, output: Output) -> None:
     """Check that the admission webhook reviews pods.
 
-    Creates two pods as a dry run: one with a policy that does not exist, which must be denied by numalign,
-    and one with the policy best-effort, which must be admitted. Nothing is stored. It takes the right to
-    create pods in the namespace, which must not be excluded from admission.
+    Creates two pods as a dry run: one with a policy that does not exist, which numalign must deny, and one
+    with the policy best-effort, which must be admitted. Nothing is stored. You need permission to create pods
+    in the namespace, which must not be excluded from admission.
 
-    The exit code is 0 if both pods have the expected outcome, 1 if not, 2 if the cluster could not be asked.
+    Exit code 0: both pods have the expected outcome. 1: at least one does not. 2: the cluster could not be
+    reached.
     """
 
     async def probed() -> tuple[str, Sequence[ProbedPod]]:

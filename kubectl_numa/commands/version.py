@@ -29,20 +29,22 @@ Examples:
   kubectl numa version -o json | jq '.programs[] | {program, version}'
 """
 )
-@click.option("--client", "only_client", is_flag=True, help="The version of this program alone.")
+@click.option("--client", "only_client", is_flag=True, help="Print only the version of this program.")
 @from_kubeconfig
 @options.document_option
 def version(*, only_client: bool, connection: Connection, output: Output) -> None:
     """Print the versions of the programs in the cluster, of Kubernetes, and of this program.
 
-    A program's version is that of its pods' label or image. A warning says which of them differ: run all in
-    one version. The exit code is 0 whatever differs, 2 if the cluster could not be asked.
+    The version of a program is read from the label or the image of its pods. All programs should have the
+    same version; a warning lists those that differ.
+
+    Exit code 0: the versions were printed, even if they differ. 2: the cluster could not be reached.
     """
     client = about.version()
     if only_client:
         _print(client, None, output)
         return
-    # Who asks for the client alone waits for no client of the API server.
+    # Imported here, so that --client does not wait for the API server's client.
     from kubectl_numa.running_cluster import RunningCluster  # noqa: PLC0415  as said above
 
     try:
@@ -63,7 +65,7 @@ def _print(client: str, installed: "InstalledVersions | None", output: Output) -
 
 
 def to_json(client: str, installed: "InstalledVersions | None") -> dict[str, Any]:
-    """The versions for programs; null is what was not asked for, or nobody tells."""
+    """The versions for programs; null stands for what was not asked for or is not known."""
     return {
         "client": client,
         "kubernetes": installed and installed.kubernetes,
@@ -82,16 +84,16 @@ def _draw(client: str, installed: "InstalledVersions | None", paper: Paper) -> N
         words = f"{each.version or 'unknown'}  {counted(each.pods, 'pod')} in {each.namespace}, {ready}"
         paper.entry(f"{each.program} ", words, indent=_INDENT, style="" if each.version else "yellow")
     if installed.programs == ():
-        paper.entry("", "no program of numalign runs in this cluster", indent=0)
+        paper.entry("", "numalign does not run in this cluster", indent=0)
 
 
 def skew(client: str, programs: Sequence["InstalledProgram"] | None) -> Iterator[str]:
-    """What is to be said where programs of ours are not all of one version."""
+    """Warnings if numalign's programs do not all have one version."""
     ours = [each for each in programs or () if each.ours]
     if len({each.version for each in ours if each.version}) > 1:
-        yield f"versions differ in the cluster ({_listed(ours)}): run all programs in one version"
+        yield f"versions differ in the cluster ({_listed(ours)}): run the same version of all programs"
     elif any(each.version not in {client, None} for each in ours):
-        yield f"this program is of version {client}, and the cluster has others ({_listed(ours)})"
+        yield f"this program has version {client}, but the cluster runs others ({_listed(ours)})"
 
 
 def _listed(programs: Iterable["InstalledProgram"]) -> str:

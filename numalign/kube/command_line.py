@@ -136,44 +136,45 @@ from_kubeconfig = joined(
         "--kubeconfig",
         metavar="FILE",
         type=FILE,
-        help="Kubeconfig of the cluster; by default what kubectl would use.",
+        help="Path to the kubeconfig. Defaults to the one that kubectl uses.",
     ),
     click.option(
         "--context",
         metavar="NAME",
         shell_complete=name_completion.contexts,
-        help="Context of the kubeconfig.",
+        help="Kubeconfig context to use.",
     ),
     click.option("-s", "--server", metavar="URL", help="Address of the API server."),
     click.option(
-        "--token", metavar="TOKEN", help="Bearer token to ask with, in place of all other credentials."
+        "--token", metavar="TOKEN", help="Bearer token for the API server; replaces all other credentials."
     ),
-    click.option("--as", "user", metavar="USER", help="User to impersonate in calls of the API server."),
+    click.option("--as", "user", metavar="USER", help="User to impersonate in requests to the API server."),
     click.option(
         "--as-group",
         "groups",
         metavar="GROUP",
         multiple=True,
-        help="Group to impersonate, besides --as; may be repeated.",
+        help="Group to impersonate in addition to --as; may be repeated.",
     ),
     click.option(
         "--request-timeout",
         metavar="TIME",
         default="0",
         callback=_limit,
-        help="How long one call of the API server may take: 30s, 1m30s; 0, the default, sets no limit.",
+        help="Time limit for each request to the API server: 30s, 1m30s. The default, 0, sets no limit.",
     ),
     click.option(
         "--certificate-authority",
         metavar="FILE",
         type=FILE,
-        help="Certificate of the authority that signs the API server's.",
+        help="File with the CA certificate of the API server.",
     ),
     click.option(
         "--insecure-skip-tls-verify",
         "insecure",
         is_flag=True,
-        help="Do not check the API server's certificate: whoever answers can read the token and lie.",
+        help="Do not verify the API server's certificate. Insecure: an impostor can read the token and forge"
+        " responses.",
     ),
 )
 """Adds kubectl's flags that say which cluster is asked and as whom, joined into one argument `connection`."""

@@ -137,7 +137,7 @@ def test_forty_columns_are_enough(run: Run, cluster_file: Path, write: Write, co
 def test_so_they_are_for_help(run: Run, command: str) -> None:
     said = run(*command.split(), "--help", COLUMNS="40").stdout
     # Examples, and the events of replay, are there to be copied.
-    said = re.split(r"\n  (?:Examples|Events, each)", said)[0]
+    said = re.split(r"\n  (?:Examples|Events, one)", said)[0]
 
     assert said
     assert too_wide(said) == []
@@ -149,9 +149,9 @@ def test_on_a_terminal_remarks_keep_whole_words(monkeypatch: pytest.MonkeyPatch)
     written = io.StringIO()
     monkeypatch.setattr("sys.stderr", written)
 
-    notices.tell("left out: something that was broken")
+    notices.tell("skipped: something that was broken")
 
-    assert written.getvalue() == "left out: something \nthat was broken\n"
+    assert written.getvalue() == "skipped: something \nthat was broken\n"
 
 
 STEERING = "a\x1b[2J\x9b1m\r\u202eb"

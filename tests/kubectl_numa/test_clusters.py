@@ -173,5 +173,5 @@ def test_broken_objects_are_told_and_the_rest_is_used(
     found = ClusterSource("-").view(objects=[{**taken, "items": [*taken["items"], *broken]}])
     assert len(found.snapshot.nodes) == 2
     told = capsys.readouterr().err.splitlines()
-    assert told[0].startswith("left out: NodeResourceTopology broken-0: ")
-    assert told[-1] == "left out: 2 more objects"
+    assert told[0].startswith("skipped: NodeResourceTopology broken-0: ")
+    assert told[-1] == "skipped: 2 more objects"

@@ -13,14 +13,14 @@ Write = Callable[..., Path]
 Run = Callable[..., Result]
 
 NO_CLUSTER = "there is no kubeconfig at /nowhere/config"
-TWICE = "cannot both be standard input"
+TWICE = "cannot both read standard input"
 NO_FORM = "'xml' is not one of 'text', 'wide', 'name', 'json', 'yaml'"
 NO_OUTPUT = "'xml' is not one of 'text', 'json', 'yaml'"
 CHECK, EXPLAIN = "check -f POD --snapshot CLUSTER", "explain -f POD --snapshot CLUSTER"
 
 WRONG = [
     # the mistake                        the command                               what is said
-    ("check: nothing named", "check --snapshot CLUSTER", "nothing to check: give -f"),
+    ("check: nothing named", "check --snapshot CLUSTER", "nothing to check: use -f"),
     ("check: no such file", "check -f none --snapshot CLUSTER", "none: there is no such file or folder"),
     ("check: a pod as a snapshot",       "check -f POD --snapshot POD",
         "p.yaml: is no snapshot of a cluster: it holds 1 Pod"),
@@ -39,9 +39,9 @@ WRONG = [
     ("explain: no duration", "explain a --request-timeout soon", "a duration is a number of seconds"),
     ("explain: no authority", "explain a -s https://x --certificate-authority none", "there is no file none"),
     ("explain: neither name nor file",   "explain --snapshot CLUSTER",
-        "give the NAME of a pod, TYPE/NAME of a workload, or manifests"),
+        "specify a pod by NAME, a workload by TYPE/NAME, or manifests"),
     ("explain: both",                    "explain a -f POD --snapshot CLUSTER",
-        "give the NAME of a pod, TYPE/NAME of a workload, or manifests"),
+        "specify a pod by NAME, a workload by TYPE/NAME, or manifests"),
     ("explain: no such file",            "explain -f none.yaml --snapshot CLUSTER",
         "none.yaml: there is no such file or folder"),
     ("explain: no such snapshot", "explain -f POD --snapshot none.json", "none.json: cannot be read"),
@@ -58,15 +58,15 @@ WRONG = [
     ("explain: no such node", f"{EXPLAIN} --node x", 'node "x" is not in this cluster'),
     ("explain: a node that is hidden", f"{EXPLAIN} --node hidden", 'node "hidden" publishes no topology'),
     ("explain: one input for two", "explain -f - --snapshot -", TWICE),
-    ("defrag: neither name nor file", "defrag --snapshot CLUSTER", "give the NAME of a pod, TYPE/NAME"),
-    ("defrag: both", "defrag a -f POD --snapshot CLUSTER", "give the NAME of a pod, TYPE/NAME"),
+    ("defrag: neither name nor file", "defrag --snapshot CLUSTER", "specify a pod by NAME, a workload"),
+    ("defrag: both", "defrag a -f POD --snapshot CLUSTER", "specify a pod by NAME, a workload"),
     ("defrag: no such file", "defrag -f none --snapshot CLUSTER", "none: there is no such file or folder"),
-    ("defrag: no name of a file", "defrag --filename= --snapshot CLUSTER", "give the NAME of a pod"),
+    ("defrag: no name of a file", "defrag --filename= --snapshot CLUSTER", "specify a pod by NAME"),
     ("defrag: no such snapshot", "defrag -f POD --snapshot none.json", "none.json: cannot be read"),
     ("defrag: a pod as a snapshot", "defrag -f POD --snapshot POD", "is no snapshot of a cluster"),
     ("defrag: no cluster", "defrag -f POD", NO_CLUSTER),
-    ("defrag: no pod", "defrag -f NAMESPACE --snapshot CLUSTER", "there is no pod in it"),
-    ("defrag: several pods", "defrag -f SEVERAL --snapshot CLUSTER", "one pod is asked about"),
+    ("defrag: no pod", "defrag -f NAMESPACE --snapshot CLUSTER", "contains no pod, but must"),
+    ("defrag: several pods", "defrag -f SEVERAL --snapshot CLUSTER", "contains 2 pods, but must"),
     ("defrag: no manifest", "defrag -f TEXT --snapshot CLUSTER", "text.yaml"),
     ("defrag: a broken pod", "defrag -f BROKEN --snapshot CLUSTER", "resources.limits.cpu"),
     ("defrag: no such intent", "defrag -f TIGHT --snapshot CLUSTER", '"tight" is not a known value'),
@@ -77,20 +77,20 @@ WRONG = [
     ("defrag: no limit", "defrag -f POD --limit 0 --snapshot CLUSTER", "0 is not in the range"),
     ("defrag: one input for two", "defrag -f - --snapshot -", TWICE),
     ("defrag: no such output", "defrag a -o xml", NO_OUTPUT),
-    ("nodes: no such node", "nodes x --snapshot CLUSTER", "there is no node x; there are big, small"),
+    ("nodes: no such node", "nodes x --snapshot CLUSTER", "no such node: x; the nodes are big, small"),
     ("nodes: no such file", "nodes --snapshot none", "none: cannot be read"),
     ("nodes: no cluster", "nodes", NO_CLUSTER),
     ("nodes: no such output", "nodes -o xml", NO_FORM),
     ("nodes: no selector", "nodes -l a=b=c --snapshot CLUSTER", '"," or the end is expected'),
     ("nodes: of another type", "nodes pod/a --snapshot CLUSTER", "pod/a is none of the nodes"),
-    ("nodes: no node at all", "nodes --snapshot NAMESPACE", "the cluster has no nodes"),
+    ("nodes: no node at all", "nodes --snapshot NAMESPACE", "the cluster has neither Nodes nor"),
     ("nodes: a file of something else",  "nodes --snapshot CONFIG",
         "is no snapshot of a cluster: it holds 1 Config, and no Node"),
-    ("doctor: no such node", "doctor x --snapshot CLUSTER", "there is no node x; there are big, hidden"),
+    ("doctor: no such node", "doctor x --snapshot CLUSTER", "no such node: x; the nodes are big, hidden"),
     ("doctor: no such file", "doctor --snapshot none", "none: cannot be read"),
     ("doctor: no cluster", "doctor", NO_CLUSTER),
     ("doctor: no such output", "doctor -o xml", NO_FORM),
-    ("doctor: no node at all", "doctor --snapshot NAMESPACE", "the cluster has no nodes"),
+    ("doctor: no node at all", "doctor --snapshot NAMESPACE", "the cluster has neither Nodes nor"),
     ("doctor: a file of something else",  "doctor --snapshot POD",
         "is no snapshot of a cluster: it holds 1 Pod"),
     ("shapes: no such file", "shapes --snapshot none", "none: cannot be read"),

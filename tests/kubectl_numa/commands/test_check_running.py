@@ -228,11 +228,11 @@ def test_where_a_scheduler_put_a_pod_does_not_count(run: Run, with_objects: Snap
     ("arguments", "said"),
     table(
         [
-            ("nothing is chosen", [], "nothing to check: give -f for manifests, or -A, -n or -l"),
+            ("nothing is chosen", [], "nothing to check: use -f for manifests, or -A, -n or -l"),
             (
                 "manifests and pods",
                 ["-f", "x.yaml", "-A", "--all"],
-                "-A, -l and --all choose running pods, and -f checks",
+                "-f checks manifests, but -A, -l and --all select",
             ),
             ("a selector is broken", ["-A", "-l", "app in web"], '"(" is expected in place of "web"'),
         ]
@@ -251,7 +251,7 @@ def test_a_file_without_pods_is_no_clean_bill(run: Run, with_objects: Snapshot) 
     result = run("check", "-A", "--snapshot", with_objects())
 
     assert result.exit_code == 2
-    assert "the snapshot holds no pods: write it with `kubectl numa snapshot --with-pods`" in result.stderr
+    assert "the snapshot contains no pods: write it with `kubectl numa snapshot --with-pods`" in result.stderr
 
 
 def test_names_that_would_steer_a_terminal_do_not(run: Run, with_objects: Snapshot) -> None:

@@ -148,7 +148,7 @@ def test_without_pods_it_says_how_to_have_them(run: Run, write: Write) -> None:
         zone["resources"][0]["available"] = "4"
     path = write("cluster.yaml", busy)
     result = run("defrag", "-f", write("p.yaml", LARGE), "--snapshot", path)
-    assert "no pods are in this snapshot, so none can be moved: write it with --with-pods" in result.stderr
+    assert "the snapshot contains no pods, so none can move: write it with --with-pods" in result.stderr
 
 
 def test_a_priority_class_that_nobody_knows_is_told_of(run: Run, crowded: Crowded, write: Write) -> None:
@@ -156,7 +156,7 @@ def test_a_priority_class_that_nobody_knows_is_told_of(run: Run, crowded: Crowde
     pod["spec"]["priorityClassName"] = "high"
     result = run("defrag", "-f", write("p.yaml", pod), "--snapshot", crowded(*PODS))
 
-    assert (result.exit_code, "give it with --priority" in result.stderr) == (0, True)
+    assert (result.exit_code, "specify it with --priority" in result.stderr) == (0, True)
 
 
 def test_a_live_cluster_is_asked_for_its_pods(run: Run, api_server: Path, write: Write) -> None:
@@ -178,4 +178,4 @@ def test_explain_says_it_in_a_line_where_there_is_no_room_now(run: Run, write: W
 
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     told = " ".join(run("explain", "-f", pod, "--snapshot", path).stdout.split())
-    assert f"room: `kubectl numa defrag -f {pod}` tells who would have to move" in told
+    assert f"room: `kubectl numa defrag -f {pod}` lists the pods that would have to move" in told

@@ -16,7 +16,7 @@ Run = Callable[..., Result]
 Write = Callable[..., Path]
 
 ENABLE = (
-    "  do    Push its image (docs/how-to/agent.md), and run the agent on every node:\n"
+    "  fix   Push its image (docs/how-to/agent.md), and run the agent on every node:\n"
     "          helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
     " --set agent.enabled=true --set agent.image.repository=REGISTRY/numalign-agent\n"
 )
@@ -33,13 +33,13 @@ def test_every_finding_stands_with_its_nodes_and_the_way_out(run: Run, cluster_f
 
     assert result.exit_code == 1
     assert result.stdout == (
-        "3 of 3 nodes lack something for exact verdicts\n\n  lack  counts-only: 2 nodes (big, small)\n    "
+        "3 of 3 nodes lack something for exact predictions\n\n  lack  counts-only: 2 nodes (big, small)\n    "
         "    Only amounts per NUMA zone are known, not the kubelet's options, cores\n        and unhealthy"
         f" devices.\n{ENABLE}\n  lack  no-fingerprint: 2 nodes (big, small)\n        The exporter does not"
-        " report which pods its amounts include, so new pods\n        are counted late.\n  do    Enable"
+        " report which pods its amounts include, so new pods\n        are counted late.\n  fix   Enable"
         " fingerprints in the exporter (--pods-fingerprint), or run the\n        agent.\n\n  lack "
         " no-version: 2 nodes (big, small)\n        The kubelet's version is not known; it is taken to be"
-        " the newest one\n        compared.\n  do    Take a snapshot that holds the Nodes:\n         "
+        " the newest one\n        compared.\n  fix   Take a snapshot that holds the Nodes:\n         "
         " kubectl numa snapshot -o cluster.json.gz\n\n  lack  no-topology: 1 node (hidden)\n        No NUMA"
         " topology is published: pods are neither kept away nor preferred\n        there, and verdicts are a"
         f" guess.\n{ENABLE}"
@@ -60,7 +60,7 @@ def test_programs_get_every_node_with_all_of_it(run: Run, cluster_file: Path) ->
 def test_only_the_nodes_that_are_named(run: Run, cluster_file: Path) -> None:
     stdout = run("doctor", "hidden", "--snapshot", cluster_file).stdout
 
-    assert stdout.startswith("1 of 1 node lacks something for exact verdicts\n")
+    assert stdout.startswith("1 of 1 node lacks something for exact predictions\n")
     assert "big" not in stdout
 
 
@@ -110,7 +110,7 @@ def test_of_a_node_whose_agent_told(
 def test_where_nothing_is_missing_that_is_said(run: Run, write: Write) -> None:
     result = run("doctor", "--snapshot", write("cluster.yaml", *told("a"), *told("b")))
 
-    assert result.stdout == "2 nodes: nothing is missing for exact verdicts\n"
+    assert result.stdout == "2 nodes: nothing is missing for exact predictions\n"
 
 
 def test_names_are_counted_unless_all_are_asked_for(run: Run, write: Write) -> None:
@@ -145,7 +145,7 @@ def test_problems_of_other_objects_are_told_beside(run: Run, write: Write) -> No
     namespace = known("Namespace", "team", metadata={"labels": {"numalign.io/enforce": "strictly"}})
     result = run("doctor", "--snapshot", write("cluster.yaml", namespace, *nodes("a")))
 
-    assert result.stderr.startswith("left out: Namespace team: ")
+    assert result.stderr.startswith("skipped: Namespace team: ")
 
 
 def test_pods_that_ask_where_nothing_is_known_are_named(run: Run, write: Write) -> None:

@@ -100,7 +100,7 @@ def test_no_pod_is_nothing_to_explain(run: Run, cluster_file: Path, write: Write
     result = run("explain", "-f", path, "--snapshot", cluster_file)
     assert (result.exit_code, result.stdout) == (0, "")
     assert result.stderr.splitlines() == [
-        "nothing to explain: there is no pod in the manifests",
+        "nothing to explain: the manifests contain no pods",
         "1 object without pods: 1 Service",
     ]
 

@@ -76,8 +76,8 @@ def test_filters_are_those_of_the_page(run: Run, cluster: Path) -> None:
 
 
 BAD = [
-    ("", "say either --serve"),
-    ("--serve -o map.html", "say either --serve"),
+    ("", "use either --serve"),
+    ("--serve -o map.html", "use either --serve"),
     ("-o map.png", "ends in .html or .svg"),
     ("-o map", "ends in .html or .svg"),
     ("-o /nowhere/map.html", "/nowhere/map.html: No such file or directory"),
@@ -100,7 +100,7 @@ def test_what_makes_no_sense_is_told(run: Run, cluster: Path, flags: str, said: 
 def test_standard_input_cannot_be_read_again(run: Run) -> None:
     result = run("map", "--serve", "--snapshot", "-", stdin="{}")
 
-    assert (result.exit_code, "name a file in place of -" in result.output) == (2, True)
+    assert (result.exit_code, "specify a file, not standard input" in result.output) == (2, True)
 
 
 # Served.
@@ -178,7 +178,7 @@ def test_it_says_where_it_is_and_ctrl_c_ends_it_quietly(cluster: Path) -> None:
         code = running.wait(20)
 
     assert line.startswith("The map is at http://localhost:")
-    assert line.endswith("/?only=misaligned; Ctrl-C ends it.\n")
+    assert line.endswith("/?only=misaligned; press Ctrl-C to stop.\n")
     assert (code, rest) == (0, "")
 
 

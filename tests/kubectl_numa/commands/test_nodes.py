@@ -154,7 +154,7 @@ def test_nodes_are_selected_by(run: Run, labelled: Path, selector: str, nodes: l
     result = run("nodes", "-l", selector, "--snapshot", labelled, "-o", "name")
 
     assert (result.exit_code, result.stdout.split()) == (0, nodes)
-    assert result.stderr == ("" if nodes else f"no node has the labels {selector}\n")
+    assert result.stderr == ("" if nodes else f"no node matches the label selector {selector}\n")
 
 
 def test_misaligned_pods_are_counted_on_request(run: Run, cluster_file: Path) -> None:

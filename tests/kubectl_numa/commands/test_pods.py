@@ -132,7 +132,7 @@ def test_an_annotation_that_makes_no_sense_is_told_and_the_others_are_judged(
     result = run("pods", "--snapshot", with_pods(broken, placed("good", 1)))
 
     assert result.exit_code == 0
-    assert "left out: " in result.stderr
+    assert "skipped: " in result.stderr
     assert "2 pods: 1 aligned, 1 not judged" in result.stdout
 
 

@@ -109,7 +109,7 @@ def test_a_cluster_counts_as_it_is_now(run: Run, tables: tuple[Path, Path], clus
     )
     (found,) = json.loads(result.stdout)
     assert found["mean"]["allocated"] == 25
-    assert "left out: 1 nodes that publish no zones" in result.stderr
+    assert "skipped: 1 node without a NUMA topology" in result.stderr
 
 
 def test_charts_are_written(run: Run, tables: tuple[Path, Path], tmp_path: Path) -> None:

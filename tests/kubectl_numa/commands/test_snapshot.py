@@ -51,7 +51,7 @@ def test_shapes_that_may_not_be_seen_are_told_of(
     refusals[CONFIGURATION] = "403 Forbidden"
     result = run("snapshot", "--kubeconfig", api_server)
     assert result.exit_code == 0
-    assert "left out: ConfigMap numalign-shapes: you may not read Validating" in result.stderr
+    assert "skipped: ConfigMap numalign-shapes: you may not read Validating" in result.stderr
 
 
 def test_shapes_that_are_remembered_are_in_it(
@@ -105,8 +105,8 @@ def test_kubelets_that_tell_nothing_are_told_of(
     found = [item["kind"] for item in json.loads(result.stdout)["items"]]
     assert (result.exit_code, found.count("KubeletConfiguration")) == (0, 1)
     small, hidden = sorted(result.stderr.splitlines(), reverse=True)
-    assert small.startswith('left out: KubeletConfiguration small: cpuManagerPolicy: "ecstatic" is not')
-    assert hidden.startswith("left out: KubeletConfiguration hidden: the API server answered 503")
+    assert small.startswith('skipped: KubeletConfiguration small: cpuManagerPolicy: "ecstatic" is not')
+    assert hidden.startswith("skipped: KubeletConfiguration hidden: the API server answered 503")
 
 
 def test_who_may_not_ask_kubelets_hears_which_right_is_missing(

@@ -102,7 +102,7 @@ def test_who_waits_in_the_namespace_is_let_go_and_others_wait_on(run: Run, away:
 
     assert result.exit_code == 0, result.output
     assert result.stdout == (
-        f"team/both: let go; still behind {OTHER}\nteam/web: let go\n2 of 2 gated pods let go\n"
+        f"team/both: lifted; still gated by {OTHER}\nteam/web: lifted\n2 of 2 gates lifted\n"
     )
     assert (away.gates("web"), away.gates("both"), away.gates("theirs")) == ([], [OTHER], [OTHER])
     assert away.gates("elsewhere", "other") == [PLACEMENT_GATE]
@@ -170,7 +170,7 @@ def test_one_that_cannot_be_written_stops_no_other(run: Run, away: Away) -> None
 
     assert (result.exit_code, away.gates("good"), away.gates("bad")) == (1, [], [PLACEMENT_GATE])
     assert "team/bad: you may not patch" in result.stderr
-    assert "1 of 2 gated pods let go, 1 could not be" in result.stdout
+    assert "1 of 2 gates lifted, 1 failed" in result.stdout
 
 
 def test_who_may_not_see_the_lease_has_to_force_it(run: Run, away: Away) -> None:
@@ -179,13 +179,13 @@ def test_who_may_not_see_the_lease_has_to_force_it(run: Run, away: Away) -> None
     result = run("ungate", "--kubeconfig", away.kubeconfig)
 
     assert (result.exit_code, away.gates("web")) == (2, [PLACEMENT_GATE])
-    assert "nobody knows whether a controller is there" in result.stderr
+    assert "cannot tell whether a controller is running" in result.stderr
 
 
 def test_nobody_waits(run: Run, away: Away) -> None:
     result = run("ungate", "-A", "--kubeconfig", away.kubeconfig)
 
-    assert (result.exit_code, result.stdout) == (0, "no pod waits\n")
+    assert (result.exit_code, result.stdout) == (0, "no gated pods\n")
 
 
 def test_all_namespaces_count_before_one(run: Run, away: Away) -> None:

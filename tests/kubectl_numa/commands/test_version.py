@@ -93,7 +93,8 @@ def test_programs_of_several_versions_are_warned_of(
 
     assert result.exit_code == 0
     assert result.stderr == (
-        "warning: versions differ in the cluster (agent 0.9, webhook 1.0): run all programs in one version\n"
+        "warning: versions differ in the cluster (agent 0.9, webhook 1.0):"
+        " run the same version of all programs\n"
     )
 
 
@@ -104,7 +105,7 @@ def test_a_client_of_another_version_is_warned_of(
 
     said = run("version", "--kubeconfig", api_server).stderr
 
-    assert said == f"warning: this program is of version {OURS}, and the cluster has others (webhook 99)\n"
+    assert said == f"warning: this program has version {OURS}, but the cluster runs others (webhook 99)\n"
 
 
 def test_of_an_image_without_a_tag_the_workload_says_the_version(
@@ -138,7 +139,7 @@ def test_where_nothing_is_installed_that_is_said(
 ) -> None:
     installed()
 
-    assert "no program of numalign runs in this cluster" in run("version", "--kubeconfig", api_server).stdout
+    assert "numalign does not run in this cluster" in run("version", "--kubeconfig", api_server).stdout
 
 
 def test_a_cluster_that_is_not_there_is_told_beside_the_client(run: Run) -> None:
