@@ -426,6 +426,18 @@ async def test_a_value_of_an_old_name_is_refused_with_the_new_one(
         await made(helm, f"{old}={value}")
 
 
+@pytest.mark.parametrize(
+    "old", ["replicas", "settings", "settings.tls-days", "resources.limits", "scorer.promise"]
+)
+async def test_a_value_of_an_old_name_can_be_removed(helm: Path, old: str) -> None:
+    assert await made(helm, f"{old}=null") == await made(helm)
+
+
+async def test_a_value_beside_one_that_is_removed_is_refused(helm: Path) -> None:
+    with pytest.raises(HelmError, match=r"settings.unknown-nodes is now called unknownNodes\n"):
+        await made(helm, "settings.tls-days=null settings.unknown-nodes=may-fit")
+
+
 async def test_all_old_names_are_told_at_once_and_what_to_do_where_nobody_set_them(helm: Path) -> None:
     with pytest.raises(HelmError) as refused:
         await made(helm, "replicas=3 scorer.promise=bind serviceMonitor.tlsConfig.insecureSkipVerify=true")

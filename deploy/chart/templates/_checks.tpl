@@ -115,13 +115,23 @@ agent:
   output: ""
 {{- end }}
 
-{{- /* "yes" where a map has a value, null or not, at a path with dots between its steps. Takes both. */}}
+{{- /* "yes" where a value is not null, nor a map in which all values are. */}}
+{{- define "numalign.some" -}}
+{{- if and (kindIs "map" .) . -}}
+{{- range . }}{{ include "numalign.some" . }}{{ end -}}
+{{- else if not (kindIs "invalid" .) -}}
+yes
+{{- end -}}
+{{- end }}
+
+{{- /* "yes" where a map has a value at a path with dots between its steps. Takes both. With null, users remove a value that the
+       release has. */}}
 {{- define "numalign.given" -}}
 {{- $map := first . }}
 {{- $steps := splitList "." (last .) }}
 {{- if and (kindIs "map" $map) (hasKey $map (first $steps)) -}}
 {{- if eq (len $steps) 1 -}}
-yes
+{{ include "numalign.some" (get $map (first $steps)) }}
 {{- else -}}
 {{ include "numalign.given" (list (get $map (first $steps)) (join "." (rest $steps))) }}
 {{- end }}
