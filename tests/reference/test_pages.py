@@ -58,3 +58,23 @@ service:
         values_page.Value(("service",), "", "Of the Service."),
         values_page.Value(("service", "names"), "[a, b]", "Its names, all of them."),
     ]
+
+
+def test_a_list_of_several_lines_is_shown_on_one() -> None:
+    text = """\
+# Where pods run.
+tolerations:
+  # By default everywhere.
+  - operator: Exists
+    effect: NoSchedule
+  - {key: "a b"}
+  - plain
+"""
+    [value] = values_page.read(text)
+    assert value.default == '[{operator: Exists, effect: NoSchedule}, {key: "a b"}, plain]'
+    assert yaml.safe_load(value.default) == yaml.safe_load(text)["tolerations"]
+
+
+def test_a_text_of_several_lines_is_refused_with_its_line() -> None:
+    with pytest.raises(ValueError, match=r"values.yaml:2: write this default in quotes"):
+        list(values_page.read("# A script.\nscript: |\n  one\n  two\n"))

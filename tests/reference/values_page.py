@@ -69,6 +69,13 @@ def _default(value: yaml.Node, lines: list[str]) -> str:
     if _is_map(value):
         entries = ((key.value, _default(below, lines)) for key, below in value.value)
         return f"{{{', '.join(f'{key}: {text}' for key, text in entries)}}}"
+    if isinstance(value, yaml.SequenceNode) and not value.flow_style:
+        return f"[{', '.join(_default(each, lines) for each in value.value)}]"
+    if isinstance(value, yaml.ScalarNode) and value.style in {"|", ">"}:
+        line = value.start_mark.line + 1
+        raise ValueError(
+            f"values.yaml:{line}: write this default in quotes: a table has no room for its lines"
+        )
     start, end = value.start_mark, value.end_mark
     written = lines[start.line : end.line + 1] if end.column else lines[start.line : end.line]
     if start.line == end.line:
