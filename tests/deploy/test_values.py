@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from controller.settings import ControllerSettings
 from kubectl_numa.commands import verify
 from tests.deploy.render import (
     AGENT_NAMESPACE,
+    CHART,
     EVERY_PART,
     NAMESPACE,
     HelmError,
     Installation,
     Object,
     made,
+    run,
     template,
 )
 from tests.deploy.test_helm import CONTROLLER, PROGRAMS, SCHEDULER, SCORER, SETS, WEBHOOK, check
@@ -436,6 +439,16 @@ async def test_a_value_of_an_old_name_can_be_removed(helm: Path, old: str) -> No
 async def test_a_value_beside_one_that_is_removed_is_refused(helm: Path) -> None:
     with pytest.raises(HelmError, match=r"settings.unknown-nodes is now called unknownNodes\n"):
         await made(helm, "settings.tls-days=null settings.unknown-nodes=may-fit")
+
+
+async def test_defaults_of_an_old_chart_are_refused_with_the_flag_to_use(helm: Path, tmp_path: Path) -> None:
+    """With --reuse-values helm renders the new templates with the old chart's values, and nothing else."""
+    chart = Path(shutil.copytree(CHART, tmp_path / "numalign"))
+    (chart / "values.yaml").write_text("replicas: 2\nsettings: {}\nscorer: {enabled: false, promise: bind}\n")
+    with pytest.raises(HelmError) as refused:
+        await run(helm, "template", chart)
+    assert "scorer.promise is now called scorer.reserveAt\n" in str(refused.value)
+    assert "run helm upgrade with --reset-then-reuse-values in place of --reuse-values" in str(refused.value)
 
 
 async def test_all_old_names_are_told_at_once_and_what_to_do_where_nobody_set_them(helm: Path) -> None:

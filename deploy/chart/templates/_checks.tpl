@@ -147,7 +147,7 @@ yes
 {{- end }}
 {{- end }}
 {{- with $wrong }}
-{{- fail (printf "values of an earlier chart:\n  %s\nIf you did not set them, run helm upgrade with --reset-then-reuse-values in place of --reuse-values." (join "\n  " .)) }}
+{{- fail (printf "values of an earlier chart:\n  %s\nIf you set them, rename them (docs/how-to/upgrade.md). If you did not, run helm upgrade with --reset-then-reuse-values in place of --reuse-values." (join "\n  " .)) }}
 {{- end }}
 {{- range $program, $flags := include "numalign.managed" . | fromYaml }}
 {{- range $flag, $value := $flags }}
