@@ -2,6 +2,7 @@
 
 import gc
 import io
+import os
 import sys
 
 from kubectl_numa.interrupts import end_at_once, ending_at_once
@@ -24,8 +25,18 @@ def main() -> None:
     try:
         program.main(prog_name="kubectl-numa")
     finally:
+        _flush()
         # What is left is to take down the interpreter.
         end_at_once()
+
+
+def _flush() -> None:
+    """Write what is buffered while Ctrl-C cannot lose it; to nobody, if the reader of a pipe has gone."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes again at its end: https://docs.python.org/3/library/signal.html#note-on-sigpipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The program as a whole: its help, its version, and how it ends in bad weather."""
 
 import io
+import os
 import re
 import subprocess
 import sys
@@ -14,6 +15,9 @@ from kubectl_numa import notices, options
 from kubectl_numa.cli import program
 from numalign.runtime import about
 from tests.kubectl_numa.objects import manifest
+
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+"""The environment of a user, whose output is buffered."""
 
 Run = Callable[..., Result]
 Write = Callable[..., Path]
@@ -89,9 +93,23 @@ def test_ctrl_c_ends_the_program_quietly_whenever_it_comes(when: str) -> None:
         timeout=20,
         check=False,
         cwd=Path(__file__).parents[2],
+        env=BUFFERED,
     )
     assert (done.returncode, done.stderr) == (130, b"")
     assert bool(done.stdout) is (when == "the end")
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m kubectl_numa nodes --snapshot examples/data/cluster.yaml -o name | true"
+    done = subprocess.run(  # noqa: S603  the text is ours
+        ["bash", "-o", "pipefail", "-c", command],  # noqa: S607  the developer's own
+        capture_output=True,
+        timeout=20,
+        check=False,
+        cwd=Path(__file__).parents[2],
+        env=BUFFERED,
+    )
+    assert done.stderr == b""
 
 
 def test_ctrl_c_ends_a_command_quietly(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
