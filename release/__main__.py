@@ -49,10 +49,10 @@ def program(out: Path, only: tuple[str, ...], url: str | None, key: str | None, 
 
     Uncommitted changes are not part of it. The same commit gives the same bytes, except for signatures.
     """
-    for line in commit.uncommitted(ROOT):
-        click.echo(f"not released, for it is not committed: {line}", err=True)
     check_replaceable(out)
     try:
+        for line in commit.uncommitted(ROOT):
+            click.echo(f"not released, because it is not committed: {line}", err=True)
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / "release"
             made.mkdir()

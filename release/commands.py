@@ -1,13 +1,14 @@
 """Other programs, called for what they make."""
 
 import os
+import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 
 class FailedError(Exception):
-    """Raised where a program ends with an error; has the command and all that it printed."""
+    """Raised where a program is missing or ends with an error; has the command and all that it printed."""
 
 
 def run(
@@ -21,10 +22,13 @@ def run(
 
     `environ` is added to the caller's; a `umask` of -1 is the caller's.
     """
+    environment = os.environ | (environ or {})
+    if shutil.which(command[0], path=environment.get("PATH")) is None:
+        raise FailedError(f"{command[0]}: no such program on PATH: install it")
     done = subprocess.run(  # noqa: S603  callers name the programs
         [str(word) for word in command],
         cwd=folder,
-        env=os.environ | (environ or {}),
+        env=environment,
         input=stdin,
         umask=umask,
         capture_output=True,

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from release import tar_files
 from release.commands import run
 
 EPOCH = "SOURCE_DATE_EPOCH"
@@ -29,7 +30,7 @@ def exported(repository: Path, into: Path, environ: Mapping[str, str] = os.envir
     revision = run("git", "rev-parse", "HEAD", folder=repository).decode().strip()
     archive = run("git", "archive", "--format=tar", revision, folder=repository)
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(into, filter="data")
+        tar_files.unpack(files, into)
     version = tomllib.loads((into / "pyproject.toml").read_text())["project"]["version"]
     epoch = environ.get(EPOCH) or run("git", "log", "-1", "--format=%ct", revision, folder=repository)
     return Commit(revision, into, version, int(epoch))

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from release import tar_files
 from release.image.downloads import fetch
 from release.image.errors import BuildError
 
@@ -99,7 +100,7 @@ def ar_members(deb: bytes) -> dict[str, bytes]:
 def _data(members: Mapping[str, bytes], folder: Path) -> None:
     with _tar(members, "data.tar") as tar:
         wanted = [member for member in tar if is_wanted(member.name)]
-        tar.extractall(folder, wanted, filter="tar")
+        tar_files.unpack(tar, folder, wanted)
 
 
 def is_wanted(name: str) -> bool:

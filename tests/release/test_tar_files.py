@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from release.tar_files import READABLE, RUNNABLE, Member, read, write
+from release.tar_files import READABLE, RUNNABLE, Member, read, unpack, write
 
 PROGRAM = Member("program", b"#!/bin/sh\n", RUNNABLE)
 TEXT = Member("folder/LICENSE", b"Apache\n")
@@ -49,6 +49,21 @@ def test_files_are_of_root_and_of_the_time_that_is_given(tmp_path: Path) -> None
     with tarfile.open(archive) as files:
         [head] = files
     assert (head.uid, head.gid, head.uname, head.mtime, head.mode) == (0, 0, "", 86400, 0o755)
+
+
+def test_members_are_unpacked_with_their_modes_by_every_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "some.tar.gz"
+    write(archive, [PROGRAM, TEXT], epoch=1)
+    # As before 3.11.4.
+    monkeypatch.delattr(tarfile, "tar_filter")
+    with tarfile.open(archive) as files:
+        unpack(files, tmp_path / "all")
+        unpack(files, tmp_path / "one", [files.getmember("folder/LICENSE")])
+
+    assert (tmp_path / "all/program").stat().st_mode & 0o777 == RUNNABLE
+    assert [path.name for path in (tmp_path / "one/folder").iterdir()] == ["LICENSE"]
 
 
 def test_what_is_no_archive_is_not_read(tmp_path: Path) -> None:
