@@ -5,7 +5,6 @@ Both are built once with Go, and the image's steps ask a package registry: neith
 """
 
 import asyncio
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from harness.helm import build
 from harness.helm import promtool as promtool_build
 from tests.asked_for import PACKAGING
 from tests.deploy.scraped import Page, scraped
+from tests.programs import path_of
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -54,7 +54,4 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
 @pytest.fixture(scope="session")
 def kubectl() -> str:
     """The path of kubectl."""
-    found = shutil.which("kubectl")
-    if not found:
-        pytest.skip("no kubectl on PATH")
-    return found
+    return path_of("kubectl")

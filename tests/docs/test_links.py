@@ -8,12 +8,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.docs.blocks import ROOT, name
-from tests.docs.tracked import tracked
+from tests.docs.tree import files
 
 TEMPLATES = frozenset({"bench/replay_page.md"})
 """Become pages elsewhere, which are looked at there."""
 
-PAGES = [page for page in tracked("*.md") if name(page) not in TEMPLATES]
+PAGES = [page for page in files("*.md") if name(page) not in TEMPLATES]
 
 _FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
@@ -95,6 +95,6 @@ def test_a_heading_has_the_anchor_that_forges_give_it() -> None:
 
 
 def test_no_merge_is_left_half_done() -> None:
-    half_done = [name(path) for path in tracked() if _CONFLICT.search(path.read_bytes())]
+    half_done = [name(path) for path in files() if _CONFLICT.search(path.read_bytes())]
     assert half_done == []
     assert _CONFLICT.search(b"a\n" + b"<" * 7 + b" HEAD\n")

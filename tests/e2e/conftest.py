@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import signal
 import sys
 from base64 import b64encode
@@ -35,6 +34,7 @@ from harness.processes import Child, Children, answers, free_port, program, run,
 from tests.child_output import CHILDREN, with_output
 from tests.e2e.callers import Showing, showing
 from tests.e2e.figures import FIGURES
+from tests.programs import path_of
 
 AsUser = Callable[[str], ApiClient]
 
@@ -365,11 +365,8 @@ async def absence(request: pytest.FixtureRequest, admin: ApiClient, webhook: Web
 @pytest.fixture
 def kubectl(plane: Plane, tmp_path: Path) -> Callable[..., Awaitable[tuple[int, str]]]:
     """Runs kubectl as the administrator: exit code, and all that was said."""
-    found = shutil.which("kubectl")
-    if not found:
-        pytest.skip("no kubectl on PATH")
     file = plane.kubeconfig("admin", tmp_path)
-    return partial(run, found, f"--cache-dir={tmp_path / 'cache'}", KUBECONFIG=str(file))
+    return partial(run, path_of("kubectl"), f"--cache-dir={tmp_path / 'cache'}", KUBECONFIG=str(file))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from pathlib import Path
@@ -14,6 +13,7 @@ from harness.api_requests import INTENT, ask, create, pod
 from harness.controlplane.planes import Plane
 from harness.processes import program, run
 from tests.e2e.conftest import PATHS
+from tests.programs import path_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -189,9 +189,7 @@ async def test_kubectl_completes_what_is_typed(
     plane: Plane, classes: Mapping[str, str], tmp_path: Path
 ) -> None:
     """It finds the plugin and what completes it on the PATH, and shows what that says."""
-    kubectl, first = shutil.which("kubectl"), next(iter(classes))
-    if not kubectl:
-        pytest.skip("no kubectl on PATH")
+    kubectl, first = path_of("kubectl"), next(iter(classes))
     environment = {
         "PATH": f"{Path(program('kubectl-numa')).parent}{os.pathsep}{os.environ['PATH']}",
         "KUBECONFIG": str(plane.kubeconfig("admin", tmp_path)),

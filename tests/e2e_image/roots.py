@@ -19,7 +19,8 @@ HOME = Path("home/user")
 
 # Run by sh in namespaces of its own: the root, the number of its user, and the user's script.
 _ENTERING = """
-cd "$1" && mount --rbind /dev dev && mount -t proc none proc && mount -t tmpfs -o mode=1777 none tmp || exit
+cd "$1" && mount --rbind /dev dev && mount -t proc none proc || exit
+mount -t sysfs -o ro none sys && mount -t tmpfs -o mode=1777 none tmp || exit
 exec chroot . setpriv --reuid="$2" --regid="$2" --clear-groups --no-new-privs sh -euc "cd && $3"
 """
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")

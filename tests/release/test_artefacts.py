@@ -1,12 +1,12 @@
 """Files of a release are named by their digests, as sha256sum has it."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from release.artefacts import artefact, checksums
 from release.commands import FailedError, run
+from tests.programs import needs
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
@@ -22,9 +22,8 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         artefact(tmp_path / "none")
 
 
+@needs("sha256sum")
 def test_sha256sum_checks_the_list_and_sees_a_change(tmp_path: Path) -> None:
-    if not shutil.which("sha256sum"):
-        pytest.skip("no sha256sum on PATH")
     files = [tmp_path / name for name in ("b", "a")]
     for file in files:
         file.write_text(file.name)

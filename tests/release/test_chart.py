@@ -1,7 +1,6 @@
 """The chart is packed as helm packs it, in the same bytes each time, and helm verifies its provenance."""
 
 import asyncio
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from release.commands import FailedError, run
 from release.commit import Commit
 from release.signatures import Signer
 from tests.asked_for import RELEASE
+from tests.programs import needs
 from tests.release.keys import new_key
 
 ROOT = Path(__file__).parents[2]
@@ -45,11 +45,10 @@ def test_the_package_is_the_same_each_time_and_has_every_template(helm: Path, tm
     assert packages[0].name == f"numalign-{about['version']}.tgz"
 
 
+@needs("gpg")
 def test_helm_verifies_the_provenance_and_sees_a_change(
     helm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not shutil.which("gpg"):
-        pytest.skip("no gpg on PATH")
     package = chart.make(COMMIT, helm, tmp_path)
     key = new_key(tmp_path / "keys", monkeypatch)
     Signer(key).wrapped(chart.provenance(package), package.with_name(f"{package.name}.prov"))

@@ -7,6 +7,9 @@ import pytest
 
 from release.commands import FailedError
 from release.commit import exported, uncommitted
+from tests.programs import needs
+
+pytestmark = needs("git")
 
 PROJECT = '[project]\nname = "some"\nversion = "1.2.3"\n'
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import shutil
 from pathlib import Path
 from textwrap import dedent
 
@@ -13,6 +12,7 @@ from harness.helm import build
 from release.__main__ import INCOMPLETE, program
 from release.commands import FailedError, run
 from tests.asked_for import RELEASE
+from tests.programs import needs
 from tests.release.keys import new_key
 
 ROOT = Path(__file__).parents[2]
@@ -54,9 +54,8 @@ def test_what_is_skipped_is_said_and_can_be_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.release
 @pytest.mark.timeout(600)
+@needs("gpg")
 def test_a_stranger_verifies_it_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if not shutil.which("gpg"):
-        pytest.skip("no gpg on PATH")
     with RELEASE.or_skipped():
         [helm] = asyncio.run(build.find())
     dist = tmp_path / "dist"

@@ -1,6 +1,5 @@
 """What is signed is verified by the tools that a stranger has, and nothing else is."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,9 +7,10 @@ import pytest
 
 from release.commands import FailedError
 from release.signatures import Signer
+from tests.programs import needs
 from tests.release.keys import new_key
 
-pytestmark = pytest.mark.skipif(not shutil.which("gpg"), reason="no gpg on PATH")
+pytestmark = needs("gpg")
 
 
 def verified(*arguments: str | Path, home: Path) -> bool:

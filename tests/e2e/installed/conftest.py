@@ -6,7 +6,6 @@ afterwards. They come through a wire that can be cut.
 """
 
 import asyncio
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from http import HTTPStatus
@@ -38,6 +37,7 @@ from tests.e2e.clusters import (
     controller,
 )
 from tests.e2e.loads import LOADED, load
+from tests.programs import path_of
 
 HERE = Path(__file__).resolve().parent
 REHEARSER = "rehearser"
@@ -189,8 +189,7 @@ async def rotation(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture
 def shell(plane: Plane, tmp_path: Path) -> Callable[[str], Awaitable[tuple[int, str]]]:
     """Runs what a person would type, at the root of the repository, as the administrator."""
-    if not shutil.which("kubectl"):
-        pytest.skip("no kubectl on PATH")
+    path_of("kubectl")
     kubeconfig = str(plane.kubeconfig("admin", tmp_path))
 
     async def typed(script: str) -> tuple[int, str]:

@@ -9,6 +9,7 @@ import pytest
 
 from examples.demo import story
 from kubectl_numa.lines import Paper
+from tests.programs import needs
 
 
 def test_the_stage_is_thrown_away() -> None:
@@ -18,6 +19,7 @@ def test_the_stage_is_thrown_away() -> None:
     assert not here.folder.exists()
 
 
+@needs("curl")
 async def test_the_lines_to_try_work_as_they_stand(sheet: Paper) -> None:
     serving = asyncio.create_task(story.serve(sheet, port=0))
     text = ""
