@@ -1,14 +1,10 @@
 """What all tests share: how much is tried, that no input is too slow to try, and a process kept lean."""
 
 import gc
-import os
 
 from hypothesis import HealthCheck, settings
 
 from tests.thoroughness import EXAMPLES, Thoroughness
-
-# Nobody here is trusted for the authorities of the machine, and every context of TLS would read all of them.
-os.environ.update(SSL_CERT_FILE=os.devnull, SSL_CERT_DIR=os.devnull)
 
 # Laws run beside everything else on small machines: a slow input is no mistake.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
