@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 
 .PHONY: all ready demo serve test laws check sim soak clean
 .PHONY: agreement agreement-check oracle oracle-test fuzz-kubelet
-.PHONY: e2e e2e-versions e2e-kubelets e2e-workloads attack browser-test deploy-test release release-check release-test
+.PHONY: e2e e2e-clean-root e2e-versions e2e-kubelets e2e-workloads attack browser-test deploy-test release release-check release-test
 .PHONY: bench bench-e2e simulate map-screenshots
 .PHONY: protos manifests dashboard reference docs docs-linkcheck
 all: check test
@@ -86,6 +86,12 @@ e2e-workloads: $(READY)
 e2e-image: $(READY)
 	$(BIN)/python -m pytest tests/e2e_image --override-ini addopts=--import-mode=importlib \
 		-m images --timeout 900 -v
+
+# README's two commands, the tutorial and the wheel in a clean Debian 12 and 13, from nothing; needs root, mmdebstrap, Go and
+# kubectl, and half an hour: make e2e-clean-root [ROOTS="-k bookworm"]
+e2e-clean-root: $(READY)
+	$(BIN)/python -m pytest tests/e2e_clean_root --override-ini addopts=--import-mode=importlib \
+		-m clean_root -v $(ROOTS)
 
 # Search for a disagreement: make fuzz-kubelet MINUTES=5 [SEED=1]
 MINUTES ?= 5

@@ -145,6 +145,13 @@ RELEASE = AskedFor(
     command="make release-test",
     skipped="NOT ALL THAT IS RELEASED WAS TESTED",
 )
+CLEAN_ROOT = AskedFor(
+    "clean_root",
+    "root, mmdebstrap, Go, kubectl and package registries",
+    of="what a new user types in a clean Debian",
+    command="make e2e-clean-root",
+    skipped="NOTHING WAS TRIED IN A CLEAN DEBIAN",
+)
 IMAGES = AskedFor(
     "images",
     "root, containerd, Go and a package registry",

@@ -16,7 +16,6 @@ PROGRAMS = {
     "ip": "iproute2",
     "skopeo": "skopeo",
     "umoci": "umoci",
-    "mmdebstrap": "mmdebstrap",
 }
 """By program, the package of Debian that has it."""
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from release.image.debian import MIRROR
 from release.image.downloads import cache
 
-SUITE = "bookworm"
 # With apt, as every Debian and its container images: wheels of NumPy want libstdc++, which comes with it.
 PACKAGES = ("ca-certificates", "make", "python3", "python3-venv")
 USER = 1000
@@ -58,6 +57,13 @@ class Root:
         assert ended.returncode == 0, f"{script}\n{ended.stdout}"
         return ended.stdout
 
+    def install(self, program: Path, path: str) -> None:
+        """Put a program, or a folder of them, where this machine has it at a path of the root."""
+        if program.is_dir():
+            shutil.copytree(program, self.folder / path, symlinks=True)
+        else:
+            shutil.copy(program, self.folder / path)
+
     def unpack(self, tar: Path) -> None:
         """Unpack an archive into the user's home."""
         with tarfile.open(tar) as content:
@@ -73,9 +79,9 @@ class Root:
         return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": f"/{HOME}", "LANG": "C.UTF-8", **kept}
 
 
-def made(folder: Path) -> Root:
-    """A fresh root in a folder; the packages are downloaded once."""
-    with tarfile.open(_archive()) as content:
+def made(folder: Path, suite: str) -> Root:
+    """A fresh root in a folder, of a release of Debian; its packages are downloaded once."""
+    with tarfile.open(_archive(suite)) as content:
         content.extractall(folder, filter="fully_trusted")  # noqa: S202  devices and owners belong to it
     root = Root(folder)
     root.home.mkdir(parents=True)
@@ -86,13 +92,13 @@ def made(folder: Path) -> Root:
     return root
 
 
-def _archive() -> Path:
-    kept = cache() / "roots" / f"{SUITE}-apt-{'-'.join(PACKAGES)}.tar"
+def _archive(suite: str) -> Path:
+    kept = cache() / "roots" / f"{suite}-apt-{'-'.join(PACKAGES)}.tar"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         unfinished = kept.with_suffix(f".{os.getpid()}.tar")
         options = ("--mode=root", "--variant=apt", f"--include={','.join(PACKAGES)}")
-        _run(("mmdebstrap", *options, SUITE, str(unfinished), f"{MIRROR}/debian"))
+        _run(("mmdebstrap", *options, suite, str(unfinished), f"{MIRROR}/debian"))
         unfinished.rename(kept)
     return kept
 
