@@ -62,10 +62,11 @@ def rows() -> list[Row]:
 
 def _rows(program: str) -> Iterator[Row]:
     section = PAGE.read_text().split(f"\n## The {program}\n")[1].split("\n## ")[0]
-    lines = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    _, head, below = section.partition(f"| {' | '.join(HEAD)} |\n")
+    assert head
+    lines = [line.strip("|").split("|") for line in below.split("\n\n")[0].splitlines()]
     table = [tuple(cell.strip() for cell in line) for line in lines]
-    assert table[0] == HEAD
-    for right, where, values, reason, without in table[2:]:
+    for right, where, values, reason, without in table[1:]:
         [said] = re.findall(r"`([^`]+)`", right)
         given = () if right.startswith("role ") else tuple(_rights(said, where))
         roles = (said,) if right.startswith("role ") else ()
