@@ -12,7 +12,7 @@ from typing import Any
 
 from kubectl_numa.diagnosis import Finding, FoundOnNode
 from numalign.cache import ClusterCache
-from numalign.cache.admission import AdmissionState, Reaction, Refusals, TaintReaction, decide
+from numalign.cache.admission import AdmissionState, Refusals, TaintReaction, decide
 from numalign.cache.pod_question import PodQuestion
 from numalign.decision import doubts, wording
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Verdict
@@ -170,11 +170,6 @@ CASES: Mapping[str, Case] = MappingProxyType(
             pod(BEST_EFFORT, cpu="500m", tolerations=_tolerating("CPUAffinity", "dedicated")),
             refusals=Refusals(taints=TaintReaction.DENY),
         ),
-        "unknown-resource-denied": Case(
-            pod(devices={"nvidia.com/gpuu": "1"}),
-            refusals=Refusals(unknown_resources=Reaction.DENY),
-            bare=False,
-        ),
         "unknown-word": Case(pod("single-numa")),
         "unknown-key": Case(pod("", annotations={"numalign.io/polcy": SINGLE})),
         "two-policies": Case(pod(annotations={"volcano.sh/numa-topology-policy": BEST_EFFORT})),
@@ -223,6 +218,13 @@ CASES: Mapping[str, Case] = MappingProxyType(
 )
 
 
+MISTAKES = (
+    *("unknown-word", "unknown-key", "two-policies", "no-policy", "exclusive-too-loose", "bad-resources"),
+    *("empty-resource", "not-a-resource", "resource-twice", "many-resources", "long-resource"),
+)
+"""Cases of annotations that cannot be read, which are rows of a table."""
+
+
 # Workloads.
 
 
@@ -259,7 +261,6 @@ def _workloads() -> dict[str, str]:
     many = {"worker": _template(pod()), "others": [[]] * 30_000}
     model = {"runtime": "triton", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
     return {
-        "workload-never": _of_workload(_deployment(pod(gpus=8))),
         "workload-denied": _of_workload(_deployment(pod(gpus=8)), mode=Workloads.DENY),
         "workload-below-enforced": _of_workload(_deployment(pod(BEST_EFFORT)), namespace="prod"),
         "workload-bad": _of_workload(_deployment(pod("single-numa"))),
@@ -344,7 +345,7 @@ def messages() -> dict[str, str]:
     """Every message by name, as it is printed."""
     unfit = reasons.reason(_now(_REFUSALS[Cause.ZONES_TOO_SMALL]))
     return {
-        **{name: case.text for name, case in CASES.items()},
+        **{name: case.text for name, case in CASES.items() if name not in MISTAKES},
         **_workloads(),
         "scheduler-cause": f"0/3 nodes are available: 3 {unfit}.",
         "scheduler-unknown": reasons.UNKNOWN,
@@ -356,6 +357,7 @@ def messages() -> dict[str, str]:
 def tables() -> dict[str, dict[str, Sequence[str]]]:
     """The rows of every table by name, each with its texts."""
     return {
+        "annotation-mistakes": {name: [CASES[name].text] for name in MISTAKES},
         "causes": _causes(),
         "doctor-findings": {
             finding.value: [str(FoundOnNode(finding, "", "").to_json()["what"])] for finding in Finding

@@ -6,6 +6,7 @@ An HTML comment in the line before a block or a table says where its text is fro
     <!-- message: never -->                 our own code prints it, by this name in `tests.docs.printed`
     <!-- table: doctor-findings -->         the same for rows: a first cell is a name, the next ones are texts
     <!-- template: controller/held.py -->   each line is one of the texts in that file, its gaps filled in
+    <!-- templates: a.py, b.py -->          the same for the cells of a table below `message`
     <!-- from: kubelet -->                  another program prints it
 
 `python -m tests.docs.printed` writes what the code prints now into the page.
@@ -26,6 +27,8 @@ _BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _TABLE = re.compile(r"^<!-- table: (?P<name>[\w-]+) -->\n(?P<rows>(?:\|[^\n]*\n)+)", re.MULTILINE)
+_TEMPLATES = re.compile(r"^<!-- templates: (?P<files>[^\n]+?) -->\n(?P<rows>(?:\|[^\n]*\n)+)", re.MULTILINE)
+_CODE = re.compile(r"(`+) ?(.+?) ?\1(?!`)")
 _FENCE = re.compile(r"^```text$", re.MULTILINE)
 _CELL = re.compile(r"(?<!\\)\|")
 _BRACES = re.compile(r"\{\w*\}")
@@ -67,6 +70,25 @@ def tables(page: str) -> dict[str, dict[str, list[str]]]:
         found["name"]: {_bare(first): rest for first, *rest in _rows(found["rows"])[2:]}
         for found in _TABLE.finditer(page)
     }
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A message in a table: the name that its row begins with, and the files of which one has its text."""
+
+    name: str
+    text: str
+    files: tuple[str, ...]
+
+
+def cells(page: str) -> Iterator[Cell]:
+    """The messages of all tables that say in which files their texts are."""
+    for found in _TEMPLATES.finditer(page):
+        head, _, *body = _rows(found["rows"])
+        at = head.index("message")
+        for row in body:
+            for _, text in _CODE.findall(row[at]):
+                yield Cell(_bare(row[0]), text, tuple(found["files"].split(", ")))
 
 
 def code(cell: str) -> str:

@@ -16,8 +16,11 @@ from tests.docs import printed
 from tests.docs.quotes import (
     PAGE,
     ROOT,
+    Cell,
     Quote,
     blocks,
+    cells,
+    code,
     event_reasons,
     from_template,
     quotes,
@@ -28,6 +31,7 @@ from tests.docs.quotes import (
 
 TEXT = PAGE.read_text()
 QUOTES = quotes(TEXT)
+CELLS = [*cells(TEXT)]
 PROGRAMS = ("agent", "certs", "controller", "kubectl_numa", "numalign", "scorer", "webhook")
 
 OTHER_PROGRAMS = frozenset({"helm", "kube-apiserver", "kubelet"})
@@ -73,6 +77,11 @@ def test_a_message_is_what_our_code_prints(quote: Quote) -> None:
 @pytest.mark.parametrize("quote", of_source("template"))
 def test_every_line_is_a_text_of_the_file_that_is_named(quote: Quote) -> None:
     assert [line for line in quote.lines if not from_template(line, ROOT / quote.name)] == []
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=lambda cell: cell.text)
+def test_a_message_in_a_table_is_a_text_of_a_file_that_is_named(cell: Cell) -> None:
+    assert any(from_template(cell.text, ROOT / file) for file in cell.files)
 
 
 @pytest.mark.parametrize("quote", of_source("from"))
@@ -144,10 +153,16 @@ def test_every_cause_of_a_refusal_has_its_row() -> None:
 
 @pytest.mark.parametrize("file", REVIEWERS)
 def test_whatever_a_review_can_say_is_quoted(file: str) -> None:
-    quoted = "\n".join(said(each.text) for each in QUOTES)
+    quoted = "\n".join((*(said(each.text) for each in QUOTES), *in_tables(TEXT)))
     texts = [each for each in templates(ROOT / file) if len(each.split(r"\ ")) >= FEWEST_WORDS]
     assert texts
     assert [each for each in texts if not re.search(each, quoted, re.IGNORECASE)] == []
+
+
+def in_tables(page: str) -> list[str]:
+    """The texts of our own code in the tables of a page."""
+    printed_cells = [cell for rows in tables(page).values() for row in rows.values() for cell in row]
+    return [*map(code, printed_cells), *(each.text for each in cells(page))]
 
 
 def headings() -> dict[str, str]:
@@ -158,13 +173,13 @@ def headings() -> dict[str, str]:
 
 
 def names_in_headings() -> set[str]:
-    """Headings that are one name: the reason of an Event, or the status of a pod."""
+    """Headings that are one name: the reason of a kubelet, or the status of a pod."""
     return {name for head in headings() for name in re.findall(r"^`(\w+)`$", head)}
 
 
 def test_every_reason_of_an_event_has_its_entry() -> None:
     reasons = {*event_reasons(PROGRAMS)} - {*taints.KEYS}
-    assert {name for name in names_in_headings() if name.startswith("NUMA")} == reasons
+    assert {each.name for each in CELLS if each.name.startswith("NUMA")} == reasons
 
 
 def test_every_reason_of_a_kubelet_has_its_entry() -> None:
@@ -175,9 +190,10 @@ def test_every_reason_of_a_kubelet_has_its_entry() -> None:
 @pytest.mark.parametrize("head", headings())
 def test_a_heading_is_part_of_the_message_below_it(head: str) -> None:
     if (name := head.strip("`")) in names_in_headings():
-        assert name.startswith("NUMA") or name in {*RejectionReason, *KUBERNETES_STATES}
+        assert name in {*RejectionReason, *KUBERNETES_STATES}
         return
-    quoted = "\n".join(said(each.text) for each in quotes(headings()[head]))
+    body = headings()[head]
+    quoted = "\n".join((*(said(each.text) for each in quotes(body)), *in_tables(body)))
     fragments = [part.strip() for part in re.findall(r"`([^`]+)`", head)[0].split("...")]
     assert [part for part in fragments if part not in quoted] == []
 
