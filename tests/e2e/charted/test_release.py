@@ -7,7 +7,7 @@ a Service.
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -21,7 +21,7 @@ from harness.api_objects import Store
 from harness.api_requests import Answer, Json, ask, patch
 from harness.controlplane.planes import BINARIES, Place, Plane
 from harness.gotools import UnavailableError
-from harness.helm import build
+from harness.helm import build, by_address
 from harness.processes import Children, program, run
 from harness.replicas import ONLY_METRICS, Replicas, replicas
 from harness.waiting import SELDOM, seconds_until
@@ -49,6 +49,15 @@ STAY = {
     "configmaps/numalign-shapes",
     "leases/numalign-controller",
 }
+
+
+@dataclass(slots=True)
+class PodRun:
+    """The pod of `helm test`: exit code, log, and the answers to requests that its account may not make."""
+
+    code: int | None = None
+    log: str = ""
+    forbidden: list[Answer] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +92,15 @@ class Release:
         return {each for each in found if "sh.helm.release" not in each}
 
     @asynccontextmanager
-    async def kubelet(self) -> AsyncIterator[list[Answer]]:
-        """Runs the pod of `helm test` during the block; gives what its account is answered otherwise."""
-        asked = list[Answer]()
-        work = asyncio.create_task(self._run_pod(asked))
-        yield asked
+    async def kubelet(self) -> AsyncIterator[PodRun]:
+        """Runs the pod of `helm test` during the block."""
+        pod = PodRun()
+        work = asyncio.create_task(self._run_pod(pod))
+        yield pod
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
 
-    async def _run_pod(self, asked: list[Answer]) -> None:
+    async def _run_pod(self, pod: PodRun) -> None:
         look = partial(ask, self.store.api, "GET", TEST_POD)
         await seconds_until(
             look,
@@ -106,17 +115,17 @@ class Release:
         folder.mkdir(exist_ok=True)
         kubeconfig = self.plane.kubeconfig(TESTER, folder)
         executable = program(Path(container["command"][0]).name)
-        code, _ = await run(executable, *container["args"], KUBECONFIG=str(kubeconfig))
+        pod.code, pod.log = await run(executable, *container["args"], KUBECONFIG=str(kubeconfig))
         async with self.plane.client(TESTER) as tester:
             # Not as a dry run, not there, and not to look.
             pods, secrets = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/secrets"
-            asked += [
+            pod.forbidden += [
                 await ask(tester, "POST", pods, lasting()),
                 await ask(tester, "POST", pods.replace("default", "kube-system"), lasting(), dryRun="All"),
                 await ask(tester, "GET", pods),
                 await ask(tester, "GET", secrets),
             ]
-        status = {"status": {"phase": "Failed" if code else "Succeeded"}}
+        status = {"status": {"phase": "Failed" if pod.code else "Succeeded"}}
         await patch(self.store.api, f"{TEST_POD}/status", status, how=Patch.MERGE)
 
 
@@ -157,8 +166,8 @@ async def release(
         await there.ask_helm(
             *("install", "numalign", str(package), "--create-namespace"),
             "--set=priorityAndFairness.enabled=true",
+            *by_address.flags(service.service.port),
         )
-        await lead_to(there.store, service.service.port)
         await writers.start()
         await service.start()
         yield there
@@ -172,23 +181,40 @@ def account_folder(plane: Plane, folder: Path, name: str) -> Path:
     return plane.kubeconfig(shipped.ACCOUNTS[name], own)
 
 
-async def lead_to(store: Store, port: int) -> None:
-    """What API servers call stands at a port of this machine."""
-    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
-        path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{shipped.CONFIGURATION}"
-        found = (await ask(store.api, "GET", path)).body
-        answer = await ask(store.api, "PUT", path, shipped.by_address(found, port))
-        assert answer.code == HTTPStatus.OK, answer.body
-
-
 async def test_helm_test_passes_and_leaves_nothing_of_its_own(release: Release) -> None:
     before = await release.traces()
-    async with release.kubelet() as asked:
+    async with release.kubelet() as pod:
         said = await release.ask_helm("test", "numalign", "--timeout=120s")
     assert "Phase:          Succeeded" in said
-    assert [answer.code for answer in asked] == [HTTPStatus.FORBIDDEN] * 4
-    assert "as a dry run only" in asked[0].body["message"]
+    assert "numalign reviews the pods of namespace default" in pod.log
+    assert [answer.code for answer in pod.forbidden] == [HTTPStatus.FORBIDDEN] * 4
+    assert "as a dry run only" in pod.forbidden[0].body["message"]
     assert await release.traces() <= before | STAY
+    assert not [each for each in await release.traces() if each.endswith(f"/{NAME}")]
+
+
+async def test_helm_test_fails_until_api_servers_call_the_webhook(release: Release) -> None:
+    """Without its configurations admission is off. An upgrade creates them again (docs/runbooks.md)."""
+    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind}/{shipped.CONFIGURATION}"
+        answer = await ask(release.store.api, "DELETE", path)
+        assert answer.code == HTTPStatus.OK, answer.body
+    async with release.kubelet() as failed:
+        code, said = await release.try_helm("test", "numalign", "--timeout=120s")
+    await release.ask_helm(
+        *("upgrade", "numalign", str(CHART), "--reset-then-reuse-values"),
+        *by_address.flags(release.programs.service.port),
+    )
+    async with release.kubelet() as passed:
+        await release.ask_helm("test", "numalign", "--timeout=120s")
+
+    assert code != 0
+    assert "Phase:          Failed" in said
+    assert failed.code == 1
+    assert "FAIL  a pod with numalign.io/policy: no-such-policy is admitted, not denied" in failed.log
+    assert "does not send these pods to the webhook" in " ".join(failed.log.split())
+    assert "numalign does not review the pods of namespace default" in failed.log
+    assert passed.code == 0
     assert not [each for each in await release.traces() if each.endswith(f"/{NAME}")]
 
 
