@@ -44,6 +44,11 @@ def arguments(name: str = NAME) -> dict[str, str]:
         for document in objects()
         if (document["kind"], document["metadata"]["name"]) == ("Deployment", name)
     ]
+    return arguments_of(deployment)
+
+
+def arguments_of(deployment: Json) -> dict[str, str]:
+    """The same of a Deployment that is at hand: the value of each flag."""
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     return dict(argument.removeprefix("--").split("=", 1) for argument in container["args"])
 

@@ -1,15 +1,17 @@
-"""An installation from before there was a controller is upgraded under load, and loses nothing.
+"""An old release is upgraded under load by the commands of docs/how-to/upgrade.md, and loses nothing.
 
-What was shipped then, and its code, come out of the history of this repository; the interpreter and its
-libraries are those of today. Objects are applied and replicas replaced in the order in which a cluster does
-it, with the webhook's old replicas going on without the rights that they had.
+The old chart and its code come out of the history of this repository; the interpreter and its libraries are
+those of today. `helm install` and `helm upgrade` change a real API server. No kubelet runs the pods: replicas
+are processes with the arguments of the installed Deployments, and are replaced in the order in which a
+Deployment does it. Until then, old replicas run without the rights that they had.
 """
 
 import asyncio
+import shlex
 import sys
 from base64 import b64decode
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
@@ -19,6 +21,7 @@ from pathlib import Path
 import orjson
 import pytest
 import pytest_asyncio
+import yaml
 
 from certs import authority
 from harness import fleets, shipped
@@ -26,12 +29,18 @@ from harness.api_objects import Store, namespace
 from harness.api_requests import Json, ask
 from harness.controlplane.planes import BINARIES, Place, Plane
 from harness.controlplane.reviews import Reviews, reviews
-from harness.processes import Children, run
+from harness.gotools import UnavailableError
+from harness.helm import build as helm
+from harness.helm import by_address
+from harness.processes import Children, program, run
 from harness.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
 from harness.waiting import SELDOM, seconds_until
 from harness.wires import Wire, wire
 from numalign.kube.client import Api
-from tests.e2e.clusters import IMPATIENT, LEASE, admitted, command, controller
+from tests.docs.blocks import SHELL, Block
+from tests.docs.guides import Guide
+from tests.docs.shell import Outcome, Shell, shell
+from tests.e2e.clusters import LEASE, admitted
 from tests.e2e.loads import LOADED, Load, load
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300)]
@@ -47,7 +56,45 @@ CONFIGURATIONS = [
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
 ]
 SECRETS = f"/api/v1/namespaces/{shipped.NAMESPACE}/secrets"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{shipped.NAMESPACE}/deployments"
+ROLES = [
+    f"/apis/rbac.authorization.k8s.io/v1/{place}/{shipped.NAME}"
+    for place in ("clusterroles", f"namespaces/{shipped.NAMESPACE}/roles")
+]
 OLD_LEASE = LEASE.replace(shipped.CONTROLLER, shipped.NAME)
+
+
+def documented(words: str) -> str:
+    """The only block of docs/how-to/upgrade.md with these words."""
+    fences = Guide.read("upgrade").fences()
+    [found] = [fence.text for fence in fences if fence.language == SHELL and words in fence.text]
+    return found
+
+
+UPGRADE = documented("--reset-then-reuse-values")
+REWRITTEN = documented("--reset-values -f")
+"""If values were renamed."""
+ROLLBACK = documented("helm rollback")
+
+RESOURCES = {"requests": {"cpu": "150m", "memory": "384Mi"}, "limits": {"memory": "640Mi"}}
+OLD_VALUES = {
+    "replicas": 2,
+    "resources": RESOURCES,
+    "image": {"pullSecrets": [{"name": "registry"}]},
+    "settings": {
+        "log-level": "debug",
+        "tls-days": 30,
+        "tls-names": "127.0.0.1,localhost",
+        "unknown-nodes": "may-fit",
+    },
+}
+RENAMED_VALUES = {
+    "imagePullSecrets": [{"name": "registry"}],
+    "tls": {"days": 30, "extraNames": ["127.0.0.1", "localhost"]},
+    "unknownNodes": "may-fit",
+    "webhook": {"replicas": 2, "resources": RESOURCES, "extraArgs": {"log-level": "debug"}},
+}
+"""The same values under the names of today, as a person writes them with the page's table."""
 
 session_fixture = partial(pytest_asyncio.fixture, scope="module", loop_scope="session")
 
@@ -78,10 +125,23 @@ class Site:
         folder.mkdir(exist_ok=True)
         return self.plane.kubeconfig(account, folder)
 
-    async def install(self, documents: list[Json]) -> None:
-        """As `kubectl apply` does."""
-        for document in documents:
-            await self.store.apply(shipped.by_address(document, self.service.port))
+    async def program(self, name: str, *executable: str) -> tuple[str, ...]:
+        """A program with the arguments of its Deployment, but for its ports, on this machine."""
+        found = (await ask(self.store.api, "GET", f"{DEPLOYMENTS}/{name}")).body
+        told = shipped.arguments_of(found) | {
+            "kubeconfig": str(self.kubeconfig(shipped.ACCOUNTS[name])),
+            "namespace": shipped.NAMESPACE,
+            "bind": "127.0.0.1",
+            "drain-seconds": "2",
+        }
+        return *executable, *(f"--{flag}={value}" for flag, value in told.items() if flag not in PORTS)
+
+    async def uids(self, documents: list[Json]) -> dict[str, str]:
+        """Those of the objects that are stored, by path."""
+        found = [(await self.store.path(each), await self.store.read(each)) for each in documents]
+        return {
+            path: answer.body["metadata"]["uid"] for path, answer in found if answer.code == HTTPStatus.OK
+        }
 
     async def labels(self) -> dict[str, str | None]:
         """The class of each node."""
@@ -157,31 +217,57 @@ async def site(
     await plane.kill()
 
 
-def old_objects(folder: Path) -> list[Json]:
-    """What was shipped, namespaces first."""
-    files = sorted((folder / "deploy" / "manifests").glob("*.yaml"))
-    found = [each for file in files if file.name != "kustomization.yaml" for each in shipped.documents(file)]
-    return sorted(found, key=lambda each: each["kind"] != "Namespace")
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The owner of the release, who follows docs/how-to/upgrade.md with the old values."""
+
+    reader: Shell
+    flags: str
+
+    async def run(self, command: str) -> Outcome:
+        """A command of helm that installs or upgrades."""
+        return await self.reader.run(Block(0, f"{command.strip()} {self.flags}"))
+
+    async def install(self, chart: Path) -> list[Json]:
+        """The old chart; the objects of the release."""
+        values = self.reader.folder / "old.yaml"
+        values.write_text(yaml.safe_dump(OLD_VALUES))
+        install = (
+            f"helm install numalign {chart} --namespace {shipped.NAMESPACE} --create-namespace -f old.yaml"
+        )
+        return await self._released(await self.run(install))
+
+    async def upgrade(self) -> list[Json]:
+        """To the chart of today, with the values renamed; the objects of the release."""
+        save, upgrade = REWRITTEN.strip().splitlines()
+        outcome = await self.reader.run(Block(0, save))
+        assert outcome.exit_code == 0, outcome.printed
+        values = self.reader.folder / "my.yaml"
+        assert yaml.safe_load(values.read_text()) == OLD_VALUES
+        values.write_text(yaml.safe_dump(RENAMED_VALUES))
+        return await self._released(await self.run(upgrade))
+
+    async def _released(self, outcome: Outcome) -> list[Json]:
+        assert outcome.exit_code == 0, outcome.printed
+        get = f"helm get manifest numalign --namespace {shipped.NAMESPACE}"
+        manifest = (await self.reader.run(Block(0, get))).printed
+        return [document for document in yaml.safe_load_all(manifest) if document]
 
 
-def old_command(folder: Path, kubeconfig: Path) -> tuple[str, ...]:
-    """The webhook as it was shipped, by its own code."""
-    [deployment] = [each for each in old_objects(folder) if each["kind"] == "Deployment"]
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
-    told = dict(argument.removeprefix("--").split("=", 1) for argument in container["args"]) | {
-        "kubeconfig": str(kubeconfig),
-        "namespace": shipped.NAMESPACE,
-        "bind": "127.0.0.1",
-        "tls-names": "127.0.0.1,localhost",
-        "drain-seconds": "2",
-    }
-    flags = [f"--{flag}={value}" for flag, value in told.items() if flag not in PORTS]
-    # A module is looked for where one stands first.
-    return ("env", "-C", str(folder), sys.executable, "-m", "webhook", *flags)
+@session_fixture()
+async def owner(site: Site, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Owner]:
+    """Has helm, and the rights of an administrator."""
+    try:
+        [program] = await helm.find()
+    except UnavailableError as error:
+        pytest.skip(f"NO UPGRADE WAS TESTED: {error}")
+    kubeconfig = site.kubeconfig("admin")
+    async with shell(tmp_path_factory.mktemp("owner"), KUBECONFIG=str(kubeconfig)) as reader:
+        reader.add_program(program)
+        yield Owner(reader, shlex.join(by_address.flags(site.service.port)))
 
 
-@asynccontextmanager
-async def behind(site: Site, *everyone: Replicas) -> AsyncIterator[None]:
+def lead_to(site: Site, *everyone: Replicas) -> None:
     """The Service leads to whichever of all these is ready, in turn."""
     turns = count()
 
@@ -190,7 +276,6 @@ async def behind(site: Site, *everyone: Replicas) -> AsyncIterator[None]:
         return ports[next(turns) % len(ports)] if ports else None
 
     site.service.where = ready
-    yield
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,53 +297,67 @@ class Upgrade:
     old_lease: Json
     joined: str | None
     said: str
+    refused: Outcome
+    reused: Outcome
+    removed: Outcome
+    objects: Mapping[str, str]
+    old_objects: Mapping[str, str]
+    webhook: Json
+    rights: list[Json]
 
 
 @session_fixture()
-async def upgrade(site: Site, old: Path) -> Upgrade:
-    """The old chart's installation, and then the new one's in its place."""
+async def upgrade(site: Site, owner: Owner, old: Path) -> AsyncIterator[Upgrade]:
+    """The old chart's release, and then the new one's in its place."""
     async with AsyncExitStack() as stack:
-        start = partial(replicas, site.children)
-        webhook, writer = (site.kubeconfig(account) for account in shipped.ACCOUNTS.values())
-        leaving = await stack.enter_async_context(
-            start(command=old_command(old, webhook), name="old", ports=PORTS[:1])
-        )
-        coming = await stack.enter_async_context(start(command=command(webhook, **IMPATIENT), name="new"))
-        controllers = await stack.enter_async_context(
-            start(command=controller(writer), name="writer", ports=ONLY_METRICS)
-        )
-        await stack.enter_async_context(behind(site, leaving, coming))
-        return await _upgraded(site, old, leaving, coming, controllers)
+        yield await _upgraded(site, owner, old, stack)
 
 
-async def _upgraded(
-    site: Site, old: Path, leaving: Replicas, coming: Replicas, controllers: Replicas
-) -> Upgrade:
-    await site.install(old_objects(old))
+async def _upgraded(site: Site, owner: Owner, old: Path, stack: AsyncExitStack) -> Upgrade:
+    start = partial(replicas, site.children)
+    before = await site.uids(await owner.install(old / "deploy" / "chart"))
+    # A module is looked for first in the folder where Python starts.
+    executable = ("env", "-C", str(old), sys.executable, "-m", "webhook")
+    command = await site.program(shipped.NAME, *executable)
+    leaving = await stack.enter_async_context(start(command=command, name="old", ports=PORTS[:1]))
+    lead_to(site, leaving)
     first = [await leaving.start() for _ in range(2)]
     await site.until_labelled(*NODES)
     old_serials = {await each.serial() for each in first}
     secret, labels, version = await _secret(site), await site.labels(), await site.version()
     await _until_admitted(site)
-    before = await reviews(site.store.api)
+    counted = await reviews(site.store.api)
 
-    async with load(site.store.api, LOADED, right=admitted, namespace="enforced") as counted:
+    async with load(site.store.api, LOADED, right=admitted, namespace="enforced") as pods:
         await asyncio.sleep(1)
-        await site.install(shipped.objects())
+        refused = await owner.run(UPGRADE)
+        reused = await owner.run(UPGRADE.replace("--reset-then-reuse-values", "--reuse-values"))
+        nothing = ",".join(
+            f"{name}=null" for name in ("replicas", "resources", "image.pullSecrets", "settings")
+        )
+        removed = await owner.run(f"{UPGRADE.strip()} --set {nothing} --dry-run=server")
+        released = await owner.upgrade()
         # Without the rights that they had, for as long as a slow rollout may take.
         await asyncio.sleep(12)
+        coming, controllers = [
+            await stack.enter_async_context(
+                start(command=await site.program(name, program(name)), name=f"new-{name}", ports=ports)
+            )
+            for name, ports in ((shipped.NAME, PORTS), (shipped.CONTROLLER, ONLY_METRICS))
+        ]
+        lead_to(site, leaving, coming)
         for _ in range(2):
             await controllers.start()
         codes = [await _replaced(coming, leaving, each) for each in first]
         await site.store.replace(fleets.node("late", fleets.SHAPES["cpu"]))
         await site.store.replace(fleets.topology("late", fleets.SHAPES["cpu"]))
         await site.until_labelled("late")
-        # Longer than the controller's look at the certificate takes to come round.
+        # Longer than the interval at which the controller checks the certificate.
         await asyncio.sleep(12)
-    asked = (await reviews(site.store.api)).since(before)
+    asked = (await reviews(site.store.api)).since(counted)
 
     return Upgrade(
-        load=counted,
+        load=pods,
         reviews=asked,
         codes=codes,
         secret=secret,
@@ -273,6 +372,13 @@ async def _upgraded(
         old_lease=(await ask(site.store.api, "GET", OLD_LEASE)).body,
         joined=(await site.labels())["late"],
         said="".join(each.log.read_text() for each in first),
+        refused=refused,
+        reused=reused,
+        removed=removed,
+        objects=await site.uids(released),
+        old_objects=before,
+        webhook=(await ask(site.store.api, "GET", f"{DEPLOYMENTS}/{shipped.NAME}")).body,
+        rights=[rule for path in ROLES for rule in (await ask(site.store.api, "GET", path)).body["rules"]],
     )
 
 
@@ -304,7 +410,9 @@ async def test_no_review_is_lost(upgrade: Upgrade, tell: Callable[[str], None]) 
 async def test_the_certificate_is_taken_over_as_it_is(upgrade: Upgrade) -> None:
     """The same pair, in the Secret at every moment, and shown by every replica."""
     assert upgrade.after == upgrade.secret
-    assert [each for each in upgrade.secrets if each.get("data") != upgrade.secret] == []
+    # Helm keeps the records of its releases in Secrets too.
+    written = [each["data"] for each in upgrade.secrets if each["metadata"]["name"] == shipped.SECRET]
+    assert [data for data in written if data != upgrade.secret] == []
     assert upgrade.serials == upgrade.old_serials
     assert len(upgrade.serials) == 1
 
@@ -333,3 +441,65 @@ async def test_old_replicas_say_what_they_may_write_no_more_and_go_on_answering(
     assert '"event":"lease.failed"' in upgrade.said
     assert '"event":"task.failed"' not in upgrade.said
     assert '"event":"request.failed"' not in upgrade.said
+
+
+async def test_renamed_values_stop_helm_before_it_changes_anything(upgrade: Upgrade) -> None:
+    assert upgrade.refused.exit_code != 0
+    for old, new in (
+        ("replicas", "webhook.replicas"),
+        ("image.pullSecrets", "imagePullSecrets"),
+        ("settings.tls-names", "tls.extraNames"),
+        ("settings.unknown-nodes", "unknownNodes"),
+    ):
+        assert f"{old} is now called {new}\n" in upgrade.refused.printed
+
+
+async def test_values_hold_under_their_new_names(upgrade: Upgrade) -> None:
+    spec = upgrade.webhook["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    assert container["resources"] == RESOURCES
+    assert {
+        "--log-level=debug",
+        "--tls-names=127.0.0.1,localhost",
+        "--unknown-nodes=may-fit",
+    } <= {*container["args"]}
+    assert spec["imagePullSecrets"] == [{"name": "registry"}]
+
+
+async def test_old_defaults_are_not_reused(upgrade: Upgrade) -> None:
+    assert upgrade.reused.exit_code != 0
+    assert (
+        "run helm upgrade with --reset-then-reuse-values in place of --reuse-values" in upgrade.reused.printed
+    )
+
+
+async def test_null_removes_values_under_old_names(upgrade: Upgrade) -> None:
+    assert upgrade.removed.exit_code == 0, upgrade.removed.printed
+
+
+async def test_no_object_is_recreated(upgrade: Upgrade) -> None:
+    assert f"{DEPLOYMENTS}/{shipped.NAME}" in upgrade.old_objects
+    assert {path: upgrade.objects.get(path) for path in upgrade.old_objects} == upgrade.old_objects
+
+
+async def test_the_webhook_loses_its_rights_to_write(upgrade: Upgrade) -> None:
+    verbs = {verb for rule in upgrade.rights for verb in rule["verbs"]}
+    assert verbs == {"get", "list", "watch"}
+
+
+@pytest.mark.last
+async def test_a_rollback_leaves_the_authority_where_it_is(
+    site: Site, owner: Owner, upgrade: Upgrade
+) -> None:
+    outcome = await owner.reader.run(Block(0, ROLLBACK))
+    assert outcome.exit_code == 0, outcome.printed
+    assert (await ask(site.store.api, "GET", f"{DEPLOYMENTS}/{shipped.CONTROLLER}")).code == (
+        HTTPStatus.NOT_FOUND
+    )
+    bundles = [
+        bundle
+        for path in CONFIGURATIONS
+        for each in (await ask(site.store.api, "GET", path)).body["items"]
+        for bundle in trusted(each)
+    ]
+    assert set(bundles) == {upgrade.secret["ca.crt"]}
