@@ -55,12 +55,12 @@ class Finding(NamedTuple):
         return f'{self.where}: "{self.word}": write {self.instead}'
 
 
-def findings(where: str, text: str) -> Iterator[Finding]:
-    """The private words in a text; the number of the line is added to `where`."""
+def findings(where: str, text: str, *, line: int = 1) -> Iterator[Finding]:
+    """The private words in a text that begins on that line; their own lines are added to `where`."""
     for pattern, instead in _EACH.items():
         for found in pattern.finditer(text):
-            line = text.count("\n", 0, found.start()) + 1
-            yield Finding(f"{where}:{line}", " ".join(found[0].split()), instead)
+            at = line + text.count("\n", 0, found.start())
+            yield Finding(f"{where}:{at}", " ".join(re.split(_SPACE, found[0])), instead)
 
 
 # A line of a comment begins with `#`.

@@ -1,25 +1,27 @@
 """No private word reaches people: not on a page, in a help text, in the chart, or in a message."""
 
-import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 import click
 import pytest
+from pydantic import Field
 
 from agent.settings import AgentSettings
 from certs.cli import program as certs
 from controller.settings import ControllerSettings
 from kubectl_numa.cli import program as kubectl_numa
-from numalign.runtime import settings
+from numalign.runtime.settings import Settings
 from scorer.settings import ScorerSettings
-from tests.docs.private_words import Finding, findings
+from tests.docs import texts
+from tests.docs.private_words import findings
+from tests.docs.texts import Text
 from webhook.settings import WebhookSettings
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("agent", "certs", "controller", "examples", "kubectl_numa", "numalign", "scorer", "webhook")
-SERVERS: Mapping[str, type[settings.Settings]] = MappingProxyType(
+COMMANDS = MappingProxyType({"kubectl numa": kubectl_numa, "numalign-certs": certs})
+SERVERS: Mapping[str, type[Settings]] = MappingProxyType(
     {
         "numalign-agent": AgentSettings,
         "numalign-controller": ControllerSettings,
@@ -27,84 +29,137 @@ SERVERS: Mapping[str, type[settings.Settings]] = MappingProxyType(
         "numalign-webhook": WebhookSettings,
     }
 )
-COMMANDS = MappingProxyType({"kubectl numa": kubectl_numa, "numalign-certs": certs})
 
 
-def of_files(*patterns: str) -> Iterator[Finding]:
-    for pattern in patterns:
-        for path in sorted(ROOT.glob(pattern)):
-            yield from findings(path.relative_to(ROOT).as_posix(), path.read_text())
-
-
-def pages() -> Iterator[Finding]:
-    return of_files("*.md", "docs/**/*.md")
-
-
-def chart() -> Iterator[Finding]:
-    """All of the chart's text: comments of values, notes, and templates."""
-    return of_files("deploy/chart/*.yaml", "deploy/chart/templates/**/*.*", "deploy/chart/files/*.yaml")
-
-
-def map_pages() -> Iterator[Finding]:
-    return of_files("numalign/map/templates/**/*.html")
-
-
-def helps(command: click.Command, name: str) -> Iterator[Finding]:
-    context = click.Context(command, info_name=name)
-    yield from findings(f"{name} --help", command.get_help(context))
-    if isinstance(command, click.Group):
-        for sub in command.list_commands(context):
-            found = command.get_command(context, sub)
-            assert found
-            yield from helps(found, f"{name} {sub}")
-
-
-def all_helps() -> Iterator[Finding]:
+def all_helps(_root: Path) -> Iterator[Text]:
     for name, command in COMMANDS.items():
-        yield from helps(command, name)
+        yield from texts.command_help(command, name)
     for name, model in SERVERS.items():
-        yield from findings(f"{name} --help", settings.usage(model, prog=name))
+        yield from texts.settings_help(model, name)
 
 
-def docstrings(tree: ast.Module) -> set[int]:
-    """The lines on which a docstring begins; of an attribute, too."""
-    bodies = [body for node in ast.walk(tree) if isinstance(body := getattr(node, "body", None), list)]
-    return {
-        id(line.value)
-        for body in bodies
-        for line in body
-        if isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant)
-    }
-
-
-def of_source(where: str, source: str) -> Iterator[Finding]:
-    """The private words in texts of a program: strings that are no docstrings and no single words."""
-    tree = ast.parse(source)
-    skipped = docstrings(tree)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in skipped:
-            text = " ".join(node.value.split())
-            if " " in text:
-                yield from (each._replace(where=f"{where}:{node.lineno}") for each in findings(where, text))
-
-
-def messages() -> Iterator[Finding]:
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            yield from of_source(path.relative_to(ROOT).as_posix(), path.read_text())
-
-
-SOURCES: MappingProxyType[str, Callable[[], Iterator[Finding]]] = MappingProxyType(
+Source = Callable[[Path], Iterator[Text]]
+SOURCES: Mapping[str, Source] = MappingProxyType(
     {
-        "pages": pages,
-        "chart": chart,
-        "pages of the map": map_pages,
+        "pages": texts.pages,
+        "chart": texts.chart,
+        "examples": texts.examples,
+        "pages of the map": texts.map_pages,
         "--help": all_helps,
-        "messages": messages,
+        "messages": texts.messages,
     }
 )
 
 
+def private_words(source: Iterable[Text]) -> list[str]:
+    return [str(each) for text in source for each in findings(text.where, text.words, line=text.line)]
+
+
 @pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
-def test_no_private_word_reaches_people(source: Callable[[], Iterator[Finding]]) -> None:
-    assert [str(each) for each in source()] == []
+def test_no_private_word_reaches_people(source: Source) -> None:
+    assert private_words(source(ROOT)) == []
+
+
+@pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
+def test_every_source_has_texts(source: Source) -> None:
+    assert any(text.words for text in source(ROOT))
+
+
+# A private word is planted where WORD is, and then a plain one.
+PRIVATE, PLAIN = "boards", "tables"
+INSTEAD = '"boards": write table, dashboard'
+
+IN_FILES = [
+    # where                    what reads it    the file                             its text, and the line
+    ("a page at the root",     texts.pages,     "README.md",                         "The WORD.", 1),
+    ("a page below",           texts.pages,     "docs/how-to/deep/page.md",          "# Title\n\nA WORD", 3),
+    ("a page of a package",    texts.pages,     "certs/README.md",                   "The WORD.", 1),
+    ("values of the chart",    texts.chart,     "deploy/chart/values.yaml",          "a: 1\n# A WORD\n", 2),
+    ("notes of the chart",     texts.chart,     "deploy/chart/templates/NOTES.txt",  "See the WORD.", 1),
+    ("a template below",       texts.chart,     "deploy/chart/templates/a/b.yaml",   "{{- /* WORD */}}", 1),
+    ("an alert",               texts.chart,     "deploy/chart/files/alerts.yaml",    "summary: WORD", 1),
+    ("a manifest",             texts.examples,  "examples/data/pods.yaml",           "# Shows: WORD.", 1),
+    ("the map",                texts.map_pages, "numalign/map/templates/a/x.html",   "<p>\nWORD</p>", 2),
+    ("a message",              texts.messages,  "webhook/x.py",                      'a("no WORD")', 1),
+    ("a message in two parts", texts.messages,  "webhook/x.py",                      'a("no "\n"WORD")', 1),
+    ("a message below",        texts.messages,  "numalign/kube/x.py",                'a()\na("no WORD")', 2),
+    ("an f-string",            texts.messages,  "agent/x.py",                        'a(f"no {b} WORD")', 1),
+    ("a word and a value",     texts.messages,  "agent/x.py",                        'a(f"{b} WORD")', 1),
+    ("a text in a value",      texts.messages,  "agent/x.py",                        'a(f"{\'a WORD\'}")', 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "file", "text", "line"), [pytest.param(*row, id=name) for name, *row in IN_FILES]
+)
+def test_a_planted_word_is_found_in_a_file(
+    source: Source, file: str, text: str, line: int, tmp_path: Path
+) -> None:
+    path = tmp_path / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.replace("WORD", PRIVATE), encoding="utf-8")
+    assert private_words(source(tmp_path)) == [f"{file}:{line}: {INSTEAD}"]
+    path.write_text(text.replace("WORD", PLAIN), encoding="utf-8")
+    assert private_words(source(tmp_path)) == []
+
+
+def command_with(*, summary: str = "Run.", option: str = "One.", epilog: str = "") -> click.Command:
+    """A command with these texts, below a group."""
+    flag = click.Option(["--one"], help=option)
+    command = click.Command("run", help=summary, epilog=epilog, params=[flag])
+    return click.Group("program", commands=[command])
+
+
+@pytest.mark.parametrize("part", ["summary", "option", "epilog"])
+def test_a_planted_word_is_found_in_the_help_of_a_command(part: str) -> None:
+    planted = command_with(**{part: f"See the {PRIVATE}."})
+    found = [each for each in private_words(texts.command_help(planted, "p")) if each.startswith("p run ")]
+    assert [each.partition(": ")[2] for each in found] == [INSTEAD]
+    plain = command_with(**{part: f"See the {PLAIN}."})
+    assert private_words(texts.command_help(plain, "p")) == []
+
+
+def test_a_planted_word_is_found_in_the_help_of_settings() -> None:
+    class Planted(Settings):
+        """Settings of a test."""
+
+        rows: int = Field(default=1, description=f"How many {PRIVATE} there are.")
+
+    class Plain(Settings):
+        """Settings of a test."""
+
+        rows: int = Field(default=1, description=f"How many {PLAIN} there are.")
+
+    [found] = private_words(texts.settings_help(Planted, "p"))
+    assert found.endswith(INSTEAD)
+    assert private_words(texts.settings_help(Plain, "p")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param('"""Many boards."""', id="a module's docstring"),
+        pytest.param('class A:\n    """Many boards."""', id="a class's docstring"),
+        pytest.param('def a():\n    """Many boards."""', id="a function's docstring"),
+        pytest.param('A = 1\n"""Many boards."""', id="an attribute's docstring"),
+        pytest.param("A = 1  # many boards", id="a comment"),
+        pytest.param('A = {"boards": 1}', id="a single word, which may be a key"),
+        pytest.param('A = f"{boards} of them"', id="a name in an f-string"),
+    ],
+)
+def test_what_only_developers_read_is_left_alone(source: str) -> None:
+    assert private_words(texts.strings("a.py", source)) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        pytest.param("Ask the door.", ["door"], id="a word"),
+        pytest.param("Doors and STRANGERS", ["Doors", "STRANGERS"], id="capitals"),
+        pytest.param("It makes\nno sense.", ["makes no sense"], id="a line's end within"),
+        pytest.param("# It makes\n# no sense.", ["makes no sense"], id="a comment's line within"),
+        pytest.param("Outdoors, or behind a dashboard.", [], id="parts of longer words"),
+    ],
+)
+def test_a_private_word_is_found_as_it_is_written(words: str, found: list[str]) -> None:
+    assert sorted(each.word for each in findings("a.md", words)) == sorted(found)
