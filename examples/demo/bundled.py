@@ -1,8 +1,8 @@
 """
-The bundled pods, and what stands above each of them.
+The bundled pods, and the comment above each of them.
 
-A comment that says what to expect is only worth something if somebody looks, so the demo reads the comments
-and compares: the words of the outcome, and the nodes that the injected affinity keeps away from.
+The comments say what to expect, and the demo compares them with what happens: the words of the outcome, and
+the nodes that the injected affinity keeps away from.
 
     BadInput
     └── BadStory    a pod without a comment that says what it shows and what to expect
@@ -25,7 +25,7 @@ _STORY = re.compile(
     r"^# Shows: (?P<shows>.+?)\n# Expected: (?P<expected>.+?)\n(?!#)", re.DOTALL | re.MULTILINE
 )
 _BRACKETS = re.compile(r"\([^)]*\)")
-_AWAY = re.compile(r"keeps? away from (?P<all>every node that is known but )?(?P<names>.*)")
+_AWAY = re.compile(r"keeps? away from (?P<all>all known nodes except )?(?P<names>.*)")
 
 
 class BadStory(BadInput):
@@ -59,7 +59,7 @@ def stories(text: str) -> Iterator[Story]:
     for number, document in enumerate(re.split(r"^---\n", text, flags=re.MULTILINE), start=1):
         comment = _STORY.search(document)
         if not comment:
-            message = 'needs a comment "# Shows: ..." and under it "# Expected: ..."'
+            message = 'needs a comment "# Shows: ..." followed by "# Expected: ..."'
             raise BadStory([Mistake(f"{PODS}, document {number}", message)])
         yield Story(yaml.safe_load(document), _joined(comment["shows"]), _joined(comment["expected"]))
 

@@ -1,9 +1,8 @@
 """
-Calls to the webhook, as an API server makes them: first mutate, then validate what came of it.
+Calls to the webhook, as an API server makes them: first mutate, then validate the result.
 
-A pod that mutation changed is validated as changed; connections are kept and used again, and a bounded
-number of reviews is on its way at once. Any answer that is not a valid review is an error and never a
-decision.
+A pod that mutation changed is validated as changed. Connections are kept and reused, and the number of
+concurrent reviews is limited. Any response that is not a valid review is an error, never a decision.
 
     ClickException
     └── BadAnswer    an answer that an API server would not understand
@@ -38,7 +37,7 @@ class BadAnswer(click.ClickException):
 
 @dataclass(frozen=True, slots=True)
 class PodOutcome:
-    """What becomes of one pod. `stored` is the pod as it would be stored, None if it is denied.
+    """The outcome of one pod. `stored` is the pod as it would be stored, None if it is denied.
 
     `operations` are those of the patch; `message` says why it is denied, each of `causes` one mistake of it.
     """
@@ -103,7 +102,7 @@ async def admit(post: Post, manifest: Mapping[str, Any], *, uid: str) -> PodOutc
 async def admit_all(
     post: Post, manifests: Iterable[Mapping[str, Any]], *, at_once: int, done: Callable[[PodOutcome], None]
 ) -> None:
-    """Ask about many pods, so many at once; `done` hears every answer as it comes."""
+    """Ask about many pods, so many at once; `done` is called with every answer as it arrives."""
     numbered, failed = enumerate(manifests), None
 
     async def work() -> None:
@@ -117,7 +116,7 @@ async def admit_all(
     except* click.ClickException as errors:
         failed = errors
     if failed:
-        # One is enough to tell: they all have the same cause.
+        # One is enough to report: they all have the same cause.
         raise failed.exceptions[0]
 
 

@@ -1,7 +1,7 @@
 """
 Part two: the nodes and pods of a real GPU cluster, at their full number.
 
-What is refused is summed up by its cause; the figures of a single pod would say little among thousands.
+Denied pods are summed up by cause, as single pods would say little among thousands.
 """
 
 import time
@@ -27,7 +27,7 @@ CAUSES_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """What came of all pods, and how long it took, in seconds."""
+    """The results of all pods, and how long they took, in seconds."""
 
     counts: OutcomeCounts
     seconds: float
@@ -74,7 +74,7 @@ def progress(total: int, paper: Paper, *, clock: Callable[[], float]) -> Iterato
 
 
 def show(reviewed: Reviewed, paper: Paper) -> None:
-    """What became of the pods, why some were refused, and how long it took."""
+    """The outcomes of the pods, why some were denied, and how long it took."""
     counts, words = reviewed.counts, reviewed.counts.words
     paper.write("")
     for label, count, style in (
@@ -85,11 +85,11 @@ def show(reviewed: Reviewed, paper: Paper) -> None:
         ("denied", words["denied"], "red"),
     ):
         paper.write(Text.assemble((f"  {label:<12}", style), f"{count:>7,}"))
-    _counts("warned, by message (a pod may be warned twice)", counts.warnings, paper)
+    _counts("warned, by message (a pod may have several warnings)", counts.warnings, paper)
     _counts("denied, by cause", counts.causes, paper)
     pods, seconds = words["reviewed"], reviewed.seconds
     rate = round(2 * pods / seconds) if seconds else 0
-    paper.write("", f"  {2 * pods:,} reviews (mutate, then validate) in {seconds:.1f} s: {rate:,} a second")
+    paper.write("", f"  {2 * pods:,} reviews (mutate, then validate) in {seconds:.1f} s: {rate:,} per second")
 
 
 def _counts(title: str, counts: Counter[str], paper: Paper) -> None:

@@ -25,7 +25,7 @@ def apply(document: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) 
         op, path = operation.get("op"), operation.get("path")
         is_ours = op in {"add", "replace"} and isinstance(path, str) and path.startswith("/")
         if not is_ours or "value" not in operation:
-            raise BadPatch(f"{operation} is no operation of ours")
+            raise BadPatch(f"{operation} is not an operation that numalign writes")
         try:
             _write(patched, str(path), copied(operation["value"]), insert=op == "add")
         except (KeyError, IndexError, TypeError, ValueError) as error:

@@ -3,7 +3,7 @@ AdmissionReviews as an API server writes them.
 
 By the time a webhook is called the API server has filled in its defaults (k8s.io/kubernetes
 pkg/apis/core/v1/defaults.go) and its own admission plugins have run (service account, priority, tolerations),
-so a webhook never sees the manifest of its owner. What is sent here looks the same.
+so a webhook never sees the manifest as its owner wrote it. What is sent here looks the same.
 """
 
 from collections.abc import Mapping

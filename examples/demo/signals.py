@@ -1,8 +1,8 @@
 """
-Being told to stop while a process of ours runs.
+Signals while the webhook's process runs.
 
-The first signal cancels the work, and with it goes everything that was started, in order. Further ones are
-ignored: an impatient second Ctrl-C would leave the webhook behind.
+The first signal cancels the work and ends everything that was started, in order. Further signals are ignored:
+a second Ctrl-C would leave the webhook running.
 """
 
 import asyncio

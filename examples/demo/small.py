@@ -1,8 +1,8 @@
 """
-Part one: a cluster small enough to check by hand, and a pod for each thing worth knowing.
+Part one: a cluster small enough to check by hand, and a pod for each feature.
 
-Every pod is shown with what the webhook made of it and with the zones that it would get, and the whole is
-compared with what stands above the pod in the bundled file. A difference is shown and ends the demo with 1.
+Every pod is shown with the webhook's decision and with the zones that it would get, and the result is
+compared with the comment above the pod in the bundled file. A difference is shown, and the demo ends with 1.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ INDENT = 12
 
 @dataclass(frozen=True, slots=True)
 class ComparedPod:
-    """A pod of the demo: what should become of it, what did, and how far the rules explain it.
+    """A pod of the demo: its expected and actual outcome, and how the rules explain it.
 
     `explained` is None for a pod that cannot be read.
     """
@@ -133,7 +133,7 @@ def _show(pod: ComparedPod, number: str, paper: Paper) -> None:
         for at, line in enumerate(text.splitlines()):
             label = "" if at else "  affinity"
             paper.write(Text.assemble((f"{label:<{INDENT}}", "dim"), (line, "cyan")))
-        entry("so not on", some(sorted(pod.kept_away_from), most=10))
+        entry("excludes", some(sorted(pod.kept_away_from), most=10))
     if stored is None:
         entry("reason", "\n".join(outcome.causes) or outcome.message, style=style)
     for warning in outcome.warnings:
@@ -143,7 +143,7 @@ def _show(pod: ComparedPod, number: str, paper: Paper) -> None:
     if pod.differences:
         entry("EXPECTED", f"{pod.story.expected} But {', and '.join(pod.differences)}.", style="red")
     else:
-        entry("expected", f"{pod.story.expected} So it is.", style="dim")
+        entry("expected", f"{pod.story.expected} That is what happened.", style="dim")
     paper.write("")
 
 
@@ -156,7 +156,7 @@ def _asks(pod: PodDecision) -> str:
 
 
 def _zones(pod: ComparedPod) -> Iterator[str]:
-    """The zones that an admitted pod would get: nodes that say the same in one line."""
+    """The zones that an admitted pod would get: nodes with the same answer in one line."""
     if pod.explained is None or pod.outcome.stored is None:
         return
     only, alike = placed_on(pod.story.manifest), dict[str, list[str]]()

@@ -1,8 +1,7 @@
 """
-The demo from beginning to end: a folder that is thrown away, a certificate of its own, and the two parts.
+The demo from beginning to end: a temporary folder, a certificate of its own, and the two parts.
 
-What is shown is what came over the wire. The last line is the sum of both parts, for whoever runs this in a
-pipeline.
+What is shown is what the webhook answered. The last line sums up both parts, for use in a pipeline.
 """
 
 import shlex
@@ -28,7 +27,7 @@ from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 
 REFUSED = "train-llm-8gpu-one-zone"
-"""The bundled pod that is offered to try: it is refused for a reason that fits in a sentence."""
+"""The bundled pod that is offered to try: it is denied for a reason that fits in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +51,13 @@ def stage() -> Iterator[DemoFiles]:
 
 
 async def play(paper: Paper) -> int:
-    """Both parts; the number of bundled pods that came out other than expected."""
+    """Both parts; the number of bundled pods without the expected outcome."""
     with stage() as files:
         first, differing = await _part_one(files, paper)
         second = await _part_two(files, paper)
     paper.write("", "Both parts together:")
     if differing:
-        paper.write(f"{differing} of the bundled pods came out other than expected: look for EXPECTED above.")
+        paper.write(f"{differing} bundled pods did not have the expected outcome: see EXPECTED above.")
     paper.write(str(first.plus(second.counts)))
     return differing
 
@@ -69,7 +68,7 @@ async def serve(paper: Paper, *, port: int) -> None:
         async with webhook.running(files.cluster, files.pair, port=port) as running:
             paper.write(*_invitation(files, running.url))
             await running.process.wait()
-            raise await running.died("it served")
+            raise await running.died("serving")
 
 
 async def _part_one(files: DemoFiles, paper: Paper) -> tuple[OutcomeCounts, int]:
@@ -80,7 +79,7 @@ async def _part_one(files: DemoFiles, paper: Paper) -> tuple[OutcomeCounts, int]
         paper.write(
             f"{published + hidden} nodes ({hidden} without topology), {len(stories)} pods:"
             f" examples/data/{bundled.CLUSTER} and {bundled.PODS}",
-            f"webhook at {running.url}; each pod goes to /mutate, then as patched to /validate",
+            f"webhook at {running.url}; each pod is sent to /mutate, and the patched pod to /validate",
             "",
         )
         counts, differing = await small.review(stories, cluster, post, paper)
@@ -96,7 +95,7 @@ async def _part_two(files: DemoFiles, paper: Paper) -> large.Reviewed:
     _title("2", "the nodes and pods of a real GPU cluster", paper)
     paper.write(
         f"{nodes:,} nodes, {len(pods):,} pods: Alibaba cluster-trace-gpu-v2023 (openb), USENIX ATC 2023",
-        "zones, kubelet policies and intents by the recipe in examples/data/README.md",
+        "zones, kubelet policies and intents are assumed as described in examples/data/README.md",
         "",
     )
     async with (
@@ -122,9 +121,9 @@ def _invitation(files: DemoFiles, url: str) -> Iterator[str]:
     stories = _stories()
     refused = next(story for story in stories if story.manifest["metadata"]["name"] == REFUSED)
     yield f"The webhook serves the bundled cluster at {url} until Ctrl-C. In another terminal:"
-    yield from ("", f"# what is written into {stories[0].manifest['metadata']['name']}: the patch, in base64")
+    yield from ("", f"# the patch for {stories[0].manifest['metadata']['name']}, in base64")
     yield _curl(files, stories[0], f"{url}/mutate")
-    yield from ("", f"# why {REFUSED} is refused")
+    yield from ("", f"# why {REFUSED} is denied")
     yield _curl(files, refused, f"{url}/validate")
     yield ""
 

@@ -1,8 +1,8 @@
 """
-What became of many pods, counted.
+The outcomes of many pods, counted.
 
-A refusal names containers, classes and amounts, so no two are alike; what they come down to is a handful of
-causes. The figures in a sentence are left out for counting, the words stay the webhook's own.
+A denial names containers, classes and amounts, so no two are alike, but there are only a few causes. To count
+them, the amounts in a message are replaced; the other words stay those of the webhook.
 """
 
 import re
@@ -52,6 +52,6 @@ class OutcomeCounts:
 
 
 def cause(message: str) -> str:
-    """What a refusal comes down to."""
+    """The cause of a denial, without its amounts."""
     first = _ONE.sub("have", _SUBJECT.sub("", message.removeprefix(SPEAKER)))
-    return _AMOUNT.sub("so much", _END.sub("", first))
+    return _AMOUNT.sub("N", _END.sub("", first))

@@ -1,9 +1,9 @@
 """
-The webhook, started as the program that it is, and ended whatever happens.
+The webhook, started as a process, and ended whatever happens.
 
-It gets a free port and tells which in its log, so nothing is guessed and nothing waits for a fixed time.
-Its log is read all the while, for a program whose log nobody reads stops; the last lines are kept for the
-case that it dies. Settings in the caller's environment do not reach it.
+It gets a free port and logs which, so nothing is guessed and nothing waits for a fixed time. Its log is read
+all the time, because a full pipe would block it; the last lines are kept in case it dies. Settings in the
+caller's environment are not passed on.
 
     ClickException
     └── WebhookDied    the process ended, or could not begin
@@ -44,7 +44,7 @@ class WebhookDied(click.ClickException):
 
 @dataclass(slots=True)
 class RunningWebhook:
-    """A webhook that runs: where it listens, and what it said last."""
+    """A webhook that runs: where it listens, and its last log lines."""
 
     process: Process
     ca: Path
@@ -57,13 +57,13 @@ class RunningWebhook:
         return f"https://{HOST}:{self.port}"
 
     async def died(self, doing: str) -> WebhookDied:
-        """What to tell when it did not last; waits a moment for its end, to tell that too."""
+        """The error for a webhook that failed; waits a moment for its end, to report that too."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.process.wait(), DYING_SECONDS)
         code = self.process.returncode
-        how = "does not answer" if code is None else f"ended with exit code {code}"
+        how = "stopped responding" if code is None else f"ended with exit code {code}"
         log = "".join(f"\n  {line}" for line in self.last_lines) or " nothing"
-        return WebhookDied(f"the webhook {how} while {doing}; the last it said:{log}")
+        return WebhookDied(f"the webhook {how} while {doing}; it logged:{log}")
 
 
 @contextlib.asynccontextmanager
@@ -78,7 +78,7 @@ async def running(
         *command(snapshot, pair, *arguments, port=port),
         stdin=DEVNULL,
         stderr=PIPE,
-        # Ctrl-C is ours to answer: the webhook ends when we end it, not beside us.
+        # Ctrl-C is handled here: it must not end the webhook before us.
         start_new_session=True,
         env=environment(os.environ),
     )
@@ -130,7 +130,7 @@ async def _until(listens: asyncio.Event, webhook: RunningWebhook, reader: asynci
     await asyncio.wait({waiting, reader}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     if not listens.is_set():
-        raise await webhook.died("it started")
+        raise await webhook.died("starting")
 
 
 async def _end(process: Process) -> None:

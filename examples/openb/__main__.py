@@ -1,5 +1,5 @@
 """
-Count the published trace again, so that nobody has to believe the bundled tables.
+Count the published trace again, to check the bundled tables.
 
     python -m examples.openb NODES.csv PODS.csv DIR
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m examples.openb")
     parser.add_argument("nodes", type=Path, help="the published list of nodes")
     parser.add_argument("pods", type=Path, help="the published list of pods")
-    parser.add_argument("directory", type=Path, help="where the two tables go")
+    parser.add_argument("directory", type=Path, help="folder to write the two tables to")
     given = parser.parse_args(arguments)
     try:
         nodes, pods = shapes.count_nodes(given.nodes), shapes.count_pods(given.pods)

@@ -1,9 +1,9 @@
 """
-What the trace does not tell: where a node's resources sit, and what a pod's owner wanted.
+What the trace does not contain: the zones of a node's resources, and the annotations of pods.
 
-Every choice is a table or a number below, and turns take the place of chance: the first node of a shape gets
-the first kubelet of its model's row, the second node the second, and so on around. The same figures give the
-same manifests, byte for byte.
+Every choice is a table or a number below, and nothing is random: the first node of a shape gets the first
+kubelet of its model's row, the second node the second, and so on in turn. The same figures give the same
+manifests, byte for byte.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -186,7 +186,7 @@ def _split(total: int, parts: int) -> list[int]:
 
 
 def _distance(zone: int, other: int, *, zones: int) -> int:
-    """As firmware tells it: 10 at home, 12 on the same of two sockets, 21 across."""
+    """As firmware reports it: 10 in the zone, 12 on the same of two sockets, 21 across."""
     if zone == other:
         return 10
     return 12 if zone * 2 // zones == other * 2 // zones else 21

@@ -1,8 +1,8 @@
 """
-What the nodes of the trace had and what its pods asked for, counted.
+What the nodes of the trace had and what its pods requested, counted.
 
-The published lists name every node and pod; the rules only care how many were alike. So two small tables
-of figures are kept, and the functions that counted them, to let anyone count again.
+The published lists name every node and pod; the rules only need how many were alike. So two small tables of
+counts are kept, with the functions that counted them, so that the counting can be repeated.
 """
 
 import csv

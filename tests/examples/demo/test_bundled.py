@@ -23,7 +23,7 @@ KNOWN = {"cpu-1", "dgx-1", "dgx-2", "legacy-1"}
             ),
             (
                 "all but some",
-                "admitted, patched, warned; keeps away from every node that is known but dgx-1 and dgx-2.",
+                "admitted, patched, warned; keeps away from all known nodes except dgx-1 and dgx-2.",
                 {"admitted", "patched", "warned"},
                 {"cpu-1", "legacy-1"},
             ),

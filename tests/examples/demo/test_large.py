@@ -74,14 +74,14 @@ def test_the_summary_to_the_letter(sheet: Paper) -> None:
         "    warned          5\n"
         "  denied           10\n"
         "\n"
-        "  warned, by message (a pod may be warned twice)\n"
+        "  warned, by message (a pod may have several warnings)\n"
         "        5  later\n"
         "\n"
         "  denied, by cause\n"
         "        7  too large\n"
         "        3  a mistake\n"
         "\n"
-        "  2,000 reviews (mutate, then validate) in 4.0 s: 500 a second\n"
+        "  2,000 reviews (mutate, then validate) in 4.0 s: 500 per second\n"
     )
 
 

@@ -45,7 +45,7 @@ async def test_every_bundled_pod_comes_out_as_expected(
     told = text(sheet)
     assert told.startswith(
         "1/22  default/inference-7b\n"
-        "  shows     the plain case, one GPU with its CPUs and memory in one zone.\n"
+        "  shows     the simple case, one GPU with its CPUs and memory in one zone.\n"
         "  pod       requests single-numa-node alignment. Guaranteed: container server 8\n"
         "            cpu, 48Gi memory, 1 nvidia.com/gpu\n"
         "  verdict   admitted, patched\n"

@@ -45,7 +45,7 @@ WHOLE_POD = (
     ' (Topology Manager policy "restricted"). Set annotation'
     ' numalign.io/policy to "none".'
 )
-TOGETHER = "have at most so much memory and at most so much nvidia.com/gpu in one NUMA zone"
+TOGETHER = "have at most N memory and at most N nvidia.com/gpu in one NUMA zone"
 BY_KUBELET = '(Topology Manager policy "restricted")'
 ENFORCED = 'namespace "prod" enforces restricted'
 MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is not a known value'
@@ -60,7 +60,7 @@ MISTAKE = 'metadata.annotations[numalign.io/policy]: "x" is not a known value'
             (
                 "the pod as a whole",
                 WHOLE_POD,
-                'have at most so much cpu in 2 NUMA zones (Topology Manager policy "restricted")',
+                'have at most N cpu in 2 NUMA zones (Topology Manager policy "restricted")',
             ),
             (
                 "a namespace that enforces",

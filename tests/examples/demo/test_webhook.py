@@ -29,9 +29,7 @@ async def test_it_answers_over_https_and_a_death_is_told_with_its_last_words(sta
 
 async def test_one_that_cannot_begin_says_why(stage: DemoFiles) -> None:
     pair = dataclasses.replace(stage.pair, key=stage.pair.cert)
-    with pytest.raises(
-        WebhookDied, match=r"(?s)ended with exit code 2 while it started; the last it said:.*tls\.crt"
-    ):
+    with pytest.raises(WebhookDied, match=r"(?s)ended with exit code 2 while starting; it logged:.*tls\.crt"):
         async with webhook.running(stage.cluster, pair):
             pass
 
@@ -45,6 +43,6 @@ def test_settings_of_the_caller_do_not_reach_it() -> None:
 
 async def test_a_program_that_says_nothing_is_told_so() -> None:
     process = await asyncio.create_subprocess_exec("true")
-    died = await webhook.RunningWebhook(process, Path("ca")).died("it started")
-    assert died.message == "the webhook ended with exit code 0 while it started; the last it said: nothing"
+    died = await webhook.RunningWebhook(process, Path("ca")).died("starting")
+    assert died.message == "the webhook ended with exit code 0 while starting; it logged: nothing"
     assert died.exit_code == 2
