@@ -1,10 +1,10 @@
 """
-An authority made for one purpose, and the pair it vouches for.
+An authority (CA) made for a single pair.
 
-A server and those who call it share one secret-free fact: the authority's certificate. Its key is needed
-only while it signs, so `issue` forgets it; nobody can sign with it afterwards, and there is nothing to steal.
-ECDSA P-256 because handshakes are the dearest part of a short call. What is issued passes OpenSSL's strict
-checks (key identifiers, key usage, a critical basic constraint), for clients grow stricter with time.
+A server and its callers share only the authority's certificate, which is no secret. The authority's key is
+needed only to sign, so `issue` forgets it: nothing can be signed with it afterwards, and it cannot be stolen.
+ECDSA P-256, because handshakes are the most expensive part of a short call. Certificates pass OpenSSL's
+strict checks (key identifiers, key usage, a critical basic constraint), as clients grow stricter with time.
 
     BadInput
     └── BadOrder    names or days for which nothing can be issued
@@ -30,7 +30,7 @@ from numalign.model.errors import BadInput, Mistake
 
 # Clocks in a cluster differ; a certificate must not be "not yet valid" on a machine that is a bit behind.
 BACKDATED = timedelta(minutes=5)
-# Ten years: more is a slip of the keyboard, and no client needs it.
+# Ten years: more is most likely a typo.
 LONGEST_DAYS = 3650
 
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -129,7 +129,7 @@ def _replace(path: Path, content: bytes, *, mode: int) -> None:
 def wrong_names(names: Sequence[str]) -> Iterator[Mistake]:
     """Why no certificate can be issued for these names."""
     if isinstance(names, str):
-        yield Mistake("names", f"{names!r} is one text: give a list of names")
+        yield Mistake("names", f"{names!r} is a string: pass a list of names")
         return
     if not names:
         yield Mistake("names", "is empty: clients verify the name or address they call")

@@ -1,10 +1,9 @@
 """
 The CA bundle by which API servers trust us: the `caBundle` of our two webhook configurations.
 
-They are made by whoever installs us and only the bundle is ours, so it is changed by a patch of that field.
-The patch says which version was read. A process that was held up in the meantime, with a bundle that is no
-longer true, therefore loses against the one that has gone on. Configurations into which cert-manager injects
-an authority are left to it.
+They are created by the installation and only the bundle is ours, so it is changed by a patch of that field.
+The patch names the version that was read. A process that was delayed meanwhile, and has an outdated bundle,
+therefore gets a conflict. Configurations into which cert-manager injects an authority are left alone.
 """
 
 import asyncio
@@ -39,7 +38,7 @@ class WebhookConfiguration:
 
     @property
     def injected(self) -> bool:
-        """Whether cert-manager looks after its bundle."""
+        """Whether cert-manager injects its bundle."""
         annotations = Part(self.raw)["metadata"]["annotations"]
         return any(annotations[name].value for name in INJECTED)
 
@@ -59,15 +58,17 @@ class WebhookConfiguration:
         """Why it does not carry the bundle; None if it does."""
         if self.error or self.carries(bundle):
             return str(self.error) if self.error else None
-        return "cert-manager is to inject the authority, and has not injected this one"
+        return "cert-manager has not injected the CA of this certificate yet"
 
     def distrust(self, chain: Sequence[x509.Certificate]) -> str | None:
-        """Why those who call would not accept a pair with these certificates; None if they would."""
+        """Why callers would not accept a pair with these certificates; None if they would."""
         if self.error:
             return str(self.error)
         trusted = ((name, tuple(_certificates(_bytes(text)))) for name, text in self._webhooks())
-        strangers = [name for name, roots in trusted if certificate.root(chain, roots) is None]
-        return f"the caBundle of {', '.join(strangers)} holds no authority of the pair" if strangers else None
+        without = [name for name, roots in trusted if certificate.root(chain, roots) is None]
+        return (
+            f"the caBundle of {', '.join(without)} does not contain the certificate's CA" if without else None
+        )
 
     async def read(self, api: Api) -> "WebhookConfiguration":
         """The configuration as it is now, or its error."""
@@ -117,13 +118,13 @@ async def publish(
 
 
 def trusted(configurations: Sequence[WebhookConfiguration], bundle: bytes) -> bool:
-    """Whether all who call us trust the bundle: each configuration that there is carries it."""
+    """Whether all callers trust the bundle: each configuration that exists carries it."""
     present = [config for config in configurations if not isinstance(config.error, NotFound)]
     return bool(present) and not problems(present, bundle)
 
 
 def versions(configurations: Iterable[WebhookConfiguration]) -> tuple[str, ...]:
-    """What changes whenever one of them is changed by anybody."""
+    """What changes whenever one of them is changed."""
     return tuple(configuration.version for configuration in configurations)
 
 

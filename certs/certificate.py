@@ -1,9 +1,9 @@
 """
-What a certificate says of itself.
+What a certificate contains.
 
-Certificates in a cluster are written by others, too: by cert-manager, by hand, by a tool that got it half
-right. So nothing here fails over one: what cannot be read says nothing, and whoever relies on it finds that
-the name or the signature that it needs is not there.
+Certificates in a cluster are also written by cert-manager, by hand, or by tools with bugs. So nothing here
+fails because of one: what cannot be read counts as absent, and callers find that a name or a signature that
+they need is missing.
 """
 
 import ipaddress
@@ -29,7 +29,7 @@ def first(pem: bytes) -> x509.Certificate:
 
 
 def as_pem(certificate: x509.Certificate) -> bytes:
-    """The certificate as it stands in files, always spelled the same."""
+    """The certificate as written to files, always in the same spelling."""
     return certificate.public_bytes(Encoding.PEM)
 
 
@@ -77,7 +77,7 @@ def _issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def _accepted(name: str) -> Iterator[str]:
-    """A name as it may stand in a certificate: itself, and a star for its first label."""
+    """A name as a certificate may list it: itself, and with a star for its first label."""
     yield _plain(name)
     if not _address(name):
         yield f"*.{name.lower().partition('.')[2]}"

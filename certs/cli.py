@@ -1,9 +1,9 @@
 """
-`numalign-certs`: what a person asks of certificates, and does to them by hand.
+`numalign-certs`: inspect certificates, and issue and rotate them by hand.
 
-    inspect    what is served, until when, and who trusts it
-    issue      files for those who want no Secret of ours
-    rotate     a new pair now, without a single call that fails
+    inspect    what is served, until when, and which callers trust it
+    issue      files, for installations that do not use numalign's Secret
+    rotate     a new pair now, without a failed call
 """
 
 import asyncio
@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccess:
-    """How a cluster is reached, and a namespace; no namespace is the kubeconfig's own."""
+    """How to connect to a cluster, and a namespace; None is the kubeconfig's own."""
 
     connection: Connection
     namespace: str | None
@@ -59,7 +59,10 @@ from_cluster = joined(
     "cluster",
     ClusterAccess,
     click.option(
-        "-n", "--namespace", metavar="NAME", help="Namespace of the Secret; by default the kubeconfig's."
+        "-n",
+        "--namespace",
+        metavar="NAME",
+        help="Namespace of the Secret. Defaults to the namespace of the kubeconfig's context.",
     ),
     from_kubeconfig,
 )
@@ -79,49 +82,55 @@ Examples:
 )
 @click.version_option(about.version(), prog_name=PROGRAM)
 def program() -> None:
-    """Look at the certificates of numalign, issue them by hand, and rotate them."""
+    """Inspect, issue and rotate the certificates of numalign."""
 
 
 @program.command()
-@click.option("--name", "names", multiple=True, required=True, help="DNS name or address; may be repeated.")
-@click.option("--days", type=int, default=rotation.DAYS, show_default=True, help="How long it is valid.")
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder.")
-@click.option("--overwrite", is_flag=True, help="Replace a pair that is there already.")
+@click.option(
+    "--name", "names", multiple=True, required=True, help="DNS name or IP address; may be repeated."
+)
+@click.option("--days", type=int, default=rotation.DAYS, show_default=True, help="Validity in days.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder to write to."
+)
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
 def issue(names: Sequence[str], days: int, out: Path, *, overwrite: bool) -> None:
-    """Write tls.crt, tls.key and ca.crt: a pair, and what its callers have to trust.
+    """Issue a serving certificate: write tls.crt, tls.key, and ca.crt for callers to trust.
 
-    The authority's key is not kept, so nothing else can ever be signed with it.
+    The key of the CA is discarded, so it can never sign another certificate.
     """
     existing = [name for name in FILES if (out / name).exists()]
     if existing and not overwrite:
-        raise Trouble(f"{out} holds {', '.join(existing)} already: name another folder, or say --overwrite")
+        raise Trouble(f"{out} already contains {', '.join(existing)}: use another folder, or --overwrite")
     pair = authority.issue(names=names, days=days, now=utc_now())
     files = authority.write(pair, out)
-    for path, use in ((files.cert, "--tls-cert"), (files.key, "--tls-key"), (files.ca, "for callers")):
+    for path, use in ((files.cert, "--tls-cert"), (files.key, "--tls-key"), (files.ca, "CA for callers")):
         click.echo(f"{path}  ({use})")
 
 
 @program.command()
-@click.option("--secret", "name", metavar="NAME", required=True, help="The Secret that replicas share.")
-@click.option("--configuration", metavar="NAME", default=CONFIGURATION, show_default=True, help="Who calls.")
+@click.option("--secret", "name", metavar="NAME", required=True, help="Secret with the certificate.")
+@click.option("--configuration", metavar="NAME", default=CONFIGURATION, show_default=True,
+              help="Webhook configurations whose CA bundle is updated.")  # fmt: skip
 @click.option("--settle", metavar="SECONDS", type=click.FloatRange(min=0), default=rotation.SETTLE_SECONDS,
-              show_default=True, help="How long each step is given to be known to all.")  # fmt: skip
-@click.option("--no-wait", is_flag=True, help="Begin it, and leave the rest to the replicas.")
+              show_default=True, help="How long to wait after each step, for all to follow.")  # fmt: skip
+@click.option("--no-wait", is_flag=True, help="Start the rotation, and leave the rest to the controller.")
 @from_cluster
 def rotate(name: str, configuration: str, settle: float, *, no_wait: bool, cluster: ClusterAccess) -> None:
-    """Replace the pair now, in steps that every caller can follow.
+    """Rotate the certificate now, without a failed call.
 
-    It begins where a rotation that is under way has come to. To interrupt it is safe: the replicas go on.
+    A rotation that is in progress is continued. You can interrupt the command at any time: the controller
+    finishes the rotation.
     """
 
     async def work(api: Api, namespace: str) -> None:
         ref = SecretRef(namespace, name)
         plan = await manual_rotation.begin(api, ref, settle=settle, now=utc_now)
         if no_wait:
-            click.echo("staged: the replicas do the rest")
+            click.echo("staged: the controller does the rest")
             return
         rotator = Rotator(api, ref=ref, configuration=configuration, plan=plan)
-        with _waiting(f"each step is given {settle:g} seconds to be known to all"):
+        with _waiting(f"waiting {settle:g} seconds after each step, until all replicas use it"):
             every = min(2.0, settle / 10)
             await manual_rotation.follow(rotator, every=every, say=click.echo, sleep=asyncio.sleep)
 
@@ -130,20 +139,22 @@ def rotate(name: str, configuration: str, settle: float, *, no_wait: bool, clust
 
 @program.command()
 @click.argument("path", required=False, type=click.Path(path_type=Path, exists=True))
-@click.option("--secret", "name", metavar="NAME", help="The Secret that replicas share, in place of PATH.")
-@click.option("--configuration", metavar="NAME", help="Whether those that this one lets call trust the pair.")
+@click.option("--secret", "name", metavar="NAME", help="Inspect this Secret instead of PATH.")
+@click.option("--configuration", metavar="NAME",
+              help="Also check whether the callers of these configurations trust it.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="Text for people, JSON for programs.")  # fmt: skip
+              help="Output format: text to read, json for programs.")  # fmt: skip
 @from_cluster
 def inspect(
     path: Path | None, name: str | None, configuration: str | None, output: str, *, cluster: ClusterAccess
 ) -> None:
-    """Show what a folder, a PEM file or a Secret holds: names, authority, how long it is valid.
+    """Show the certificates in a folder, a PEM file or a Secret: names, authority and validity.
 
-    Exit code 1 if it must not be served: expired, a key of another certificate, not trusted.
+    Exit code 1 if the certificate must not be served: it expired, the key belongs to another certificate, or
+    callers do not trust it.
     """
     if (path is None) == (name is None):
-        raise click.UsageError("give either PATH or --secret NAME")
+        raise click.UsageError("specify either PATH or --secret NAME")
     if path:
         report = _of_folder(path) if path.is_dir() else _of_file(path)
     else:
@@ -164,7 +175,7 @@ def _of_folder(path: Path) -> Report:
         if (file := path / name).exists()
     }
     if not files:
-        raise Trouble(f"{path} holds none of {', '.join(FILES)}")
+        raise Trouble(f"{path} contains none of {', '.join(FILES)}")
     try:
         return Report(inspection.of_state(secret.of_files(files), ours=False))
     except BadSecret as error:
@@ -181,7 +192,7 @@ def _of_file(path: Path) -> Report:
 
 def _of_secret(shared: SharedSecret) -> Report:
     if shared.raw is None:
-        raise Trouble(f"{shared.ref} is not there")
+        raise Trouble(f"{shared.ref} does not exist")
     if shared.state is None:
         return Report(mistakes=shared.mistakes or (Mistake(str(shared.ref), "is empty"),))
     return Report(inspection.of_state(shared.state, ours=shared.ours))
@@ -189,7 +200,7 @@ def _of_secret(shared: SharedSecret) -> Report:
 
 @contextmanager
 def _waiting(what: str) -> Iterator[None]:
-    """Show on a terminal that something takes its time."""
+    """Show on a terminal that something takes a while."""
     console = Console(stderr=True)
     if console.is_terminal:
         with console.status(what):
@@ -204,9 +215,9 @@ def _print_text(report: Report, now: datetime) -> None:
         for name, value in entry.lines(now=now):
             click.echo(f"{click.style(f'{name:<12}', dim=True)} {value}")
     for kind, problem in (report.trust or {}).items():
-        click.echo(f"{kind}: {problem or 'trusts it'}")
+        click.echo(f"{kind}: {problem or 'trusts the certificate'}")
     for mistake in report.wrong(now=now):
-        click.echo(f"{click.style('wrong', fg='red', bold=True)}: {mistake}", err=True)
+        click.echo(f"{click.style('error', fg='red', bold=True)}: {mistake}", err=True)
 
 
 def _print_json(report: Report, now: datetime) -> None:

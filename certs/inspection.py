@@ -1,7 +1,7 @@
 """
-What there is to know about a pair before something goes wrong: for people, and for programs.
+A report about a pair, for people and for programs.
 
-All of it is read off certificates; no key is ever shown.
+All of it is read from certificates; no key is ever shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _DAY = "%Y-%m-%d %H:%M UTC"
 
 @dataclass(frozen=True, slots=True)
 class CertificateRole:
-    """One certificate, what part it has, and when it rotates if it does."""
+    """One certificate, its role, and when it rotates if it does."""
 
     role: str
     certificate: x509.Certificate
@@ -70,14 +70,14 @@ class CertificateRole:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Certificates, what was wrong while they were read, and why callers do not trust the first, by kind."""
+    """Certificates, mistakes in what was read, and why callers do not trust the first, by kind."""
 
     certificates: Sequence[CertificateRole] = ()
     mistakes: tuple[Mistake, ...] = ()
     trust: Mapping[str, str | None] | None = None
 
     def with_trust(self, configurations: Sequence[WebhookConfiguration]) -> "Report":
-        """The same, with why those who call by these configurations do not trust the pair."""
+        """The same, with why the callers of these configurations do not trust the pair."""
         if not self.certificates:
             return self
         chain = self.certificates[0].chain
@@ -121,7 +121,7 @@ def _of_pem(role: str, pem: bytes, rotates: datetime | None = None) -> Certifica
 def remaining(span: timedelta) -> str:
     """How far away a time is, in words."""
     if span <= timedelta(0):
-        return "over"
+        return "past"
     for unit, length in (("days", timedelta(days=1)), ("hours", timedelta(hours=1))):
         if span >= 2 * length:
             return f"in {span // length} {unit}"

@@ -1,8 +1,8 @@
 """
-The controller's part in the certificates: make the shared pair, keep it fresh, and let callers trust it.
+The controller's part in the certificates: create the shared pair, renew it, and let callers trust it.
 
-Whoever leads does what is due. The others look on and change nothing: they see what the leader sees, so that
-the next one knows how long a step has been known, and what stood in the Secret if somebody has deleted it.
+The leader does what is due. Other replicas only read: they see what the leader sees, so that the next leader
+knows how long ago each step was, and the contents of the Secret if it was deleted.
 """
 
 import math
@@ -23,8 +23,8 @@ from numalign.runtime.metrics import PREFIX
 class Certificates(SecretWatcher):
     """Keeps the pair of a Secret and `configuration`'s bundle fresh, while `leading` says yes.
 
-    Those who serve the pair look at it as often: `settle`, the seconds that each step of a rotation is given
-    to be known to all, has to be several times as long as both together.
+    Replicas that serve the pair read it as often: `settle`, the seconds to wait after each step of a
+    rotation, has to be several times as long as both intervals together.
     """
 
     _: KW_ONLY
@@ -51,13 +51,13 @@ class Certificates(SecretWatcher):
         )
         self._rotates = Gauge(
             f"{PREFIX}certificate_rotation_timestamp_seconds",
-            "When the pair in the Secret begins to be changed, in seconds since 1970; NaN if not by us.",
+            "When rotation of the certificate begins, as a Unix time; NaN if numalign does not rotate it.",
             registry=self.registry,
         )
         self._rotates.set(math.nan)
         self._steps = Counter(
             f"{PREFIX}certificate_rotations",
-            "Steps that this process took in making and changing the shared pair.",
+            "Steps of certificate rotation by this replica.",
             ["step"],
             registry=self.registry,
         )
@@ -87,7 +87,7 @@ class Certificates(SecretWatcher):
 
     def _report_problems(self, observation: RotationState) -> None:
         state, mistakes = observation.secret.state, observation.secret.mistakes
-        self._awaited = "; ".join(map(str, mistakes)) or "the replica that leads makes it"
+        self._awaited = "; ".join(map(str, mistakes)) or "the leader has not created it yet"
         self._report("certificates.refused", mistakes, secret=str(self.ref), mistakes=mistakes)
         if self.leading():
             problems = dict(bundle.problems(observation.configurations, state.bundle)) if state else {}

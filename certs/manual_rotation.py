@@ -1,7 +1,7 @@
 """
-A rotation by hand: begun now, and followed until the old authority is trusted no longer.
+A rotation by hand: begun now, and followed until the old authority is no longer trusted.
 
-Whoever follows it also does what is due, as the controller does, so that it comes to its end even while no
+To follow it is also to do what is due, as the controller does, so that the rotation ends even while no
 controller runs.
 """
 
@@ -16,20 +16,20 @@ from numalign.kube.client import Api
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.clock import Clock, Sleep
 
-STAGED = "staged: the next pair waits until all who call trust its authority, too"
-PROMOTED = "promoted: the next pair is served; the authority of the old one goes on being trusted meanwhile"
-DROPPED = "dropped: the authority of the old pair is trusted no longer"
+STAGED = "staged: the new certificate will be served when all callers trust its CA as well"
+PROMOTED = "promoted: the new certificate is served; callers still trust the old CA as well"
+DROPPED = "dropped: callers no longer trust the old CA"
 
-_NO_PAIR = "holds no pair yet: a running controller makes one"
+_NO_PAIR = "contains no certificate yet: a running controller creates one"
 _FOREIGN = (
-    "is not ours to change (its label app.kubernetes.io/managed-by is not numalign): whoever made it"
-    " rotates it, like cert-manager with `cmctl renew`"
+    "is not managed by numalign (label app.kubernetes.io/managed-by): rotate it with the tool that created"
+    " it, such as cert-manager's `cmctl renew`"
 )
 _EARLY = "is not valid before {}: check the clocks. If they are right, delete the Secret to create a new pair"
 
 
 class NotRotatable(BadInput):
-    """Raised for a Secret that is not there, not ours to change, or not valid yet."""
+    """Raised for a Secret that does not exist, is not ours to change, or is not valid yet."""
 
 
 async def begin(api: Api, ref: SecretRef, *, settle: float, now: Clock) -> RotationPlan:

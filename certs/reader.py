@@ -1,10 +1,10 @@
 """
-A replica's part in the certificates: serve what stands in the Secret, and write nothing.
+A webhook replica's part in the certificates: serve the pair in the Secret, and write nothing.
 
-The server looks at a folder, as it does for files made by hand; what stands in the Secret is written there. A
-server must listen before the API server was ever reached, so the folder begins with a pair that nobody
-trusts, and readiness waits for the shared one, which the controller makes. After that nothing that goes wrong
-here takes a pair away: what is good goes on being served, and the log says what is wrong, once.
+The server watches a folder, as it does for files made by hand; the pair in the Secret is written there. A
+server must listen before it has reached the API server, so the folder begins with a pair that no caller
+trusts, and readiness waits for the shared one, which the controller creates. After that no failure here takes
+a pair away: a good pair is served further on, and each failure is logged once.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +18,11 @@ from certs.watcher import SecretWatcher
 
 START_DAYS = 1
 
-NOBODY_MADE_IT = "numalign-controller has not made it yet"
+NOT_CREATED = "numalign-controller has not created it yet"
 
 
 def start_pair(folder: Path, *, names: Sequence[str], now: datetime) -> Files:
-    """A pair for a server to listen with until the shared one is there; nobody trusts it.
+    """A pair for a server to listen with until the shared one exists; no caller trusts it.
 
     Raises `BadOrder` for names that cannot be certified, and `OSError`.
     """
@@ -35,10 +35,10 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class SharedCertificate(SecretWatcher):
-    """Keeps `folder` holding the pair of a Secret, which has to be for `names` if somebody else made it.
+    """Keeps the pair of a Secret in `folder`; one that numalign did not create has to be for `names`.
 
-    The server must look at the folder as often. `changed` is called when a new pair stands in the folder, so
-    that a server need not wait for its look.
+    The server must read the folder as often. `changed` is called when a new pair is in the folder, so that a
+    server can read it at once.
     """
 
     _: KW_ONLY
@@ -57,7 +57,7 @@ class SharedCertificate(SecretWatcher):
         mistakes = shared.mistakes
         if shared.state:
             mistakes = secret.untimely(shared.state.current, now=self.now())
-        self._awaited = "; ".join(map(str, mistakes)) or NOBODY_MADE_IT
+        self._awaited = "; ".join(map(str, mistakes)) or NOT_CREATED
         self._report("certificates.refused", mistakes, secret=str(self.ref), mistakes=mistakes)
         if shared.state and not mistakes and shared.state.current != self._served:
             self._serve(shared.state.current)

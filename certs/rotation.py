@@ -1,11 +1,11 @@
 """
-When a pair is changed for another, and in which steps, so that nobody is shown one that he does not trust.
+When a pair is replaced by another, and in which steps, so that no caller gets one that it does not trust.
 
-First the new authority is trusted beside the old one (staged); when that has been so everywhere for a while
-the new pair is served (promoted), which changes nothing in what is trusted; when everybody serves it the old
-authority is trusted no longer (dropped). How long a step has been known is counted by whoever looks, from the
-time at which he himself saw it: no clock of another machine is believed. A pair that is not valid yet says
-that some clock is wrong, so nothing is done about it until it is.
+First the new authority is trusted beside the old one (staged). When that has been so everywhere for a while,
+the new pair is served (promoted), which does not change what is trusted. When all replicas serve it, the old
+authority is no longer trusted (dropped). Each process measures how long ago a step was from the time at which
+it saw the step itself, and trusts no clock of another machine. A pair that is not valid yet means that some
+clock is wrong, so nothing is done until it is valid.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def due(
 ) -> Transition | None:
     """The next step; None while there is nothing to do.
 
-    `published` is for how many seconds the caller has known that those who call trust the bundle of this very
+    `published` is for how many seconds the webhook's callers have been known to trust the bundle of this very
     state; None if they do not. Raises `BadOrder` if nothing can be issued for the plan's names and days.
     """
     if state is None:
@@ -66,12 +66,12 @@ def due(
     settled = published is not None and published >= plan.settle
     retiring = is_retiring(state, now=now)
     if secret.untimely(current, now=now):
-        # Expired: nobody accepts it any more, so the new pair cannot wait to be trusted.
+        # Expired: no caller accepts it, so the new pair cannot wait until it is trusted.
         usable = coming and _good(coming, plan, now) and not secret.untimely(coming, now=now)
         pair = coming if coming and usable else _issued(plan, now)
         return Transition(RotationStep.REPLACED, PairState(pair, retired=(current.ca_pem,)))
     if coming and not _good(coming, plan, now):
-        # What waits is good for nothing any more; nobody has served it.
+        # The staged pair is no longer usable, and no replica has served it.
         return Transition(RotationStep.STAGED, staged(state, plan=_widened(plan, coming), now=now))
     if retiring:
         return Transition(RotationStep.DROPPED, replace(state, retired=())) if settled else None
@@ -80,16 +80,16 @@ def due(
             return None
         return Transition(RotationStep.PROMOTED, PairState(coming, retired=(current.ca_pem,)))
     if now >= rotates(state) or not _good(current, plan, now):
-        # Old, or not for the names by which we are called.
+        # Old, or not for the names that callers use.
         return Transition(RotationStep.STAGED, staged(state, plan=_widened(plan, current), now=now))
     return None
 
 
 def restore(remembered: PairState | None, *, plan: RotationPlan, now: datetime) -> Transition:
-    """What to do when the shared state was lost: share what is remembered, if it is still good.
+    """What to do when the shared state was lost: restore what is remembered, if it is still good.
 
-    A pair that is still trusted goes on, so that no call fails, and makes way for a new one at once: whoever
-    removed it meant something by it.
+    A pair that is still trusted is served further on, so that no call fails, but is rotated at once, since it
+    was probably deleted for a reason.
     """
     if remembered is None or secret.untimely(remembered.current, now=now):
         return Transition(RotationStep.CREATED, PairState(_issued(plan, now)))
@@ -107,19 +107,19 @@ def rotates(state: PairState) -> datetime:
 
 
 def is_retiring(state: PairState, *, now: datetime) -> bool:
-    """Whether an old authority is still trusted for the sake of those who may show its pair.
+    """Whether an old authority is still trusted because replicas may still serve its pair.
 
-    One that has expired does not count, and goes with the next rotation: it does no harm, unless it is our
-    clock that is ahead, and then everybody else needs it.
+    One that has expired does not count, and goes with the next rotation: it does no harm, and if our clock is
+    ahead, other machines still need it.
     """
     return any(now < certificate.first(pem).not_valid_after_utc for pem in state.retired)
 
 
 def _widened(plan: RotationPlan, pair: Pair) -> RotationPlan:
-    """The plan; with the names of a pair that lacks some of the plan's, which others may be called by.
+    """The plan; if a pair lacks some of its names, with those of the pair, which callers may still use.
 
-    Replicas of two releases would otherwise take turns for as long as both run. What nobody is called by any
-    more goes with the next rotation.
+    Otherwise replicas of two releases would rotate in turns for as long as both run. Names that are no longer
+    used go with the next rotation.
     """
     served = certificate.first(pair.cert_pem)
     if not certificate.unnamed(served, plan.names):

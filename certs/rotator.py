@@ -1,10 +1,10 @@
 """
 One look at all that replicas share, and the rotation step that is due.
 
-The controller that leads looks, and so does whoever rotates by hand. Neither has to know of the other: what
-they do is decided by what stands in the cluster alone, and the API server lets one of them do it. The order
-of a look matters: the webhook configurations are read before the Secret, so that what is then written into
-them can be refused if anybody went on in between.
+The leading controller runs this, and so does a rotation by hand. Neither has to know about the other: what
+they do depends only on what is stored in the cluster, and the API server lets one of them do it. The order of
+reads matters: the webhook configurations are read before the Secret, so that a write to them is refused if
+another process made a step in between.
 """
 
 import time
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 async def retry_conflicts(action: Callable[[], Awaitable[R]]) -> R:
-    """What an action returns that starts anew after each `Conflict`; raises the last of so many."""
+    """The result of an action that is retried after each `Conflict`; raises the last of so many."""
     for _ in range(ATTEMPTS - 1):
         try:
             return await action()

@@ -1,13 +1,13 @@
 """
-What replicas share: the pair that all of them serve, and what is about to take its place.
+What replicas share: the pair that all of them serve, and its successor during a rotation.
 
-It stands in one Secret, in the form that people know: `tls.crt` and `tls.key` are what is served, `ca.crt` is
-the CA bundle, everything that is to be trusted. While a pair is being changed there are also `next-tls.crt`
-and `next-tls.key`. Which authority is whose is not written down: signatures tell. No authority's key is kept.
+It is stored in one Secret, in the usual form: `tls.crt` and `tls.key` are served, `ca.crt` is the CA bundle
+with all authorities to trust. During a rotation there are also `next-tls.crt` and `next-tls.key`. Which
+authority signed which certificate is not stored: the signatures show it. No authority's key is kept.
 
-Whoever writes the Secret and finds none creates it, and the API server lets only one of them win; whoever
-changes it says which version he read. A Secret without our label belongs to somebody else, like cert-manager:
-it is read, never written. One with the label that holds nothing good is as good as none.
+If there is no Secret, writing creates it, and the API server lets only one writer win; changing it requires
+the version that was read. A Secret without our label belongs to another program, such as cert-manager: it is
+read, never written. One with the label but no usable pair counts as missing.
 
     BadInput
     └── BadSecret    a Secret, or files, that hold no pair which could be served
@@ -103,12 +103,12 @@ class SharedSecret:
 
     @property
     def lost(self) -> bool:
-        """Whether it has to be made, or made anew."""
+        """Whether it has to be created, or created again."""
         return self.raw is None or (self.ours and self.state is None)
 
 
 async def read(api: Api, ref: SecretRef) -> SharedSecret:
-    """Read the Secret; raises `ClusterError`, but not because it is not there."""
+    """Read the Secret; raises `ClusterError`, but not for one that does not exist."""
     try:
         raw = await api.get(ref.path, what=str(ref))
     except NotFound:
@@ -117,9 +117,9 @@ async def read(api: Api, ref: SecretRef) -> SharedSecret:
 
 
 async def read_for(api: Api, ref: SecretRef, *, names: Sequence[str], now: datetime) -> SharedSecret:
-    """As `read`; a state that is somebody else's and that no client would accept now is a mistake.
+    """As `read`; a state of another program that no client would accept now is a mistake.
 
-    One of ours makes way by itself.
+    One of ours is replaced anyway.
     """
     secret = await read(api, ref)
     if secret.state is None or secret.ours:
@@ -130,7 +130,7 @@ async def read_for(api: Api, ref: SecretRef, *, names: Sequence[str], now: datet
 
 
 async def write(api: Api, secret: SharedSecret, state: PairState) -> SharedSecret:
-    """Write a state in place of what was read; raises `Conflict` if somebody else wrote meanwhile."""
+    """Write a state in place of what was read; raises `Conflict` if it was changed meanwhile."""
     ref = secret.ref
     body = render(state, namespace=ref.namespace, name=ref.name, before=secret.raw or EMPTY)
     if secret.raw is None:
@@ -140,11 +140,11 @@ async def write(api: Api, secret: SharedSecret, state: PairState) -> SharedSecre
 
 def _parsed(ref: SecretRef, raw: object) -> SharedSecret:
     if not isinstance(raw, dict):
-        return SharedSecret(ref, {}, mistakes=(Mistake("", "the API server's answer is no object"),))
+        return SharedSecret(ref, {}, mistakes=(Mistake("", "the API server's response is not an object"),))
     try:
         return SharedSecret(ref, raw, parse(raw))
     except BadSecret as error:
-        # An empty one is a place kept free, by whoever installs us.
+        # An empty one is a placeholder that the installation created.
         return SharedSecret(ref, raw, mistakes=error.mistakes if raw.get("data") else ())
 
 
@@ -158,7 +158,7 @@ def misnamed(pair: Pair, *, names: Sequence[str]) -> tuple[Mistake, ...]:
     served = certificate.first(pair.cert_pem)
     listed = ", ".join(certificate.names(served)) or "none at all"
     missing = certificate.unnamed(served, names)
-    return tuple(Mistake(CERT, f"is not for {name}: its names are {listed}") for name in missing)
+    return tuple(Mistake(CERT, f"is not valid for {name}: its names are {listed}") for name in missing)
 
 
 # Its form.
@@ -249,7 +249,7 @@ def _pair(
     root = certificate.root(chain, authorities)
     if root is None:
         if authorities:
-            mistakes.append(Mistake(cert, f"is signed by none of the authorities in {CA}"))
+            mistakes.append(Mistake(cert, f"is not signed by any authority in {CA}"))
         return None
     return Pair(certificate.as_pem(root), files[cert], files[key])
 

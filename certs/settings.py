@@ -1,4 +1,4 @@
-"""What is told of a shared pair, to whoever keeps it and to whoever serves it."""
+"""The settings of the shared pair, for the controller, which keeps it, and the webhook, which serves it."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from numalign.runtime.settings import Settings
 
 
 def _certifiable(text: str) -> str:
-    """Names with commas between them; raises `ValueError` with all that no certificate can be for."""
+    """Comma-separated names; raises `ValueError` with all that no certificate can be issued for."""
     wrong = [mistake.message for mistake in authority.wrong_names(_names(text))] if text else []
     if wrong:
         raise ValueError("; ".join(wrong))
@@ -26,26 +26,25 @@ class PairSettings(Settings):
 
     tls_secret: Name | None = Field(
         default=None,
-        description="Name of a Secret in the program's namespace that holds the webhook's certificate:"
-        " numalign-controller makes and renews it there, and all replicas of the webhook serve it.",
+        description="Name of a Secret in the program's namespace with the webhook's certificate:"
+        " numalign-controller creates and renews it, and all replicas of the webhook serve it.",
     )
     tls_names: Annotated[str, AfterValidator(_certifiable)] = Field(
         default="",
-        description="Names and addresses, with commas between them, that the certificate in --tls-secret is"
-        " for, beyond those of the service.",
+        description="Comma-separated DNS names and IP addresses for which the certificate in --tls-secret is"
+        " issued, in addition to those of the Service.",
     )
     service: Name = Field(
         default="numalign-webhook",
-        description="Name of the Service that leads to the webhook: what the certificate in --tls-secret is"
-        " for.",
+        description="Name of the webhook's Service, for which the certificate in --tls-secret is issued.",
     )
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that the certificate in `tls_secret` is asked for, beside those of the service."""
+        """The names that the certificate in `tls_secret` is issued for, beside those of the service."""
         return _names(self.tls_names)
 
     def names_in(self, namespace: str) -> tuple[str, ...]:
-        """All that callers call the webhook of a namespace: an API server the first of these."""
+        """All names by which callers reach the webhook of a namespace: API servers use the first."""
         service = f"{self.service}.{namespace}.svc"
         return (service, f"{service}.cluster.local", *self.names)

@@ -1,4 +1,4 @@
-"""To look at the Secret of a shared pair again and again: what keeper and reader have in common."""
+"""Polling the Secret of a shared pair: what keeper and reader have in common."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from numalign.runtime.logs import Log
 
 LOOK_SECONDS = 10.0
 WAITING_SECONDS = 1.0
-"""As long as nothing could be looked at, nobody can be answered."""
+"""The interval until there is a pair, as no call can be answered without one."""
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class SecretWatcher(ABC):
     every: float = LOOK_SECONDS
     now: Clock = utc_now
     sleep: Sleep = asyncio.sleep
-    _awaited: str = field(default="it was not read yet", init=False)
+    _awaited: str = field(default="it has not been read yet", init=False)
     _reported: dict[str, object] = field(default_factory=dict, init=False)
 
     @property
@@ -43,7 +43,7 @@ class SecretWatcher(ABC):
         """Whether there was a pair that can be served."""
 
     def trouble(self) -> str | None:
-        """What is awaited before there is a pair that can be served, for readiness; None once there was."""
+        """What a pair that can be served waits for, for readiness; None once there was one."""
         return None if self.ready else f"waiting for the certificate in {self.ref}: {self._awaited}"
 
     async def run(self) -> None:
@@ -66,7 +66,7 @@ class SecretWatcher(ABC):
         """Look once, and do what is due; raises `ClusterError` and `OSError`."""
 
     def _report(self, event: str, problem: object, **fields: object) -> None:
-        """Log what is wrong, but the same only once; nothing, once it is right."""
+        """Log a problem, but the same one only once."""
         if problem and self._reported.get(event) != problem:
             self.log.error(event, **fields)
         self._reported[event] = problem

@@ -139,7 +139,7 @@ def test_a_pair_does_not_show_its_key() -> None:
 LONG = ".".join(["a" * 63] * 4)
 BAD: list[tuple[str, object, object, list[str]]] = [
     ("no names", [], 1, ["names: is empty: clients verify the name or address they call"]),
-    ("one text", SERVICE, 1, [f"names: '{SERVICE}' is one text: give a list of names"]),
+    ("one text", SERVICE, 1, [f"names: '{SERVICE}' is a string: pass a list of names"]),
     ("an empty name", [""], 1, ["names: '' is neither a DNS name nor an IP address"]),
     ("a port", ["a:443"], 1, ["names: 'a:443' is neither a DNS name nor an IP address"]),
     ("a star inside", ["a.*.b"], 1, ["names: 'a.*.b' is neither a DNS name nor an IP address"]),

@@ -94,7 +94,7 @@ async def test_what_cert_manager_injects_is_left_alone(cluster: FakeApi, client:
 
     assert patches(cluster) == []
     assert not bundle.trusted(seen, TWO.ca_pem)
-    assert bundle.problems(seen, TWO.ca_pem)[MUTATING].startswith("cert-manager is to inject the authority")
+    assert bundle.problems(seen, TWO.ca_pem)[MUTATING].startswith("cert-manager has not injected")
 
 
 async def test_what_cert_manager_injects_may_be_more_than_ours(cluster: FakeApi, client: Api) -> None:
@@ -133,5 +133,5 @@ async def test_who_distrusts_a_pair(cluster: FakeApi, client: Api) -> None:
 
     assert validating.distrust(chain) is None
     assert mutating.distrust(chain) == (
-        "the caBundle of 0.numalign.io, 1.numalign.io holds no authority of the pair"
+        "the caBundle of 0.numalign.io, 1.numalign.io does not contain the certificate's CA"
     )

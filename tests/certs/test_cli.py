@@ -56,7 +56,7 @@ def test_issued_files_are_a_good_pair(tmp_path: Path) -> None:
     assert [line.rpartition("/")[2] for line in issued.output.splitlines()] == [
         "tls.crt  (--tls-cert)",
         "tls.key  (--tls-key)",
-        "ca.crt  (for callers)",
+        "ca.crt  (CA for callers)",
     ]
     assert f"names        {NAMES[0]}, ::1" in inspected.output
 
@@ -66,7 +66,7 @@ def test_a_pair_is_not_overwritten_by_accident(tmp_path: Path) -> None:
     refused = run("issue", "--name", "a", "--out", tmp_path)
 
     assert refused.exit_code == 2
-    assert "holds tls.key already: name another folder, or say --overwrite" in refused.output
+    assert "already contains tls.key: use another folder, or --overwrite" in refused.output
     assert (tmp_path / "tls.key").read_text() == "precious"
     assert run("issue", "--name", "a", "--out", tmp_path, "--overwrite").exit_code == 0
 
@@ -126,7 +126,7 @@ def test_a_bad_pair_has_exit_code_1(tmp_path: Path, spoil: Callable[[Path], None
     spoil(tmp_path)
     shown = run("inspect", tmp_path)
     programs = run("inspect", tmp_path, "-o", "json")
-    wrong = [line.removeprefix("wrong: ") for line in shown.stderr.splitlines()]
+    wrong = [line.removeprefix("error: ") for line in shown.stderr.splitlines()]
 
     assert (shown.exit_code, programs.exit_code) == (1, 1)
     assert [line.startswith(text) for line, text in zip(wrong, said, strict=True)] == [True] * len(said)
@@ -135,10 +135,10 @@ def test_a_bad_pair_has_exit_code_1(tmp_path: Path, spoil: Callable[[Path], None
 
 NOTHING: list[tuple[str, list[str], str]] = [
     ("a path that is not there", ["gone"], "does not exist"),
-    ("an empty folder", ["empty"], "holds none of tls.crt, tls.key, ca.crt"),
+    ("an empty folder", ["empty"], "contains none of tls.crt, tls.key, ca.crt"),
     ("a file without a certificate", ["text"], "text holds no certificate in PEM form"),
-    ("nothing", [], "give either PATH or --secret NAME"),
-    ("a path and a secret", ["empty", "--secret=x"], "give either PATH or --secret NAME"),
+    ("nothing", [], "specify either PATH or --secret NAME"),
+    ("a path and a secret", ["empty", "--secret=x"], "specify either PATH or --secret NAME"),
 ]
 
 
@@ -164,8 +164,8 @@ async def test_a_secret_is_inspected_with_who_trusts_it(cluster: FakeApi, beside
 
     assert shown.exit_code == 1
     assert "rotates " in shown.stdout
-    assert f"{MUTATING}: trusts it" in shown.stdout
-    assert f"{VALIDATING}: the caBundle of 0.numalign.io holds no authority of the pair" in shown.stderr
+    assert f"{MUTATING}: trusts the certificate" in shown.stdout
+    assert f"{VALIDATING}: the caBundle of 0.numalign.io does not contain" in shown.stderr
     cluster.put(configuration(VALIDATING, bundle=served.ca_pem))
     assert (await beside("inspect", *OF_SECRET, "--configuration", "zz-numalign")).exit_code == 0
 
@@ -187,8 +187,8 @@ async def test_a_secret_that_is_broken_or_empty_or_missing(cluster: FakeApi, bes
 
     assert [each.exit_code for each in (broken, empty, missing)] == [1, 1, 2]
     assert "data[tls.key]: is missing" in broken.stderr
-    assert empty.stderr == f"wrong: {PLACE}: is empty\n"
-    assert missing.stderr == f"Error: {PLACE} is not there\n"
+    assert empty.stderr == f"error: {PLACE}: is empty\n"
+    assert missing.stderr == f"Error: {PLACE} does not exist\n"
 
 
 async def test_a_cluster_that_says_no_or_nothing(cluster: FakeApi, beside: Run) -> None:
@@ -221,7 +221,7 @@ async def test_a_rotation_is_begun_and_left(cluster: FakeApi, beside: Run) -> No
     begun = await beside("rotate", *OF_SECRET, "--no-wait")
     held = secrets.parse(cluster.get(PLACE.path))
 
-    assert (begun.exit_code, begun.output) == (0, "staged: the replicas do the rest\n")
+    assert (begun.exit_code, begun.output) == (0, "staged: the controller does the rest\n")
     assert (held.current, held.next is not None) == (old, True)
 
 

@@ -80,7 +80,7 @@ def test_who_would_not_accept_it() -> None:
 
     assert report.to_json(now=START)["trust"] == {
         MUTATING: None,
-        VALIDATING: "the caBundle of 0.numalign.io holds no authority of the pair",
+        VALIDATING: "the caBundle of 0.numalign.io does not contain the certificate's CA",
         "Other": "is not there",
     }
     assert len(report.wrong(now=START)) == 2
@@ -96,8 +96,8 @@ def test_nothing_read_is_trusted_by_nobody() -> None:
 @pytest.mark.parametrize(
     ("span", "words"),
     [
-        (timedelta(days=-1), "over"),
-        (timedelta(0), "over"),
+        (timedelta(days=-1), "past"),
+        (timedelta(0), "past"),
         (timedelta(minutes=5), "in 5 minutes"),
         (timedelta(minutes=119), "in 119 minutes"),
         (timedelta(hours=2), "in 2 hours"),

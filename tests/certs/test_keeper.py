@@ -43,7 +43,7 @@ def writes(cluster: FakeApi) -> list[str]:
 async def test_whoever_does_not_lead_writes_nothing(cluster: FakeApi, keeper: Keeper, time: Time) -> None:
     waiting = keeper(leading=lambda: False, registry=CollectorRegistry())
     await waiting.look()
-    assert "the replica that leads makes it" in (waiting.trouble() or "")
+    assert "the leader has not created it yet" in (waiting.trouble() or "")
     await keeper().look()
     done = writes(cluster)
     time.passes(25 * DAY)
@@ -100,7 +100,7 @@ async def test_a_secret_of_somebody_else_that_is_not_good_is_said_and_never_writ
     await certificates.look()
     await certificates.look()
 
-    assert (certificates.trouble() or "").endswith(f"tls.crt: is not for {NAMES[0]}: its names are x")
+    assert (certificates.trouble() or "").endswith(f"tls.crt: is not valid for {NAMES[0]}: its names are x")
     assert len(told.of("certificates.refused")) == 1
     assert writes(cluster) == []
 

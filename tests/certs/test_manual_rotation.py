@@ -88,8 +88,8 @@ async def test_what_it_waits_for_is_said(cluster: FakeApi, client: Api, time: Ti
 
 
 REFUSED: list[tuple[str, Json | None, float, type[BadInput], str]] = [
-    ("nothing there", None, 0, NotRotatable, "holds no pair yet: a running controller makes one"),
-    ("somebody else's", secret(files(pair()), ours=False), 0, NotRotatable, "is not ours to change"),
+    ("nothing there", None, 0, NotRotatable, "contains no certificate yet: a running controller creates one"),
+    ("somebody else's", secret(files(pair()), ours=False), 0, NotRotatable, "is not managed by numalign"),
     ("not valid yet", secret(files(pair())), -86400,
      NotRotatable, r"is not valid before 2026-05-01T11:55:00.*check the clocks"),
     ("broken", secret({**files(pair()), "tls.key": pair().key_pem}), 0,

@@ -56,7 +56,7 @@ async def test_a_secret_that_nobody_made_yet_is_waited_for_in_words(cluster: Fak
     cluster.put(secret({}))
     await certificate.look()
 
-    assert missing == certificate.trouble() == f"{WAITING}numalign-controller has not made it yet"
+    assert missing == certificate.trouble() == f"{WAITING}numalign-controller has not created it yet"
     assert {asked.method for asked in cluster.requests} == {"GET"}
 
 
@@ -100,7 +100,7 @@ async def test_a_secret_of_somebody_else_that_was_never_good_is_waited_for(
     certificate = reader()
     await certificate.look()
 
-    assert (certificate.trouble() or "").endswith(f"tls.crt: is not for {NAMES[0]}: its names are x")
+    assert (certificate.trouble() or "").endswith(f"tls.crt: is not valid for {NAMES[0]}: its names are x")
 
 
 async def test_a_folder_that_cannot_be_written_is_said(

@@ -104,7 +104,7 @@ def odd_curve() -> bytes:
 NO_CERTIFICATE = "holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
 NO_KEY = "holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"
 STRANGE = "holds a certificate whose key is of a kind that nothing here can use"
-STRANGER = "is signed by none of the authorities in ca.crt"
+STRANGER = "is not signed by any authority in ca.crt"
 BAD: list[tuple[str, dict[str, bytes | None], list[str]]] = [
     ("nothing at all", {"ca.crt": None, "tls.crt": None, "tls.key": None},
      ["ca.crt: is missing", "tls.crt: is missing", "tls.key: is missing"]),
@@ -199,7 +199,7 @@ def test_when_a_pair_must_not_be_served() -> None:
 def test_names_that_a_pair_is_not_for() -> None:
     assert secrets.misnamed(ONE, names=NAMES) == ()
     assert [str(each) for each in secrets.misnamed(pair("a", "b"), names=["b", "c"])] == [
-        "tls.crt: is not for c: its names are a, b"
+        "tls.crt: is not valid for c: its names are a, b"
     ]
 
 

@@ -30,7 +30,7 @@ def written(folder: Path) -> dict[Path, bytes]:
 
 async def test_readiness_waits_for_what_is_shared(cluster: FakeApi, watcher: Watcher) -> None:
     made = watcher()
-    assert made.trouble() == f"{WAITING}it was not read yet"
+    assert made.trouble() == f"{WAITING}it has not been read yet"
     cluster.failures[made.ref.path] = HTTPStatus.FORBIDDEN
     await made.look()
     assert (made.trouble() or "").startswith(f"{WAITING}you may not read Secret")

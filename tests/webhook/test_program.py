@@ -171,7 +171,7 @@ async def test_it_serves_the_certificate_that_stands_in_the_secret_as_soon_as_it
 
         async def missed() -> bool:
             said = (await webhook.get("/readyz"))[1]
-            return "numalign-controller has not made it yet" in said["waiting_for"].get("certificates", "")
+            return "numalign-controller has not created it yet" in said["waiting_for"].get("certificates", "")
 
         await webhook.until(missed)
         shared = pair()
