@@ -1,7 +1,7 @@
 """
-DOOR 3: a person comes in.
+`kubectl numa`, the third entry point: for people.
 
-What the rules say of pods and nodes, in a terminal or as JSON, from a snapshot or a live cluster. In order:
+What the rules say about pods and nodes, as text or JSON, from a snapshot or a live cluster. In order:
 
     manifests, questions, notices -> running_cluster -> clusters, explanation
     lines -> nodemap, pages -> checking

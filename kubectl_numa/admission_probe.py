@@ -33,7 +33,7 @@ class PodCreator(Protocol):
 
 
 class ProbeOutcome(StrEnum):
-    """What became of a pod; `FAILED` where something else than numalign kept it from being created."""
+    """The outcome for a pod; `FAILED` if anything but numalign kept it from being created."""
 
     ADMITTED = "admitted"
     DENIED = "denied"

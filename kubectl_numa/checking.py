@@ -1,8 +1,8 @@
 """
-What the webhook would say to pods: the question that a pipeline asks of manifests.
+What the webhook would decide for pods: the check of manifests in a pipeline.
 
-A pod is refused if no shape of nodes that this cluster has, had or was told of could take it, or if its
-namespace does not let it pass. What does not fit at the moment is no mistake of a manifest, but a warning.
+A pod is denied if it fits no node shape that is present, remembered or declared, or if its namespace does not
+allow it. That it does not fit at the moment is no mistake in a manifest, so it is only a warning.
 """
 
 from collections import Counter
@@ -39,8 +39,8 @@ _CODES: Mapping[CheckResult, int] = MappingProxyType(
 class Checked:
     """One manifest, checked; `pod` is None if it cannot be read.
 
-    `able` counts the nodes here that could run its pod, so many `unanswered` ones among them: nobody can say
-    it of those.
+    `able` counts the nodes here that could run its pod, `unanswered` those among them that took too long to
+    evaluate.
     """
 
     manifest: Manifest
@@ -60,26 +60,26 @@ class Checked:
 
     @property
     def refusal(self) -> str | None:
-        """The webhook's own words, if it refuses the pod; of one that cannot be read, the first mistake."""
+        """The webhook's message, if it denies the pod; if the pod cannot be read, the first mistake."""
         if self.pod:
             return self.pod.decision.refusal
         return admission.invalid_text(self.manifest.mistakes) if self.manifest.mistakes else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the webhook warns of."""
+        """The webhook's warnings."""
         return self.pod.decision.all_warnings if self.pod else ()
 
     def line(self, nodes: int) -> str:
         """The check of the pod in one line, without its result; the topology of so many nodes is known."""
         pod, manifest = self.manifest.pod, self.manifest
         name = f"{pod.namespace}/{pod.name}" if pod else manifest.kind or "nothing"
-        guessed = ", a guess" if manifest.place.guessed else ""
+        guessed = ", guessed" if manifest.place.guessed else ""
         return f"{name} ({manifest.where}{guessed}): {self.refusal or self._hopes(nodes)}"
 
     def _hopes(self, nodes: int) -> str:
         intent = self.pod.intent if self.pod else None
-        more = f", {self.unanswered} not answered" if self.unanswered else ""
+        more = f", {self.unanswered} not evaluated" if self.unanswered else ""
         policy = intent.policy if intent else "no intent"
         placed = f", {self.pod.handed_over}" if self.pod and self.pod.handed_over else ""
         return f"{policy}, {self.able - self.unanswered} of {nodes} nodes could run it{more}{placed}"
@@ -136,7 +136,7 @@ def check(manifest: Manifest, cluster: ClusterView) -> Checked:
         return Checked(manifest)
     name = manifest.pod.name if manifest.pod else ""
     try:
-        # Of a pod whose amounts cannot be read the webhook tells what else is wrong, and so does this.
+        # If a pod's amounts cannot be read, the webhook still reports its other mistakes, and so does this.
         pod = cluster.decide(manifest.place.raw, name=name, namespace=manifest.namespace)
     except BadInput as error:
         return Checked(manifest.wrong_pod(error))
@@ -155,7 +155,7 @@ def exit_code(results: list[Checked]) -> int:
 def summary(results: list[Checked]) -> str:
     """How many pods there were, and what came of them."""
     if not results:
-        return "there is no pod in the manifests"
+        return "the manifests contain no pods"
     counts = Counter(checked.result for checked in results)
     parts = [f"{count} {result}" for result, count in sorted(counts.items())]
     warned = sum(bool(checked.warnings) for checked in results)

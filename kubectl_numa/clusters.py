@@ -1,8 +1,8 @@
 """
 Where the nodes come from: a snapshot file, standard input, or the cluster of one's kubeconfig.
 
-Whatever the source, the same decoders read it, and what they could not use is told on standard error, so that
-an answer never rests on half a cluster in silence.
+Whatever the source, the same decoders read it. What they could not use is reported on standard error, so that
+no answer rests on half a cluster without saying so.
 """
 
 import time
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class ClusterSource:
     """A snapshot file (`-` is standard input), or else the cluster that a connection leads to.
 
-    Raises `Trouble` for what says how a cluster is asked, where none is.
+    Raises `Trouble` for flags of a connection beside a snapshot, which needs none.
     """
 
     snapshot: str | None = None
@@ -43,13 +43,11 @@ class ClusterSource:
             return
         if self.connection.user is not None:
             raise Trouble(
-                "--as impersonates a user in calls of the API server, and beside --snapshot there are none:"
-                " who creates the pods is said with --created-by"
+                "--as impersonates a user in requests to the API server, and --snapshot makes none: use"
+                " --created-by to name the user who creates the pods"
             )
         if flags := self.connection.calls:
-            raise Trouble(
-                f"{', '.join(flags)}: beside --snapshot no API server is called: leave one or the other out"
-            )
+            raise Trouble(f"{', '.join(flags)}: cannot be used with --snapshot, which calls no API server")
 
     @property
     def has_context(self) -> bool:
@@ -59,7 +57,7 @@ class ClusterSource:
     @property
     def running(self) -> "RunningCluster":
         """The cluster that is asked."""
-        # Whoever reads a file waits for no client of the API server.
+        # Imported here, so that reading a file does not wait for the API server's client.
         from kubectl_numa.running_cluster import RunningCluster  # noqa: PLC0415  as said above
 
         return RunningCluster(self.connection)
@@ -87,7 +85,7 @@ class ClusterSource:
     def view(self, options: WebhookOptions = DEFAULTS, *, objects: list[object] | None = None) -> ClusterView:
         """The cluster of these documents, by default all there are, as its webhook sees it now.
 
-        What could not be used is told on standard error. Raises as `documents` and `policy`.
+        What could not be used is reported on standard error. Raises as `documents` and `policy`.
         """
         objects = self.documents() if objects is None else objects
         cluster_policy, now = self.policy(options.policy), time.time()
@@ -144,4 +142,4 @@ class ClusterSource:
                 if place == (namespace, named.name):
                     return dict(document.raw)
         what = f"{named.type.singular} {namespace}/{named.name}"
-        raise BadInput([Mistake("--snapshot", f"holds no {what}: give its manifest with -f")])
+        raise BadInput([Mistake("--snapshot", f"contains no {what}: pass its manifest with -f")])

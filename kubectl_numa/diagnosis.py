@@ -1,9 +1,9 @@
 """
-What is missing for exact verdicts, node by node, and the way out.
+What is missing for exact predictions, node by node, and how to fix it.
 
-A verdict is exact where an agent told the machine a moment ago, of a kubelet that the rules were compared
-with. Whatever is less is a finding: one row of a table, with when it holds, what follows from it, and what to
-do. Nodes with the same finding stand together, since they are mended together.
+A prediction is exact where an agent described the machine a moment ago, and the rules were compared with the
+version of its kubelet. Anything less is a finding: one row of a table, with when it holds, what follows from
+it, and what to do. Nodes with the same finding are grouped, since they are fixed together.
 """
 
 from collections import defaultdict
@@ -31,14 +31,14 @@ _TOPOLOGIES = frozenset({nrt.KIND, numatopologies.KIND})
 
 
 class Severity(StrEnum):
-    """Whether something is missing, or only should be known."""
+    """Whether something is missing, or the finding is only for information."""
 
     LACK = "lack"
     NOTE = "note"
 
 
 class Finding(StrEnum):
-    """What a node lacks, or what is to be known of it, in the order in which it is told."""
+    """What a node lacks, or what is worth knowing about it, in the order in which it is reported."""
 
     NO_TOPOLOGY = "no-topology"
     BAD_TOPOLOGY = "bad-topology"
@@ -63,9 +63,9 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What objects tell beside what the rules read of them, by node.
+    """What objects show that the rules do not read, by node.
 
-    `writers` are the programs that wrote its topology, `asking` the pods there that ask for alignment.
+    `writers` are the programs that wrote its topology, `asking` the pods there that request alignment.
     """
 
     writers: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -74,11 +74,11 @@ class Traces:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedNode:
-    """All that findings about one node rest on.
+    """All facts that findings about one node are based on.
 
-    `present` is whether there is such a node; under some names other objects are left behind. `node` is None
-    where its topology is not known. `agents` is whether any node of the cluster has an agent. `mistakes` are
-    those of its objects, by what they lead to.
+    `present` is whether there is such a node; some names have other objects that were left behind. `node` is
+    None if its topology is not known. `agents` is whether any node of the cluster has an agent. `mistakes`
+    are those in its objects, by the finding that they lead to.
     """
 
     name: str
@@ -141,7 +141,7 @@ class DiagnosedNode:
 
 @dataclass(frozen=True, slots=True)
 class FindingGroup:
-    """Nodes with the same finding and the same way out, their names by detail."""
+    """Nodes with the same finding and the same remedy, their names by detail."""
 
     finding: Finding
     remedy: str
@@ -288,7 +288,7 @@ def _without_topology(examined: ExaminedNode) -> bool:
 
 
 def _silent(examined: ExaminedNode) -> bool:
-    """Whether an agent leaves its machine untold, and no mistake is to blame."""
+    """Whether an agent does not report its machine, and no mistake is to blame."""
     if examined.node is None or examined.exporter.source is not TopologySource.AGENT:
         return False
     return examined.node.known is not Known.MACHINE and examined.mistakes.keys().isdisjoint(_UNTOLD)
@@ -298,7 +298,7 @@ _UNTOLD = frozenset({Finding.BAD_REPORT, Finding.UNKNOWN_OPTION, Finding.BAD_CON
 
 
 def _hear_agent(examined: ExaminedNode) -> str:
-    """What keeps an agent from telling the machine: before 1.33, mostly that it may not ask its kubelet."""
+    """Why an agent does not report the machine: before 1.33, mostly for want of a permission."""
     minor = examined.node.options.minor if examined.node else None
     return _READ_LOG if minor is None or minor >= _FINE_RIGHTS else _GRANT_PROXY
 
@@ -319,19 +319,19 @@ def _version(node: Node) -> Iterable[str]:
 
 _UPGRADE = "helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
 _INSTALL_AGENT = (
-    "Push its image (docs/how-to/agent.md), and run the agent on every node:\n"
+    "Push the agent's image (docs/how-to/agent.md), and run the agent on every node:\n"
     f"  {_UPGRADE} --set agent.enabled=true --set agent.image.repository=REGISTRY/numalign-agent"
 )
 _LOOK_FOR_AGENT = (
-    "Other nodes have an agent. See whether one runs here, and what it logs:\n"
+    "Other nodes have an agent. Check whether one runs here, and read its log:\n"
     "  kubectl get pods -A -o wide -l app.kubernetes.io/name=numalign,app.kubernetes.io/component=agent"
 )
 _READ_LOG = (
-    "Read in its log what it could not see, or could not write:\n"
+    "Read in its log what it could not read or write:\n"
     "  kubectl -n numalign-agent logs -l app.kubernetes.io/component=agent --prefix"
 )
 _GRANT_PROXY = (
-    "Kubelets before 1.33 tell their configuration only to who may get nodes/proxy:\n"
+    "Kubelets before 1.33 show their configuration only with permission to get nodes/proxy:\n"
     f"  {_UPGRADE} --set agent.nodeProxy=true"
 )
 
@@ -341,8 +341,8 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.LACK,
             _where(_without_topology),
             (
-                "No NUMA topology is published: pods are neither kept away nor preferred there, and verdicts"
-                " are a guess"
+                "No NUMA topology is published: pods are neither steered to nor kept away from the node, and"
+                " predictions are guesses"
             ),
             _have_agent,
         ),
@@ -372,8 +372,8 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             _wrong(Finding.BAD_REPORT),
             "The agent's report cannot be read or contradicts the node, and is ignored",
             _do(
-                "Run agents and the other programs in one version. If they are, report a bug with a"
-                f" snapshot:\n  {_UPGRADE}\n  kubectl numa snapshot -o cluster.json.gz"
+                "Run the same version of the agent and the other programs. If you do already, report a bug"
+                f" with a snapshot:\n  {_UPGRADE}\n  kubectl numa snapshot -o cluster.json.gz"
             ),
         ),
         Finding.UNKNOWN_OPTION: _FindingRow(
@@ -387,21 +387,21 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             _wrong(Finding.BAD_CONFIGURATION),
             "The kubelet's configuration is invalid for this node, and is ignored",
             _do(
-                "Compare it with what the kubelet has:\n  kubectl get --raw /api/v1/nodes/NODE/proxy/configz"
+                "Compare it with what the kubelet uses:\n  kubectl get --raw /api/v1/nodes/NODE/proxy/configz"
             ),
         ),
         Finding.COUNTS_ONLY: _FindingRow(
             Severity.LACK,
             _knows(Known.COUNTS, TopologySource.EXPORTER),
-            "Only amounts per NUMA zone are known, not the kubelet's options, cores and unhealthy devices",
+            "Only amounts per NUMA zone are known, not the kubelet's options, CPU cores or unhealthy devices",
             _have_agent,
         ),
         Finding.NO_MACHINE: _FindingRow(
             Severity.LACK,
             _knows(Known.CONFIGURED, TopologySource.EXPORTER),
             (
-                "The kubelet's options are known, but not its cores, or devices that are unhealthy or on"
-                " several NUMA zones"
+                "The kubelet's options are known, but not the CPU cores, nor devices that are unhealthy or"
+                " belong to several NUMA zones"
             ),
             _have_agent,
         ),
@@ -424,33 +424,33 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
         Finding.TWO_WRITERS: _FindingRow(
             Severity.LACK,
             lambda examined: [some(examined.writers)] if len(examined.writers) > 1 else [],
-            "Several programs write the topology, and each takes back what the other says",
-            _do("Keep one of them; the agent leaves zones to others with agent.publish=if-absent or never."),
+            "Several programs write the topology, and overwrite each other",
+            _do("Keep one; with agent.publish=if-absent or never the agent leaves the topology to others."),
         ),
         Finding.UNJUDGED_PODS: _FindingRow(
             Severity.LACK,
             lambda examined: [] if examined.node else examined.asking,
-            "Pods that ask for alignment run where nobody can say whether they have it",
+            "Pods that request alignment run on the node, and it is unknown whether they are aligned",
             _have_agent,
         ),
         Finding.NO_VERSION: _FindingRow(
             Severity.LACK,
             _on_node(lambda node: [""] if node.options.minor is None else []),
-            "The kubelet's version is not known; it is taken to be the newest one compared",
-            _do("Take a snapshot that holds the Nodes:\n  kubectl numa snapshot -o cluster.json.gz"),
+            "The kubelet's version is unknown; the newest version that numalign was compared with is assumed",
+            _do("Write a snapshot that contains the Nodes:\n  kubectl numa snapshot -o cluster.json.gz"),
         ),
         Finding.VERSION: _FindingRow(
             Severity.NOTE,
             _on_node(_version),
-            "The rules were not compared with this version of the kubelet, but with ones near it",
-            _do("Update numalign once it was compared; docs/measurements/agreement.md has the versions."),
+            "numalign was not compared with this version of the kubelet, but with versions near it",
+            _do("Update numalign once it is compared; docs/measurements/agreement.md lists the versions."),
         ),
         Finding.NOT_ALIGNED: _FindingRow(
             Severity.NOTE,
             _on_node(lambda node: [""] if node.policy is Policy.NONE else []),
-            "The topology manager's policy is none: nothing is aligned, whatever pods ask for",
+            "The topology manager's policy is none: nothing is aligned, whatever pods request",
             _do(
-                "To have pods aligned, set topologyManagerPolicy in the kubelet's configuration to"
+                "To align pods, set topologyManagerPolicy in the kubelet's configuration to"
                 " best-effort, restricted or single-numa-node, and restart the kubelet."
             ),
         ),
@@ -459,7 +459,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             _on_node(lambda node: [""] if node.cpu_manager is CpuManager.NONE else []),
             "The CPU manager's policy is none: no container gets exclusive CPUs",
             _do(
-                "To have CPUs given out, drain the node, set cpuManagerPolicy to static and"
+                "To allocate exclusive CPUs, drain the node, set cpuManagerPolicy to static and"
                 " reservedSystemCPUs, remove /var/lib/kubelet/cpu_manager_state and restart the kubelet."
             ),
         ),
@@ -468,16 +468,17 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             _on_node(
                 lambda node: [f"{len(node.zones)} zones"] if len(node.zones) > DEFAULT_MAX_ZONES else []
             ),
-            "A kubelet that aligns starts with so many zones only if it is told to, and verdicts take longer",
+            "A kubelet that aligns pods starts with so many zones only if an option allows it, and"
+            " predictions take longer",
             _do(
-                "Set max-allowable-numa-nodes in topologyManagerPolicyOptions, or have the firmware make"
-                " fewer zones."
+                "Set max-allowable-numa-nodes in topologyManagerPolicyOptions, or configure fewer zones in"
+                " the firmware."
             ),
         ),
         Finding.ORPHAN: _FindingRow(
             Severity.NOTE,
             _wrong(Finding.ORPHAN),
-            "A topology without a Node: its exporter left it behind",
+            "There is a topology but no Node: its exporter left it behind",
             _do("Delete it:\n  kubectl delete KIND NODE"),
         ),
     }

@@ -1,9 +1,9 @@
 """
 What happens to a node, one JSON value a line.
 
-Another program writes these lines and waits for what is said to them, and after a slip both would speak of
-different nodes. So fields that nobody knows are mistakes, and a line that is wrong is refused with every
-mistake. The shapes are those in which decisions of the real kubelet are recorded.
+Another program writes these lines and waits for the answers, and after a mistake the two would disagree about
+the node. So unknown fields are mistakes, and a wrong line is rejected with all its mistakes. The format is
+the one in which decisions of the real kubelet are recorded.
 """
 
 import re
@@ -37,7 +37,7 @@ CONTAINER_FIELDS = ("affinity", "preferred", "cpus", "amounts", "choices")
 
 
 class BadLine(BadInput):
-    """Raised when a line is not one of the events, or tells of what cannot be."""
+    """Raised when a line is not one of the events, or is impossible at this point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def read(line: bytes) -> NodeEvent:
     names = [name for name, _ in part.members()]
     part.only(_EVENTS)
     if not part.mistakes and len(names) != 1:
-        what = f"tells of several things: {', '.join(names)}" if names else "tells of nothing"
+        what = f"has several events: {', '.join(names)}" if names else "has no event"
         part.wrong(f"{what}; a line has one of {', '.join(_EVENTS)}")
     part.raise_mistakes(BadLine)
     event = _EVENTS[names[0]](part[names[0]])
@@ -157,7 +157,7 @@ def _observed(part: Part) -> Observed:
     containers = []
     for container, entry in part["containers"].members():
         if not container:
-            entry.wrong("stands under an empty name")
+            entry.wrong("has an empty name")
         containers.append(_container(container, entry))
     containers += [] if shared.value is None else [_container(WHOLE_POD, shared)]
     free = None if remaining.value is None else _by_zones(remaining)
@@ -167,7 +167,7 @@ def _observed(part: Part) -> Observed:
 def _container(container: str, part: Part) -> ObservedContainer:
     part.only(CONTAINER_FIELDS)
     cpus, amounts = part["cpus"].cpu_list(), _by_zones(part["amounts"])
-    # A container with CPUs of which nobody says which ones is known by their number.
+    # Of a container whose CPU ids are not given, only their number is known.
     unknown = cpus is None and any(CPU in bag for bag in amounts.values())
     return ObservedContainer(container, None if unknown else cpus or 0, amounts)
 
@@ -179,7 +179,7 @@ def _by_zones(listed: Part) -> dict[ZoneSet, Resources]:
 
 def _zone_set(name: str, part: Part) -> ZoneSet:
     if not _ZONE_SET.fullmatch(name):
-        part.wrong("does not stand under zone ids with commas between them, as in 0,1")
+        part.wrong("is not listed under zone ids separated by commas, such as 0,1")
         return ()
     return tuple(sorted({ZoneId(int(zone)) for zone in name.split(",") if zone}))
 

@@ -1,7 +1,7 @@
 """
-What every node says to one pod: the values, before anybody draws them.
+How every node evaluates one pod: the values, before they are drawn.
 
-Nodes that say the same make one group, since a person reads groups. What one of them says stands in
+Nodes with the same answer make one group, since people read groups. The answer of one node is made in
 `numalign.scheduling.node_explanation`.
 """
 
@@ -23,12 +23,12 @@ from numalign.scheduling.node_explanation import PLACES, Chance, NodeExplanation
 from numalign.shapes import KnownShape
 
 PRESENT, REMEMBERED, DECLARED = "present", "remembered", "declared"
-"""How a shape is known: by nodes that are here, by nodes that were, or because somebody says so."""
+"""How a shape is known: by nodes that are present, by nodes of the past, or by the policy file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShapeAnswer:
-    """What a shape says of which no node is here; `unmet` is why the pod may go to no node of it."""
+    """The answer of a shape without nodes; `unmet` is why the pod may not run on nodes of it."""
 
     known: KnownShape
     verdict: Verdict
@@ -72,8 +72,8 @@ class NodeGroup:
 class Explanation:
     """All answers to one pod, by name of the node, and those of shapes of which no node is here.
 
-    `never` is why no node could ever take a pod that asks for no alignment, and that nobody refuses for it.
-    `room` is what it would take for the pod to fit, in words, where it fits nowhere now and would later.
+    `never` is why no node could ever run a pod that requests no alignment, which the webhook does not deny.
+    `room` is what it would take for the pod to fit, in words, if it fits nowhere now but could later.
     The scores are those of the `strategy`.
     """
 

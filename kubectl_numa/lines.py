@@ -96,7 +96,7 @@ def zones(placement: Iterable[Mapping[str, Any]]) -> str:
         for entry in placement
         for *more, last in [[*map(readable_zone, entry["zones"])]]
     ]
-    return "; ".join(parts) or "nothing of its own, so any zone will do"
+    return "; ".join(parts) or "nothing exclusive, so any zone will do"
 
 
 def _wrapped(words: str, width: int) -> list[str]:

@@ -1,9 +1,9 @@
 """
-The pods in the files that people hand over.
+The pods in manifests.
 
-Whoever mends a folder of manifests wants one list of all mistakes, each with its file and document; so
-reading never stops at the first. Workloads stand for the pods that they would make; what makes no pods is
-counted only. Nothing is left out in silence.
+All mistakes in a folder of manifests are listed together, each with its file and document, so reading never
+stops at the first. Workloads stand for the pods that they would create; objects that create no pods are only
+counted. Nothing is skipped without saying so.
 """
 
 from collections import Counter
@@ -96,18 +96,18 @@ def files(names: Iterable[str]) -> tuple[list[str], list[Mistake]]:
     for name in names:
         path = Path(name)
         if not name:
-            mistakes.append(Mistake("--filename", "is empty: name a file, a folder or a URL"))
+            mistakes.append(Mistake("--filename", "is empty: specify a file, a folder or a URL"))
         elif path.is_dir():
             inside = sorted(
                 str(file) for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file()
             )
             paths.update(dict.fromkeys(inside))
             if not inside:
-                mistakes.append(Mistake(name, f"holds no file that ends in {', '.join(sorted(SUFFIXES))}"))
+                mistakes.append(Mistake(name, f"contains no {', '.join(sorted(SUFFIXES))} files"))
         elif name == STDIN or urls.is_url(name) or path.exists():
             paths[name] = None
         else:
-            mistakes.append(Mistake(name, "there is no such file or folder"))
+            mistakes.append(Mistake(name, "no such file or folder"))
     return list(paths), mistakes
 
 
@@ -154,7 +154,7 @@ def of_object(
 
 
 def notes(manifests: Iterable[Manifest]) -> Iterator[str]:
-    """What is to be told of how they were read, and of the objects without pods how many there are."""
+    """Notes on how they were read, and how many objects without pods there are."""
     left_out = Counter[str]()
     for manifest in manifests:
         yield from (f"{manifest.where}: {note}" for note in manifest.notes)
@@ -189,7 +189,7 @@ def _manifests(
         if pod and not own:
             pod = replace(pod, namespace=blank.namespace)
         elif pod and namespace.asked and own != namespace.name:
-            message = f'"{own}" is not "{namespace.name}": leave one of them out'
+            message = f'"{own}" differs from -n {namespace.name}: remove one of them'
             mistakes = (Mistake("metadata.namespace", message),)
         unread = tuple(f"not read as a pod: {mistake}" for mistake in template.mistakes[:1])
         yield replace(blank, place=template.place, pod=pod, mistakes=mistakes, notes=unread)

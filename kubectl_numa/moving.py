@@ -2,7 +2,7 @@
 Which pods would have to move for one to fit: the cluster with all its pods, and the answer for programs.
 
 Pods come out of the same documents as everything else. Each is read twice: as what holds something on its
-node, by the one reader of pods on nodes, and, once it might have to move, as what its owner would make anew.
+node, by the one reader of pods on nodes, and, once it might have to move, as what its owner would recreate.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ _CLASSES: Mapping[str, int] = MappingProxyType(
 class PlacedPods:
     """The pods of a cluster: as a ledger sees them, and as they are stored, by uid.
 
-    `problems` are what could not be read. If not `complete`, nobody knows of all pods.
+    `problems` are what could not be read. If not `complete`, there may be pods that are not known.
     """
 
     state: SchedulerState
@@ -95,7 +95,7 @@ def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, c
 
 
 def _silent() -> Log:
-    """What is wrong with pods is told with all else that was left out."""
+    """A log for nobody: what is wrong with pods is reported with everything else that was skipped."""
     return logs.to(StringIO(), level="error", form="text")
 
 
@@ -178,7 +178,7 @@ def _resident(pod: PodInfo, stored: Object) -> Resident:
 
 
 def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer | None:
-    """What a stored pod asks when its owner makes it anew; None if it is invalid.
+    """What a stored pod requests when its owner recreates it; None if it is invalid.
 
     A pin of numalign's own goes with the pod that has it.
     """
@@ -202,14 +202,14 @@ def summary(advice: Advice) -> str:
     if advice.remedy is Remedy.FITS:
         return f"fits now on {some(advice.fitting)}: nothing has to move"
     if advice.remedy is Remedy.NEVER:
-        return "fits on no node that it may go to, whoever moves"
+        return "fits on none of the nodes that it may run on, even if other pods move"
     if advice.remedy is Remedy.STUCK:
-        return f"fits nowhere now, and to move pods does not help on {_candidates(advice)}"
+        return f"fits nowhere now, and moving pods does not help on {_candidates(advice)}"
     best = advice.plans[0]
     if advice.remedy is Remedy.WAITS:
-        return f"fits nowhere now, but on {best.node} once {listed(best.leaving)} are gone, which end already"
+        return f"fits nowhere now, but will fit on {best.node} after the deletion of {listed(best.leaving)}"
     moved = listed([move.resident for move in best.moves])
-    return f"fits nowhere now, but on {best.node} if {moved} moved"
+    return f"fits nowhere now, but would fit on {best.node} if {moved} moved"
 
 
 def _candidates(advice: Advice) -> str:

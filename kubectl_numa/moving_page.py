@@ -1,4 +1,4 @@
-"""Who would have to move, as a person reads it: the answer first, then each node with its pods."""
+"""The pods that would have to move, as text: the answer first, then each node with its pods."""
 
 from kubectl_numa.lines import Paper, counted, zones
 from kubectl_numa.moving import listed, named, summary
@@ -37,14 +37,14 @@ def show(pod: PodDecision, advice: Advice, paper: Paper, *, now: float, never: s
 
 
 def certainty(advice: Advice) -> str:
-    """How sure it is that nothing better can be done; empty where nothing was looked for."""
+    """Whether there may be a better plan; empty if none was looked for."""
     if advice.remedy in (Remedy.FITS, Remedy.NEVER):
         return ""
     if advice.plans:
-        sure = "no fewer of the pods that are in its way would do, and none that are cheaper"
-        perhaps = "fewer or cheaper pods may do: not every choice was tried"
+        sure = "moving fewer or less important pods would not be enough"
+        perhaps = "moving fewer or less important pods may be enough: not all combinations were tried"
         return sure if advice.proven else perhaps
-    return "" if advice.proven else f"not every choice of more than {EXHAUSTIVE} pods was tried"
+    return "" if advice.proven else f"not all combinations of more than {EXHAUSTIVE} pods were tried"
 
 
 def _plan(plan: Plan, paper: Paper, *, now: float) -> None:
@@ -58,7 +58,7 @@ def _plan(plan: Plan, paper: Paper, *, now: float) -> None:
     paper.entry("    then", f"the pod gets {_gets(plan.held)}", indent=_INDENT)
     for move in plan.moves:
         if move.after:
-            back = f"back to {move.node}, once the pod is there"
+            back = f"back to {move.node}, after the pod was placed"
             _move("move", move.resident, back, move.prediction.held, paper, now=now)
 
 
@@ -72,12 +72,10 @@ def _hindrance(hindrance: Hindrance, paper: Paper) -> None:
     paper.write("")
     paper.entry("  not on ", hindrance.node, indent=_INDENT, style="bold")
     if hindrance.homeless:
-        words = (
-            f"{listed(hindrance.homeless)} would have to move, and there is no other place for all of them"
-        )
+        words = f"{listed(hindrance.homeless)} would have to move, but there is no place for all of them"
         paper.entry("    why", words, indent=_INDENT)
     elif hindrance.reason:
-        paper.entry("    why", f"{hindrance.reason}, whoever of those that may moved", indent=_INDENT)
+        paper.entry("    why", f"{hindrance.reason}, even if all pods that may move did", indent=_INDENT)
     for pod in hindrance.staying[:_MOST_STAYING]:
         paper.entry("    stays", f"{named(pod)}: {pod.obstacle}", indent=_INDENT)
     if (more := len(hindrance.staying) - _MOST_STAYING) > 0:

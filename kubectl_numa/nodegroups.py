@@ -44,7 +44,7 @@ class NodeStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SeenNode:
-    """A node and who tells of it; `misaligned` is how many such pods are there, None if nobody looked."""
+    """A node and its exporter; `misaligned` counts such pods on it, None if pods were not read."""
 
     node: Node
     health: ExporterHealth
@@ -52,7 +52,7 @@ class SeenNode:
 
     @property
     def statuses(self) -> tuple[NodeStatus, ...]:
-        """All that holds of it, in the order in which it is told."""
+        """All statuses that it has, in the order in which they are reported."""
         return tuple(status for status, holds in _HOLDS.items() if holds(self))
 
 

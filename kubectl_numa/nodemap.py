@@ -90,9 +90,9 @@ def _zone(zone: Zone) -> dict[str, Any]:
 
 
 def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
-    """One node: what its kubelet does, who tells that, what is wrong with it, then its zones.
+    """One node: what its kubelet does, what reported it, what is wrong with it, then its zones.
 
-    What it is labelled with is told if that is not its class.
+    Its label is shown if it is not the node's class.
     """
     name = node_class(node)
     like = f"{node.policy}, scope {node.scope}"
@@ -118,23 +118,23 @@ def draw_zones(zones: Sequence[Zone], paper: Paper) -> None:
 
 
 def told_by(health: ExporterHealth) -> str:
-    """Who tells of a node, in words."""
-    teller = f"by {_TELLERS[health.source]}"
+    """What reported a node, in words."""
+    reported = _REPORTED[health.source]
     if health.age is None:
-        return teller
+        return reported
     ago = wording.ago(health.age)
-    return f"{teller}, silent for {ago}" if health.stale else f"{teller} {ago} ago"
+    return f"{reported}, silent for {ago}" if health.stale else f"{reported} {ago} ago"
 
 
-_TELLERS = {
-    TopologySource.AGENT: "its agent",
-    TopologySource.EXPORTER: "an exporter",
-    TopologySource.NONE: "nobody",
+_REPORTED = {
+    TopologySource.AGENT: "reported by its agent",
+    TopologySource.EXPORTER: "reported by an exporter",
+    TopologySource.NONE: "not reported",
 }
 
 
 def draw_shape(known_shape: KnownShape, paper: Paper, *, now: float) -> None:
-    """A shape that no node is here of: how it is known, who may go there, then its zones.
+    """A shape without nodes: how it is known, its labels and taints, then its zones.
 
     `now` is in seconds since 1970.
     """
@@ -152,9 +152,9 @@ def draw_shape(known_shape: KnownShape, paper: Paper, *, now: float) -> None:
 def how_known(known_shape: KnownShape, *, now: float) -> str:
     """By what a shape is known, in words; `now` is in seconds since 1970."""
     if known_shape.nodes:
-        return f"{counted(known_shape.nodes)} {'is' if known_shape.nodes == 1 else 'are'} here"
+        return f"{counted(known_shape.nodes)} present"
     if known_shape.seen is None:
-        return "declared, no node is here"
+        return "declared"
     return f"remembered, last seen {wording.ago(now - known_shape.seen)} ago"
 
 

@@ -1,7 +1,7 @@
 """
-An explanation as a person reads it: what the pod asks, what comes of it, then every group of nodes.
+An explanation as text: what the pod requests, the result, then every group of nodes.
 
-The answer stands above its reasons, and a person who only wants to know whether stops after three lines.
+The result comes before its reasons, so that its first three lines are enough to know whether the pod fits.
 """
 
 from collections import Counter
@@ -70,7 +70,7 @@ def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | Non
 
 
 def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -> None:
-    """One node in depth: its zones as they are, what the kubelet would do, and what is short where."""
+    """One node in detail: its zones as they are, what the kubelet would do, and what is short where."""
     node, verdict, demand = answer.node, answer.verdict, explanation.pod.demand
     paper.write("")
     draw(node, paper, answer.exporter)
@@ -155,14 +155,14 @@ def _detail(label: str, words: str | None, paper: Paper, *, style: str = "") -> 
 
 
 def _told_by(source: TopologySource, count: int) -> str:
-    """Who tells of so many nodes, after their number; an exporter goes without saying."""
+    """What reported so many nodes, after their number; an exporter is the usual case and not named."""
     if source is not TopologySource.AGENT:
         return ""
     return " from its agent" if count == 1 else " from their agents"
 
 
 def _rests_on(explanation: Explanation) -> str:
-    """What was known of the nodes, and in a word each what else could count."""
+    """How much was known about the nodes, and what else could matter, in a word each."""
     levels = Counter((answer.node.known, answer.exporter.source) for answer in explanation.answers)
     doubts = {doubt for answer in explanation.answers for doubt in answer.doubts}
     levels_known = ", ".join(

@@ -1,8 +1,8 @@
 """
-Who holds what: the running pods, their zones, CPUs and devices, and whether that is what they asked for.
+What running pods hold: their zones, CPUs and devices, and whether they are aligned as they request.
 
-A pod is listed as what somebody saw of it. Of one that nobody looked at nothing is guessed: it says so, and
-what would have to be there for more. The zones that it was promised are shown as what they are.
+A pod is listed with what was observed. For one without observations nothing is guessed: the listing says so,
+and what would be needed for more. Reserved zones are shown as reserved.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,18 +29,18 @@ from numalign.scheduling.sitting import Sitting, sittings
 
 STYLES = {Judgement.ALIGNED: "green", Judgement.MISALIGNED: "red"}
 NOT_JUDGED = "not judged"
-UNASKED = "not asked"
+UNASKED = "not requested"
 
 _INDENT = 4
 
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """A pod, how it sits, and what is known that it holds; None if nothing is.
+    """A pod, its alignment, and what is known that it holds; None if nothing is known.
 
-    `intent` is None where nobody asks for alignment. `cpus` are the ids of its own CPUs by the name of their
-    zone, where somebody told them and the machine is known. `beside` are the names of pods with an intent on
-    its zones, of one that is to be alone.
+    `intent` is None if no alignment is requested. `cpus` are the ids of its own CPUs by the name of their
+    zone, if they were reported and the machine is known. `beside` are the names of pods with an intent on the
+    zones of a pod that requests them exclusively.
     """
 
     pod: PodInfo
@@ -57,12 +57,12 @@ class PodRow:
 
     @property
     def exclusive(self) -> bool:
-        """Whether it is to be alone in its zones."""
+        """Whether it requests its zones exclusively."""
         return self.intent is not None and self.intent.exclusive
 
     @property
     def aligned(self) -> bool | None:
-        """Whether it sits as it was meant; None where nobody can say."""
+        """Whether it is aligned; None if that is not known."""
         return _ALIGNED.get(self.alignment.judgement)
 
     @property
@@ -80,7 +80,7 @@ class PodRow:
 
     @property
     def cpu_ids(self) -> str | None:
-        """The ids of its own CPUs in the kernel's list format; None where nobody told."""
+        """The ids of its own CPUs in the kernel's list format; None if they were not reported."""
         return render_list(self.record.cpus) if self.record and self.record.cpus else None
 
     def amount(self, *kinds: Kind) -> str:
@@ -99,9 +99,9 @@ _ALIGNED: Mapping[Judgement, bool] = MappingProxyType({Judgement.ALIGNED: True, 
 
 
 def rows(placed: PlacedPods, selection: PodSelection, *, every: bool = False) -> tuple[PodRow, ...]:
-    """The pods that run and ask for alignment, by namespace and name.
+    """The running pods that request alignment, by namespace and name.
 
-    With `every` also those that ask for none, if they hold anything of their own.
+    With `every` also those that request none, if resources of zones are allocated to them.
     """
     reservations = placed.state.reservations
     listed = [
@@ -172,7 +172,7 @@ def draw(listed: Sequence[PodRow], paper: Paper) -> None:
     """Every pod in two or three lines, and how many there are of each sort."""
     for row in listed:
         pod = row.pod
-        alone = ", alone" if row.exclusive else ""
+        alone = ", exclusive" if row.exclusive else ""
         head = f"{pod.namespace}/{pod.name}  on {pod.node}  {row.policy}{alone}  "
         paper.entry(head, row.word, indent=len(head), style=STYLES.get(row.alignment.judgement, "yellow"))
         if row.record and not row.record.unknown:
@@ -206,7 +206,7 @@ def _words(listed: Iterable[PodRow]) -> Iterator[str]:
 
 
 def to_json(listed: Iterable[PodRow]) -> list[dict[str, Any]]:
-    """The same for programs; `aligned` is null where nobody can say, and `known` who says what it holds."""
+    """The same for programs; `aligned` is null if not known, and `known` is the source of what it holds."""
     return [
         {
             "namespace": row.pod.namespace,

@@ -1,5 +1,5 @@
 """
-What one pod asks of a cluster, and what its webhook says to that.
+What one pod requests of a cluster, and what its webhook decides.
 
 Checking, explaining and the demo read a pod as the webhook does, and let the same functions decide. Only this
 module asks the cache.
@@ -48,7 +48,7 @@ class WebhookOptions:
 
 
 DEFAULTS = WebhookOptions()
-"""Those of an installed webhook unless somebody changes them."""
+"""Those of an installed webhook unless its settings change them."""
 
 NOT_LOOKED_AT = AdmissionDecision(AdmissionState.NOT_ASKED)
 """The decision about a pod that is exempt."""
@@ -56,11 +56,11 @@ NOT_LOOKED_AT = AdmissionDecision(AdmissionState.NOT_ASKED)
 
 @dataclass(frozen=True, slots=True)
 class PodDecision:
-    """One pod, read, and what the webhook says to it.
+    """One pod, read, and what the webhook decides.
 
-    `exempt` is why nobody looks at it; its kubelet aligns it all the same. `by` is None where nobody asks.
-    `scheduler` is who it is handed to as it is created, `gate` where it waits then, if the webhook runs with
-    `--gates`.
+    `exempt` is why the webhook does not check it; its kubelet aligns it all the same. `by` is None if neither
+    the pod nor its namespace requests alignment. `scheduler` is the one that it is assigned to as it is
+    created, `gate` the scheduling gate that it gets then, if the webhook runs with `--gates`.
     """
 
     name: str
@@ -80,15 +80,17 @@ class PodDecision:
 
     @property
     def intent(self) -> Intent | None:
-        """How it wants to be aligned; None where nobody asks for that."""
+        """How it is to be aligned; None if neither it nor its namespace requests alignment."""
         return self.question.intent if self.by else None
 
     @property
     def handed_over(self) -> str:
-        """Who is to place it, in words; empty where that is whom it names."""
+        """What places it, in words; empty if that is the scheduler that it names."""
         if self.scheduler:
-            return f"handed to {self.scheduler} by its namespace"
-        return f"held at the gate {self.gate}, where the webhook runs with --gates" if self.gate else ""
+            return f"assigned to the scheduler {self.scheduler} by its namespace"
+        return (
+            f"held by the scheduling gate {self.gate} if the webhook runs with --gates" if self.gate else ""
+        )
 
 
 class ClusterView:
@@ -116,9 +118,9 @@ class ClusterView:
         )
 
     def decide(self, raw: object, *, name: str, namespace: str) -> PodDecision:
-        """What a pod, or a template of one, asks, and what is said to it.
+        """What a pod, or a template of one, requests, and what is decided.
 
-        Raises `BadPod` with every mistake, those that the API server would refuse whoever asks included.
+        Raises `BadPod` with every mistake, including those that the API server itself would refuse.
         """
         pod = self._reader.read(raw, namespace, self.policies, self._user)
         match pod:
@@ -139,13 +141,13 @@ class ClusterView:
         return admission.decide(pod, self._cache, self._refusals, now=self.now, served=served, runs=runs)
 
     def judge(self) -> RunningPodJudge:
-        """Whoever says which pods that run fall short, by this cluster and its policy."""
+        """What judges running pods by this cluster and its policy."""
         return RunningPodJudge(self._reader, self.policies, partial(self._decided, runs=True), self._user)
 
     def _placers(self, raw: object, pod: PodQuestion) -> dict[str, str | None]:
-        """The scheduler that a pod is handed to as it is created, and else the gate at which it waits.
+        """The scheduler that a pod is assigned to as it is created, or else the gate that it gets.
 
-        One that is there already stays with whom it has; one that no node could ever take waits at no gate.
+        A pod that exists keeps its scheduler; one that no node could ever run gets no gate.
         """
         part = Part(raw)
         spec = part["spec"].value
@@ -156,22 +158,21 @@ class ClusterView:
         return {"scheduler": routing.scheduler(spec, pod), "gate": gate if could_fit else None}
 
     def exporter(self, node: Node) -> ExporterHealth:
-        """Who tells the topology of a node, and how old that was when the cluster was seen."""
+        """What publishes the topology of a node, and how old it was when the cluster was seen."""
         return exporters.of_node(self.snapshot, node.name, now=self.seen)
 
     def ever(self, pod: PodDecision) -> Survey:
-        """What the nodes say to a pod, in health with nothing on them."""
+        """How the nodes evaluate a pod when they are healthy and empty."""
         return self._cache.ever(dra.sure(pod.question, self.snapshot.served), pod.constraints)
 
     def by_node(self, pod: PodDecision) -> Question:
-        """What a pod asks of each node, as the scorer asks it."""
+        """What a pod requests of each node, as the scorer asks it."""
         return dra.by_node(pod.question, self.snapshot.served)
 
     def answers(self, pod: PodDecision, strategy: Strategy) -> Iterator[NodeResult]:
-        """What each node answers as things stand, as the scorer hears it; where the pod may go is not asked.
+        """What each node answers now, as the scorer gets it; constraints of the pod are not considered.
 
-        A refusal says what kind of no it is and whether it is permanent, not what the node has
-        (`numalign.cache.Refusals`).
+        A refusal has its kind and whether it is permanent, not what the node has (`numalign.cache.Refusals`).
         """
         nodes = self.snapshot.nodes
         batch = self._cache.ask([node.name for node in nodes], self.by_node(pod))

@@ -154,7 +154,7 @@ def follow(session: Session | None, event: NodeEvent) -> tuple[Session, Predicte
     if isinstance(event, Started):
         return Session(NodeState(event.node)), None
     if session is None:
-        raise BadLine([Mistake("", "there is no node yet: the first line must tell of one")])
+        raise BadLine([Mistake("", "there is no node yet: the first event must be a node")])
     match event:
         case Created():
             return _created(session, event)
@@ -170,7 +170,7 @@ def follow(session: Session | None, event: NodeEvent) -> tuple[Session, Predicte
 def _created(session: Session, event: Created) -> tuple[Session, PredictedAdmission]:
     name, stay = event.pod.name, session.now.pods.get(event.pod.name)
     if stay and stay.held is not None:
-        raise BadLine([Mistake("create.metadata.name", f'"{name}" is on the node already: delete it first')])
+        raise BadLine([Mistake("create.metadata.name", f'"{name}" is already on the node: delete it first')])
     demand, node = demands.of(event.pod), session.now.released()
     answer = _predicted(name, node, demand, kubelet.admit(node, demand))
     return session.after(AdmissionTurn(name, demand)), answer

@@ -24,19 +24,19 @@ class RunningCluster:
     connection: Connection = FROM_KUBECONFIG
 
     def namespace(self) -> str:
-        """The namespace that the context means; nobody is asked."""
+        """The namespace of the context; read from the kubeconfig alone."""
         return asyncio.run(installation.context_namespace(self.connection))
 
     def policy(self) -> ClusterPolicy:
         """The policy that is installed.
 
-        Which one it is, and that one may not be seen, is told on standard error. Raises `BadPolicy`: where
-        one is broken, nobody knows which one is in force in its place.
+        Its name, or that it may not be read, is reported on standard error. Raises `BadPolicy` for one that
+        is invalid, since the programs then keep an older one, which cannot be read from here.
         """
         try:
             installed = asyncio.run(installation.policy(self.connection))
         except Forbidden as error:
-            tell(f"cluster policy: not known, for {error}; give its file with --policy")
+            tell(f"cluster policy: unknown: {error}; specify its file with --policy")
             return NO_POLICY
         if not installed:
             return NO_POLICY
@@ -50,17 +50,17 @@ class RunningCluster:
     def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
         """All that the rules need, as a List.
 
-        Kubelets that do not tell their configuration, and what a snapshot can do without and whoever asks may
-        not see, are told of on standard error.
+        Kubelets that do not show their configuration, and optional objects that may not be read, are reported
+        on standard error.
         """
         problems: list[str] = []
 
         def left_out(what: str, error: Exception) -> None:
             problems.append(f"{what}: {error}")
 
-        with waiting("asking the cluster") as now:
+        with waiting("reading the cluster") as now:
             listener = Progress(
-                ask=lambda number, all_: now(f"asking the kubelets: {number:,} of {all_:,}"),
+                ask=lambda number, all_: now(f"reading kubelet configurations: {number:,} of {all_:,}"),
                 left_out=lambda node, error: left_out(f"{KIND} {node}", error),
             )
             objects = asyncio.run(
@@ -80,7 +80,7 @@ class RunningCluster:
         return asyncio.run(work)
 
     def versions(self) -> InstalledVersions:
-        """What runs there. That its programs may not be seen is told on standard error."""
+        """What runs there. If its programs may not be listed, that is reported on standard error."""
 
         async def asked() -> InstalledVersions:
             async with connected(self.connection) as api:
@@ -88,10 +88,10 @@ class RunningCluster:
                 try:
                     return InstalledVersions(kubernetes, await installed_versions.programs(api))
                 except Forbidden as error:
-                    tell(f"programs in the cluster: not known, for {error}")
+                    tell(f"programs in the cluster: unknown: {error}")
                     return InstalledVersions(kubernetes, None)
 
-        with waiting("asking the cluster"):
+        with waiting("reading the cluster"):
             return asyncio.run(asked())
 
     def pods(self) -> list[dict[str, Any]]:

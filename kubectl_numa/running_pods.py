@@ -1,8 +1,8 @@
 """
-The running pods that fall short: a page for people, and the same for programs.
+The running pods with findings: text for people, and the same for programs.
 
-Which ones do, and of what, is said in `numalign.scheduling.running_pods`; here it is told. An exit code says
-what it says of manifests: 1 for what would be refused, and 2 for what cannot be read.
+`numalign.scheduling.running_pods` finds them; this module prints them. Exit codes are those of manifests: 1
+if a pod would be denied, and 2 if one cannot be read.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from numalign.scheduling.running_pods import PodRule, RuleOutcome, RuleResult, R
 from numalign.scheduling.sitting import sittings
 
 _TOLD_EACH = 500
-"""Pods between two words of progress."""
+"""Pods between two messages of progress."""
 
 _CODES: Mapping[RuleOutcome, int] = MappingProxyType({RuleOutcome.FAIL: 1, RuleOutcome.ERROR: 2})
 
@@ -36,11 +36,11 @@ _SAID: Mapping[tuple[PodRule, RuleOutcome], str] = MappingProxyType(
         (PodRule.ENFORCE, RuleOutcome.FAIL): "below enforce",
         (PodRule.WARN, RuleOutcome.WARN): "below warn",
         (PodRule.AUDIT, RuleOutcome.WARN): "below audit",
-        (PodRule.ADMITTED, RuleOutcome.FAIL): "not admitted today",
-        (PodRule.ADMITTED, RuleOutcome.WARN): "admitted with a warning",
+        (PodRule.ADMITTED, RuleOutcome.FAIL): "would be denied now",
+        (PodRule.ADMITTED, RuleOutcome.WARN): "would get a warning now",
     }
 )
-"""What comes of a rule, in words; those that matter most first. That a rule is met needs none."""
+"""The result of a rule, in words; those that matter most first. That a rule is met needs none."""
 
 STYLES: Mapping[RuleOutcome, str] = MappingProxyType(
     {RuleOutcome.ERROR: "magenta", RuleOutcome.FAIL: "red", RuleOutcome.WARN: "yellow"}
@@ -70,7 +70,7 @@ def judged(
     *,
     progress: Callable[[str], object] = lambda _doing: None,
 ) -> tuple[RunningPod, ...]:
-    """What comes of each rule for the pods that run, by namespace and name."""
+    """The result of each rule for the running pods, by namespace and name."""
     chosen, judge = _chosen(placed, selection), view.judge()
     alignments = _alignments(placed, {pod.node for pod in chosen}, progress)
     results: list[RunningPod] = []
@@ -84,7 +84,7 @@ def judged(
 def _alignments(
     placed: PlacedPods, nodes: Iterable[str], progress: Callable[[str], object]
 ) -> Mapping[str, Alignment]:
-    """By uid how pods on these nodes sit."""
+    """The alignment of the pods on these nodes, by uid."""
     alignments: dict[str, Alignment] = {}
     for node in nodes:
         alignments |= {sitting.pod.uid: sitting.alignment for sitting in sittings(placed.state, node)}
@@ -157,11 +157,11 @@ def _sentence(result: RuleResult) -> str:
 
 def _counts(pods: Iterable[RunningPod], total: int) -> str:
     short = [pod for pod in pods if pod.falls_short]
-    return f"{counted(total, 'pod')}, {_offenders(short)}{_sorts(short)}"
+    return f"{counted(total, 'pod')}, {_with_findings(short)}{_sorts(short)}"
 
 
-def _offenders(short: Sequence[RunningPod]) -> str:
-    return counted(len(short), "offender") if short else "no offender"
+def _with_findings(short: Sequence[RunningPod]) -> str:
+    return f"{len(short):,} with findings" if short else "no findings"
 
 
 def _sorts(pods: Iterable[RunningPod]) -> str:
@@ -178,15 +178,15 @@ def _shortfalls(pod: RunningPod) -> set[tuple[PodRule, RuleOutcome]]:
 def summary(every: Sequence[RunningPod]) -> str:
     """How many pods run, and how many of them fall short of what."""
     if not every:
-        return "no such pod runs"
+        return "no matching pod is running"
     short = [pod for pod in every if pod.falls_short]
     namespaces = len({pod.pod.namespace for pod in every})
     where = "1 namespace" if namespaces == 1 else f"{namespaces:,} namespaces"
-    return f"{counted(len(every), 'pod')} in {where}, {_offenders(short)}{_sorts(short)}"
+    return f"{counted(len(every), 'pod')} in {where}, {_with_findings(short)}{_sorts(short)}"
 
 
 def to_json(pod: RunningPod) -> dict[str, Any]:
-    """The same for programs; `aligned` is null where nobody can say, and `admitted` where nobody asks."""
+    """The same for programs; `aligned` is null if not known, and `admitted` if not checked."""
     owner = pod.pod.owner
     return {
         "namespace": pod.pod.namespace,

@@ -24,7 +24,7 @@ class PodSelection:
         return self != PodSelection()
 
     def resolved(self, source: ClusterSource) -> "PodSelection":
-        """The same with the namespace of the context, where nobody says which; raises `ClusterError`.
+        """The same with the namespace of the context, if none was given; raises `ClusterError`.
 
         A snapshot file has no context, so there all namespaces are meant.
         """

@@ -1,7 +1,7 @@
 """
 The map on one's own machine: served from a cluster that is watched, or from a file that is read again.
 
-It is served to this machine alone, with all that whoever runs it may see.
+It is served to this machine only, and shows all that the user who runs it may read.
 """
 
 import asyncio
@@ -138,7 +138,7 @@ async def _load(feed: FileFeed, state: SchedulerState) -> None:
     """Read the file for the first time; raises `BadInput`."""
     await feed.load(state.update_snapshot)
     if reason := feed.waiting_for():
-        raise BadInput([Mistake("--snapshot", f"there is nothing to show without {reason}")])
+        raise BadInput([Mistake("--snapshot", f"nothing to show without {reason}")])
 
 
 def _written(state: SchedulerState) -> float:

@@ -34,24 +34,24 @@ WIDE_COLUMNS = ("least allocated", "most allocated", "seeds")
 
 @dataclass(frozen=True, slots=True)
 class MadeUpZones:
-    """What is made up for the nodes of a trace, None where nobody said it."""
+    """What is assumed about the nodes of a trace; None for the default."""
 
     zones: int | None = None
     policy: Policy | None = None
     scope: Scope | None = None
 
     def zoning(self) -> Zoning:
-        """The zones, with defaults where nobody said any."""
+        """The zones, with defaults for what was not given."""
         return Zoning(
             self.zones or DEFAULT_ZONES, self.policy or DEFAULT_POLICY, self.scope or Scope.CONTAINER
         )
 
     def none_without_a_table(self) -> None:
-        """Raises `Trouble` where something is said that nodes of a cluster have by themselves."""
+        """Raises `Trouble` if something is given that the nodes of a cluster have already."""
         flags = {"--zones": self.zones, "--topology-policy": self.policy, "--topology-scope": self.scope}
         if given_flags := [flag for flag, value in flags.items() if value is not None]:
             raise Trouble(
-                f"{some(given_flags)} is for the nodes of a trace (--nodes): a cluster has zones of its own"
+                f"{some(given_flags)}: needs nodes of a trace (--nodes), as a cluster has zones of its own"
             )
 
 
@@ -75,7 +75,7 @@ class Simulation:
 
     def __post_init__(self) -> None:
         if not any(node.counted.gpus for node in self.nodes):
-            raise Trouble("no node has a GPU: what would be allocated is a share of all GPUs")
+            raise Trouble("no node has a GPU, so there is nothing to allocate")
 
     def run(self, progress: Callable[[str], None]) -> "Simulated":
         """Replay them all; `progress` is told what is done by now."""
@@ -85,7 +85,7 @@ class Simulation:
                 samples = list[Sample]()
                 for sample in replay_on_zones(self.nodes, self.pods, name, ratio=self.ratio, seed=seed):
                     samples.append(sample)
-                    progress(f"{name}, {at} of {len(self.seeds)}: {sample.arrived:.0f} % asked for")
+                    progress(f"{name}, {at} of {len(self.seeds)}: {sample.arrived:.0f} % requested")
                 replays[name].append(samples)
         return Simulated(self, replays)
 
@@ -150,7 +150,7 @@ def strategies(text: str) -> tuple[str, ...]:
 def _unknown(name: str) -> str:
     closest = closest_word(name, ZONE_SCHEDULERS)
     hint = f"; did you mean {closest}?" if closest else ""
-    return f'"{name}" is none of {", ".join(ZONE_SCHEDULERS)}{hint}'
+    return f'"{name}" is not one of {", ".join(ZONE_SCHEDULERS)}{hint}'
 
 
 def read_tables(nodes: Path | None, pods: Path) -> Trace:
@@ -161,5 +161,5 @@ def read_tables(nodes: Path | None, pods: Path) -> Trace:
 def nodes_of_cluster(nodes: Sequence[Node], gpus: Gpus) -> list[GpuNode]:
     """The nodes of a cluster whose zones are known; raises `Trouble` where there is none."""
     if not nodes:
-        raise Trouble("no node publishes its zones: give the nodes of a trace with --nodes")
+        raise Trouble("no node publishes its zones: pass nodes of a trace with --nodes")
     return [gpu_node(node, gpus.resource, gpus.model_label) for node in nodes]

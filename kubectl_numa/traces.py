@@ -1,4 +1,4 @@
-"""What objects tell beside what the rules read: who wrote topologies, which pods ask for alignment."""
+"""What objects show that the rules do not read: what wrote topologies, which pods request alignment."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -15,7 +15,7 @@ _TOPOLOGY = ("f:zones", "f:attributes", "f:topologyPolicies")
 
 
 def traces(values: Iterable[object]) -> Traces:
-    """The traces in values from JSON or YAML, lists of objects included; what is invalid has none."""
+    """The traces in values from JSON or YAML, lists of objects included; invalid values have none."""
     writers, asking = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for document in documents.objects(values):
         part = Part(document.raw)
@@ -28,7 +28,7 @@ def traces(values: Iterable[object]) -> Traces:
 
 
 def _writers(topology: Part) -> Iterator[str]:
-    """The programs that hold a part of what an exporter tells; annotations beside it may be anybody's."""
+    """The programs that own a part of what an exporter writes; annotations may come from any program."""
     for entry in topology["metadata"]["managedFields"].objects():
         written = {name for name, _ in entry["fieldsV1"].members()}
         if not written.isdisjoint(_TOPOLOGY) and (manager := entry["manager"].text()):

@@ -23,7 +23,7 @@ class TypedName:
         """
         type_name, slash, name = text.rpartition("/")
         if (slash and not type_name) or not name or "/" in type_name:
-            raise click.UsageError(f"{text!r} is no name: write NAME or TYPE/NAME, as pod/web")
+            raise click.UsageError(f"{text!r} is not a name: use NAME or TYPE/NAME, such as pod/web")
         return cls(resource_types.named(type_name, where=text) if slash else default, name)
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ def pod_or_workload(text: str) -> TypedName:
     """A pod, or what makes pods; raises as `TypedName.read`, and for a node."""
     named = TypedName.read(text, default=POD)
     if named.type == NODE:
-        raise click.UsageError(f"{named} makes no pods: write a pod or a workload")
+        raise click.UsageError(f"{named} creates no pods: name a pod or a workload")
     return named
 
 
@@ -43,5 +43,5 @@ def names(arguments: tuple[str, ...], type_: ResourceType) -> tuple[str, ...]:
     """The names of things that are all of one type; raises as `TypedName.read`, and for another type."""
     read = [TypedName.read(argument, default=type_) for argument in arguments]
     if other := next((each for each in read if each.type != type_), None):
-        raise click.UsageError(f"{other} is none of the {type_.plural} that are asked about here")
+        raise click.UsageError(f"{other}: this command takes only {type_.plural}")
     return tuple(each.name for each in read)

@@ -85,7 +85,7 @@ def ungate(
             pods = await gates.waiting(api, namespace=place, selector=selection.selector)
             return [UngatedPod(pod) for pod in pods] if dry_run else await _lift(api, pods, now)
 
-    with waiting("asking the cluster") as now:
+    with waiting("reading the cluster") as now:
         pods = asyncio.run(work(now))
     done = "would be lifted" if dry_run else "lifted"
     listing = Listing(

@@ -90,7 +90,7 @@ def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(write: Wri
     [words] = lines([found], cluster)
 
     assert (found.result, found.able, found.unanswered) == ("ok", 2, 1)
-    assert words.endswith("restricted, 1 of 2 nodes could run it, 1 not answered")
+    assert words.endswith("restricted, 1 of 2 nodes could run it, 1 not evaluated")
 
 
 def test_the_same_policy_may_be_asked_for(cluster_file: Path, write: Write) -> None:
@@ -130,7 +130,9 @@ def test_who_is_to_place_a_pod_stands_behind_the_answer(write: Write) -> None:
     routed = view(node("cpu=8 mem=8Gi", policy="restricted"), rules=NamespaceRules(scheduler="second"))
     asks, silent = checked(routed, path)
 
-    assert asks.line(1).endswith("restricted, 1 of 1 nodes could run it, handed to second by its namespace")
+    assert asks.line(1).endswith(
+        "restricted, 1 of 1 nodes could run it, assigned to the scheduler second by its namespace"
+    )
     assert silent.line(1).endswith("no intent, 1 of 1 nodes could run it")
     assert (asks.to_json()["scheduler"], asks.to_json()["gate"]) == ("second", None)
 

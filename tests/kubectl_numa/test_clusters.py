@@ -41,7 +41,7 @@ def test_a_pod_can_be_taken_out_of_a_snapshot(cluster_file: Path) -> None:
         source.one(TypedName(POD, "stored"), namespace="default", objects=found)["metadata"]["name"]
         == "stored"
     )
-    with pytest.raises(BadInput, match="holds no pod team-a/stored: give its manifest with -f"):
+    with pytest.raises(BadInput, match="contains no pod team-a/stored: pass its manifest with -f"):
         source.one(TypedName(POD, "stored"), namespace="team-a", objects=found)
 
 
@@ -153,8 +153,8 @@ def test_who_may_not_see_the_policy_is_told_and_answered_without(
 
     assert ClusterSource(connection=Connection(str(api_server))).policy(None) == NO_POLICY
     told = capsys.readouterr().err
-    assert told.startswith("cluster policy: not known, for you may not read ValidatingWebhookConfiguration")
-    assert told.endswith("give its file with --policy\n")
+    assert told.startswith("cluster policy: unknown: you may not read ValidatingWebhookConfiguration")
+    assert told.endswith("specify its file with --policy\n")
 
 
 def test_an_installed_policy_that_is_wrong_is_a_mistake(installed: dict[str, Any], api_server: Path) -> None:

@@ -157,12 +157,12 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
             (
                 "nothing",
                 b"{}",
-                ["tells of nothing; a line has one of node, create, observed, delete"],
+                ["has no event; a line has one of node, create, observed, delete"],
             ),
             (
                 "several events",
                 line(delete="p", create=POD),
-                ["tells of several things: delete, create; a line has one of node, create, observed, delete"],
+                ["has several events: delete, create; a line has one of node, create, observed, delete"],
             ),
             (
                 "an unknown event",
@@ -307,11 +307,11 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                     'observed.containers.a.amounts.0.cpu: must be a whole number, not "1500m"',
                     (
                         "observed.containers.a.amounts.zero: "
-                        "does not stand under zone ids with commas between them, as in 0,1"
+                        "is not listed under zone ids separated by commas, such as 0,1"
                     ),
                     "observed.containers.b: must be an object, not a list",
-                    "observed.containers.: stands under an empty name",
-                    ("observed.free.-1: does not stand under zone ids with commas between them, as in 0,1"),
+                    "observed.containers.: has an empty name",
+                    ("observed.free.-1: is not listed under zone ids separated by commas, such as 0,1"),
                     "observed.free.0.memory: -1 is too small: the least is 0",
                 ],
             ),

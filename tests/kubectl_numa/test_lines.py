@@ -54,7 +54,7 @@ def test_only_some_names_are_listed(names: list[str], shown: str) -> None:
     table(
         [
             ("one zone", [{"zones": ["node-0"], "amount": {"cpu": "8"}}], "zone 0: 8 cpu"),
-            ("nothing", [], "nothing of its own, so any zone will do"),
+            ("nothing", [], "nothing exclusive, so any zone will do"),
             (
                 "zones that are bound together",
                 [

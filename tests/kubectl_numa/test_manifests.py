@@ -34,8 +34,8 @@ def test_what_is_no_file_is_told_and_the_rest_is_found(write: Write, tmp_path: P
     found, missing = manifests.files([str(tmp_path / "nowhere"), there, str(tmp_path / "empty")])
     assert found == [there]
     assert [mistake.message for mistake in missing] == [
-        "there is no such file or folder",
-        "holds no file that ends in .json, .yaml, .yml",
+        "no such file or folder",
+        "contains no .json, .yaml, .yml files",
     ]
 
 
@@ -112,7 +112,7 @@ def test_two_namespaces_contradict_each_other(write: Write) -> None:
     path = write("p.json", manifest("a", "1", namespace="team-b"))
     found = manifests.read(str(path), namespace=Namespace("team-a", asked=True))
     assert [str(mistake) for mistake in found[0].located_mistakes()] == [
-        f'{path}, document 1 (Pod a): metadata.namespace: "team-b" is not "team-a": leave one of them out'
+        f'{path}, document 1 (Pod a): metadata.namespace: "team-b" differs from -n team-a: remove one of them'
     ]
 
 
@@ -152,7 +152,8 @@ def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_a_file_without_a_name_is_a_mistake() -> None:
-    assert manifests.files([""]) == ([], [Mistake("--filename", "is empty: name a file, a folder or a URL")])
+    mistake = Mistake("--filename", "is empty: specify a file, a folder or a URL")
+    assert manifests.files([""]) == ([], [mistake])
 
 
 def thing(template: object, **metadata: object) -> dict[str, Any]:

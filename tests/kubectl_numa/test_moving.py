@@ -126,7 +126,7 @@ ONE, TWO = (Resident(name, ("team", name)) for name in ("one", "two"))
 SENTENCES = [
     # what it shows   the answer                                                what is said
     ("it fits",       Advice(Remedy.FITS, ("a", "b")),                         "fits now on a, b: nothing"),
-    ("it never does", Advice(Remedy.NEVER),                                    "fits on no node that it"),
+    ("it never does", Advice(Remedy.NEVER),                                    "fits on none of the nodes"),
     ("one node",      Advice(Remedy.STUCK, candidates=1),                      "on the one node that could"),
     ("many nodes",    Advice(Remedy.STUCK, candidates=1200),                   "on any of 1,200 nodes"),
 ]  # fmt: skip

@@ -56,7 +56,7 @@ def drawn(
 def test_a_node_in_eighty_columns() -> None:
     assert drawn(LABELLED) == [
         "node  single-numa-node, scope container",
-        "  known: counts, by an exporter",
+        "  known: counts, reported by an exporter",
         f"  {CLASS}",
         "          cpu             example.com/nic  memory                nvidia.com/gpu",
         "  zone 0  ████░░░░ 32/62  ████░░░░ 1/2     ████░░░░ 256Gi/504Gi  ██████░░ 3/4",
@@ -120,9 +120,9 @@ def test_a_node_that(shown: Node, line: str) -> None:
     ("age", "told"),
     table(
         [
-            ("looked just now", 3.0, "by its agent less than a minute ago"),
-            ("has been quiet", 600.0, "by its agent 10 min ago"),
-            ("is gone", 7500.0, "by its agent, silent for 2 h"),
+            ("looked just now", 3.0, "reported by its agent less than a minute ago"),
+            ("has been quiet", 600.0, "reported by its agent 10 min ago"),
+            ("is gone", 7500.0, "reported by its agent, silent for 2 h"),
         ]
     ),
 )
@@ -180,10 +180,10 @@ def test_a_shape_without_nodes_is_drawn_like_a_node() -> None:
     ("known", "said"),
     table(
         [
-            ("one node", KnownShape(SHAPE, 1), "1 node is here"),
-            ("many nodes", KnownShape(SHAPE, 1523), "1,523 nodes are here"),
+            ("one node", KnownShape(SHAPE, 1), "1 node present"),
+            ("many nodes", KnownShape(SHAPE, 1523), "1,523 nodes present"),
             ("those that were", KnownShape(SHAPE, seen=SEEN), "remembered, last seen 2 h ago"),
-            ("a declaration", KnownShape(SHAPE, declared=True), "declared, no node is here"),
+            ("a declaration", KnownShape(SHAPE, declared=True), "declared"),
         ]
     ),
 )

@@ -55,11 +55,11 @@ def test_a_whole_page(cluster: ClusterView) -> None:
     ("rules", "words"),
     table(
         [
-            ("routed", {"scheduler": "second"}, "would be handed to second by its namespace"),
+            ("routed", {"scheduler": "second"}, "would be assigned to the scheduler second by its namespace"),
             (
                 "gated",
                 {"gate": Gate.ENABLED},
-                "would be held at the gate numalign.io/placement, where the webhook runs with --gates",
+                "would be held by the scheduling gate numalign.io/placement if the webhook runs with --gates",
             ),
         ]
     ),
@@ -99,8 +99,8 @@ def test_it_is_told_what_agents_tell() -> None:
     words = " ".join(page.split())
     assert "based on machine of 2 nodes from their agents, counts of 1 node; unknown: " in words
     assert "; stale: the agent of 1 node " in words
-    assert "  known: machine, by its agent less than a minute ago\n" in page
-    assert "  known: machine, by its agent, silent for 16 min\n" in page
+    assert "  known: machine, reported by its agent less than a minute ago\n" in page
+    assert "  known: machine, reported by its agent, silent for 16 min\n" in page
 
 
 def test_a_refusal_stands_above_the_nodes(cluster: ClusterView) -> None:
@@ -182,7 +182,7 @@ def test_a_node_in_depth_shows_what_the_kubelet_would_do_and_what_is_short_where
     best_effort = view(node("cpu=4 mem=8Gi", "cpu=4 mem=8Gi", policy="best-effort"))
     page = shown(best_effort, "cpu=6 mem=1Gi", SINGLE, depth=True)
     assert page.endswith(
-        "\nnode  best-effort, scope container\n  known: counts, by an exporter\n "
+        "\nnode  best-effort, scope container\n  known: counts, reported by an exporter\n "
         f" {node_class(best_effort.snapshot.nodes[0])}\n  not labelled\n          cpu                  "
         " memory\n  zone 0  ░░░░░░░░░░░░░░░░ 0/4  ░░░░░░░░░░░░░░░░ 0/8Gi\n  zone 1  ░░░░░░░░░░░░░░░░ 0/4 "
         " ░░░░░░░░░░░░░░░░ 0/8Gi\n  would allocate     zone 0: 4 cpu; zone 0 and zone 1 together: 1Gi"

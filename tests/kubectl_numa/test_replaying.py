@@ -293,7 +293,7 @@ def test_containers_are_observed_in_the_order_of_their_admission() -> None:
             (
                 "created twice",
                 [BIG, BIG],
-                'create.metadata.name: "big" is on the node already: delete it first',
+                'create.metadata.name: "big" is already on the node: delete it first',
             ),
             (
                 "observed with what is not there",
@@ -323,7 +323,7 @@ def test_what_cannot_be_is_told(happened: list[NodeEvent], said: str) -> None:
 
 @pytest.mark.parametrize("event", [BIG, Deleted("x"), took("x")], ids=["create", "delete", "observed"])
 def test_nothing_can_happen_before_there_is_a_node(event: NodeEvent) -> None:
-    with pytest.raises(BadLine, match="there is no node yet: the first line must tell of one"):
+    with pytest.raises(BadLine, match="there is no node yet: the first event must be a node"):
         follow(None, event)
 
 

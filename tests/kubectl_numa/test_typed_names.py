@@ -28,7 +28,7 @@ def test_what_is_named(text: str, meant: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "/web", "pod/", "a/b/c", "/"])
 def test_what_is_no_name_is_told(text: str) -> None:
-    with pytest.raises(click.UsageError, match="is no name: write NAME or TYPE/NAME, as pod/web"):
+    with pytest.raises(click.UsageError, match="is not a name: use NAME or TYPE/NAME, such as pod/web"):
         TypedName.read(text, default=POD)
 
 
@@ -37,5 +37,5 @@ def test_names_of_one_type_may_be_written_either_way() -> None:
 
 
 def test_a_name_of_another_type_is_told() -> None:
-    with pytest.raises(click.UsageError, match="pod/a is none of the nodes that are asked about here"):
+    with pytest.raises(click.UsageError, match="pod/a: this command takes only nodes"):
         typed_names.names(("pod/a",), NODE)

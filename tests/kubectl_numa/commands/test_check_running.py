@@ -83,24 +83,24 @@ def test_offenders_stand_under_their_namespace(run: Run, with_objects: Snapshot)
         'container "main" holds cpu in zone 0 and zone 1 and memory in zone 0: 2 NUMA zones, and'
         " single-numa-node allows one"
     )
-    sorts = "1 misaligned, 1 below enforce, 1 below warn, 1 below audit, 2 not admitted today"
+    sorts = "1 misaligned, 1 below enforce, 1 below warn, 1 below audit, 2 would be denied now"
     assert result.stdout.splitlines() == [
-        "eager  1 pod, 1 offender: 1 not admitted today",
+        "eager  1 pod, 1 with findings: 1 would be denied now",
         "  huge  on big  single-numa-node",
         "      not judged: no agent reported what it holds",
-        f"      not admitted today: {refused}",
-        "strict  1 pod, 1 offender: 1 below enforce, 1 not admitted today",
+        f"      would be denied now: {refused}",
+        "strict  1 pod, 1 with findings: 1 below enforce, 1 would be denied now",
         "  loose  on big  no intent",
         "      below enforce: this namespace expects NUMA alignment restricted; the pod requests nothing",
-        f"      not admitted today: {enforced}",
-        "team  3 pods, 1 offender: 1 misaligned",
+        f"      would be denied now: {enforced}",
+        "team  3 pods, 1 with findings: 1 misaligned",
         "  bad  on big  single-numa-node",
         f"      misaligned: {misaligned}",
-        "warned  1 pod, 1 offender: 1 below warn, 1 below audit",
+        "warned  1 pod, 1 with findings: 1 below warn, 1 below audit",
         "  lax  on big  no intent",
         "      below warn: this namespace expects NUMA alignment restricted; the pod requests nothing",
         "      below audit: this namespace expects NUMA alignment single-numa-node; the pod requests nothing",
-        f"7 pods in 5 namespaces, 4 offenders: {sorts}",
+        f"7 pods in 5 namespaces, 4 with findings: {sorts}",
     ]
 
 
@@ -112,7 +112,7 @@ def test_all_shows_those_that_fall_short_of_nothing_too(run: Run, with_objects: 
         "      no findings",
         "  unseen  on big  single-numa-node",
         "      not judged: no agent reported what it holds",
-        "3 pods in 1 namespace, 1 offender: 1 misaligned",
+        "3 pods in 1 namespace, 1 with findings: 1 misaligned",
     ]
 
 
@@ -185,7 +185,7 @@ def test_what_cannot_be_read_says_why(run: Run, with_objects: Snapshot) -> None:
 def test_who_is_left_alone_is_no_offender(run: Run, with_objects: Snapshot) -> None:
     file = with_objects(running("away", 0, 1, namespace="closed"))
 
-    assert run("check", "-A", "--snapshot", file).stdout == "1 pod in 1 namespace, no offender\n"
+    assert run("check", "-A", "--snapshot", file).stdout == "1 pod in 1 namespace, no findings\n"
     shown = run("check", "-A", "--all", "--snapshot", file, COLUMNS="200").stdout
     assert "exempt: its namespace is labelled numalign.io/admission: disabled" in shown
 
@@ -213,7 +213,7 @@ def test_a_pod_that_ended_or_is_going_is_not_asked_about(run: Run, with_objects:
 
     result = run("check", "-A", "--snapshot", with_objects(ended, going, waiting))
 
-    assert (result.exit_code, result.stdout) == (0, "no such pod runs\n")
+    assert (result.exit_code, result.stdout) == (0, "no matching pod is running\n")
 
 
 def test_where_a_scheduler_put_a_pod_does_not_count(run: Run, with_objects: Snapshot) -> None:
@@ -221,7 +221,7 @@ def test_where_a_scheduler_put_a_pod_does_not_count(run: Run, with_objects: Snap
     gone = running("gone", cpu="40")
     gone["spec"]["nodeName"] = "larger"
 
-    assert "not admitted today: no node can" in run("check", "-A", "--snapshot", with_objects(gone)).stdout
+    assert "would be denied now: no node can" in run("check", "-A", "--snapshot", with_objects(gone)).stdout
 
 
 @pytest.mark.parametrize(

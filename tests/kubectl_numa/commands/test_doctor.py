@@ -16,7 +16,7 @@ Run = Callable[..., Result]
 Write = Callable[..., Path]
 
 ENABLE = (
-    "  fix   Push its image (docs/how-to/agent.md), and run the agent on every node:\n"
+    "  fix   Push the agent's image (docs/how-to/agent.md), and run the agent on\n        every node:\n"
     "          helm upgrade numalign deploy/chart -n numalign-system --reset-then-reuse-values"
     " --set agent.enabled=true --set agent.image.repository=REGISTRY/numalign-agent\n"
 )
@@ -34,15 +34,15 @@ def test_every_finding_stands_with_its_nodes_and_the_way_out(run: Run, cluster_f
     assert result.exit_code == 1
     assert result.stdout == (
         "3 of 3 nodes lack something for exact predictions\n\n  lack  counts-only: 2 nodes (big, small)\n    "
-        "    Only amounts per NUMA zone are known, not the kubelet's options, cores\n        and unhealthy"
+        "    Only amounts per NUMA zone are known, not the kubelet's options, CPU\n        cores or unhealthy"
         f" devices.\n{ENABLE}\n  lack  no-fingerprint: 2 nodes (big, small)\n        The exporter does not"
         " report which pods its amounts include, so new pods\n        are counted late.\n  fix   Enable"
         " fingerprints in the exporter (--pods-fingerprint), or run the\n        agent.\n\n  lack "
-        " no-version: 2 nodes (big, small)\n        The kubelet's version is not known; it is taken to be"
-        " the newest one\n        compared.\n  fix   Take a snapshot that holds the Nodes:\n         "
-        " kubectl numa snapshot -o cluster.json.gz\n\n  lack  no-topology: 1 node (hidden)\n        No NUMA"
-        " topology is published: pods are neither kept away nor preferred\n        there, and verdicts are a"
-        f" guess.\n{ENABLE}"
+        " no-version: 2 nodes (big, small)\n        The kubelet's version is unknown; the newest"
+        " version that numalign was\n        compared with is assumed.\n  fix   Write a snapshot that"
+        " contains the Nodes:\n          kubectl numa snapshot -o cluster.json.gz\n\n  lack  no-topology: 1 node (hidden)\n       "
+        " No NUMA topology is published: pods are neither steered to nor kept away\n        from the node,"
+        f" and predictions are guesses.\n{ENABLE}"
     )
     assert result.stderr == ""
 

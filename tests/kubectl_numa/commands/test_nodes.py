@@ -50,7 +50,7 @@ def test_every_node_on_request(run: Run, cluster_file: Path, cluster: ClusterVie
     assert result.exit_code == 0
     assert result.stdout == (
         "big  single-numa-node, scope container\n"
-        "  known: counts, by an exporter\n"
+        "  known: counts, reported by an exporter\n"
         f"  {big}\n"
         "  not labelled\n"
         "          cpu                     memory\n"
@@ -58,7 +58,7 @@ def test_every_node_on_request(run: Run, cluster_file: Path, cluster: ClusterVie
         "  zone 1  ░░░░░░░░░░░░░░░░ 0/32   ░░░░░░░░░░░░░░░░ 0/64Gi\n"
         "\n"
         "small  single-numa-node, scope container\n"
-        "  known: counts, by an exporter\n"
+        "  known: counts, reported by an exporter\n"
         f"  {small}\n"
         "  not labelled\n"
         "          cpu                   memory\n"

@@ -83,7 +83,7 @@ def test_a_pod_that_is_to_be_alone_says_who_is_there(run: Run, with_pods: Snapsh
     listed = json.loads(run("pods", "--snapshot", file, "-o", "json").stdout)
 
     assert (
-        "team/alone  on big  single-numa-node, alone  aligned\n    zone 1: 8 cpu, 4Gi memory\n    shares"
+        "team/alone  on big  single-numa-node, exclusive  aligned\n    zone 1: 8 cpu, 4Gi memory\n    shares"
         " its zones with team/beside\n"
     ) in result.stdout
     assert [(pod["name"], pod["exclusive"], pod["sharesWith"]) for pod in listed] == [

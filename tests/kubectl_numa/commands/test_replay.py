@@ -157,7 +157,7 @@ def test_nothing_is_answered_where_nothing_is_asked(run: Run) -> None:
             (
                 "no node yet",
                 [{"delete": "a"}],
-                "Error: line 1: there is no node yet: the first line must tell of one\n",
+                "Error: line 1: there is no node yet: the first event must be a node\n",
             ),
             (
                 "a pod that never came, after an empty line",

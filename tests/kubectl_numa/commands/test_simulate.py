@@ -150,7 +150,7 @@ def test_mistakes_of_both_tables_are_told_at_once(run: Run, tables: tuple[Path, 
     [
         pytest.param(
             ("--strategies", "stok,gate,worst"),
-            ['"stok" is none of stock, webhook,', "did you mean stock?", '"worst" is none of'],
+            ['"stok" is not one of stock, webhook,', "did you mean stock?", '"worst" is not one of'],
             id="strategies",
         ),
         pytest.param(("--zones", 9), ["9 is not in the range 1<=x<=8"], id="too many zones"),
@@ -174,7 +174,7 @@ def test_zones_are_made_up_for_tables_alone(run: Run, tables: tuple[Path, Path],
     flags = ("--zones", 2, "--topology-scope", "pod")
     result = run("simulate", "--snapshot", cluster_file, "--pods", tables[1], *flags)
     assert result.exit_code == 2
-    assert "--zones, --topology-scope is for the nodes of a trace (--nodes)" in result.stderr
+    assert "--zones, --topology-scope: needs nodes of a trace (--nodes)" in result.stderr
 
 
 def test_a_cluster_without_gpus_is_told(run: Run, tables: tuple[Path, Path], cluster_file: Path) -> None:
