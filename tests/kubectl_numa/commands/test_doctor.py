@@ -33,16 +33,23 @@ def test_every_finding_stands_with_its_nodes_and_the_way_out(run: Run, cluster_f
 
     assert result.exit_code == 1
     assert result.stdout == (
-        "3 of 3 nodes lack something for exact predictions\n\n  lack  counts-only: 2 nodes (big, small)\n    "
-        "    Only amounts per NUMA zone are known, not the kubelet's options, CPU\n        cores or unhealthy"
-        f" devices.\n{ENABLE}\n  lack  no-fingerprint: 2 nodes (big, small)\n        The exporter does not"
-        " report which pods its amounts include, so new pods\n        are counted late.\n  fix   Enable"
-        " fingerprints in the exporter (--pods-fingerprint), or run the\n        agent.\n\n  lack "
-        " no-version: 2 nodes (big, small)\n        The kubelet's version is unknown; the newest"
-        " version that numalign was\n        compared with is assumed.\n  fix   Write a snapshot that"
-        " contains the Nodes:\n          kubectl numa snapshot -o cluster.json.gz\n\n  lack  no-topology: 1 node (hidden)\n       "
-        " No NUMA topology is published: pods are neither steered to nor kept away\n        from the node,"
-        f" and predictions are guesses.\n{ENABLE}"
+        "3 of 3 nodes lack something for exact predictions\n\n"
+        "  lack  counts-only: 2 nodes (big, small)\n"
+        "        Only amounts per NUMA zone are known, not the kubelet's options, CPU\n"
+        f"        cores or unhealthy devices.\n{ENABLE}\n"
+        "  lack  no-fingerprint: 2 nodes (big, small)\n"
+        "        The exporter does not report which pods its amounts include, so new pods\n"
+        "        are counted late.\n"
+        "  fix   Enable fingerprints in the exporter (--pods-fingerprint), or run the\n"
+        "        agent.\n\n"
+        "  lack  no-version: 2 nodes (big, small)\n"
+        "        The kubelet's version is unknown; the newest version that numalign was\n"
+        "        compared with is assumed.\n"
+        "  fix   Write a snapshot that contains the Nodes:\n"
+        "          kubectl numa snapshot -o cluster.json.gz\n\n"
+        "  lack  no-topology: 1 node (hidden)\n"
+        "        No NUMA topology is published: pods are neither steered to nor kept away\n"
+        f"        from the node, and predictions are guesses.\n{ENABLE}"
     )
     assert result.stderr == ""
 
