@@ -208,13 +208,13 @@ resources:
 
 {{- /* The probes of our own programs. Takes how often readiness is asked. */}}
 {{- define "numalign.probes" -}}
-# It listens at once, but Python and its libraries take seconds on a busy node.
+# The port opens at once, but on a busy node Python takes seconds to load its libraries.
 startupProbe:
   httpGet: {path: /healthz, port: metrics, scheme: HTTP}
   periodSeconds: 2
   timeoutSeconds: 2
   failureThreshold: 30
-# Ready once it can answer; not ready while it drains.
+# Ready once it can answer, and not ready while it drains.
 readinessProbe:
   httpGet: {path: /readyz, port: metrics, scheme: HTTP}
   periodSeconds: {{ .readySeconds }}
@@ -234,7 +234,7 @@ livenessProbe:
 
 {{- /* A rule of a NetworkPolicy that admits whoever may read metrics. */}}
 {{- define "numalign.watchers" -}}
-# Health and metrics. A kubelet probes from the pod's own node, and every network plugin admits it.
+# Health checks and metrics. The probes of the kubelet come from the node of the pod, which every network plugin allows.
 - ports:
     - {protocol: TCP, port: {{ .Values.metricsPort }}}
   {{- with .Values.networkPolicy.metricsFrom }}
@@ -270,7 +270,7 @@ metadata:
   {{- include "numalign.metadata" (dict "root" . "name" .component) | nindent 2 }}
 spec:
   minAvailable: 1
-  # A replica that is broken anyway must not keep a node from being drained.
+  # A broken replica must not block the drain of a node.
   unhealthyPodEvictionPolicy: AlwaysAllow
   selector:
     matchLabels:
@@ -279,11 +279,11 @@ spec:
 
 {{- /* Rules of a NetworkPolicy: what every program may call. */}}
 {{- define "numalign.egress" -}}
-# Name lookups, for where the API server has a name in place of an address.
+# DNS, in case the API server is configured by name.
 - ports:
     - {protocol: UDP, port: 53}
     - {protocol: TCP, port: 53}
-# The API server, wherever it is.
+# The API server, at any address.
 - ports:
     {{- range .Values.networkPolicy.apiServerPorts }}
     - {protocol: TCP, port: {{ . }}}
@@ -333,7 +333,7 @@ kind: ServiceAccount
 metadata:
   {{- $annotations := merge (dict) $own.annotations .Values.serviceAccount.annotations }}
   {{- include "numalign.metadata" (dict "root" . "fullName" (include "numalign.account" .) "annotations" $annotations) | nindent 2 }}
-# Only the pods that need a token get one; they ask for it.
+# Pods that need a token mount it explicitly.
 automountServiceAccountToken: false
 ---
 {{- end }}
@@ -564,8 +564,8 @@ leaderElection:
 profiles:
   - schedulerName: numalign-scheduler
 {{- with .Values.scheduler.percentageOfNodesToScore }}
-# By default a scheduler of many nodes looks at a part of them, and if the scorer takes none of that part, the pod
-# waits although another node would do.
+# By default, kube-scheduler looks only at some nodes of a large cluster. If the scorer rejects all of those, the pod
+# stays pending although another node would fit.
 percentageOfNodesToScore: {{ . }}
 {{- end }}
 extenders:
@@ -573,22 +573,22 @@ extenders:
     {{- if .Values.scorer.tls.secretName }}
     enableHTTPS: true
     tlsConfig:
-      # Without it, any certificate would be taken.
+      # Without it, any certificate would be accepted.
       caFile: /run/numalign/scorer/ca.crt
     {{- end }}
     filterVerb: filter
     prioritizeVerb: prioritize
     preemptVerb: preempt
     {{- if eq .Values.scorer.reserveAt "bind" }}
-    # Has the scorer write the Binding: it checks again, reserves and binds in one step.
+    # The scorer creates the Binding: it checks again, reserves and binds in one step.
     bindVerb: bind
     {{- end }}
     weight: {{ .Values.scheduler.weight }}
-    # Names of nodes alone: the scorer knows the rest, and whole nodes are megabytes a pod.
+    # Send only the names of nodes. The scorer knows the rest, and complete nodes are megabytes per pod.
     nodeCacheCapable: true
-    # Of every call. To bind is a write to the API server.
+    # For every call. The bind call includes a write to the API server.
     httpTimeout: 5s
-    # A scheduler that ignored a refused bind would bind the pod itself, with no zones reserved for it. So
-    # this one's pods wait while no scorer answers; nobody else's do.
+    # If this were true, a scheduler whose bind call is rejected would bind the pod itself, without reserved zones. So
+    # pods of this scheduler wait while no scorer answers; pods of other schedulers do not.
     ignorable: false
 {{- end }}
