@@ -67,7 +67,7 @@ def check(  # noqa: PLR0913  one for each option
     that would be denied if they were created now. A snapshot contains pods only if it was written with
     --with-pods.
 
-    Exit code 0: there is nothing worse than a warning. 1: a pod could never run, would be denied, or is
+    Exit code 0: there are no findings, or only warnings. 1: a pod could never run, would be denied, or is
     misaligned although it requests more than best-effort. 2: some input could not be read.
     """
     if files:

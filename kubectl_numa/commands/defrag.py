@@ -55,7 +55,7 @@ Examples:
     "--priority",
     type=click.IntRange(-(2**31), 2**31 - 1),
     help="Priority of the pod; pods with a higher priority are not moved. Defaults to the pod's own priority,"
-    " or to that of its priority class if another pod shows it, else to 0.",
+    " or to that of its priority class if other pods have the same class, or else to 0.",
 )
 @click.option(
     "--limit",
@@ -83,7 +83,7 @@ def defrag(  # noqa: PLR0913 - one argument for each option
     youngest. Pods that should not be evicted, or that have a higher priority than the new pod, stay. The
     command only reads: it does not move pods. A snapshot must have been written with --with-pods.
 
-    Exit code 0: the question was answered, whatever the answer. 2: some input could not be read.
+    Exit code 0 for any result, 2 if some input could not be read.
     """
     if bool(name) == bool(file):
         raise click.UsageError("specify a pod by NAME, a workload by TYPE/NAME, or a manifest with -f")

@@ -30,7 +30,7 @@ def demo(*, serve: bool, port: int) -> None:
     Part one is small enough to check by hand; part two has the nodes and pods of a real GPU cluster. The last
     line sums up both.
 
-    Exit code 0: every bundled pod has the outcome that its file expects. 1: at least one does not.
+    Exit code 0: every bundled pod has the expected outcome. 1: at least one does not.
     """
     paper = options.paper()
     try:

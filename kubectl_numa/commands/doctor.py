@@ -62,8 +62,8 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
 
     Checks all nodes, or only the named ones, and groups nodes with the same finding. A `lack` makes
     predictions less exact: a node publishes no topology or only amounts, its agent stopped publishing, or
-    something cannot be read. A `note` is for information: a kubelet aligns nothing, or numalign was not
-    compared with its version.
+    something cannot be read. A `note` is for information: a kubelet aligns nothing, or has a version that
+    numalign was not compared with.
 
     -o wide and -o name list only nodes with findings. In a snapshot, the age of an agent's report is measured
     from the newest report.

@@ -94,8 +94,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
 
     -o name lists the nodes on which the pod fits now, best first.
 
-    Exit code 0: the pods were explained, whatever the result; use `check` in a pipeline. 2: some input could
-    not be read.
+    Exit code 0 for any result, 2 if some input could not be read. For exit codes by result, use `check`.
     """
     if bool(name) == bool(files):
         raise click.UsageError("specify a pod by NAME, a workload by TYPE/NAME, or manifests with -f")

@@ -46,7 +46,7 @@ _of_nodes = joined(
         "labels",
         metavar="SELECTOR",
         default="",
-        help="Show only nodes with the labels.",
+        help="Label selector of the nodes to show.",
     ),
     click.option("--class", "node_class", metavar="NAME", default="", help="Show only nodes of this class."),
     click.option(

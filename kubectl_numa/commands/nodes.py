@@ -58,9 +58,9 @@ def nodes(  # noqa: PLR0913 - one keyword for each option
     resource is exhausted in all zones), and the nodes with problems. Named nodes are drawn one by one, as are
     all nodes with --all; -o wide prints one line per node.
 
-    Figures are allocated/allocatable. With a node's name come how much is known about it, who reported that,
-    and when its agent last did; `doctor` lists what is missing. Node shapes without nodes, remembered or
-    declared, follow the nodes.
+    Figures are allocated/allocatable. The heading of a node shows how much is known about it, where that
+    comes from, and the age of its agent's report; `doctor` lists what is missing. Node shapes without nodes,
+    remembered or declared, follow the nodes.
     """
     objects = source.documents(with_pods=with_pods)
     view = source.view(webhook, objects=objects)

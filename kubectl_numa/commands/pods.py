@@ -41,9 +41,9 @@ def pods(  # noqa: PLR0913  one for each option
 ) -> None:
     """List what running pods hold, and whether they are aligned; if not, why.
 
-    Alignment is judged by observations: those of the agent on the node, or those in the pod's annotations.
-    Pods without an observation are not judged. CPU ids are known only where an agent reports them. A snapshot
-    contains pods only if it was written with --with-pods.
+    A pod is judged by what was observed, by the agent on its node or in the pod's annotations; pods that were
+    not observed are not judged. CPU ids are known only where an agent reports them. A snapshot contains pods
+    only if it was written with --with-pods.
     """
     chosen = selection.resolved(source)
     objects = source.documents(with_pods=True)

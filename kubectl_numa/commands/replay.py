@@ -18,7 +18,7 @@ from numalign.model.errors import BadInput
     epilog="""\b
 Events, one per line:
   {"node": {"name", "nrt", "kubeletVersion", "kubeletConfig", "machine", "labels"}}
-      start over with this node, without pods; required are its name, and its
+      start over with this node, without pods; requires its name, and its
       topology (nrt) or its machine
   {"create": POD}
       ask the kubelet to admit this v1 Pod; the only event with an answer

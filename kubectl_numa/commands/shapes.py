@@ -36,8 +36,8 @@ Examples:
 def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOptions, output: Output) -> None:
     """List the shapes of nodes: present, remembered and declared.
 
-    A shape is what nodes of one class with the same taints have in common. The webhook denies a pod for want
-    of a node only if the pod fits no shape, even with all its devices healthy and no other pod on it.
+    A shape is what nodes of one class with the same taints have in common. The webhook denies a pod as one
+    that no node could ever run only if it fits no shape, even on a healthy and empty node.
     """
     if context.invoked_subcommand:
         return
@@ -86,7 +86,7 @@ Examples:
 def export(output: str, *, source: ClusterSource, webhook: WebhookOptions) -> None:
     """Write the shapes as the `shapes` section of a policy file.
 
-    With its shape declared there, a node pool that is scaled to zero is never forgotten.
+    A node pool that is scaled to zero then stays known for as long as the file declares its shape.
     """
     listed = source.view(webhook).snapshot.shapes
     text = yaml.safe_dump({"shapes": codec.exported(listed)}, sort_keys=False)

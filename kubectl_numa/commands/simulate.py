@@ -110,7 +110,7 @@ Examples:
     default="stock,webhook,scorer,LeastNUMANodes,MostAllocated",
     show_default=True,
     callback=lambda _context, _option, text: simulating.strategies(text),
-    help=f"Strategies to compare, out of {', '.join(ZONE_SCHEDULERS)}.",
+    help=f"Strategies to compare: any of {', '.join(ZONE_SCHEDULERS)}.",
 )
 @click.option(
     "--ratio",
@@ -151,8 +151,8 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
     """Replay a trace of GPU pods under several strategies, and compare how many GPUs each leaves stranded.
 
     Pods arrive one after the other in random order, until they request --ratio times the existing GPUs; none
-    of them ends. They are placed on the nodes of a cluster, with what is free there now, or on nodes of the
-    trace with assumed zones. The kubelet's rules decide whether a pod is admitted.
+    of them finishes. They are placed on the nodes of a cluster, with what is free there now, or on nodes of
+    the trace with assumed zones. The kubelet's rules decide whether a pod is admitted.
 
     ALLOCATED is the share of all GPUs that is allocated in the end. FRAGMENTS are idle GPUs that typical pods
     cannot use; STRANDED are those that they could use if nodes had no zones. REFUSALS counts rejections by
