@@ -232,7 +232,7 @@ livenessProbe:
 - {name: metrics, containerPort: {{ .Values.metricsPort }}, protocol: TCP}
 {{- end }}
 
-{{- /* A rule of a NetworkPolicy that admits whoever may read metrics. */}}
+{{- /* A NetworkPolicy rule that admits the clients of metrics. */}}
 {{- define "numalign.watchers" -}}
 # Health checks and metrics. The probes of the kubelet come from the node of the pod, which every network plugin allows.
 - ports:
@@ -393,8 +393,8 @@ subjects:
 {{- /* What every webhook has. Takes the root, the path, and the seconds. */}}
 {{- define "numalign.call" -}}
 clientConfig:
-  {{- /* With an own certificate, the program itself keeps caBundle. It stands in no manifest, so that neither an
-         upgrade nor a rollback takes it away. */}}
+  {{- /* With an own certificate, the program itself writes caBundle. It is in no manifest, so that neither an
+         upgrade nor a rollback removes it. */}}
   {{- if eq .root.Values.tls.source "secret" }}
   caBundle: {{ .root.Values.tls.caBundle | quote }}
   {{- end }}
@@ -430,7 +430,7 @@ namespaceSelector:
     {{- end }}
 {{- end }}
 
-{{- /* Of pods; `annotated` asks for an annotation of ours too, or, with `tolerating`, for a toleration of a taint that says
+{{- /* Of pods; `annotated` also requires a numalign annotation or, with `tolerating`, a toleration of a taint that says
        what its nodes are for. */}}
 {{- define "numalign.podConditions" -}}
 matchConditions:
@@ -553,7 +553,7 @@ v{{ index $parts 0 }}.{{ index $parts 1 }}.{{ index $patches (index $parts 1) }}
 {{- end -}}
 {{- end }}
 
-{{- /* What our own kube-scheduler is told. */}}
+{{- /* The configuration of our own kube-scheduler. */}}
 {{- define "numalign.schedulerConfiguration" -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
