@@ -1,47 +1,18 @@
 """An archive of the plugin, unpacked as krew unpacks it, runs on a Python that has nothing."""
 
 import os
-import platform
 import stat
 import sys
 from pathlib import Path
 
 import pytest
 
-from release import distributions, tar_files
-from release.commit import Commit, exported
-from release.plugin import archives
-from release.plugin.targets import PLATFORMS, PYTHONS
+from release import tar_files
+from release.commit import Commit
 from tests.release.installed import run
+from tests.release.plugin.machines import THIS_PLATFORM, needs_an_archive
 
-ROOT = Path(__file__).parents[3]
-THIS_PLATFORM = next(
-    (each for each in PLATFORMS if (each.system, each.machine) == (platform.system(), platform.machine())),
-    None,
-)
-THIS_PYTHON = (sys.version_info.major, sys.version_info.minor)
-
-pytestmark = [
-    pytest.mark.release,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(
-        THIS_PLATFORM is None or THIS_PYTHON not in PYTHONS, reason="the plugin is not made for this machine"
-    ),
-]
-
-
-@pytest.fixture(scope="module")
-def commit(tmp_path_factory: pytest.TempPathFactory) -> Commit:
-    return exported(ROOT, tmp_path_factory.mktemp("commit") / "tree")
-
-
-@pytest.fixture(scope="module")
-def archive(commit: Commit, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """That of this machine, for this Python alone: a release holds all of them, and takes minutes."""
-    assert THIS_PLATFORM
-    folder = tmp_path_factory.mktemp("archive")
-    wheel = distributions.make_wheel(commit, folder)
-    return archives.make(commit, wheel, THIS_PLATFORM, folder, pythons=[THIS_PYTHON])
+pytestmark = [pytest.mark.release, pytest.mark.timeout(900), needs_an_archive]
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +23,9 @@ def unpacked(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bare(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """An environment with a home, the plugin and `python3` on PATH, and nothing else."""
-    home = tmp_path_factory.mktemp("home")
-    (home / "bin").mkdir()
-    (home / "bin" / "python3").symlink_to(Path(sys.executable).resolve())
-    return {
-        "HOME": str(home),
-        "PATH": os.pathsep.join([str(home / "bin"), str(unpacked), "/usr/bin", "/bin"]),
-    }
+def bare(unpacked: Path, bare_home: dict[str, str]) -> dict[str, str]:
+    """An environment with the plugin and `python3` on PATH."""
+    return bare_home | {"PATH": os.pathsep.join([str(unpacked), bare_home["PATH"]])}
 
 
 def test_the_archive_holds_programs_and_license(archive: Path, commit: Commit) -> None:

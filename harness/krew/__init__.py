@@ -1,0 +1,45 @@
+"""Gets krew, kubectl's plugin manager, and the check of manifests for its index; both are built with Go."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.gotools import Workshop
+
+MODULE = "sigs.k8s.io/krew"
+
+
+@dataclass(frozen=True, slots=True)
+class KrewWorkshop(Workshop):
+    """Does not tell krew its version: a development build never asks the network for a newer one."""
+
+    def _linking(self) -> str:
+        return "-s -w"
+
+
+WORKSHOP = KrewWorkshop("krew", Path(__file__).resolve().parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Krew:
+    """The paths of both programs."""
+
+    krew: Path
+    validate_manifest: Path
+
+
+async def find() -> Krew:
+    """Where the programs are, built first if they must be."""
+    return Krew(await _program("krew"), await _program("validate-krew-manifest"))
+
+
+async def _program(name: str) -> Path:
+    version = WORKSHOP.required(MODULE)
+    cached = WORKSHOP.cache(version, name)
+    if not cached.exists():
+        await WORKSHOP.build(
+            f"{MODULE}/cmd/{name}",
+            into=cached,
+            begins=f"building {name} {version}: once",
+            otherwise=f"no {name}: install Go to build it",
+        )
+    return cached
