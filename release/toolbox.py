@@ -3,10 +3,10 @@
 import hashlib
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from release.commands import run
+from release.kept import once
 
 
 def cache() -> Path:
@@ -22,13 +22,7 @@ def environment(requirements: Path) -> Path:
     """
     digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
     place = cache() / f"{requirements.stem}-{sys.version_info.major}.{sys.version_info.minor}-{digest}"
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        # Whole or not there, whoever else makes it at the same time.
-        with tempfile.TemporaryDirectory(dir=place.parent) as unfinished:
-            made = Path(unfinished) / "environment"
-            install(requirements, made)
-            made.rename(place)
+    once(place, lambda folder: install(requirements, folder))
     return place / "bin" / "python"
 
 

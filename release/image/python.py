@@ -15,6 +15,7 @@ from pathlib import Path
 from release.image.commands import run
 from release.image.downloads import cache
 from release.image.errors import BuildError
+from release.kept import once
 
 VERSION = (3, 11)
 """Of the base's Python, and of the Python that builds: pip evaluates environment markers for the latter."""
@@ -76,18 +77,20 @@ def install_requirements(requirements: Path, machine: Machine, folder: Path) -> 
 def _downloaded(requirements: Path, machine: Machine) -> list[Path]:
     if sys.version_info[:2] != VERSION:
         raise BuildError(f"images are built by Python 3.11, not by {platform.python_version()}")
-    made_of = hashlib.sha256(f"{machine.tags}".encode() + requirements.read_bytes()).hexdigest()
-    folder = cache() / "wheels" / made_of
+    made_of = hashlib.sha256(f"{machine.tags}".encode() + requirements.read_bytes()).hexdigest()[:12]
+    folder = cache() / "wheels" / f"{requirements.stem}-{machine.wheels}-{made_of}"
+    return sorted(once(folder, lambda made: _download(requirements, machine, made)).glob("*.whl"))
+
+
+def _download(requirements: Path, machine: Machine, folder: Path) -> None:
     platforms = [word for tag in machine.tags for word in ("--platform", tag)]
     command = (
         *(sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"),
         *("--no-deps", "--require-hashes", "--only-binary", ":all:"),
         *("--implementation", "cp", "--python-version", "3.11", *platforms),
-        *("--find-links", str(folder), "--dest", str(folder), "--requirement", str(requirements)),
+        *("--dest", str(folder), "--requirement", str(requirements)),
     )
-    folder.mkdir(parents=True, exist_ok=True)
     run(command, otherwise=f"pip cannot download {requirements} for {machine.wheels}")
-    return sorted(folder.glob("*.whl"))
 
 
 def unpack(wheel: Path, packages: Path) -> None:

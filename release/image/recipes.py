@@ -1,9 +1,12 @@
 """Which images there are, and of which layers: the base, the dependencies, numalign."""
 
+import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from release.image import debian, oci, python, tarballs
@@ -55,12 +58,18 @@ def build(wheel: Path, platforms: Sequence[str], *, epoch: int) -> Mapping[Recip
         bases = _unpacked_bases(platforms, Path(scratch))
         compiler = bases[python.own_platform()]
         base_layers = {each: _base_layer(bases[each], compiler, epoch=epoch) for each in platforms}
-        numalign = _numalign_layer(wheel, compiler, epoch=epoch)
+        # Most of the time goes to pip, Python and zlib, which run beside each other.
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            numalign = pool.submit(_numalign_layer, wheel, compiler, epoch=epoch)
+            dependencies = {
+                (recipe, each): pool.submit(_dependency_layer, recipe, each, compiler, epoch=epoch)
+                for recipe, each in product(RECIPES, platforms)
+            }
         return {
             recipe: [
                 oci.image(
                     each,
-                    (base_layers[each], _dependency_layer(recipe, each, compiler, epoch=epoch), numalign),
+                    (base_layers[each], dependencies[recipe, each].result(), numalign.result()),
                     settings(recipe, version(wheel)),
                     epoch=epoch,
                 )

@@ -11,6 +11,7 @@ from packaging.markers import Marker
 
 from release import toolbox
 from release.commands import run
+from release.kept import once
 from release.plugin.targets import Target
 
 _ENTRY = re.compile(
@@ -33,12 +34,7 @@ def downloaded(lock: Path, target: Target) -> Path:
     wanted = "".join(pinned_for(target, lock.read_text()))
     digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
     folder = toolbox.cache() / "wheels" / f"{target.name}-{digest}"
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder.parent) as unfinished:
-            _download(wanted, target, Path(unfinished))
-            (Path(unfinished) / "wheels").rename(folder)
-    return folder
+    return once(folder, lambda made: _download(wanted, target, made))
 
 
 def pinned_for(target: Target, lock: str) -> Iterator[str]:
@@ -54,13 +50,14 @@ def pinned_for(target: Target, lock: str) -> Iterator[str]:
 
 
 def _download(requirements: str, target: Target, folder: Path) -> None:
-    lock = folder / "requirements.txt"
-    lock.write_text(requirements)
     python = ".".join(map(str, target.python))
-    run(
-        *(sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--no-deps"),
-        *("--only-binary=:all:", "--implementation=cp", f"--python-version={python}"),
-        *(f"--abi={abi}" for abi in (target.abi, "abi3", "none")),
-        *(f"--platform={tag}" for tag in target.platform.tags),
-        *("--requirement", lock, "--dest", folder / "wheels"),
-    )
+    with tempfile.TemporaryDirectory() as scratch:
+        lock = Path(scratch) / "requirements.txt"
+        lock.write_text(requirements)
+        run(
+            *(sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--no-deps"),
+            *("--only-binary=:all:", "--implementation=cp", f"--python-version={python}"),
+            *(f"--abi={abi}" for abi in (target.abi, "abi3", "none")),
+            *(f"--platform={tag}" for tag in target.platform.tags),
+            *("--requirement", lock, "--dest", folder),
+        )
