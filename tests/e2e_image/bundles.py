@@ -63,10 +63,11 @@ class Bundle:
         return ended.returncode, ended.stdout + ended.stderr
 
 
-def unpacked(archive: Path, tag: str, folder: Path) -> Bundle:
-    """The image of an archive for this machine, read by skopeo and unpacked by umoci."""
+def unpacked(archive: Path, tag: str, folder: Path, *, architecture: str | None = None) -> Bundle:
+    """The image of an archive, for this machine or another, read by skopeo and unpacked by umoci."""
     layout = f"{folder / 'layout'}:{tag}"
-    _run("skopeo", "copy", "--quiet", f"oci-archive:{archive}:{tag}", f"oci:{layout}")
+    chosen = [f"--override-arch={architecture}"] if architecture else []
+    _run("skopeo", *chosen, "copy", "--quiet", f"oci-archive:{archive}:{tag}", f"oci:{layout}")
     _run("umoci", "unpack", "--image", layout, str(folder / "bundle"))
     return Bundle(folder / "bundle")
 

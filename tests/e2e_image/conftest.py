@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from harness import imagespec
 from harness.containers import build as containers
 from harness.containers.clusters import ContainerCluster, cluster
 from harness.containers.nodes import NodeImages
@@ -41,6 +42,7 @@ async def find() -> None:
     await containers.find()
     await controlplane.find()
     await helms.find()
+    await imagespec.find()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -3,12 +3,14 @@
 import asyncio
 import gzip
 import io
+import json
 import re
 import shutil
 import ssl
 import tarfile
 import tomllib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,9 @@ from uuid import uuid4
 import pytest
 
 from certs import authority
+from harness import imagespec
 from harness.processes import Children, answers, free_port, until
+from release.commands import FailedError, run
 from release.image import oci, python
 from release.image.__main__ import epoch
 from release.image.recipes import ROOT, build
@@ -31,6 +35,8 @@ VERSION = PROJECT["version"]
 BIN = "/opt/numalign/bin"
 PROGRAMS = ("numalign-webhook", "numalign-scorer", "numalign-controller", "numalign-certs", "kubectl-numa")
 _LIBRARY = re.compile(r"\.cpython-311-(\w+)-linux-gnu\.so$")
+HEADER = "application/vnd.oci.layout.header.v1+json"
+QEMU = "qemu-aarch64-static"
 SNAPSHOT = ROOT / "examples" / "data" / "cluster.yaml"
 
 Run = Callable[..., tuple[int, str]]
@@ -51,6 +57,19 @@ def webhook(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
 @pytest.fixture(scope="module")
 def agent(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return unpacked(images.agent.file, VERSION, tmp_path_factory.mktemp("agent"))
+
+
+@pytest.fixture(scope="module")
+def emulated(images: Images, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of the webhook's image for arm64, with an emulator of that processor in it."""
+    if python.own_platform() == "linux/arm64":
+        pytest.skip("the other tests run on arm64 itself")
+    if not (qemu := shutil.which(QEMU)):
+        pytest.skip(f"nothing was run on arm64: no {QEMU} on PATH, which qemu-user-static installs")
+    folder = tmp_path_factory.mktemp("arm64")
+    root = unpacked(images.webhook.file, VERSION, folder, architecture="arm64").root
+    shutil.copy(qemu, root)
+    return root
 
 
 @pytest.fixture
@@ -75,6 +94,35 @@ def test_skopeo_reads_the_images_of_every_platform(images: Images, architecture:
         assert (read["Os"], read["Architecture"]) == ("linux", architecture)
         assert read["Digest"] == oci.index(archive.images).digest
         assert read["Labels"]["org.opencontainers.image.version"] == VERSION
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_every_document_is_valid_by_the_image_specification(images: Images) -> None:
+    program = await imagespec.find()
+    for archive in (images.webhook, images.agent):
+        found = list(documents(archive.file))
+        assert Counter(kind for kind, _ in found) == {HEADER: 1, oci.INDEX: 2, oci.MANIFEST: 2, oci.CONFIG: 2}
+        for kind, content in found:
+            run(program, kind, stdin=content)
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_a_configuration_without_layers_would_not_be(images: Images) -> None:
+    config = json.loads(images.agent.images[0].config.content)
+    del config["rootfs"]
+    with pytest.raises(FailedError, match="missing properties: 'rootfs'"):
+        run(await imagespec.find(), oci.CONFIG, stdin=json.dumps(config).encode())
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [("kubectl-numa version --client", f"client {VERSION}"), ("numalign-webhook --help", "usage:")],
+)
+def test_programs_run_on_arm64(emulated: Path, program: str, said: str) -> None:
+    name, *arguments = program.split()
+    python = (f"/{QEMU}", f"{BIN}/python", "-I")
+    output = run("chroot", emulated, *python, f"{BIN}/{name}", *arguments)
+    assert " ".join(output.decode().split()).startswith(said)
 
 
 def test_libraries_of_an_image_are_of_its_platform(images: Images) -> None:
@@ -170,6 +218,20 @@ async def test_the_webhook_serves_from_a_root_that_cannot_be_written(
     shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port), ca_certs=str(pair.ca))
     assert shown.strip() in pair.cert.read_text()
     assert await child.stop() == 0
+
+
+def documents(archive: Path) -> Iterator[tuple[str, bytes]]:
+    """Media type and content of every JSON document of an archive, from the header to the configurations."""
+    with tarfile.open(archive) as tar:
+        files = {each.name: opened.read() for each in tar if (opened := tar.extractfile(each))}
+    yield HEADER, files["oci-layout"]
+    found = [(oci.INDEX, files["index.json"])]
+    while found:
+        kind, content = found.pop()
+        yield kind, content
+        document = json.loads(content)
+        named = document.get("manifests", []) + ([document["config"]] if kind == oci.MANIFEST else [])
+        found += [(each["mediaType"], files[f"blobs/{each['digest'].replace(':', '/')}"]) for each in named]
 
 
 def libraries(image: oci.Image) -> set[str]:

@@ -1,0 +1,41 @@
+"""Gets a program that validates documents by the OCI image specification, built with Go.
+
+The specification publishes its schemas and their validator as a Go module.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.gotools import Workshop
+
+MODULE = "github.com/opencontainers/image-spec"
+PROGRAM = "validate-image-document"
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True, slots=True)
+class ImageSpecWorkshop(Workshop):
+    """Links no version: the program has none."""
+
+    def _linking(self) -> str:
+        return "-s -w"
+
+
+WORKSHOP = ImageSpecWorkshop("image-spec", HERE)
+
+
+async def find() -> Path:
+    """Where the program is, built first if it must be, in seconds.
+
+    Its argument is a media type; it reads the document from standard input.
+    """
+    version = WORKSHOP.required(MODULE)
+    cached = WORKSHOP.place(version, PROGRAM, [HERE / "main.go"])
+    if not cached.exists():
+        await WORKSHOP.build(
+            ".",
+            into=cached,
+            begins=f"building {PROGRAM} of image-spec {version}",
+            otherwise=f"no {PROGRAM}: install Go to build it",
+        )
+    return cached
