@@ -9,12 +9,21 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 
-from release import distributions, sbom
+from release import distributions, sbom, toolbox
+from release.commands import FailedError, run
 from release.commit import Commit, exported
 from release.plugin.targets import PLATFORMS, Target
 from release.plugin.wheels import pinned_for
 
 ROOT = Path(__file__).parents[2]
+STRICT = """
+import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+error = JsonStrictValidator(SchemaVersion.from_version(sys.argv[1])).validate_str(sys.stdin.read())
+sys.exit(error and error.data.message)
+"""
+"""Run where the tools of a release are; cyclonedx-py itself validates by the schema that is not strict."""
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(600)]
 
@@ -43,6 +52,21 @@ def test_it_is_cyclonedx_about_this_version(bill: Path, listed: dict[str, Any], 
     assert (listed["bomFormat"], listed["specVersion"]) == ("CycloneDX", sbom.FORMAT)
     about = listed["metadata"]["component"]
     assert (about["name"], about["version"]) == ("numalign", commit.version)
+
+
+def test_it_is_valid_by_the_strict_schema(bill: Path) -> None:
+    validate(bill.read_bytes())
+
+
+def test_a_property_that_cyclonedx_does_not_know_would_not_be(listed: dict[str, Any]) -> None:
+    with pytest.raises(FailedError, match="'licence' was unexpected"):
+        validate(json.dumps(listed | {"licence": "Apache-2.0"}).encode())
+
+
+def validate(content: bytes) -> None:
+    """Raise `FailedError` for a document that the strict schema refuses."""
+    python = toolbox.environment(ROOT / "deploy" / "requirements-release.txt")
+    run(python, "-c", STRICT, sbom.FORMAT, stdin=content)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the images are for Linux")
