@@ -1,12 +1,14 @@
 """Makes what is released once for all tests, and leaves them out of a run that does not ask for them."""
 
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from release import distributions
+from release.commit import Commit
 from tests.asked_for import RELEASE
-from tests.release.installed import Installed, run
+from tests.release.installed import Installed
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,19 +27,32 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the working tree."""
-    folder = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", folder, folder=ROOT)
-    [wheel] = folder.glob("*.whl")
-    return wheel
+def tree() -> Commit:
+    """The working tree, as if it were committed."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    return Commit("0" * 40, ROOT, version, epoch=1_700_000_000)
 
 
 @pytest.fixture(scope="session")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An environment with the wheel, and what it needs by the hashes of deploy/requirements.txt."""
+def made(tree: Commit, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The wheel, the source distribution and the lock of the working tree."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "wheel").mkdir()
+    return distributions.make(tree, distributions.make_wheel(tree, folder / "wheel"), folder)
+
+
+@pytest.fixture(scope="session")
+def wheel(made: list[Path]) -> Path:
+    """The wheel of the working tree."""
+    return made[0]
+
+
+@pytest.fixture(scope="session")
+def installed(made: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An environment with the wheel and what it needs, installed by the one command that users run."""
+    wheel, _, lock = made
     environment = Installed(tmp_path_factory.mktemp("installed"))
     environment.create()
-    environment.pip("install", "--require-hashes", "--requirement", ROOT / "deploy" / "requirements.txt")
-    environment.pip("install", "--no-deps", "--no-index", wheel)
+    # Tests import a fraction of what pip would compile.
+    environment.pip("install", "--no-compile", "--require-hashes", "--requirement", lock, folder=wheel.parent)
     return environment

@@ -42,9 +42,9 @@ class Installed:
         """Where a console script is."""
         return self.folder / "bin" / name
 
-    def pip(self, *arguments: str | Path) -> None:
-        """Change what is installed, with the caller's settings of pip."""
-        run(self.program("python"), "-m", "pip", "--quiet", *arguments)
+    def pip(self, *arguments: str | Path, folder: Path) -> None:
+        """Run pip in a folder, with the caller's settings of pip."""
+        run(self.program("python"), "-m", "pip", "--quiet", *arguments, folder=folder)
 
     def run(self, name: str, *arguments: str | Path, stdin: str = "") -> str:
         """What a program prints that knows nothing of the caller's environment and working directory."""

@@ -2,50 +2,30 @@
 
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from release import distributions, tar_files
 from release.artefacts import artefact
-from release.commit import Commit, exported
+from release.commit import Commit
 from tests.release.installed import Installed, run
-
-ROOT = Path(__file__).parents[2]
 
 pytestmark = [pytest.mark.release, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(scope="module")
-def commit(tmp_path_factory: pytest.TempPathFactory) -> Commit:
-    return exported(ROOT, tmp_path_factory.mktemp("commit") / "tree")
-
-
-@pytest.fixture(scope="module")
-def made(commit: Commit, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    folder = tmp_path_factory.mktemp("made")
-    (folder / "wheel").mkdir()
-    return distributions.make(commit, distributions.make_wheel(commit, folder / "wheel"), folder)
-
-
-def test_the_source_distribution_makes_the_same_wheel(
-    made: list[Path], commit: Commit, tmp_path: Path
-) -> None:
+def test_the_source_distribution_makes_the_same_wheel(made: list[Path], tree: Commit, tmp_path: Path) -> None:
     wheel, source, _ = made
     with tarfile.open(source) as files:
         tar_files.unpack(files, tmp_path)
-    [tree] = tmp_path.iterdir()
-    again = distributions.make_wheel(Commit(commit.revision, tree, commit.version, commit.epoch), tmp_path)
+    [unpacked] = tmp_path.iterdir()
+    again = distributions.make_wheel(replace(tree, tree=unpacked), tmp_path)
     assert artefact(again).sha256 == artefact(wheel).sha256
 
 
-def test_one_command_installs_wheel_and_dependencies_by_hash(made: list[Path], tmp_path: Path) -> None:
-    wheel, _, lock = made
-    environment = Installed(tmp_path / "environment")
-    environment.create()
-    pip = (environment.program("python"), "-m", "pip", "install", "--quiet", "--require-hashes", "-r", lock)
-    run(*pip, folder=wheel.parent)
-    assert environment.run("kubectl-numa", "--version").startswith("kubectl-numa")
+def test_one_command_installs_wheel_and_dependencies_by_hash(installed: Installed) -> None:
+    assert installed.run("kubectl-numa", "--version").startswith("kubectl-numa")
 
 
 def test_a_wheel_of_other_bytes_is_not_installed(made: list[Path], tmp_path: Path) -> None:
