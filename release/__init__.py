@@ -1,4 +1,5 @@
-"""What a release is made of: wheel, plugin archives, manifests, bills of materials, checksums and signatures.
+"""Makes the artefacts of a release: wheel, plugin archives, manifests, chart, images, SBOMs, and signatures.
 
-Nothing here is installed. `python -m release` makes them all, from a commit and not from the working tree.
+`python -m release` makes all of them, from a commit and not from the working tree. The wheel does not
+contain this package.
 """

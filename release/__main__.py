@@ -1,4 +1,4 @@
-"""`python -m release`: makes all that is released of a commit, and prints what that is."""
+"""`python -m release`: makes the artefacts of a release from a commit, and prints their digests."""
 
 import shutil
 import sys
@@ -19,7 +19,7 @@ from release.signatures import Signer
 
 ROOT = Path(__file__).resolve().parents[1]
 INCOMPLETE = 69
-"""EX_UNAVAILABLE of sysexits.h: something that was asked for cannot be made on this machine."""
+"""EX_UNAVAILABLE of sysexits.h: a part cannot be made on this machine."""
 SUMS = "SHA256SUMS"
 KEY_FILE = "release-key.asc"
 
@@ -29,25 +29,25 @@ KEY_FILE = "release-key.asc"
     "--out",
     type=click.Path(path_type=Path),
     default=Path("dist"),
-    help="Folder to write to; a release in it is replaced.",
+    help="Output folder. A release that it contains is replaced.",
 )
 @click.option(
     "--only",
     type=click.Choice(list(PARTS)),
     multiple=True,
-    help="Make only this part; may be given several times.",
+    help="Make only this part. Can be repeated.",
 )
 @click.option(
     "--url",
     envvar="RELEASE_URL",
-    help="Address below which the files will be published; the krew manifest names it.",
+    help="Base URL of the published files, for the krew manifest.",
 )
-@click.option("--key", envvar="RELEASE_KEY", help="GnuPG key to sign with, as gpg --local-user takes it.")
-@click.option("--complete", is_flag=True, help=f"Exit with {INCOMPLETE} if anything is skipped.")
+@click.option("--key", envvar="RELEASE_KEY", help="GnuPG key to sign with, as for gpg --local-user.")
+@click.option("--complete", is_flag=True, help=f"Exit with {INCOMPLETE} if a part is skipped.")
 def program(out: Path, only: tuple[str, ...], url: str | None, key: str | None, complete: bool) -> None:  # noqa: FBT001
-    """Make a release of the commit that is checked out: wheel, plugin, manifests, chart, images and SBOMs.
+    """Make a release from the checked-out commit: wheel, plugin, manifests, chart, images and SBOMs.
 
-    Uncommitted changes are not part of it. The same commit gives the same bytes, except for signatures.
+    Uncommitted changes are ignored. The same commit gives the same bytes, except for signatures.
     """
     check_replaceable(out)
     try:
@@ -58,7 +58,7 @@ def program(out: Path, only: tuple[str, ...], url: str | None, key: str | None, 
             made.mkdir()
             signer = Signer(key) if key else None
             skipped = make(only or tuple(PARTS), made, Path(folder), url=url, signer=signer)
-            # A release that failed half-way leaves the one before as it was.
+            # Only a complete release replaces the previous one.
             shutil.rmtree(out, ignore_errors=True)
             shutil.copytree(made, out)
     except (FailedError, UnreadableLockError, BrokenError, BuildError) as error:
@@ -72,7 +72,7 @@ def program(out: Path, only: tuple[str, ...], url: str | None, key: str | None, 
 def make(
     parts: Iterable[str], out: Path, scratch: Path, *, url: str | None, signer: Signer | None
 ) -> list[str]:
-    """Write the parts, their checksums and signatures into `out`; why others are not there."""
+    """Write the parts, their checksums and signatures into `out`. Returns why parts were skipped."""
     released = commit.exported(ROOT, scratch / "tree")
     (scratch / "wheel").mkdir()
     wheel = distributions.make_wheel(released, scratch / "wheel")
@@ -87,7 +87,7 @@ def make(
     sums = out / SUMS
     sums.write_text(checksums(released_files(out)))
     if signer is None:
-        skipped.append("signatures: set RELEASE_KEY to a key of GnuPG")
+        skipped.append("signatures: set RELEASE_KEY to a GnuPG key")
     else:
         signer.detached(sums)
         signer.public_key(out / KEY_FILE)
@@ -100,9 +100,9 @@ def released_files(out: Path) -> list[Artefact]:
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raise `ClickException` where a folder holds anything but a release."""
+    """Raise `ClickException` where a folder contains anything but a release."""
     if folder.exists() and any(folder.iterdir()) and not (folder / SUMS).exists():
-        raise click.ClickException(f"{folder} is not empty, and has no release in it: name another folder")
+        raise click.ClickException(f"{folder} is not empty and contains no release: choose another folder")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a release leaves in its folder, and how it is told apart from anything else."""
+"""The files of a release, with their sizes and digests."""
 
 import hashlib
 from collections.abc import Iterable
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class UnavailableError(Exception):
-    """Raised where something cannot be made on this machine; says what it needs."""
+    """Raised where a part cannot be made on this machine; says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Artefact:
 
     @property
     def name(self) -> str:
-        """What it is called in the folder of the release."""
+        """The file's name."""
         return self.path.name
 
 

@@ -1,4 +1,4 @@
-"""Other programs, called for what they make."""
+"""Runs other programs."""
 
 import os
 import shutil
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class FailedError(Exception):
-    """Raised where a program is missing or ends with an error; has the command and all that it printed."""
+    """Raised where a program is missing or ends with an error; contains the command and its output."""
 
 
 def run(
@@ -18,7 +18,7 @@ def run(
     stdin: bytes = b"",
     umask: int = -1,
 ) -> bytes:
-    """What a program prints to standard output. Raises `FailedError`.
+    """Run a program and return its standard output. Raises `FailedError`.
 
     `environ` is added to the caller's; a `umask` of -1 is the caller's.
     """

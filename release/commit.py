@@ -1,4 +1,4 @@
-"""The commit that is released: its files, without whatever else lies about in a working tree."""
+"""The commit that is released, exported without the other files of the working tree."""
 
 import io
 import os
@@ -12,7 +12,7 @@ from release import tar_files
 from release.commands import run
 
 EPOCH = "SOURCE_DATE_EPOCH"
-"""Set by whoever builds again what was built before: https://reproducible-builds.org/specs/source-date-epoch/."""
+"""The timestamp of a build that reproduces an earlier one: https://reproducible-builds.org/specs/source-date-epoch/."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from release.commit import EPOCH, Commit
 
 
 def make(commit: Commit, wheel: Path, into: Path) -> list[Path]:
-    """Write all three into a folder, of which the wheel is made already."""
+    """Write all three into a folder; the wheel is copied."""
     copy = Path(shutil.copy(wheel, into))
     return [copy, _built(commit, "sdist", into), _lock(commit, wheel, into)]
 
@@ -22,7 +22,7 @@ def make_wheel(commit: Commit, into: Path) -> Path:
 
 
 def _built(commit: Commit, target: str, into: Path) -> Path:
-    """What hatchling makes of the tree."""
+    """Build a distribution of the tree with hatchling."""
     python = toolbox.environment(commit.tree / "deploy" / "requirements-release.txt")
     with tempfile.TemporaryDirectory(dir=into) as folder:
         run(
@@ -35,7 +35,7 @@ def _built(commit: Commit, target: str, into: Path) -> Path:
 
 
 def _lock(commit: Commit, wheel: Path, into: Path) -> Path:
-    """All that the wheel needs, and the wheel itself, which pip looks for in the working directory."""
+    """Pin all dependencies, and the wheel itself by a path relative to the working directory."""
     lock = into / f"numalign-{commit.version}-requirements.txt"
     requirements = (commit.tree / "deploy" / "requirements.txt").read_text()
     lock.write_text(f"{requirements}./{wheel.name} \\\n    --hash=sha256:{artefact(wheel).sha256}\n")

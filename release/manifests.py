@@ -9,7 +9,7 @@ import yaml
 from release.commit import Commit
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "ResourceQuota", "PriorityClass", "ServiceAccount")
-"""What has to be there before the rest."""
+"""Kinds that other objects depend on, in the order in which they are created."""
 
 
 def make(commit: Commit, into: Path) -> list[Path]:

@@ -19,9 +19,9 @@ from release.signatures import Signer
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is asked for: a commit's release in a folder, with the wheel that is there already.
+    """What to release, and where: a commit with its wheel, and the output folder.
 
-    `url` is where the files will be found; without it there is no manifest for krew.
+    `url` is the base URL of the published files; the krew manifest needs it.
     """
 
     commit: Commit
@@ -42,14 +42,14 @@ def make_plugin(order: Order) -> list[Path]:
 
 
 def make_krew_manifest(order: Order) -> list[Path]:
-    """The manifest for krew of the archives that were made."""
+    """The krew manifest of the archives that were made."""
     if order.url is None:
-        raise UnavailableError("set RELEASE_URL to the address at which the files of the release will be")
+        raise UnavailableError("set RELEASE_URL to the URL at which the files will be published")
     name = f"{archives.PROGRAM}_{order.commit.version}"
     made = {each: order.into / f"{name}_{each.name}.tar.gz" for each in PLATFORMS}
     measured = {platform: artefact(path) for platform, path in made.items() if path.exists()}
     if not measured:
-        raise UnavailableError("make the archives of the plugin first")
+        raise UnavailableError("it contains the digests of the plugin's archives: add --only plugin")
     manifest = order.into / "numa.yaml"
     manifest.write_text(krew.manifest(measured, version=order.commit.version, url=order.url))
     return [manifest]
@@ -61,7 +61,7 @@ def make_manifests(order: Order) -> list[Path]:
 
 
 def make_chart(order: Order) -> list[Path]:
-    """The chart, with its provenance where there is a key."""
+    """The chart, with its provenance if there is a key to sign it."""
     package = chart.make(order.commit, _helm(), order.into)
     if order.signer is None:
         return [package]
@@ -75,7 +75,7 @@ def make_images(order: Order) -> list[Path]:
 
 
 def make_bills(order: Order) -> list[Path]:
-    """Bills of materials."""
+    """SBOMs."""
     return sbom.make(order.commit, order.wheel, order.into)
 
 

@@ -1,4 +1,4 @@
-"""What is printed of a release."""
+"""The list of files that is printed at the end."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ def table(artefacts: Iterable[Artefact]) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes as people read them."""
+    """A number of bytes in a readable unit."""
     value = float(count)
     for unit in ("B", "KiB", "MiB"):
         if value < 1024:  # noqa: PLR2004  what a unit holds of the one before

@@ -1,4 +1,4 @@
-"""Bills of materials of what is installed, in CycloneDX: an environment is made, and looked at."""
+"""SBOMs in CycloneDX, each generated from an environment in which the packages are installed."""
 
 import tempfile
 from pathlib import Path
@@ -12,7 +12,7 @@ LOCKS = {
     "numalign-agent": "requirements-agent.txt",
     "kubectl-numa": "requirements-kubectl.txt",
 }
-"""What is installed where: the wheel and the image of most programs, the agent's image, the plugin."""
+"""The requirements of each SBOM: of the wheel and the webhook's image, the agent's image, the plugin."""
 
 FORMAT = "1.6"
 

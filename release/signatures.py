@@ -13,7 +13,7 @@ class Signer:
     key: str
 
     def detached(self, file: Path) -> Path:
-        """Sign a file; the signature stands beside it."""
+        """Sign a file; the signature is written next to it."""
         signature = file.with_name(f"{file.name}.asc")
         self._gpg("--armor", "--detach-sign", "--output", signature, file)
         return signature
@@ -24,7 +24,7 @@ class Signer:
         return into
 
     def public_key(self, into: Path) -> Path:
-        """Write what others verify with."""
+        """Export the public key."""
         self._gpg("--armor", "--output", into, "--export", self.key)
         return into
 

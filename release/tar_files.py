@@ -1,4 +1,4 @@
-"""Archives that are the same bytes whenever, wherever and by whom they are made."""
+"""Reproducible archives: the same files give the same bytes."""
 
 import gzip
 import io
@@ -20,10 +20,10 @@ class Member:
 
 
 def write(archive: Path, members: Iterable[Member], *, epoch: int) -> None:
-    """Write a .tar.gz of files in their order; all are of root, and of one time."""
+    """Write a .tar.gz of files in the given order, all with the same owner and time."""
     with (
         archive.open("wb") as file,
-        # No name and no time in the head of gzip.
+        # No name and no time in the gzip header.
         gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as files,
     ):

@@ -1,4 +1,4 @@
-"""The tools that make a release, of exact bytes, in an environment that is kept outside the tree."""
+"""The tools that make a release, pinned by hash, in an environment outside the tree."""
 
 import hashlib
 import os
@@ -10,15 +10,15 @@ from release.kept import once
 
 
 def cache() -> Path:
-    """What is kept from one release to the next."""
+    """The folder that is kept from one release to the next."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "numalign" / "release"
 
 
 def environment(requirements: Path) -> Path:
-    """The Python of an environment with these requirements, made once for each content of the file.
+    """The Python of an environment with exactly these requirements, made once for each content of the file.
 
-    They are installed by their hashes; nobody else's are there. `python -m` is how their programs start.
+    Start their programs with `python -m`: the scripts contain the path at which they were installed.
     """
     digest = hashlib.sha256(requirements.read_bytes()).hexdigest()[:12]
     place = cache() / f"{requirements.stem}-{sys.version_info.major}.{sys.version_info.minor}-{digest}"

@@ -1,7 +1,7 @@
-"""`python -m release.twice`: makes a release in two places that differ, and says which files differ.
+"""`python -m release.twice`: makes a release in two environments, and reports the files that differ.
 
-The places are two clones of the commit, with other paths, umasks, time zones and languages. Signatures hold
-the moment at which they were made, so they are left out: the releases are made without a key.
+Each is a clone of the commit, with another path, umask, time zone and language. Signatures contain the
+time at which they were made, so the releases are not signed.
 """
 
 import sys
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a release is made, and what should make no difference to it."""
+    """An environment of a build; no file of the release may depend on it."""
 
     folder: str
     umask: int
@@ -35,8 +35,10 @@ PLACES = (
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--only", type=click.Choice(list(PARTS)), multiple=True, help="Compare only this part.")
-@click.option("--url", default="https://example.com/release", help="Address that the krew manifest names.")
+@click.option(
+    "--only", type=click.Choice(list(PARTS)), multiple=True, help="Compare only this part. Can be repeated."
+)
+@click.option("--url", default="https://example.com/release", help="Base URL in the krew manifest.")
 def program(only: tuple[str, ...], url: str) -> None:
     """Make a release of the commit twice, and compare the files byte by byte."""
     arguments = [f"--url={url}", *(f"--only={part}" for part in only)]
@@ -48,8 +50,8 @@ def program(only: tuple[str, ...], url: str) -> None:
         names = differing(first, second)
         count = len(list(first.iterdir()))
     if names:
-        raise click.ClickException(f"two releases of one commit differ in: {', '.join(names)}")
-    click.echo(f"{count} files are the same, byte by byte")
+        raise click.ClickException(f"the two releases differ in: {', '.join(names)}")
+    click.echo(f"{count} files are identical")
 
 
 def made(place: Place, folder: Path, arguments: Sequence[str]) -> Path:

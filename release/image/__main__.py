@@ -57,10 +57,14 @@ def build_wheel(folder: Path) -> Path:
 def _parser() -> argparse.ArgumentParser:
     described = "Build the container images as OCI archives."
     parser = argparse.ArgumentParser(prog="python -m release.image", description=described)
-    parser.add_argument("--wheel", type=Path, help="the wheel of numalign; built from this tree if not given")
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="the output folder (%(default)s)")
+    parser.add_argument("--wheel", type=Path, help="the numalign wheel (default: build one from this tree)")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "dist", help="output folder (default: %(default)s)"
+    )
     platforms = ",".join(python.MACHINES)
-    parser.add_argument("--platforms", default=platforms, help="separated by commas (%(default)s)")
+    parser.add_argument(
+        "--platforms", default=platforms, help="platforms, separated by commas (default: %(default)s)"
+    )
     return parser
 
 

@@ -33,7 +33,7 @@ def fetch(urls: Sequence[str], sha256: str) -> bytes:
         if _digest(content) == sha256:
             return _keep(kept, content)
         problems.append(f"{url}: its SHA-256 is {_digest(content)}")
-    raise BuildError(f"nobody has the file with SHA-256 {sha256}:\n  " + "\n  ".join(problems))
+    raise BuildError(f"no source has the file with SHA-256 {sha256}:\n  " + "\n  ".join(problems))
 
 
 def read(url: str) -> bytes:

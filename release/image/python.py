@@ -18,7 +18,7 @@ from release.image.errors import BuildError
 from release.kept import once
 
 VERSION = (3, 11)
-"""Of the base's Python, and of the Python that builds: pip evaluates environment markers for the latter."""
+"""Of the Python in the base, and of the one that builds, for which pip evaluates environment markers."""
 
 HOME = Path("opt/numalign")
 PACKAGES = HOME / "lib" / "python3.11" / "site-packages"
@@ -64,7 +64,7 @@ def own_platform() -> str:
         if (sys.platform, platform.machine()) == ("linux", machine.wheels):
             return name
     raise BuildError(
-        f"images are built on {' or '.join(MACHINES)}, not on {sys.platform} {platform.machine()}"
+        f"building images requires {' or '.join(MACHINES)}: this is {sys.platform} {platform.machine()}"
     )
 
 
@@ -76,7 +76,7 @@ def install_requirements(requirements: Path, machine: Machine, folder: Path) -> 
 
 def _downloaded(requirements: Path, machine: Machine) -> list[Path]:
     if sys.version_info[:2] != VERSION:
-        raise BuildError(f"images are built by Python 3.11, not by {platform.python_version()}")
+        raise BuildError(f"building images requires Python 3.11: this is {platform.python_version()}")
     made_of = hashlib.sha256(f"{machine.tags}".encode() + requirements.read_bytes()).hexdigest()[:12]
     folder = cache() / "wheels" / f"{requirements.stem}-{machine.wheels}-{made_of}"
     return sorted(once(folder, lambda made: _download(requirements, machine, made)).glob("*.whl"))
@@ -94,11 +94,11 @@ def _download(requirements: Path, machine: Machine, folder: Path) -> None:
 
 
 def unpack(wheel: Path, packages: Path) -> None:
-    """Unpack a wheel into a folder of packages; raises `BuildError` for one that wants files elsewhere."""
+    """Unpack a wheel into a folder of packages; raises `BuildError` for one with files for other folders."""
     with zipfile.ZipFile(wheel) as content:
         elsewhere = [name for name in content.namelist() if name.partition("/")[0].endswith(".data")]
         if elsewhere:
-            raise BuildError(f"{wheel.name} wants files outside of site-packages: {elsewhere[0]}")
+            raise BuildError(f"{wheel.name} contains files outside of site-packages: {elsewhere[0]}")
         content.extractall(packages)
 
 

@@ -15,7 +15,7 @@ from release.image.errors import BuildError
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "deploy" / "image-lock.json"
 USER = "65532:65532"
-"""Nobody, by number: Kubernetes cannot tell whether a name is root."""
+"""By number: with a name, Kubernetes cannot check `runAsNonRoot`."""
 
 _WHEEL = re.compile(r"numalign-(?P<version>[^-]+)-py3-none-any\.whl")
 _STANDARD_LIBRARY = Path("usr/lib/python3.11")
@@ -31,7 +31,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """An image: the program that it starts, what that needs, and where it takes calls."""
+    """An image: the program that it starts, its dependencies, and its ports."""
 
     name: str
     description: str
@@ -82,7 +82,7 @@ def build(wheel: Path, platforms: Sequence[str], *, epoch: int) -> Mapping[Recip
 def version(wheel: Path) -> str:
     """Of a wheel, as its name has it; raises `BuildError` for another file."""
     if not (named := _WHEEL.fullmatch(wheel.name)) or not wheel.is_file():
-        raise BuildError(f"{wheel} is not a wheel of numalign: give one, as numalign-0.1.0-py3-none-any.whl")
+        raise BuildError(f"{wheel} is not a numalign wheel: pass a file like numalign-0.1.0-py3-none-any.whl")
     return named["version"]
 
 

@@ -1,1 +1,1 @@
-"""`kubectl numa` as one file per platform, which needs nothing but a Python, and its manifest for krew."""
+"""The kubectl plugin: an archive for each platform that needs only Python, and the krew manifest."""

@@ -16,7 +16,7 @@ PROGRAM = "kubectl-numa"
 COMPLETION = "kubectl_complete-numa"
 
 _COMPLETING = f"""#!/bin/sh
-# kubectl starts this to complete the words of `kubectl numa`. Both programs must be on PATH.
+# kubectl runs this program to complete the arguments of `kubectl numa`. Both programs must be on PATH.
 PEX_SCRIPT={COMPLETION} exec {PROGRAM} "$@"
 """.encode()
 
@@ -29,7 +29,7 @@ def make(
     *,
     pythons: Iterable[tuple[int, int]] = PYTHONS,
 ) -> Path:
-    """Write the archive for a platform, whose program runs on each of these versions of Python."""
+    """Write the archive for a platform; its program runs on these versions of Python."""
     archive = into / f"{PROGRAM}_{commit.version}_{platform.name}.tar.gz"
     targets = [Target(platform, python) for python in pythons]
     with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +44,7 @@ def make(
 
 
 def _pex(commit: Commit, wheel: Path, targets: Iterable[Target], folder: Path) -> Path:
-    """One file for Python to run: it unpacks itself once, into its user's cache, and starts from there."""
+    """Build a file that Python runs; at its first start it unpacks itself to the user's cache."""
     deploy = commit.tree / "deploy"
     program = folder / PROGRAM
     needed, platforms = list[Path](), list[Path]()

@@ -1,4 +1,4 @@
-"""The plugin's manifest for krew: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/."""
+"""The plugin's krew manifest: https://krew.sigs.k8s.io/docs/developer-guide/plugin-manifest/."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,16 +10,16 @@ from release.plugin.archives import PROGRAM
 from release.plugin.targets import PLATFORMS, Platform
 
 _DESCRIPTION = """\
-Shows the NUMA zones of nodes and what pods hold in them, explains on which nodes the kubelet would
-align a pod and why not on the others, and checks manifests before they are applied.
+Shows the NUMA zones of nodes and the resources that pods hold in them, explains on which nodes the
+kubelet would align a pod and why not on the others, and checks manifests before you apply them.
 """
 _CAVEATS = """\
-Needs CPython 3.11 to 3.14 as `python3` on PATH. PEX_PYTHON names another one.
+Requires CPython 3.11 to 3.14 as `python3` on PATH. To use another interpreter, set PEX_PYTHON.
 """
 
 
 def manifest(archives: Mapping[Platform, Artefact], *, version: str, url: str) -> str:
-    """The manifest of a version, whose archives can be downloaded below `url`."""
+    """The manifest of a version whose archives are published under `url`."""
     return yaml.safe_dump(
         {
             "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
@@ -28,7 +28,7 @@ def manifest(archives: Mapping[Platform, Artefact], *, version: str, url: str) -
             "spec": {
                 "version": f"v{version}",
                 "homepage": url,
-                "shortDescription": "See NUMA alignment as the kubelet will",
+                "shortDescription": "Show and explain NUMA alignment of pods",
                 "description": _DESCRIPTION,
                 "caveats": _CAVEATS,
                 "platforms": list(_platforms(archives, url)),

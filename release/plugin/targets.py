@@ -1,4 +1,4 @@
-"""For which machines the plugin is made: operating systems, processors, and versions of Python."""
+"""The machines that the plugin supports: operating systems, processors, and versions of Python."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import TypedDict
 from packaging.tags import compatible_tags, cpython_tags, mac_platforms
 
 PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
-"""Each has native libraries of its own; one file holds those of all."""
+"""Each needs its own native libraries; an archive contains all of them."""
 
 OLDEST_MACOS = (13, 0)
 OLDEST_GLIBC = range(28, 16, -1)
@@ -16,7 +16,7 @@ OLDEST_GLIBC = range(28, 16, -1)
 
 
 class CompletePlatform(TypedDict):
-    """What pex calls a complete platform: the facts by which it chooses wheels for another machine."""
+    """What pex calls a complete platform: the properties by which it chooses wheels for another machine."""
 
     marker_environment: dict[str, str]
     compatible_tags: list[str]
@@ -29,7 +29,7 @@ class Platform:
     os: str
     arch: str
     system: str
-    """What `platform.system()` says there; `sys.platform` is the same in small letters."""
+    """The value of `platform.system()`; `sys.platform` is the same in lower case."""
     machine: str
 
     @cached_property
@@ -42,11 +42,11 @@ class Platform:
 
     @property
     def name(self) -> str:
-        """What archives for it are called by."""
+        """Its name in the names of archives."""
         return f"{self.os}_{self.arch}"
 
 
-# Not for Macs with Intel processors: cryptography publishes no wheels for them since its version 49.
+# Not macOS on Intel processors: cryptography publishes no wheels for it since version 49.
 PLATFORMS = (
     Platform("linux", "amd64", "Linux", "x86_64"),
     Platform("linux", "arm64", "Linux", "aarch64"),
@@ -63,17 +63,17 @@ class Target:
 
     @property
     def abi(self) -> str:
-        """What wheels with libraries for it are tagged with."""
+        """The ABI tag of its wheels."""
         major, minor = self.python
         return f"cp{major}{minor}"
 
     @property
     def name(self) -> str:
-        """What is kept for it is called by."""
+        """Its name in the names of files and folders."""
         return f"{self.platform.name}_{self.abi}"
 
     def markers(self) -> dict[str, str]:
-        """What the markers of requirements are evaluated with."""
+        """The environment in which markers of requirements are evaluated."""
         short = ".".join(map(str, self.python))
         return {
             "implementation_name": "cpython",
@@ -90,7 +90,7 @@ class Target:
         }
 
     def complete_platform(self) -> CompletePlatform:
-        """What pex is told of it."""
+        """The description that pex takes."""
         return {"marker_environment": self.markers(), "compatible_tags": list(self._tags())}
 
     def _tags(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Downloads the wheels that a lock names for a Python that is elsewhere, once."""
+"""Downloads the wheels of a lock for the Python of another machine, once."""
 
 import hashlib
 import re
@@ -22,13 +22,13 @@ _HEAD = re.compile(r"^#.*\n", re.MULTILINE)
 
 
 class UnreadableLockError(Exception):
-    """Raised where a lock has lines that are not pins with hashes; says which."""
+    """Raised where a lock contains a line that is not a pin with hashes; names the line."""
 
 
 def downloaded(lock: Path, target: Target) -> Path:
-    """A folder with a wheel for each requirement of a lock that counts for a target, checked by its hash.
+    """A folder with the wheels of a lock for a target, checked by their hashes.
 
-    pip evaluates markers for the Python that runs it, so it is given what is left of the lock for the target.
+    pip evaluates markers for the Python that runs it, so it gets only those that apply to the target.
     Raises `UnreadableLockError`.
     """
     wanted = "".join(pinned_for(target, lock.read_text()))
@@ -38,11 +38,13 @@ def downloaded(lock: Path, target: Target) -> Path:
 
 
 def pinned_for(target: Target, lock: str) -> Iterator[str]:
-    """Requirements of a lock that count for a target, with their hashes and without markers."""
+    """The requirements of a lock that apply to a target, with their hashes and without markers."""
     text = _HEAD.sub("", lock)
     rest = _ENTRY.sub("", text).strip()
     if rest:
-        raise UnreadableLockError(f"the lock has a line that is no pin with hashes: {rest.splitlines()[0]}")
+        raise UnreadableLockError(
+            f"the lock contains a line that is not a pin with hashes: {rest.splitlines()[0]}"
+        )
     for entry in _ENTRY.finditer(text):
         marker = entry["marker"]
         if marker is None or Marker(marker.strip()).evaluate(target.markers()):

@@ -28,7 +28,7 @@ def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letters").touch()
     done = released("--out", str(tmp_path))
     assert done.exit_code == 1
-    assert f"Error: {tmp_path} is not empty, and has no release in it: name another folder" in done.output
+    assert f"Error: {tmp_path} is not empty and contains no release: choose another folder" in done.output
     assert [path.name for path in tmp_path.iterdir()] == ["letters"]
 
 

@@ -12,7 +12,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_a_file_that_is_no_wheel_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "nothing.whl is not a wheel of numalign: give one" in refused(capsys, "--wheel", "nothing.whl")
+    assert "nothing.whl is not a numalign wheel: pass a file" in refused(capsys, "--wheel", "nothing.whl")
 
 
 def test_a_time_that_is_no_number_is_refused(

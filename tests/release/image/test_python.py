@@ -48,11 +48,11 @@ def test_wheels_may_want_the_bases_glibc_and_no_newer_one() -> None:
 
 def test_a_machine_for_which_there_is_no_image_builds_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "riscv64")
-    with pytest.raises(BuildError, match=r"linux/amd64 or linux/arm64, not on \S+ riscv64"):
+    with pytest.raises(BuildError, match=r"requires linux/amd64 or linux/arm64: this is \S+ riscv64"):
         python.own_platform()
 
 
 def test_another_python_than_the_bases_builds_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "version_info", (3, 14, 0))
-    with pytest.raises(BuildError, match=r"built by Python 3\.11"):
+    with pytest.raises(BuildError, match=r"requires Python 3\.11"):
         python.install_requirements(tmp_path / "none.txt", python.MACHINES["linux/amd64"], tmp_path)

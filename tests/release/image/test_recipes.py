@@ -49,7 +49,7 @@ def test_the_version_is_that_of_the_wheel(tmp_path: Path) -> None:
     wheel.touch()
     assert recipes.version(wheel) == "0.1.0"
     for other in (tmp_path / "numpy-2.4.6-cp311-linux_x86_64.whl", tmp_path / "numalign-9-py3-none-any.whl"):
-        with pytest.raises(BuildError, match=f"{other.name} is not a wheel of numalign"):
+        with pytest.raises(BuildError, match=f"{other.name} is not a numalign wheel"):
             recipes.version(other)
 
 
