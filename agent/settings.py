@@ -11,30 +11,37 @@ from numalign.runtime.settings import Contradiction, Settings
 
 
 class KubeletSettings(Settings):
-    """The kubelet beside which it runs."""
+    """Node and kubelet."""
 
     node_name: str | None = Field(
         default=None,
-        description="Name of the node. By default that in the variable NODE_NAME.",
+        description="Name of the node. By default the value of the environment variable NODE_NAME.",
     )
     podresources_socket: Path = Field(
         default=Path("/var/lib/kubelet/pod-resources/kubelet.sock"),
-        description="Socket on which the kubelet lists what its containers hold. Mount its folder, for after"
-        " a restart the socket is another file.",
+        description=(
+            "Socket of the kubelet's PodResources API. Mount its directory, because a restarted kubelet"
+            " creates a new socket."
+        ),
     )
     kubelet_state: Path = Field(
         default=Path("/var/lib/kubelet"),
-        description="Folder in which the kubelet keeps its checkpoints. They tell when something changed, and"
-        " pods of one name apart. Where it is not there, the kubelet is asked each second.",
+        description=(
+            "Directory of the kubelet's checkpoints. The agent uses them to notice changes and to tell"
+            " pods of the same name apart. Without them it polls the kubelet every second."
+        ),
     )
     sysfs: Path = Field(
         default=Path("/sys"),
-        description="Where the kernel tells of zones, cores, distances and hugepages.",
+        description=("Path of sysfs, from which the agent reads NUMA zones, cores, distances and hugepages."),
     )
     node_address: str | None = Field(
         default=None,
-        description="Address at which the kubelet is asked for its configuration and its pods. By default"
-        " that in the variable NODE_ADDRESS, and else it is asked through the API server.",
+        description=(
+            "Address at which to ask the kubelet for its configuration and its pods. By default the value"
+            " of the environment variable NODE_ADDRESS; if that is not set either, the agent asks through"
+            " the API server."
+        ),
     )
     kubelet_port: int = Field(
         default=10250,
@@ -45,62 +52,73 @@ class KubeletSettings(Settings):
     kubelet_ca: Path | None = Field(
         default=None,
         description=(
-            "PEM file of the authority that signs the kubelet's serving certificate. By default"
-            " it is not checked: mostly the kubelet has signed it itself, and it is asked on its"
-            " own node."
+            "PEM file with the CA of the kubelet's serving certificate. By default the certificate is not"
+            " verified: it is usually self-signed, and the connection does not leave the node."
         ),
     )
     kubelet_config: Path | None = Field(
         default=None,
-        description="YAML or JSON file with the kubelet's configuration, for where it may not be asked. What"
-        " drop-in files or flags change is not in it.",
+        description=(
+            "YAML or JSON file with the kubelet's configuration, for clusters where the agent may not ask"
+            " the kubelet. Changes by drop-in files or flags are not in it."
+        ),
     )
 
 
 class PublishingSettings(Settings):
-    """What it publishes."""
+    """Publishing."""
 
     publish: Publish = Field(
         default=Publish.IF_ABSENT,
-        description="When to write the zones of the node's NodeResourceTopology: if-absent unless another"
-        " exporter has written them, always in its place, never not at all. Annotations are written"
-        " in any case, never only on an object that is there.",
+        description=(
+            "When to write the zones of the node's NodeResourceTopology: if-absent writes them unless"
+            " another exporter does, always writes them in its place, never does not write them."
+            " Annotations are always written, but with never only on an object that exists."
+        ),
     )
     annotate_pods: bool = Field(
         default=False,
-        description="Write on each pod what it holds, too (numalign.io/placement-observed), for programs that"
-        " read pods alone.",
+        description=(
+            "Also write what each pod holds on the pod itself (numalign.io/placement-observed), for"
+            " programs that read only pods."
+        ),
     )
     output: str | None = Field(
         default=None,
-        description="File into which to write the topology as JSON in place of the cluster; - for standard"
-        " output, one line for each change.",
+        description=(
+            "File to which the topology is written as JSON instead of to the cluster, or - for standard"
+            " output, one line per change."
+        ),
     )
     once: bool = Field(
         default=False,
-        description="Look once, publish, and end: with 0, or with 1 if that failed.",
+        description=("Observe the node once, publish the result, and exit with 0, or with 1 on failure."),
     )
     resync_seconds: float = Field(
         default=60.0,
         gt=0,
         le=3600,
-        description="How often, in seconds, to look without an occasion.",
+        description=("Interval in seconds at which to observe the node even if nothing indicates a change."),
     )
     heartbeat_seconds: float = Field(
         default=300.0,
         gt=0,
         le=3600,
-        description="How often, in seconds, to write although nothing changed, so that readers can tell an"
-        " agent that is gone.",
+        description=(
+            "Interval in seconds at which to write even if nothing changed, so that readers can recognize"
+            " an agent that is gone."
+        ),
     )
     kubeconfig: str | None = Field(
         default=None,
-        description="Which API server to write to. By default that of $KUBECONFIG or ~/.kube/config, and"
-        " inside a pod the one that it runs under. A token in it is read once.",
+        description=(
+            "Kubeconfig of the cluster. By default $KUBECONFIG; without it, the service account inside a"
+            " pod, and ~/.kube/config elsewhere. A token in it is read once."
+        ),
     )
     context: str | None = Field(
         default=None,
-        description="Context of the kubeconfig; by default its current one.",
+        description="Context of the kubeconfig; by default its current context.",
     )
 
 
@@ -112,9 +130,10 @@ class AgentSettings(KubeletSettings, PublishingSettings, ProcessSettings):
         yield from super().contradictions()
         if not self.node_name:
             yield Contradiction(
-                ("node_name",), "is needed: the name of the node, as kubectl get nodes shows it"
+                ("node_name",), "is required: the name of the node, as kubectl get nodes shows it"
             )
         if self.annotate_pods and self.output:
             yield Contradiction(
-                ("annotate_pods", "output"), "a file has no pods to annotate: keep one of them"
+                ("annotate_pods", "output"),
+                ("with an output file there are no pods to annotate: remove one of them"),
             )

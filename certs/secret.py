@@ -245,7 +245,7 @@ def _pair(
     if chain is None or public is None:
         return None
     if tls.public(chain[0]) != public:
-        mistakes.append(Mistake(key, f"is not the key of the certificate in {cert}"))
+        mistakes.append(Mistake(key, f"does not match the certificate in {cert}"))
     root = certificate.root(chain, authorities)
     if root is None:
         if authorities:

@@ -22,46 +22,58 @@ class MapSettings(ServingSettings):
     map: bool = Field(
         default=False,
         description=(
-            "Serve the map of the cluster to browsers on a separate port. Users sign in with"
-            " their own token. Off by default, because the controller then watches pods."
+            "Serve the map of the cluster to browsers on a separate port. Users sign in with their own"
+            " token. Off by default, because it makes the controller watch pods."
         ),
     )
     map_port: int = Field(
         default=8081,
         ge=0,
         le=65535,
-        description="Port of the map. 0 takes a free one and the log line server.listening tells which.",
+        description=(
+            "Port of the map. With 0, any free port is used; the log event server.listening shows which one."
+        ),
     )
     map_bind: str = Field(
         default="127.0.0.1",
-        description="Address of the map, or * for all. The default is reached by kubectl port-forward alone,"
-        " and so by whoever may forward ports of this pod.",
+        description=(
+            "Address on which to serve the map, or * for all. The default is reachable by kubectl"
+            " port-forward only, and so by every user who may forward ports of this pod."
+        ),
     )
     map_tls_cert: Path | None = Field(
         default=None,
-        description="PEM file of the certificate with which the map is served, intermediates after it.",
+        description=(
+            "PEM file with the map's serving certificate, followed by its intermediate certificates."
+        ),
     )
     map_tls_key: Path | None = Field(
         default=None,
-        description="PEM file of that certificate's private key, without a passphrase.",
+        description="PEM file with the private key of that certificate, without a passphrase.",
     )
     map_plain_http: bool = Field(
         default=False,
-        description="Serve the map in plain HTTP beyond this machine too, for an Ingress that ends TLS before"
-        " it. Tokens of people can then be read by whoever is on the way.",
+        description=(
+            "Allow plain HTTP on addresses other than loopback, for an Ingress that terminates TLS."
+            " Tokens of users then cross the network unencrypted."
+        ),
     )
     map_audience: str = Field(
         default="",
         max_length=253,
-        description="Audience that tokens must be made for (kubectl create token NAME --audience ...), so"
-        " that one that is shown to the map is good for nothing else. By default that of the API server.",
+        description=(
+            "Audience for which tokens must be issued (kubectl create token NAME --audience ...), so that"
+            " a token for the map is of no use elsewhere. By default the API server's audience."
+        ),
     )
     map_review_seconds: float = Field(
         default=REVIEW_SECONDS,
         ge=1,
         le=600,
-        description="For how long, in seconds, counts what the API server said of a token and of the rights"
-        " of its user.",
+        description=(
+            "How long, in seconds, to cache what the API server answered about a token and the"
+            " permissions of its user."
+        ),
     )
 
     @property
@@ -79,19 +91,21 @@ class MapSettings(ServingSettings):
         """Two ports; a whole pair; tokens in plain HTTP on this machine alone, unless that is wanted."""
         yield from super().contradictions()
         if self.map and self.map_port and self.map_port == self.metrics_port:
-            yield Contradiction(("map_port", "metrics_port"), "one port cannot serve both: give each its own")
+            yield Contradiction(("map_port", "metrics_port"), "must be different ports")
         pair = (self.map_tls_cert is not None, self.map_tls_key is not None)
         both = ("map_tls_cert", "map_tls_key")
         if any(pair) and not all(pair):
-            yield Contradiction(both, "a certificate needs its key, and a key its certificate: give both")
+            yield Contradiction(both, "must be set together")
         if any(pair) and self.map_plain_http:
-            excluded = "plain HTTP and a certificate exclude each other: keep one of them"
+            excluded = "plain HTTP and a certificate cannot be combined: remove one of them"
             yield Contradiction((*both, "map_plain_http"), excluded)
         if self.map and not any(pair) and not self.map_plain_http and not _is_loopback(self.map_bind):
             yield Contradiction(
                 ("map_bind", "map_tls_cert", "map_plain_http"),
-                "tokens would cross the network in plain HTTP: give --map-tls-cert and --map-tls-key, or"
-                " --map-plain-http where something before it ends TLS",
+                (
+                    "tokens would cross the network unencrypted: set --map-tls-cert and --map-tls-key, or"
+                    " --map-plain-http if a proxy in front terminates TLS"
+                ),
             )
 
 

@@ -16,44 +16,46 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
 
     label_nodes: bool = Field(
         default=True,
-        description="Label nodes with their class. false where another program does.",
+        description="Label nodes with their class. Set it to false if another program does.",
     )
     gates: bool = Field(
         default=False,
         description=(
-            "Choose nodes for pods behind the scheduling gate numalign.io/placement, reserve"
-            " their NUMA zones, and lift the gate."
+            "Choose nodes for pods behind the scheduling gate numalign.io/placement, reserve their NUMA"
+            " zones, and lift the gate."
         ),
     )
     gate_patience_seconds: float = Field(
         default=30.0,
         ge=0,
         description=(
-            "How long, in seconds since it was created, a pod waits behind the gate for zones."
-            " After that its gate is lifted without a pin, so that its scheduler reports why it is"
-            " unschedulable and autoscalers react. 0 waits forever, for clusters that do not grow."
+            "Seconds since its creation that a pod waits behind the gate for zones. After that the gate"
+            " is lifted without a pin, so that the scheduler reports why the pod is unschedulable and"
+            " autoscalers react. 0 waits forever, for clusters that do not grow."
         ),
     )
     pin_patience_seconds: float = Field(
         default=KEPT_SECONDS,
         gt=0,
         description=(
-            "How long, in seconds, NUMA zones stay reserved for a pinned pod that is not seen"
-            " bound. After that they are released, and the pod gets an Event."
+            "Seconds that NUMA zones stay reserved for a pinned pod that is not seen bound. After that"
+            " they are released, and the pod gets an Event."
         ),
     )
     heal: bool = Field(
         default=False,
         description=(
-            "Delete pods that kubelets rejected, and evict misaligned pods, in namespaces that"
-            " allow it by the label numalign.io/heal."
+            "Delete pods that kubelets rejected, and evict misaligned pods, in namespaces that opt in by"
+            " the label numalign.io/heal."
         ),
     )
     keep_refused: int = Field(
         default=3,
         ge=0,
         le=100,
-        description="How many of the newest rejected pods of each owner to keep when --heal deletes them.",
+        description=(
+            "Number of rejected pods of each owner to keep, newest first, when --heal deletes them."
+        ),
     )
     heal_per_minute: float = Field(
         default=10.0,
@@ -64,24 +66,27 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
     heal_owner_seconds: float = Field(
         default=600.0,
         ge=0,
-        description="Minimum seconds between two evictions of misaligned pods of one owner.",
+        description="Minimum seconds between two evictions of misaligned pods of the same owner.",
     )
     heal_node_seconds: float = Field(
         default=300.0,
         ge=0,
-        description="Minimum seconds between two evictions of misaligned pods on one node.",
+        description="Minimum seconds between two evictions of misaligned pods on the same node.",
     )
     policy_reports: bool = Field(
         default=False,
-        description="Write PolicyReports (wgpolicyk8s.io/v1alpha2) of running pods: whether they are aligned,"
-        " meet the levels of their namespace, and would be admitted today; and a ClusterPolicyReport of"
-        " nodes, whose topology is missing or stale. Where the API server serves these kinds.",
+        description=(
+            "Write PolicyReports (wgpolicyk8s.io/v1alpha2) about running pods: whether they are aligned,"
+            " meet the levels of their namespace, and would be admitted today. Also write a"
+            " ClusterPolicyReport about nodes whose topology is missing or stale. Reports are written"
+            " once the API server serves these kinds."
+        ),
     )
     owner_events: bool = Field(
         default=False,
         description=(
-            "Write an Event on the owners (Deployment, Job, ...) of pods that request less than"
-            " their namespace expects by numalign.io/warn."
+            "Write an Event on the owner (Deployment, Job, ...) of pods that request less than the level"
+            " numalign.io/warn of their namespace."
         ),
     )
     unknown_nodes: UnknownNodes = Field(
@@ -94,20 +99,25 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
     dry_run: bool = Field(
         default=False,
         description=(
-            "Print which node labels would change, and with --heal which pods would be deleted or"
-            " evicted, then exit. Writes and serves nothing."
+            "Print which node labels would change and, with --heal, which pods would be deleted or"
+            " evicted; then exit. Nothing is written or served."
         ),
     )
     tls_days: int = Field(
         default=90,
         ge=1,
         le=3650,
-        description="Days for which the certificate in --tls-secret is made; it is renewed after two thirds.",
+        description=(
+            "Validity of the certificate in --tls-secret, in days. It is renewed after two thirds of that"
+            " time."
+        ),
     )
     webhook_configuration: Name = Field(
         default="zz-numalign",
-        description="Name of the webhook configurations, mutating and validating, in which the authority of"
-        " the certificate in --tls-secret is kept up to date.",
+        description=(
+            "Name of the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration whose CA"
+            " bundle is kept in line with the certificate in --tls-secret."
+        ),
     )
 
     @property

@@ -49,68 +49,94 @@ class ScorerSettings(ClusterSettings):
 
     strategies: Annotated[str, AfterValidator(_strategies)] = Field(
         default="LeastNUMANodes,MostAllocated",
-        description="What makes one node better than another, with commas between them: the first decides,"
-        " and among equals the next. LeastNUMANodes, MostAllocated, LeastAllocated, BalancedAllocation,"
-        " RelativeNUMANodes.",
+        description=(
+            "Comma-separated strategies that rank nodes; each one breaks the ties of those before it."
+            " Available are LeastNUMANodes, MostAllocated, LeastAllocated, BalancedAllocation and"
+            " RelativeNUMANodes."
+        ),
     )
     weights: Annotated[str, AfterValidator(_weights)] = Field(
         default="",
-        description="How much resources count in MostAllocated and LeastAllocated, as in"
-        " nvidia.com/gpu=3,cpu=1; a resource that is not named counts once.",
+        description=(
+            "Weights of resources in MostAllocated and LeastAllocated, such as nvidia.com/gpu=3,cpu=1."
+            " The default weight is 1."
+        ),
     )
     ranking: Path | None = Field(
         default=None,
-        description="YAML file of other strategies and weights for some nodes, by node selector. It is read"
-        " once, when the program starts.",
+        description=(
+            "YAML file with other strategies and weights for some nodes, by node selector. It is read"
+            " once, at startup."
+        ),
     )
     reserve_at: ReserveAt = Field(
         default=ReserveAt.BIND,
-        description="When zones are reserved for a pod. bind: in the call that binds it, so that the same"
-        " amounts are never reserved twice; the scheduler must use the bind verb. prioritize: on the best"
-        " node, as soon as nodes are ranked; the scheduler binds pods itself, and the reservation follows"
-        " the pod.",
+        description=(
+            "When to reserve zones for a pod. bind: in the bind call, so that no capacity is reserved"
+            " twice; the scheduler must use the bind verb. prioritize: on the best node, as soon as nodes"
+            " are ranked; the scheduler binds pods itself, and the reservation moves to the node that it"
+            " chose."
+        ),
     )
     reservation_seconds: float = Field(
         default=KEPT_SECONDS,
         gt=0,
-        description="How long, in seconds, zones stay reserved for a pod that is not seen bound.",
+        description=(
+            "Seconds after which zones reserved for a pod are released if the pod is not seen bound."
+        ),
     )
     bind_wait_seconds: float = Field(
         default=3.0,
         ge=0,
-        description="How long, in seconds, a pod waits to be bound while its node's kubelet has not taken"
-        " pods that were bound before it. Below the scheduler's own timeout for an extender.",
+        description=(
+            "Maximum seconds that a bind call waits for the node's kubelet to admit pods that were bound"
+            " earlier. Keep it below the scheduler's timeout for the extender."
+        ),
     )
     max_in_flight: int = Field(
         default=2048,
         ge=0,
-        description="Calls handled at once; one more is answered 503, and its pod is tried again later. One"
-        " peer alone gets three quarters. Binds wait for their node, so there may be many; 0 sets no bound.",
+        description=(
+            "Maximum number of concurrent calls; further calls get 503 with Retry-After: 1, and the"
+            " scheduler retries their pods later. A single peer can use at most three quarters. Bind"
+            " calls wait for their node, so there can be many. 0 means no limit."
+        ),
     )
     max_bytes_in_flight: int = Field(
         default=32 * MIB,
         ge=0,
-        description="Bytes that the bodies of all calls may have together, counted as they arrive; what is"
-        " more is answered as above. One body alone may be longer. 0 sets no bound. The default is 32 MiB.",
+        description=(
+            "Maximum total size of the bodies of all calls in bytes, counted as they arrive; further"
+            " calls get 503 with Retry-After: 1. A single body may be larger. 0 means no limit. The"
+            " default is 32 MiB."
+        ),
     )
     max_body_bytes: int = Field(
         default=8 * MIB,
         ge=1,
-        description="Bytes of the longest body; a longer one is answered 413. Parsed it takes up to 60 times"
-        " as much memory, and one at a time is. The default is 8 MiB, names of all nodes many times over; a"
-        " scheduler that sends whole nodes needs more, and then so does the memory limit.",
+        description=(
+            "Maximum size of a request body in bytes; larger bodies get 413. A body takes up to 60 times"
+            " its size in memory once parsed, so large bodies are handled one at a time. The default is 8"
+            " MiB, ample for the names of all nodes. A scheduler that sends whole Node objects needs"
+            " more, and a higher memory limit."
+        ),
     )
     max_connections: int = Field(
         default=2048,
         ge=0,
-        description="Open connections at once. One more is let in, and the one that is idle for longest is"
-        " closed, of the peer that has most. 0 sets no bound. Each bind that waits has one.",
+        description=(
+            "Maximum number of open connections. A further one is accepted, and the longest idle"
+            " connection of the peer with the most connections is closed. 0 means no limit. Each bind"
+            " call that waits holds a connection."
+        ),
     )
     topology_lag_seconds: float = Field(
         default=LAG_SECONDS,
         ge=0,
-        description="After how many seconds a topology accounts for a pod at the latest: the period of the"
-        " exporter and its delay together. Counts where topologies carry no fingerprint of their pods.",
+        description=(
+            "Seconds after which a published topology is assumed to account for a pod: the exporter's"
+            " interval plus its delay. Only used for topologies without a fingerprint of their pods."
+        ),
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
@@ -119,5 +145,5 @@ class ScorerSettings(ClusterSettings):
         if self.snapshot and self.reserve_at is ReserveAt.PRIORITIZE:
             yield Contradiction(
                 ("snapshot", "reserve_at"),
-                "a snapshot never shows which pods are bound: use --reserve-at bind, or a live cluster",
+                ("a snapshot does not show which pods are bound: use --reserve-at bind, or a live cluster"),
             )

@@ -20,7 +20,7 @@ def _named(text: str) -> str:
     """A name that an object can have; raises `ValueError`."""
     if _NAME.fullmatch(text):
         return text
-    raise ValueError("a name in Kubernetes has small letters, digits and -, with dots between its parts")
+    raise ValueError("a Kubernetes name consists of lowercase letters, digits, - and dots")
 
 
 Name = Annotated[str, AfterValidator(_named)]
@@ -35,40 +35,49 @@ Span = Annotated[str, AfterValidator(_span)]
 
 
 class SourceSettings(Settings):
-    """Where a program learns what the cluster is."""
+    """Access to the cluster."""
 
     snapshot: Path | None = Field(
         default=None,
-        description="File of nodes, their topologies and namespaces, as `kubectl numa snapshot` writes"
-        " it (JSON or YAML, gzip understood). Answers come from it, in place of the API server."
-        " Replace it by renaming another file over it: YAML that is cut off can look whole.",
+        description=(
+            "File with nodes, their topologies and namespaces, as written by `kubectl numa snapshot`"
+            " (JSON or YAML, optionally gzipped). It is used instead of the API server. To update it,"
+            " rename another file over it: a partly written YAML file can look complete."
+        ),
     )
     kubeconfig: str | None = Field(
         default=None,
-        description="Which API server to follow. By default that of $KUBECONFIG or ~/.kube/config, and inside"
-        " a pod the one that it runs under.",
+        description=(
+            "Kubeconfig of the cluster. By default $KUBECONFIG; without it, the service account inside a"
+            " pod, and ~/.kube/config elsewhere."
+        ),
     )
     context: str | None = Field(
         default=None,
-        description="Context of the kubeconfig; by default its current one.",
+        description="Context of the kubeconfig; by default its current context.",
     )
     namespace: Name | None = Field(
         default=None,
-        description="Namespace of the program itself: there it keeps its lease and its certificate. By"
-        " default the one of the pod, or of the kubeconfig's context.",
+        description=(
+            "Namespace of the program itself, where it keeps its Lease and its certificate. By default"
+            " the namespace of the pod, or of the kubeconfig's context."
+        ),
     )
     kubelet_configs: bool = Field(
         default=False,
-        description="Read the configuration of every kubelet through the API server's node proxy, slowly."
-        " Verdicts then know its options. Off by default, for the right to nodes/proxy is a strong one.",
+        description=(
+            "Read the configuration of every kubelet through the API server's node proxy, at a low rate,"
+            " so that verdicts take kubelet options into account. Off by default, because access to"
+            " nodes/proxy is a powerful permission."
+        ),
     )
 
     remember_shapes: Span = Field(
         default="30d",
         description=(
-            "How long node shapes are remembered after their last node is gone, as 30d or 12h. A"
-            " pod that only fits a remembered shape is admitted with a warning, because node pools"
-            " that scale to zero come back. With 0 such pods are denied."
+            "How long to remember node shapes after their last node is gone, such as 30d or 12h. A pod"
+            " that only fits a remembered shape is admitted with a warning, because node pools that scale"
+            " to zero come back. With 0, such pods are denied."
         ),
     )
 
@@ -88,7 +97,7 @@ class SourceSettings(Settings):
 
 
 class ProgramSettings(SourceSettings, ServingSettings):
-    """What every program that goes on running beside a cluster can be told."""
+    """Settings of every program that runs in a cluster."""
 
 
 UnknownNodes = Literal["cannot-fit", "may-fit"]
@@ -96,35 +105,39 @@ UnknownNodes = Literal["cannot-fit", "may-fit"]
 
 
 class PolicySettings(ProgramSettings):
-    """What a program that reads pods takes for granted of what is asked of them."""
+    """Cluster policy."""
 
     policy_match: Match = Field(
         default=Match.SATISFIES,
         description=(
-            "Which Topology Manager policies of nodes match a pod: satisfies accepts every node"
-            " that can align the pod as it requests; equal only nodes whose policy equals the"
-            " pod's, as Volcano does."
+            "Which nodes match a pod by their Topology Manager policy: satisfies accepts every node that"
+            " can align the pod as it requests; equal accepts only nodes whose policy equals the pod's,"
+            " as Volcano does."
         ),
     )
     policy: Path | None = Field(
         default=None,
         description=(
-            "YAML file with the cluster policy: defaults by namespace selector, and exemptions."
-            " An invalid file is rejected as a whole, and the previous one stays in force."
+            "YAML file with the cluster policy: defaults by namespace selector, and exemptions. An"
+            " invalid file is rejected as a whole, and the previous policy stays in force."
         ),
     )
     policy_reload_seconds: float = Field(
         default=10.0,
         ge=0,
-        description="How often, in seconds, to look whether the policy file has changed; 0 never does.",
+        description=(
+            "How often, in seconds, to check whether the policy file has changed; 0 disables the check."
+        ),
     )
 
 
 class ClusterSettings(PolicySettings, ServerSettings):
-    """What a webhook or an extender makes of the cluster that it answers for."""
+    """Snapshot file."""
 
     snapshot_reload_seconds: float = Field(
         default=2.0,
         ge=0,
-        description="How often, in seconds, to look whether the snapshot has changed; 0 never does.",
+        description=(
+            "How often, in seconds, to check whether the snapshot has changed; 0 disables the check."
+        ),
     )

@@ -105,11 +105,11 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
         return answer
     except _Unreadable as error:
         state.quiet_log.info("request.unreadable", route=_route(request), error=error)
-        return _short(400, "the body of the request cannot be read")
+        return _short(400, "the request body cannot be read")
     except Exception as error:  # noqa: BLE001 the one place where any fault becomes an answer
         state.log.failed("request.failed", error, route=_route(request))
         state.counters.failures.labels(_route(request)).inc()
-        return _short(500, "internal error: the log of this server says more")
+        return _short(500, "internal error: see the log of this server")
 
 
 async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
@@ -138,9 +138,7 @@ async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> 
             request[_BODY] = await _read(request, usage, state.limits.body)
     except TimeoutError:
         state.slow(Slow.BODY, route=_route(request), seconds=seconds)
-        answer = _short(
-            HTTPStatus.REQUEST_TIMEOUT, f"the body of the request did not come within {seconds:g} s"
-        )
+        answer = _short(HTTPStatus.REQUEST_TIMEOUT, f"the request body did not arrive within {seconds:g} s")
         answer.force_close()
         return answer
     usage.begin()
@@ -156,7 +154,9 @@ def _check_headers(request: web.Request, longest: int) -> None:
         return
     coding = request.headers.get("Content-Encoding", PLAIN)
     if coding != PLAIN:
-        raise web.HTTPUnsupportedMediaType(text=f"the content encoding is {coding}: send the body as it is")
+        raise web.HTTPUnsupportedMediaType(
+            text=(f"content encoding {coding} is not supported: send the body without one")
+        )
     if (request.content_length or 0) > longest:
         raise web.HTTPRequestEntityTooLarge(longest, request.content_length or 0)
 

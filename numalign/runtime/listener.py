@@ -114,7 +114,7 @@ class HttpConnection(web.RequestHandler):
             self._end_of_head()
             if len(self._messages) > 1:
                 # No client of ours sends the next request before it has an answer, and each takes memory.
-                self._refuse("several requests at once")
+                self._refuse("pipelined requests")
         elif data and between_calls:
             self._head += len(data)
             if self._head > LONGEST_HEAD:
@@ -189,7 +189,7 @@ class HttpConnection(web.RequestHandler):
         if status != web.HTTPBadRequest.status_code:
             return super().handle_error(request, status, exc, message)
         self._listener.state.malformed(type(exc).__name__)
-        answer = web.json_response({"error": "the request cannot be read as HTTP"}, status=status)
+        answer = web.json_response({"error": "the request is not valid HTTP"}, status=status)
         answer.force_close()
         return answer
 

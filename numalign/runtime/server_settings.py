@@ -28,7 +28,7 @@ _ENDPOINT = re.compile(r"https?://[^\s/?#@]+(/[^\s?#]*)?")
 
 def _endpoint(text: str) -> str:
     if not _ENDPOINT.fullmatch(text):
-        raise ValueError("give the address of a receiver, as http://collector:4318")
+        raise ValueError("must be the URL of a collector, such as http://collector:4318")
     return text
 
 
@@ -49,14 +49,16 @@ class CallsPort:
 
 
 class ServingSettings(ProcessSettings):
-    """The service."""
+    """Shutdown, debugging and tracing."""
 
     drain_seconds: float = Field(
         default=10.0,
         ge=0,
         le=600,
-        description="How long, in seconds, to go on serving as not ready after SIGTERM; 0 ends at once."
-        " Ten give every API server time to learn that this endpoint is gone.",
+        description=(
+            "Seconds to keep serving after SIGTERM while reporting not ready. 0 exits at once. The"
+            " default gives API servers time to notice that the endpoint is gone."
+        ),
     )
     debug_state: bool = Field(
         default=False,
@@ -67,16 +69,20 @@ class ServingSettings(ProcessSettings):
     )
     otlp_endpoint: OtlpEndpoint | None = Field(
         default=None,
-        description="Where to send traces by OTLP over HTTP, as http://collector:4318; /v1/traces is added."
-        " Spans of calls and of writes have names of pods and other objects, and nothing else that tenants"
-        " write. By default there are none, and no library for them is loaded.",
+        description=(
+            "OTLP endpoint (HTTP) to send traces to, such as http://collector:4318; /v1/traces is"
+            " appended. Spans contain names of pods and other objects, but nothing else that tenants"
+            " write. By default tracing is off and its library is not loaded."
+        ),
     )
     trace_ratio: float = Field(
         default=0.01,
         ge=0,
         le=1,
-        description="Of calls that come without a trace, and of writes outside any call, the share that is"
-        " traced. Calls of an API server that traces are traced when it says so.",
+        description=(
+            "Fraction of calls without a trace context, and of writes outside a call, to trace. A call"
+            " with a trace context is traced if its caller sampled it."
+        ),
     )
 
     @property
@@ -86,28 +92,33 @@ class ServingSettings(ProcessSettings):
 
 
 class ServerSettings(ServingSettings):
-    """The server."""
+    """Server and its limits."""
 
     port: int = Field(
         default=8443,
         ge=0,
         le=65535,
-        description="Port for calls, with TLS. 0 takes a free one and the log line server.listening tells"
-        " which. The default needs no privilege.",
+        description=(
+            "Port for calls, over TLS. With 0, any free port is used; the log event server.listening"
+            " shows which one. The default requires no privileges."
+        ),
     )
     tls_cert: Path | None = Field(
         default=None,
-        description="PEM file of the serving certificate, intermediates after it.",
+        description=("PEM file with the serving certificate, followed by its intermediate certificates."),
     )
     tls_key: Path | None = Field(
         default=None,
-        description="PEM file of the certificate's private key, without a passphrase.",
+        description="PEM file with the private key of the certificate, without a passphrase.",
     )
     tls_reload_seconds: float = Field(
         default=10.0,
         ge=0,
-        description="How often, in seconds, to look whether the pair's files have changed; 0 never"
-        " does. Kubernetes itself takes about a minute to renew a mounted secret, so 10 adds little.",
+        description=(
+            "How often, in seconds, to check whether the certificate files have changed; 0 disables the"
+            " check. The kubelet takes about a minute to update a mounted Secret, so the default adds"
+            " little."
+        ),
     )
     insecure_http: bool = Field(
         default=False,
@@ -118,39 +129,45 @@ class ServerSettings(ServingSettings):
     client_ca: Path | None = Field(
         default=None,
         description=(
-            "PEM file of the CA bundle for client certificates. A quarter of the capacity is kept"
-            " for callers with a valid certificate, and their calls go first. Callers without a"
-            " certificate are accepted; certificates of other authorities are rejected. By default"
-            " no certificate is requested."
+            "PEM file with the CA bundle for client certificates. A quarter of the capacity is reserved"
+            " for clients with a valid certificate, and their calls are handled first. Clients without a"
+            " certificate are accepted; certificates of other authorities are rejected. By default no"
+            " certificate is requested."
         ),
     )
     max_in_flight: int = Field(
         default=512,
         ge=0,
         description=(
-            "Maximum concurrent calls; further calls get 503 with Retry-After: 1. A single peer"
-            " gets at most three quarters. 0 means no limit."
+            "Maximum number of concurrent calls; further calls get 503 with Retry-After: 1. A single peer"
+            " can use at most three quarters. 0 means no limit."
         ),
     )
     max_bytes_in_flight: int = Field(
         default=16 * MIB,
         ge=0,
-        description="Bytes that the bodies of all calls may have together, counted as they arrive; what is"
-        " more is answered as above. One body alone may be longer. 0 sets no bound. The default is 16 MiB.",
+        description=(
+            "Maximum total size of the bodies of all calls in bytes, counted as they arrive; further"
+            " calls get 503 with Retry-After: 1. A single body may be larger. 0 means no limit. The"
+            " default is 16 MiB."
+        ),
     )
     max_body_bytes: int = Field(
         default=4 * MIB,
         ge=1,
-        description="Bytes of the longest body; a longer one is answered 413. Parsed it takes up to 60 times"
-        " as much memory, and one at a time is. The default is 4 MiB; an API server stores no object of 2.",
+        description=(
+            "Maximum size of a request body in bytes; larger bodies get 413. A body takes up to 60 times"
+            " its size in memory once parsed, so large bodies are handled one at a time. The default is 4"
+            " MiB, more than twice the size of any object that an API server stores."
+        ),
     )
     max_connections: int = Field(
         default=1024,
         ge=0,
         description=(
-            "Maximum open connections. A further one is accepted, and the longest idle one of the"
-            " peer with most connections is closed. 0 means no limit. With TLS each takes 50 KB"
-            " and more."
+            "Maximum number of open connections. A further one is accepted, and the longest idle"
+            " connection of the peer with the most connections is closed. 0 means no limit. A TLS"
+            " connection takes 50 KB or more."
         ),
     )
 
@@ -180,19 +197,21 @@ class ServerSettings(ServingSettings):
         """Two ports; exactly one of a pair and plain HTTP; certificates only with TLS."""
         yield from super().contradictions()
         if self.port and self.port == self.metrics_port:
-            yield Contradiction((PORT, METRICS_PORT), "one port cannot serve both: give each its own")
+            yield Contradiction((PORT, METRICS_PORT), "must be different ports")
         if self.client_ca and self.insecure_http:
             yield Contradiction(
-                ("client_ca", "insecure_http"), "in plain HTTP nobody shows a certificate: serve TLS"
+                ("client_ca", "insecure_http"), "client certificates require TLS: remove one of them"
             )
         names = ("tls_cert", "tls_key", "insecure_http")
         pair = (self.tls_cert is not None, self.tls_key is not None)
         if self.insecure_http and any(pair):
-            yield Contradiction(names, "plain HTTP and a certificate exclude each other: keep one of them")
+            yield Contradiction(
+                names, ("plain HTTP and a certificate cannot be combined: remove one of them")
+            )
         elif not self.insecure_http and not all(pair):
             missing = {
-                (False, False): "give --tls-cert and --tls-key, or --insecure-http on a laptop",
-                (True, False): "--tls-cert needs its --tls-key",
-                (False, True): "--tls-key needs its --tls-cert",
+                (False, False): "set --tls-cert and --tls-key, or --insecure-http for local tests",
+                (True, False): "--tls-cert requires --tls-key",
+                (False, True): "--tls-key requires --tls-cert",
             }
             yield Contradiction(names, missing[pair])

@@ -191,9 +191,9 @@ def _validated(model: type[T], values: Mapping[str, RawValue]) -> tuple[T, dict[
 def _complaint(info: FieldInfo, detail: ErrorDetails) -> str:
     text = str(detail["input"])
     if detail["type"] == "value_error":
-        return f'"{text}" is not good: {detail["ctx"]["error"]}'
+        return f'"{text}" is invalid: {detail["ctx"]["error"]}'
     hint = sources.did_you_mean(text, _choices(info))
-    return f'"{text}" is not good: expected {_expected(info)}{hint}'
+    return f'"{text}" is invalid: expected {_expected(info)}{hint}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +226,7 @@ EVERY_PROGRAM = MappingProxyType(
         "--version": "print the version, then exit",
     }
 )
-ORDER = "A setting is taken from its flag, else its environment variable, else the file."
+ORDER = "Flags take precedence over environment variables, and those over the file of settings."
 
 
 def usage(model: type[Settings], *, prog: str) -> str:

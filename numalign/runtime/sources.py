@@ -100,7 +100,7 @@ def _unknown_words(
         if is_flag:
             yield Mistake(f"flag {name}", _unknown(name, flags, renamed))
         elif not after_flag:
-            yield Mistake(f'argument "{word}"', "is not understood: settings are written as --name")
+            yield Mistake(f'argument "{word}"', "is unexpected: settings are written as --name")
         after_flag = is_flag and not equals
 
 
@@ -149,9 +149,9 @@ def file(path: Path, *, names: Collection[str], renamed: Mapping[str, str]) -> R
         if name not in names:
             mistakes.append(Mistake(origin, _unknown(name, names, renamed)))
         elif name in keys:
-            mistakes.append(Mistake(origin, "is written twice"))
+            mistakes.append(Mistake(origin, "is set twice"))
         elif not isinstance(value, yaml.ScalarNode):
-            mistakes.append(Mistake(origin, "holds a list or a mapping: write one value"))
+            mistakes.append(Mistake(origin, "must be a single value, not a list or a mapping"))
         elif value.tag != _NULL:
             values[name] = RawValue(value.value, origin)
         keys.add(name)
@@ -165,7 +165,7 @@ def _root(path: Path) -> yaml.MappingNode | str | None:
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     except UnicodeDecodeError:
-        return "is not text in UTF-8"
+        return "is not UTF-8 text"
     except yaml.YAMLError as error:
         return f"is not YAML: {' '.join(str(error).split())}"
     if root is None or isinstance(root, yaml.MappingNode):

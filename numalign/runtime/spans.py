@@ -11,5 +11,5 @@ def seconds(text: str) -> float:
     """A span of time as people write it: `30d`, `12h`, `90m`, `45s`, `0`; raises `ValueError`."""
     match = _SPAN.fullmatch(text)
     if not match:
-        raise ValueError("a span of time is a number of s, m, h or d, as 12h or 30d are, or 0")
+        raise ValueError("a duration is a whole number of s, m, h or d, such as 12h or 30d, or 0")
     return float(match[1]) * _SECONDS[match[2]] if match[1] else 0.0

@@ -204,7 +204,7 @@ def _examined(pair: PairFiles, contents: tuple[bytes, bytes], *, now: datetime) 
     if not isinstance(certificates, str):
         mistakes += (Mistake(str(pair.cert), text) for text in out_of_date(certificates[0], now=now))
         if not isinstance(key, str) and public(certificates[0]) != public(key):
-            mistakes.append(Mistake(str(pair.key), f"is not the key of the certificate in {pair.cert}"))
+            mistakes.append(Mistake(str(pair.key), f"does not match the certificate in {pair.cert}"))
         if not mistakes:
             return certificates[0]
     raise BadPair(mistakes)
@@ -216,9 +216,9 @@ def chain(content: bytes) -> tuple[x509.Certificate, ...] | str:
         certificates = tuple(x509.load_pem_x509_certificates(content))
         certificates[0].public_key()
     except UnsupportedAlgorithm:
-        return "holds a certificate whose key is of a kind that nothing here can use"
+        return "contains a certificate with an unsupported type of key"
     except ValueError:
-        return "holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
+        return "contains no PEM certificate (-----BEGIN CERTIFICATE-----)"
     return certificates
 
 
@@ -227,9 +227,9 @@ def private_key(content: bytes) -> PrivateKeyTypes | str:
     try:
         return load_pem_private_key(content, password=None)
     except TypeError:
-        return "is locked with a passphrase: a server needs a key without one"
+        return "is encrypted: use a private key without a passphrase"
     except (ValueError, UnsupportedAlgorithm):
-        return "holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"
+        return "contains no PEM private key (-----BEGIN PRIVATE KEY-----)"
 
 
 def out_of_date(certificate: x509.Certificate, *, now: datetime) -> Iterator[str]:

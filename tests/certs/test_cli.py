@@ -116,8 +116,8 @@ def cut_off(folder: Path) -> None:
 
 BAD: list[tuple[str, Callable[[Path], None], list[str]]] = [
     ("expired", expired, ["served: expired at "]),
-    ("a key of another certificate", mismatched, ["tls.key: is not the key of the certificate in tls.crt"]),
-    ("cut off", cut_off, ["ca.crt: is missing", "tls.crt: holds no certificate in PEM form"]),
+    ("a key of another certificate", mismatched, ["tls.key: does not match the certificate in tls.crt"]),
+    ("cut off", cut_off, ["ca.crt: is missing", "tls.crt: contains no PEM certificate"]),
 ]
 
 
@@ -136,7 +136,7 @@ def test_a_bad_pair_has_exit_code_1(tmp_path: Path, spoil: Callable[[Path], None
 NOTHING: list[tuple[str, list[str], str]] = [
     ("a path that is not there", ["gone"], "does not exist"),
     ("an empty folder", ["empty"], "contains none of tls.crt, tls.key, ca.crt"),
-    ("a file without a certificate", ["text"], "text holds no certificate in PEM form"),
+    ("a file without a certificate", ["text"], "text contains no PEM certificate"),
     ("nothing", [], "specify either PATH or --secret NAME"),
     ("a path and a secret", ["empty", "--secret=x"], "specify either PATH or --secret NAME"),
 ]

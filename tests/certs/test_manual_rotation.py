@@ -93,7 +93,7 @@ REFUSED: list[tuple[str, Json | None, float, type[BadInput], str]] = [
     ("not valid yet", secret(files(pair())), -86400,
      NotRotatable, r"is not valid before 2026-05-01T11:55:00.*check the clocks"),
     ("broken", secret({**files(pair()), "tls.key": pair().key_pem}), 0,
-     BadSecret, "is not the key of the certificate"),
+     BadSecret, "does not match the certificate"),
 ]  # fmt: skip
 
 

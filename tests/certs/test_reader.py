@@ -88,7 +88,7 @@ async def test_a_secret_that_breaks_is_refused_and_the_old_pair_goes_on(
     assert [line["mistakes"] for line in told.of("certificates.refused")] == [
         [
             "data[ca.crt]: is missing",
-            "data[tls.key]: holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)",
+            "data[tls.key]: contains no PEM private key (-----BEGIN PRIVATE KEY-----)",
         ]
     ]
 

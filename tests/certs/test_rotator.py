@@ -262,7 +262,7 @@ async def test_a_secret_of_somebody_else_is_trusted_and_never_written(
 
 FOREIGN: list[tuple[str, dict[str, bytes], str]] = [
     ("broken", {**files(pair()), "tls.key": b"x"},
-     "data[tls.key]: holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"),
+     "data[tls.key]: contains no PEM private key (-----BEGIN PRIVATE KEY-----)"),
     ("for other names", files(pair("x")), f"tls.crt: is not valid for {NAMES[0]}: its names are x"),
     ("over", files(pair(days=1)), "tls.crt: expired at 2026-05-02T12:00:00+00:00"),
 ]  # fmt: skip

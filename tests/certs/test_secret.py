@@ -101,9 +101,9 @@ def odd_curve() -> bytes:
     return b"-----BEGIN CERTIFICATE-----\n" + changed + b"-----END CERTIFICATE-----\n"
 
 
-NO_CERTIFICATE = "holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
-NO_KEY = "holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"
-STRANGE = "holds a certificate whose key is of a kind that nothing here can use"
+NO_CERTIFICATE = "contains no PEM certificate (-----BEGIN CERTIFICATE-----)"
+NO_KEY = "contains no PEM private key (-----BEGIN PRIVATE KEY-----)"
+STRANGE = "contains a certificate with an unsupported type of key"
 STRANGER = "is not signed by any authority in ca.crt"
 BAD: list[tuple[str, dict[str, bytes | None], list[str]]] = [
     ("nothing at all", {"ca.crt": None, "tls.crt": None, "tls.key": None},
@@ -119,10 +119,10 @@ BAD: list[tuple[str, dict[str, bytes | None], list[str]]] = [
      [f"tls.crt: {NO_CERTIFICATE}", f"tls.key: {NO_KEY}"]),
     ("a locked key", {"tls.key": locked()},
      ["tls.key: is locked with a passphrase: a server needs a key without one"]),
-    ("another key", {"tls.key": TWO.key_pem}, ["tls.key: is not the key of the certificate in tls.crt"]),
+    ("another key", {"tls.key": TWO.key_pem}, ["tls.key: does not match the certificate in tls.crt"]),
     ("another authority", {"ca.crt": TWO.ca_pem}, [f"tls.crt: {STRANGER}"]),
     ("another certificate", {"tls.crt": TWO.cert_pem},
-     ["tls.key: is not the key of the certificate in tls.crt", f"tls.crt: {STRANGER}"]),
+     ["tls.key: does not match the certificate in tls.crt", f"tls.crt: {STRANGER}"]),
     ("half of a next pair", {"next-tls.crt": TWO.cert_pem}, ["next-tls.key: is missing"]),
     ("a next pair that nobody vouches for", {"next-tls.crt": TWO.cert_pem, "next-tls.key": TWO.key_pem},
      [f"next-tls.crt: {STRANGER}"]),
@@ -182,7 +182,7 @@ def test_what_is_no_object(nothing: object) -> None:
 
 def test_a_certificate_in_der_stands_in_no_secret() -> None:
     der = certificate.first(ONE.cert_pem).public_bytes(Encoding.DER)
-    with pytest.raises(BadSecret, match=r"tls\.crt: holds no certificate in PEM form"):
+    with pytest.raises(BadSecret, match=r"tls\.crt: contains no PEM certificate"):
         secrets.of_files(files(replace(ONE, cert_pem=der)))
 
 
@@ -229,7 +229,7 @@ async def test_a_broken_one_is_lost_if_it_is_ours(cluster: FakeApi, client: Api,
 
     assert (found.state, found.lost) == (None, ours)
     assert [str(each) for each in found.mistakes] == [
-        "data[tls.key]: holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"
+        "data[tls.key]: contains no PEM private key (-----BEGIN PRIVATE KEY-----)"
     ]
 
 

@@ -27,7 +27,7 @@ def test_a_span_of_time_is_written_as_people_do(text: str, span: float) -> None:
 
 @pytest.mark.parametrize("text", ["30", "-1d", "1.5h", "1w", "d", "1d12h", " 1d", "9" * 10 + "d", "\u0661d"])
 def test_anything_else_is_none(text: str) -> None:
-    with pytest.raises(SettingsError, match="a span of time is a number of s, m, h or d"):
+    with pytest.raises(SettingsError, match="a duration is a whole number of s, m, h or d"):
         load(SourceSettings, argv=[f"--remember-shapes={text}"], environ={})
 
 

@@ -24,8 +24,8 @@ HEAD = f"""# Flags of the programs
 
 The settings of `numalign-webhook`, `numalign-scorer`, `numalign-controller` and `numalign-agent`.
 {settings.ORDER}
-The variable of `--log-level` is `NUMALIGN_LOG_LEVEL`, its key in the file `log-level`. A program reports all
-mistakes in its settings at once, and exits with code 2.
+For example, the variable of `--log-level` is `NUMALIGN_LOG_LEVEL`, and its key in the file is `log-level`.
+A program reports all mistakes in its settings at once and exits with code 2.
 
 The chart sets most of these flags by [its values](values.md). [kubectl numa](kubectl-numa.md) and
 [numalign-certs](numalign-certs.md) have pages of their own.
@@ -49,7 +49,7 @@ def _groups() -> dict[type, dict[str, list[SettingHelp]]]:
 
 def _section(group: type, programs: Mapping[str, list[SettingHelp]]) -> Iterator[str]:
     yield f"## {settings.summary(group).removesuffix('.')}\n"
-    yield f"Of {', '.join(f'`{program}`' for program in programs)}.\n"
+    yield f"Used by {', '.join(f'`{program}`' for program in programs)}.\n"
     described = next(iter(programs.values()))
     yield table(("flag", "default", "meaning"), (_row(setting) for setting in described))
 

@@ -321,7 +321,7 @@ async def test_an_authority_is_replaced_under_open_connections(
     ("content", "said"),
     [
         (None, "cannot be read: No such file or directory"),
-        ("", "holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)"),
+        ("", "contains no PEM certificate (-----BEGIN CERTIFICATE-----)"),
     ],
 )
 async def test_a_bad_authority_ends_the_start(

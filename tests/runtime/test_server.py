@@ -108,7 +108,7 @@ async def test_a_program_without_calls_serves_health_alone(house: House) -> None
 BAD_CALLS = [
     ("an unknown path", "GET", "/nowhere", 404, "404: Not Found"),
     ("the wrong method", "PUT", "/echo", 405, "405: Method Not Allowed"),
-    ("our own fault", "GET", "/fail", 500, "internal error: the log of this server says more"),
+    ("our own fault", "GET", "/fail", 500, "internal error: see the log of this server"),
 ]
 
 
@@ -158,7 +158,9 @@ async def test_a_packed_body_is_not_taken(house: House, coding: str) -> None:
         )
         status, _, said = await caller.heard()
         assert status == 415
-        assert json.loads(said) == {"error": f"the content encoding is {coding}: send the body as it is"}
+        assert json.loads(said) == {
+            "error": f"content encoding {coding} is not supported: send the body without one"
+        }
 
 
 async def test_a_caller_who_hangs_up_is_not_our_failure(house: House) -> None:
@@ -389,7 +391,7 @@ async def test_a_body_that_does_not_come_is_given_up(house: House) -> None:
         await slow.say(b"some of it")
         status, headers, body = await slow.heard()
         assert (status, headers["Connection"]) == (408, "close")
-        assert json.loads(body) == {"error": "the body of the request did not come within 0.03 s"}
+        assert json.loads(body) == {"error": "the request body did not arrive within 0.03 s"}
         async with session.post("/echo", data=b"x" * 100) as answer:
             assert answer.status == 200
 
@@ -703,7 +705,7 @@ async def test_a_bad_pair_ends_the_start(house: House, mint: Mint) -> None:
 
     assert await server.serve(house.app(), with_pair(pair), stop=server.Stop()) == 2
     (line,) = house.told.of("server.refused")
-    assert line["mistakes"] == [f"{pair.key}: holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"]
+    assert line["mistakes"] == [f"{pair.key}: contains no PEM private key (-----BEGIN PRIVATE KEY-----)"]
 
 
 async def test_an_expired_certificate_is_not_ready(house: House, mint: Mint) -> None:

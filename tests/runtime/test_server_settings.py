@@ -34,20 +34,18 @@ def test_each_port_is_its_own(port: str) -> None:
         return
     with pytest.raises(settings.SettingsError) as caught:
         load(*argv)
-    assert str(caught.value) == (
-        "flag --port, flag --metrics-port: one port cannot serve both: give each its own"
-    )
+    assert str(caught.value) == ("flag --port, flag --metrics-port: must be different ports")
 
 
 NEITHER = (
-    "--tls-cert, --tls-key, --insecure-http: give --tls-cert and --tls-key, or --insecure-http on a laptop"
+    "--tls-cert, --tls-key, --insecure-http: set --tls-cert and --tls-key, or --insecure-http for local tests"
 )
-CLASH = "plain HTTP and a certificate exclude each other: keep one of them"
+CLASH = "plain HTTP and a certificate cannot be combined: remove one of them"
 BAD = [
     ("neither", [], {}, NEITHER),
-    ("no key", ["--tls-cert", "c"], {}, "flag --tls-cert: --tls-cert needs its --tls-key"),
+    ("no key", ["--tls-cert", "c"], {}, "flag --tls-cert: --tls-cert requires --tls-key"),
     ("no certificate", [], {"NUMALIGN_TLS_KEY": "k"},
-     "environment NUMALIGN_TLS_KEY: --tls-key needs its --tls-cert"),
+     "environment NUMALIGN_TLS_KEY: --tls-key requires --tls-cert"),
     ("both", ["--tls-cert", "c", "--tls-key", "k", "--insecure-http"], {},
      f"flag --tls-cert, flag --tls-key, flag --insecure-http: {CLASH}"),
     ("half a pair and plain HTTP", ["--insecure-http"], {"NUMALIGN_TLS_KEY": "k"},

@@ -121,25 +121,25 @@ def test_values(argv: list[str], name: str, value: object) -> None:
 
 PORT = "expected a whole number, at least 0 and at most 65535"
 WRONG = [
-    ("not a number", ["--port", "x"], f'flag --port: "x" is not good: {PORT}'),
-    ("too large", ["--port", "65536"], f'flag --port: "65536" is not good: {PORT}'),
-    ("negative", ["--port", "-1"], f'flag --port: "-1" is not good: {PORT}'),
-    ("a fraction", ["--port", "1.5"], f'flag --port: "1.5" is not good: {PORT}'),
+    ("not a number", ["--port", "x"], f'flag --port: "x" is invalid: {PORT}'),
+    ("too large", ["--port", "65536"], f'flag --port: "65536" is invalid: {PORT}'),
+    ("negative", ["--port", "-1"], f'flag --port: "-1" is invalid: {PORT}'),
+    ("a fraction", ["--port", "1.5"], f'flag --port: "1.5" is invalid: {PORT}'),
     ("no value", ["--port"], f"flag --port: needs a value: {PORT.removeprefix('expected ')}"),
     ("no path", ["--where="], "flag --where: needs a value: a path"),
     ("no file", ["--config"], "flag --config: needs a path"),
     ("zero", ["--pause-seconds", "0"],
-     'flag --pause-seconds: "0" is not good: expected a number, above 0'),
+     'flag --pause-seconds: "0" is invalid: expected a number, above 0'),
     ("not finite", ["--pause-seconds", "inf"],
-     'flag --pause-seconds: "inf" is not good: expected a number, above 0'),
+     'flag --pause-seconds: "inf" is invalid: expected a number, above 0'),
     ("a choice of an enumeration", ["--colour", "gren"],
-     'flag --colour: "gren" is not good: expected one of red, green; did you mean green?'),
+     'flag --colour: "gren" is invalid: expected one of red, green; did you mean green?'),
     ("a choice of words", ["--size", "medium"],
-     'flag --size: "medium" is not good: expected one of small, large'),
+     'flag --size: "medium" is invalid: expected one of small, large'),
     ("neither yes nor no", ["--verbose=perhaps"],
-     'flag --verbose: "perhaps" is not good: expected true or false'),
+     'flag --verbose: "perhaps" is invalid: expected true or false'),
     ("a rule of the program's own", ["--pairs", "3"],
-     'flag --pairs: "3" is not good: an even number is needed'),
+     'flag --pairs: "3" is invalid: an even number is needed'),
     ("a contradiction with defaults", ["--pause-seconds", "11"],
      "flag --pause-seconds: long pauses are for talkers"),
 ]  # fmt: skip
@@ -161,17 +161,17 @@ def test_all_mistakes_of_all_sources_at_once(tmp_path: Path) -> None:
         "flag --grating: is not known; did you mean --greeting?",
         "environment NUMALIGN_GREETIN: is not known; did you mean NUMALIGN_GREETING?",
         f"file {path} line 2: sise: is not known; did you mean size?",
-        f"file {path} line 3: verbose: holds a list or a mapping: write one value",
-        f'file {path} line 1: colour: "blue" is not good: expected one of red, green',
-        f'flag --port: "eighty" is not good: {PORT}',
-        'environment NUMALIGN_PAIRS: "five" is not good: expected a whole number',
+        f"file {path} line 3: verbose: must be a single value, not a list or a mapping",
+        f'file {path} line 1: colour: "blue" is invalid: expected one of red, green',
+        f'flag --port: "eighty" is invalid: {PORT}',
+        'environment NUMALIGN_PAIRS: "five" is invalid: expected a whole number',
         f"file {path} line 4: pause_seconds, environment NUMALIGN_VERBOSE: long pauses are for talkers",
     ]  # fmt: skip
 
 
 def test_a_contradiction_is_not_judged_on_a_bad_value() -> None:
     assert refusal("--pause-seconds", "99", "--verbose=perhaps") == [
-        'flag --verbose: "perhaps" is not good: expected true or false'
+        'flag --verbose: "perhaps" is invalid: expected true or false'
     ]
 
 
@@ -221,8 +221,8 @@ def test_mistakes_end_the_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.out == ""
     assert said.err == (
         "toy: 2 mistakes in the settings\n"
-        f'  flag --port: "x" is not good: {PORT}\n'
-        '  flag --pairs: "3" is not good: an even number is needed\n'
+        f'  flag --port: "x" is invalid: {PORT}\n'
+        '  flag --pairs: "3" is invalid: an even number is needed\n'
         "toy --help lists every setting\n"
     )
 

@@ -47,8 +47,8 @@ def test_a_good_pair_is_loaded(mint: Mint, behind: int) -> None:
     assert loaded.serial == f"{certificate.serial_number:x}"
 
 
-NO_CERTIFICATE = "tls.crt: holds no certificate in PEM form (-----BEGIN CERTIFICATE-----)"
-NO_KEY = "tls.key: holds no private key in PEM form (-----BEGIN PRIVATE KEY-----)"
+NO_CERTIFICATE = "tls.crt: contains no PEM certificate (-----BEGIN CERTIFICATE-----)"
+NO_KEY = "tls.key: contains no PEM private key (-----BEGIN PRIVATE KEY-----)"
 EMPTY_PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 CONTENTS: list[tuple[str, bytes | None, bytes | None, list[str]]] = [
     ("an empty certificate", b"", None, [NO_CERTIFICATE]),
@@ -97,7 +97,7 @@ def test_a_key_of_another_certificate(mint: Mint, kind: str) -> None:
     pair = mint.pair()
     mixed = PairFiles(pair.cert, mint.pair(kind).key)
 
-    assert refusal(mixed) == [f"{mixed.key}: is not the key of the certificate in {mixed.cert}"]
+    assert refusal(mixed) == [f"{mixed.key}: does not match the certificate in {mixed.cert}"]
 
 
 def test_a_key_behind_a_passphrase(mint: Mint) -> None:
@@ -106,7 +106,7 @@ def test_a_key_behind_a_passphrase(mint: Mint) -> None:
     locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
     pair.key.write_bytes(locked)
 
-    assert refusal(pair) == ["tls.key: is locked with a passphrase: a server needs a key without one"]
+    assert refusal(pair) == ["tls.key: is encrypted: use a private key without a passphrase"]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_expired_and_mismatched_are_told_together(mint: Mint) -> None:
     old = mint.pair(since=datetime(2020, 1, 1, tzinfo=UTC), until=datetime(2021, 1, 1, tzinfo=UTC))
     mistakes = refusal(PairFiles(old.cert, mint.pair().key))
 
-    assert [line.rpartition(": ")[2][:14] for line in mistakes] == ["expired at 202", "is not the key"]
+    assert [line.rpartition(": ")[2][:14] for line in mistakes] == ["expired at 202", "does not match"]
 
 
 def test_a_key_on_a_curve_that_nobody_knows(mint: Mint) -> None:
@@ -132,7 +132,7 @@ def test_a_key_on_a_curve_that_nobody_knows(mint: Mint) -> None:
     strange = der(pair.cert).replace(p256, p256[:-1] + b"\x7f")
     pair.cert.write_text(ssl.DER_cert_to_PEM_cert(strange))
 
-    assert refusal(pair) == ["tls.crt: holds a certificate whose key is of a kind that nothing here can use"]
+    assert refusal(pair) == ["tls.crt: contains a certificate with an unsupported type of key"]
 
 
 def test_a_key_too_weak_for_the_machine(mint: Mint) -> None:
@@ -249,9 +249,7 @@ def test_a_bad_new_pair_is_refused_and_the_old_one_stays(
     assert registry.get_sample_value(RELOADS, {"result": "refused"}) == 1
     assert registry.get_sample_value(EXPIRY) == before
     (line,) = told.of("tls.refused")
-    assert line["mistakes"] == [
-        f"{keeper.files.key}: is not the key of the certificate in {keeper.files.cert}"
-    ]
+    assert line["mistakes"] == [f"{keeper.files.key}: does not match the certificate in {keeper.files.cert}"]
 
 
 def test_a_good_new_pair_is_counted_and_logged(

@@ -70,7 +70,7 @@ WRONG = [
     ("a lag that is none",            "--topology-lag-seconds", "nan",           "a number"),
     ("a negative lag",                "--topology-lag-seconds", "-0.1",          "at least 0"),
     ("another match",                 "--policy-match",         "some",          "satisfies, equal"),
-    ("a name that nothing can have",  "--namespace",            "../kube-system","small letters"),
+    ("a name that nothing can have",  "--namespace",            "../kube-system","lowercase letters"),
 ]  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def test_with_a_file_nothing_is_reserved() -> None:
 
     assert found == {
         "flag --snapshot, flag --reserve-at": (
-            "a snapshot never shows which pods are bound: use --reserve-at bind, or a live cluster"
+            "a snapshot does not show which pods are bound: use --reserve-at bind, or a live cluster"
         )
     }
 
