@@ -165,6 +165,6 @@ def _by_zone(listed: Part) -> Iterator[tuple[list[int], list[str]]]:
     """Zones, and the ids of devices on them; a device on several is told of for each."""
     for zone, ids in listed.members():
         if zone != _NOWHERE and not (zone.isascii() and zone.isdigit()):
-            ids.wrong("is no zone")
+            ids.wrong("is not a NUMA node ID")
         else:
             yield [int(zone)], [part.required_text() for part in ids.elements()]

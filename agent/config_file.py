@@ -49,7 +49,7 @@ async def read(path: Path, *, within: float = READ_SECONDS) -> Mapping[str, obje
         async with asyncio.timeout(within):
             printed, said = await process.communicate()
     except TimeoutError as error:
-        raise Unconfigured(f"{path} was not read within {within:g} s") from error
+        raise Unconfigured(f"{path} could not be read within {within:g} s") from error
     finally:
         if process.returncode is None:
             process.kill()
@@ -67,7 +67,7 @@ def kept(content: bytes) -> Mapping[str, object]:
 
     found = [part for part in map(Part, documents.read(content, most=LONGEST)) if part["kind"].text() == KIND]
     if len(found) != 1:
-        raise BadConfigFile([Mistake("", f"holds {len(found)} objects of kind {KIND}: it has to be one")])
+        raise BadConfigFile([Mistake("", f"contains {len(found)} objects of kind {KIND}: expected one")])
     told = {name: part.value for name, part in found[0].members() if name in FIELDS}
     return {**DEFAULTS, **told}
 

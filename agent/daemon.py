@@ -79,7 +79,7 @@ class Daemon:
                 return await self._until_told()
         except OSError as error:
             place = f"--bind {self._told.bind} --metrics-port {self._told.metrics_port}"
-            self._log.error("server.refused", mistakes=[f"{place}: cannot listen: {error}"])
+            self._log.error("server.start_failed", errors=[f"{place}: cannot listen: {error}"])
             return 2
 
     async def _until_told(self) -> int:
@@ -95,7 +95,7 @@ class Daemon:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._log.info("server.stopped", failed=[type(error).__name__ for error in errors])
+        self._log.info("server.stopped", failed_tasks=[type(error).__name__ for error in errors])
         return 1 if errors else 0
 
     def _publisher(self) -> ReportPublisher:
@@ -116,7 +116,7 @@ class Daemon:
 
     def _needed(self) -> ApiServer:
         if self._api is None:
-            raise Unconfigured("there is no API server to write to: name a kubeconfig, or an --output")
+            raise Unconfigured("there is no API server to write to: set --kubeconfig or --output")
         return self._api
 
 

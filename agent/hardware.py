@@ -112,7 +112,7 @@ class _Files(AbstractContextManager["_Files"]):
         """A whole number; 0 and a mistake, if it is none."""
         text = self.text(path)
         if text and not _NUMBER.fullmatch(text):
-            self.wrong(path, f'"{cut(text, _SHOWN)}" is no number')
+            self.wrong(path, f'"{cut(text, _SHOWN)}" is not a number')
         return int(text) if _NUMBER.fullmatch(text) else 0
 
     def folders(self, path: str, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
@@ -183,7 +183,9 @@ class _Reader:
         zones = self._files.folders("node", _ZONE)
         for number, name in zones:
             if number > LARGEST_ZONE:
-                self._files.wrong(f"node/{name}", f"is beyond {LARGEST_ZONE}, the last zone that Linux knows")
+                self._files.wrong(
+                    f"node/{name}", f"is above {LARGEST_ZONE}, the highest NUMA node ID of Linux"
+                )
         if not zones:
             return self._without_zones()
         cores = (self._cores(ZoneId(zone), self._grouped(self._cpus(f"node/{name}"))) for zone, name in zones)
@@ -208,11 +210,11 @@ class _Reader:
     def _checked(self, banks: Iterable[ZoneMemory], cores: Iterable[Core]) -> Hardware:
         ordered = sorted(cores, key=lambda core: core.threads & -core.threads)
         if not ordered:
-            self._files.wrong("cpu", "tells of no CPU that is online")
+            self._files.wrong("cpu", "lists no CPU that is online")
         everything: CpuSet = 0
         for core in ordered:
             if core.threads & everything:
-                self._files.wrong("node", f"has CPUs that stand in two zones, {core.zone} among them")
+                self._files.wrong("node", f"has CPUs that are in two zones, one of them {core.zone}")
             everything |= core.threads
         return Hardware(tuple(sorted(banks, key=lambda bank: bank.zone)), tuple(ordered))
 
@@ -220,7 +222,9 @@ class _Reader:
         """The CPUs in a folder that are online."""
         for cpu, name in self._files.folders(folder, _CPU):
             if cpu >= MOST_CPUS:
-                self._files.wrong(f"{folder}/{name}", f"is beyond {MOST_CPUS - 1}, the last CPU of Linux")
+                self._files.wrong(
+                    f"{folder}/{name}", f"is above {MOST_CPUS - 1}, the highest CPU ID of Linux"
+                )
             elif self._online >> cpu & 1:
                 yield cpu
 
@@ -289,7 +293,7 @@ class _Reader:
         text = self._files.text(path)
         match = _MEMORY.search(text)
         if text and not match:
-            self._files.wrong(path, "tells no MemTotal in kB")
+            self._files.wrong(path, "contains no MemTotal in kB")
         memory = int(match[1]) * _KIBI if match else 0
         return ZoneMemory(zone, memory, None, self._hugepages(folder), self._distances(folder, count))
 
@@ -309,7 +313,9 @@ class _Reader:
             return ()
         told = text.split()
         if len(told) != count or not all(map(str.isdigit, told)):
-            self._files.wrong(path, f'"{cut(text, _SHOWN)}" is not one distance for each of {count} zones')
+            self._files.wrong(
+                path, (f'"{cut(text, _SHOWN)}" does not have one distance for each of {count} zones')
+            )
             return ()
         return tuple(map(int, told))
 

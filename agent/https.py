@@ -100,7 +100,7 @@ class TokenFile:
         except (OSError, UnicodeDecodeError) as error:
             raise Unauthorized(f"the token in {self._path} cannot be read: {error}") from error
         if not token or len(token) > LONGEST_TOKEN or not token.isprintable():
-            raise Unauthorized(f"what is in {self._path} is no token")
+            raise Unauthorized(f"{self._path} does not contain a valid token")
         return token
 
 
@@ -176,7 +176,7 @@ class HttpsClient:
 
     async def _exchange(self, connection: HTTPConnection, asked: "_Asked") -> tuple[int, bytes]:
         """Raises `_Ended`, or `Unreachable`; the connection is closed then."""
-        what = f"{self._endpoint} cannot be asked for {asked.method} {asked.path}"
+        what = f"{asked.method} {asked.path} at {self._endpoint} failed"
         answered = False
         try:
             async with asyncio.timeout(self._within):

@@ -150,7 +150,7 @@ class KubeletApi:
     async def _answer(self, path: str, most: int, what: str) -> bytes:
         """The same, as it came."""
         if self._direct is None:
-            raise Unconfigured(f"{what} cannot be asked for at the node: no address of it is known")
+            raise Unconfigured(f"{what} cannot be read from the kubelet: the node's address is not known")
         status, body = await self._direct.request("GET", path, most=most)
         if status != HTTPStatus.OK:
             error = _REFUSALS.get(status, Unreachable)
@@ -161,7 +161,7 @@ class KubeletApi:
     @property
     def _reader(self) -> ObjectReader:
         if self._api is None:
-            raise Unconfigured("no API server is known")
+            raise Unconfigured("no API server is configured")
         return self._api
 
 
@@ -188,7 +188,7 @@ async def _first(ways: Sequence[Way[T]], what: str) -> tuple[Way[T], T]:
         except ClusterError as error:
             errors.append(error)
     if not errors:
-        raise Unconfigured(f"nobody can be asked for {what}: name the node's address, or an API server")
+        raise Unconfigured(f"{what} cannot be read: set --node-address or configure an API server")
     kind_of = type(errors[-1])
     raise kind_of("; ".join(dict.fromkeys(map(str, errors)))) from errors[0]
 
@@ -212,7 +212,7 @@ def _pods(body: bytes) -> tuple[KubeletPod, ...]:
     except NoList as error:
         raise Unreachable(f"{_PODS} is invalid: {error}") from error
     if kind != "PodList":
-        raise Unreachable(f"{_PODS} is invalid: kind: is no PodList")
+        raise Unreachable(f"{_PODS} is invalid: kind: must be PodList")
     return tuple(pods)
 
 

@@ -42,7 +42,7 @@ def members(body: bytes) -> Iterator[tuple[str, object]]:
             yield str(name), value
         at = _after(text, at, "}")
     if (end := _past(text, at, "}")) != len(text):
-        raise NoList(f"there is more after its end, at character {end}")
+        raise NoList(f"there is data after its end, at character {end}")
 
 
 def _value(text: str, at: int) -> tuple[object, int]:
@@ -68,7 +68,7 @@ def _past(text: str, at: int, expected: str) -> int:
     """Past what has to stand here, and the white space around it."""
     at = _past_blank(text, at)
     if not text.startswith(expected, at):
-        raise NoList(f'it is not JSON: want "{expected}" at character {at}')
+        raise NoList(f'it is not JSON: expected "{expected}" at character {at}')
     return _past_blank(text, at + len(expected))
 
 

@@ -34,41 +34,41 @@ class AgentMetrics:
         self._seen_at = clock()
         self._looks = Counter(
             f"{PREFIX}agent_looks",
-            "Looks at the node, by what came of it.",
+            "Observations of the node, by result.",
             ["result"],
             registry=registry,
         )
         self._writes = Counter(
             f"{PREFIX}agent_writes",
-            "Writes of the node's topology, by what came of it.",
+            "Writes of the node's topology, by result.",
             ["result"],
             registry=registry,
         )
         self._pod_writes = Counter(
             f"{PREFIX}agent_pod_writes",
-            "Pods whose placement was written on them.",
+            "Pods annotated with what they hold.",
             registry=registry,
         )
         age = Gauge(
             f"{PREFIX}agent_look_age_seconds",
-            "Since the last look that saw everything; since the start, if there was none.",
+            "Seconds since the last complete observation, or since the start.",
             registry=registry,
         )
         age.set_function(lambda: self._clock() - self._seen_at)
         self._bytes = Gauge(
             f"{PREFIX}agent_annotation_bytes",
-            "What the annotations of the topology have in bytes.",
+            "Size of the agent's annotations in bytes.",
             ["annotation"],
             registry=registry,
         )
         self._left_out = Gauge(
             f"{PREFIX}agent_pods_left_out",
-            "Pods of which it is not certain what they hold.",
+            "Pods that are not reported because it is not certain what they hold.",
             registry=registry,
         )
         self._foreign = Gauge(
             f"{PREFIX}agent_zones_of_others",
-            "1 while another exporter writes the zones of this node, 0 otherwise.",
+            "1 while another exporter writes the zones of this node, else 0.",
             registry=registry,
         )
         for look in LookResult:

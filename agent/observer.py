@@ -113,8 +113,8 @@ class Observer:
         """
         The node as it is now.
 
-        Raises `ClusterError` if the kubelet cannot be asked or does not know all yet (`Unobserved`), and
-        `BadInput` if its machine is invalid.
+        Raises `ClusterError` if the kubelet does not answer or is not ready yet (`Unobserved`), and
+        `BadInput` if the hardware it reports is invalid.
         """
         socket = self._followed()
         standing = await self._kept(socket)
@@ -124,7 +124,7 @@ class Observer:
         pods = await self._kubelet.pods()
         self._check_started(standing.kubelet, allocatable, listed)
         if self._followed() != socket:
-            raise Unobserved("the kubelet was started again while it was looked at")
+            raise Unobserved("the kubelet restarted during the observation")
         self._known = _from_the_api_server(listed, pods)
         return Observation(standing.hardware, standing.kubelet, allocatable, listed, pods, found)
 
@@ -172,7 +172,7 @@ class Observer:
         except BadCheckpoint as error:
             if self._unread != str(error):
                 self._unread = str(error)
-                self._log.warning("checkpoints.unread", mistakes=error.mistakes)
+                self._log.warning("checkpoints.unreadable", errors=error.mistakes)
             return None
         self._unread = ""
         return found

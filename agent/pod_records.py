@@ -67,7 +67,7 @@ class PodRecords:
                 await self.tell()
             except ClusterError as error:
                 if not failures:
-                    self._log.warning("placements.unwritten", error=error)
+                    self._log.warning("placements.write_failed", error=error)
                 self._news.set()
                 pause = min(FIRST_RETRY_SECONDS * 2.0 ** min(failures, 16), LAST_RETRY_SECONDS)
                 await self._sleep(pause * (0.5 + self._chance()))

@@ -80,7 +80,7 @@ class PodResources:
 
 @contextmanager
 def _sensible(method: str) -> Iterator[None]:
-    """What is raised inside for a message that is invalid is told as an answer that makes none."""
+    """Turn errors about an invalid message into `Unreachable`."""
     try:
         yield
     except (DecodeError, ValueError) as error:
@@ -106,7 +106,7 @@ def _sites(entries: Iterable[ContainerDevices]) -> Sites:
 
 def _block(block: ContainerMemory) -> MemoryBlock:
     if kind(block.memory_type) is not Kind.MEMORY:
-        raise ValueError(f'"{cut(block.memory_type, LONGEST_TEXT)}" is no kind of memory')
+        raise ValueError(f'"{cut(block.memory_type, LONGEST_TEXT)}" is not a memory type')
     return MemoryBlock(block.memory_type, block.size, _zones(block.topology))
 
 
@@ -114,12 +114,12 @@ def _zones(topology: TopologyInfo) -> tuple[ZoneId, ...]:
     """The zones that are told, ascending, each once."""
     zones = {node.ID for node in topology.nodes}
     if strange := next((zone for zone in zones if not 0 <= zone <= LARGEST_ZONE), None):
-        raise ValueError(f"{strange} is no id of a zone")
+        raise ValueError(f"{strange} is not a NUMA node ID")
     return tuple(map(ZoneId, sorted(zones)))
 
 
 def _cpus(ids: Iterable[int]) -> CpuSet:
     cpus = {*ids}
     if strange := next((cpu for cpu in cpus if not 0 <= cpu < MOST_CPUS), None):
-        raise ValueError(f"{strange} is no id of a CPU")
+        raise ValueError(f"{strange} is not a CPU ID")
     return union(1 << cpu for cpu in cpus)

@@ -113,7 +113,7 @@ class Publisher:
             await self._api.apply(self._path, self._topology(report), conflicts=conflicts, what=self._what)
         if self._foreign:
             self._foreign = False
-            self._log.info("topology.taken", node=self._node)
+            self._log.info("topology.taken_over", node=self._node)
         self._metrics.foreign(0)
         return WriteResult.APPLIED
 
@@ -121,7 +121,7 @@ class Publisher:
         self._foreign_until = self._clock() + AGAIN_SECONDS
         if not self._foreign:
             self._foreign = True
-            self._log.info("topology.foreign", node=self._node, error=error)
+            self._log.info("topology.other_exporter", node=self._node, error=error)
         self._metrics.foreign(1)
 
     async def _annotate(self, report: NodeReport) -> WriteResult:
@@ -170,7 +170,7 @@ class Publisher:
             self._owner = None
             if self._unowned != str(error):
                 self._unowned = str(error)
-                self._log.warning("topology.unowned", node=self._node, error=error)
+                self._log.warning("topology.no_owner", node=self._node, error=error)
         else:
             self._owner, self._unowned = Part(found)["metadata"]["uid"].text() or None, ""
         self._owner_due = self._clock() + (OWNER_SECONDS if self._owner else AGAIN_SECONDS)

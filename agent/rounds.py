@@ -40,9 +40,9 @@ BLIND_SECONDS = 1.0
 
 FIRST_RETRY_SECONDS = 0.5
 AWAY_SECONDS = 1.0
-"""The longest pause where the kubelet or the API server is away: what readers believe grows old meanwhile."""
+"""The longest pause while the kubelet or the API server is down: meanwhile published data gets old."""
 REFUSED_SECONDS = 30.0
-"""The longest pause where somebody says no, or something that is invalid."""
+"""The longest pause after an answer that denies access or is invalid."""
 
 MOST_DOUBTS = 3
 """Rounds in a row that are made only because it is not certain what some pod holds."""
@@ -147,7 +147,7 @@ class Rounds:
     @property
     def waiting_for(self) -> str | None:
         """What has to happen before the agent is of use; None once it was."""
-        return None if self._published else "a first report"
+        return None if self._published else "the first report"
 
     async def run(self) -> NoReturn:
         """Go round for ever."""
@@ -193,15 +193,15 @@ class Rounds:
         except (ClusterError, BadInput) as error:
             self._metrics.missed()
             if self._looks.news(type(error).__name__):
-                self._log.warning("node.unseen", error=error)
+                self._log.warning("node.observation_failed", error=error)
             self._again(self._looks.pause(_longest(error)))
             return None
         if self._looks.recovered():
-            self._log.info("node.seen_again")
+            self._log.info("node.observation_recovered")
         found, self._seen = report(observation, self._seen)
         self._metrics.seen(left_out=found.left_out)
         if found.mistakes and found.mistakes != self._mistakes:
-            self._log.warning("report.incomplete", mistakes=found.mistakes)
+            self._log.warning("topology.incomplete", errors=found.mistakes)
         self._mistakes = found.mistakes
         # Mostly it was just being given something, or another one of its name was going.
         self._doubts = self._doubts + 1 if found.left_out else 0
@@ -221,11 +221,11 @@ class Rounds:
             await self._publisher.publish(found)
         except ClusterError as error:
             if self._writes.news(type(error).__name__):
-                self._log.warning("report.unpublished", error=error)
+                self._log.warning("topology.write_failed", error=error)
             self._again(self._writes.pause(_longest(error)))
             return False
         if self._writes.recovered():
-            self._log.info("report.published_again")
+            self._log.info("topology.write_recovered")
         self._published = found
         # A fleet that was started at once shall not write at once for ever.
         self._heartbeat_at = now + self._intervals.heartbeat * (1 - _JITTER * self._chance())

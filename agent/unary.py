@@ -71,7 +71,7 @@ async def call(
 
     It has at most so many bytes and seconds. Raises `CallRefused`, and `Unreachable` for all else that fails.
     """
-    what = f"the kubelet's socket {socket} cannot be asked for {method}"
+    what = f"call to the kubelet's socket {socket} failed: {method}"
     try:
         async with asyncio.timeout(within):
             reader, writer = await asyncio.open_unix_connection(str(socket))
@@ -92,7 +92,7 @@ async def _exchange(
         writer.write(exchange.to_send())
         received = await reader.read(_PIECE)
         if not received:
-            raise ValueError("the connection ended before the answer did")
+            raise ValueError("the connection was closed before the answer was complete")
         exchange.receive(received)
     return exchange.answer()
 
@@ -140,38 +140,38 @@ class _Exchange:
             case StreamEnded():
                 self.ended = True
             case StreamReset(error_code=code):
-                raise ValueError(f"the call was reset, with error {code}")
+                raise ValueError(f"the call was reset with error {code}")
             # Without an error it may still answer what it was asked before.
             case ConnectionTerminated(error_code=code) if code:
-                raise ValueError(f"the connection was ended, with error {code}")
+                raise ValueError(f"the connection was closed with error {code}")
 
     def _check_length(self) -> None:
         if len(self._body) < _PREFIX.size:
             return
         compressed, length = _PREFIX.unpack_from(self._body)
         if compressed:
-            raise ValueError("the answer is compressed, which nobody asked for")
+            raise ValueError("the answer is compressed, which was not requested")
         if length > self._most:
-            raise ValueError(f"an answer of {length} bytes is too long: at most {self._most} are read")
+            raise ValueError(f"an answer of {length} bytes is too long: at most {self._most} are accepted")
         if len(self._body) > length + _PREFIX.size:
-            raise ValueError("the answer is more than one message")
+            raise ValueError("the answer has more than one message")
 
     def answer(self) -> bytes:
         """The message that came; raises `CallRefused`, and `ValueError` if there is none."""
         if (http := self._headers.get(b":status")) != _HTTP_OK:
-            raise ValueError(f"it answered with status {_shown(http or b'none')} of HTTP")
+            raise ValueError(f"it answered with HTTP status {_shown(http or b'none')}")
         status = self._headers.get(b"grpc-status", b"")
         if not status.isdigit() or len(status) > len("16"):
-            raise ValueError("the answer has no status")
+            raise ValueError("the answer has no gRPC status")
         if int(status) != OK:
             reason = unquote(_shown(self._headers.get(b"grpc-message", b"")))
-            message = f"the kubelet refused {self._method} with status {int(status)}"
+            message = f"the kubelet answered {self._method} with gRPC status {int(status)}"
             raise CallRefused(f"{message}: {reason or 'no reason given'}", status=int(status))
         if (
             len(self._body) < _PREFIX.size
             or len(self._body) < _PREFIX.size + _PREFIX.unpack_from(self._body)[1]
         ):
-            raise ValueError("the answer ended before its message did")
+            raise ValueError("the answer ended before its message was complete")
         return bytes(self._body[_PREFIX.size :])
 
 

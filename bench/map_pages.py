@@ -51,7 +51,7 @@ async def _ask(page: Page) -> None:
     """Ask what would become of a pod."""
     await page.get_by_label("Pod or workload").fill(ASKED)
     await page.get_by_label("Replicas").fill("8")
-    await page.get_by_role("button", name="Ask the nodes").click()
+    await page.get_by_role("button", name="Evaluate").click()
     await page.locator("#result").evaluate("(heading) => heading.scrollIntoView()")
 
 

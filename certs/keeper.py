@@ -88,7 +88,7 @@ class Certificates(SecretWatcher):
     def _report_problems(self, observation: RotationState) -> None:
         state, mistakes = observation.secret.state, observation.secret.mistakes
         self._awaited = "; ".join(map(str, mistakes)) or "the leader has not created it yet"
-        self._report("certificates.refused", mistakes, secret=str(self.ref), mistakes=mistakes)
+        self._report("certificates.refused", mistakes, secret=str(self.ref), errors=mistakes)
         if self.leading():
             problems = dict(bundle.problems(observation.configurations, state.bundle)) if state else {}
-            self._report("certificates.unpublished", problems, name=self.configuration, problems=problems)
+            self._report("certificates.unpublished", problems, name=self.configuration, errors=problems)

@@ -58,7 +58,7 @@ class SharedCertificate(SecretWatcher):
         if shared.state:
             mistakes = secret.untimely(shared.state.current, now=self.now())
         self._awaited = "; ".join(map(str, mistakes)) or NOT_CREATED
-        self._report("certificates.refused", mistakes, secret=str(self.ref), mistakes=mistakes)
+        self._report("certificates.refused", mistakes, secret=str(self.ref), errors=mistakes)
         if shared.state and not mistakes and shared.state.current != self._served:
             self._serve(shared.state.current)
 

@@ -103,10 +103,13 @@ def removed(seen: Seen, *, keep: int) -> str:
     """The refused pods that would be removed, and for which others, in lines."""
     due = finished(removals(seen.pods, seen.pods, heals=partial(heals, seen.policy), keep=keep))
     if not due:
-        return "no refused pod would be removed"
+        return "no rejected pod would be deleted"
     return "\n".join(
-        f"pod {removal.pod.namespace}/{removal.pod.name} would be removed: {removal.pod.node} refused it"
-        f" ({removal.pod.reason}), and {removal.another.name} was made since"
+        (
+            f"pod {removal.pod.namespace}/{removal.pod.name} would be deleted: the kubelet of"
+            f" {removal.pod.node} rejected it ({removal.pod.reason}), and {removal.another.name} was"
+            " created since"
+        )
         for removal in due
     )
 

@@ -138,7 +138,7 @@ class LabelWriter:
         self._failures = 0
         self._forbidden = False
         self._writes = Counter(
-            f"{PREFIX}class_writes", "Class labels written, by how that ended.", ["result"], registry=registry
+            f"{PREFIX}class_writes", "Writes of class labels, by result.", ["result"], registry=registry
         )
         for result in ("written", "gone", "forbidden", "failed"):
             self._writes.labels(result)
@@ -211,9 +211,9 @@ class LabelWriter:
             self._failed(change, error)
             return self._failures < TOLERATED
         else:
-            self._log.info("node.labelled", node=change.node, before=change.before, after=change.after)
+            self._log.info("node.labelled", node=change.node, old=change.before, new=change.after)
             if undone:
-                self._log.warning("class.contested", node=change.node, found=change.before, undone=undone)
+                self._log.warning("class.contested", node=change.node, label=change.before, reverted=undone)
         wait = max(UNSEEN_SECONDS, _backoff(undone))
         self._attempts[change.node] = _Attempt(change.after, self._clock(), undone, wait, done=True)
         self._writes.labels(result).inc()

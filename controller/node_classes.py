@@ -71,7 +71,7 @@ class Classifier:
 
     def waiting_for(self) -> str | None:
         """What readiness lacks: a first snapshot."""
-        return None if self.current else "the first snapshot to be put together"
+        return None if self.current else "the first complete state of the cluster"
 
     async def take(self, snapshot: Snapshot) -> None:
         """Make the classes of a snapshot the current ones."""

@@ -94,7 +94,7 @@ class Placing:
 
     def waiting_for(self) -> str | None:
         """What readiness lacks."""
-        return None if self.state.snapshot else "the first snapshot to be put together"
+        return None if self.state.snapshot else "the first complete state of the cluster"
 
     async def follow_policy(self) -> None:
         """Keep the policy file in force as it is now; never returns."""

@@ -131,14 +131,16 @@ class ShapeWriter:
         self._forbidden = False
         self._writes = Counter(
             f"{PREFIX}shape_writes",
-            "Writes of the ConfigMap of shapes, and failures to read it before, by how that ended.",
+            "Writes of the ConfigMap numalign-shapes and failed reads before them, by result.",
             ["result"],
             registry=registry,
         )
         for result in ("written", "conflict", "forbidden", "failed"):
             self._writes.labels(result)
         self._bytes = Gauge(
-            f"{PREFIX}shape_bytes", "Bytes of the ConfigMap of shapes, as last written.", registry=registry
+            f"{PREFIX}shape_bytes",
+            "Size of the ConfigMap numalign-shapes as last written, in bytes.",
+            registry=registry,
         )
 
     async def answered(self) -> None:
@@ -167,12 +169,12 @@ class ShapeWriter:
             wrote = await self._exchange()
         except Conflict as error:
             self._writes.labels("conflict").inc()
-            self._log.info("shapes.conflict", reason=str(error))
+            self._log.info("shapes.conflict", error=str(error))
             waits = SOON_SECONDS, SOON_SECONDS
         except (ClusterError, TimeoutError) as error:
             self._failed(error)
         except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
-            self._log.failed("shapes.broken", error)
+            self._log.failed("shapes.internal_error", error)
         else:
             self._forbidden = False
             waits = LOOK_SECONDS if wrote else SOON_SECONDS, LOOK_SECONDS
@@ -190,7 +192,7 @@ class ShapeWriter:
         self._version = self._book.version
         if stored.mistakes and stored.mistakes != self._refused:
             mistakes = [str(mistake) for mistake in stored.mistakes[:MOST_MISTAKES]]
-            self._log.warning("shapes.refused", configmap=self._what, mistakes=mistakes)
+            self._log.warning("shapes.unreadable", configmap=self._what, errors=mistakes)
         self._refused = stored.mistakes
         return await self._write(stored) if self._leading() and self._sees() else False
 
@@ -241,9 +243,9 @@ class ShapeWriter:
             self._answered.set()
         self._writes.labels("forbidden" if forbidden else "failed").inc()
         if not forbidden:
-            self._log.warning("shapes.failed", reason=reason)
+            self._log.warning("shapes.failed", error=reason)
         elif not self._forbidden:
-            self._log.error("shapes.forbidden", reason=reason)
+            self._log.error("shapes.forbidden", error=reason)
         self._forbidden |= forbidden
 
 

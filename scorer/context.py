@@ -48,19 +48,22 @@ class CallMetrics:
         """Metrics that this registry shows."""
         nodes = Counter(
             f"{PREFIX}filtered_nodes",
-            "Nodes that filter was asked about, by what they said.",
+            "Nodes in filter calls, by answer.",
             ["answer"],
             registry=registry,
         )
         return cls(
             Counter(
-                f"{PREFIX}scheduler_calls", "Calls of schedulers.", ["verb", "result"], registry=registry
+                f"{PREFIX}scheduler_calls",
+                "Calls of schedulers, by verb and result.",
+                ["verb", "result"],
+                registry=registry,
             ),
             {answer: nodes.labels(answer) for answer in ANSWERS},
             not_answered(registry),
             Histogram(
                 f"{PREFIX}scheduler_call_seconds",
-                "From the whole request in hand to the answer in bytes.",
+                "Seconds from the complete request to the answer.",
                 ["verb"],
                 buckets=_BUCKETS,
                 registry=registry,

@@ -183,7 +183,7 @@ def read_rank(body: bytes) -> RankCall:
 
     Raises `BadCall`. This protocol is our own, so that a key which nobody knows is a mistake.
     """
-    call = document(body, "a pod, or pod and nodes")
+    call = document(body, "a pod, or a pod and nodes")
     if call["kind"].value is not None:
         pod, names = read_pod(call), None
     else:
@@ -312,7 +312,7 @@ def settle(call: Part, *keys: str) -> None:
         _unknown(call, keys)
     mistakes = [replace(mistake, where=_cut(mistake.where)) for mistake in call.mistakes[:MOST_MISTAKES]]
     if call.mistakes[MOST_MISTAKES:]:
-        mistakes.append(Mistake("", "more is wrong, which is not shown"))
+        mistakes.append(Mistake("", "more mistakes are not shown"))
     raise BadCall(mistakes)
 
 
@@ -340,7 +340,7 @@ def as_json(part: Part) -> bytes:
         return orjson.dumps(part.value)
     except orjson.JSONEncodeError:
         # Reading goes deeper than writing.
-        part.wrong("is nested too deep to be sent back")
+        part.wrong("is nested too deeply")
         return b""
 
 
@@ -350,7 +350,7 @@ def _unknown(call: Part, keys: Sequence[str]) -> None:
     wrong = {mistake.where for mistake in call.mistakes}
     for key in strange[:_ENOUGH]:
         if call[key].where not in wrong:
-            call[key].wrong(f"is none of the fields that are known here: {', '.join(keys)}")
+            call[key].wrong(f"is not a known field: expected one of {', '.join(keys)}")
 
 
 def _cut(where: str) -> str:
@@ -361,8 +361,8 @@ def _cut(where: str) -> str:
 def _one_of(call: Part, one: Part, other: Part) -> None:
     """Note if not exactly one of two members is filled; an empty one is filled."""
     if (one.value is None) == (other.value is None):
-        both = "both are there" if other.value is not None else "neither is there"
-        call.mistakes.append(Mistake("", f"either {one.where} or {other.where} must be filled: {both}"))
+        both = "both are set" if other.value is not None else "neither is set"
+        call.mistakes.append(Mistake("", f"either {one.where} or {other.where} must be set: {both}"))
 
 
 def _nodes(part: Part) -> Mapping[str, bytes]:
@@ -378,7 +378,7 @@ def _values(part: Part) -> Iterator[tuple[str, Part]]:
         part.wrong(f"must be an object, not {named(part.value)}")
     for key in fields:
         if len(key) > _LONGEST_NAME:
-            part[key].wrong(f"the name of a node has at most {_LONGEST_NAME} characters")
+            part[key].wrong(f"a node name has at most {_LONGEST_NAME} characters")
         else:
             yield key, part[key]
         if len(part.mistakes) >= _ENOUGH:

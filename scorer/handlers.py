@@ -4,8 +4,8 @@ A scheduler sends a pod and the names of nodes, and is answered which of them ta
 Filter, prioritize and preempt only read. What they answer is right at the moment, from what is in memory, and
 nobody waits for an API server; what counts is settled at bind.
 
-A call that is invalid is answered with a status that the scheduler takes for a failure. A pod that makes
-no sense is told so in the answer, where its owner will find it.
+An invalid call is answered with a status that the scheduler treats as a failure. Errors in a pod are part of
+the answer, where its owner will find them.
 """
 
 import time
@@ -61,16 +61,16 @@ async def _handle(request: web.Request, *, context: CallContext, name: str) -> w
 
 
 async def _response(body: bytes, context: CallContext, name: str) -> web.Response:
-    """Read, decide, answer; a call that is invalid is told so."""
+    """Read, decide, answer; an invalid call gets an error."""
     if context.state.snapshot is None:
-        error = {"error": "nothing is known of the cluster yet"}
+        error = {"error": "the state of the cluster is not known yet"}
         return web.json_response(error, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
     began = time.perf_counter()
     try:
         answer = await HANDLERS[name](context, body)
     except BadInput as error:
         context.metrics.calls.labels(name, "bad").inc()
-        context.quiet_log.warning("call.unreadable", verb=name, mistakes=error.mistakes)
+        context.quiet_log.warning("call.unreadable", verb=name, errors=error.mistakes)
         status = error.status if isinstance(error, BadCall) else HTTPStatus.UNPROCESSABLE_ENTITY
         return web.json_response({"error": str(error)}, status=status)
     context.metrics.seconds.labels(name).observe(time.perf_counter() - began)

@@ -198,20 +198,20 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
     def _count(self, reservations: Reservations, feed: Feed) -> None:
         count_age(feed, self.registry)
         gauge = partial(Gauge, registry=self.registry)
-        gauge(
-            f"{PREFIX}reservations", "Pods that have zones reserved and are not seen bound yet."
-        ).set_function(lambda: len(reservations.reserved()))
+        gauge(f"{PREFIX}reservations", "Pods with reserved zones that are not bound yet.").set_function(
+            lambda: len(reservations.reserved())
+        )
         gauge(
             f"{PREFIX}doubtful_records",
-            "Pods whose record is not believed, for a pod left as their kubelet took them in.",
+            ("Pods whose record is not used because another pod left after their kubelet admitted them."),
         ).set_function(lambda: sum(pod.doubtful for pod in reservations.counted_pods()))
         gauge(
             f"{PREFIX}disbelieved_records",
-            "Pods whose record, or the agent of their node, says what they cannot hold there.",
+            "Pods whose record or agent report claims resources that they cannot hold.",
         ).set_function(reservations.count_refuted)
         nodes = gauge(
             f"{PREFIX}ledger_nodes",
-            "Nodes by what their free amounts rest on, of those that were asked since they changed.",
+            "Nodes, by the basis of their free amounts, of those evaluated since they changed.",
             ["basis"],
         )
         for basis in Basis:
@@ -233,12 +233,12 @@ def _rules(settings: ScorerSettings) -> RankingRules:
 
 def _waiting_for(state: SchedulerState, feed: Feed) -> str | None:
     """What readiness lacks: a first snapshot, and all pods."""
-    return feed.waiting_for() or (None if state.snapshot else "the first snapshot to be put together")
+    return feed.waiting_for() or (None if state.snapshot else ("the first complete state of the cluster"))
 
 
 def _waiting_for_lease(election: LeaderElector) -> str | None:
     if election.leading:
-        return None if election.acts_for() else "what the last holder of the lease began to be over"
+        return None if election.acts_for() else "calls of the previous leader to end"
     return f"the lease {LEASE}, which another replica holds"
 
 

@@ -50,9 +50,9 @@ def _choice(part: Part, general: Ranking) -> Choice:
     before = len(part.mistakes)
     selected = tuple(requirements(part["nodeSelector"]))
     if not selected and len(part.mistakes) == before:
-        part["nodeSelector"].wrong("selects nothing: for all nodes, write strategies and weights at the top")
+        part["nodeSelector"].wrong("is empty: strategies and weights for all nodes belong at the top level")
     if part["strategies"].value is None and part["weights"].value is None:
-        part.wrong("says nothing of these nodes: add strategies or weights")
+        part.wrong("sets nothing for these nodes: add strategies or weights")
     return Choice(selected, _ranking(part, general))
 
 
@@ -69,7 +69,7 @@ def _strategies(part: Part) -> tuple[Measure, ...]:
     if part.value == []:
         part.wrong(f"is empty: name one of {', '.join(MEASURES)}")
     if isinstance(part.value, list) and len(part.value) > len(MEASURES):
-        part.wrong(f"has {len(part.value)} entries, and there are {len(MEASURES)} strategies")
+        part.wrong(f"has {len(part.value)} entries, but there are only {len(MEASURES)} strategies")
     for entry in part.elements():
         word = entry.required_text()
         if not word:
@@ -83,7 +83,7 @@ def _strategies(part: Part) -> tuple[Measure, ...]:
 def _weights(part: Part) -> Mapping[str, int]:
     listed = members(part)
     if len(listed) > MOST_WEIGHTS:
-        part.wrong(f"has {len(listed)} entries: at most {MOST_WEIGHTS} are read")
+        part.wrong(f"has {len(listed)} entries: at most {MOST_WEIGHTS} are allowed")
         return {}
     return {name: _weight(name, member) for name, member in listed}
 

@@ -41,7 +41,7 @@ class Warming:
 
     def waiting_for(self) -> str | None:
         """What readiness lacks because of it; nothing more while something else is lacking."""
-        return None if self._done or self.lacking() is not None else "answers for the pods that are pending"
+        return None if self._done or self.lacking() is not None else "the evaluation of pending pods"
 
     async def run(self) -> None:
         """Work out what the nodes say to pending pods; what cannot be worked out keeps nobody from asking."""

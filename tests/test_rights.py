@@ -249,7 +249,7 @@ async def bound(api: FakeApi, program: Running) -> Json:
 
     async def answered() -> bool:
         why = (await program.call("/bind", metadata))["Error"]
-        return not why or "you may not" in why
+        return not why or "not allowed to" in why
 
     await program.until(answered)
     return metadata
@@ -377,7 +377,7 @@ async def test_with_all_its_rights_no_program_says_that_one_is_missing(
             await replaced(api, program)
             await program.until_said("refused.removed")
             await misaligned(api, program)
-            await program.until_said("healing.asked")
+            await program.until_said("healing.evicted")
         await asyncio.sleep(0.1)
 
     assert {event for event in events if program.told.of(event)} <= {"bind.refused"}

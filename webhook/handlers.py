@@ -62,29 +62,29 @@ class ReviewMetrics:
 
     def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
-        self.reviews = counter(f"{PREFIX}reviews", "Answers to reviews.", ["webhook", "decision"])
+        self.reviews = counter(f"{PREFIX}reviews", "Reviews, by decision.", ["webhook", "decision"])
         self.handed_over = counter(
             f"{PREFIX}pods_handed_over",
-            "Pods into which was written who places them, by what it was.",
+            "Pods that were given a scheduler or a scheduling gate.",
             ["by"],
         )
         for placer in PLACERS:
             self.handed_over.labels(placer)
         self.below = ReviewsBelow(holder, registry)
         self.bad_calls = counter(
-            f"{PREFIX}bad_calls", "Calls that are no review, by status.", ["webhook", "code"]
+            f"{PREFIX}bad_calls", "Calls that are not a valid review, by status code.", ["webhook", "code"]
         )
         self.not_answered = not_answered(registry)
         self.decisions = counter(
             f"{PREFIX}decisions",
-            "Decisions about pods and templates of workloads, by what they rest on.",
+            "Decisions about pods and pod templates, by their basis.",
             ["state"],
         )
         for state in AdmissionState:
             self.decisions.labels(state)
         self.seconds = Histogram(
             f"{PREFIX}review_seconds",
-            "From the first byte of the request to the answer in bytes.",
+            "Seconds from the first byte of a review to its answer.",
             ["webhook"],
             buckets=_BUCKETS,
             registry=registry,
@@ -151,12 +151,12 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
         review = read(_body(request))
     except BadReview as error:
         context.metrics.bad_calls.labels(name, str(int(error.status))).inc()
-        context.quiet_log.warning("review.unreadable", webhook=name, mistakes=error.mistakes)
+        context.quiet_log.warning("review.unreadable", webhook=name, errors=error.mistakes)
         return web.json_response({"error": str(error)}, status=error.status)
     snapshot = context.holder.snapshot
     if snapshot is None:
         # The API server asks again after a second, within the time that it has.
-        reason = {"error": "no snapshot could be read yet"}
+        reason = {"error": "the state of the cluster is not known yet"}
         return web.json_response(reason, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
     try:
         outcome = await _ENDPOINTS[name](context, review, snapshot)
@@ -175,7 +175,7 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
 
 def _body(request: web.Request) -> bytes:
     if request.content_type != JSON:
-        message = f"the content type is {request.content_type}: send {JSON}"
+        message = f"unsupported content type {request.content_type}: send {JSON}"
         raise BadReview(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, [Mistake("Content-Type", message)])
     return calls.body(request)
 

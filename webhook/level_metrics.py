@@ -44,7 +44,7 @@ class PodsBelow(Collector):
         """The counts as they are when they are asked for."""
         family = GaugeMetricFamily(
             f"{PREFIX}pods_below",
-            "Pods that have not ended and fall short of a level that their namespace asks for.",
+            "Running pods below a level of their namespace.",
             labels=["namespace", "level"],
         )
         for (namespace, level), count in sorted(self._counts().items()):
@@ -80,7 +80,7 @@ class ReviewsBelow(Collector):
         self._named: set[str] = set()
         self._counter = Counter(
             f"{PREFIX}reviews_below",
-            "Reviewed pods that fall short of a level that their namespace asks for.",
+            "Reviewed pods below a level of their namespace.",
             ["namespace", "level"],
             registry=None,
         )

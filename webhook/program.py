@@ -114,7 +114,7 @@ def _folder() -> Iterator[Path]:
     try:
         folder = tempfile.TemporaryDirectory(prefix="numalign-")
     except OSError as error:
-        place = f"the folder for temporary files, {tempfile.gettempdir()}"
+        place = f"the directory for temporary files, {tempfile.gettempdir()}"
         raise BadInput([Mistake(place, f"cannot be written: {error.strerror}")]) from error
     with folder as path:
         yield Path(path)

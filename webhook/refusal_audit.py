@@ -47,7 +47,7 @@ def audit_lines(registry: CollectorRegistry) -> Counter:
     """Counts lines by what became of them."""
     return Counter(
         f"{PREFIX}audit_lines",
-        "Log lines of denied reviews, by outcome.",
+        "Audit lines of denied reviews, by result.",
         ["result"],
         registry=registry,
     )

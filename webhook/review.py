@@ -195,7 +195,7 @@ def _review(request: Part) -> Review | None:
     if word and verb is None:
         operation.wrong(f"must be one of {', '.join(_OPERATIONS)}, not {named(word)}")
     if created.value is None and verb in {AdmissionOperation.CREATE, AdmissionOperation.UPDATE}:
-        created.wrong("is missing, though this is a CREATE or UPDATE")
+        created.wrong("is missing: CREATE and UPDATE require it")
     user = request["userInfo"]
     if verb is None:
         return None

@@ -51,15 +51,17 @@ class SnapshotHolder:
         self._counts: dict[str, int] = {}
         self._problems: frozenset[Problem] = frozenset()
         gauge = partial(Gauge, registry=registry)
-        self._nodes = gauge(f"{PREFIX}nodes", "Nodes by whether their topology is known.", ["topology"])
-        self._classes = gauge(f"{PREFIX}classes", "Node classes known.")
-        self._broken = gauge(f"{PREFIX}snapshot_problems", "Objects that could not be used.")
+        self._nodes = gauge(f"{PREFIX}nodes", "Nodes, by whether their topology is known.", ["topology"])
+        self._classes = gauge(f"{PREFIX}classes", "Known node classes.")
+        self._broken = gauge(f"{PREFIX}snapshot_problems", "Objects that are invalid and ignored.")
         count_age(feed, registry)
         registry.register(ExporterMetrics(lambda: self.snapshot, time.time))
 
     def waiting_for(self) -> str | None:
         """What readiness lacks: a first snapshot."""
-        return None if self.snapshot else self.feed.waiting_for() or "the first snapshot to be put together"
+        return (
+            None if self.snapshot else self.feed.waiting_for() or ("the first complete state of the cluster")
+        )
 
     def caches(self) -> Caches:
         """What is remembered of the nodes, and of what was said of them."""
@@ -97,7 +99,7 @@ class SnapshotHolder:
     def _log_changes(self, snapshot: Snapshot) -> None:
         """A line for what is new: a cluster that is followed changes all the time."""
         for problem in self._new_problems(snapshot):
-            self._log.warning("snapshot.problem", problem=problem)
+            self._log.warning("snapshot.problem", error=problem)
         counts = {
             "nodes": len(snapshot.nodes),
             "unknown": len(snapshot.unknown),

@@ -145,7 +145,7 @@ def _written(place: TemplateLocation) -> tuple[str, bytes] | None:
 def _workload(
     review: Review, scan: TemplateScan, policy: EffectivePolicy, reader: PodReader
 ) -> Steps[Workload | None]:
-    """What the places ask for; None if nobody asks anything."""
+    """What the templates request; None if they request nothing."""
     reviewed: list[ReviewedTemplate] = []
     # As for a pod that is none: where nobody asks anything, no mistake is shown.
     mistakes = list(scan.mistakes) if policy.rules_for(review.namespace).asks else []
@@ -230,7 +230,7 @@ def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
     decided = [(_short(template.where), decide(template.subject.request)) for template in workload.templates]
     for where, decision in decided:
         if why := decision.refusal or decision.waived:
-            will = "its pods will be refused: " if decision.state in BY_ITSELF else ""
+            will = "its pods will be denied: " if decision.state in BY_ITSELF else ""
             yield in_full(f"{where}: {will}{wording.first_sentence(why)}")
     for where, decision in decided:
         yield from (in_full(f"{where}: {text}") for text in decision.warnings)

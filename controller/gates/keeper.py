@@ -333,7 +333,7 @@ class GateKeeper:
     def _broken(self, gated: GatedPod, error: Exception) -> None:
         """Whatever it was, the pod is not looked at again at once."""
         gated.not_judged(now=self.clock())
-        self.log.failed("gate.broken", error)
+        self.log.failed("gate.internal_error", error)
 
     async def _pin(
         self, gated: GatedPod, wanted: WantedPlacement, target: PinTarget, raw: Object | None
@@ -419,7 +419,7 @@ class GateKeeper:
         self.metrics.seconds.observe(seconds)
         text = why if len(why) <= _SHOWN else f"{why[: _SHOWN - 3]}..."
         name = f"{pod.namespace}/{pod.name}"
-        self.log.info("gate.lifted", pod=name, how=how.value, seconds=round(seconds, 3), why=text)
+        self.log.info("gate.lifted", pod=name, how=how.value, seconds=round(seconds, 3), reason=text)
         kind, reason = _EVENTS[how]
         self.tell(Event(pod.namespace, pod.name, pod.uid, kind, reason, f"numalign: {text}"))
 
@@ -441,7 +441,7 @@ def _said(target: PinTarget, wanted: WantedPlacement) -> str:
     count = len(target.hostnames)
     nodes = "the one node that fits" if count == 1 else f"{count} nodes that fit"
     why = f"numalign does not evaluate its {' and '.join(wanted.unjudged)}"
-    return f"kept to {nodes} now, for {why}; its zones are reserved on node {target.node}"
+    return f"restricted to {nodes} now, because {why}; its zones are reserved on node {target.node}"
 
 
 async def _landed(

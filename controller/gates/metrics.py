@@ -42,22 +42,20 @@ class GateMetrics:
     def of(cls, registry: CollectorRegistry, waiting: Callable[[], int]) -> "GateMetrics":
         """Metrics that this registry shows; `waiting` gives how many pods wait."""
         Gauge(
-            f"{PREFIX}gated_pods", "Pods that wait behind the gate numalign.io/placement.", registry=registry
+            f"{PREFIX}gated_pods", "Pods behind the scheduling gate numalign.io/placement.", registry=registry
         ).set_function(waiting)
-        lifts = Counter(
-            f"{PREFIX}gates_lifted", "Gates that were lifted, by outcome.", ["how"], registry=registry
-        )
+        lifts = Counter(f"{PREFIX}gates_lifted", "Gates lifted, by outcome.", ["how"], registry=registry)
         for how in Lift:
             lifts.labels(how.value)
         seconds = Histogram(
             f"{PREFIX}gate_seconds",
-            "From the creation of a pod until its gate was lifted.",
+            "Seconds from the creation of a pod until its gate was lifted.",
             buckets=_BUCKETS,
             registry=registry,
         )
         failures = Counter(
             f"{PREFIX}gate_failures",
-            "Reads and writes of gated pods that failed, by why; they are tried again.",
+            "Failed reads and writes of gated pods, by reason.",
             ["reason"],
             registry=registry,
         )
@@ -65,7 +63,7 @@ class GateMetrics:
             failures.labels(reason.value)
         unplaced = Counter(
             f"{PREFIX}pins_not_placed",
-            "Pods that were pinned and that no scheduler bound in time.",
+            "Pinned pods that no scheduler bound in time.",
             registry=registry,
         )
         return cls(lifts, seconds, failures, unplaced)

@@ -81,7 +81,7 @@ class GatedPods:
         body = cast("Object", raw) if isinstance(raw, dict) else {}
         metadata = body.get("metadata")
         if not isinstance(metadata, dict) or metadata.get("uid") != pod.uid:
-            raise NotFound(f"{_what(pod)} is another one by now")
+            raise NotFound(f"{_what(pod)} was replaced by another one")
         return body
 
     async def lift(self, pod: PodInfo) -> None:
@@ -112,9 +112,9 @@ class GatedPods:
         self.metrics.failures.labels(reason.value).inc()
         if reason is GateFailure.FORBIDDEN and not self._forbidden:
             self._forbidden = True
-            self.log.error("gate.forbidden", reason=str(error))
+            self.log.error("gate.forbidden", error=str(error))
         elif reason in (GateFailure.FAILED, GateFailure.INVALID):
-            self._quiet_log.warning("gate.failed", reason=str(error))
+            self._quiet_log.warning("gate.failed", error=str(error))
 
 
 @dataclass(eq=False, slots=True)
@@ -144,7 +144,7 @@ class PinWriter:
         """Pin a pod; raises `ClusterError`, and then nobody knows of `Unreachable` whether it was done."""
         raw, target = self._handed[uid]
         if node != target.node:
-            raise Conflict(f"pod {namespace}/{name} is to be pinned to node {target.node}, not to {node}")
+            raise Conflict(f"pod {namespace}/{name} must be pinned to node {target.node}, not to {node}")
         # A pin cannot be taken back, and a snapshot of nodes is a moment old.
         if not self.has_node(node):
             raise Conflict(f"node {node} no longer exists")

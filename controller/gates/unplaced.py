@@ -97,7 +97,7 @@ class PinnedPods:
         if pod.uid not in self.state.pods:
             return
         self.metrics.unplaced.inc()
-        self.log.warning("pin.unplaced", pod=f"{pod.namespace}/{pod.name}", node=node, why=why)
+        self.log.warning("pin.not_placed", pod=f"{pod.namespace}/{pod.name}", node=node, reason=why)
         text = f"numalign: not bound within {self.patience:g} s of being pinned to node {node}: {why}"
         given_up = "its NUMA zones are no longer reserved"
         self.tell(

@@ -277,7 +277,9 @@ class Healer:
         except (ClusterError, TimeoutError) as error:
             text = str(error) or f"the API server did not answer within {READ_SECONDS:g} s"
             self._quiet_log.warning("healing.failed", pod=_shown(pod), error=text)
-            self._left[pod.uid] = _Left(f"an answer of the API server: {text}", self.clock() + LOOKED_SECONDS)
+            self._left[pod.uid] = _Left(
+                f"an answer from the API server: {text}", self.clock() + LOOKED_SECONDS
+            )
             return None
         body = cast("Object", raw) if isinstance(raw, dict) else {}
         metadata = body.get("metadata")
@@ -290,7 +292,7 @@ class Healer:
             return evictable.SENTENCES[obstacle]
         if unplaceable := self.unplaceable(raw):
             aspects = " and ".join(unplaceable)
-            return f"its replacement cannot be reserved for: numalign does not evaluate its {aspects}"
+            return f"zones cannot be reserved for its replacement: numalign does not evaluate its {aspects}"
         return ""
 
     def _is_still_so(self, sitting: Sitting, owner: OwnerKey) -> bool:
@@ -319,7 +321,7 @@ class Healer:
             self._left = {uid: left for uid, left in self._left.items() if now < left.until}
             self._left = self._left if len(self._left) < MOST_LEFT else {}
         self._left[pod.uid] = _Left(reason, self.clock() + seconds)
-        self._quiet_log.info("healing.left", pod=_shown(pod), why=reason)
+        self._quiet_log.info("healing.skipped", pod=_shown(pod), reason=reason)
 
     def _tell_ungated(self, candidate: Candidate) -> None:
         """Say once in a namespace why nothing is moved there."""
@@ -329,7 +331,7 @@ class Healer:
         # A namespace that is gone and comes again is told again.
         namespaces = self.state.snapshot.namespaces if self.state.snapshot else {}
         self._ungated = {name for name in self._ungated if name in namespaces} | {pod.namespace}
-        self.log.warning("healing.ungated", namespace=pod.namespace, why=f"waiting for {why_not}")
+        self.log.warning("healing.ungated", namespace=pod.namespace, reason=f"waiting for {why_not}")
         self._event(pod, Type.WARNING, EVENT, f"misaligned, and not evicted yet: waiting for {why_not}")
 
     def _event(self, pod: PodInfo, kind: Type, reason: str, text: str) -> None:
@@ -351,7 +353,7 @@ def _oldest(sitting: Sitting) -> tuple[int, str]:
 
 
 def _grace(raw: Object) -> float:
-    """How long a pod may take to go, in seconds; of what is invalid, none."""
+    """The termination grace period of a pod in seconds; 0 if it is invalid."""
     spec = raw.get("spec")
     seconds = spec.get("terminationGracePeriodSeconds") if isinstance(spec, dict) else None
     return float(min(max(seconds, 0), LONGEST_GRACE)) if type(seconds) is int else 0.0

@@ -93,7 +93,7 @@ class MarkWriter:
         self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
         self._writes = Counter(
             f"{PREFIX}alignment_marks",
-            "Annotations about the alignment of pods that were written or removed, by outcome.",
+            "Writes of numalign.io/aligned, by result.",
             ["result"],
             registry=self.registry,
         )
@@ -139,7 +139,7 @@ class MarkWriter:
         self._writes.labels(result).inc()
         if result == "written":
             self._forbidden = False
-            self.log.info("pod.marked", pod=f"{pod.namespace}/{pod.name}", why=mark.why or "aligned again")
+            self.log.info("pod.marked", pod=f"{pod.namespace}/{pod.name}", reason=mark.why or "aligned again")
             if mark.why and pod.mark.aligned is None:
                 self._tell(pod, mark.why)
         return result in ("written", "gone")

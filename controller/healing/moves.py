@@ -81,7 +81,7 @@ class Moves:
         }
         self._moves = Counter(
             f"{PREFIX}healing_moves",
-            "Evictions of misaligned pods, by outcome.",
+            "Attempts to move misaligned pods, by outcome.",
             ["outcome"],
             registry=self.registry,
         )
@@ -89,7 +89,7 @@ class Moves:
             self._moves.labels(outcome.value)
         Gauge(
             f"{PREFIX}held_places",
-            "Reservations for replacements of evicted pods.",
+            "Zones reserved for replacements of evicted pods.",
             registry=self.registry,
         ).set_function(lambda: len(self.held))
 
@@ -121,7 +121,9 @@ class Moves:
         self._count(MoveOutcome.ASKED)
         self._forbidden = False
         move.phase = MovePhase.GOING
-        self.log.info("healing.asked", pod=_shown(move.pod), node=move.pod.node, better=move.node, why=reason)
+        self.log.info(
+            "healing.evicted", pod=_shown(move.pod), node=move.pod.node, target_node=move.node, reason=reason
+        )
         self._event(move.pod, Type.NORMAL, MOVED, f"evicted: {reason}")
 
     def _within_budget(self, move: PodMove, text: str) -> None:
@@ -198,7 +200,7 @@ class Moves:
 
     def _came_to_nothing(self, move: PodMove, text: str) -> None:
         self._count(MoveOutcome.MISALIGNED)
-        self.log.warning("healing.in_vain", pod=_shown(move.pod), why=text)
+        self.log.warning("healing.no_improvement", pod=_shown(move.pod), reason=text)
         if self.owners.in_vain(move.owner, self.clock()):
             self._stop(move, f"several evictions did not help: {text}")
         else:
@@ -207,7 +209,7 @@ class Moves:
     def _stop(self, move: PodMove, text: str) -> None:
         """Leave an owner alone, and tell whoever looks at its pods."""
         self.owners.stop(move.owner, self.clock())
-        self.log.warning("healing.stopped", pod=_shown(move.pod), why=text, seconds=LEFT_ALONE_SECONDS)
+        self.log.warning("healing.stopped", pod=_shown(move.pod), reason=text, seconds=LEFT_ALONE_SECONDS)
         about = self.state.pods.get(move.replacement) or move.pod
         self._event(about, Type.WARNING, STOPPED, f"pods of its owner are not evicted for a day: {text}")
         self._drop(move)

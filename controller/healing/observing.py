@@ -74,7 +74,7 @@ class SittingPods(Collector):
         """The counts as they are when they are asked for."""
         family = GaugeMetricFamily(
             f"{PREFIX}misaligned_pods",
-            "Pods that were observed misaligned.",
+            "Pods that were observed to be misaligned.",
             labels=["namespace"],
         )
         counts: dict[str, int] = {}

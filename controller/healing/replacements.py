@@ -78,7 +78,7 @@ class BetterPlaces:
     fits: Callable[[str, Demand], bool]
 
     def replacement(self, raw: _Json, uid: str, node: str, *, created: int) -> PendingPod:
-        """The pod that would come in place of this one; raises `BadInput` for one that is invalid."""
+        """The replacement of this pod; raises `BadInput` if it is invalid."""
         pending = self.state.pending_pod(template_of(raw, node))
         return replace(pending, uid=reservation_of(uid), created=created)
 

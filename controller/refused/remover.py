@@ -95,7 +95,7 @@ class Remover:
         self._forbidden = False
         self._results = Counter(
             f"{PREFIX}refused_pod_removals",
-            "Attempts to remove pods that a kubelet refused, by how they ended.",
+            "Attempts to delete pods that a kubelet rejected, by result.",
             ["result"],
             registry=registry,
         )
@@ -108,7 +108,7 @@ class Remover:
             try:
                 await self._turn()
             except Exception as error:  # noqa: BLE001  nothing that is seen may end the program
-                self._log.failed("refused.broken", error)
+                self._log.failed("refused.internal_error", error)
                 self._paused_until = self._clock() + AGAIN_SECONDS
             await self._sleep(TURN_SECONDS)
 
@@ -143,7 +143,9 @@ class Remover:
         except ClusterError as error:
             return self._failed(removal, error)
         except Exception as error:  # noqa: BLE001  one pod must not stop all others
-            self._log.failed("refused.broken", error, pod=f"{removal.pod.namespace}/{removal.pod.name}")
+            self._log.failed(
+                "refused.internal_error", error, pod=f"{removal.pod.namespace}/{removal.pod.name}"
+            )
             return RemovalResult.FAILED
         self._failures = 0
         self._forbidden &= result is not RemovalResult.REMOVED
@@ -175,10 +177,9 @@ class Remover:
         """Say it where it is read: an event on the pod would be of a pod that nobody sees any more."""
         pod, owner = removal.pod, removal.owner
         message = (
-            f"removed pod {pod.name}, which the kubelet of {pod.node} refused ({pod.reason}):"
-            f" {removal.another.name} was made since"
-            + (f", and the last {removal.kept} that were refused are kept" if removal.kept else "")
-        )
+            f"deleted pod {pod.name}, which the kubelet of {pod.node} rejected ({pod.reason}):"
+            f" {removal.another.name} was created since"
+        ) + (f", and the {removal.kept} newest rejected pods are kept" if removal.kept else "")
         self._log.info(
             "refused.removed",
             pod=f"{pod.namespace}/{pod.name}",

@@ -78,7 +78,7 @@ class RefusalTeller:
         self._untold: deque[_Story] = deque(maxlen=MOST_WAITING)
         self._refused = Counter(
             f"{PREFIX}refused_pods",
-            "Pods that a kubelet refused, whoever sent them there.",
+            "Pods that a kubelet rejected, whichever scheduler placed them.",
             ["reason"],
             registry=registry,
         )
@@ -99,7 +99,7 @@ class RefusalTeller:
         try:
             return self._message(pod)
         except Exception as error:  # noqa: BLE001  what breaks on one pod is told without its story
-            self._broken.failed("refused.broken", error, pod=f"{pod.namespace}/{pod.name}")
+            self._broken.failed("refused.internal_error", error, pod=f"{pod.namespace}/{pod.name}")
             return f"the kubelet of {pod.node} rejected the pod: {pod.reason}"
 
     async def run(self) -> None:
@@ -125,7 +125,7 @@ class RefusalTeller:
                 pod=f"{pod.namespace}/{pod.name}",
                 node=pod.node,
                 reason=pod.reason,
-                story=event.message,
+                message=event.message,
             )
             self._tell(event)
 
@@ -168,7 +168,7 @@ def _by_now(prediction: Prediction) -> str:
     verdict = prediction.verdict
     if verdict.admitted:
         return "evaluated again, it would fit now"
-    return f"evaluated again, it does not fit:  {wording.sentence(verdict)}"
+    return f"evaluated again, it does not fit: {wording.sentence(verdict)}"
 
 
 def free_by_zone(node: Node, demand: Demand) -> str:

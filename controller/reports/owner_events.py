@@ -92,7 +92,7 @@ class OwnerEvents:
             try:
                 await self.turn()
             except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
-                self.log.failed("owner.broken", error)
+                self.log.failed("owner.internal_error", error)
             await self.sleep(TURN_SECONDS)
 
     async def turn(self) -> None:
@@ -133,7 +133,7 @@ class OwnerEvents:
             kind=named.kind,
             api_version=above.api_version,
         )
-        self.log.info("owner.warned", owner=f"{named.kind} {pod.namespace}/{named.name}", why=text)
+        self.log.info("owner.warned", owner=f"{named.kind} {pod.namespace}/{named.name}", reason=text)
         self.tell(event)
 
     async def _highest(self, namespace: str, owner: Owner) -> _NamedOwner:
@@ -156,7 +156,7 @@ class OwnerEvents:
         except (ClusterError, TimeoutError) as error:
             if not isinstance(error, NotFound):
                 text = str(error) or f"the API server did not answer within {READ_SECONDS:g} s"
-                self._quiet_log.warning("owner.unread", owner=what, error=text)
+                self._quiet_log.warning("owner.unreadable", owner=what, error=text)
             return itself
         self._forbidden = False
         owner_of_owner = _owner_in(metadata) if metadata["uid"].text() == owner.uid else None

@@ -167,7 +167,9 @@ def _left_out(count: int, seconds: int) -> dict[str, Any]:
         "category": CATEGORY,
         "rule": "left-out",
         "result": str(RuleOutcome.SKIP),
-        "message": f"{count:,} more results have no room here; `kubectl numa check` lists all pods",
+        "message": (
+            f"{count:,} more results do not fit into this report; `kubectl numa check` lists all pods"
+        ),
         "timestamp": {"seconds": seconds, "nanos": 0},
     }
 

@@ -111,7 +111,7 @@ class ReportWriter:
         self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
         self._writes = Counter(
             f"{PREFIX}report_writes",
-            "Policy reports that were written or removed, by how that ended.",
+            "Writes of policy reports, by result.",
             ["result"],
             registry=self.registry,
         )
@@ -119,7 +119,7 @@ class ReportWriter:
             self._writes.labels(result)
         Gauge(
             f"{PREFIX}report_results_left_out",
-            "Results that have no room in the reports of their namespaces.",
+            "Results that do not fit into the policy reports of their namespaces.",
             registry=self.registry,
         ).set_function(lambda: sum(self._left_out.values()))
 
@@ -133,7 +133,7 @@ class ReportWriter:
             except (ClusterError, TimeoutError) as error:
                 self._failed("all of them", error)
             except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
-                self.log.failed("report.broken", error)
+                self.log.failed("report.internal_error", error)
             await self.sleep(TURN_SECONDS)
 
     async def turn(self) -> None:
@@ -199,7 +199,7 @@ class ReportWriter:
             self._owner = None
         except Forbidden as error:
             self._owner = None
-            self._quiet_log.warning("report.unowned", error=str(error))
+            self._quiet_log.warning("report.no_owner", error=str(error))
         else:
             self._owner = {
                 "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -252,7 +252,7 @@ class ReportWriter:
         except (NotFound, Conflict) as error:
             # The namespace goes, the kind does, or somebody else was faster.
             self._writes.labels("gone").inc()
-            self.log.debug("report.gone", report=what, reason=str(error))
+            self.log.debug("report.gone", report=what, error=str(error))
             self._served, self._stored, self._next = frozenset(), None, {}
         except Forbidden as error:
             self._may_not(str(error))

@@ -1,8 +1,8 @@
 """
 What one pod asks of a cluster, by itself, by its namespace and by the cluster's policy.
 
-Every program answers from the same value. A pod that is exempt asks nothing, whatever stands in it; one that
-somebody asks something of and that cannot be read is invalid, with all that is wrong.
+Every program answers from the same value. An exempt pod requests nothing, whatever it contains. A pod that
+is not exempt and cannot be read is invalid, with all its errors.
 """
 
 from dataclasses import dataclass, field

@@ -50,8 +50,8 @@ class Snapshot:
 
     `nodes` are those whose topology is known, by name; `unknown` the names of the others, and `bare` what
     the Node objects of those tell. `shapes` are all that this cluster has, had, or was told of. `labels` is
-    the class that each Node is labelled with, None where it is with none; a Node that is invalid, or
-    whose topology makes none, is not in it. `node_labels` are all labels of each Node. `namespaces` are the
+    the class that each Node is labelled with, None if it has none; a Node that is invalid, or whose
+    topology is, is not in it. `node_labels` are all labels of each Node. `namespaces` are the
     rules of each, and `namespace_labels` all of its labels.
     `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells
     one. `placements` are what the agent of a node saw its pods hold, by uid. `observed_at` is when it last
@@ -237,7 +237,7 @@ class ClusterState:
         told.fingerprints.set(name, topology.fingerprint if known and topology else None)
         told.placements.set(name, self.topologies.placements.get(name) if known else None)
         told.problems.set(name, tuple(self._problems_of(name)) or None)
-        # A topology that is there and makes no sense says nothing against the label that its node has.
+        # An invalid topology is no reason to change the label of its node.
         if node_facts and (known or not self._is_told(name)):
             told.labels.put(name, node_facts.label)
         else:

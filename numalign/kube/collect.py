@@ -102,7 +102,7 @@ async def one(
     if type_ == POD:
         return kinds.PODS.described(raw)
     if not isinstance(raw, dict):
-        raise Unreachable(f"the API server's answer is invalid: {what} is no object")
+        raise Unreachable(f"the API server's answer is invalid: {what} is not an object")
     return raw
 
 
@@ -131,8 +131,8 @@ def _advised() -> Iterator[None]:
 
 
 _GRANT = (
-    "ask for a ClusterRole with the verbs get and list on nodes, namespaces, pods and "
-    f"noderesourcetopologies.{GROUP}, or for a snapshot file from someone who has it"
+    "you need a ClusterRole with the verbs get and list on nodes, namespaces, pods and"
+    f" noderesourcetopologies.{GROUP}, or a snapshot file from someone who has one"
 )
 
 
@@ -145,8 +145,9 @@ async def _list_topologies(api: Api, left_out: Callable[[str, ClusterError], obj
 
 
 _NOT_SERVED = NotFound(
-    f"the cluster serves no noderesourcetopologies.{GROUP}: an exporter has to publish the zones of its "
-    "nodes first, numalign's own agent (agent.enabled of the chart, which brings the definition) or another"
+    f"the cluster does not serve noderesourcetopologies.{GROUP}: install a topology exporter"
+    " first, for example numalign's agent (agent.enabled in the chart, which also installs"
+    " the CustomResourceDefinition)"
 )
 
 

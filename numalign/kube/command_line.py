@@ -117,7 +117,9 @@ def duration(text: str) -> float:
         return float(text)
     parts = _DURATION.findall(text)
     if not parts or "".join(map("".join, parts)) != text:
-        raise ValueError("a duration is a number of seconds, or numbers of h, m, s and ms, as 1m30s is")
+        raise ValueError(
+            "a duration is a number of seconds, or numbers with the units h, m, s and ms, such as 1m30s"
+        )
     return sum(int(number) * _SECONDS[unit] for number, unit in parts)
 
 

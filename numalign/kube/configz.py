@@ -35,7 +35,7 @@ from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
-RIGHT = "a ClusterRole has to allow the verb get on nodes/proxy"
+RIGHT = "a ClusterRole must allow the verb get on nodes/proxy"
 
 EVERY_SECONDS = 0.2
 AGAIN_SECONDS = 3600.0
@@ -63,7 +63,7 @@ async def configuration(api: Api, node: str, *, within: float = ANSWER_SECONDS) 
     """The configuration of a node's kubelet, as `kubelet_config.kubelet_configuration` takes it.
 
     Raises `Forbidden` with the right that is missing, another `ClusterError` if the kubelet does not answer
-    `within` so many seconds, and `BadTopology` with all that is invalid.
+    `within` so many seconds, and `BadTopology` with all errors in it.
     """
     what = f"the configuration of node {node}'s kubelet"
     path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/configz"
@@ -71,9 +71,9 @@ async def configuration(api: Api, node: str, *, within: float = ANSWER_SECONDS) 
         async with asyncio.timeout(within):
             answer = await api.get(path, what=what, most=LONGEST)
     except TimeoutError as error:
-        raise Unreachable(f"{what} did not come within {within:g} s") from error
+        raise Unreachable(f"{what} did not arrive within {within:g} s") from error
     except Forbidden as error:
-        raise Forbidden(f"you may not read {what}: {RIGHT}") from error
+        raise Forbidden(f"not allowed to read {what}: {RIGHT}") from error
     return _sensible(node, answer)
 
 
@@ -179,7 +179,7 @@ class ConfigzReader:
         self._told = False
         self._results = Counter(
             f"{PREFIX}kubelet_configs",
-            "Kubelets asked for their configuration, by what came of it.",
+            "Kubelet configurations requested, by result.",
             ["result"],
             registry=registry,
         )
@@ -253,7 +253,7 @@ class ConfigzReader:
         self._later(visit, self._again)
         self._release(node, visit)
         if visit.news(ConfigzResult.NONSENSE):
-            self._log.warning("kubelet_config.nonsense", node=node, mistakes=error.mistakes)
+            self._log.warning("kubelet_config.invalid", node=node, errors=error.mistakes)
         return ConfigzResult.NONSENSE
 
     def _release(self, node: str, visit: _Visit) -> None:

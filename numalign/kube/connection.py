@@ -21,7 +21,7 @@ class Connection:
     comes. `certificate_authority` is the file of whoever signs the server's certificate, which is not looked
     at if it is `insecure`.
 
-    Raises `BadInput` with everything that is invalid together.
+    Raises `BadInput` with all errors at once.
     """
 
     kubeconfig: str | None = None
@@ -40,18 +40,16 @@ class Connection:
 
     def _mistakes(self) -> Iterator[Mistake]:
         if self.server is not None and not _is_address(self.server):
-            yield Mistake("--server", f'"{self.server}" is no address: write https://HOST:PORT')
+            yield Mistake("--server", f'"{self.server}" is not a valid address: use https://HOST:PORT')
         if self.token is not None and not (self.token and self.token.isascii() and self.token.isprintable()):
-            yield Mistake("--token", "is empty, or holds what no token has in it")
+            yield Mistake("--token", "is empty or contains characters that a token cannot have")
         if self.groups and not self.user:
-            yield Mistake("--as-group", "groups are impersonated with a user alone: name one with --as")
+            yield Mistake("--as-group", "groups can be impersonated only together with a user: add --as")
         for option, name in (("--as", self.user), *(("--as-group", group) for group in self.groups)):
             if name is not None and not (name and name.isprintable()):
-                yield Mistake(option, f"{name!r} is no name of anybody")
+                yield Mistake(option, f"{name!r} is not a valid name")
         if self.certificate_authority and self.insecure:
-            words = (
-                "contradicts --insecure-skip-tls-verify, which looks at no authority: leave one of them out"
-            )
+            words = "cannot be combined with --insecure-skip-tls-verify: remove one of them"
             yield Mistake("--certificate-authority", words)
 
     @property

@@ -107,7 +107,7 @@ class Recorder:
         self._said_at = -math.inf
         self._count = Counter(
             f"{PREFIX}pod_events",
-            "Events about pods, by outcome.",
+            "Kubernetes Events about pods, by outcome.",
             ["outcome"],
             registry=registry,
         )
@@ -119,7 +119,7 @@ class Recorder:
         try:
             self._waiting.put_nowait((event, self._now()))
         except asyncio.QueueFull:
-            self._lost(EventOutcome.DROPPED, f"{MOST_WAITING} others wait")
+            self._lost(EventOutcome.DROPPED, f"{MOST_WAITING} other Events are waiting")
 
     async def run(self) -> None:
         """Write what is told; never returns."""

@@ -25,13 +25,13 @@ class ExporterMetrics(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Nodes by source, those whose agent is stale, and the age of the oldest report of an agent."""
         nodes = GaugeMetricFamily(
-            f"{PREFIX}topology_nodes", "Nodes by who tells their topology.", labels=["source"]
+            f"{PREFIX}topology_nodes", "Nodes, by the source of their topology.", labels=["source"]
         )
         stale = GaugeMetricFamily(
             f"{PREFIX}topology_stale_nodes", "Nodes whose agent has not written for ten minutes."
         )
         oldest = GaugeMetricFamily(
-            f"{PREFIX}topology_oldest_seconds", "Age of the oldest report of an agent."
+            f"{PREFIX}topology_oldest_seconds", "Age of the oldest agent report in use, in seconds."
         )
         if snapshot := self.snapshot():
             now = self.wall()

@@ -45,6 +45,6 @@ def count_age(feed: Feed, registry: CollectorRegistry) -> None:
     """Register the gauge of the age of the snapshot that is answered from, in seconds."""
     Gauge(
         f"{PREFIX}snapshot_age_seconds",
-        "Time since the snapshot file, or the API server, last confirmed what is known.",
+        "Seconds since the snapshot file or the API server last confirmed the state.",
         registry=registry,
     ).set_function(feed.age)

@@ -1,11 +1,11 @@
 """
 One kind of objects, as the API server has it from moment to moment.
 
-A list says what there is, a watch what happens to it from there on. Watches break off all the time: a server
-restarts, a balancer closes what is quiet, a network swallows everything without a word. Then the next watch
-goes on from the last resource version that was heard, and nothing is lost or read twice. Only where that
-cannot be (history that was compacted, a store that was restored, an event that is invalid) a new list is
-taken, and until it is complete what was known before stays known. Of an object nothing is held but what the
+A list returns the current objects, a watch the changes from then on. Watches break often: a server restarts,
+a load balancer closes an idle connection, a network drops packets silently. The next watch then resumes from
+the last resource version, so nothing is lost or read twice. Only if that is impossible (compacted history, a
+restored store, an invalid event) everything is listed again, and until that is complete the previous objects
+stay known. Of an object nothing is held but what the
 kind keeps, and of a list nothing but the names.
 
 How a watch is meant to be used: Kubernetes documentation, "Kubernetes API Concepts", "Efficient detection of
@@ -111,25 +111,25 @@ class WatchMetrics:
         return cls(
             Counter(
                 f"{PREFIX}watch_lists",
-                "Whole lists that were taken from the API server, by kind of objects.",
+                "Full lists from the API server, by kind.",
                 ["kind"],
                 registry=registry,
             ),
             Counter(
                 f"{PREFIX}watch_events",
-                "Events that watches brought, by kind of objects and type of event.",
+                "Watch events received, by kind and type.",
                 ["kind", "type"],
                 registry=registry,
             ),
             Counter(
                 f"{PREFIX}watch_failures",
-                "Lists and watches that failed and objects that were skipped, by kind and reason.",
+                "Failed lists and watches, and skipped objects, by kind and reason.",
                 ["kind", "reason"],
                 registry=registry,
             ),
             Gauge(
                 f"{PREFIX}watch_age_seconds",
-                "Seconds since the API server last said something about a kind of objects.",
+                "Seconds since the API server last sent anything about a kind.",
                 ["kind"],
                 registry=registry,
             ),
@@ -244,7 +244,8 @@ class Informer:
         if not group(self._collections[0].api_version):
             # Every API server has these: whoever denies that is none.
             raise _Unusable(
-                WatchFailure.VANISHED, f"{self._api.host} serves no {self._what}, so it is no API server"
+                WatchFailure.VANISHED,
+                (f"{self._api.host} does not serve {self._what}, so it is not an API server"),
             )
         self._absent()
         raise _Unusable(WatchFailure.NOT_SERVED, _NOT_SERVED.format(resource=self._resource))
@@ -271,7 +272,10 @@ class Informer:
             before = following
             following, _ = await self._page(collection, [*limit, ("continue", before)], keys)
             if following == before:
-                raise _Unusable(WatchFailure.UNREADABLE, f"the list of {self._what} goes round in circles")
+                raise _Unusable(
+                    WatchFailure.UNREADABLE,
+                    (f"the list of {self._what} never ends: the API server repeated a continue token"),
+                )
         self._sink.keep(keys)
         self._sync()
         self._listed_at = self._clock()
@@ -337,7 +341,7 @@ class Informer:
             raise _Unusable(WatchFailure.UNREADABLE, message) from error
         kind = event.get("type") if isinstance(event, dict) else None
         if not isinstance(kind, str) or kind not in _EVENT_TYPES:
-            raise _Unusable(WatchFailure.UNREADABLE, f"an event has no type that is known, but {named(kind)}")
+            raise _Unusable(WatchFailure.UNREADABLE, f"an event has the unknown type {named(kind)}")
         self._metrics.events.labels(self.kind, kind).inc()
         raw = event.get("object")
         if kind == "ERROR":
@@ -356,7 +360,7 @@ class Informer:
         code, message = status["code"].integer(), status["message"].text()
         reason = WatchFailure.EXPIRED if code == HTTPStatus.GONE else WatchFailure.FAILED
         why = f"{message or 'no reason given'} ({code})"
-        return _Unusable(reason, f"the API server gave up the watch of {self._what}: {why}")
+        return _Unusable(reason, f"the API server ended the watch of {self._what}: {why}")
 
     def _put(self, collection: Collection, key: Key, raw: object) -> None:
         try:
@@ -403,7 +407,7 @@ class Informer:
         self._logged_at[reason] = now
         self._reported = True
         say = self._levels.get(reason, Log.warning)
-        say(self._log, f"watch.{reason}", reason=sentence)
+        say(self._log, f"watch.{reason}", error=sentence)
 
     def _recovered(self) -> None:
         """Nothing is waited for."""
@@ -449,10 +453,9 @@ def _required_version(raw: object) -> str:
     return version
 
 
-_NOT_SERVED = "the cluster serves no {resource}: as long as it does not, there are none"
+_NOT_SERVED = "the cluster does not serve {resource}: until it does, none are known"
 _GRANT = (
-    "the API server forbids to list or to watch {resource}: a ClusterRole of whoever asks has to "
-    "allow the verbs list and watch on {resource}"
+    "not allowed to list or watch {resource}: a ClusterRole must allow the verbs list and watch on {resource}"
 )
 
 _EVENT_TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})

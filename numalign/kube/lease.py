@@ -93,7 +93,7 @@ class Leases(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LeaderElectionRecord:
-    """A Lease as it was read. What is invalid in it counts as absent."""
+    """A Lease as it was read. Invalid fields count as absent."""
 
     metadata: Object
     spec: Object
@@ -318,7 +318,7 @@ class LeaderElector:
     async def _step_down(self) -> None:
         """Let another lead at once, as far as that can be told in the time there is."""
         self._leads_until = _NEVER
-        self._log_leading(because="the process ends")
+        self._log_leading(reason="the process ends")
         await self._handover.over()
         with contextlib.suppress(ClusterError, TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
@@ -332,14 +332,14 @@ class LeaderElector:
         released = {"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": time, "renewTime": time}
         await self._replace(self._body(record.metadata, record.spec, **released))
 
-    def _log_leading(self, *, because: str = "it was not renewed in time") -> None:
+    def _log_leading(self, *, reason: str = "it was not renewed in time") -> None:
         leading, before = self.leading, self._logged_leading
         self._logged_leading = leading
         if leading and not before:
-            self._log.info("lease.acquired", acts_in=max(0.0, self._acts_from - self._clock()))
+            self._log.info("lease.acquired", acts_in_seconds=max(0.0, self._acts_from - self._clock()))
         if before and not leading:
             holder = self._observed.record.holder if self._observed and self._observed.record else None
-            self._log.info("lease.lost", holder=holder, because=because)
+            self._log.info("lease.lost", holder=holder, reason=reason)
 
     def _log_failure(self, error: Exception) -> None:
         """Say once what is the matter, until it is over or something else is."""

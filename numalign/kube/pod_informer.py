@@ -146,9 +146,9 @@ class PodListener(Protocol):
 class PodInformer:
     """Tells a listener what happens to pods; where they come from, they are `put`, `drop`ped and `keep`t.
 
-    A pod without a name or a uid cannot be told from others, so it is not told of; of one that is invalid
-    otherwise, what can be read is. Both stand among the `problems`. With `recreated`, pods say too what would
-    be asked of nodes with others in their place.
+    A pod without a name or a UID cannot be identified and is ignored; of an otherwise invalid pod, the valid
+    parts are read. Both are among the `problems`. With `recreated`, pods also carry the request of the pod
+    that would replace them.
     """
 
     def __init__(
@@ -169,9 +169,9 @@ class PodInformer:
         self._records: LRU[bytes, DecodedRecord] = LRU(REMEMBERED)
         self._owners: LRU[Owner, Owner] = LRU(REMEMBERED)
         self._logged: LRU[bytes, None] = LRU(REMEMBERED)
-        Gauge(
-            f"{PREFIX}unreadable_pods", "Pods of which something cannot be read.", registry=registry
-        ).set_function(lambda: len(self._mistakes))
+        Gauge(f"{PREFIX}unreadable_pods", "Pods that are invalid in part.", registry=registry).set_function(
+            lambda: len(self._mistakes)
+        )
 
     def __len__(self) -> int:
         """How many pods are told of."""
@@ -225,7 +225,7 @@ class PodInformer:
     def _taken_over(self, pod: PodInfo) -> None:
         """A uid that two pods have is the last one's: a listener could not tell them apart."""
         loser, winner = self._keys[pod.uid], f"{pod.namespace}/{pod.name}"
-        self._note(loser, (Mistake("metadata.uid", f"is the uid of pod {winner} too, which counts"),))
+        self._note(loser, (Mistake("metadata.uid", f"is also the UID of pod {winner}, which is used"),))
         self._set(loser, None)
 
     def _note(self, key: Key, mistakes: tuple[Mistake, ...]) -> None:
@@ -238,7 +238,7 @@ class PodInformer:
         lines = [*map(str, mistakes)]
         if lines and (text := digest("\n".join(lines).encode(errors="replace"))) not in self._logged:
             self._logged.put(text, None)
-            self._log.warning("pod.unreadable", pod=_shown(key), mistakes=lines)
+            self._log.warning("pod.unreadable", pod=_shown(key), errors=lines)
 
     def _decode(self, part: Part) -> PodInfo:
         metadata, spec, status = part["metadata"], part["spec"], part["status"]

@@ -104,7 +104,7 @@ def named(text: str, *, where: str) -> ResourceType:
         return ResourceType(group, plural)
     close = closest_word(word, BY_NAME)
     hint = f": did you mean {close}?" if close else ": write pod, deployment, job, ... or PLURAL.GROUP"
-    raise BadInput([Mistake(where, f'there is no type "{text}" that makes pods{hint}')])
+    raise BadInput([Mistake(where, f'there is no resource type "{text}" that creates pods{hint}')])
 
 
 _OF_GROUPS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789.-")

@@ -56,9 +56,9 @@ async def authenticate(api: ObjectWriter, token: str, *, audience: str = "") -> 
         raise UnknownToken(_reason(status))
     # An API server that knows nothing of audiences takes any token (k8s.io/api/authentication/v1).
     if audience and audience not in [part.text() for part in status["audiences"].elements()]:
-        raise UnknownToken(f"the token was not made for the audience {audience}")
+        raise UnknownToken(f"the token was not issued for the audience {audience}")
     if user.name == ANONYMOUS or UNAUTHENTICATED in user.groups:
-        raise UnknownToken("the token is that of nobody")
+        raise UnknownToken("the token belongs to no user")
     return user
 
 

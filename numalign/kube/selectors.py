@@ -70,7 +70,9 @@ def parse(text: str, *, where: str = "-l") -> LabelSelector:
     Raises `BadSelector` with every mistake, each `where` the text was given and with its place in it.
     """
     if len(text) > LONGEST:
-        raise BadSelector([Mistake(where, f"is {len(text):,} characters long; at most {LONGEST:,} are read")])
+        raise BadSelector(
+            [Mistake(where, f"is {len(text):,} characters long; at most {LONGEST:,} are allowed")]
+        )
     requirements: list[Requirement] = []
     mistakes: list[Mistake] = []
     try:
@@ -98,7 +100,7 @@ class _Token(NamedTuple):
 class _UnexpectedToken(Exception):
     def __init__(self, token: _Token, expected: str) -> None:
         what = f'"{token.text}"' if token.text else "the end"
-        super().__init__(f"{expected} is expected in place of {what}")
+        super().__init__(f"expected {expected} instead of {what}")
         self.at = token.at
 
 
@@ -192,7 +194,7 @@ def _impossible(requirement: Requirement) -> Iterator[str]:
         yield why
     elif requirement.operator in {Operator.GT, Operator.LT}:
         yield from (
-            f"{value!r} is not a whole number, with which > and < compare"
+            f"{value!r} is not a whole number, which > and < require"
             for value in requirement.values
             if whole_number(value) is None
         )

@@ -31,7 +31,7 @@ from numalign.model.errors import BadInput, BadTopology, Mistake
 
 Decoded = TypeVar("Decoded")
 Decoder = Callable[[Mapping[str, object]], tuple[Decoded | None, tuple[Mistake, ...]]]
-"""Gives what an object is decoded to, None if it is invalid, and all its mistakes."""
+"""Returns the decoded object, None if it is invalid, and all its errors."""
 
 Placements = Mapping[str, ObservedPlacement]
 """What each pod of a node holds, by uid."""

@@ -137,17 +137,17 @@ def _unequal_sums(_node: Node, reserved: Reserved | None) -> Iterator[StartError
     for name in node:
         shown = [resources.render(name, bag.get(name, 0)) for bag in (zones, node)]
         if shown[0] != shown[1] and (name != MEMORY or reserved.memory is not None):
-            sums = "what kubeReserved, systemReserved and evictionHard keep of the node"
-            yield RESERVED_MEMORY, f"the zones keep {shown[0]} of {name}, which is not {sums}: {shown[1]}"
+            sums = "kubeReserved, systemReserved and evictionHard"
+            yield RESERVED_MEMORY, f"the zones reserve {shown[0]} of {name}, but {sums} reserve {shown[1]}"
 
 
 def _too_many_zones(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
     # NewPolicyOptions refuses a low limit before NewManager of topology_manager.go counts any zone.
     where = f"{TOPOLOGY_OPTIONS}.{MAX_ZONES}"
     if node.max_zones < DEFAULT_MAX_ZONES:
-        yield where, f"{node.max_zones} is less than {DEFAULT_MAX_ZONES}, the least that it can be"
+        yield where, f"{node.max_zones} is below the minimum of {DEFAULT_MAX_ZONES}"
     elif len(node.zones) > node.max_zones:
-        yield where, f"it does not align on a machine of more than {node.max_zones} zones: {len(node.zones)}"
+        yield where, f"the machine has {len(node.zones)} zones, and it aligns at most {node.max_zones}"
 
 
 def _no_distances(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:

@@ -189,7 +189,7 @@ class LocalAccess:
     def check_host(self, request: web.Request) -> None:
         """Raise `NotPermitted` for the name of another machine."""
         if host_name(request.headers.get("Host", "")) not in self.hosts:
-            raise NotPermitted("this map is served to its own machine only: open it as http://localhost")
+            raise NotPermitted("this map is only served on this machine: open it as http://localhost")
 
     async def visitor(self, token: str | None) -> Visitor:  # noqa: ARG002  nobody asks for one
         """LocalVisitor alike."""
@@ -274,7 +274,7 @@ class TokenAccess:
         self._at_once = asyncio.Semaphore(REVIEWS_AT_ONCE)
         self._sign_ins = Counter(
             f"{PREFIX}map_sign_ins",
-            "Tokens presented to the map for the first time, by outcome.",
+            "Sign-ins to the map with a new token, by result.",
             ["result"],
             registry=registry,
         )
@@ -293,7 +293,7 @@ class TokenAccess:
         if not token:
             raise SignInRequired("Sign in to see the map.")
         if not _TOKEN.fullmatch(token):
-            raise SignInRequired("This is no token: paste what `kubectl create token NAME` prints.")
+            raise SignInRequired("This is not a token: paste the output of `kubectl create token NAME`.")
         key = digest(token.encode())
         session = self._sessions.find(key)
         if session and self._clock() < session.until:
@@ -301,7 +301,7 @@ class TokenAccess:
         if key not in self._reviewing:
             if session is None and not self._strangers.take():
                 self._sign_ins.labels(SignIn.TOO_MANY).inc()
-                raise CannotTell("Too many people sign in at once: try again in a moment.")
+                raise CannotTell("Too many users are signing in: try again in a moment.")
             task = asyncio.create_task(self._review(key, token, is_new=session is None))
             self._reviewing[key] = task
             task.add_done_callback(partial(self._reviewed, key))
@@ -328,19 +328,19 @@ class TokenAccess:
                 everywhere = may_look and await reviews.allowed(self._api, user, _pods())
         except UnknownToken as error:
             self._refused(SignIn.UNKNOWN, error=error)
-            raise SignInRequired(f"{_sentence(error)} It may have expired: make a new one.") from error
+            raise SignInRequired(f"{_sentence(error)} It may have expired: create a new one.") from error
         except (ClusterError, TimeoutError) as error:
             self._sign_ins.labels(SignIn.UNAVAILABLE).inc()
             self._unreviewed(error)
             raise CannotTell(
-                "The API server does not say who you are and what you may see, so nobody is let in now:"
-                " try again later."
+                "The API server could not check your token and permissions: try again later."
             ) from error
         if not may_look:
             self._refused(SignIn.FORBIDDEN, user=user.name)
             raise NotPermitted(
-                f"{user.name} may not list noderesourcetopologies.topology.node.k8s.io, which it takes to see"
-                " the map: ask for the ClusterRole numalign-map-viewer."
+                f"{user.name} may not list noderesourcetopologies.topology.node.k8s.io, which is"
+                " required to see the map: ask an administrator to bind the ClusterRole"
+                " numalign-map-viewer to it."
             )
         if is_new:
             self._sign_ins.labels(SignIn.ACCEPTED).inc()
@@ -360,11 +360,11 @@ class TokenAccess:
 
     def _unreviewed(self, error: ClusterError | TimeoutError) -> None:
         late = isinstance(error, TimeoutError)
-        self._log.warning("map.unreviewed", error="the API server does not answer" if late else error)
+        self._log.warning("map.review_failed", error="the API server did not answer" if late else error)
 
     def _refused(self, result: SignIn, **fields: object) -> None:
         self._sign_ins.labels(result).inc()
-        self._log.info("map.refused", reason=str(result), **fields)
+        self._log.info("map.sign_in_failed", reason=str(result), **fields)
 
 
 def _pods(namespace: str = "") -> Permission:

@@ -132,7 +132,7 @@ async def static(request: web.Request) -> web.StreamResponse:
     """A file that pages load; for good, where it is asked for by its version."""
     asset = STATIC.get(request.match_info["name"])
     if asset is None:
-        raise web.HTTPNotFound(text="There is no such file.")
+        raise web.HTTPNotFound(text="This file does not exist.")
     kept = _KEPT_FOR_GOOD if request.query.get("v") == asset.version else _ASKED_EACH_TIME
     response = web.Response(
         body=asset.body,

@@ -94,7 +94,7 @@ class Streams:
         self._held: Counter[bytes] = Counter()
         self._closed = False
         Gauge(
-            f"{PREFIX}map_streams", "Pages of the map that are told of changes now.", registry=registry
+            f"{PREFIX}map_streams", "Open pages of the map that receive changes.", registry=registry
         ).set_function(lambda: len(self._open))
 
     @contextmanager

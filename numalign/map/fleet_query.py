@@ -44,7 +44,7 @@ def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
     """
     first = [*islice(pairs, MOST_PAIRS + 1)]
     if len(first) > MOST_PAIRS:
-        raise BadInput([Mistake("", f"more than {MOST_PAIRS} filters are set: leave some out")])
+        raise BadInput([Mistake("", f"more than {MOST_PAIRS} filters are set: remove some")])
     values = defaultdict[str, list[str]](list)
     for name, value in first:
         if value:
@@ -55,7 +55,7 @@ def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
     conditions = _known(values["only"], _CONDITIONS, "only", mistakes)
     node_class, resource = _first(values["class"]), _first(values["resource"])
     if len(node_class) > LONGEST_CLASS:
-        mistakes.append(Mistake("class", f"is longer than {LONGEST_CLASS} characters, and no class is"))
+        mistakes.append(Mistake("class", f"is too long: a class has at most {LONGEST_CLASS} characters"))
     if resource and not label_syntax.KEY.fullmatch(resource):
         named = cut(resource, _SHOWN)
         mistakes.append(Mistake("resource", f'"{named}" is not a resource name, like cpu or nvidia.com/gpu'))
@@ -75,7 +75,7 @@ def _misplaced(values: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:
     """Names that mean nothing, and those that stand there more than once."""
     for name, given in values.items():
         if name not in _NAMES:
-            yield Mistake(name, f"is no filter: these are {', '.join(_NAMES)}")
+            yield Mistake(name, f"is not a filter: expected one of {', '.join(_NAMES)}")
         elif name in _ONCE and len(given) > 1:
             yield Mistake(name, f"is set {len(given)} times: set it once")
 
@@ -100,5 +100,5 @@ def _known(
         if word not in values:
             close = closest_word(word.lower()[:_SHOWN], values)
             advice = f'did you mean "{close}"?' if close else f"expected one of {', '.join(values)}"
-            mistakes.append(Mistake(where, f'"{cut(word, _SHOWN)}" is none; {advice}'))
+            mistakes.append(Mistake(where, f'"{cut(word, _SHOWN)}" is not a known value; {advice}'))
     return [values[word] for word in given if word in values]

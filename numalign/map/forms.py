@@ -23,11 +23,13 @@ async def fields(body: bytes, content_type: str) -> Mapping[str, bytes]:
     named = content_type.partition(";")[0].strip().lower()
     read = _READERS.get(named)
     if read is None:
-        raise BadInput([Mistake("Content-Type", f'"{named}" is no form: send a form of this map')])
+        raise BadInput(
+            [Mistake("Content-Type", f'unsupported content type "{named}": send a form of this map')]
+        )
     try:
         return await read(body, content_type)
     except (ValueError, HttpProcessingError) as error:
-        reason = "it is broken off, or no form, or has more fields than any form of this map"
+        reason = "it is incomplete, or has more fields than any form of this map"
         raise BadInput([Mistake("", f"the form cannot be read: {reason}")]) from error
 
 
@@ -51,7 +53,7 @@ async def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
     pairs: dict[str, bytes] = {}
     while part := await reader.next():
         if not isinstance(part, BodyPartReader) or part.name is None or len(pairs) == MOST_FIELDS:
-            raise ValueError("a part of it is no field of ours")
+            raise ValueError("it contains an unknown field")
         pairs[part.name] = bytes(await part.read())
     return pairs
 

@@ -161,7 +161,7 @@ class MapService:
         async def handle(request: web.Request) -> web.StreamResponse:
             visitor = await self._visitor(request)
             if reason := self._waiting_for():
-                raise NotReady(f"The cluster is still being read: {reason}.")
+                raise NotReady(f"The map is not ready yet: it is waiting for {reason}.")
             with self._turnstile.call(visitor.key):
                 # As long as nobody takes the answer, the call counts.
                 return await answers.send(request, await handler(request, visitor))
@@ -183,7 +183,7 @@ class MapService:
         names = frozenset(request.query.getall("name", []))
         if len(names) > MOST_TILES:
             raise BadInput(
-                [Mistake("name", f"{len(names):,} nodes are asked for: at most {MOST_TILES} can be")]
+                [Mistake("name", f"{len(names):,} nodes are requested: at most {MOST_TILES} are allowed")]
             )
         query = _fleet_query(request)
         fleet = await self._map_state.fleet(query)
@@ -344,8 +344,8 @@ def _replicas(text: str) -> int | None:
 _LONGEST_NUMBER = 18
 _SENTENCES: Mapping[int, str] = MappingProxyType(
     {
-        HTTPStatus.NOT_FOUND: "There is no such page.",
-        HTTPStatus.METHOD_NOT_ALLOWED: "This page cannot be asked in this way.",
+        HTTPStatus.NOT_FOUND: "This page does not exist.",
+        HTTPStatus.METHOD_NOT_ALLOWED: "This page does not support this method.",
     }
 )
 _HEADERS: Mapping[HTTPStatus, Mapping[str, str]] = MappingProxyType(

@@ -274,9 +274,9 @@ def _told_by(tile: NodeTile, now: float) -> str:
 
 
 _TELLERS = {
-    TopologySource.AGENT: "told by its agent",
-    TopologySource.EXPORTER: "told by an exporter",
-    TopologySource.NONE: "told by nobody",
+    TopologySource.AGENT: "published by its agent",
+    TopologySource.EXPORTER: "published by an exporter",
+    TopologySource.NONE: "not published",
 }
 
 
@@ -324,14 +324,14 @@ _GLOBALS: Mapping[str, Any] = MappingProxyType(
         "answers": _ANSWERS,
         "cpu_words": {
             CpuUse.FREE: "free",
-            CpuUse.RESERVED: "kept for the system",
-            CpuUse.TAKEN: "taken by nobody known",
-            CpuUse.UNKNOWN: "not known",
+            CpuUse.RESERVED: "reserved for the system",
+            CpuUse.TAKEN: "taken, holder unknown",
+            CpuUse.UNKNOWN: "unknown",
         },
         "piece_words": {
             CpuUse.FREE: "free",
             CpuUse.HELD: "held",
-            CpuUse.TAKEN: "taken by nobody known",
+            CpuUse.TAKEN: "taken, holder unknown",
             CpuUse.UNKNOWN: "unhealthy",
         },
         "said_by": {StatedBy.POD: "the pod", StatedBy.NAMESPACE: "its namespace"},

@@ -59,11 +59,11 @@ def read(text: bytes, *, namespace: str = DEFAULT_NAMESPACE, extra: TemplatePath
         raise BadInput(troubles)
     makers = [made for document in every if (made := _read(document, namespace, extra))]
     if len(makers) > 1:
-        listed = f"{len(makers)} objects that make pods, {_named(makers)}"
+        listed = f"{len(makers)} objects that create pods, {_named(makers)}"
         raise BadInput([Mistake("", f"has {listed}: paste one of them")])
     if not makers:
         kinds = ", ".join(sorted({document.kind for document in every})[:_MOST_NAMED])
-        raise BadInput([Mistake("", f"makes no pods: there is {kinds}, and no pod or pod template in it")])
+        raise BadInput([Mistake("", f"creates no pods: it contains {kinds}, and no pod or pod template")])
     return makers[0]
 
 
@@ -76,7 +76,7 @@ def _read(document: Document, namespace: str, extra: TemplatePaths) -> Pasted | 
     if not readable:
         return None
     if len(readable) > MOST_TEMPLATES:
-        wrong = f"has {len(readable)} pod templates: at most {MOST_TEMPLATES} are asked about, leave some out"
+        wrong = f"has {len(readable)} pod templates: at most {MOST_TEMPLATES} are allowed"
         raise BadInput([Mistake("", wrong)])
     metadata = Part(raw)["metadata"]
     return Pasted(
@@ -104,7 +104,7 @@ def _notes(guesses: Sequence[str], misplaced: Sequence[str], made: Sequence[PodT
     yield from misplaced
     for template in made:
         if template.mistakes:
-            yield f"{template.where}: not read as a pod: {template.mistakes[0]}"
+            yield f"{template.where}: cannot be read as a pod: {template.mistakes[0]}"
 
 
 def _named(makers: Sequence[Pasted]) -> str:

@@ -15,7 +15,7 @@ from numalign.model.resources import EMPTY
 from numalign.scheduling.scheduler_state import SchedulerState
 
 NO_INTENT = PodIntent(Policy.NONE, None, None, (), exclusive=False)
-"""Of a pod of which nobody asks anything."""
+"""The intent of a pod that does not request alignment."""
 
 
 def pod_view(

@@ -54,8 +54,8 @@ class SigningIn:
         try:
             if len(token) > access.LONGEST_COOKIE:
                 raise SignInRequired(
-                    f"This token has {len(token):,} characters, and a browser keeps"
-                    f" {access.LONGEST_COOKIE:,}: use that of a ServiceAccount."
+                    f"This token has {len(token):,} characters, and browsers store at most"
+                    f" {access.LONGEST_COOKIE:,}: use the token of a ServiceAccount."
                 )
             await self._access.visitor(token)
         except AccessRefused as refusal:
@@ -100,7 +100,7 @@ def check_origin(request: web.Request) -> None:
     )
     verdicts = [check(headers[name]) for name, check in checks if name in headers]
     if not all(verdicts) or (not verdicts and request.cookies):
-        raise FromAnotherSite("This was sent from a page of another site: open the map itself and try again.")
+        raise FromAnotherSite("This form was sent from another site: open the map itself and try again.")
 
 
 def _is_own(origin: str, host: str) -> bool:

@@ -44,21 +44,21 @@ class Turnstile:
     def call(self, key: bytes) -> Iterator[None]:
         """One more call inside the `with`; raises `Busy`."""
         if self._calls[key] >= MOST_CALLS_EACH:
-            raise Busy("You ask for many pages at once: wait for some of them.")
+            raise Busy("You are loading too many pages at once: wait for some of them.")
         with _counted(self._calls, key):
             yield
 
     async def answer(self, key: bytes, question: Callable[[], Awaitable[T]]) -> T:
         """What a question comes to; raises `Busy`."""
         if self._questions.total() >= MOST_QUESTIONS or self._questions[key] >= MOST_QUESTIONS_EACH:
-            raise Busy("Other questions are still being worked out: try again in a moment.")
+            raise Busy("Other requests are still being processed: try again in a moment.")
         with _counted(self._questions, key):
             try:
                 async with asyncio.timeout(QUESTION_SECONDS):
                     return await question()
             except TimeoutError as error:
                 raise Busy(
-                    f"This was not worked out within {QUESTION_SECONDS:g} s: ask for fewer replicas."
+                    f"This took longer than {QUESTION_SECONDS:g} s: ask for fewer replicas."
                 ) from error
 
 

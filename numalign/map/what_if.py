@@ -93,7 +93,7 @@ class WhatIf:
     async def _answer(self, asked: Pasted, visible: Visible, wanted: int, user: str) -> WhatIfResult:
         subjects, notes = self._subjects(asked, visible, user), list(asked.notes)
         if not visible(asked.namespace):
-            notes.append("what its namespace asks is left out: you may not list the pods there")
+            notes.append("the settings of its namespace are left out: you may not list pods there")
         answered = [await self._of_template(subject, tuple(notes)) for subject in subjects]
         each = min(wanted, MOST_REPLICAS // len(subjects))
         placing = Replicas(self._state, self.ranker)

@@ -357,7 +357,7 @@ def _read_resources(text: str | None, mistakes: list[Mistake]) -> Iterator[str]:
         return
     where, at, seen = f"metadata.annotations[{RESOURCES}]", 0, set()
     if (commas := text.count(",")) >= MOST_NAMES:
-        mistakes.append(Mistake(where, f"names {commas + 1} resources: at most {MOST_NAMES} are read"))
+        mistakes.append(Mistake(where, f"names {commas + 1} resources: at most {MOST_NAMES} are allowed"))
         return
     for part in text.split(","):
         name = part.strip()
@@ -377,7 +377,7 @@ def _wrong_name(name: str) -> str | None:
     if len(name) > LONGEST_NAME:
         return f'"{cut(name, _SHOWN)}" is longer than any resource name: at most {LONGEST_NAME} characters'
     if "*" in name[:-1]:
-        return f'"{name}": a star may only stand at the end, like rdma/*'
+        return f'"{name}": * is allowed only at the end, like rdma/*'
     if any(not (letter.isascii() and (letter.isalnum() or letter in "-_./*")) for letter in name):
         return f'"{name}" is not a resource name, like cpu, memory or nvidia.com/gpu'
     return None

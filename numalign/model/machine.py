@@ -174,9 +174,7 @@ def cpu_topology(cores: Iterable[Core], zones: Iterable[ZoneId]) -> CpuTopology:
 def read_list(text: str) -> CpuSet:
     """Read the kernel's list format, as in `0-3,8`; raises `ValueError` naming what is wrong."""
     if len(text) > LONGEST_LIST:
-        raise ValueError(
-            f"a list of {len(text)} characters is longer than any: at most {LONGEST_LIST} are read"
-        )
+        raise ValueError(f"a list of {len(text)} characters is too long: at most {LONGEST_LIST} are allowed")
     return union(_range(part.strip()) for part in text.split(",")) if text.strip() else 0
 
 

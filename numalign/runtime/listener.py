@@ -1,9 +1,9 @@
 """
-The listener: how connections are let in, and what becomes of those who dawdle there.
+The listener: accepts connections and closes those that are too slow.
 
 asyncio and aiohttp bound how much a caller sends, but hardly how slowly. So here a TLS handshake and the
-headers of a request have seconds, and a request that is invalid costs its sender the connection and us
-one line a minute. Connections are counted before TLS begins, for that is what costs; and handshakes begin
+headers of a request have a few seconds, and an invalid request closes the connection and is logged at most
+once a minute. Connections are counted before TLS begins, for that is what costs; and handshakes begin
 in turn by peer, for they are the dearest thing that a stranger can ask for.
 """
 

@@ -34,7 +34,7 @@ class LoopLag:
         self._clock, self._sleep = clock, sleep
         self._seconds = Histogram(
             f"{PREFIX}event_loop_lag_seconds",
-            "How late the event loop was for what was due, such as a call that had come.",
+            "Delay of the event loop in seconds.",
             buckets=_BUCKETS,
             registry=registry,
         )

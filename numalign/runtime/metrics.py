@@ -28,7 +28,7 @@ def registry(*, program: str) -> CollectorRegistry:
     GCCollector(registry=metrics)
     build = Gauge(
         f"{PREFIX}build_info",
-        "Always 1; the labels say which program this is.",
+        "Always 1; the labels name the program and its version.",
         ["program", "version", "python"],
         registry=metrics,
     )
@@ -40,7 +40,7 @@ def not_answered(registry: CollectorRegistry) -> Counter:
     """Counts questions that some node could not be asked, for it would take too long."""
     return Counter(
         f"{PREFIX}questions_not_answered",
-        "Pods that take too long to evaluate on some of the nodes.",
+        "Pods that take too long to evaluate on some nodes.",
         registry=registry,
     )
 
@@ -57,11 +57,9 @@ class CacheSizes(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Bytes and entries, by cache."""
         size = GaugeMetricFamily(
-            f"{PREFIX}cache_bytes", "What is remembered, in bytes of memory.", labels=["cache"]
+            f"{PREFIX}cache_bytes", "Memory used by each cache, in bytes.", labels=["cache"]
         )
-        entries = GaugeMetricFamily(
-            f"{PREFIX}cache_entries", "What is remembered, in numbers.", labels=["cache"]
-        )
+        entries = GaugeMetricFamily(f"{PREFIX}cache_entries", "Entries of each cache.", labels=["cache"])
         for caches in self.caches:
             for name, cache in caches().items():
                 size.add_metric([name], cache.bytes)
@@ -79,7 +77,7 @@ class EvaluatedNodes(Collector):
         """Nodes, by what answered."""
         nodes = CounterMetricFamily(
             f"{PREFIX}evaluated_nodes",
-            "Nodes evaluated for a pod, in columns or, by why, one by one.",
+            "Nodes evaluated for pods, in columns or, by reason, one by one.",
             labels=["by"],
         )
         for by, count in self.counts().items():

@@ -273,13 +273,13 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
                 await _drain(app[SERVER_STATE], settings.drain_seconds, stop=stop)
     except (BadPair, CannotListen) as error:
         return refused(log, error.mistakes)
-    log.info("server.stopped", failed=failed)
+    log.info("server.stopped", failed_tasks=failed)
     return 1 if failed else 0
 
 
 def refused(log: Log, mistakes: Sequence[object]) -> int:
     """Say why a program does not start; its exit code."""
-    log.error("server.refused", mistakes=mistakes)
+    log.error("server.start_failed", errors=mistakes)
     return 2
 
 

@@ -205,9 +205,7 @@ class ServerSettings(ServingSettings):
         names = ("tls_cert", "tls_key", "insecure_http")
         pair = (self.tls_cert is not None, self.tls_key is not None)
         if self.insecure_http and any(pair):
-            yield Contradiction(
-                names, ("plain HTTP and a certificate cannot be combined: remove one of them")
-            )
+            yield Contradiction(names, "plain HTTP and a certificate cannot be combined: remove one of them")
         elif not self.insecure_http and not all(pair):
             missing = {
                 (False, False): "set --tls-cert and --tls-key, or --insecure-http for local tests",

@@ -40,17 +40,21 @@ class Counters:
         """Declared, and at zero where what can happen is known."""
         counter = partial(Counter, registry=registry)
         counters = cls(
-            requests=counter(f"{PREFIX}http_requests", "Answers, by status.", ["route", "code"]),
-            failures=counter(f"{PREFIX}http_failures", "Calls we broke; the log says why.", ["route"]),
-            shed=counter(
-                f"{PREFIX}http_shed", "Calls turned away because too much was in flight.", ["reason"]
+            requests=counter(
+                f"{PREFIX}http_requests", "Answers, by route and status code.", ["route", "code"]
             ),
-            slow=counter(f"{PREFIX}http_slow", "What did not come in time, and was given up.", ["part"]),
-            malformed=counter(f"{PREFIX}http_malformed", "Requests that cannot be read as HTTP."),
-            proven=counter(f"{PREFIX}http_proven", "Calls by callers whose certificate was proven."),
-            handshakes=counter(f"{PREFIX}tls_handshake_failures", "TLS handshakes that failed."),
+            failures=counter(
+                f"{PREFIX}http_failures", "Calls that failed because of an internal error.", ["route"]
+            ),
+            shed=counter(
+                f"{PREFIX}http_shed", "Calls rejected with 503 because too much was in flight.", ["reason"]
+            ),
+            slow=counter(f"{PREFIX}http_slow", "Calls that timed out, by part.", ["part"]),
+            malformed=counter(f"{PREFIX}http_malformed", "Requests that are not valid HTTP."),
+            proven=counter(f"{PREFIX}http_proven", "Calls of clients with a valid client certificate."),
+            handshakes=counter(f"{PREFIX}tls_handshake_failures", "Failed TLS handshakes."),
             displaced=counter(
-                f"{PREFIX}http_connections_displaced", "Connections that had to go because others came."
+                f"{PREFIX}http_connections_displaced", "Connections closed to make room for new ones."
             ),
         )
         for reason in ShedReason:
@@ -95,16 +99,14 @@ class ServerState:
         gauge(f"{PREFIX}ready", "1 while this replica is ready, else 0.").set_function(
             lambda: not self.waiting_for()
         )
-        gauge(f"{PREFIX}http_in_flight", "Calls being handled now.").set_function(lambda: load.calls.total)
-        gauge(f"{PREFIX}http_reading", "Calls whose body is still to come.").set_function(
+        gauge(f"{PREFIX}http_in_flight", "Calls in progress.").set_function(lambda: load.calls.total)
+        gauge(f"{PREFIX}http_reading", "Calls whose body is still being received.").set_function(
             lambda: load.open - load.calls.total
         )
-        gauge(f"{PREFIX}http_bytes_in_flight", "Bytes of bodies that have arrived.").set_function(
+        gauge(f"{PREFIX}http_bytes_in_flight", "Bytes of request bodies received so far.").set_function(
             lambda: load.bytes.total
         )
-        gauge(f"{PREFIX}http_connections", "Connections that are open.").set_function(
-            lambda: len(self.connections)
-        )
+        gauge(f"{PREFIX}http_connections", "Open connections.").set_function(lambda: len(self.connections))
 
     def waiting_for(self) -> dict[str, str]:
         """Why calls should not come here now, by check; empty when ready."""
@@ -126,7 +128,7 @@ class ServerState:
     def no_handshake(self, error: OSError) -> None:
         """Count and log a TLS handshake that failed, or a certificate that proves nothing."""
         self.counters.handshakes.inc()
-        self.quiet_log.info("tls.no_handshake", error=error)
+        self.quiet_log.info("tls.handshake_failed", error=error)
 
 
 SERVER_STATE = web.AppKey("server_state", ServerState)

@@ -5,7 +5,7 @@ The certificate a server shows, and how it is replaced while connections are ope
 half-written pair takes the good one away. So a pair is first examined and loaded into a context of its own,
 and only then becomes the current one; the listening context holds no certificate and hands every new
 connection to the current context from its SNI callback, which OpenSSL calls with or without a server name.
-A pair that is not good is refused and the old one goes on serving. Open connections keep what they have.
+An invalid pair is rejected, and the old one stays in use. Open connections keep theirs.
 
 With an authority for callers, each context also asks for a certificate. OpenSSL verifies it by the context
 that it was handed to, but whether to ask stands in the one it came from, so both are told.
@@ -127,12 +127,12 @@ class Keeper:
         self._clock = clock
         self._expiry = Gauge(
             f"{PREFIX}tls_certificate_expiry_timestamp_seconds",
-            "When the certificate that is served expires, in seconds since 1970.",
+            "Expiry of the serving certificate, as a Unix time.",
             registry=registry,
         )
         self._reloads = Counter(
             f"{PREFIX}tls_reloads",
-            "Changed certificate files, by whether the new pair was loaded or refused.",
+            "Changes of the certificate files, by whether the new certificate was loaded or rejected.",
             ["result"],
             registry=registry,
         )
@@ -153,7 +153,7 @@ class Keeper:
             self._current = self._adopted(load(self.files, now=self._clock(), client_ca=self.client_ca))
         except BadPair as error:
             self._reloads.labels("refused").inc()
-            self._log.error("tls.refused", mistakes=error.mistakes)
+            self._log.error("tls.reload_failed", errors=error.mistakes)
             return False
         self._reloads.labels("loaded").inc()
         self._log.info("tls.loaded", serial=self._current.serial, expires=self._current.expires)

@@ -38,4 +38,4 @@ class Disbelief:
             f"{'/'.join(pod.name)} on {node}: {', '.join(sorted(pod.refuted))[:LONGEST_NAMES]}"
             for node, pod in map(refuted.__getitem__, new)
         ]
-        self.log.warning("record.disbelieved", pods=lines, more=len(refuted) - len(self._logged))
+        self.log.warning("record.disbelieved", pods=lines, omitted=len(refuted) - len(self._logged))

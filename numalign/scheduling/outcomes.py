@@ -64,7 +64,7 @@ class Outcomes:
         self._last: LRU[str, _Refusal] = LRU(REMEMBERED)
         self._refusals = Counter(
             f"{PREFIX}kubelet_refusals",
-            "Pods that a kubelet rejected on a node where zones were reserved for them, or that was ranked.",
+            ("Pods that a kubelet rejected although zones were reserved for them or the node was ranked."),
             ["reason", "known"],
             registry=registry,
         )
@@ -107,7 +107,9 @@ class Outcomes:
         message = f"numalign predicted that the pod {predicted} on {pod.node}; {happened}"
         # What was reserved for a pod may be as long as the record that its owner wrote.
         message = cut(message, LONGEST_MESSAGE)
-        self._log.warning("prediction.wrong", pod=f"{pod.namespace}/{pod.name}", node=pod.node, story=message)
+        self._log.warning(
+            "prediction.wrong", pod=f"{pod.namespace}/{pod.name}", node=pod.node, message=message
+        )
         self._tell_owner(pod, message)
 
     def _assigned(self, pod: PodInfo) -> None:
@@ -140,4 +142,4 @@ def shown(held: Held) -> str:
         f" from {' and '.join(map(readable_zone, zones)) or 'no NUMA zone'}"
         for zones, amounts in held.items()
     ]
-    return ", ".join(parts) or "nothing of its own"
+    return ", ".join(parts) or "no exclusive resources"

@@ -75,8 +75,7 @@ class Predictions:
         self._bound: LRU[str, _BoundPod] = LRU(REMEMBERED)
         self._results = Counter(
             f"{PREFIX}predictions",
-            "Pods that this program evaluated and that a node with an agent runs, by whether the"
-            " prediction was right.",
+            "Evaluated pods on nodes with an agent, by result of their prediction.",
             ["result"],
             registry=registry,
         )
@@ -145,7 +144,7 @@ class Predictions:
         )
         message = cut(message, LONGEST_MESSAGE)
         self._log.warning(
-            "prediction.wrong", pod=f"{bound.namespace}/{bound.name}", node=bound.node, story=message
+            "prediction.wrong", pod=f"{bound.namespace}/{bound.name}", node=bound.node, message=message
         )
         self._tell(Event(bound.namespace, bound.name, bound.uid, Type.WARNING, EVENT, message))
 

@@ -113,7 +113,7 @@ class _Identity(NamedTuple):
 
 
 _UNREAD = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
-"""Of a pod that cannot be read and of which nobody asks anything: every node takes it."""
+"""The demand of an unreadable pod that does not request alignment: every node fits."""
 
 Watcher = Callable[[PodInfo, PodInfo | None], None]
 """Is called with a pod as it is now, and as it was."""
@@ -315,7 +315,7 @@ class SchedulerState:
         if pod is None or (pending and (pending.demand, pending.created) == (pod.demand, pod.created)):
             return pending
         reading = self.reader.read(pod.request, pod.namespace, self._effective_policy())
-        # What makes no sense was told to whoever asked, and nobody binds it.
+        # An invalid pod got its error when it was evaluated, and is never bound.
         if self._refused(reading):
             return pending
         return self._pending(_Identity(uid, pod.namespace, pod.name, pod.created), reading)

@@ -38,7 +38,7 @@ def arrivals(trace: Trace, ratio: float, dice: Dice) -> Arrivals:
 
     The last one that is drawn may ask for several GPUs where less than so many are wanted still (as in the
     published runs). A trace whose pods ask for no GPU at all is not drawn from. Raises `BadInput` where pods
-    ask for so little that more than `MOST_ARRIVALS` would come.
+    request so little that more than `MOST_ARRIVALS` would come.
     """
     shapes = list(dict.fromkeys(trace.pods))
     numbers = {shape: number for number, shape in enumerate(shapes)}
@@ -58,7 +58,7 @@ def arrivals(trace: Trace, ratio: float, dice: Dice) -> Arrivals:
             return Arrivals(shapes, order)
         order.append(shape)
         total += int(asked[shape])
-    message = f"ask for so little that more than {MOST_ARRIVALS:,} would arrive: lower the ratio"
+    message = f"request so little that more than {MOST_ARRIVALS:,} would arrive: lower the ratio"
     raise BadInput([Mistake("the pods of the trace", message)])
 
 

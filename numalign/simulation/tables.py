@@ -84,7 +84,7 @@ def _mistakes_of_table(
         yield Mistake(str(path), f'there is no column "{name}"')
     for name in columns:
         if header.count(name) > 1:
-            yield Mistake(str(path), f'there are {header.count(name)} columns "{name}": leave one')
+            yield Mistake(str(path), f'there are {header.count(name)} columns "{name}": keep one')
     if not (rows or missing):
         yield Mistake(str(path), "there is no row under the header")
     if rows > MOST_ROWS:

@@ -144,19 +144,17 @@ def _checked(
 
 def _mistakes_of_node(row: TableRow) -> Iterator[Mistake]:
     if row.figures["gpu"] > MOST_GPUS:
-        yield Mistake(row.where, f"gpu is {row.figures['gpu']}: {MOST_GPUS} is the most")
+        yield Mistake(row.where, f"gpu is {row.figures['gpu']}: the maximum is {MOST_GPUS}")
 
 
 def _mistakes_of_pod(row: TableRow) -> Iterator[Mistake]:
     gpus, share = row.figures["num_gpu"], row.figures["gpu_milli"]
     if gpus > MOST_GPUS:
-        yield Mistake(row.where, f"num_gpu is {gpus}: {MOST_GPUS} is the most")
+        yield Mistake(row.where, f"num_gpu is {gpus}: the maximum is {MOST_GPUS}")
     if gpus == 1 and not 0 < share <= WHOLE_GPU:
         yield Mistake(row.where, f"gpu_milli is {share}: with one GPU it is 1 to {WHOLE_GPU}")
     if gpus > 1 and share != WHOLE_GPU:
-        yield Mistake(
-            row.where, f"gpu_milli is {share}: whoever asks for several GPUs has {WHOLE_GPU} of each"
-        )
+        yield Mistake(row.where, f"gpu_milli is {share}: with several GPUs it is {WHOLE_GPU}")
     if row.figures["burstable"] > row.figures["count"]:
         yield Mistake(row.where, f"burstable is {row.figures['burstable']}: more than there are pods")
 

@@ -48,7 +48,7 @@ async def _allocate(context: CallContext, body: bytes) -> bytes:
     task = protocol.read_task(body)
     pod = context.pending_pod(task.pod)
     if not task.node_name or not pod.uid:
-        return protocol.answer_task("numalign: a task is allocated with its node and its pod's uid")
+        return protocol.answer_task("numalign: an allocated task must have its node and its pod's UID")
     [answer] = context.nodes.of([task.node_name], pod)
     if not answer.fits:
         return protocol.answer_task(answer.reason)
@@ -94,7 +94,7 @@ async def _answer(context: CallContext, body: bytes, *, verb: str) -> bytes:
         return await _VERBS[verb](context, body)
     except BadInput as error:
         if verb in _WITHOUT_TEXT:
-            context.quiet_log.warning("call.unreadable", verb=f"volcano/{verb}", mistakes=error.mistakes)
+            context.quiet_log.warning("call.unreadable", verb=f"volcano/{verb}", errors=error.mistakes)
             return _WITHOUT_TEXT[verb]
         text = f"numalign: {error}"
         return (

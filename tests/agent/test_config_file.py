@@ -46,8 +46,8 @@ def test_a_file_may_be_json() -> None:
     ("content", "said"),
     [
         ("", "is empty"),
-        ("kind: Pod", "holds 0 objects of kind KubeletConfiguration"),
-        ("kind: KubeletConfiguration\n---\nkind: KubeletConfiguration", "holds 2 objects"),
+        ("kind: Pod", "contains 0 objects of kind KubeletConfiguration"),
+        ("kind: KubeletConfiguration\n---\nkind: KubeletConfiguration", "contains 2 objects"),
         ("kind: [", "is no YAML|expected"),
         ("x" * (2**20 + 1), "has more than 1048576 bytes"),
         ("kind: KubeletConfiguration\nfeatureGates: !!python/object:os.system {}", "python/object"),
@@ -71,7 +71,7 @@ async def test_a_complaint_names_the_file(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_never_ends_is_given_up(tmp_path: Path) -> None:
-    with pytest.raises(Unconfigured, match="was not read within 0 s"):
+    with pytest.raises(Unconfigured, match="could not be read within 0 s"):
         await config_file.read(tmp_path, within=0)
 
 

@@ -86,7 +86,7 @@ async def test_once_fails_where_the_kubelet_cannot_be_seen(beside: Beside) -> No
 
     assert (code, out) == (1, "")
     [line] = log
-    assert line["event"] == "node.unseen"
+    assert line["event"] == "node.observation_failed"
 
 
 async def test_it_follows_its_kubelet_until_it_is_told_to_end(beside: Beside) -> None:
@@ -137,16 +137,16 @@ async def test_a_port_that_is_taken_is_told(beside: Beside) -> None:
 
     assert code == 2
     [line] = log
-    assert line["event"] == "server.refused"
-    assert port in line["mistakes"][0]
+    assert line["event"] == "server.start_failed"
+    assert port in line["errors"][0]
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ([], "--node-name: is needed"),
+        ([], "--node-name: is required"),
         (["--node-name=a", "--publish=sometimes"], "expected one of if-absent, always, never"),
-        (["--node-name=a", "--annotate-pods", "--output=-"], "keep one of them"),
+        (["--node-name=a", "--annotate-pods", "--output=-"], "remove one of them"),
         (["--node-name=a", "--kubeconfig=/nowhere"], "there is no kubeconfig at /nowhere"),
     ],
 )

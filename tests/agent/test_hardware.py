@@ -235,23 +235,23 @@ def test_firmware_that_knows_no_package_has_one_socket(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("path", "text", "said"),
     [
-        ("node/node1/meminfo", "MemTotal: much", "node/node1/meminfo: tells no MemTotal in kB"),
+        ("node/node1/meminfo", "MemTotal: much", "node/node1/meminfo: contains no MemTotal in kB"),
         (
             "node/node0/distance",
             "10",
-            'node/node0/distance: "10" is not one distance for each of 2 zones',
+            'node/node0/distance: "10" does not have one distance for each of 2 zones',
         ),
         (
             "node/node0/distance",
             "10 far",
-            'node/node0/distance: "10 far" is not one distance for each of 2 zones',
+            'node/node0/distance: "10 far" does not have one distance for each of 2 zones',
         ),
         (
             "node/node0/hugepages/hugepages-2048kB/nr_hugepages",
             "many",
-            'node/node0/hugepages/hugepages-2048kB/nr_hugepages: "many" is no number',
+            'node/node0/hugepages/hugepages-2048kB/nr_hugepages: "many" is not a number',
         ),
-        ("cpu/cpu3/topology/core_id", "0x1", 'cpu/cpu3/topology/core_id: "0x1" is no number'),
+        ("cpu/cpu3/topology/core_id", "0x1", 'cpu/cpu3/topology/core_id: "0x1" is not a number'),
         ("cpu/online", "3-1", 'cpu/online: "3-1" is not a CPU ID or range, as in 0-3,8'),
         ("cpu/cpu2/topology/core_id", "9" * 70000, "cpu/cpu2/topology/core_id: is longer than 65536 bytes"),
     ],
@@ -283,13 +283,13 @@ def test_every_mistake_is_told_at_once(folder: Folder) -> None:
 def test_a_cpu_in_two_zones_is_a_mistake(folder: Folder) -> None:
     (folder.system / "node/node1/cpu0").mkdir()
 
-    assert "node: has CPUs that stand in two zones, 1 among them" in mistakes(folder)
+    assert "node: has CPUs that are in two zones, one of them 1" in mistakes(folder)
 
 
 def test_a_machine_without_cpus_is_none(folder: Folder) -> None:
     folder.write("cpu/online", "4095")
 
-    assert mistakes(folder) == ["cpu: tells of no CPU that is online"]
+    assert mistakes(folder) == ["cpu: lists no CPU that is online"]
 
 
 def test_ids_beyond_those_of_linux_are_named(folder: Folder) -> None:
@@ -298,8 +298,8 @@ def test_ids_beyond_those_of_linux_are_named(folder: Folder) -> None:
 
     said = mistakes(folder)
 
-    assert "node/node0/cpu8192: is beyond 8191, the last CPU of Linux" in said
-    assert "node/node1024: is beyond 1023, the last zone that Linux knows" in said
+    assert "node/node0/cpu8192: is above 8191, the highest CPU ID of Linux" in said
+    assert "node/node1024: is above 1023, the highest NUMA node ID of Linux" in said
 
 
 LINKED = ["node/node0/meminfo", "cpu/cpu0/topology", "cpu/cpu0", "node/node1"]

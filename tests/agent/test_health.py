@@ -57,7 +57,7 @@ async def test_it_is_alive(place: Place) -> None:
     ("waiting", "status", "told"),
     [
         (None, 200, {"ready": True, "waiting_for": []}),
-        ("a first report", 503, {"ready": False, "waiting_for": ["a first report"]}),
+        ("the first report", 503, {"ready": False, "waiting_for": ["the first report"]}),
     ],
 )
 async def test_it_is_ready_once_nothing_is_waited_for(

@@ -157,7 +157,7 @@ async def test_what_is_no_answer_is_told(sent: bytes, said: str) -> None:
 async def test_nobody_there_is_told_with_the_address() -> None:
     async with scripted(lambda *_: asyncio.sleep(0)) as port:
         pass
-    with pytest.raises(Unreachable, match=f"127.0.0.1:{port} cannot be asked for GET /configz"):
+    with pytest.raises(Unreachable, match=f"GET /configz at 127.0.0.1:{port} failed"):
         await HttpsClient(HttpsEndpoint("127.0.0.1", port, plain)).request("GET", "/configz")
 
 

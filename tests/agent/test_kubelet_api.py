@@ -108,18 +108,18 @@ async def test_where_it_may_not_be_asked_the_api_server_asks_it() -> None:
 
 
 async def test_where_nobody_may_ask_it_each_way_says_why() -> None:
-    api = FakeApiServer({"/api/v1/nodes/n1/proxy/configz": Forbidden("you may not read it: nodes/proxy")})
+    api = FakeApiServer({"/api/v1/nodes/n1/proxy/configz": Forbidden("not allowed to read it: nodes/proxy")})
 
     async with asking(refusing(), api) as kubelet:
-        with pytest.raises(Forbidden, match=r"answered 403 .*verb=get.*; you may not read it: nodes/proxy"):
+        with pytest.raises(Forbidden, match=r"answered 403 .*verb=get.*; not allowed .*: nodes/proxy"):
             await kubelet.configuration()
 
 
 async def test_where_nobody_is_known_that_is_said() -> None:
     async with asking() as kubelet:
-        with pytest.raises(Unconfigured, match="name the node's address, or an API server"):
+        with pytest.raises(Unconfigured, match="set --node-address or configure an API server"):
             await kubelet.configuration()
-        with pytest.raises(Unconfigured, match="nobody can be asked for the list of the kubelet's pods"):
+        with pytest.raises(Unconfigured, match="the list of the kubelet's pods cannot be read"):
             await kubelet.pods()
 
 

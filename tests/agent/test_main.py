@@ -33,7 +33,7 @@ def test_a_pod_is_told_its_node_in_variables_without_our_prefix() -> None:
 
 
 def test_a_node_has_to_be_named() -> None:
-    with pytest.raises(SettingsError, match="--node-name: is needed"):
+    with pytest.raises(SettingsError, match="--node-name: is required"):
         load(AgentSettings, argv=[], environ={})
 
 

@@ -252,7 +252,7 @@ async def test_a_kubelet_that_starts_again_meanwhile_is_not_believed(world: Worl
 
     world.kubelet = Restarting()
 
-    with pytest.raises(Unobserved, match="started again while it was looked at"):
+    with pytest.raises(Unobserved, match="restarted during the observation"):
         await world.observer().look()
 
 
@@ -261,7 +261,7 @@ async def test_checkpoints_of_another_version_are_not_read_which_is_said_once(wo
     observer = world.observer()
 
     assert [(await observer.look()).checkpoints for _ in range(3)] == [None] * 3
-    assert len(world.told.of("checkpoints.unread")) == 1
+    assert len(world.told.of("checkpoints.unreadable")) == 1
 
 
 async def test_checkpoints_are_not_read_where_nobody_tells_of_them(world: World) -> None:

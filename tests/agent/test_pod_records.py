@@ -139,4 +139,4 @@ async def test_what_fails_is_said_once_and_tried_again(desk: Desk) -> None:
     task.cancel()
 
     assert desk.pauses == [1.0]
-    assert len(desk.told.of("placements.unwritten")) == 1
+    assert len(desk.told.of("placements.write_failed")) == 1

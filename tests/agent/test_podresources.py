@@ -129,16 +129,16 @@ async def test_managers_that_give_out_nothing_have_nothing(socket: Path) -> None
 @pytest.mark.parametrize(
     ("container", "said"),
     [
-        pytest.param(ContainerResources(cpu_ids=[8192]), "8192 is no id of a CPU", id="a CPU beyond all"),
-        pytest.param(ContainerResources(cpu_ids=[-1]), "-1 is no id of a CPU", id="a negative CPU"),
+        pytest.param(ContainerResources(cpu_ids=[8192]), "8192 is not a CPU ID", id="a CPU beyond all"),
+        pytest.param(ContainerResources(cpu_ids=[-1]), "-1 is not a CPU ID", id="a negative CPU"),
         pytest.param(
             ContainerResources(memory=[ContainerMemory(memory_type="cpu", size=1)]),
-            '"cpu" is no kind of memory',
+            '"cpu" is not a memory type',
             id="no memory",
         ),
         pytest.param(
             ContainerResources(memory=[ContainerMemory(memory_type="memory", size=1, topology=on(1024))]),
-            "1024 is no id of a zone",
+            "1024 is not a NUMA node ID",
             id="a zone beyond all",
         ),
         pytest.param(

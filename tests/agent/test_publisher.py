@@ -134,7 +134,7 @@ async def test_the_zones_of_another_exporter_stay_as_they_are(desk: Desk) -> Non
     assert desk.annotations[PLACEMENTS] == reported("web", "db").annotations[PLACEMENTS]
     assert [desk.count(result) for result in ("conflict", "annotated", "applied")] == [1, 2, 0]
     assert desk.registry.get_sample_value("numalign_agent_zones_of_others") == 1
-    [line] = desk.told.of("topology.foreign")
+    [line] = desk.told.of("topology.other_exporter")
     assert "nfd" in line["error"]
 
 
@@ -154,7 +154,7 @@ async def test_zones_are_written_again_once_the_other_object_is_gone(desk: Desk)
     await desk.write("web", "db")
 
     assert desk.topology["zones"] == reported("web", "db").zones
-    assert len(desk.told.of("topology.taken")) == 1
+    assert len(desk.told.of("topology.taken_over")) == 1
     assert desk.registry.get_sample_value("numalign_agent_zones_of_others") == 0
 
 
@@ -168,7 +168,7 @@ async def test_it_asks_again_whether_the_zones_are_still_anothers(desk: Desk) ->
     await desk.write("web")
     assert not desk.publisher.unsettled
     assert desk.count("conflict") == 2
-    assert len(desk.told.of("topology.foreign")) == 1
+    assert len(desk.told.of("topology.other_exporter")) == 1
 
 
 async def test_always_takes_over(desk: Desk) -> None:
@@ -241,7 +241,7 @@ async def test_a_node_that_may_not_be_read_owns_nothing(desk: Desk, status: int)
     await desk.write("web")
 
     assert "ownerReferences" not in desk.topology["metadata"]
-    assert len(desk.told.of("topology.unowned")) == 1
+    assert len(desk.told.of("topology.no_owner")) == 1
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, Forbidden), (500, Unreachable)])

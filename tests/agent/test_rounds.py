@@ -212,7 +212,9 @@ async def test_a_kubelet_that_is_away_is_asked_again_and_that_is_said_once() -> 
     world = World(end=30, look_error=lambda now: gone if now < 20 else None)
     rounds = await world.live()
 
-    assert len(world.told.of("node.unseen")) == len(world.told.of("node.seen_again")) == 1
+    assert (
+        len(world.told.of("node.observation_failed")) == len(world.told.of("node.observation_recovered")) == 1
+    )
     gaps = [b - a for a, b in pairwise(world.looks)]
     assert max(gaps) <= AWAY_SECONDS + SOON
     assert gaps[0] < 1
@@ -240,9 +242,9 @@ async def test_what_fails_in_another_way_is_said_again() -> None:
     world = World(end=20, look_error=lambda _: errors[len(world.looks) % 3])
     rounds = await world.live()
 
-    assert len(world.told.of("node.unseen")) == 3
+    assert len(world.told.of("node.observation_failed")) == 3
     assert world.writes == []
-    assert rounds.waiting_for == "a first report"
+    assert rounds.waiting_for == "the first report"
 
 
 async def test_while_the_api_server_is_away_only_the_newest_is_kept() -> None:
@@ -255,7 +257,7 @@ async def test_while_the_api_server_is_away_only_the_newest_is_kept() -> None:
     assert during[-1] == len(world.pods)
     first = next(moment for moment, _ in world.writes if moment >= 10.5)
     assert first < 10.5 + AWAY_SECONDS * 1.25 + SOON
-    assert len(world.told.of("report.unpublished")) == len(world.told.of("report.published_again")) == 1
+    assert len(world.told.of("topology.write_failed")) == len(world.told.of("topology.write_recovered")) == 1
 
 
 async def test_whoever_says_no_is_asked_less_and_less() -> None:
@@ -285,5 +287,5 @@ async def test_what_cannot_be_told_is_said_once() -> None:
     world = World({1.0: (many := tuple(f"pod-{n:0200}" for n in range(600))), 2.0: (*many, "one")}, end=4)
     await world.live()
 
-    assert len(world.told.of("report.incomplete")) >= 1
+    assert len(world.told.of("topology.incomplete")) >= 1
     assert world.sample("pods_left_out") == 0

@@ -45,7 +45,7 @@ async def test_an_answer_of_more_than_makes_sense_is_not_read(socket: Path) -> N
     listed = ListPodResourcesResponse(pod_resources=[PodResources(name="x" * 1000)])
 
     async with FakePodResources(listed=listed).serving(socket):
-        with pytest.raises(Unreachable, match="at most 999 are read"):
+        with pytest.raises(Unreachable, match="at most 999 are accepted"):
             await unary.call(socket, METHOD, b"", most=999)
 
 
@@ -73,7 +73,8 @@ async def test_a_kubelet_that_hangs_is_not_waited_for(socket: Path) -> None:
 
 
 async def test_nobody_behind_the_socket_is_told_with_its_path(socket: Path) -> None:
-    with pytest.raises(Unreachable, match=f"{socket} cannot be asked for {METHOD}: .*No such file"):
+    said = f"call to the kubelet's socket {socket} failed: {METHOD}: .*No such file"
+    with pytest.raises(Unreachable, match=said):
         await unary.call(socket, METHOD, b"")
 
 
@@ -110,15 +111,15 @@ async def test_an_answer_in_frames_is_put_together(socket: Path) -> None:
         pytest.param(reply(message(b"body") + b"!"), "more than one message", id="too much"),
         pytest.param(reply(pack(">BI", 1, 4) + b"body"), "compressed", id="compressed"),
         pytest.param(reply(pack(">BI", 0, 2**32 - 1)), "4294967295 bytes is too long", id="endless"),
-        pytest.param(reply(headers=[(":status", "502")]), "status 502 of HTTP", id="bad gateway"),
-        pytest.param(reply(trailers=[("other", "0")]), "no status", id="no grpc-status"),
-        pytest.param(reply(trailers=[("grpc-status", "-1")]), "no status", id="negative status"),
-        pytest.param(reply(trailers=[("grpc-status", "0" * 1000)]), "no status", id="long status"),
+        pytest.param(reply(headers=[(":status", "502")]), "HTTP status 502", id="bad gateway"),
+        pytest.param(reply(trailers=[("other", "0")]), "no gRPC status", id="no grpc-status"),
+        pytest.param(reply(trailers=[("grpc-status", "-1")]), "no gRPC status", id="negative status"),
+        pytest.param(reply(trailers=[("grpc-status", "0" * 1000)]), "no gRPC status", id="long status"),
         pytest.param(
-            lambda http: http.send_headers(1, GOOD, end_stream=True), "no status", id="only headers"
+            lambda http: http.send_headers(1, GOOD, end_stream=True), "no gRPC status", id="only headers"
         ),
-        pytest.param(lambda http: http.reset_stream(1, 2), "was reset, with error 2", id="reset"),
-        pytest.param(lambda http: http.close_connection(2), "was ended, with error 2", id="goaway"),
+        pytest.param(lambda http: http.reset_stream(1, 2), "was reset with error 2", id="reset"),
+        pytest.param(lambda http: http.close_connection(2), "was closed with error 2", id="goaway"),
         pytest.param(
             lambda _: None, "onnection lost|connection ended|Broken pipe|reset by peer", id="nothing"
         ),

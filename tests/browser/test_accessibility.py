@@ -54,8 +54,8 @@ async def test_axe_finds_nothing(browser: Browser, site: str, path: str, scheme:
 async def test_axe_finds_nothing_in_an_answer(browser: Browser, site: str, scheme: str) -> None:
     async with opened(browser, f"{site}/what-if", color_scheme=scheme) as watched:
         await watched.page.get_by_label("Pod or workload").fill(POD)
-        await watched.page.get_by_role("button", name="Ask the nodes").click()
-        await expect(watched.page.get_by_text("What the nodes say")).to_be_visible()
+        await watched.page.get_by_role("button", name="Evaluate").click()
+        await expect(watched.page.get_by_text("Results by node")).to_be_visible()
 
         assert await found(watched.page) == []
 

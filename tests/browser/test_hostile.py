@@ -90,7 +90,7 @@ async def test_texts_of_a_pod_are_text(browser: Browser, hostile: str, at: int) 
 async def test_what_is_asked_comes_back_as_text(browser: Browser, hostile: str, name: str) -> None:
     async with opened(browser, f"{hostile}/what-if") as watched:
         await watched.page.get_by_label("Pod or workload").fill(name)
-        await watched.page.get_by_role("button", name="Ask the nodes").click()
+        await watched.page.get_by_role("button", name="Evaluate").click()
 
         await expect(watched.page.get_by_label("Pod or workload")).to_have_value(name)
         assert await watched.page.evaluate("window.caught") is None

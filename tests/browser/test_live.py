@@ -104,7 +104,7 @@ async def test_a_tile_that_the_filter_no_longer_shows_goes(browser: Browser, cha
         changing.cluster.remove("prod", "ranker")
 
         await expect(page.locator(".tiles a")).to_have_count(0)
-        await expect(page.get_by_text("No node is like that")).to_be_visible()
+        await expect(page.get_by_text("No node matches")).to_be_visible()
 
 
 async def test_what_is_typed_and_open_stays(browser: Browser, changing: Changing) -> None:

@@ -119,7 +119,7 @@ async def test_what_if_asks_every_node(browser: Browser, site: str) -> None:
         page = watched.page
         await page.get_by_label("Pod or workload").fill(POD)
         await page.get_by_label("Replicas").fill("5")
-        await page.get_by_role("button", name="Ask the nodes").click()
+        await page.get_by_role("button", name="Evaluate").click()
 
         fits = _row(page, "cpu-1")
         await expect(fits.locator(".tag")).to_have_text("fits")
@@ -158,7 +158,7 @@ async def test_a_file_can_be_asked_about(browser: Browser, site: str) -> None:
 async def test_what_makes_no_sense_is_said(browser: Browser, site: str, manifest: str, said: str) -> None:
     async with opened(browser, f"{site}/what-if") as watched:
         await watched.page.get_by_label("Pod or workload").fill(manifest)
-        await watched.page.get_by_role("button", name="Ask the nodes").click()
+        await watched.page.get_by_role("button", name="Evaluate").click()
 
         alert = watched.page.get_by_role("alert")
         await expect(alert).to_contain_text(said)
@@ -178,8 +178,8 @@ async def test_without_scripts_everything_works_but_what_is_live(browser: Browse
         await page.get_by_label("or a file").set_input_files(
             {"name": "pod.yaml", "mimeType": "text/yaml", "buffer": POD.encode()}
         )
-        await page.get_by_role("button", name="Ask the nodes").click()
-        await expect(page.get_by_text("What the nodes say")).to_be_visible()
+        await page.get_by_role("button", name="Evaluate").click()
+        await expect(page.get_by_text("Results by node")).to_be_visible()
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -62,7 +62,7 @@ async def test_nobody_trusts_while_both_are_missing(cluster: FakeApi, client: Ap
 
     assert not bundle.trusted(seen, BUNDLE)
     assert list(bundle.problems(seen, BUNDLE)) == [MUTATING, VALIDATING]
-    assert "is not there" in (seen[0].distrust([certificate.first(ONE.cert_pem)]) or "")
+    assert "does not exist" in (seen[0].distrust([certificate.first(ONE.cert_pem)]) or "")
     assert cluster.get(MUTATING_PATH) is None
 
 

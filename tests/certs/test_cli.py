@@ -198,7 +198,7 @@ async def test_a_cluster_that_says_no_or_nothing(cluster: FakeApi, beside: Run) 
     gone = await beside("rotate", *OF_SECRET)
 
     assert (forbidden.exit_code, gone.exit_code) == (2, 2)
-    assert forbidden.stderr.startswith(f"Error: you may not read {PLACE}")
+    assert forbidden.stderr.startswith(f"Error: not allowed to read {PLACE}")
     assert "cannot be asked" in gone.stderr
 
 

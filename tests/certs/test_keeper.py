@@ -116,7 +116,7 @@ async def test_bundles_that_cannot_be_kept_are_said_once(
 
     (line,) = told.of("certificates.unpublished")
     assert line["name"] == CONFIGURATION
-    assert set(line["problems"]) == {MUTATING, VALIDATING}
+    assert set(line["errors"]) == {MUTATING, VALIDATING}
     assert certificates.trouble() is None
 
 

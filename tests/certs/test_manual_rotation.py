@@ -84,7 +84,7 @@ async def test_what_it_waits_for_is_said(cluster: FakeApi, client: Api, time: Ti
         cluster.delete(configuration_path(kind))
     (said,) = await followed(client, time, await begin(client, time), most_sleeps=0)
 
-    assert said.startswith(f"{STAGED}\n  waiting: {MUTATING}: {MUTATING} {CONFIGURATION} is not there")
+    assert said.startswith(f"{STAGED}\n  waiting: {MUTATING}: {MUTATING} {CONFIGURATION} does not exist")
 
 
 REFUSED: list[tuple[str, Json | None, float, type[BadInput], str]] = [

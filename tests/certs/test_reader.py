@@ -85,7 +85,7 @@ async def test_a_secret_that_breaks_is_refused_and_the_old_pair_goes_on(
     await certificate.look()
 
     assert (served(certificate), certificate.trouble()) == (files(good), None)
-    assert [line["mistakes"] for line in told.of("certificates.refused")] == [
+    assert [line["errors"] for line in told.of("certificates.refused")] == [
         [
             "data[ca.crt]: is missing",
             "data[tls.key]: contains no PEM private key (-----BEGIN PRIVATE KEY-----)",

@@ -156,9 +156,9 @@ ODD: list[tuple[str, Callable[[Data], object], list[str]]] = [
      ["data[tls.key]: is not base64"]),
     ("not ASCII", lambda made: made["data"].update({"tls.crt": "ä"}), ["data[tls.crt]: is not base64"]),
     ("a number", lambda made: made["data"].update({"ca.crt": 7}),
-     ["data[ca.crt]: must be a text, not a number"]),
+     ["data[ca.crt]: must be a string, not a number"]),
     ("three at once", lambda made: made["data"].update({"ca.crt": 7, "tls.crt": "%", "tls.key": ""}),
-     ["data[ca.crt]: must be a text, not a number", "data[tls.crt]: is not base64",
+     ["data[ca.crt]: must be a string, not a number", "data[tls.crt]: is not base64",
       "data[tls.key]: is missing"]),
     ("data that is a list", lambda made: made.update(data=[]),
      ["data: must be an object, not a list", "data[ca.crt]: is missing", "data[tls.crt]: is missing",
@@ -264,7 +264,7 @@ async def test_one_wins_who_changes_it(cluster: FakeApi, client: Api) -> None:
 async def test_what_the_api_server_refuses_is_raised(cluster: FakeApi, client: Api) -> None:
     cluster.failures[PLACE.path] = HTTPStatus.FORBIDDEN
 
-    with pytest.raises(Forbidden, match="you may not read Secret numalign-system/numalign-webhook-tls"):
+    with pytest.raises(Forbidden, match="not allowed to read Secret numalign-system/numalign-webhook-tls"):
         await secrets.read(client, PLACE)
 
 

@@ -33,7 +33,7 @@ async def test_readiness_waits_for_what_is_shared(cluster: FakeApi, watcher: Wat
     assert made.trouble() == f"{WAITING}it has not been read yet"
     cluster.failures[made.ref.path] = HTTPStatus.FORBIDDEN
     await made.look()
-    assert (made.trouble() or "").startswith(f"{WAITING}you may not read Secret")
+    assert (made.trouble() or "").startswith(f"{WAITING}not allowed to read Secret")
     cluster.failures.clear()
     await made.look()
 

@@ -133,7 +133,7 @@ async def work() -> AsyncIterator[World]:
 
 async def test_a_node_is_labelled_once(work: World) -> None:
     assert await work.run(1000) == [("a", IS_SMALL)]
-    assert work.told.of("node.labelled")[0]["after"] == IS_SMALL
+    assert work.told.of("node.labelled")[0]["new"] == IS_SMALL
     assert work.count("written") == 1
     assert work.registry.get_sample_value("numalign_class_writes_total", {"result": "failed"}) == 0
 
@@ -248,11 +248,11 @@ async def test_a_quarrel_of_long_ago_is_forgotten(work: World) -> None:
         assert await work.run(1000) == [("a", IS_SMALL)]
 
     # Only the first time was soon after a write.
-    assert [line["undone"] for line in work.told.of("class.contested")] == [1]
+    assert [line["reverted"] for line in work.told.of("class.contested")] == [1]
 
 
 async def test_a_node_that_is_gone_meanwhile_is_forgotten(work: World) -> None:
-    work.nodes.broken["a"] = NotFound("node a is not there")
+    work.nodes.broken["a"] = NotFound("node a does not exist")
     assert await work.run(20) == [("a", IS_SMALL)]
     del work.nodes.labels["a"]
 
@@ -265,7 +265,7 @@ async def test_a_right_that_is_missing_is_said_once_and_asked_for_ever_less(work
     for name in "bcd":
         work.has(name, SMALL)
     for name in "abcd":
-        work.nodes.broken[name] = Forbidden("you may not patch nodes")
+        work.nodes.broken[name] = Forbidden("not allowed to patch nodes")
     tried = await work.run(600)
 
     assert len(work.told.of("class.forbidden")) == 1

@@ -612,12 +612,12 @@ async def test_a_namespace_that_numalign_leaves_alone_is_left_alone(bench: Bench
                 "failed",
                 "failed",
                 [
-                    f"pod team/refused-{number} would be removed: small refused it (TopologyAffinityError),"
-                    " and web-x was made since"
+                    f"pod team/refused-{number} would be deleted: the kubelet of small rejected it"
+                    " (TopologyAffinityError), and web-x was created since"
                     for number in range(2)
                 ],
             ),
-            ("nothing", None, ["no refused pod would be removed"]),
+            ("nothing", None, ["no rejected pod would be deleted"]),
         ]
     ),
 )
@@ -627,5 +627,5 @@ async def test_a_dry_run_tells_which_refused_pods_would_go(
     refuse(bench, heal=heal)
     lines = (await dry_run(bench.settings("--dry-run", "--heal"))).splitlines()
 
-    assert [line for line in lines if "refused" in line] == said
+    assert [line for line in lines if "rejected" in line] == said
     assert bench.writes() == []

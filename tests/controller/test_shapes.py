@@ -326,8 +326,8 @@ async def test_a_broken_one_is_told_its_readable_keys_are_kept_and_it_is_written
         assert await work.run(HOUR) == []
 
     assert classes(work.configmap.memory) == {B_CLASS}
-    [line] = work.told.of("shapes.refused")
-    assert len(line["mistakes"]) == 2
+    [line] = work.told.of("shapes.unreadable")
+    assert len(line["errors"]) == 2
 
 
 async def test_one_that_stays_broken_is_told_once() -> None:
@@ -336,7 +336,7 @@ async def test_one_that_stays_broken_is_told_once() -> None:
     with keeping(work):
         await work.run(HOUR)
 
-    assert len(work.told.of("shapes.refused")) == 1
+    assert len(work.told.of("shapes.unreadable")) == 1
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ async def test_what_is_no_configmap_does_no_harm(stored: Any) -> None:  # noqa: 
 
 async def test_a_right_that_is_missing_is_said_once_and_nobody_waits_for_it() -> None:
     work = World()
-    work.configmap.broken = Forbidden("you may not get configmaps")
+    work.configmap.broken = Forbidden("not allowed to get configmaps")
     with keeping(work):
         await work.run(1)
         await asyncio.wait_for(work.writer.answered(), 1)

@@ -98,7 +98,7 @@ async def test_a_context_that_is_not_there_is_told(kubectl_numa: Numa) -> None:
 
 async def test_somebody_else_is_impersonated(kubectl_numa: Numa, classes: Mapping[str, str]) -> None:
     code, said = await kubectl_numa("nodes", "--as=stranger", "-o", "name")
-    assert (code, "you may not read the list of nodes" in said) == (2, True), said
+    assert (code, "not allowed to read the list of nodes" in said) == (2, True), said
 
     code, said = await kubectl_numa("nodes", "--as=stranger", "--as-group=system:masters", "-o", "name")
     assert code == 0, said

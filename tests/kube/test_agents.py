@@ -132,19 +132,19 @@ def test_the_kubelets_own_word_counts_before_what_others_heard_of_it() -> None:
 
 FALLS_BACK = [
     ("a version that nobody knows", reported(topology("a"), machine='{"version": 9}'),
-        "machine].version: 9 is not a known value versions: 1"),
+        "machine].version: 9 is not a supported version: expected 1"),
     ("a text that is too long", reported(topology("a"), machine="x" * (LONGEST_MACHINE + 1)),
-        "machine]: has 98305 bytes: a report has at most 98304"),
-    ("a text that is none", reported(topology("a"), machine=7), "machine]: must be a text, not a number"),
+        "machine]: has 98305 bytes: at most 98304 are allowed"),
+    ("a text that is none", reported(topology("a"), machine=7), "machine]: must be a string, not a number"),
     ("half a machine", told({"zones": [machine_zone(cores=[[0], [0]])]}),
-        "machine].machine.zones[0].cores[1][0]: CPU 0 stands at machine.zones[0].cores[0][0] too"),
+        "machine].machine.zones[0].cores[1][0]: CPU 0 is also listed at machine.zones[0].cores[0][0]"),
     ("a machine of other zones", told({**MACHINE, "zones": [machine_zone(0)], "devices": {}}),
         "machine].machine.zones: zone 1 of the topology is not on this machine"),
     ("a machine that contradicts its kubelet", told(kubelet={**STATIC_KUBELET, "reservedSystemCPUs": "1"}),
-        'machine].kubelet.reservedSystemCPUs: "1" is not what the machine says: "0"'),
+        'machine].kubelet.reservedSystemCPUs: "1" contradicts the machine: "0"'),
     ("an option that is not known here",
         told(kubelet={**STATIC_KUBELET, "topologyManagerPolicyOptions": {"new": "true"}}),
-        ("machine].kubelet.topologyManagerPolicyOptions.new: the kubelet knows no such option, but "
+        ("machine].kubelet.topologyManagerPolicyOptions.new: the kubelet has no such option, but "
             "prefer-closest-numa-nodes, max-allowable-numa-nodes")),
 ]  # fmt: skip
 
@@ -170,9 +170,9 @@ STRANGE = [
         ["pods.u.held: names a zone that is not on this machine"]),
     ("a CPU that is not there", {"held": [], "cpus": "7-9"}, ["pods.u.cpus: CPU 8-9 is not on this machine"]),
     ("a CPU that another pod holds", {"held": [], "cpus": "5-6"},
-        ["pods.u.cpus: CPU 6 is held by another pod too"]),
+        ["pods.u.cpus: CPU 6 is also held by another pod"]),
     ("more than there is", {"held": [{"zones": ["node-0"], "amount": {"x/gpu": 3}}]},
-        ["pods: hold 2 more x/gpu than zone 0 gives out", "pods: hold more x/gpu than sit on their zones"]),
+        ["pods: hold 2 more x/gpu than zone 0 can allocate", "pods: hold more x/gpu than their zones have"]),
 ]  # fmt: skip
 
 
@@ -204,8 +204,8 @@ def test_a_moment_that_is_none_is_told() -> None:
     assert seen.observed_at == {"a": None}
     assert said(seen) == [
         (
-            'NodeResourceTopology a: metadata.annotations[numalign.io/observed-at]: "noon" is no time, '
-            "as 2026-01-02T03:04:05Z is"
+            'NodeResourceTopology a: metadata.annotations[numalign.io/observed-at]: "noon" is not a time'
+            " such as 2026-01-02T03:04:05Z"
         )
     ]
 

@@ -103,7 +103,7 @@ async def test_what_an_api_server_refuses_is_raised(status: HTTPStatus, error: t
 
 async def test_a_pod_that_is_gone_is_missing() -> None:
     async with FakeApi() as server:
-        with pytest.raises(NotFound, match="the binding of pod team/web to node a is not there"):
+        with pytest.raises(NotFound, match="the binding of pod team/web to node a does not exist"):
             await bound(server, uid="x")
 
 

@@ -297,10 +297,10 @@ async def test_what_is_written_comes_back_as_it_is_stored() -> None:
     ("status", "error", "sentence"),
     [
         (HTTPStatus.UNAUTHORIZED, Unauthorized, "does not accept your credentials"),
-        (HTTPStatus.FORBIDDEN, Forbidden, "you may not patch node a .*a role has to allow it"),
-        (HTTPStatus.NOT_FOUND, NotFound, "node a is not there"),
-        (HTTPStatus.CONFLICT, Conflict, "node a was made or changed by somebody else"),
-        (HTTPStatus.UNPROCESSABLE_ENTITY, InvalidObject, "node a must not be so"),
+        (HTTPStatus.FORBIDDEN, Forbidden, "not allowed to patch node a .*a role must allow it"),
+        (HTTPStatus.NOT_FOUND, NotFound, "node a does not exist"),
+        (HTTPStatus.CONFLICT, Conflict, "node a was created or changed by another client"),
+        (HTTPStatus.UNPROCESSABLE_ENTITY, InvalidObject, "node a is not valid"),
         (HTTPStatus.INTERNAL_SERVER_ERROR, Unreachable, "answered 500 for node a"),
     ],
 )
@@ -319,7 +319,7 @@ async def test_what_is_deleted_is_what_was_read_or_nothing() -> None:
         )
         of = {key: made["metadata"][key] for key in ("uid", "resourceVersion")}
         for wrong in ("uid", "resourceVersion"):
-            with pytest.raises(Conflict, match="node a was made or changed by somebody else"):
+            with pytest.raises(Conflict, match="node a was created or changed by another client"):
                 await client.delete(f"{NODES}/a", {"preconditions": {**of, wrong: "x"}}, what="node a")
         await client.delete(f"{NODES}/a", {"preconditions": of}, what="node a")
 

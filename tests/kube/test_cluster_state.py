@@ -343,7 +343,7 @@ def test_volcanos_exporter_leaves_orphans_and_mistakes_as_others_do() -> None:
 
     assert (seen.nodes, seen.labels) == ((), {})
     assert sorted(map(str, seen.problems)) == [
-        "Numatopology a: spec.cpuDetail: holds no CPU",
+        "Numatopology a: spec.cpuDetail: contains no CPU",
         "Numatopology b: metadata.name: no Node of this name: its exporter left it behind",
     ]
 

@@ -162,16 +162,16 @@ async def test_a_pod_is_found_in_its_namespace(
 
 
 async def test_a_name_cannot_lead_elsewhere(api: FakeApi, kubeconfig: Kubeconfig) -> None:
-    with pytest.raises(NotFound, match=re.escape("pod default/../../nodes/a is not there")):
+    with pytest.raises(NotFound, match=re.escape("pod default/../../nodes/a does not exist")):
         await collect.one(POD, "../../nodes/a", connection=Connection(kubeconfig()))
     assert [asked.path for asked in api.requests] == ["/api/v1/namespaces/default/pods/../../nodes/a"]
 
 
 LISTS_THAT_FAIL: list[tuple[str, HTTPStatus, type[Exception], str]] = [
     (NAMESPACES, HTTPStatus.UNAUTHORIZED, Unauthorized, "does not accept your credentials (as told"),
-    (NAMESPACES, HTTPStatus.FORBIDDEN, Forbidden, "may not read the list of namespaces (as told"),
-    (NAMESPACES, HTTPStatus.NOT_FOUND, NotFound, "the list of namespaces is not there (as told"),
-    (NAMESPACES, HTTPStatus.GONE, Gone, "is too old to be had"),
+    (NAMESPACES, HTTPStatus.FORBIDDEN, Forbidden, "not allowed to read the list of namespaces (as told"),
+    (NAMESPACES, HTTPStatus.NOT_FOUND, NotFound, "the list of namespaces does not exist (as told"),
+    (NAMESPACES, HTTPStatus.GONE, Gone, "is no longer available"),
     (NAMESPACES, HTTPStatus.TOO_MANY_REQUESTS, Unreachable, "answered 429"),
     (NAMESPACES, HTTPStatus.SERVICE_UNAVAILABLE, Unreachable, "answered 503"),
     (V1ALPHA2, HTTPStatus.FORBIDDEN, Forbidden, "ClusterRole with the verbs get and list on nodes"),
@@ -201,7 +201,7 @@ async def test_a_cluster_without_topologies_is_collected_and_that_is_told(
     assert {kind for _, kind, _ in kinds(found)} == {"Node", "Namespace"}
     [(what, why)] = told
     assert what == "noderesourcetopologies"
-    assert "agent.enabled of the chart" in why
+    assert "agent.enabled in the chart" in why
 
 
 async def test_of_a_topology_who_wrote_it_is_kept_and_not_what(api: FakeApi, kubeconfig: Kubeconfig) -> None:
@@ -224,7 +224,7 @@ async def test_of_a_topology_who_wrote_it_is_kept_and_not_what(api: FakeApi, kub
         (b"<html>a proxy", "the list of nodes is not JSON"),
         (b'{"items": 1}', "items: must be a list, not a number"),
         (b'{"items": [1]}', "items[0]: must be an object, not a number"),
-        (b'{"metadata": {"continue": 1}}', "metadata.continue: must be a text"),
+        (b'{"metadata": {"continue": 1}}', "metadata.continue: must be a string"),
         (b"[]", "must be an object, not a list"),
     ],
     ids=["no JSON", "no list", "no object", "no mark", "a list at the top"],

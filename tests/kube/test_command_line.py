@@ -65,5 +65,7 @@ def test_a_duration_is_read_as_kubectl_reads_it(text: str, seconds: float) -> No
 
 @pytest.mark.parametrize("text", ["", "s", "-1s", "1x", "1s x", "1s2", "1d", "9" * 400, "1.5.5s"])
 def test_what_is_none_is_told(text: str) -> None:
-    with pytest.raises(ValueError, match="a duration is a number of seconds, or numbers of h, m, s and ms"):
+    with pytest.raises(
+        ValueError, match="a duration is a number of seconds, or numbers with the units h, m, s and ms"
+    ):
         duration(text)

@@ -175,8 +175,8 @@ async def test_what_makes_no_sense_is_told(api: FakeApi, client: Api, said: byte
 
 
 FAILURES: list[tuple[HTTPStatus, type[ClusterError], str]] = [
-    (HTTPStatus.FORBIDDEN, Forbidden, "you may not read .*: a ClusterRole .* verb get on nodes/proxy"),
-    (HTTPStatus.NOT_FOUND, NotFound, "the configuration of node a's kubelet is not there"),
+    (HTTPStatus.FORBIDDEN, Forbidden, "not allowed to read .*: a ClusterRole .* verb get on nodes/proxy"),
+    (HTTPStatus.NOT_FOUND, NotFound, "the configuration of node a's kubelet does not exist"),
     (HTTPStatus.BAD_GATEWAY, Unreachable, "answered 502"),
     (HTTPStatus.SERVICE_UNAVAILABLE, Unreachable, "answered 503"),
 ]
@@ -214,7 +214,7 @@ async def test_a_name_cannot_lead_elsewhere(client: Api) -> None:
 async def test_a_kubelet_that_says_nothing_is_given_up(api: FakeApi, client: Api) -> None:
     api.hung.add(path("mute"))
     api.documents[path("a")] = ANSWER
-    with pytest.raises(Unreachable, match=r"node mute's kubelet did not come within 0\.02 s"):
+    with pytest.raises(Unreachable, match=r"node mute's kubelet did not arrive within 0\.02 s"):
         await configz.configuration(client, "mute", within=0.02)
     assert (await configz.configuration(client, "a", within=5))["metadata"] == {"name": "a"}
     api.hung.clear()
@@ -280,7 +280,7 @@ async def test_who_may_not_ask_says_so_once_and_tries_each_hour(desk: Desk) -> N
         assert await desk.steps(5) == [node]
     (line,) = desk.told.of("kubelet_config.forbidden")
     assert line["level"] == "warning"
-    assert line["error"].endswith("a ClusterRole has to allow the verb get on nodes/proxy")
+    assert line["error"].endswith("a ClusterRole must allow the verb get on nodes/proxy")
     assert desk.results() == {"forbidden": 3}
     assert desk.taken == {}
 
@@ -349,8 +349,8 @@ async def test_nonsense_is_said_once_and_what_was_known_is_given_up(desk: Desk) 
     for hour in (1, 2):
         desk.now = hour * 3600.0
         await desk.steps(2)
-    (line,) = desk.told.of("kubelet_config.nonsense")
-    assert (line["node"], len(line["mistakes"])) == ("a", 2)
+    (line,) = desk.told.of("kubelet_config.invalid")
+    assert (line["node"], len(line["errors"])) == ("a", 2)
     assert list(desk.taken) == ["b"]
     assert desk.results() == {"read": 4, "nonsense": 2}
 
@@ -434,7 +434,7 @@ async def test_nodes_that_do_not_answer_are_left_out_and_told(api: FakeApi, clie
 async def test_who_may_not_ask_hears_it_at_once(api: FakeApi, client: Api) -> None:
     nodes = [f"n{number}" for number in range(100)]
     api.failures = {path(node): HTTPStatus.FORBIDDEN for node in nodes}
-    with pytest.raises(Forbidden, match="has to allow the verb get on nodes/proxy"):
+    with pytest.raises(Forbidden, match="must allow the verb get on nodes/proxy"):
         await configz.configurations(client, nodes, Heard().listener())
     assert len(api.requests) <= configz.TOGETHER
 

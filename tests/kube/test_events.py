@@ -228,7 +228,7 @@ async def test_a_refusal_is_final_and_said_once_a_minute() -> None:
         await until(lambda: made.count(EventOutcome.FAILED) == refused)
 
         assert (len(before), len(made.told.lines())) == (1, 2)
-        assert "you may not create the event PlacementRefused of pod team/web" in before[0]["reason"]
+        assert "not allowed to create the event PlacementRefused of pod team/web" in before[0]["reason"]
 
 
 texts = st.text(max_size=2000)

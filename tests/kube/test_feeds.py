@@ -456,7 +456,7 @@ async def test_where_pods_are_listened_for_nothing_is_answered_without_them(
         live.put(node("a"))
         live.put(pod("one"))
         async with following(live.feed) as seen:
-            forbidden = "Pod: the API server forbids"
+            forbidden = "Pod: not allowed to list"
             await seen.until(lambda: (live.feed.waiting_for() or "").startswith(forbidden))
             before, age = [*seen.snapshots], live.feed.age()
             live.api.failures.clear()

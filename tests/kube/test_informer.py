@@ -395,7 +395,7 @@ async def test_a_store_that_was_restored_is_listed(server: FakeApi) -> None:
         server.delete(f"{NODES}/b")
         await seen.sees("a")
 
-        assert "Too large resource version" in seen.said("watch.refused")[0]["reason"]
+        assert "Too large resource version" in seen.said("watch.refused")[0]["error"]
 
 
 async def test_what_is_known_stays_known_until_a_new_list_is_complete(server: FakeApi) -> None:
@@ -472,8 +472,8 @@ async def test_an_error_event_leads_to_a_list(server: FakeApi, status: object, m
         server.say("Node", orjson.dumps({"type": "ERROR", "object": status}) + b"\n")
         await seen.until(lambda: len(server.asked("LIST", NODES)) > 1)
 
-        said = seen.said("watch.failed")[0]["reason"]
-        assert said == f"the API server gave up the watch of nodes: {message}"
+        said = seen.said("watch.failed")[0]["error"]
+        assert said == f"the API server ended the watch of nodes: {message}"
 
 
 async def test_an_empty_line_is_a_sign_of_life_and_no_event(server: FakeApi) -> None:
@@ -612,7 +612,7 @@ async def test_items_without_names_are_skipped_and_told(server: FakeApi) -> None
 
         assert seen.count("failures_total", reason="unreadable") >= 7
         first = seen.said("watch.unreadable")[0]
-        assert first["reason"] == "items[0] of the list of nodes has no name"
+        assert first["error"] == "items[0] of the list of nodes has no name"
 
 
 async def test_null_for_items_is_an_empty_list(server: FakeApi) -> None:
@@ -696,7 +696,7 @@ async def test_nodes_are_never_believed_to_be_a_kind_that_is_not_served(server: 
         await seen.until(lambda: seen.count("failures_total", reason="vanished") > 4)
 
         assert seen.shelf.names == "a b"
-        assert "is no API server" in (seen.reflector.trouble or "")
+        assert "is not an API server" in (seen.reflector.trouble or "")
         server.failures.clear()
         server.put(node("c"))
         await seen.sees("a b c")
@@ -709,8 +709,8 @@ async def test_a_kind_that_is_not_served_is_empty_and_asked_for_again() -> None:
             await seen.until(lambda: len(seen.pauses) > 3)
             assert (seen.shelf.names, seen.reflector.synced) == ("", True)
             assert seen.reflector.trouble == (
-                "the cluster serves no noderesourcetopologies.topology.node.k8s.io: as long as it does not, "
-                "there are none"
+                "the cluster does not serve noderesourcetopologies.topology.node.k8s.io: until it does,"
+                " none are known"
             )
             assert (set(seen.pauses), len(seen.said("watch.not_served"))) == ({30.0}, 1)
             # In the older version it would have no objects here, were it served first.
@@ -757,8 +757,7 @@ async def test_a_closed_door_is_told_once_with_what_to_grant(server: FakeApi, ve
         await seen.until(lambda: len(seen.pauses) > 5)
         assert seen.reflector.synced is (verb == "WATCH")
         assert seen.reflector.trouble == (
-            "the API server forbids to list or to watch nodes: a ClusterRole of whoever asks has to allow "
-            "the verbs list and watch on nodes"
+            "not allowed to list or watch nodes: a ClusterRole must allow the verbs list and watch on nodes"
         )
         assert len(seen.said("watch.forbidden")) == 1
         assert [pause for pause in seen.pauses if pause][:6] == [0.5, 1, 2, 4, 5, 5]

@@ -287,7 +287,7 @@ async def test_who_is_told_to_end_lets_another_lead_at_once(api: FakeApi, join: 
 
     assert (spec(api)["holderIdentity"], spec(api)["leaseDurationSeconds"]) == ("", 1)
     assert not first.leading
-    assert first.told.of("lease.lost")[0]["because"] == "the process ends"
+    assert first.told.of("lease.lost")[0]["reason"] == "the process ends"
     assert await second.turn()
 
 
@@ -579,7 +579,7 @@ async def test_a_new_leader_waits_before_it_acts_if(
         acts.append((first.leading, clock.seconds - began, first.election.acts_for()))
     assert all(leads for leads, _, _ in acts)
     assert next(seconds for _, seconds, left in acts if left) == waits
-    assert first.told.of("lease.acquired")[0]["acts_in"] == waits
+    assert first.told.of("lease.acquired")[0]["acts_in_seconds"] == waits
 
 
 async def test_nobody_waits_for_its_own_acts(api: FakeApi, clock: Clock, join: Join) -> None:

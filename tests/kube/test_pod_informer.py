@@ -227,7 +227,7 @@ def test_pods_of_one_template_share_what_they_ask_for_and_what_they_hold(watched
     assert len({id(each.request) for each in pods}) == len({id(each.record) for each in pods}) == 1
 
 
-NO_UID = "is no uid, which has at most 128 letters, digits and signs"
+NO_UID = "is not a UID: at most 128 ASCII characters without spaces are allowed"
 
 UNKNOWABLE: list[tuple[str, Json, list[str]]] = [
     # situation: a pod, and what is wrong with it
@@ -235,7 +235,7 @@ UNKNOWABLE: list[tuple[str, Json, list[str]]] = [
     ("an empty uid", pod(uid=""), ["Pod team/p: metadata.uid: is empty"]),
     ("a uid as long as a body", pod(uid="1" * 129), [f'Pod team/p: metadata.uid: "{"1" * 61}..." {NO_UID}']),
     ("a uid that cannot be printed", pod(uid="1 2"), [f'Pod team/p: metadata.uid: "1 2" {NO_UID}']),
-    ("a uid that is a number", pod(uid=7), ["Pod team/p: metadata.uid: must be a text, not a number"]),
+    ("a uid that is a number", pod(uid=7), ["Pod team/p: metadata.uid: must be a string, not a number"]),
 ]  # fmt: skip
 
 
@@ -262,9 +262,9 @@ PUZZLING: list[tuple[str, Json, Mapping[str, object], list[str]]] = [
     ("a phase that nobody knows", pod(status={"phase": "Sleeping"}), {"phase": Phase.UNKNOWN},
      ['status.phase: "Sleeping" is not a known value: Pending, Running, Succeeded, Failed, Unknown']),
     ("a phase that is no text", pod(status={"phase": 1}), {"phase": Phase.UNKNOWN},
-     ["status.phase: must be a text, not a number"]),
+     ["status.phase: must be a string, not a number"]),
     ("a time that is none", pod(metadata={"creationTimestamp": "yesterday"}), {"created": 0},
-     ['metadata.creationTimestamp: "yesterday" is no time, as 2026-01-02T03:04:05Z is']),
+     ['metadata.creationTimestamp: "yesterday" is not a time such as 2026-01-02T03:04:05Z']),
     ("an amount that is none", pod(spec={"overhead": {"cpu": "-1"}}), {"demand": None, "node": "n"},
      ['spec.overhead.cpu: "-1" is negative: an amount is zero or more']),
     ("annotations that are none", pod(metadata={"annotations": [1]}), {"demand": None, "record": None},
@@ -279,9 +279,9 @@ PUZZLING: list[tuple[str, Json, Mapping[str, object], list[str]]] = [
      {"record": PlacementRecord({("node-0",): bag("cpu=2")}, Source.RECORDED)},
      [f"metadata.annotations[{PLACEMENT_OBSERVED}][0]: must be an object, not a number"]),
     ("a record that is no text", pod(metadata={"annotations": {PLACEMENT: 1}}), {"record": None},
-     [f"metadata.annotations[{PLACEMENT}]: must be a text, not a number"]),
+     [f"metadata.annotations[{PLACEMENT}]: must be a string, not a number"]),
     ("a node that is none", pod(spec={"nodeName": 1}), {"node": ""},
-     ["spec.nodeName: must be a text, not a number"]),
+     ["spec.nodeName: must be a string, not a number"]),
 ]  # fmt: skip
 
 
@@ -316,7 +316,7 @@ def test_of_many_mistakes_of_a_pod_the_first_are_kept_and_logged(watched: Watche
     watched.put(pod(spec={"containers": many, "initContainers": many}))
 
     [line] = watched.log.lines()
-    assert len(watched.mistakes()) == len(line["mistakes"]) == MOST_MISTAKES + 1
+    assert len(watched.mistakes()) == len(line["errors"]) == MOST_MISTAKES + 1
     assert watched.mistakes()[-1] == f"Pod team/p: {AND_MORE}"
 
 
@@ -360,7 +360,7 @@ def test_a_uid_that_two_pods_have_is_the_last_ones(watched: Watched) -> None:
     watched.put(pod("a", uid="1"), pod("b", uid="1"))
 
     assert watched.told.said == [("seen", "1"), ("gone", "1"), ("seen", "1")]
-    assert watched.mistakes() == ["Pod team/a: metadata.uid: is the uid of pod team/b too, which counts"]
+    assert watched.mistakes() == ["Pod team/a: metadata.uid: is also the UID of pod team/b, which is used"]
     watched.drop("a")
     assert [each.name for each in watched.told.pods.values()] == ["b"]
 

@@ -34,10 +34,10 @@ WRONG = [
     # what it shows          the text                   what is said
     ("misspelt",             "deplyoment",              "did you mean deployment?"),
     ("like nothing",         "xyzzy",                   "write pod, deployment, job, ... or PLURAL.GROUP"),
-    ("no group",             "trainers.",               "there is no type"),
-    ("a path",               "a.b/../c",                "there is no type"),
-    ("a query",              "a.b?c",                   "there is no type"),
-    ("too long",             f"a.{'b' * 300}",          "there is no type"),
+    ("no group",             "trainers.",               "there is no resource type"),
+    ("a path",               "a.b/../c",                "there is no resource type"),
+    ("a query",              "a.b?c",                   "there is no resource type"),
+    ("too long",             f"a.{'b' * 300}",          "there is no resource type"),
 ]  # fmt: skip
 
 

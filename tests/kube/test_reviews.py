@@ -53,8 +53,11 @@ async def test_a_token_counts_for_the_audience_that_is_asked_for() -> None:
         ({"authenticated": True, "user": {"username": 7}}, "does not accept the token"),
         (None, "does not accept the token"),
         ("nonsense", "does not accept the token"),
-        ({"authenticated": True, "user": {"username": "system:anonymous"}}, "that of nobody"),
-        ({"authenticated": True, "user": {**USER, "groups": ["system:unauthenticated"]}}, "that of nobody"),
+        ({"authenticated": True, "user": {"username": "system:anonymous"}}, "belongs to no user"),
+        (
+            {"authenticated": True, "user": {**USER, "groups": ["system:unauthenticated"]}},
+            "belongs to no user",
+        ),
     ],
 )
 async def test_what_is_not_said_plainly_is_no(status: object, reason: str) -> None:
@@ -66,7 +69,7 @@ async def test_what_is_not_said_plainly_is_no(status: object, reason: str) -> No
 async def test_an_api_server_that_knows_no_audiences_lets_nobody_in(audiences: object) -> None:
     api = Answering({"authenticated": True, "user": USER, "audiences": audiences})
 
-    with pytest.raises(UnknownToken, match="not made for the audience map"):
+    with pytest.raises(UnknownToken, match="not issued for the audience map"):
         await reviews.authenticate(api, "t", audience="map")
 
 

@@ -78,13 +78,13 @@ def test_what_cannot_be_read_is_told_with_its_place(text: str, expected: str, th
     with pytest.raises(BadSelector) as raised:
         selectors.parse(text, where="--selector")
 
-    said = f"{expected} is expected in place of {there}"
+    said = f"expected {expected} instead of {there}"
     assert str(raised.value) == f"--selector: {said}\n  {text}\n  {' ' * at}^"
 
 
 IMPOSSIBLE = [
     # what it shows                 the text      what is said
-    ("a number that is none",   "a=b,x<a",   "'a' is not a whole number, with which > and < compare"),
+    ("a number that is none",   "a=b,x<a",   "'a' is not a whole number, which > and < require"),
     ("a key that no label has",     "a=b,-x=c",   "no label can have the key '-x'"),
     ("a value that no label has",   "a=b,x=_",   "no label can have the value '_'"),
 ]  # fmt: skip
@@ -106,7 +106,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
 
 
 def test_one_that_is_too_long_is_not_read() -> None:
-    with pytest.raises(BadSelector, match="is 8,193 characters long; at most 8,192 are read"):
+    with pytest.raises(BadSelector, match="is 8,193 characters long; at most 8,192 are allowed"):
         selectors.parse("a" * (LONGEST + 1))
 
 

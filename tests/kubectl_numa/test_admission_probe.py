@@ -15,9 +15,9 @@ from numalign.model.intent import POLICY
 Answer = Callable[[str, int], ClusterError | None]
 
 DENIED = (
-    'you may not create pods (admission webhook "pods.validate.numalign.io" denied the request: no policy)'
+    'not allowed to create pods (admission webhook "pods.validate.numalign.io" denied the request: no policy)'
 )
-FOREIGN = 'you may not create pods (admission webhook "validate.kyverno.svc" denied the request: no)'
+FOREIGN = 'not allowed to create pods (admission webhook "validate.kyverno.svc" denied the request: no)'
 
 
 @dataclass

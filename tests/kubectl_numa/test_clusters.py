@@ -153,14 +153,14 @@ def test_who_may_not_see_the_policy_is_told_and_answered_without(
 
     assert ClusterSource(connection=Connection(str(api_server))).policy(None) == NO_POLICY
     told = capsys.readouterr().err
-    assert told.startswith("cluster policy: unknown: you may not read ValidatingWebhookConfiguration")
+    assert told.startswith("cluster policy: unknown: not allowed to read ValidatingWebhookConfiguration")
     assert told.endswith("specify its file with --policy\n")
 
 
 def test_an_installed_policy_that_is_wrong_is_a_mistake(installed: dict[str, Any], api_server: Path) -> None:
     installed[CONFIG_MAP]["data"]["policy.yaml"] = "nevver: warn"
 
-    with pytest.raises(BadPolicy, match=r"ConfigMap numa/numalign-policy\.nevver: there is no such key"):
+    with pytest.raises(BadPolicy, match=r"ConfigMap numa/numalign-policy\.nevver: unknown key"):
         ClusterSource(connection=Connection(str(api_server))).policy(None)
 
 

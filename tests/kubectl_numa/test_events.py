@@ -167,7 +167,7 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
             (
                 "an unknown event",
                 line(update=POD),
-                ["update: is none of the fields that are known here: node, create, observed, delete"],
+                ["update: is not a known field: expected one of node, create, observed, delete"],
             ),
             ("a node that is no object", line(node=1), ["node: must be an object, not a number"]),
             (
@@ -180,7 +180,7 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 line(node={"name": "n", "nrt": NRT, "steps": []}),
                 [
                     (
-                        "node.steps: is none of the fields that are known here: "
+                        "node.steps: is not a known field: expected one of "
                         "name, nrt, kubeletVersion, kubeletConfig, machine, labels"
                     )
                 ],
@@ -200,7 +200,7 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 [
                     "node.nrt.metadata.name: is missing",
                     'node.kubeletConfig.cpuManagerPolicy: "dynamic" is not a known value: none, static',
-                    'node.kubeletVersion: "new" is not a version of Kubernetes, as v1.34.4 is',
+                    'node.kubeletVersion: "new" is not a Kubernetes version, such as v1.34.4',
                     "node.labels: must be an object, not a list",
                     "node.machine.reservedSystemCPUs: CPU 9 is not on this machine",
                 ],
@@ -248,17 +248,17 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
             (
                 "a machine of another configuration",
                 line(node={"name": "n", "machine": MACHINE, "kubeletConfig": {"reservedSystemCPUs": "1"}}),
-                ['node.kubeletConfig.reservedSystemCPUs: "1" is not what the machine says: "0"'],
+                ['node.kubeletConfig.reservedSystemCPUs: "1" contradicts the machine: "0"'],
             ),
             (
                 "a machine of too many zones",
                 line(node={"name": "n", "machine": crowded(), "kubeletConfig": WALKING}),
-                ["node.machine.zones: 17 are more than the 16 whose sets can be walked here"],
+                ["node.machine.zones: 17 zones are more than the 16 that numalign supports"],
             ),
             (
                 "a topology of too many zones",
                 line(node={"name": "n", "nrt": {**NRT, "zones": published(17)}, "kubeletConfig": WALKING}),
-                ["node.nrt.zones: 17 are more than the 16 whose sets can be walked here"],
+                ["node.nrt.zones: 17 zones are more than the 16 that numalign supports"],
             ),
             ("a pod that is no object", line(create="p"), ['create: must be an object, not "p"']),
             (
@@ -271,7 +271,7 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 line(create={"spec": POD["spec"]}),
                 ["create.metadata.name: is missing"],
             ),
-            ("a name that is none", line(delete=7), ["delete: must be a text, not a number"]),
+            ("a name that is none", line(delete=7), ["delete: must be a string, not a number"]),
             ("no name", line(delete=""), ["delete: is empty"]),
             (
                 "an empty observation",
@@ -295,12 +295,12 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 ),
                 [
                     (
-                        "observed.seen: is none of the fields that are known here: "
+                        "observed.seen: is not a known field: expected one of "
                         "pod, admitted, containers, shared, free, reason, message, known, doubts"
                     ),
                     'observed.admitted: must be true or false, not "yes"',
                     (
-                        "observed.containers.a.cpu: is none of the fields that are known here: "
+                        "observed.containers.a.cpu: is not a known field: expected one of "
                         "affinity, preferred, cpus, amounts, choices"
                     ),
                     'observed.containers.a.cpus: "x" is not a CPU ID or range, as in 0-3,8',
@@ -312,7 +312,7 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                     "observed.containers.b: must be an object, not a list",
                     "observed.containers.: has an empty name",
                     ("observed.free.-1: is not listed under zone ids separated by commas, such as 0,1"),
-                    "observed.free.0.memory: -1 is too small: the least is 0",
+                    "observed.free.0.memory: must be at least 0, not -1",
                 ],
             ),
         ]

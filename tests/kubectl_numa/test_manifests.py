@@ -167,7 +167,7 @@ def test_a_template_of_an_unknown_kind_is_a_pod_that_is_guessed(write: Write) ->
     found = manifests.read(str(path))
     assert [(each.template, each.place.guessed) for each in found if each.counts] == [("spec.template", True)]
     assert list(manifests.notes(found)) == [
-        f"{path}, document 1: Thing.x.io is not a kind numalign knows: read a pod template at spec.template"
+        f"{path}, document 1: Thing.x.io is an unknown kind: found a pod template at spec.template"
     ]
 
 
@@ -236,7 +236,9 @@ def test_a_url_that_leads_nowhere_is_a_mistake_of_its_file() -> None:
     with serving(sends(b"", 404)) as url:
         [read] = manifests.read(f"{url}/pod.yaml")
 
-    assert [str(mistake) for mistake in read.mistakes] == [f"{url}/pod.yaml: was answered 404 Not Found"]
+    assert [str(mistake) for mistake in read.mistakes] == [
+        f"{url}/pod.yaml: the server answered 404 Not Found"
+    ]
 
 
 def test_what_is_no_manifest_is_told_with_its_url() -> None:

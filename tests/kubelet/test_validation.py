@@ -78,7 +78,7 @@ def on_sockets(*sockets: int) -> Machine:
 
 
 CPU_OPTIONS, ZONES = "cpuManagerPolicyOptions", "topologyManagerPolicyOptions.max-allowable-numa-nodes"
-SUMS = "which is not what kubeReserved, systemReserved and evictionHard keep of the node"
+SUMS = "but kubeReserved, systemReserved and evictionHard reserve"
 
 REFUSED = [
     # what it shows, node and what is kept
@@ -96,9 +96,9 @@ REFUSED = [
         f"{CPU_OPTIONS}.align-by-socket",
         "it is not compatible with a machine whose 2 sockets are more than the 1 zones that have CPUs"),
     ("more zones than by default", (node(*[ZONE] * 9, policy="best-effort"),), ZONES,
-        "it does not align on a machine of more than 8 zones: 9"),
+        "the machine has 9 zones, and it aligns at most 8"),
     ("fewer zones allowed than can be", (node(ZONE, policy="restricted", max_zones=7),), ZONES,
-        "7 is less than 8, the least that it can be"),
+        "7 is below the minimum of 8"),
     ("closest zones of a machine without distances", (told(TWO, closest=CLOSEST, sockets=(0, 1)),),
         "topologyManagerPolicyOptions.prefer-closest-numa-nodes",
         "the machine does not report the distances of zone 0, 1"),
@@ -112,11 +112,11 @@ REFUSED = [
         "reservedMemory",
         "zone 3 does not exist on this machine"),
     ("other sums", (node(ZONE, ZONE), kept(GIB, zone_0="mem=1Gi", zone_1="mem=512Mi")), "reservedMemory",
-        f"the zones keep 1536Mi of memory, {SUMS}: 1Gi"),
+        f"the zones reserve 1536Mi of memory, {SUMS} 1Gi"),
     ("nothing kept of zones", (node(ZONE), kept(GIB)), "reservedMemory",
-        f"the zones keep 0 of memory, {SUMS}: 1Gi"),
+        f"the zones reserve 0 of memory, {SUMS} 1Gi"),
     ("hugepages, which no node can keep as a whole", (node(ZONE), kept(None, zone_0="mem=1Gi huge=1Gi")),
-        "reservedMemory", f"the zones keep 1Gi of hugepages-1Gi, {SUMS}: 0"),
+        "reservedMemory", f"the zones reserve 1Gi of hugepages-1Gi, {SUMS} 0"),
 ]  # fmt: skip
 
 

@@ -159,7 +159,7 @@ async def test_without_the_right_to_its_configuration_the_agent_says_so(scene: S
     try:
         code, said = await scene.agent()
         assert code == 1
-        assert "node.unseen" in said
+        assert "node.observation_failed" in said
         assert "the kubelet answered 403" in said
     finally:
         await patch(scene.admin, ROLE, {"rules": role["rules"]}, how=Patch.MERGE)

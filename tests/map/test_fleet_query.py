@@ -68,14 +68,14 @@ def test_all_that_is_wrong_is_told_at_once_each_with_its_name() -> None:
         )
 
     told = {mistake.where: mistake.message for mistake in caught.value.mistakes}
-    assert told["labels"] == '"(" is expected in place of the end'
-    assert told["class"] == "is longer than 63 characters, and no class is"
+    assert told["labels"] == 'expected "(" instead of the end'
+    assert told["class"] == "is too long: a class has at most 63 characters"
     assert told["resource"] == '"no resource" is not a resource name, like cpu or nvidia.com/gpu'
-    assert told["only"].startswith('"sad" is none; ')
-    assert told["colour"] == "is no filter: these are labels, class, policy, resource, only"
+    assert told["only"].startswith('"sad" is not a known value; ')
+    assert told["colour"] == "is not a filter: expected one of labels, class, policy, resource, only"
     assert [str(mistake) for mistake in caught.value.mistakes if mistake.where == "policy"] == [
         "policy: is set 2 times: set it once",
-        'policy: "singel-numa-node" is none; did you mean "single-numa-node"?',
+        'policy: "singel-numa-node" is not a known value; did you mean "single-numa-node"?',
     ]
 
 

@@ -22,7 +22,7 @@ TWO_SOCKETS = machine(
     devices="gpu=0,0,1,1",
     policy=SINGLE,
 )
-"""Two sockets of four cores with two threads each; core 0 is kept for the system."""
+"""Two sockets of four cores with two threads each; core 0 is reserved for the system."""
 
 ONE_CORE = ObservedPlacement({("node-0",): bag("cpu=2 mem=1Gi gpu=1")}, read_list("1,9"))
 

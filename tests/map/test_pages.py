@@ -262,8 +262,8 @@ def test_a_node_shows_boxes_in_boxes() -> None:
         "Socket 0",
         "Zone 1",
         "L3 cache 3",
-        "CPU 64: kept for the system",
-        "CPU 0: kept",
+        "CPU 64: reserved for the system",
+        "CPU 0: reserved",
         "CPU 1: pod 1",
         "rdma/hca",
     ):
@@ -284,11 +284,11 @@ def test_a_pod_that_may_not_be_seen_has_no_name() -> None:
     ("changes", "text"),
     [
         ({"aligned": False, "why": "the pod holds cpu in two zones"}, "misaligned"),
-        ({"aligned": None, "why": "no agent reported what it holds"}, "not judged"),
-        ({"observed": None}, "not known"),
+        ({"aligned": None, "why": "no agent reported what it holds"}, "not evaluated"),
+        ({"observed": None}, "unknown"),
         ({"agrees": False}, "not as predicted"),
-        ({"exclusive": True}, "alone in its zones"),
-        ({"leaving": True}, "leaving"),
+        ({"exclusive": True}, "exclusive zones"),
+        ({"leaving": True}, "terminating"),
         ({"cpus": 0}, "none"),
     ],
 )
@@ -301,7 +301,7 @@ def test_a_pod_on_a_node_says_how_it_sits(changes: dict[str, object], text: str)
 def test_a_node_without_topology_says_so() -> None:
     page = RENDERER.node(replace(node_view(()), sockets=(), shared_devices=()), VIEWER)
 
-    assert "Nobody publishes the topology of this node" in page
+    assert "The topology of this node is not published" in page
 
 
 def test_a_machine_that_nobody_described_shows_amounts() -> None:
@@ -313,7 +313,7 @@ def test_a_machine_that_nobody_described_shows_amounts() -> None:
     page = RENDERER.node(replace(view, sockets=bare, machine_known=False), VIEWER)
 
     assert "Socket" not in page.partition("<h2>Zones</h2>")[0]
-    assert "cores and CPU ids are unknown" in page
+    assert "Cores and CPU IDs are unknown" in page
     assert "1 of 4 free" in page
 
 
@@ -325,7 +325,7 @@ def test_a_pod_page_says_where_it_is_and_what_it_asks() -> None:
         "/nodes/dgx-1",
         "8 cpu, 64Gi memory, 1 nvidia.com/gpu",
         "single-numa-node",
-        "said by the pod",
+        "set by the pod",
         "0-7",
     ):
         assert text in page
@@ -336,7 +336,7 @@ def test_a_pod_that_waits_says_for_what() -> None:
         pod_view(node="", pinned="dgx-2", on_node=None, zones=(), gates=("numalign.io/gate",)), VIEWER
     )
 
-    assert "waits for" in page
+    assert "assigned to" in page
     assert "behind numalign.io/gate" in page
     assert "What it holds" not in page
 
@@ -362,7 +362,7 @@ def test_what_if_without_an_answer_asks() -> None:
     )
 
     assert "replicas: x is no number" in page
-    assert "What the nodes say" not in page
+    assert "Results by node" not in page
 
 
 def test_who_is_not_signed_in_cannot_sign_out() -> None:
@@ -390,7 +390,7 @@ def test_an_error_says_everything_that_is_wrong() -> None:
 def test_an_empty_fleet_says_so() -> None:
     page = "".join(RENDERER.fleet(fleet([]), ANY, VIEWER))
 
-    assert "No node is like that" in page
+    assert "No node matches" in page
 
 
 def test_zones_that_lack_the_resource_are_told_apart() -> None:

@@ -82,7 +82,7 @@ def test_more_templates_than_anybody_writes_are_refused() -> None:
     workload = {"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "train"}}
 
     assert mistakes(text({**workload, "spec": {"replicatedJobs": jobs}})) == [
-        "has 17 pod templates: at most 16 are asked about, leave some out"
+        "has 17 pod templates: at most 16 are allowed"
     ]
 
 
@@ -101,9 +101,9 @@ def test_a_workload_that_nobody_knows_is_read_with_a_note() -> None:
         (b"", "is empty"),
         (b"hello", "must be an object"),
         (b'{"kind"', "is not JSON"),
-        (text(SERVICE), "makes no pods: there is Service"),
-        (text(POD, DEPLOYMENT), "has 2 objects that make pods, Pod web, Deployment web: paste one of them"),
-        (text(*[POD] * 6), "has 6 objects that make pods, Pod web, Pod web, Pod web, Pod web, more"),
+        (text(SERVICE), "creates no pods: it contains Service"),
+        (text(POD, DEPLOYMENT), "has 2 objects that create pods, Pod web, Deployment web: paste one of them"),
+        (text(*[POD] * 6), "has 6 objects that create pods, Pod web, Pod web, Pod web, Pod web, more"),
         (b"a: b", "kind"),
         (b"[" * 100_000, "depth limit exceeded"),
         (b"a: " + b"[" * 100_000, "is nested deeper than"),

@@ -101,7 +101,7 @@ async def test_what_a_namespace_asks_is_told_to_those_who_see_it_alone(scorer: S
 
     (template,) = result.templates
     assert not template.admission.denied
-    assert template.notes == ("what its namespace asks is left out: you may not list the pods there",)
+    assert template.notes == ("the settings of its namespace are left out: you may not list pods there",)
 
 
 async def test_a_pod_in_an_exempt_namespace_is_asked_about_all_the_same(scorer: Scorer) -> None:

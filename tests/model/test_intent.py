@@ -145,7 +145,7 @@ WRONG = [
     ("a comma too many",     "policy=none; resources=cpu,",     "resources",       "an empty name"),
     ("no name at all",       "policy=none; resources= ",        "resources",       "an empty name"),
     ("a name twice",         "policy=none; resources=a, a",     "resources",       "named twice"),
-    ("a star in the middle", "policy=none; resources=rd*ma",    "resources",       "only stand at the end"),
+    ("a star in the middle", "policy=none; resources=rd*ma",    "resources",       "allowed only at the end"),
     ("two names, no comma",  "policy=none; resources=cpu gpu",  "resources",       "is not a resource name"),
     ("another script",       "policy=none; resources=gpü",      "resources",       "is not a resource name"),
     ("exclusive of what?",   "policy=restricted; exclusive=y",  "exclusive",       ("value; expected one"
@@ -287,7 +287,7 @@ def test_a_list_of_more_resources_than_a_pod_can_mean_is_one_mistake() -> None:
         parse({POLICY: "restricted", RESOURCES: ",".join(["a"] * 65)})
 
     [mistake] = caught.value.mistakes
-    assert mistake.message == "names 65 resources: at most 64 are read"
+    assert mistake.message == "names 65 resources: at most 64 are allowed"
 
 
 def test_of_a_thousand_unknown_keys_the_first_ones_are_told() -> None:

@@ -259,7 +259,7 @@ async def test_whoever_shows_a_certificate_is_proven_and_whoever_does_not_is_ser
         async with client(place.port, tls=tls) as session:
             with pytest.raises((OSError, aiohttp.ClientError)):
                 await session.get("/things/a")
-        await until(lambda: house.told.of("tls.no_handshake"))
+        await until(lambda: house.told.of("tls.handshake_failed"))
     assert (house.count("numalign_tls_handshake_failures_total") or 0) >= 1
 
 
@@ -311,7 +311,7 @@ async def test_an_authority_is_replaced_under_open_connections(
             assert answer.status == 200
         assert house.count("numalign_http_proven_total") == 1
         old.cert.write_text("garbage")
-        await until(lambda: house.told.of("tls.refused"))
+        await until(lambda: house.told.of("tls.reload_failed"))
         async with client(port, tls=tls) as session, session.get("/things/a") as answer:
             assert answer.status == 200
         assert house.count("numalign_http_proven_total") == 2
@@ -332,5 +332,5 @@ async def test_a_bad_authority_ends_the_start(
         path.write_text(content)
     settings = with_pair(mint.pair(), client_ca=path)
     assert await server.serve(house.app(), settings, stop=server.Stop()) == 2
-    (line,) = house.told.of("server.refused")
-    assert line["mistakes"] == [f"{path}: {said}"]
+    (line,) = house.told.of("server.start_failed")
+    assert line["errors"] == [f"{path}: {said}"]

@@ -490,7 +490,7 @@ async def test_while_draining_calls_are_answered_and_connections_closed(house: H
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port)
 
-    assert [line["failed"] for line in house.told.of("server.stopped")] == [[]]
+    assert [line["failed_tasks"] for line in house.told.of("server.stopped")] == [[]]
 
 
 async def test_draining_takes_the_time_that_was_set(house: House) -> None:
@@ -605,7 +605,7 @@ async def test_a_task_that_fails_ends_the_program_with_a_reason(house: House) ->
 
     (line,) = house.told.of("task.failed")
     assert (line["task"], line["error"]) == ("snapshot", "RuntimeError: lost the snapshot")
-    assert [line["failed"] for line in house.told.of("server.stopped")] == [["snapshot"]]
+    assert [line["failed_tasks"] for line in house.told.of("server.stopped")] == [["snapshot"]]
 
 
 async def test_a_task_that_is_done_is_no_reason_to_end(house: House) -> None:
@@ -657,7 +657,7 @@ async def test_a_port_in_use_ends_the_start(house: House, name: str, flag: str) 
         code = await server.serve(house.app(), plain(**{name: port}), stop=server.Stop())
 
     assert code == 2
-    assert [line["mistakes"] for line in house.told.of("server.refused")] == [
+    assert [line["errors"] for line in house.told.of("server.start_failed")] == [
         [f"--bind 127.0.0.1 {flag} {port}: cannot listen: Address already in use"]
     ]
     assert house.told.of("server.listening") == []
@@ -704,8 +704,8 @@ async def test_a_bad_pair_ends_the_start(house: House, mint: Mint) -> None:
     pair.key.write_text("")
 
     assert await server.serve(house.app(), with_pair(pair), stop=server.Stop()) == 2
-    (line,) = house.told.of("server.refused")
-    assert line["mistakes"] == [f"{pair.key}: contains no PEM private key (-----BEGIN PRIVATE KEY-----)"]
+    (line,) = house.told.of("server.start_failed")
+    assert line["errors"] == [f"{pair.key}: contains no PEM private key (-----BEGIN PRIVATE KEY-----)"]
 
 
 async def test_an_expired_certificate_is_not_ready(house: House, mint: Mint) -> None:

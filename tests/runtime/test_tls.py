@@ -248,8 +248,8 @@ def test_a_bad_new_pair_is_refused_and_the_old_one_stays(
     assert Meeting(keeper.context, client, name="localhost").shake() == old
     assert registry.get_sample_value(RELOADS, {"result": "refused"}) == 1
     assert registry.get_sample_value(EXPIRY) == before
-    (line,) = told.of("tls.refused")
-    assert line["mistakes"] == [f"{keeper.files.key}: does not match the certificate in {keeper.files.cert}"]
+    (line,) = told.of("tls.reload_failed")
+    assert line["errors"] == [f"{keeper.files.key}: does not match the certificate in {keeper.files.cert}"]
 
 
 def test_a_good_new_pair_is_counted_and_logged(

@@ -67,7 +67,7 @@ async def test_each_pod_is_told_of_once(scorer: Scorer) -> None:
     disbelief.look()
 
     [line] = scorer.told.of("record.disbelieved")
-    assert (line["pods"], line["more"]) == (["team/liar on wide: cpu, memory"], 0)
+    assert (line["pods"], line["omitted"]) == (["team/liar on wide: cpu, memory"], 0)
 
 
 async def test_a_thousand_false_records_are_a_line_at_a_time(scorer: Scorer) -> None:
@@ -78,7 +78,7 @@ async def test_a_thousand_false_records_are_a_line_at_a_time(scorer: Scorer) -> 
         disbelief.look()
 
     told = scorer.told.of("record.disbelieved")
-    assert [(len(line["pods"]), line["more"]) for line in told] == [(IN_A_LINE, 3), (3, 0)]
+    assert [(len(line["pods"]), line["omitted"]) for line in told] == [(IN_A_LINE, 3), (3, 0)]
     assert len({pod for line in told for pod in line["pods"]}) == many
 
 

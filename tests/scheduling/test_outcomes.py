@@ -59,7 +59,7 @@ async def test_a_pod_with_reserved_zones_reads_what_was_predicted_and_what_happe
         " the kubelet of a rejected the pod: TopologyAffinityError: cannot be aligned"
     )
     [line] = scorer.told.of("prediction.wrong")
-    assert (line["pod"], line["node"], line["story"]) == ("team/web", "a", event.message)
+    assert (line["pod"], line["node"], line["message"]) == ("team/web", "a", event.message)
 
 
 async def test_a_pod_that_was_only_ranked_reads_that_it_should_have_fitted(scorer: Scorer) -> None:
@@ -214,4 +214,4 @@ def test_what_is_held_is_said_by_zones() -> None:
     held = {("node-0",): bag("cpu=4 gpu=1"), ("node-0", "node-1"): bag("mem=6Gi")}
 
     assert shown(held) == "4 cpu and 1 nvidia.com/gpu from zone 0, 6Gi memory from zone 0 and zone 1"
-    assert shown({}) == "nothing of its own"
+    assert shown({}) == "no exclusive resources"

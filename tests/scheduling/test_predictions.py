@@ -70,7 +70,7 @@ async def test_a_pod_that_gets_something_else_reads_what_was_predicted_and_what_
         " the kubelet of a allocated 4 cpu and 1Gi memory and 1 nvidia.com/gpu from zone 1"
     )
     [line] = scorer.told.of("prediction.wrong")
-    assert (line["pod"], line["node"], line["story"]) == ("team/web", "a", event.message)
+    assert (line["pod"], line["node"], line["message"]) == ("team/web", "a", event.message)
 
 
 async def test_it_counts_once_however_often_the_agent_says_it(scorer: Scorer) -> None:

@@ -408,7 +408,7 @@ def test_a_pod_without_a_uid_is_answered_and_not_remembered(scorer: Scorer) -> N
 
 @pytest.mark.parametrize("wrong", ["u" * 129, "a uid", "\t"])
 def test_what_is_no_uid_makes_no_pod(scorer: Scorer, wrong: str) -> None:
-    with pytest.raises(BadInput, match=r"^metadata\.uid: .* is no uid"):
+    with pytest.raises(BadInput, match=r"^metadata\.uid: .* is not a UID"):
         scorer.subject(raw(FOUR, uid=wrong))
 
 

@@ -190,9 +190,9 @@ def test_what_is_no_object_is_a_bad_request(read: Read, call: bytes, why: str) -
     assert (status, line.endswith(why)) == (HTTPStatus.BAD_REQUEST, True)
 
 
-NEITHER = "either NodeNames or Nodes must be filled: neither is there"
-BOTH = "either NodeNames or Nodes must be filled: both are there"
-NO_KEY = "is none of the fields that are known here: Pod, Nodes, NodeNames"
+NEITHER = "either NodeNames or Nodes must be set: neither is set"
+BOTH = "either NodeNames or Nodes must be set: both are set"
+NO_KEY = "is not a known field: expected one of Pod, Nodes, NodeNames"
 
 
 def pod_is(pod: object) -> Raw:
@@ -215,13 +215,13 @@ BAD_CANDIDATES: list[tuple[str, Raw, list[str]]] = [
     ("another kind",        pod_is({"kind": "Job"}),      ['Pod.kind: must be Pod, not "Job"']),
     ("a list of metadata",  pod_is({"metadata": []}),     ["Pod.metadata: must be an object, not a list"]),
     ("a number for a uid",  pod_is({"metadata": {"uid": 7}}),
-     ["Pod.metadata.uid: must be a text, not a number"]),
+     ["Pod.metadata.uid: must be a string, not a number"]),
     ("neither form",        {"Pod": {}},                  [NEITHER]),
     ("neither but in null", {**names_are(None), "Nodes": None}, [NEITHER]),
     ("both forms",          {**names_are([]), **nodes_are(items=[])}, [BOTH]),
     ("a text for names",    names_are("n"),               ['NodeNames: must be a list, not "n"']),
     ("an object for names", names_are({}),                ["NodeNames: must be a list, not an object"]),
-    ("a number for a name", names_are(["n", 1]),          ["NodeNames[1]: must be a text, not a number"]),
+    ("a number for a name", names_are(["n", 1]),          ["NodeNames[1]: must be a string, not a number"]),
     ("null for a name",     names_are([None]),            ["NodeNames[0]: is missing"]),
     ("a list for Nodes",    {"Pod": {}, "Nodes": []},     ["Nodes: must be an object, not a list"]),
     ("Nodes without items", nodes_are(),                  ["Nodes.items: is missing"]),
@@ -280,7 +280,8 @@ NO_JSON = "the body is not JSON"
 
 SENT_AGAIN: list[tuple[str, bytes, list[str]]] = [
     # what it is              the second call                what is said of it
-    ("a number for a name",   in_go(POD, ["n", 1]),          ["NodeNames[1]: must be a text, not a number"]),
+    ("a number for a name",   in_go(POD, ["n", 1]),
+        ["NodeNames[1]: must be a string, not a number"]),
     ("null for names",        in_go(POD, None),              [NEITHER]),
     ("nothing behind names",  in_go(POD, ["n"])[:-1],        [NO_JSON]),
     ("half of the names",     in_go(POD, ["n"])[:-3],        [NO_JSON]),
@@ -316,7 +317,7 @@ BAD_BINDINGS: list[tuple[str, Raw, str]] = [
     # what it is          members of the call        what is said of it
     ("null",              {"PodUID": None},          "PodUID: is missing"),
     ("no uid",            {"PodUID": ""},            "PodUID: is empty"),
-    ("a number",          {"Node": 7},               "Node: must be a text, not a number"),
+    ("a number",          {"Node": 7},               "Node: must be a string, not a number"),
     ("a path",            {"PodName": "../secrets"}, f'PodName: "../secrets" {NOT_ALLOWED}'),
     ("a query",           {"PodName": "a?dryRun=1"}, f'PodName: "a?dryRun=1" {NOT_ALLOWED}'),
     ("a line",            {"PodName": "web-0\n"},    f'PodName: "web-0\n" {NOT_ALLOWED}'),
@@ -337,17 +338,17 @@ def test_every_mistake_of_a_binding_is_said_at_once() -> None:
 
     assert refusal(read_binding, call)[1] == [
         "PodName: is missing",
-        "PodNamespace: must be a text, not a number",
+        "PodNamespace: must be a string, not a number",
         "PodUID: is missing",
         "Node: is empty",
         "podName: must be spelled PodName",
-        "Host: is none of the fields that are known here: PodName, PodNamespace, PodUID, Node",
+        "Host: is not a known field: expected one of PodName, PodNamespace, PodUID, Node",
     ]
 
 
 WHOLE, META = "NodeNameToVictims", "NodeNameToMetaVictims"
-NO_VICTIMS = f"either {WHOLE} or {META} must be filled: neither is there"
-TWO_FORMS = f"either {WHOLE} or {META} must be filled: both are there"
+NO_VICTIMS = f"either {WHOLE} or {META} must be set: neither is set"
+TWO_FORMS = f"either {WHOLE} or {META} must be set: both are set"
 
 
 def victims_are(**members: object) -> Raw:
@@ -372,7 +373,7 @@ BAD_PREEMPTIONS: list[tuple[str, Raw, list[str]]] = [
     ("a whole pod, no uid", {WHOLE: victims_are(Pods=[{}])[META]},
      [f"{WHOLE}.n.Pods[0].metadata.uid: is missing"]),
     ("fewer than none",     victims_are(NumPDBViolations=-1),
-     ["N.NumPDBViolations: -1 is too small: the least is 0"]),
+     ["N.NumPDBViolations: must be at least 0, not -1"]),
 ]  # fmt: skip
 
 
@@ -404,7 +405,7 @@ def test_a_call_with_mistakes_is_unprocessable(read: Read, call: Raw, lines: lis
     """In the tables N stands for the victims of the node n, and UNKNOWN for the end of a sentence."""
     status, listed = refusal(read, call)
 
-    unknown = "is none of the fields that are known here: pod, nodes"
+    unknown = "is not a known field: expected one of pod, nodes"
     expected = [re.sub(r"^N(?=[.:])", f"{META}.n", line).replace("UNKNOWN", unknown) for line in lines]
     assert status == HTTPStatus.UNPROCESSABLE_ENTITY
     assert sorted(listed) == sorted("\n".join(expected).splitlines())
@@ -428,7 +429,7 @@ def test_a_body_of_nothing_but_mistakes_gets_a_short_answer(read: Read, call: Ra
     lines = refusal(read, call)[1]
 
     assert len(lines) == MOST_MISTAKES + 1
-    assert lines[-1] == "more is wrong, which is not shown"
+    assert lines[-1] == "more mistakes are not shown"
 
 
 LONG = "k" * 1_000_000
@@ -452,7 +453,7 @@ def test_a_node_that_could_be_read_but_not_be_sent_back_is_told() -> None:
     nested = b'{"a":' * 500 + b"{}" + b"}" * 500
     call = b'{"Pod": {}, "Nodes": {"items": [{"metadata": {"name": "n"}, "spec": %s}]}}' % nested
 
-    assert refusal(read_candidates, call)[1] == ["Nodes.items[0]: is nested too deep to be sent back"]
+    assert refusal(read_candidates, call)[1] == ["Nodes.items[0]: is nested too deeply"]
 
 
 def test_what_is_not_sent_back_may_be_as_deep_as_the_parser_reads() -> None:

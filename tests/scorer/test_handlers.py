@@ -445,7 +445,7 @@ VOLCANO_BAD: list[tuple[str, str, Raw, Raw]] = [
     ("preemptable", "preemptable", {"evictor": task(BROKEN), "evictees": []}, {"status": 0, "victims": []}),
     ("allocate",    "allocate",    {"task": task(BROKEN, "empty")}, {}),
     ("no node",     "allocate",    {"task": task(raw(FOUR))},
-     {"errorMessage": "numalign: a task is allocated with its node and its pod's uid"}),
+     {"errorMessage": "numalign: an allocated task must have its node and its pod's UID"}),
     ("half a call", "predicate",   {"task": task(raw(FOUR))}, {"code": 1}),
     ("no task",     "prioritize",  {"nodes": []}, {"nodeScore": {}, "errorMessage": ""}),
     ("no uid",      "deallocate",  {"task": {**task(raw(FOUR)), "UID": ""}}, {}),
@@ -516,7 +516,7 @@ POD = raw(FOUR)
 
 WRONG: list[tuple[str, str, Raw, str]] = [
     # what it is            the path       the call                                       what is said
-    ("no nodes",            "/filter",     {"Pod": POD},                                  "neither is there"),
+    ("no nodes",            "/filter",     {"Pod": POD},                                  "neither is set"),
     ("a path for a name",   "/bind",
      {"PodName": "../a", "PodNamespace": "b", "PodUID": "u", "Node": "c"},                "PodName: "),
     ("a wrong pod",         "/preempt",    {"Pod": BROKEN, "NodeNameToMetaVictims": {}},  "numalign.io"),
@@ -557,7 +557,7 @@ async def test_before_anything_is_known_everybody_is_asked_to_come_again(path: s
         said = await answer.json()
 
     assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
-    assert said == {"error": "nothing is known of the cluster yet"}
+    assert said == {"error": "the state of the cluster is not known yet"}
 
 
 @pytest.mark.parametrize(("wanted", "status"), [(True, 200), (False, 404)])

@@ -299,7 +299,7 @@ async def test_who_may_not_bind_says_so_and_reserves_nothing(bench: Bench) -> No
         why = await scorer.bind(made, "a")
         kept = await scorer.metric("reservations")
 
-    assert why.startswith("numalign: you may not create the binding of pod team/web to node a")
+    assert why.startswith("numalign: not allowed to create the binding of pod team/web to node a")
     assert kept == 0
 
 
@@ -467,7 +467,7 @@ async def test_a_file_that_is_not_there_is_waited_for(bench: Bench) -> None:
         snapshot(bench.folder, raw(FOUR))
         await scorer.until(scorer.ready)
 
-    assert (status, said["waiting_for"]) == (503, {"snapshot": f"a readable snapshot at {path}"})
+    assert (status, said["waiting_for"]) == (503, {"snapshot": f"a valid snapshot at {path}"})
 
 
 # The program itself: started as people start it.
@@ -504,8 +504,8 @@ async def test_a_file_that_is_wrong_is_told_in_the_log(tmp_path: Path) -> None:
     _, listed = await process.communicate()
     line = orjson.loads(listed.splitlines()[-1])
 
-    assert (process.returncode, line["event"]) == (2, "server.refused")
-    assert "Best" in str(line["mistakes"])
+    assert (process.returncode, line["event"]) == (2, "server.start_failed")
+    assert "Best" in str(line["errors"])
 
 
 async def test_once_it_is_ready_pods_that_were_waiting_are_answered(bench: Bench) -> None:

@@ -113,9 +113,9 @@ BAD_TASKS: list[tuple[str, object, list[str]]] = [
     ("a pod's name",   {**TASK, "Pod": "web-0"},          ['Pod: must be an object, not "web-0"']),
     ("another kind",   {**TASK, "Pod": {"kind": "Job"}},  ['Pod.kind: must be Pod, not "Job"']),
     ("no uid",         {**TASK, "UID": ""},               ["UID: is empty"]),
-    ("a number",       {**TASK, "UID": 7},                ["UID: must be a text, not a number"]),
-    ("a node's list",  {**TASK, "NodeName": ["n"]},       ["NodeName: must be a text, not a list"]),
-    ("a space's list", {**TASK, "Namespace": []},         ["Namespace: must be a text, not a list"]),
+    ("a number",       {**TASK, "UID": 7},                ["UID: must be a string, not a number"]),
+    ("a node's list",  {**TASK, "NodeName": ["n"]},       ["NodeName: must be a string, not a list"]),
+    ("a space's list", {**TASK, "Namespace": []},         ["Namespace: must be a string, not a list"]),
     ("nodeName",       {**TASK, "nodeName": "n"},         ["nodeName: must be spelled NodeName"]),
 ]  # fmt: skip
 
@@ -154,14 +154,14 @@ BAD_CALLS: list[tuple[str, Read, Raw, list[str]]] = [
     ("Task",               read_predicate,  {"Task": TASK, "node": {"Name": "n"}},
      ["task: is missing", "Task: must be spelled task"]),
     ("a key of the other", read_predicate,  {"Pod": {}, "node": {"Name": "n"}},
-     ["task: is missing", "Pod: is none of the fields that are known here: task, node"]),
+     ["task: is missing", "Pod: is not a known field: expected one of task, node"]),
     ("no nodes",           read_prioritize, {"task": TASK},                ["nodes: is missing"]),
     ("one node",           read_prioritize, {"task": TASK, "nodes": {}},
      ["nodes: must be a list, not an object"]),
     ("names of nodes",     read_prioritize, {"task": TASK, "nodes": ["n"]},
      ['nodes[0]: must be an object, not "n"']),
     ("a number for name",  read_prioritize, {"task": TASK, "nodes": [{"Name": 1}]},
-     ["nodes[0].Name: must be a text, not a number"]),
+     ["nodes[0].Name: must be a string, not a number"]),
     ("no evictees",        read_preemptable, {"evictor": TASK},            ["evictees: is missing"]),
     ("uids of evictees",   read_preemptable, {"evictor": TASK, "evictees": ["u"]},
      ['evictees[0]: must be an object, not "u"']),
@@ -183,7 +183,7 @@ def test_an_evictee_that_could_be_read_but_not_be_sent_back_is_told() -> None:
     nested = b'{"a":' * 500 + b"{}" + b"}" * 500
     call = orjson.dumps(EVICTEES).replace(b'"evictees":[{', b'"evictees":[{"Others":' + nested + b",")
 
-    assert refusal(read_preemptable, call)[1] == ["evictees[0]: is nested too deep to be sent back"]
+    assert refusal(read_preemptable, call)[1] == ["evictees[0]: is nested too deeply"]
 
 
 tasks = st.one_of(anything, st.dictionaries(st.sampled_from([*TASK]), anything), st.just(TASK))

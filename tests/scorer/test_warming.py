@@ -92,7 +92,7 @@ async def test_it_begins_when_there_is_a_cluster_and_readiness_waits_for_it(star
     started.scorer.time.after(5, come)
     await started.warming.run()
 
-    assert seen == [(0, None), (0, "answers for the pods that are pending")]
+    assert seen == [(0, None), (0, "the evaluation of pending pods")]
     assert (started.answers, started.warming.waiting_for()) == (1, None)
 
 

@@ -62,7 +62,7 @@ def test_a_mark_of_byte_order_is_no_part_of_the_first_name(tmp_path: Path) -> No
         ),
         pytest.param(
             "cpu,model,cpu,other,other\n1,a,2,b,c\n",
-            [': there are 2 columns "cpu": leave one'],
+            [': there are 2 columns "cpu": keep one'],
             id="a column twice",
         ),
         pytest.param(

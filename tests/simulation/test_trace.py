@@ -69,8 +69,8 @@ cpu_milli,memory_mib,num_gpu,gpu_milli,burstable,count
         "nodes.csv:2: memory_mib is 'x': a whole number is needed",
         "pods.csv:2: gpu_milli is 0: with one GPU it is 1 to 1000",
         "pods.csv:3: gpu_milli is 1001: with one GPU it is 1 to 1000",
-        "pods.csv:4: gpu_milli is 500: whoever asks for several GPUs has 1000 of each",
-        "pods.csv:5: num_gpu is 33: 32 is the most",
+        "pods.csv:4: gpu_milli is 500: with several GPUs it is 1000",
+        "pods.csv:5: num_gpu is 33: the maximum is 32",
         "pods.csv:6: burstable is 2: more than there are pods",
     ]
 
@@ -82,5 +82,5 @@ def test_a_count_can_be_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_node_has_no_more_gpus_than_columns_have_room_for(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="gpu is 33: 32 is the most"):
+    with pytest.raises(BadInput, match="gpu is 33: the maximum is 32"):
         read_trace(*lists(tmp_path, "cpu_milli,memory_mib,gpu\n8000,1,33\n"))

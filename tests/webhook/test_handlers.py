@@ -486,7 +486,9 @@ async def test_another_content_type_is_refused_and_counted(served: Webhook, cont
         counted = await caller.metric("numalign_bad_calls_total", webhook="validate", code="415")
 
     assert (status, counted) == (415, 1)
-    assert document["error"] == f"Content-Type: the content type is {content_type}: send application/json"
+    assert (
+        document["error"] == f"Content-Type: unsupported content type {content_type}: send application/json"
+    )
 
 
 @pytest.mark.parametrize(("size", "status"), [(3 * MIB, 200), (5 * MIB, 413)])
@@ -573,8 +575,8 @@ async def test_before_the_snapshot_it_lives_but_is_not_ready(webhook: Webhook) -
 
     assert health == (200, "ok\n")
     assert ready == 503
-    assert orjson.loads(waiting)["waiting_for"] == {"snapshot": f"a readable snapshot at {webhook.path}"}
-    assert (status, document) == (503, {"error": "no snapshot could be read yet"})
+    assert orjson.loads(waiting)["waiting_for"] == {"snapshot": f"a valid snapshot at {webhook.path}"}
+    assert (status, document) == (503, {"error": "the state of the cluster is not known yet"})
     assert (bad, again) == (400, "1")
 
 

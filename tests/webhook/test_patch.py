@@ -314,7 +314,7 @@ BAD: list[tuple[Raw, str]] = [
     # the pod                                            what is said
     ({},                                                 "spec: is missing"),
     ({"spec": []},                                       "spec: must be an object"),
-    ({"spec": {"nodeName": 5}},                          "spec.nodeName: must be a text"),
+    ({"spec": {"nodeName": 5}},                          "spec.nodeName: must be a string"),
     ({"spec": {}, "metadata": "m"},                      "metadata: must be an object"),
     ({"spec": {}, "metadata": {"ownerReferences": {}}},  "metadata.ownerReferences: must be a list"),
     (with_affinity([]),                                  "spec.affinity: must be an object"),

@@ -190,7 +190,7 @@ def test_json_that_is_no_object_is_a_bad_request(call: bytes, found: str) -> Non
     assert refusal(call) == (HTTPStatus.BAD_REQUEST, said)
 
 
-MISSING_OBJECT = "object: is missing, though this is a CREATE or UPDATE"
+MISSING_OBJECT = "object: is missing: CREATE and UPDATE require it"
 UNKNOWN_VERB = 'operation: must be one of CREATE, UPDATE, DELETE, CONNECT, not "PATCH"'
 
 GROUPS = "userInfo.groups"
@@ -199,18 +199,18 @@ NOT_A_REVIEW: list[tuple[str, Raw, str]] = [
     # what it is             members of the request        what is said of it
     ("null for uid",         {"uid": None},                "uid: is missing"),
     ("an empty uid",         {"uid": ""},                  "uid: is empty"),
-    ("a number for uid",     {"uid": 7},                   "uid: must be a text, not a number"),
+    ("a number for uid",     {"uid": 7},                   "uid: must be a string, not a number"),
     ("a book for uid",       {"uid": "u" * 129},           "uid: is longer than 128 characters"),
     ("another operation",    {"operation": "PATCH"},       UNKNOWN_VERB),
     ("a text for kind",      {"kind": "Pod"},              'kind: must be an object, not "Pod"'),
     ("half a kind",          {"kind": {"kind": "Pod"}},    "kind.version: is missing"),
     ("half a resource",      {"resource": {"version": "v1"}}, "resource.resource: is missing"),
-    ("a list for namespace", {"namespace": []},            "namespace: must be a text, not a list"),
+    ("a list for namespace", {"namespace": []},            "namespace: must be a string, not a list"),
     ("a text for dryRun",    {"dryRun": "no"},             'dryRun: must be true or false, not "no"'),
     ("a number for dryRun",  {"dryRun": 1},                "dryRun: must be true or false, not a number"),
     ("a list for userInfo",  {"userInfo": []},             "userInfo: must be an object, not a list"),
     ("a text for groups",    {"userInfo": {"groups": "a"}}, f'{GROUPS}: must be a list, not "a"'),
-    ("a number in groups",   {"userInfo": {"groups": [0]}}, f"{GROUPS}[0]: must be a text, not a number"),
+    ("a number in groups",   {"userInfo": {"groups": [0]}}, f"{GROUPS}[0]: must be a string, not a number"),
     ("null to create",       {"object": None},             MISSING_OBJECT),
     ("null to update",       {"object": None, "operation": "UPDATE"}, MISSING_OBJECT),
     ("a list for object",    {"object": [POD]},            "object: must be an object, not a list"),
@@ -238,7 +238,7 @@ FRAMES = [
     ("the version before",  {"apiVersion": f"{V1}beta1"}, f'{NO_V1} "{V1}beta1"'),
     ("no version",          {"apiVersion": None},        "apiVersion: is missing"),
     ("a pod",               {"kind": "Pod"},             f'{NO_REVIEW} "Pod"'),
-    ("a list of kinds",     {"kind": ["Pod"]},           "kind: must be a text, not a list"),
+    ("a list of kinds",     {"kind": ["Pod"]},           "kind: must be a string, not a list"),
     ("null for request",    {"request": None},           "request: is missing"),
     ("a list for request",  {"request": [1]},            f"{NO_REQUEST} a list"),
 ]  # fmt: skip
@@ -266,14 +266,14 @@ def test_every_mistake_of_a_call_is_said_at_once() -> None:
         "request.uid: is empty",
         "request.kind.version: is missing",
         "request.kind.kind: is missing",
-        "request.object: is missing, though this is a CREATE or UPDATE",
+        "request.object: is missing: CREATE and UPDATE require it",
     ]
 
 
 def test_a_body_of_nothing_but_mistakes_gets_a_short_answer() -> None:
     first, *others = refusal(body(userInfo={"groups": [1] * 100_000}))[1].splitlines()
 
-    assert first == f"request.{GROUPS}[0]: must be a text, not a number"
+    assert first == f"request.{GROUPS}[0]: must be a string, not a number"
     assert len(others) == MOST_MISTAKES
 
 

@@ -136,7 +136,7 @@ async def test_what_is_counted_is_what_was_read(followed: Followed) -> None:
     assert followed.count("numalign_classes") == 2
     assert now.cache.classes == tuple(sorted({"blue", node_class(SMALL)}))
     assert followed.count("numalign_snapshot_problems") == 1
-    assert 'numalign.io/enforce]: "strictly"' in followed.told.of("snapshot.problem")[0]["problem"]
+    assert 'numalign.io/enforce]: "strictly"' in followed.told.of("snapshot.problem")[0]["error"]
 
 
 async def test_the_age_is_what_the_feed_says(followed: Followed) -> None:
@@ -155,7 +155,7 @@ async def test_readiness_waits_for_what_the_feed_waits_for_and_for_the_first_sna
     await followed.take(shown({"a": SMALL}))
     waiting.append(followed.holder.waiting_for())
 
-    assert waiting == ["something", "the first snapshot to be put together", None]
+    assert waiting == ["something", "the first complete state of the cluster", None]
 
 
 async def test_a_feed_that_lost_its_way_later_leaves_the_last_snapshot_ready(followed: Followed) -> None:

@@ -181,7 +181,7 @@ def served(pod: Raw, **changes: object) -> Review:
 
 
 AT = "spec.server.podTemplate"
-GUESSED = f"numalign: Server.example.com is not a kind numalign knows: read a pod template at {AT}"
+GUESSED = f"numalign: Server.example.com is an unknown kind: found a pod template at {AT}"
 
 
 def test_a_template_of_an_unknown_kind_is_told_of_and_never_refuses() -> None:
@@ -335,7 +335,7 @@ ALIGNED = (
     f'numalign: spec.template: no node can align container "c0" as {SINGLE} (0 of 1 node): 1 has at most 2'
 )
 REFUSED = (
-    'numalign: spec.template: its pods will be refused: namespace "team" enforces NUMA alignment of at least'
+    'numalign: spec.template: its pods will be denied: namespace "team" enforces NUMA alignment of at least'
     f" {SINGLE}, and the pod requests none"
 )
 WANTED = "numalign: spec.template: this namespace expects NUMA alignment restricted; the pod requests nothing"
@@ -410,7 +410,7 @@ def test_a_huge_workload_is_not_reckoned() -> None:
 
     (warning,) = said(volcano(*[NEVER] * 101), now, mode=DENY)
 
-    assert warning == "numalign: spec.tasks: has 101 entries: numalign reads at most 100"
+    assert warning == "numalign: spec.tasks: has 101 entries: numalign supports at most 100"
 
 
 # Refusals.

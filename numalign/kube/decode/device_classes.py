@@ -43,6 +43,8 @@ def _names(device_class: Part) -> Iterator[str]:
     stated = device_class["spec"]["extendedResourceName"]
     text = stated.text()
     if len(text) > LONGEST_NAME:
-        stated.wrong(f"is no resource: a name has at most {LONGEST_NAME} characters, not {len(text)}")
+        stated.wrong(
+            f"is not a resource name: at most {LONGEST_NAME} characters are allowed, not {len(text)}"
+        )
     elif text:
         yield text

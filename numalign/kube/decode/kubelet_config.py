@@ -39,7 +39,7 @@ FIELDS = (
 )
 """What is read of a configuration, and so kept of it; it also holds paths and addresses."""
 
-UNKNOWN_OPTION = "the kubelet knows no such option"
+UNKNOWN_OPTION = "the kubelet has no such option"
 """How a mistake begins about an option of a manager that is not known here: a newer kubelet may know it."""
 
 _ABSENT = Part(None)
@@ -194,5 +194,5 @@ def _limits(limits: Part) -> Resources:
         if kind(name) is not Kind.MEMORY:
             limits[name].wrong("cannot be reserved on a zone: only memory and hugepages can")
         elif not amount:
-            limits[name].wrong("is zero: leave it out")
+            limits[name].wrong("is zero: remove it")
     return amounts

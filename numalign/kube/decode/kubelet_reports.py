@@ -129,7 +129,7 @@ def write_placements(pods: Mapping[str, ObservedPlacement]) -> str:
 def _report(text: object, longest: int) -> Part:
     """A report of a version that is known, as a part that has no mistake yet; raises `BadReport`."""
     if not isinstance(text, str):
-        raise BadReport([Mistake("", f"must be a text, not {named(text)}")])
+        raise BadReport([Mistake("", f"must be a string, not {named(text)}")])
     # What is no text of Unicode is no JSON, and has a length all the same.
     _check_length(len(text.encode(errors="surrogatepass")), longest)
     try:
@@ -139,7 +139,7 @@ def _report(text: object, longest: int) -> Part:
     version = report["version"].required()
     number = version.integer()
     if number is not None and number != _VERSION:
-        version.wrong(f"{number} is not a known value versions: {_VERSION}")
+        version.wrong(f"{number} is not a supported version: expected {_VERSION}")
     report.raise_mistakes(BadReport)
     return report
 
@@ -153,18 +153,18 @@ def _written(fields: Mapping[str, object], longest: int) -> str:
 
 def _check_length(length: int, longest: int) -> None:
     if length > longest:
-        raise BadReport([Mistake("", f"has {length} bytes: a report has at most {longest}")])
+        raise BadReport([Mistake("", f"has {length} bytes: at most {longest} are allowed")])
 
 
 def _measure(machine: Part) -> None:
     """Note what there is too much of, without reading it."""
     zones, devices = machine["zones"], machine["devices"]
     if isinstance(zones.value, list) and len(zones.value) > MOST_ZONES:
-        zones.wrong(f"has {len(zones.value)} entries: at most {MOST_ZONES} are read")
+        zones.wrong(f"has {len(zones.value)} entries: at most {MOST_ZONES} are allowed")
     listed = devices.value.values() if isinstance(devices.value, dict) else ()
     count = sum(len(places) for places in listed if isinstance(places, list))
     if count > MOST_PLACES:
-        devices.wrong(f"has {count} places: at most {MOST_PLACES} are read")
+        devices.wrong(f"has {count} places: at most {MOST_PLACES} are allowed")
 
 
 def _places(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
@@ -175,16 +175,16 @@ def _places(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
         at = tuple(sorted({known_zone(entry, zones) for entry in part["zones"].required().elements()}))
         total, healthy = (_count(part[key]) for key in ("total", "healthy"))
         if healthy > total:
-            part.wrong(f"{healthy} healthy devices are more than the {total} that there are")
+            part.wrong(f"{healthy} healthy devices are more than the total of {total}")
         elif places.setdefault(at, part) is not part:
-            part.wrong(f"these zones stand at {places[at].where} too")
+            part.wrong(f"these zones are also listed at {places[at].where}")
         yield DevicePlace(at, total, healthy)
 
 
 def _count(part: Part) -> int:
     number = part.required().integer() or 0
     if number > MOST_DEVICES:
-        part.wrong(f"{number} devices are more than the {MOST_DEVICES} that are read")
+        part.wrong(f"{number} devices are more than the {MOST_DEVICES} that are allowed")
     return number
 
 

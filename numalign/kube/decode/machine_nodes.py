@@ -151,7 +151,7 @@ def _strange(node: Node, placements: Mapping[str, ObservedPlacement]) -> Iterato
         if strange := pod.cpus & ~everything:
             yield Mistake(f"pods.{uid}.cpus", f"CPU {render_list(strange)} is not on this machine")
         if again := pod.cpus & given:
-            yield Mistake(f"pods.{uid}.cpus", f"CPU {render_list(again)} is held by another pod too")
+            yield Mistake(f"pods.{uid}.cpus", f"CPU {render_list(again)} is also held by another pod")
         given |= pod.cpus
 
 
@@ -173,10 +173,10 @@ def _overdrawn(node: Node) -> Iterator[Mistake]:
         for name, amount in zone.free.items():
             if amount < 0:
                 over = resources.render(name, -amount)
-                yield Mistake("pods", f"hold {over} more {name} than zone {zone.id} gives out")
+                yield Mistake("pods", f"hold {over} more {name} than zone {zone.id} can allocate")
     for name, free in node.stock.devices if node.stock else ():
         if min(free, default=0) < 0:
-            yield Mistake("pods", f"hold more {name} than sit on their zones")
+            yield Mistake("pods", f"hold more {name} than their zones have")
 
 
 def _limited(node: Node, most: Mapping[ZoneId, Resources]) -> Node:
@@ -222,12 +222,13 @@ def _contradictions(described: DescribedMachine, configuration: KubeletConfigura
     both = described.reserved is not None and configuration.reserved_cpus is not None
     if both and described.reserved != configuration.reserved_cpus:
         lists = [f'"{render_list(held or 0)}"' for held in (configuration.reserved_cpus, described.reserved)]
-        yield Mistake("reservedSystemCPUs", f"{lists[0]} is not what the machine says: {lists[1]}")
+        yield Mistake("reservedSystemCPUs", f"{lists[0]} contradicts the machine: {lists[1]}")
     elif strange := (configuration.reserved_cpus or 0) & ~described.cpus:
         yield Mistake("reservedSystemCPUs", f"CPU {render_list(strange)} is not on this machine")
     if configuration.kept_cpus > described.cpus.bit_count():
         message = (
-            f"{configuration.kept_cpus} CPUs cannot be kept on a machine of {described.cpus.bit_count()}"
+            f"{configuration.kept_cpus} CPUs cannot be reserved on a machine with"
+            f" {described.cpus.bit_count()}"
         )
         yield Mistake("systemReserved.cpu", message)
     for bank in described.banks:
@@ -239,10 +240,12 @@ def _contradiction(bank: ZoneMemory, configuration: KubeletConfiguration) -> Ite
         return
     kept = _reserving(bank, configuration)
     if bank.reserved is not None and bank.reserved != kept:
-        message = f"{_shown(kept)} of zone {bank.zone} is not what the machine says: {_shown(bank.reserved)}"
+        message = f"{_shown(kept)} of zone {bank.zone} contradicts the machine: {_shown(bank.reserved)}"
         yield Mistake("reservedMemory", message)
     elif kept + sum(bank.huge.values()) > bank.memory:
-        yield Mistake("reservedMemory", f"zone {bank.zone} does not have {_shown(kept)} beside its hugepages")
+        yield Mistake(
+            "reservedMemory", f"zone {bank.zone} does not have {_shown(kept)} apart from its hugepages"
+        )
 
 
 def _reserving(bank: ZoneMemory, configuration: KubeletConfiguration) -> int:

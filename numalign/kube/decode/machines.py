@@ -106,7 +106,7 @@ def described(part: Part, places: PlacesReader = one_by_one) -> DescribedMachine
         listed.wrong("is empty: a machine has at least one zone")
     cores = tuple(_cores(zones))
     if not cores and not part.mistakes:
-        listed.wrong("hold no CPU: a machine has at least one core")
+        listed.wrong("contain no CPU: a machine has at least one core")
     reserved, kept = _reserved(part, union(core.threads for core in cores))
     banks = sorted((_bank(zone, part, len(zones)) for zone, part in zones), key=lambda bank: bank.zone)
     ids = tuple(bank.zone for bank in banks)
@@ -125,9 +125,9 @@ def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
         place = part["id"].required()
         number = place.integer() or 0
         if number > LARGEST_ZONE:
-            place.wrong(f"{number} is beyond {LARGEST_ZONE}, the last zone that Linux knows")
+            place.wrong(f"{number} is above {LARGEST_ZONE}, the highest NUMA node ID of Linux")
         elif place.value is not None and by_id.setdefault(number, place) is not place:
-            place.wrong(f"{number} is the id of {by_id[number].where.removesuffix('.id')} too")
+            place.wrong(f"{number} is also the ID of {by_id[number].where.removesuffix('.id')}")
         yield ZoneId(number), part
 
 
@@ -157,7 +157,7 @@ def _by_core(told: Part, count: int) -> Sequence[int]:
     numbers = [part.required().integer() or 0 for part in told.elements()]
     if len(numbers) == count:
         return numbers
-    told.wrong(f"has {len(numbers)} entries: {count} are needed, one for each core")
+    told.wrong(f"has {len(numbers)} entries: expected {count}, one for each core")
     return [0] * count
 
 
@@ -165,7 +165,7 @@ def _cache_ids(zone: Part, count: int) -> Sequence[int]:
     """The cache of each core of a zone by its id, which is one on the whole machine."""
     grouped = zone["uncoreCaches"]
     if grouped.value is not None:
-        grouped.wrong("stands beside uncoreCacheIDs: leave one of them out")
+        grouped.wrong("cannot be combined with uncoreCacheIDs: remove one of them")
     told = zone["uncoreCacheIDs"]
     return _by_core(told.required() if count else told, count)
 
@@ -176,13 +176,13 @@ def _cpus(listed: Part, by_cpu: dict[int, Part]) -> CpuSet:
     for part in listed.elements():
         number = part.required().integer() or 0
         if number >= MOST_CPUS:
-            part.wrong(f"{number} is beyond {MOST_CPUS - 1}, the last CPU that Linux knows")
+            part.wrong(f"{number} is above {MOST_CPUS - 1}, the highest CPU ID of Linux")
         elif part.value is not None and by_cpu.setdefault(number, part) is not part:
-            part.wrong(f"CPU {number} stands at {by_cpu[number].where} too")
+            part.wrong(f"CPU {number} is also listed at {by_cpu[number].where}")
         elif part.value is not None:
             cpus |= 1 << number
     if listed.value == []:
-        listed.wrong("is empty: leave it out")
+        listed.wrong("is empty: remove it")
     return cpus
 
 
@@ -214,7 +214,7 @@ def _reserved(part: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
     if reserved and reserved & ~cpus:
         by_name.wrong(f"CPU {render_list(reserved & ~cpus)} is not on this machine")
     if reserved is not None and by_number.value is not None:
-        by_number.wrong("stands beside reservedSystemCPUs: leave one of them out")
+        by_number.wrong("cannot be combined with reservedSystemCPUs: remove one of them")
     elif kept is not None and kept > cpus.bit_count():
         by_number.wrong(f"{kept} is more than the {cpus.bit_count()} CPUs of this machine")
     return reserved, kept
@@ -242,7 +242,7 @@ def _hugepages(listed: Part) -> Resources:
             continue
         name = f"hugepages-{quantity.render_units(page_bytes)}"
         if not page_bytes or name in pages:
-            part.wrong("is no size of a page" if not page_bytes else f"is listed twice: {name}")
+            part.wrong("is not a page size" if not page_bytes else f"is listed twice: {name}")
         pages[name] = page_bytes * (part.integer() or 0)
     return Resources(pages)
 
@@ -250,13 +250,13 @@ def _hugepages(listed: Part) -> Resources:
 def _distances(listed: Part, count: int) -> tuple[int, ...]:
     distances = tuple(part.required().integer() or 0 for part in listed.elements())
     if listed.value is not None and len(distances) != count:
-        listed.wrong(f"has {len(distances)} entries: {count} are needed, one for each zone, ascending by id")
+        listed.wrong(f"has {len(distances)} entries: expected {count}, one for each zone, ascending by ID")
     return distances
 
 
 def _of_devices(resource: str, listed: Part) -> Part:
     if kind(resource) is not Kind.DEVICE:
-        listed.wrong("is no device: CPUs and memory belong to their zones")
+        listed.wrong("is not a device: CPUs and memory belong to their zones")
     return listed
 
 
@@ -267,7 +267,7 @@ def _devices(listed: Part, zones: Sequence[ZoneId]) -> Iterator[tuple[frozenset[
         part.only(_DEVICE_FIELDS)
         place = part["id"]
         if (name := place.required_text()) and by_id.setdefault(name, part) is not part:
-            place.wrong(f"{named(name)} is the id of {by_id[name].where} too")
+            place.wrong(f"{named(name)} is also the ID of {by_id[name].where}")
         at = frozenset(known_zone(entry, zones) for entry in part["zones"].elements())
         yield at, part["healthy"].boolean() is not False
 

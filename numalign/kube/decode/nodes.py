@@ -98,7 +98,7 @@ def facts(raw: Mapping[str, object]) -> NodeFacts:
 def _label(part: Part, text: str) -> str | None:
     """The class that a node is labelled with."""
     if not label_syntax.VALUE.fullmatch(text):
-        part.wrong("no label can have this value: letters, digits and -_. between them, at most 63")
+        part.wrong("is not a label value: at most 63 letters, digits, -, _ and . are allowed")
     return text or None
 
 
@@ -149,7 +149,7 @@ def minor_version(part: Part) -> int | None:
     text = part.text()
     read = minor(text)
     if text and read is None:
-        part.wrong(f"{named(text)} is not a version of Kubernetes, as v1.34.4 is")
+        part.wrong(f"{named(text)} is not a Kubernetes version, such as v1.34.4")
     return read
 
 
@@ -225,7 +225,7 @@ def unwalkable(node: Node, zones: int) -> Iterator[Mistake]:
     distributes = CpuOption.DISTRIBUTE_ACROSS_NUMA in node.options.cpu
     walks = node.policy is not Policy.NONE or node.memory_manager is MemoryManager.STATIC or distributes
     if walks and zones > MOST_ZONES:
-        yield Mistake("zones", f"{zones} are more than the {MOST_ZONES} whose sets can be walked here")
+        yield Mistake("zones", f"{zones} zones are more than the {MOST_ZONES} that numalign supports")
 
 
 def _refusals(node: Node, configured: KubeletConfiguration | None) -> Iterator[Mistake]:
@@ -235,7 +235,7 @@ def _refusals(node: Node, configured: KubeletConfiguration | None) -> Iterator[M
     off = configured.cpu_options_off if configured else None
     if off and node.cpu_manager is CpuManager.NONE and not node.options.cpu:
         # The node tells only of options that are on; policy none does not look at what they are set to.
-        message = "the CPU manager's policy none takes no options, not even switched off"
+        message = "CPU manager policy none takes no options, not even disabled ones"
         yield Mistake(
             validation.CPU_OPTIONS, f"the kubelet would not start: {message}: {', '.join(sorted(off))}"
         )

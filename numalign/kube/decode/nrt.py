@@ -144,7 +144,7 @@ def measure(part: Part) -> None:
     )
     crowded = ((place, what, count, most) for place, what, count, most in measured if count > most)
     for place, what, count, most in islice(crowded, 1):
-        place.wrong(f"{count} {what} are more than the {most} that are read")
+        place.wrong(f"{count} {what} are more than the {most} that are allowed")
 
 
 def _listed(value: object) -> list[object]:
@@ -154,7 +154,9 @@ def _listed(value: object) -> list[object]:
 def _known_version(part: Part) -> None:
     version = part.required_text()
     if version and version not in {f"{GROUP}/{version_}" for version_ in VERSIONS}:
-        part.wrong(f"{named(version)} is not a known value versions: {', '.join(VERSIONS)} of {GROUP}")
+        part.wrong(
+            f"{named(version)} is not a supported version: expected one of {', '.join(VERSIONS)} of {GROUP}"
+        )
 
 
 def _attributes(part: Part) -> Callable[[str], Part]:
@@ -166,7 +168,7 @@ def _attributes(part: Part) -> Callable[[str], Part]:
         if first.value == value.value:
             continue
         if name in _READ:
-            value.wrong(f"{named(value.value)} is not what {first.where} says: {named(first.value)}")
+            value.wrong(f"{named(value.value)} contradicts {first.where}: {named(first.value)}")
         values[name] = first if name in _READ else _CONTRADICTED
     return lambda name: values.get(name, _ABSENT)
 
@@ -189,14 +191,14 @@ def _zones(topology_part: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
     listed = topology_part["zones"].required()
     parts = [part for part in listed.objects() if part["type"].required_text() == _NUMA]
     if not parts and not topology_part.mistakes:
-        listed.wrong(f"holds no zone of type {_NUMA}")
+        listed.wrong(f"contains no zone of type {_NUMA}")
     ids = _ids(parts)
     zones = [zone for part in parts if (zone := _zone(part, ids, amounts))]
     # Whoever assumes a machine of these amounts makes each of its CPUs.
     counts = [zone.capacity.get(CPU, 0) for zone in zones]
     if max(counts, default=0) <= _MOST_MILLIS < sum(counts):
         shown = resources.render(CPU, sum(counts))
-        listed.wrong(f"have {shown} CPUs together, and Linux knows {MOST_CPUS}")
+        listed.wrong(f"have {shown} CPUs in total, and Linux supports {MOST_CPUS}")
     return tuple(sorted(zones, key=lambda zone: zone.id))
 
 
@@ -208,7 +210,7 @@ def _ids(parts: list[Part]) -> dict[str, ZoneId]:
         place = part["name"]
         number = _id(place)
         if number in places:
-            place.wrong(f"{named(place.value)} has the number of {places[number].where} too: {number}")
+            place.wrong(f"{named(place.value)} has the same number as {places[number].where}: {number}")
         elif number is not None:
             ids[place.text()] = number
             places[number] = place
@@ -218,13 +220,13 @@ def _ids(parts: list[Part]) -> dict[str, ZoneId]:
 def _id(place: Part) -> ZoneId | None:
     name = place.required_text()
     if len(name) > LONGEST_NAME:
-        place.wrong(f"{named(name)} is longer than a name: at most {LONGEST_NAME} characters are read")
+        place.wrong(f"{named(name)} is too long: at most {LONGEST_NAME} characters are allowed")
         return None
     match = _NUMBERED.fullmatch(name)
     if name and not match:
-        place.wrong(f"{named(name)} does not end in the number of a zone, as node-0 does")
+        place.wrong(f"{named(name)} does not end in the number of a zone, such as node-0")
     elif match and int(match[1]) > LARGEST_ZONE:
-        place.wrong(f"{named(name)} has a number beyond {LARGEST_ZONE}, the last zone that Linux knows")
+        place.wrong(f"{named(name)} has a number above {LARGEST_ZONE}, the highest NUMA node ID of Linux")
     return ZoneId(int(match[1])) if match and place.value else None
 
 
@@ -308,7 +310,7 @@ def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]
         return 0, 0, 0
     if name == CPU and capacity > _MOST_MILLIS:
         most = resources.render(name, capacity)
-        entry["capacity"].wrong(f"{most} CPUs are more than the {MOST_CPUS} that Linux knows")
+        entry["capacity"].wrong(f"{most} CPUs are more than the {MOST_CPUS} that Linux supports")
     if allocatable > capacity:
         shown = [resources.render(name, amount) for amount in (allocatable, capacity)]
         entry["allocatable"].wrong(f"{shown[0]} is more than the capacity of {shown[1]}")

@@ -85,7 +85,7 @@ def report(raw: Mapping[str, object]) -> CpuReport:
     kept = -(-spec["resReserved"].amounts().get(CPU, 0) // MILLI)
     ids = sorted({core.zone for core in cores})
     if len(ids) > MOST_ZONES:
-        spec["cpuDetail"].wrong(f"names {len(ids)} zones: at most {MOST_ZONES} are read")
+        spec["cpuDetail"].wrong(f"names {len(ids)} zones: at most {MOST_ZONES} are allowed")
     part.raise_mistakes(BadTopology)
     cpus = cpu_topology(cores, ids)
     reserved = cpu_manager.reserved_cpus(cpus, DEFAULTS, min(kept, sum(cpus.sizes))) if kept else 0
@@ -99,14 +99,14 @@ def _measure(spec: Part) -> None:
     """Note what there is too much of, without reading it."""
     detail, pods = spec["cpuDetail"], spec["podAllocations"]
     if isinstance(detail.value, dict) and len(detail.value) > MOST_CPUS:
-        detail.wrong(f"has {len(detail.value)} CPUs: at most {MOST_CPUS} are read")
+        detail.wrong(f"has {len(detail.value)} CPUs: at most {MOST_CPUS} are allowed")
     listed = pods.value if isinstance(pods.value, list) else []
     containers = (pod.get("containerAllocations") for pod in listed if isinstance(pod, dict))
     count = sum(len(each) for each in containers if isinstance(each, list))
     if len(listed) > MOST_PODS or count > MOST_CONTAINERS:
         pods.wrong(
-            f"has {len(listed)} pods with {count} containers: "
-            f"at most {MOST_PODS} and {MOST_CONTAINERS} are read"
+            f"has {len(listed)} pods with {count} containers: at most {MOST_PODS} and"
+            f" {MOST_CONTAINERS} are allowed"
         )
 
 
@@ -121,10 +121,10 @@ def _cores(detail: Part) -> tuple[Core, ...]:
             continue
         zone, socket, core = (part[key].integer() or 0 for key in ("numa", "socket", "core"))
         if zone > LARGEST_ZONE:
-            part["numa"].wrong(f"{zone} is beyond {LARGEST_ZONE}, the last zone that Linux knows")
+            part["numa"].wrong(f"{zone} is above {LARGEST_ZONE}, the highest NUMA node ID of Linux")
         threads[ZoneId(zone), socket, core] |= 1 << int(name)
     if detail.value == {}:
-        detail.wrong("holds no CPU")
+        detail.wrong("contains no CPU")
     return tuple(Core(zone, socket, zone, cpus) for (zone, socket, _), cpus in threads.items())
 
 

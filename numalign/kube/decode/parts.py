@@ -122,7 +122,7 @@ class Part:
                 return
             part = Part(value, str(key), self)
             if not isinstance(key, str):
-                part.wrong("the key must be a text: put it in quotes")
+                part.wrong("the key must be a string: put it in quotes")
             elif value is not None:
                 yield key, part
 
@@ -130,7 +130,7 @@ class Part:
         """Note every member of an object that is none of these."""
         for name, part in self.members():
             if name not in names:
-                part.wrong(f"is none of the fields that are known here: {', '.join(names)}")
+                part.wrong(f"is not a known field: expected one of {', '.join(names)}")
 
     def text(self) -> str:
         """A text; empty, if absent."""
@@ -138,7 +138,7 @@ class Part:
         if isinstance(value, str):
             return value
         if value is not None:
-            self.wrong(f"must be a text, not {named(value)}")
+            self.wrong(f"must be a string, not {named(value)}")
         return ""
 
     def required_text(self) -> str:
@@ -156,7 +156,7 @@ class Part:
         text = self.text()
         if not text or UID.fullmatch(text):
             return text
-        self.wrong(f"{named(text)} is no uid, which has at most 128 letters, digits and signs")
+        self.wrong(f"{named(text)} is not a UID: at most 128 ASCII characters without spaces are allowed")
         return ""
 
     def text_map(self) -> Mapping[str, str]:
@@ -189,7 +189,7 @@ class Part:
             self.wrong(f"must be a whole number, not {named(value)}")
             return None
         if value < least:
-            self.wrong(f"{value} is too small: the least is {least}")
+            self.wrong(f"must be at least {least}, not {value}")
         return value
 
     def boolean(self) -> bool | None:
@@ -206,7 +206,7 @@ class Part:
         try:
             read = datetime.fromisoformat(text) if text else _EPOCH
         except ValueError:
-            self.wrong(f"{named(text)} is no time, as 2026-01-02T03:04:05Z is")
+            self.wrong(f"{named(text)} is not a time such as 2026-01-02T03:04:05Z")
             return 0
         # A time of no zone is nobody's: the API writes UTC.
         return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
@@ -226,10 +226,12 @@ class Part:
         if value is None:
             return None
         if isinstance(value, list | dict):
-            self.wrong(f"must be an amount, not {named(value)}")
+            self.wrong(f"must be a quantity, not {named(value)}")
             return None
         if len(resource) > LONGEST_NAME:
-            self.wrong(f"is no resource: a name has at most {LONGEST_NAME} characters, not {len(resource)}")
+            self.wrong(
+                f"is not a resource name: at most {LONGEST_NAME} characters are allowed, not {len(resource)}"
+            )
             return None
         try:
             if type(value) is str:
@@ -246,7 +248,7 @@ class Part:
         if self.value is None:
             return EMPTY
         if len(self._fields()) > MOST_AMOUNTS:
-            self.wrong(f"has {len(self._fields())} entries: at most {MOST_AMOUNTS} are read")
+            self.wrong(f"has {len(self._fields())} entries: at most {MOST_AMOUNTS} are allowed")
             return EMPTY
         read = ((name, part.amount(name)) for name, part in self.members())
         return Resources({name: amount for name, amount in read if amount is not None})

@@ -47,7 +47,7 @@ def write(kept: Mapping[ZoneSet, Resources], node: Node) -> str:
 def read(text: str) -> Held:
     """What a record says, the names of each set of zones in order; raises `BadRecord` with every mistake."""
     if len(text) > LONGEST:
-        raise BadRecord([Mistake("", f"has {len(text)} characters: a record has at most {LONGEST}")])
+        raise BadRecord([Mistake("", f"has {len(text)} characters: at most {LONGEST} are allowed")])
     try:
         written = orjson.loads(text)
     except orjson.JSONDecodeError as error:
@@ -92,10 +92,10 @@ def record_of(annotations: Mapping[str, object]) -> DecodedRecord:
 def _record(key: str, text: object) -> Held:
     """What an annotation says; KAI writes none where it knows nothing, and reads an empty list as wrong."""
     if not isinstance(text, str):
-        raise BadRecord([Mistake("", f"must be a text, not {named(text)}")])
+        raise BadRecord([Mistake("", f"must be a string, not {named(text)}")])
     held = read(text)
     if not held and key in {KAI_OBSERVED, KAI_PREDICTED}:
-        raise BadRecord([Mistake("", "is empty, which says nothing")])
+        raise BadRecord([Mistake("", "is empty")])
     return held
 
 

@@ -41,9 +41,9 @@ def _entry(zones: list[str], amounts: Resources) -> dict[str, Any]:
 def held(record: Part) -> Held:
     """What a record says, the names of each set of zones in order; mistakes are left in the part."""
     if isinstance(record.value, list) and len(record.value) > MOST_ENTRIES:
-        record.wrong(f"has {len(record.value)} entries: at most {MOST_ENTRIES} are read")
+        record.wrong(f"has {len(record.value)} entries: at most {MOST_ENTRIES} are allowed")
     if (amounts := _amounts(record.value)) > MOST_AMOUNTS:
-        record.wrong(f"has {amounts} amounts: at most {MOST_AMOUNTS} are read")
+        record.wrong(f"has {amounts} quantities: at most {MOST_AMOUNTS} are allowed")
     read: dict[tuple[str, ...], Resources] = {}
     places: dict[tuple[str, ...], Part] = {}
     for entry in record.objects():
@@ -53,7 +53,7 @@ def held(record: Part) -> Held:
         named_zones = zones or entry["zones"].value == []
         if named_zones and places.setdefault(zones, entry) is not entry:
             names = ", ".join(map(named, zones)) or "no zone"
-            entry.wrong(f"{names} stands here twice: see {places[zones].where}")
+            entry.wrong(f"{names} is listed twice: see {places[zones].where}")
     return read
 
 
@@ -67,7 +67,7 @@ def _zones(entry: Part) -> tuple[str, ...]:
     """The names of an entry's zones, in order; none for devices of which nobody knows where they sit."""
     one, several = entry["zone"], entry["zones"]
     if one.value is not None and several.value is not None:
-        one.wrong("stands beside zones: keep one of them")
+        one.wrong("cannot be combined with zones: remove one of them")
     names = [*_names(several)] if one.value is None else [one.required_text()]
     return tuple(sorted(names))
 
@@ -77,6 +77,6 @@ def _names(listed: Part) -> Iterator[str]:
     for part in listed.required().elements():
         name = part.required_text()
         if name in names:
-            part.wrong(f"{named(name)} is named twice")
+            part.wrong(f"{named(name)} is listed twice")
         names.add(name)
         yield name

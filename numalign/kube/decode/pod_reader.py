@@ -7,9 +7,9 @@ thousand names, and a cluster has a hundred thousand pods of a few hundred templ
 hundred times as long as to see that it was read before, so what was read is remembered by a digest of
 everything in it that anybody reads, and only of that.
 
-Where a namespace or the policy exempts a pod, nothing of it matters, not even its mistakes. Nobody is refused
-for what cannot be read in a pod of which nobody asks anything, so that numalign can never stand in the way of
-those who do not use it.
+If a namespace or the policy exempts a pod, its content does not matter, not even its errors. A pod that does
+not request alignment is never denied because of what cannot be read in it, so numalign never blocks users who
+do not use it.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ from numalign.model.sharing import shared
 REMEMBERED = 1024
 """Templates of pods that are remembered."""
 
-UNASKED = "nobody asks anything of it"
+UNASKED = "NUMA alignment is neither requested nor enforced for it"
 
 PodReading: TypeAlias = PodQuestion | Exempt | Invalid
 """What was read of a pod."""

@@ -57,12 +57,10 @@ def _containers(spec: Part) -> Iterator[Container]:
     for key in ("initContainers", "containers"):
         listed = spec[key].value
         if isinstance(listed, list) and len(listed) > MOST_CONTAINERS:
-            spec[key].wrong(f"has {len(listed)} containers: numalign reads at most {MOST_CONTAINERS}")
+            spec[key].wrong(f"has {len(listed)} containers: numalign supports at most {MOST_CONTAINERS}")
             return
     if (amounts := _amounts(spec.value)) > MOST_AMOUNTS:
-        spec.wrong(
-            f"has {amounts} amounts of resources: numalign reads at most {MOST_AMOUNTS}, ask for fewer"
-        )
+        spec.wrong(f"has {amounts} resource quantities: numalign supports at most {MOST_AMOUNTS}")
         return
     places: dict[str, Part] = {}
     for part in spec["initContainers"].objects():
@@ -87,7 +85,7 @@ def _amounts(spec: object) -> int:
 def _container(part: Part, role: Role, places: dict[str, Part]) -> Container:
     name = part["name"].required_text()
     if name and places.setdefault(name, part) is not part:
-        part["name"].wrong(f"{named(name)} is the name of {places[name].where} too")
+        part["name"].wrong(f"{named(name)} is also the name of {places[name].where}")
     requests, limits = _resources(part["resources"])
     return Container(name, role, requests, limits)
 

@@ -1,10 +1,9 @@
 """
 What a pod says about nodes: where it may go, and who has placed it already.
 
-Nobody has validated it yet. What has not the shape that Kubernetes gives it is a mistake, as it is for an API
-server, which decodes it before anything else. What has the shape and is invalid is left for the API
-server to say: an operator that is not known here asks for nothing, so that nobody is refused for the words of
-a newer API. One with more in it than is read (`excess`) may go anywhere.
+It has not been validated yet. A wrong type is an error, as it is for an API server, which decodes objects
+first. Invalid values of the right type are left to the API server: an unknown operator is ignored, so that no
+pod is denied because of a newer API. One with more in it than is read (`excess`) may go anywhere.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -38,10 +38,10 @@ def _expression(part: Part) -> Iterator[Requirement]:
     key, operator = part["key"].required_text(), _operator(part["operator"])
     values, wanted = part["values"], operator in {Operator.IN, Operator.NOT_IN}
     if wanted and values.value in (None, []):
-        values.wrong(f"are missing: {operator} needs those that are meant")
+        values.wrong(f"are missing: {operator} requires them")
     texts = frozenset(_texts(values))
     if operator and texts and not wanted:
-        values.wrong(f"have no meaning with {operator}: leave them out")
+        values.wrong(f"cannot be used with {operator}: remove them")
     if key and operator:
         yield _possible(part, Requirement(key, operator, texts))
 

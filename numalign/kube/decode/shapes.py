@@ -109,9 +109,9 @@ def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
     texts = {key: part.value for key, part in data.members()}
     size = sum(len(key) + len(text) for key, text in texts.items() if isinstance(text, str))
     if size > MOST_BYTES_READ:
-        data.wrong(f"{size} characters are more than the {MOST_BYTES_READ} that are read")
+        data.wrong(f"{size} characters are more than the {MOST_BYTES_READ} that are allowed")
     elif len(texts) > MOST_SHAPES + 1:
-        data.wrong(f"{len(texts)} keys are more than the {MOST_SHAPES + 1} that are read")
+        data.wrong(f"{len(texts)} keys are more than the {MOST_SHAPES + 1} that are allowed")
     entries = {} if data.value is None else {key: _parsed(key, text) for key, text in texts.items()}
     losses = _losses(entries[LOSSES]) if LOSSES in entries else {}
     remembered = [_remembered(part) for key, part in entries.items() if key != LOSSES]
@@ -173,7 +173,7 @@ def declared(listed: Part) -> tuple[Shape, ...]:
     They may have labels that are not listed, unless they say that they have not.
     """
     if isinstance(listed.value, list) and len(listed.value) > MOST_SHAPES:
-        listed.wrong(f"{len(listed.value)} shapes are more than the {MOST_SHAPES} that are read")
+        listed.wrong(f"{len(listed.value)} shapes are more than the {MOST_SHAPES} that are allowed")
     return tuple(filter(None, map(_declared, listed.objects())))
 
 
@@ -244,7 +244,7 @@ def _values(part: Part) -> LabelValues:
         return LabelValues(frozenset({part.value}))
     if not isinstance(part.value, dict):
         part.wrong(
-            f"must be a text, or an object with {' and '.join(_LABEL_FIELDS)}, not {named(part.value)}"
+            f"must be a string, or an object with {' and '.join(_LABEL_FIELDS)}, not {named(part.value)}"
         )
     part.only(_LABEL_FIELDS)
     always, listed = part["always"].boolean(), part["values"]

@@ -57,13 +57,15 @@ class TemplatePath:
         if wrong := next(
             (step for step in steps if step and step not in _WILD and not _NAME.fullmatch(step)), None
         ):
-            raise ValueError(f'"{wrong[:64]}" is no step: write names with dots, [*] after a list, or *')
+            raise ValueError(
+                f'"{wrong[:64]}" is not a valid step: write names with dots, [*] after a list, or *'
+            )
         if "" in steps:
             raise ValueError("a name is missing: write a path like spec.tasks[*].template")
         if len(steps) > _MOST_STEPS:
-            raise ValueError(f"has {len(steps)} steps: at most {_MOST_STEPS} are read")
+            raise ValueError(f"has {len(steps)} steps: at most {_MOST_STEPS} are allowed")
         if (wild := len([step for step in steps if step in _WILD])) > _MOST_WILD:
-            raise ValueError(f"has [*] and * {wild} times: at most {_MOST_WILD} are read")
+            raise ValueError(f"has [*] and * {wild} times: at most {_MOST_WILD} are allowed")
         return cls(tuple(steps))
 
     def __str__(self) -> str:
@@ -95,7 +97,7 @@ def _crowded(part: Part) -> bool:
     value = part.value
     if not isinstance(value, list | dict) or len(value) <= MOST_TEMPLATES:
         return False
-    part.wrong(f"has {len(value)} entries: numalign reads at most {MOST_TEMPLATES}")
+    part.wrong(f"has {len(value)} entries: numalign supports at most {MOST_TEMPLATES}")
     return True
 
 
@@ -230,7 +232,7 @@ def scan(raw: Mapping[str, object], sort: GroupKind, *, extra: TemplatePaths = N
     paths = paths_of(sort, extra=extra)
     places, guesses = _known(workload, sort, paths) if paths else _searched(workload, sort)
     if len(places) > MOST_TEMPLATES:
-        workload.wrong(f"has {len(places)} pod templates: numalign reads at most {MOST_TEMPLATES}")
+        workload.wrong(f"has {len(places)} pod templates: numalign supports at most {MOST_TEMPLATES}")
         return TemplateScan(mistakes=tuple(workload.mistakes))
     return TemplateScan(places, tuple(workload.mistakes), guesses, tuple(_astray(raw, sort, places)))
 
@@ -276,7 +278,7 @@ def _known(
     if len(parts) > MOST_TEMPLATES:
         return tuple(_plain(part, workload) for part in parts), ()
     places = tuple(place for part in parts if (place := locate(part, workload)))
-    partly = f"of {_called(sort)} is not the whole pod: what its runtime adds is not known"
+    partly = f"of {_called(sort)} is not the whole pod: what its runtime adds is unknown"
     return places, tuple(f"{place.where} {partly}" for place in places if place.guessed)
 
 
@@ -384,12 +386,12 @@ def _searched(workload: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, 
     if read:
         where = ", ".join(place.where for place in read[:_MOST_NAMED])
         more = f" and {len(read) - _MOST_NAMED} more places" if len(read) > _MOST_NAMED else ""
-        guesses.append(f"{_called(sort)} is not a kind numalign knows: read a pod template at {where}{more}")
+        guesses.append(f"{_called(sort)} is an unknown kind: found a pod template at {where}{more}")
     if search.cut_short or len(places) > MOST_TEMPLATES:
-        too_much = "and too large or deep to be searched to its end"
-        guesses.append(f"{_called(sort)} is not a kind numalign knows, {too_much}")
+        too_much = "too large or too deeply nested to search completely"
+        guesses.append(f"{_called(sort)} is an unknown kind, {too_much}")
     if elsewhere := _ELSEWHERE.get(sort):
-        guesses.append(f"the pods of a {_called(sort)} are described by {elsewhere}, which was not asked")
+        guesses.append(f"the pods of a {_called(sort)} are described by {elsewhere}, which was not checked")
     return read, tuple(guesses)
 
 
@@ -490,7 +492,7 @@ def _astray(
 def _why_astray(sort: GroupKind, place: TemplateLocation) -> str:
     if sort in TEMPLATES:
         return f"has no effect on a {sort[1]}: put it on {place.where}.metadata.annotations"
-    return f"may have no effect: whether a {sort[1]} hands it on to its pods is not known"
+    return f"may have no effect: it is unknown whether a {sort[1]} passes it on to its pods"
 
 
 _LONGEST_KEY = 80

@@ -266,9 +266,9 @@ def _unpacked(data: bytes, most: int) -> bytes:
     try:
         plain = unpacker.decompress(data, most + 1)
     except zlib.error as error:
-        raise _bad(f"is not the gzip file that it begins as: {error}") from error
+        raise _bad(f"is not a valid gzip file: {error}") from error
     if len(plain) <= most and not unpacker.eof:
-        raise _bad("is a gzip file that breaks off before its end")
+        raise _bad("is a truncated gzip file")
     return plain
 
 
@@ -279,7 +279,7 @@ def _decoded(data: bytes) -> bytes:
             try:
                 return data.decode(encoding).encode()
             except UnicodeDecodeError as error:
-                raise _bad(f"is not text in {encoding}: {error.reason}") from error
+                raise _bad(f"is not {encoding} text: {error.reason}") from error
     return data
 
 
@@ -315,7 +315,7 @@ def _bounded(events: Iterable[yaml.Event]) -> None:
     for event in events:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in sizes:
-                raise _bad(f"has the alias *{event.anchor}, which stands for nothing or for itself")
+                raise _bad(f"has the alias *{event.anchor}, which is undefined or refers to itself")
             borrowed += sizes[event.anchor]
             total += sizes[event.anchor]
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -331,7 +331,7 @@ def _bounded(events: Iterable[yaml.Event]) -> None:
         if len(trail) > _DEEPEST:
             raise _bad(f"is nested deeper than {_DEEPEST} levels")
         if borrowed > _MOST_BORROWED:
-            raise _bad(f"stands for more than {_MOST_BORROWED} values through its aliases")
+            raise _bad(f"expands to more than {_MOST_BORROWED} values through its aliases")
 
 
 class _Loader(yaml.CSafeLoader):

@@ -52,7 +52,7 @@ def parse(data: bytes, decode: Callable[[Part], Read], *, what: str, error: type
     except BadInput as raised:
         raise error(_advised(mistake, what) for mistake in raised.mistakes) from raised
     if len(values) > 1:
-        raise error([Mistake("", f"holds {len(values)} documents: a {what} is one")])
+        raise error([Mistake("", f"contains {len(values)} documents: a {what} is a single one")])
     part = Part(values[0])
     decoded = decode(part)
     part.raise_mistakes(error)
@@ -72,7 +72,7 @@ def only(part: Part, *names: str) -> None:
     for name, member in islice(unknown, _GUESSED):
         close = closest_word(name, names)
         hint = f'did you mean "{close}"?' if close else f"expected one of {', '.join(names)}"
-        member.wrong(f"there is no such key; {hint}")
+        member.wrong(f"unknown key; {hint}")
 
 
 def members(part: Part) -> list[tuple[str, Part]]:

@@ -63,12 +63,12 @@ class FileFeed:
         self._had_nodes = False
         self._pod_counts: Sequence[PodCount] = ()
         self._failures = Counter(
-            f"{PREFIX}snapshot_failures", "Times the snapshot file could not be read.", registry=registry
+            f"{PREFIX}snapshot_failures", "Failures to read the snapshot file.", registry=registry
         )
 
     def waiting_for(self) -> str | None:
         """A first file that can be read."""
-        return f"a readable snapshot at {self._path}" if self._read_at is None else None
+        return f"a valid snapshot at {self._path}" if self._read_at is None else None
 
     def age(self) -> float:
         """Since the file was last read with success."""
@@ -144,9 +144,7 @@ class FileFeed:
         if reason := builder.why_no_snapshot():
             raise BadInput([Mistake(str(self._path), reason)])
         if self._had_nodes and not builder.state.has_nodes():
-            raise BadInput(
-                [Mistake(str(self._path), "holds no topology that can be read, and held some before")]
-            )
+            raise BadInput([Mistake(str(self._path), "contains no valid topology, but did before")])
         self._shape_history.declare(self._declared())
         self._shape_history.expire()
         return builder.snapshot(), tuple(builder.state.pod_counts.counts()), pods

@@ -183,7 +183,7 @@ def _default(part: Part) -> Default:
     )
     selected = tuple(requirements(part["namespaceSelector"]))
     if rules == UNRULED and len(part.mistakes) == before:
-        part.wrong(f"asks for nothing: add {', '.join(RULES[:-1])} or {RULES[-1]}")
+        part.wrong(f"sets nothing: add {', '.join(RULES[:-1])} or {RULES[-1]}")
     return Default(selected, rules)
 
 
@@ -220,7 +220,7 @@ def _reaction(part: Part, default: Reaction) -> Reaction:
 def _exemptions(part: Part) -> Exemptions:
     only(part, "users", "namespaces", "runtimeClasses")
     return Exemptions(
-        users=tuple(_list(part["users"], _USER, "a user, or the beginning of some with * at its end")),
+        users=tuple(_list(part["users"], _USER, "a user name, or a prefix that ends in *")),
         namespaces=frozenset(_list(part["namespaces"], _LABEL, "the name of a namespace")),
         runtime_classes=frozenset(_list(part["runtimeClasses"], _DOMAIN, "the name of a RuntimeClass")),
     )
@@ -240,7 +240,9 @@ def _templates(part: Part) -> dict[GroupKind, tuple[TemplatePath, ...]]:
     for entry in part.objects():
         sort = _sort(entry)
         if sort in templates_:
-            entry["kind"].wrong(f"{sort[1]} of {sort[0] or 'the core group'} stands here twice: join them")
+            entry["kind"].wrong(
+                f"{sort[1]} of {sort[0] or 'the core group'} is listed twice: merge the entries"
+            )
         templates_[sort] = tuple(_paths(entry["templates"]))
     return templates_
 
@@ -249,18 +251,18 @@ def _sort(part: Part) -> GroupKind:
     only(part, "group", "kind", "templates")
     name, kind = part["group"].text(), part["kind"].required_text()
     if name and not _DOMAIN.fullmatch(name):
-        part["group"].wrong(f'"{name[:64]}" is no API group: write it without the version, like batch')
+        part["group"].wrong(f'"{name[:64]}" is not an API group: write it without the version, like batch')
     if kind and not _KIND.fullmatch(kind):
-        part["kind"].wrong(f'"{kind[:64]}" is no kind, like TrainJob')
+        part["kind"].wrong(f'"{kind[:64]}" is not a kind, like TrainJob')
     if (name, kind) == templates.POD:
-        part["kind"].wrong("pods are always looked at, and make no pods")
+        part["kind"].wrong("pods are always reviewed, and have no pod templates")
     return name, kind
 
 
 def _paths(part: Part) -> Iterator[TemplatePath]:
     listed = part.required()
     if listed.value == []:
-        listed.wrong("is empty: name the paths of the pod templates")
+        listed.wrong("is empty: list the paths of the pod templates")
     for entry in listed.elements():
         text = entry.required_text()
         try:

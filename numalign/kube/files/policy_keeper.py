@@ -31,13 +31,13 @@ class PolicyKeeper:
         self._stamps = files.stamps([path] if path else [])
         self._reloads = Counter(
             f"{PREFIX}policy_reloads",
-            "Times the policy file changed, by result.",
+            "Changes of the policy file, by result.",
             ["result"],
             registry=registry,
         )
         self._stale = Gauge(
             f"{PREFIX}policy_stale",
-            "1 while the policy file on disk is not the one in force, for it is wrong.",
+            "1 while the policy file is invalid and an earlier version is in force, else 0.",
             registry=registry,
         )
         for result in (_TAKEN, _REFUSED):
@@ -67,11 +67,11 @@ class PolicyKeeper:
         except BadPolicy as error:
             self._reloads.labels(_REFUSED).inc()
             self._stale.set(1)
-            self._log.error("policy.refused", path=path, mistakes=error.mistakes)
+            self._log.error("policy.rejected", path=path, errors=error.mistakes)
             return
         self._reloads.labels(_TAKEN).inc()
         self._stale.set(0)
         self._tell(path)
 
     def _tell(self, path: Path) -> None:
-        self._log.info("policy.taken", path=path, **self.now.to_json())
+        self._log.info("policy.loaded", path=path, **self.now.to_json())

@@ -126,7 +126,7 @@ class SnapshotBuilder:
         shown = ", ".join(f"{count} {kind}" for kind, count in kinds[:_MOST_NAMED])
         unnamed = len(kinds) - _MOST_NAMED
         more = f" and {unnamed} more {'kind' if unnamed == 1 else 'kinds'}" if unnamed > 0 else ""
-        return f"is no snapshot of a cluster: it holds {shown}{more}, {_EXPECTED}"
+        return f"is not a cluster snapshot: it contains {shown}{more}, {_EXPECTED}"
 
     def checked(self, where: str) -> Snapshot:
         """The snapshot; raises `BadSnapshot`, naming `where` the objects stood, if none is a cluster's."""
@@ -149,7 +149,7 @@ class SnapshotBuilder:
         if not name:
             self._nameless(document)
         elif name in store:
-            self._problem(document, name, Mistake("metadata.name", "stands here twice; the first one counts"))
+            self._problem(document, name, Mistake("metadata.name", "appears twice; the first one is used"))
         else:
             store.put(name, document.raw)
 

@@ -54,7 +54,7 @@ def read(url: str) -> bytes:
             return _all(answer, until)
     except HTTPError as error:
         error.close()
-        raise _bad(url, f"was answered {error.code} {error.reason}") from error
+        raise _bad(url, f"the server answered {error.code} {error.reason}") from error
     except URLError as error:
         reason = error.reason.strerror if isinstance(error.reason, OSError) else error.reason
         raise _bad(url, f"cannot be read: {reason or error.reason}") from error
@@ -83,7 +83,7 @@ class _OnlyToHttps(HTTPRedirectHandler):
     ) -> Request | None:
         if urlsplit(newurl).scheme != "https":
             fp.close()
-            raise URLError(f"it leads on to {shown(newurl)}, and redirects are followed to https only")
+            raise URLError(f"it redirects to {shown(newurl)}, and only redirects to https are followed")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 

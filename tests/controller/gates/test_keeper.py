@@ -239,7 +239,9 @@ async def test_what_cannot_be_judged_is_kept_to_what_fits(cluster: GatedCluster)
     assert cluster.reservations.node_of(uid("web")) == "b"
     assert cluster.scorer.count("gates_lifted_total", how="kept") == 1
     [event] = cluster.events
-    assert "kept to 2 nodes that fit now, for numalign does not evaluate its volumes" in event.message
+    assert (
+        "restricted to 2 nodes that fit now, because numalign does not evaluate its volumes" in event.message
+    )
 
 
 # Crowds.

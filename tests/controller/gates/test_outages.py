@@ -53,13 +53,13 @@ async def test_a_pin_that_is_refused_is_tried_again_and_only_what_may_be_done_ke
 
 async def test_a_right_that_is_missing_is_said_once(cluster: GatedCluster) -> None:
     await started(cluster)
-    cluster.store.failing = Forbidden("you may not patch pods")
+    cluster.store.failing = Forbidden("not allowed to patch pods")
 
     async with cluster.running():
         await cluster.pass_by(60)
 
     [line] = cluster.told.of("gate.forbidden")
-    assert line["reason"] == "you may not patch pods"
+    assert line["error"] == "not allowed to patch pods"
 
 
 async def test_what_may_have_been_written_is_written_to_the_same_node_again(cluster: GatedCluster) -> None:
@@ -247,7 +247,7 @@ async def test_a_pin_that_no_scheduler_follows_is_told_and_gives_its_zones_back(
     [event] = [event for event in cluster.events if event.reason == "NUMAPinnedNotPlaced"]
     assert says in event.message
     assert "pinned to node a" in event.message
-    assert cluster.told.of("pin.unplaced")
+    assert cluster.told.of("pin.not_placed")
     assert "web" in cluster.store.pods
 
 
@@ -271,7 +271,7 @@ async def test_a_defect_in_one_pod_holds_up_no_other(
         await cluster.pass_by(40)
 
     assert cluster.gates("bad") == []
-    assert cluster.told.of("gate.broken")
+    assert cluster.told.of("gate.internal_error")
     assert asyncio.get_running_loop().is_running()
 
 

@@ -101,7 +101,7 @@ async def test_nobody_is_moved_where_no_node_is_better() -> None:
     await leader.turns(1000)
 
     assert cluster.evicted == []
-    assert "another node that would align it now" in leader.told.of("healing.left")[0]["why"]
+    assert "another node that would align it now" in leader.told.of("healing.skipped")[0]["reason"]
 
 
 async def test_a_wish_that_no_other_kubelet_would_meet_moves_nobody() -> None:
@@ -245,7 +245,7 @@ async def test_three_tries_in_vain_are_enough() -> None:
 
     assert len(cluster.evicted) == 3
     assert leader.reasons().count("NUMAHealingStopped") == 1
-    assert len(leader.told.of("healing.in_vain")) == 3
+    assert len(leader.told.of("healing.no_improvement")) == 3
 
 
 async def test_after_a_day_it_is_tried_again() -> None:
@@ -307,7 +307,7 @@ async def test_pods_with_two_controllers_stay() -> None:
     await leader.turns(1000)
 
     assert cluster.evicted == []
-    assert "several controllers" in leader.told.of("healing.left")[0]["why"]
+    assert "several controllers" in leader.told.of("healing.skipped")[0]["reason"]
 
 
 async def test_what_stands_on_the_pod_is_no_ground_to_end_it() -> None:

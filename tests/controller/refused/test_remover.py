@@ -158,8 +158,8 @@ async def test_one_is_removed_once_and_its_owner_reads_why(world: World) -> None
             "u1",
             Type.NORMAL,
             EVENT,
-            "removed pod r0, which the kubelet of n refused (TopologyAffinityError):"
-            " web was made since, and the last 3 that were refused are kept",
+            "deleted pod r0, which the kubelet of n rejected (TopologyAffinityError):"
+            " web was created since, and the 3 newest rejected pods are kept",
             kind="ReplicaSet",
             api_version="apps/v1",
         )
@@ -319,18 +319,18 @@ async def test_an_answer_that_does_not_come_is_given_up(
 
 
 async def test_a_right_that_is_missing_is_said_once(world: World) -> None:
-    world.store.broken["delete", "r0"] = Forbidden("you may not delete pods")
+    world.store.broken["delete", "r0"] = Forbidden("not allowed to delete pods")
     await world.pass_by(2000)
 
     [line] = world.told.of("refused.forbidden")
-    assert (line["namespace"], line["error"]) == (TEAM, "you may not delete pods")
+    assert (line["namespace"], line["error"]) == (TEAM, "not allowed to delete pods")
     assert 3 <= world.results()["forbidden"] <= 2000 / LONGEST_PAUSE + 1
 
 
 async def test_what_breaks_us_ends_nothing(world: World) -> None:
     world.fault = ValueError("our own fault")
     await world.pass_by(AGAIN_SECONDS / 2)
-    assert len(world.told.of("refused.broken")) == 1
+    assert len(world.told.of("refused.internal_error")) == 1
 
     world.fault = None
     await world.pass_by(AGAIN_SECONDS)
@@ -342,7 +342,7 @@ async def test_one_pod_that_breaks_us_holds_up_no_other(world: World) -> None:
     world.store.broken["get", "r0"] = ValueError("our own fault")
     await world.pass_by(AGAIN_SECONDS / 2)
 
-    assert [line["pod"] for line in world.told.of("refused.broken")] == ["team/r0"]
+    assert [line["pod"] for line in world.told.of("refused.internal_error")] == ["team/r0"]
     assert world.store.deleted() == ["r1"]
     world.store.broken = {}
     await world.pass_by(AGAIN_SECONDS)

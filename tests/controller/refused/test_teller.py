@@ -69,7 +69,7 @@ async def test_the_owner_reads_what_was_reserved_and_what_is_free(world: World) 
     assert (event.namespace, event.pod, event.uid) == (TEAM, "web", uid("web"))
     assert (event.type, event.reason, event.kind) == (Type.WARNING, EVENT, "Pod")
     [line] = scorer.told.of("pod.refused")
-    assert (line["pod"], line["node"], line["story"]) == ("team/web", "a", message)
+    assert (line["pod"], line["node"], line["message"]) == ("team/web", "a", message)
     assert world.counted() == 1
 
 
@@ -77,7 +77,7 @@ async def test_where_others_chose_the_node_it_is_told_all_the_same(world: World)
     world.scorer.see(refused(on("a", raw("cpu=64 mem=1Gi"))))
 
     [message] = world.messages()
-    assert "; no zones had been reserved for it; evaluated again, it does not fit:  " in message
+    assert "; no zones had been reserved for it; evaluated again, it does not fit: " in message
     assert "free there now: zone 0 8 cpu" in message
 
 
@@ -115,7 +115,7 @@ async def test_what_breaks_us_is_told_shortly_and_holds_up_nobody(
     world.scorer.see(running(on("a", raw(FOUR, name="old"))), failed())
 
     assert world.messages() == ["the kubelet of a rejected the pod: TopologyAffinityError"]
-    [line] = world.scorer.told.of("refused.broken")
+    [line] = world.scorer.told.of("refused.internal_error")
     assert line["pod"] == "team/web"
 
 

@@ -184,7 +184,7 @@ async def test_a_replica_set_that_cannot_be_read_is_told_itself() -> None:
     await site.turns()
 
     assert site.said() == [("ReplicaSet", "web-5d", "apps/v1")]
-    assert site.told.of("owner.unread")
+    assert site.told.of("owner.unreadable")
 
 
 async def test_another_replica_set_of_that_name_says_nothing_of_this_one() -> None:
@@ -210,4 +210,4 @@ async def test_what_breaks_is_logged_and_ends_nothing() -> None:
     with pytest.raises(Enough):
         await site.owner_events.run()
 
-    assert site.told.of("owner.broken")
+    assert site.told.of("owner.internal_error")

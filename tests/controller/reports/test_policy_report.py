@@ -103,7 +103,9 @@ def test_of_too_many_results_the_worst_are_kept_and_it_says_how_many_more_there_
     assert 0 < left_out < 5000
     assert written["results"][0]["resources"][0]["name"] == "bad"
     assert (written["summary"]["pass"], written["summary"]["fail"]) == (5000, 1)
-    assert written["results"][-1]["message"].startswith(f"{left_out:,} more results have no room here")
+    assert written["results"][-1]["message"].startswith(
+        f"{left_out:,} more results do not fit into this report"
+    )
 
 
 def test_a_long_message_is_cut() -> None:

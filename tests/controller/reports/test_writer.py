@@ -171,7 +171,7 @@ async def test_what_breaks_is_logged_and_ends_nothing() -> None:
     site.seconds += 1
     await _survives(site)
 
-    assert site.told.of("report.broken")
+    assert site.told.of("report.internal_error")
 
 
 async def test_a_report_that_is_another_by_now_is_not_removed() -> None:
@@ -207,7 +207,7 @@ async def test_without_the_right_to_the_role_reports_are_nobodys() -> None:
     await site.turns(5)
 
     assert "ownerReferences" not in site.api.stored[TEAM]["metadata"]
-    assert site.told.of("report.unowned")
+    assert site.told.of("report.no_owner")
 
 
 async def test_nothing_is_removed_before_anything_is_known() -> None:

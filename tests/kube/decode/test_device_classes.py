@@ -30,12 +30,12 @@ BROKEN = {
     "a number": (
         device_class(extendedResourceName=7),
         {IMPLICIT},
-        "spec.extendedResourceName: must be a text, not a number",
+        "spec.extendedResourceName: must be a string, not a number",
     ),
     "a text without end": (
         device_class(extendedResourceName="x" * 1_000_000),
         {IMPLICIT},
-        "spec.extendedResourceName: is no resource: a name has at most 317 characters, not 1000000",
+        "spec.extendedResourceName: is not a resource name: at most 317 characters are allowed, not 1000000",
     ),
     "a spec that is a list": (
         {**device_class(), "spec": []},

@@ -177,7 +177,7 @@ def test_every_mistake_is_told_with_its_path() -> None:
             'topologyManagerPolicy: "strict" is not a known value: '
             "none, best-effort, restricted, single-numa-node"
         ),
-        "topologyManagerScope: must be a text, not a number",
+        "topologyManagerScope: must be a string, not a number",
         'cpuManagerPolicy: "Static" is not a known value: none, static',
         'memoryManagerPolicy: "static" is not a known value: None, Static',
         'topologyManagerPolicyOptions.max-allowable-numa-nodes: must be a whole number, not "many"',
@@ -186,18 +186,18 @@ def test_every_mistake_is_told_with_its_path() -> None:
 
 WRONG = [
     ("an option that no kubelet has", {"cpuManagerPolicyOptions": {"full-pcpu-only": "true"}},
-        [("cpuManagerPolicyOptions.full-pcpu-only: the kubelet knows no such option, but full-pcpus-only,"
+        [("cpuManagerPolicyOptions.full-pcpu-only: the kubelet has no such option, but full-pcpus-only,"
           " distribute-cpus-across-numa, align-by-socket, distribute-cpus-across-cores,"
           " strict-cpu-reservation, prefer-align-cpus-by-uncorecache")]),
     ("a topology option that no kubelet has", {"topologyManagerPolicyOptions": {"prefer-closest": "true"}},
-        [("topologyManagerPolicyOptions.prefer-closest: the kubelet knows no such option, but "
+        [("topologyManagerPolicyOptions.prefer-closest: the kubelet has no such option, but "
                 "prefer-closest-numa-nodes, max-allowable-numa-nodes")]),
     ("options with words that are none",
         {"cpuManagerPolicyOptions": {"full-pcpus-only": "yes", "align-by-socket": ""}},
         ['cpuManagerPolicyOptions.full-pcpus-only: "yes" is neither "true" nor "false"',
             'cpuManagerPolicyOptions.align-by-socket: "" is neither "true" nor "false"']),
     ("an option without quotes", {"cpuManagerPolicyOptions": {"full-pcpus-only": True}},
-        ["cpuManagerPolicyOptions.full-pcpus-only: must be a text, not true or false"]),
+        ["cpuManagerPolicyOptions.full-pcpus-only: must be a string, not true or false"]),
     ("a gate in quotes", {"featureGates": {"PodLevelResourceManagers": "true"}},
         ['featureGates.PodLevelResourceManagers: must be true or false, not "true"']),
     ("all gates in quotes", {"featureGates": {"AllAlpha": "true"}},
@@ -209,7 +209,7 @@ WRONG = [
     ("CPUs that are no list", {"reservedSystemCPUs": "3-1"},
         ['reservedSystemCPUs: "3-1" is not a CPU ID or range, as in 0-3,8']),
     ("CPUs that are no text", {"reservedSystemCPUs": 0},
-        ["reservedSystemCPUs: must be a text, not a number"]),
+        ["reservedSystemCPUs: must be a string, not a number"]),
     ("what cannot be kept of a node",
         {"kubeReserved": {"hugepages-1Gi": "1Gi"}, "systemReserved": {"cpu": "-1"}},
         ["kubeReserved.hugepages-1Gi: cannot be reserved: only cpu, memory, ephemeral-storage, pid can",
@@ -217,10 +217,10 @@ WRONG = [
     ("what cannot be kept of a zone",
         {"reservedMemory": [{"numaNode": 0, "limits": {"cpu": "1", "memory": "0"}}]},
         ["reservedMemory[0].limits.cpu: cannot be reserved on a zone: only memory and hugepages can",
-            "reservedMemory[0].limits.memory: is zero: leave it out"]),
+            "reservedMemory[0].limits.memory: is zero: remove it"]),
     ("entries that say too little", {"reservedMemory": [{"limits": {"memory": "1Gi"}}, {"numaNode": -1}]},
         ["reservedMemory[0].numaNode: is missing",
-            "reservedMemory[1].numaNode: -1 is too small: the least is 0",
+            "reservedMemory[1].numaNode: must be at least 0, not -1",
             "reservedMemory[1].limits: is missing"]),
     ("the same memory twice",
         {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}},

@@ -114,7 +114,7 @@ def test_what_every_pod_was_given_is_read() -> None:
 
 
 NO_REPORT = [
-    ("no text", 7, ["must be a text, not a number"]),
+    ("no text", 7, ["must be a string, not a number"]),
     ("nothing", "", ["is not JSON: Input is a zero-length, empty document: line 1 column 1 (char 0)"]),
     ("half a report", '{"version": 1, ', ["is not JSON: unexpected end of data: line 1 column 16 (char 15)"]),
     ("what is no Unicode", '"\ud800"', [("is not JSON: str is not valid UTF-8: surrogates not allowed: "
@@ -122,7 +122,7 @@ NO_REPORT = [
     ("a list", "[]", ["must be an object, not a list"]),
     ("null", "null", ["version: is missing"]),
     ("no version", "{}", ["version: is missing"]),
-    ("a later version", '{"version": 2, "new": {}}', ["version: 2 is not a known value versions: 1"]),
+    ("a later version", '{"version": 2, "new": {}}', ["version: 2 is not a supported version: expected 1"]),
     ("a version in words", '{"version": "one"}', ['version: must be a whole number, not "one"']),
 ]  # fmt: skip
 
@@ -140,22 +140,22 @@ WRONG_MACHINES = [
     ("what is wrong in several places",
         report(zone(0, cores=[[0], [0]], colour=1), kubelet={"cpuManagerPolicy": "dynamic"},
             devices={"cpu": [], "x/gpu": {}}),
-        [("machine.zones[0].colour: is none of the fields that are known here: id, socket, cores, "
+        [("machine.zones[0].colour: is not a known field: expected one of id, socket, cores, "
                 "uncoreCaches, uncoreCacheIDs, memory, reservedMemory, hugepages, distances"),
-            "machine.zones[0].cores[1][0]: CPU 0 stands at machine.zones[0].cores[0][0] too",
-            "machine.devices.cpu: is no device: CPUs and memory belong to their zones",
+            "machine.zones[0].cores[1][0]: CPU 0 is also listed at machine.zones[0].cores[0][0]",
+            "machine.devices.cpu: is not a device: CPUs and memory belong to their zones",
             "machine.devices[x/gpu]: must be a list, not an object",
             'kubelet.cpuManagerPolicy: "dynamic" is not a known value: none, static',
             "kubelet.version: is missing"]),
     ("an option that is not known", report(kubelet={**KUBELET, "cpuManagerPolicyOptions": {"new": "true"}}),
-        ["kubelet.cpuManagerPolicyOptions.new: the kubelet knows no such option, but "
+        ["kubelet.cpuManagerPolicyOptions.new: the kubelet has no such option, but "
             + ", ".join(CpuOption)]),
     ("more zones than are read", report(*map(zone, range(MOST_ZONES + 1))),
-        ["machine.zones: has 65 entries: at most 64 are read"]),
+        ["machine.zones: has 65 entries: at most 64 are allowed"]),
     ("more places than are read", report(devices={"x/a": [{}] * MOST_PLACES, "x/b": [{}]}),
-        ["machine.devices: has 1025 places: at most 1024 are read"]),
+        ["machine.devices: has 1025 places: at most 1024 are allowed"]),
     ("devices that are not counted", report(devices={"x/gpu": [{"id": "a"}]}),
-        ["machine.devices[x/gpu][0].id: is none of the fields that are known here: zones, total, healthy",
+        ["machine.devices[x/gpu][0].id: is not a known field: expected one of zones, total, healthy",
             "machine.devices[x/gpu][0].zones: is missing",
             "machine.devices[x/gpu][0].total: is missing",
             "machine.devices[x/gpu][0].healthy: is missing"]),
@@ -163,13 +163,13 @@ WRONG_MACHINES = [
         report(zone(0), zone(1), devices={"x/gpu": [{"zones": [0], "total": 1, "healthy": 2},
             {"zones": [0, 1], "total": MOST_DEVICES + 1, "healthy": -1},
             {"zones": [7], "total": 1, "healthy": 1}]}),
-        ["machine.devices[x/gpu][0]: 2 healthy devices are more than the 1 that there are",
-            "machine.devices[x/gpu][1].total: 1000001 devices are more than the 1000000 that are read",
-            "machine.devices[x/gpu][1].healthy: -1 is too small: the least is 0",
+        ["machine.devices[x/gpu][0]: 2 healthy devices are more than the total of 1",
+            "machine.devices[x/gpu][1].total: 1000001 devices are more than the 1000000 that are allowed",
+            "machine.devices[x/gpu][1].healthy: must be at least 0, not -1",
             "machine.devices[x/gpu][2].zones[0]: there is no zone 7 on this machine"]),
     ("a place twice", report(zone(0), zone(1), devices={"x/gpu": [{"zones": [1, 0], "total": 1, "healthy": 1},
             {"zones": [0, 1], "total": 1, "healthy": 1}]}),
-        ["machine.devices[x/gpu][1]: these zones stand at machine.devices[x/gpu][0] too"]),
+        ["machine.devices[x/gpu][1]: these zones are also listed at machine.devices[x/gpu][0]"]),
 ]  # fmt: skip
 
 
@@ -185,17 +185,17 @@ WRONG_PLACEMENTS = [
     ("what is wrong with several pods",
         pods(a={"held": [{"zones": ["x", "x"], "amount": {"cpu": "-1"}}], "cpus": "3-1"},
             b={"hold": []}, c=[]),
-        ['pods.a.held[0].zones[1]: "x" is named twice',
+        ['pods.a.held[0].zones[1]: "x" is listed twice',
             'pods.a.held[0].amount.cpu: "-1" is negative: an amount is zero or more',
             'pods.a.cpus: "3-1" is not a CPU ID or range, as in 0-3,8',
-            "pods.b.hold: is none of the fields that are known here: held, cpus",
+            "pods.b.hold: is not a known field: expected one of held, cpus",
             "pods.b.held: is missing",
             "pods.c: must be an object, not a list",
             "pods.c.held: is missing"]),
     ("CPUs beyond all", pods(a={"held": [], "cpus": "8192"}),
         ['pods.a.cpus: "8192" is not a CPU ID or range, as in 0-3,8']),
     ("a uid that is none", pods(**{"a b": {"held": []}}),
-        ['pods[a b]: "a b" is no uid, which has at most 128 letters, digits and signs']),
+        ['pods[a b]: "a b" is not a UID: at most 128 ASCII characters without spaces are allowed']),
 ]  # fmt: skip
 
 
@@ -207,10 +207,10 @@ def test_every_mistake_of_placements_is_told_with_its_place(written: Json, said:
 def test_what_is_too_long_is_not_even_parsed() -> None:
     # Of two bytes each, so that characters are half as many.
     assert machine_mistakes("ä" * (LONGEST_MACHINE // 2 + 1)) == [
-        "has 98306 bytes: a report has at most 98304"
+        "has 98306 bytes: at most 98304 are allowed"
     ]
     assert placement_mistakes("[" * (LONGEST_PLACEMENTS + 1)) == [
-        "has 131073 bytes: a report has at most 131072"
+        "has 131073 bytes: at most 131072 are allowed"
     ]
 
 
@@ -312,13 +312,14 @@ UNUSUAL: list[tuple[str, Json, list[str]]] = [
     ("no amounts", {"held": [{"zones": ["a"], "amount": []}]},
         ["held[0].amount: must be an object, not a list"]),
     ("a long resource", {"held": [{"zones": ["a"], "amount": {"x" * 400: "1"}}]},
-        [f"held[0].amount[{'x' * 61}...]: is no resource: a name has at most 317 characters, not 400"]),
+        [(f"held[0].amount[{'x' * 61}...]: is not a resource name:"
+            " at most 317 characters are allowed, not 400")]),
     ("too many amounts", {"held": [{"zones": ["a"], "amount": {f"x{at}": "1" for at in range(257)}}]},
-        ["held[0].amount: has 257 entries: at most 256 are read"]),
+        ["held[0].amount: has 257 entries: at most 256 are allowed"]),
     ("too many entries", {"held": [{"zones": [f"z{at}"], "amount": {}} for at in range(257)]},
-        ["held: has 257 entries: at most 256 are read"]),
+        ["held: has 257 entries: at most 256 are allowed"]),
     ("zones twice", {"held": [{"zones": ["a"], "amount": {}}] * 2},
-        ['held[1]: "a" stands here twice: see pods.u.held[0]']),
+        ['held[1]: "a" is listed twice: see pods.u.held[0]']),
 ]  # fmt: skip
 
 
@@ -361,12 +362,12 @@ def test_what_is_too_long_or_could_not_be_read_is_not_written() -> None:
 
     assert mistakes(BadReport, write_machine, DescribedMachine((bank,), cores, devices=large), KUBELET)[
         0
-    ].endswith("bytes: a report has at most 98304")
+    ].endswith("bytes: at most 98304 are allowed")
     assert mistakes(BadReport, write_machine, DescribedMachine((bank,), ()), KUBELET) == [
-        "machine.zones: hold no CPU: a machine has at least one core"
+        "machine.zones: contain no CPU: a machine has at least one core"
     ]
     many = {f"{at:040}": ObservedPlacement({}, bits(range(0, 200, 2))) for at in range(1000)}
-    assert mistakes(BadReport, write_placements, many)[0].endswith("bytes: a report has at most 131072")
+    assert mistakes(BadReport, write_placements, many)[0].endswith("bytes: at most 131072 are allowed")
 
 
 FIELDS = st.sampled_from(["pods", "machine", "kubelet", "zones", "held", "devices", "x/gpu"])

@@ -184,13 +184,13 @@ def test_memory_is_reserved_by_the_configuration() -> None:
 
 CONTRADICTIONS = [
     ("other CPUs", {"reserved_cpus": bits([0, 1])},
-        ['reservedSystemCPUs: "0-1" is not what the machine says: "0"']),
+        ['reservedSystemCPUs: "0-1" contradicts the machine: "0"']),
     ("more CPUs than there are", {"kept_cpus": 5},
-        ["systemReserved.cpu: 5 CPUs cannot be kept on a machine of 4"]),
+        ["systemReserved.cpu: 5 CPUs cannot be reserved on a machine with 4"]),
     ("other memory", {"reserved": Reserved({ZoneId(0): Resources({"memory": 2 * GIB})}, 2 * GIB)},
-        ["reservedMemory: 2Gi of zone 0 is not what the machine says: 1Gi"]),
+        ["reservedMemory: 2Gi of zone 0 contradicts the machine: 1Gi"]),
     ("no memory", {"reserved": Reserved({}, 0)},
-        ["reservedMemory: 0 of zone 0 is not what the machine says: 1Gi"]),
+        ["reservedMemory: 0 of zone 0 contradicts the machine: 1Gi"]),
 ]  # fmt: skip
 
 
@@ -208,7 +208,7 @@ def test_a_configuration_that_asks_more_of_the_machine_than_it_has_is_a_mistake(
     )
     assert mistakes(BadNode, join, bare, said) == [
         "reservedSystemCPUs: CPU 9 is not on this machine",
-        "reservedMemory: zone 0 does not have 5Gi beside its hugepages",
+        "reservedMemory: zone 0 does not have 5Gi apart from its hugepages",
     ]
 
 
@@ -232,7 +232,7 @@ def test_what_no_kubelet_starts_with_is_a_mistake() -> None:
 
 def test_more_zones_than_can_be_walked_are_a_mistake() -> None:
     many = raw(*(zone(number) for number in range(17)))
-    walked = "zones: 17 are more than the 16 whose sets can be walked here"
+    walked = "zones: 17 zones are more than the 16 that numalign supports"
     assert mistakes(BadNode, join, many)[0] == walked
 
     spread = KubeletConfiguration(

@@ -33,7 +33,7 @@ def test_labels_that_say_nothing_to_us_are_kept() -> None:
         ({"name": "a", "labels": []}, r"^metadata\.labels: must be an object, not a list$"),
         (
             {"name": "a", "labels": {"numalign.io/warn": 1}},
-            r"^metadata\.labels\[numalign\.io/warn\]: must be a text, not a number$",
+            r"^metadata\.labels\[numalign\.io/warn\]: must be a string, not a number$",
         ),
         ({"name": "a", "labels": {"numalign.io/wran": "none"}}, "unknown key"),
         ({"name": "a", "labels": {"numalign.io/warn": "strict"}}, "not a known value"),

@@ -88,16 +88,16 @@ def test_a_label_and_a_taint_must_make_sense() -> None:
     }
 
     assert mistakes(BadTopology, facts, written) == [
-        "metadata.labels.pool: must be a text, not a number",
-        "metadata.labels.other: must be a text, not a number",
+        "metadata.labels.pool: must be a string, not a number",
+        "metadata.labels.other: must be a string, not a number",
         "spec.taints[0].key: is missing",
-        "spec.taints[0].value: must be a text, not a number",
+        "spec.taints[0].value: must be a string, not a number",
         "spec.taints[0].effect: is missing",
         'spec.taints[1]: must be an object, not "x"',
         'spec.unschedulable: must be true or false, not "yes"',
-        "status.conditions[0].type: must be a text, not a number",
-        "status.conditions[1].status: must be a text, not true or false",
-        "metadata.uid: must be a text, not a number",
+        "status.conditions[0].type: must be a string, not a number",
+        "status.conditions[1].status: must be a string, not true or false",
+        "metadata.uid: must be a string, not a number",
     ]
 
 
@@ -182,8 +182,8 @@ def test_every_mistake_is_told_with_its_path() -> None:
     assert mistakes(BadTopology, facts, written) == [
         "metadata.name: is missing",
         'status.allocatable.cpu: "-1" is negative: an amount is zero or more',
-        "status.allocatable[nvidia.com/gpu]: must be an amount, not a list",
-        "metadata.labels[numalign.io/class]: must be a text, not a number",
+        "status.allocatable[nvidia.com/gpu]: must be a quantity, not a list",
+        "metadata.labels[numalign.io/class]: must be a string, not a number",
     ]
 
 
@@ -296,8 +296,8 @@ def test_no_kubelet_starts_with_options_of_no_use_even_where_they_are_off() -> N
     with pytest.raises(BadNode) as raised:
         join(Topology("n", (zone(cpu=1),)), configured=said)
     assert str(raised.value) == (
-        "cpuManagerPolicyOptions: the kubelet would not start: the CPU manager's policy none takes no "
-        "options, not even switched off: align-by-socket, full-pcpus-only"
+        "cpuManagerPolicyOptions: the kubelet would not start: CPU manager policy none takes no "
+        "options, not even disabled ones: align-by-socket, full-pcpus-only"
     )
 
 
@@ -333,7 +333,7 @@ def test_a_kubelet_of_which_nothing_was_told_has_started() -> None:
     read = Topology("n", zones(9, cpu=1), Policy.RESTRICTED)
 
     assert len(join(read).zones) == 9
-    with pytest.raises(BadTopology, match="more than 8 zones: 9"):
+    with pytest.raises(BadTopology, match="9 zones, and it aligns at most 8"):
         join(read, configured=KubeletConfiguration("n"))
 
 
@@ -373,5 +373,5 @@ def test_so_many_zones_can_be(read: Topology) -> None:
 def test_more_zones_than_can_be_walked_are_a_mistake(
     read: Topology, said: KubeletConfiguration | None
 ) -> None:
-    with pytest.raises(BadTopology, match=r"^zones: 17 are more than the 16 whose sets can be walked here$"):
+    with pytest.raises(BadTopology, match=r"^zones: 17 zones are more than the 16 that numalign supports$"):
         join(read, configured=said)

@@ -59,15 +59,15 @@ def test_more_kept_for_the_system_than_there_is_leaves_nothing() -> None:
 WRONG = [
     ("nothing", {}, ["spec: is missing"]),
     ("nothing in it", {"metadata": {"name": "a"}, "spec": {}}, ["spec.cpuDetail: is missing"]),
-    ("no CPU", numatopology(cpuDetail={}), ["spec.cpuDetail: holds no CPU"]),
+    ("no CPU", numatopology(cpuDetail={}), ["spec.cpuDetail: contains no CPU"]),
     ("CPUs that are none", numatopology(cpuDetail={"x": {}, "-1": {}, "8192": {}, "²": {}, "1": 7, "2": {}}),
         [*(f"spec.cpuDetail{at}: is not a CPU ID: a number below 8192"
            for at in (".x", ".-1", ".8192", "[²]")),
             "spec.cpuDetail.1: must be an object, not a number"]),
     ("places that are none", numatopology(cpuDetail={"0": {"numa": 1024, "socket": -1, "core": "x"}}),
-        ["spec.cpuDetail.0.socket: -1 is too small: the least is 0",
+        ["spec.cpuDetail.0.socket: must be at least 0, not -1",
             'spec.cpuDetail.0.core: must be a whole number, not "x"',
-            "spec.cpuDetail.0.numa: 1024 is beyond 1023, the last zone that Linux knows"]),
+            "spec.cpuDetail.0.numa: 1024 is above 1023, the highest NUMA node ID of Linux"]),
     ("policies that nobody knows",
         numatopology(policies={"CPUManagerPolicy": "dynamic", "TopologyManagerPolicy": "strict"}),
         [('spec.policies.TopologyManagerPolicy: "strict" is not a known value: '
@@ -80,13 +80,13 @@ WRONG = [
             'spec.resReserved.cpu: "-1" is negative: an amount is zero or more']),
     ("a static kubelet whose CPUs nobody lists", numatopology(numares={}), ["spec.numares.cpu: is missing"]),
     ("too many zones", numatopology(cpuDetail={str(at): {"numa": at} for at in range(MOST_ZONES + 1)}),
-        ["spec.cpuDetail: names 65 zones: at most 64 are read"]),
+        ["spec.cpuDetail: names 65 zones: at most 64 are allowed"]),
     ("too many CPUs", numatopology(cpuDetail={str(at): 1 for at in range(MOST_CPUS + 1)}),
-        ["spec.cpuDetail: has 8193 CPUs: at most 8192 are read"]),
+        ["spec.cpuDetail: has 8193 CPUs: at most 8192 are allowed"]),
     ("too many pods", numatopology(podAllocations=[1] * (MOST_PODS + 1)),
-        ["spec.podAllocations: has 1025 pods with 0 containers: at most 1024 and 4096 are read"]),
+        ["spec.podAllocations: has 1025 pods with 0 containers: at most 1024 and 4096 are allowed"]),
     ("too many containers", numatopology(podAllocations=[{"containerAllocations": [1] * 2049}] * 2),
-        ["spec.podAllocations: has 2 pods with 4098 containers: at most 1024 and 4096 are read"]),
+        ["spec.podAllocations: has 2 pods with 4098 containers: at most 1024 and 4096 are allowed"]),
 ]  # fmt: skip
 
 

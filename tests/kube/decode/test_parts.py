@@ -18,20 +18,21 @@ READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
     # what it is: value, how it is read, what is read, what is noted
     "a text": ("a", Part.text, "a", []),
     "no text": (None, Part.text, "", []),
-    "a number for a text": (7, Part.text, "", ["x: must be a text, not a number"]),
-    "a boolean for a text": (True, Part.text, "", ["x: must be a text, not true or false"]),
+    "a number for a text": (7, Part.text, "", ["x: must be a string, not a number"]),
+    "a boolean for a text": (True, Part.text, "", ["x: must be a string, not true or false"]),
     "a needed text": ("a", Part.required_text, "a", []),
     "a missing text": (None, Part.required_text, "", ["x: is missing"]),
     "an empty text": ("", Part.required_text, "", ["x: is empty"]),
-    "a list for a needed text": ([], Part.required_text, "", ["x: must be a text, not a list"]),
+    "a list for a needed text": ([], Part.required_text, "", ["x: must be a string, not a list"]),
     "texts": ({"a": "b", "c": None}, Part.text_map, {"a": "b"}, []),
     "a number among texts": ({"a": "b", "c/d": 1}, Part.text_map, {"a": "b", "c/d": ""},
-        ["x[c/d]: must be a text, not a number"]),
-    "a key that is no text": ({1: "b"}, Part.text_map, {}, ["x.1: the key must be a text: put it in quotes"]),
+        ["x[c/d]: must be a string, not a number"]),
+    "a key that is no text": ({1: "b"}, Part.text_map, {},
+        ["x.1: the key must be a string: put it in quotes"]),
     "an integer": (7, Part.integer, 7, []),
     "an integer in a text": ("7", Part.integer, 7, []),
     "no integer": (None, Part.integer, None, []),
-    "a negative integer": (-1, Part.integer, -1, ["x: -1 is too small: the least is 0"]),
+    "a negative integer": (-1, Part.integer, -1, ["x: must be at least 0, not -1"]),
     "a fraction": (1.5, Part.integer, None, ["x: must be a whole number, not a number"]),
     "a boolean for an integer": (True, Part.integer, None, ["x: must be a whole number, not true or false"]),
     "a word for an integer": ("many", Part.integer, None, ['x: must be a whole number, not "many"']),
@@ -45,13 +46,13 @@ READINGS: dict[str, tuple[Any, Callable[[Part], object], object, list[str]]] = {
     "no CPUs": ("", Part.cpu_list, None, []),
     "CPUs in disorder": ("3-1", Part.cpu_list, None,
         ['x: "3-1" is not a CPU ID or range, as in 0-3,8']),
-    "a number for CPUs": (0, Part.cpu_list, None, ["x: must be a text, not a number"]),
+    "a number for CPUs": (0, Part.cpu_list, None, ["x: must be a string, not a number"]),
     "amounts": ({"cpu": "1500m", "memory": None}, Part.amounts, {"cpu": 1500}, []),
     "an amount without quotes": ({"cpu": 0.1}, Part.amounts, {"cpu": 100}, []),
     "an infinite amount": ({"cpu": float("inf")}, Part.amounts, {},
         [('x.cpu: "inf" is not a quantity: write a number with at most one suffix, like 4, '
                 "500m or 16Gi\n  inf\n  ^")]),
-    "a list for an amount": ({"cpu": []}, Part.amounts, {}, ["x.cpu: must be an amount, not a list"]),
+    "a list for an amount": ({"cpu": []}, Part.amounts, {}, ["x.cpu: must be a quantity, not a list"]),
     "a list for amounts": ([], Part.amounts, {}, ["x: must be an object, not a list"]),
 }  # fmt: skip
 
@@ -120,7 +121,7 @@ def test_members_that_nobody_knows_are_noted() -> None:
     whole["word"].only(())
 
     assert noted(whole) == [
-        "d: is none of the fields that are known here: a, b, word",
+        "d: is not a known field: expected one of a, b, word",
         'word: must be an object, not "b"',
     ]
 

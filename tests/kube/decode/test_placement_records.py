@@ -93,22 +93,22 @@ MISTAKES: dict[str, tuple[object, list[str]]] = {
     "an entry that is none": (["node-0"], ['[0]: must be an object, not "node-0"']),
     "neither zone nor zones": ([{"amount": {}}], ["[0].zones: is missing"]),
     "zone and zones": ([{"zone": "node-0", "zones": ["node-1"], "amount": {}}],
-        ["[0].zone: stands beside zones: keep one of them"]),
-    "no zone twice": ([entry([]), entry([])], ["[1]: no zone stands here twice: see [0]"]),
+        ["[0].zone: cannot be combined with zones: remove one of them"]),
+    "no zone twice": ([entry([]), entry([])], ["[1]: no zone is listed twice: see [0]"]),
     "zones a text": ([entry("node-0")], ['[0].zones: must be a list, not "node-0"']),
     "a zone without a name": ([entry([""])], ["[0].zones[0]: is empty"]),
-    "a zone that is a number": ([{"zone": 0, "amount": {}}], ["[0].zone: must be a text, not a number"]),
-    "a zone twice": ([entry(["a", "a"])], ['[0].zones[1]: "a" is named twice']),
+    "a zone that is a number": ([{"zone": 0, "amount": {}}], ["[0].zone: must be a string, not a number"]),
+    "a zone twice": ([entry(["a", "a"])], ['[0].zones[1]: "a" is listed twice']),
     "the same zones twice": ([entry(["a", "b"]), entry(["b", "a"])],
-        ['[1]: "a", "b" stands here twice: see [0]']),
+        ['[1]: "a", "b" is listed twice: see [0]']),
     "no amount": ([{"zones": ["a"]}], ["[0].amount: is missing"]),
     "an amount that is none": ([entry(["a"], cpu="-1")],
         ['[0].amount.cpu: "-1" is negative: an amount is zero or more']),
     "too many entries": ([entry([str(number)]) for number in range(MOST_ENTRIES + 1)],
-        [f"has {MOST_ENTRIES + 1} entries: at most {MOST_ENTRIES} are read"]),
+        [f"has {MOST_ENTRIES + 1} entries: at most {MOST_ENTRIES} are allowed"]),
     "too many amounts": (
         [entry([str(number)], **{f"r{each}": "1" for each in range(256)}) for number in range(17)],
-        ["has 4352 amounts: at most 4096 are read"]),
+        ["has 4352 quantities: at most 4096 are allowed"]),
     "mistakes in several places": ([entry(["a"], cpu=True), entry(["b"], cpu="1"), entry([""])],
         ["[0].amount.cpu: True is not a quantity: write a number or a text like 4 or 500m",
             "[2].zones[0]: is empty"]),
@@ -193,7 +193,7 @@ def test_an_empty_list_of_another_scheduler_says_nothing(key: str) -> None:
 
     assert (found.record, [*map(str, found.mistakes)]) == (
         None,
-        [f"metadata.annotations[{key}]: is empty, which says nothing"],
+        [f"metadata.annotations[{key}]: is empty"],
     )
 
 
@@ -202,5 +202,5 @@ def test_an_annotation_that_is_no_text_is_told() -> None:
 
     assert (found.record, [*map(str, found.mistakes)]) == (
         None,
-        [f"metadata.annotations[{PLACEMENT}]: must be a text, not a number"],
+        [f"metadata.annotations[{PLACEMENT}]: must be a string, not a number"],
     )

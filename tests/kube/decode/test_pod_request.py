@@ -61,7 +61,7 @@ BROKEN: list[tuple[str, object, list[str]]] = [
      ['spec.containers[0].resources.limits.cpu: "-1" is negative: an amount is zero or more',
       'metadata.annotations[numalign.io/policy]: "tight" is not a known value; expected one of none,']),
     ("an annotation that is no text", pod({"numalign.io/policy": 1}),
-     ["metadata.annotations[numalign.io/policy]: must be a text, not a number"]),
+     ["metadata.annotations[numalign.io/policy]: must be a string, not a number"]),
     ("annotations that are a list", {**pod(), "metadata": {"annotations": [1]}},
      ["metadata.annotations: must be an object, not a list"]),
     ("a number that only YAML can write", pod(cpu=10**20),

@@ -148,15 +148,15 @@ WRONG: list[tuple[str, object, list[str]]] = [
     ("all mistakes of all shapes",
         [{"zone": [], "zones": [ZONE]},
             {"zones": [{**ZONE, "resources": [{"name": "cpu", "capacity": "x"}]}]}],
-        ["shapes[0].zone: is none of the fields that are known here: " + ", ".join(shapes.FIELDS),
+        ["shapes[0].zone: is not a known field: expected one of " + ", ".join(shapes.FIELDS),
             ('shapes[1].zones[0].resources[0].capacity: "x" is not a quantity: '
                 "write a number with at most one suffix, like 4, 500m or 16Gi"),
             "shapes[1].zones[0].resources[0].allocatable: is missing"]),
     ("labels that none can be",
         [{"zones": [ZONE], "labels": {"a b": "c", "d": 1, "e": {"value": "f"}, "g": {"values": ["h i"]}}}],
         ["shapes[0].labels[a b]: no label can have the key 'a b'",
-            "shapes[0].labels.d: must be a text, or an object with values and always, not a number",
-            "shapes[0].labels.e.value: is none of the fields that are known here: values, always",
+            "shapes[0].labels.d: must be a string, or an object with values and always, not a number",
+            "shapes[0].labels.e.value: is not a known field: expected one of values, always",
             "shapes[0].labels.g: no label can have the value 'h i'"]),
     ("a kubelet that does not start",
         [{"zones": [ZONE], "kubelet": {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}}],
@@ -165,11 +165,11 @@ WRONG: list[tuple[str, object, list[str]]] = [
     ("more zones than can be walked",
         [{"zones": [{**ZONE, "name": f"node-{at}"} for at in range(17)],
                 "attributes": [{"name": "topologyManagerPolicy", "value": "restricted"}]}],
-        ["shapes[0].zones: 17 are more than the 16 whose sets can be walked here"]),
+        ["shapes[0].zones: 17 zones are more than the 16 that numalign supports"]),
     ("more zones than are read", [{"zones": [ZONE] * 65}],
-        ["shapes[0].zones: 65 zones of type Node are more than the 64 that are read"]),
+        ["shapes[0].zones: 65 zones of type Node are more than the 64 that are allowed"]),
     ("more shapes than are read", [{}] * (MOST_SHAPES + 1),
-        [f"shapes: {MOST_SHAPES + 1} shapes are more than the {MOST_SHAPES} that are read"]),
+        [f"shapes: {MOST_SHAPES + 1} shapes are more than the {MOST_SHAPES} that are allowed"]),
 ]  # fmt: skip
 
 
@@ -187,13 +187,13 @@ BROKEN = [
     # what it shows           key      text                       what is told
     ("not JSON",              "x",     "{",                       "data.x: is not JSON"),
     ("nothing",               "x",     "",                        "data.x: is empty"),
-    ("no text",               "x",     7,                         "data.x: must be a text, not a number"),
+    ("no text",               "x",     7,                         "data.x: must be a string, not a number"),
     ("no object",             "x",     "[]",                      "data.x: must be an object, not a list"),
     ("no zones",              "x",     "{}",                      "data.x.zones: is missing"),
     ("a depth of thousands",  "x",     "[" * 100_000,             "data.x: is not JSON"),
     ("no losses",             LOSSES,  "[1]",                     "data.losses: must be an object"),
-    ("a loss at no time",     LOSSES,  '{"a": "now"}',            'data.losses.a: "now" is no time'),
-    ("a time of no time",     LOSSES,  '{"a": 1}',                "data.losses.a: must be a text"),
+    ("a loss at no time",     LOSSES,  '{"a": "now"}',            'data.losses.a: "now" is not a time'),
+    ("a time of no time",     LOSSES,  '{"a": 1}',                "data.losses.a: must be a string"),
 ]  # fmt: skip
 
 

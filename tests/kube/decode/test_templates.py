@@ -141,7 +141,7 @@ def test_a_mistake_in_a_name_is_told_once_for_all_templates() -> None:
 
     for written in (raw(container()), job):
         assert mistakes(BadPod, pods_of, {**written, "metadata": {"name": 1}}) == [
-            "metadata.name: must be a text, not a number"
+            "metadata.name: must be a string, not a number"
         ]
 
 
@@ -166,11 +166,11 @@ ASTRAY = {
     "a replica that is a number": (("kubeflow.org/v1", "TFJob", {"tfReplicaSpecs": {"PS": 1}}),
         ["spec.tfReplicaSpecs.PS: must be an object, not a number"]),
     "more tasks than anybody has": (("batch.volcano.sh/v1alpha1", "Job", {"tasks": [None] * 1_000_000}),
-        ["spec.tasks: has 1000000 entries: numalign reads at most 100"]),
+        ["spec.tasks: has 1000000 entries: numalign supports at most 100"]),
     "more templates than anybody has": (
         ("ray.io/v1", "RayCluster",
             {"headGroupSpec": {"template": {}}, "workerGroupSpecs": [{"template": {}}] * 100}),
-        ["has 101 pod templates: numalign reads at most 100"]),
+        ["has 101 pod templates: numalign supports at most 100"]),
 }  # fmt: skip
 
 
@@ -230,15 +230,15 @@ NO_PATHS = {
     "no name": ("spec..template", "a name is missing"),
     "a list without a name": ("[*]", "a name is missing"),
     "a dot at the end": ("spec.", "a name is missing"),
-    "a number": ("spec.tasks[0].template", r'"tasks\[0\]" is no step'),
-    "a list in a list": ("spec.tasks[*][*]", r'"tasks\[\*\]" is no step'),
-    "a prefix": ("spec.rep*.template", r'"rep\*" is no step'),
-    "a dollar": ("$.spec.template", r'"\$" is no step'),
-    "spaces": ("spec. template", '" template" is no step'),
-    "a slash": ("spec/template", '"spec/template" is no step'),
-    "too many steps": (".".join("a" * 17), "has 17 steps: at most 16 are read"),
-    "too many stars": ("a[*].b[*].*", r"has \[\*\] and \* 3 times: at most 2 are read"),
-    "a name without end": ("a" * 10_000, '^"a{64}" is no step'),
+    "a number": ("spec.tasks[0].template", r'"tasks\[0\]" is not a valid step'),
+    "a list in a list": ("spec.tasks[*][*]", r'"tasks\[\*\]" is not a valid step'),
+    "a prefix": ("spec.rep*.template", r'"rep\*" is not a valid step'),
+    "a dollar": ("$.spec.template", r'"\$" is not a valid step'),
+    "spaces": ("spec. template", '" template" is not a valid step'),
+    "a slash": ("spec/template", '"spec/template" is not a valid step'),
+    "too many steps": (".".join("a" * 17), "has 17 steps: at most 16 are allowed"),
+    "too many stars": ("a[*].b[*].*", r"has \[\*\] and \* 3 times: at most 2 are allowed"),
+    "a name without end": ("a" * 10_000, '^"a{64}" is not a valid step'),
 }
 
 
@@ -415,10 +415,10 @@ def test_how_an_object_of_an_unknown_kind_was_read_is_told() -> None:
     first = ["spec.r0", "spec.r1", "spec.r2"]
 
     assert look("x.io/v1", "Thing", {"template": POD}).guesses == (
-        "Thing.x.io is not a kind numalign knows: read a pod template at spec.template",
+        "Thing.x.io is an unknown kind: found a pod template at spec.template",
     )
     assert look("v1", "Thing", roles).guesses == (
-        f"Thing is not a kind numalign knows: read a pod template at {', '.join(first)} and 2 more places",
+        f"Thing is an unknown kind: found a pod template at {', '.join(first)} and 2 more places",
     )
     assert look("v1", "Service", {"ports": [{"port": 80}]}).guesses == ()
 
@@ -454,7 +454,7 @@ HOSTILE: dict[str, object] = {
 @pytest.mark.parametrize("spec", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_too_much_to_search_is_told(spec: object) -> None:
     assert look("x.io/v1", "Thing", spec).guesses == (
-        "Thing.x.io is not a kind numalign knows, and too large or deep to be searched to its end",
+        "Thing.x.io is an unknown kind, too large or too deeply nested to search completely",
     )
 
 
@@ -464,7 +464,7 @@ def test_of_more_guesses_than_anybody_has_templates_the_first_are_read() -> None
     assert len(seen.places) == templates.MOST_TEMPLATES
     assert seen.mistakes == ()
     assert seen.guesses[1:] == (
-        "Thing.x.io is not a kind numalign knows, and too large or deep to be searched to its end",
+        "Thing.x.io is an unknown kind, too large or too deeply nested to search completely",
     )
 
 
@@ -493,7 +493,7 @@ def test_nothing_that_anybody_writes_stops_the_search(
 INTENT = {"numalign.io/policy": "restricted"}
 ON_POD = {"template": {"metadata": {"annotations": INTENT}, **POD}}
 PUT, TASK = "put it on spec.template.metadata.annotations", "spec.tasks[0]"
-WHETHER = "whether a Thing hands it on to its pods is not known"
+WHETHER = "it is unknown whether a Thing passes it on to its pods"
 
 ASTRAY_ANNOTATIONS = {
     # situation: (kind, its spec, its own annotations, what is told)

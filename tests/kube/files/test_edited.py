@@ -31,11 +31,12 @@ def test_a_document_is_decoded() -> None:
 BAD = [
     # what is wrong            the file                   every mistake
     ("it is empty",            b"",                       ["is empty: write {} for no menu"]),
-    ("it holds two documents", b"dish: a\n---\ndish: b",  ["holds 2 documents: a menu is one"]),
+    ("it contains two documents", b"dish: a\n---\ndish: b",
+        ["contains 2 documents: a menu is a single one"]),
     ("it is too large",        b"#" * (2**20 + 1),        ["has more than 1048576 bytes"]),
     ("all that is wrong",      b"dsh: a\npirce:",         [
-        'dsh: there is no such key; did you mean "dish"?',
-        'pirce: there is no such key; did you mean "price"?',
+        'dsh: unknown key; did you mean "dish"?',
+        'pirce: unknown key; did you mean "price"?',
         "dish: is missing",
     ]),
 ]  # fmt: skip
@@ -50,7 +51,7 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "menu.yaml"
     path.write_text("dish: 1\n", encoding="utf-8")
 
-    with pytest.raises(BadMenu, match=r"menu\.yaml: dish: must be a text, not a number$"):
+    with pytest.raises(BadMenu, match=r"menu\.yaml: dish: must be a string, not a number$"):
         edited.read(path, parse, error=BadMenu)
 
 

@@ -107,7 +107,7 @@ async def test_there_is_nothing_yet_when_the_first_file(
         await until(followed.failures)
 
         assert followed.seen == []
-        assert followed.feed.waiting_for() == f"a readable snapshot at {followed.path}"
+        assert followed.feed.waiting_for() == f"a valid snapshot at {followed.path}"
         assert followed.feed.age() == float("inf")
         line = followed.told.of("snapshot.failed")[0]
         assert (line["level"], line["path"]) == ("error", str(followed.path))

@@ -96,7 +96,7 @@ async def test_a_file_that_changes_is_read_again(kept: Kept) -> None:
 
     assert seen == [parse(FIRST.encode()), parse(SECOND.encode())]
     assert kept.figures == (0, 1, 0)
-    assert [line["defaults"][0]["warn"] for line in kept.told.of("policy.taken")] == ["none", "restricted"]
+    assert [line["defaults"][0]["warn"] for line in kept.told.of("policy.loaded")] == ["none", "restricted"]
 
 
 @pytest.mark.parametrize("wrong", [WRONG, "", None], ids=["wrong", "empty", "gone"])
@@ -108,9 +108,9 @@ async def test_a_wrong_file_changes_nothing_until_it_is_mended(kept: Kept, wrong
 
     assert seen == [parse(FIRST.encode())] * 2
     assert kept.figures == (1, 0, 1)
-    (line,) = kept.told.of("policy.refused")
+    (line,) = kept.told.of("policy.rejected")
     assert line["path"] == str(kept.path)
-    assert all(str(kept.path) in mistake for mistake in line["mistakes"])
+    assert all(str(kept.path) in mistake for mistake in line["errors"])
 
     seen = await kept.follow(SECOND)
 

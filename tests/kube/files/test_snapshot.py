@@ -94,7 +94,7 @@ def test_objects_that_say_nothing_of_a_cluster_are_no_snapshot(
     with pytest.raises(BadSnapshot) as of_file:
         snapshot.load(path)
 
-    told = f"is no snapshot of a cluster: it holds {held}, {expected}"
+    told = f"is not a cluster snapshot: it contains {held}, {expected}"
     assert [str(of_values.value), str(of_file.value)] == [f"snapshot: {told}", f"{path}: {told}"]
 
 
@@ -105,24 +105,24 @@ def test_one_object_of_a_cluster_makes_a_snapshot(kept: object) -> None:
 
 PROBLEMS: dict[str, tuple[Json, list[str]]] = {
     # situation: (the broken object among good ones, what is told)
-    "no zones": (nrt("x", zones=[]), ["NodeResourceTopology x: zones: holds no zone of type Node"]),
+    "no zones": (nrt("x", zones=[]), ["NodeResourceTopology x: zones: contains no zone of type Node"]),
     "a bad id": (nrt("x", "left"),
         [('NodeResourceTopology x: zones[0].name: "left" does not end in the number of a zone, '
-                "as node-0 does")]),
+                "such as node-0")]),
     "too many zones": (
         {**nrt("x", *(f"node-{number}" for number in range(17))),
             "topologyPolicies": ["RestrictedPodLevel"]},
-        ["NodeResourceTopology x: zones: 17 are more than the 16 whose sets can be walked here"]),
+        ["NodeResourceTopology x: zones: 17 zones are more than the 16 that numalign supports"]),
     "a version to come": ({**nrt("x"), "apiVersion": "topology.node.k8s.io/v1"},
-        [('NodeResourceTopology x: apiVersion: "topology.node.k8s.io/v1" is not a known value '
-                "versions: v1alpha2, v1alpha1 of topology.node.k8s.io")]),
+        [('NodeResourceTopology x: apiVersion: "topology.node.k8s.io/v1" is not a supported '
+                "version: expected one of v1alpha2, v1alpha1 of topology.node.k8s.io")]),
     "no name": ({**nrt("x"), "metadata": {}}, ["NodeResourceTopology items[4]: metadata.name: is missing"]),
     "a topology twice": (nrt("good", cpu=9),
-        ["NodeResourceTopology good: metadata.name: stands here twice; the first one counts"]),
+        ["NodeResourceTopology good: metadata.name: appears twice; the first one is used"]),
     "a node twice": (node("good", cpu=9),
-        ["Node good: metadata.name: stands here twice; the first one counts"]),
+        ["Node good: metadata.name: appears twice; the first one is used"]),
     "a namespace twice": (namespace("team"),
-        ["Namespace team: metadata.name: stands here twice; the first one counts"]),
+        ["Namespace team: metadata.name: appears twice; the first one is used"]),
     "a configuration of an unknown word": (configuration("good", topologyManagerScope="node"),
         [('KubeletConfiguration good: topologyManagerScope: "node" is not a known value: '
                 "container, pod")]),
@@ -132,7 +132,7 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
                 "the CPU manager's policy none takes no options, not full-pcpus-only")]),
     "a configuration of a kubelet to come": (
         configuration("good", cpuManagerPolicyOptions={"full-pcpus-only": "true", "be-quick": "true"}),
-        [("KubeletConfiguration good: cpuManagerPolicyOptions.be-quick: the kubelet knows no such option,"
+        [("KubeletConfiguration good: cpuManagerPolicyOptions.be-quick: the kubelet has no such option,"
           " but full-pcpus-only, distribute-cpus-across-numa, align-by-socket,"
           " distribute-cpus-across-cores, strict-cpu-reservation, prefer-align-cpus-by-uncorecache")]),
     "a configuration of no node": (configuration("godo"),
@@ -233,7 +233,7 @@ def test_every_form_of_a_file_is_the_same_cluster(data: bytes) -> None:
     [
         (b"", "is empty"),
         (b"words", 'must be an object, not "words"'),
-        (gzip.compress(FORMS["JSON"])[:-20], "is a gzip file that breaks off before its end"),
+        (gzip.compress(FORMS["JSON"])[:-20], "is a truncated gzip file"),
         (FORMS["JSON"][:-20], "is not JSON"),
     ],
     ids=["empty", "a scalar", "gzip cut off", "JSON cut off"],
@@ -286,7 +286,7 @@ def test_a_file_can_hold_device_classes() -> None:
 
     assert seen.served == {"deviceclass.resource.kubernetes.io/gpus"}
     assert [str(problem) for problem in seen.problems] == [
-        "DeviceClass gpus: spec.extendedResourceName: must be a text, not a number"
+        "DeviceClass gpus: spec.extendedResourceName: must be a string, not a number"
     ]
 
 

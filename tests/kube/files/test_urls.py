@@ -25,9 +25,9 @@ def test_what_stands_there_is_read() -> None:
 
 BAD = [
     # what it shows                answer                                     what is said
-    ("nothing is there",           sends(b"", 404),                           "was answered 404 Not Found"),
-    ("nobody may see it",          sends(b"", 403),                           "was answered 403 Forbidden"),
-    ("it leads to http",           sends(b"", 302, Location="http://a/b"),    "leads on to http://a/b, and"),
+    ("nothing is there",           sends(b"", 404),                           "answered 404 Not Found"),
+    ("nobody may see it",          sends(b"", 403),                           "answered 403 Forbidden"),
+    ("it leads to http",           sends(b"", 302, Location="http://a/b"),    "redirects to http://a/b, and"),
     ("it leads to a file",         sends(b"", 302, Location="file:///etc"),   "file:///etc"),
     ("it has too much",            sends(b"a" * (urls.MOST_BYTES + 1)),       "it has more than 16,777,216"),
 ]  # fmt: skip

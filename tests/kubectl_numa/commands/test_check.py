@@ -73,7 +73,7 @@ def test_nothing_is_left_out_in_silence(run: Run, cluster_file: Path, write: Wri
     assert first.startswith(f"never  default/a ({path}, document 1, spec.server, guessed): ")
     assert others[1:] == ["2 pods: 1 never, 1 ok"]
     assert result.stderr.splitlines() == [
-        f"{path}, document 1: Thing.x.io is not a kind numalign knows: read a pod template at spec.server",
+        f"{path}, document 1: Thing.x.io is an unknown kind: found a pod template at spec.server",
         "1 object without pods: 1 Service",
     ]
 

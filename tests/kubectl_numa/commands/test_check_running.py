@@ -234,7 +234,7 @@ def test_where_a_scheduler_put_a_pod_does_not_count(run: Run, with_objects: Snap
                 ["-f", "x.yaml", "-A", "--all"],
                 "-f checks manifests, but -A, -l and --all select",
             ),
-            ("a selector is broken", ["-A", "-l", "app in web"], '"(" is expected in place of "web"'),
+            ("a selector is broken", ["-A", "-l", "app in web"], 'expected "(" instead of "web"'),
         ]
     ),
 )

@@ -114,7 +114,7 @@ def test_a_pod_that_is_guessed_is_explained_and_its_mistakes_end_nothing(
     thing = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {}, "spec": {"template": template}}
     result = run("explain", "-f", write("t.yaml", thing), "--snapshot", cluster_file)
     assert result.exit_code == 0
-    assert "Thing.x.io is not a kind numalign knows: read a pod template at spec.template" in result.stderr
+    assert "Thing.x.io is an unknown kind: found a pod template at spec.template" in result.stderr
     assert ('"strictly" is not a known value' in result.stderr) == (policy == "strictly")
 
 

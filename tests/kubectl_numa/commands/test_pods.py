@@ -139,7 +139,7 @@ def test_an_annotation_that_makes_no_sense_is_told_and_the_others_are_judged(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["-l", "app in"], '"(" is expected'),
+        (["-l", "app in"], 'expected "("'),
         (["-o", "table"], "'table' is not one of"),
     ],
 )

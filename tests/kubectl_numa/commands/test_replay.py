@@ -152,7 +152,7 @@ def test_nothing_is_answered_where_nothing_is_asked(run: Run) -> None:
             (
                 "an unknown key",
                 [{"node": NODE}, {"update": {}}],
-                "Error: line 2: update: is none of the fields that are known here: ",
+                "Error: line 2: update: is not a known field: expected one of ",
             ),
             (
                 "no node yet",

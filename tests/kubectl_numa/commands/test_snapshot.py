@@ -51,7 +51,7 @@ def test_shapes_that_may_not_be_seen_are_told_of(
     refusals[CONFIGURATION] = "403 Forbidden"
     result = run("snapshot", "--kubeconfig", api_server)
     assert result.exit_code == 0
-    assert "skipped: ConfigMap numalign-shapes: you may not read Validating" in result.stderr
+    assert "skipped: ConfigMap numalign-shapes: not allowed to read Validating" in result.stderr
 
 
 def test_shapes_that_are_remembered_are_in_it(
@@ -116,8 +116,8 @@ def test_who_may_not_ask_kubelets_hears_which_right_is_missing(
     refusals.update({configz(node): "403 Forbidden" for node in ("big", "small", "hidden")})
     result = run("snapshot", "--with-kubelet-configs", "--kubeconfig", api_server)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("Error: you may not read the configuration of node ")
-    assert result.stderr.endswith("a ClusterRole has to allow the verb get on nodes/proxy\n")
+    assert result.stderr.startswith("Error: not allowed to read the configuration of node ")
+    assert result.stderr.endswith("a ClusterRole must allow the verb get on nodes/proxy\n")
 
 
 def test_nobody_is_asked_who_was_not_to_be_asked(run: Run, api_server: Path) -> None:
@@ -130,7 +130,7 @@ def test_other_commands_ask_the_cluster_too(run: Run, api_server: Path) -> None:
     assert result.stdout.startswith("eager/stored requests single-numa-node alignment (namespace default)")
     missing = run("explain", "nobody", "--kubeconfig", api_server)
     assert missing.exit_code == 2
-    assert missing.stderr.startswith("Error: pod eager/nobody is not there")
+    assert missing.stderr.startswith("Error: pod eager/nobody does not exist")
 
 
 def test_a_cluster_that_does_not_answer_is_told(run: Run, api_server: Path) -> None:

@@ -169,7 +169,7 @@ def test_one_that_cannot_be_written_stops_no_other(run: Run, away: Away) -> None
     result = run("ungate", "--kubeconfig", away.kubeconfig)
 
     assert (result.exit_code, away.gates("good"), away.gates("bad")) == (1, [], [PLACEMENT_GATE])
-    assert "team/bad: you may not patch" in result.stderr
+    assert "team/bad: not allowed to patch" in result.stderr
     assert "1 of 2 gates lifted, 1 failed" in result.stdout
 
 

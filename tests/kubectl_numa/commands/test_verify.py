@@ -52,4 +52,4 @@ def test_a_reason_of_somebody_else_is_shown_whole(
 def test_a_timeout_that_is_no_span_is_refused(run: Run, away: Away, span: str) -> None:
     result = run("verify", "--kubeconfig", str(away.kubeconfig), f"--timeout={span}")
     assert result.exit_code == 2
-    assert "a span of time is a number of s, m, h or d" in " ".join(result.stderr.split())
+    assert "a duration is a whole number of s, m, h or d" in " ".join(result.stderr.split())

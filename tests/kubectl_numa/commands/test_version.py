@@ -131,7 +131,7 @@ def test_who_may_not_see_pods_hears_the_rest(
 
     assert result.exit_code == 0
     assert result.stdout == f"client      {OURS}\nkubernetes  v1.34.2\n"
-    assert result.stderr.startswith("programs in the cluster: unknown: you may not read the pods of")
+    assert result.stderr.startswith("programs in the cluster: unknown: not allowed to read the pods of")
 
 
 def test_where_nothing_is_installed_that_is_said(
