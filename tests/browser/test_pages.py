@@ -95,7 +95,7 @@ async def test_a_node_shows_cores_with_their_cpus_and_pods(browser: Browser, sit
         await expect(page.locator(".cpu")).to_have_count(128)
         await expect(page.locator(".cpu.held")).to_have_count(16 + 16 + 16 + 38 + 8)
         await expect(page.locator(".cpu.reserved")).to_have_count(4)
-        table = page.get_by_role("table", name="What each pod was predicted to hold")
+        table = page.get_by_role("table", name="Predicted and observed resources")
         await expect(table.locator("tbody tr")).to_have_count(5)
         await expect(table.get_by_text("misaligned")).to_have_count(1)
         await expect(table.get_by_text("not as predicted")).to_have_count(1)
