@@ -118,7 +118,7 @@ BAD: list[tuple[str, dict[str, bytes | None], list[str]]] = [
     ("certificate and key exchanged", {"tls.crt": ONE.key_pem, "tls.key": ONE.cert_pem},
      [f"tls.crt: {NO_CERTIFICATE}", f"tls.key: {NO_KEY}"]),
     ("a locked key", {"tls.key": locked()},
-     ["tls.key: is locked with a passphrase: a server needs a key without one"]),
+     ["tls.key: is encrypted: use a private key without a passphrase"]),
     ("another key", {"tls.key": TWO.key_pem}, ["tls.key: does not match the certificate in tls.crt"]),
     ("another authority", {"ca.crt": TWO.ca_pem}, [f"tls.crt: {STRANGER}"]),
     ("another certificate", {"tls.crt": TWO.cert_pem},
