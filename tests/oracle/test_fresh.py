@@ -47,7 +47,8 @@ def test_the_rules_do_what_the_kubelet_does(managers: Managers, version: str) ->
             counts.update(counted)
             told = disagreement(managers, found) if found else None
             assert found is None, f"seed {seed}, {kind}\n{as_test(*told) if told else found}"
-    # What chance excuses is rare: were it frequent, a mistake could hide among it.
-    assert counts["random"] <= counts["scenarios"] // 20 + 1
+    # What chance excuses is rare, one decision in three thousand, though two to a scenario: were it frequent,
+    # a mistake could hide among it.
+    assert counts["random"] <= counts["decisions"] // 100
     assert counts["decisions"] > 100 * ROUNDS
     assert counts["decisions"] > counts["admitted"] > 0
