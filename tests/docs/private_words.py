@@ -38,6 +38,21 @@ PRIVATE: Mapping[str, str] = MappingProxyType(
         r"anew": "again",
         r"how (?:it|they|pods|a pod|the pod) sits?": "alignment, whether it is aligned",
         r"sits? (?:misaligned|aligned|as it|as they|no better)": "is aligned, is misaligned",
+        r"whoever": "anyone who, the user who, the caller",
+        r"nobody (?:knows|tells|says)": "is unknown, is not reported",
+        r"(?:is|are|was|were) told(?! apart)": "gets, is notified, is configured",
+        r"told (?:of|by)": "notified of, reported by",
+        r"hears?": "receives, is notified",
+        r"by and by": "gradually",
+        r"asks? for nothing": "requests nothing",
+        r"go(?:es)? on (?:to|with|once|\w+ing)": "continue, keep",
+        r"stands? (?:in|under|above|below|beside|behind|here|there|twice)": "is, is listed",
+        r"(?:gives?|given|giving) out": "allocate, allocatable",
+        r"(?:fault|pod|rule|annotation|label|program)s? of ours": "of numalign, an internal error",
+        r"in silence": "silently",
+        r"comes? late": "is delayed",
+        r"(?:stays?|remains?) as it was(?! written)": "is unchanged, is not updated",
+        r"what (?:comes?|came) of": "the result, the outcome",
     }
 )
 """What to write instead, by the pattern of a private word."""

@@ -159,6 +159,9 @@ def test_what_only_developers_read_is_left_alone(source: str) -> None:
         pytest.param("It makes\nno sense.", ["makes no sense"], id="a line's end within"),
         pytest.param("# It makes\n# no sense.", ["makes no sense"], id="a comment's line within"),
         pytest.param("Outdoors, or behind a dashboard.", [], id="parts of longer words"),
+        pytest.param("It stands in the log, whoever reads it.", ["stands in", "whoever"], id="two"),
+        pytest.param("The agent is told of it.", ["is told", "told of"], id="two that overlap"),
+        pytest.param("A star stands for any name. Pods are told apart by UID.", [], id="a plain meaning"),
     ],
 )
 def test_a_private_word_is_found_as_it_is_written(words: str, found: list[str]) -> None:
