@@ -237,7 +237,7 @@ class Api:
         silent = (
             "it does not answer" if limit is None else f"it does not answer within {limit * 1000:,.0f} ms"
         )
-        return Unreachable(f"{self.host} cannot be asked: {str(error) or silent}")
+        return Unreachable(f"{self.host} cannot be reached: {str(error) or silent}")
 
 
 @asynccontextmanager

@@ -199,7 +199,7 @@ async def test_a_cluster_that_says_no_or_nothing(cluster: FakeApi, beside: Run) 
 
     assert (forbidden.exit_code, gone.exit_code) == (2, 2)
     assert forbidden.stderr.startswith(f"Error: not allowed to read {PLACE}")
-    assert "cannot be asked" in gone.stderr
+    assert "cannot be reached" in gone.stderr
 
 
 async def test_a_rotation_is_followed_to_its_end(cluster: FakeApi, beside: Run) -> None:

@@ -417,7 +417,7 @@ async def test_without_an_api_server_it_waits_and_says_so(bench: Bench) -> None:
 
     waiting = orjson.loads(said)["waiting_for"]
     assert code == HTTPStatus.SERVICE_UNAVAILABLE
-    assert "cannot be asked" in waiting["certificates"]
+    assert "cannot be reached" in waiting["certificates"]
     assert waiting["snapshot"]
 
 

@@ -243,12 +243,12 @@ async def test_nobody_listening_is_unreachable(kubeconfig: Kubeconfig) -> None:
         probe.bind(("127.0.0.1", 0))
         server = f"http://127.0.0.1:{probe.getsockname()[1]}"
 
-        with pytest.raises(Unreachable, match=f"{server} cannot be asked"):
+        with pytest.raises(Unreachable, match=f"{server} cannot be reached"):
             await collect.collect(Connection(kubeconfig(server=server)))
 
 
 async def test_a_server_that_speaks_no_tls_is_unreachable(api: FakeApi, kubeconfig: Kubeconfig) -> None:
-    with pytest.raises(Unreachable, match="cannot be asked"):
+    with pytest.raises(Unreachable, match="cannot be reached"):
         await collect.collect(Connection(kubeconfig(server=api.url.replace("http:", "https:"))))
 
 

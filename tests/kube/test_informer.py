@@ -320,7 +320,7 @@ async def test_a_server_that_restarts_is_found_again_without_a_new_list(server: 
         await server.stop()
         server.delete(f"{NODES}/a")
         await seen.until(lambda: len(seen.pauses) > 5)
-        assert "cannot be asked" in (seen.reflector.trouble or "")
+        assert "cannot be reached" in (seen.reflector.trouble or "")
         assert seen.shelf.names == "a b"
         await server.start()
         await seen.sees("b")

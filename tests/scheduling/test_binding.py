@@ -349,7 +349,7 @@ async def test_a_pod_that_was_bound_a_moment_ago_is_not_bound_again(scorer: Scor
 async def test_what_may_have_been_bound_is_tried_again_on_its_node(
     scorer: Scorer, error: ClusterError | None, outcome: str
 ) -> None:
-    scorer.writes.error = Unreachable("cannot be asked")
+    scorer.writes.error = Unreachable("cannot be reached")
     await scorer.bind(raw(FOUR), "a")
     scorer.writes.error = error
     await scorer.bind(raw(FOUR), "a")
@@ -364,7 +364,7 @@ async def test_what_may_have_been_bound_is_tried_again_on_its_node(
 async def test_what_may_have_been_bound_is_bound_nowhere_else_until_its_reservation_expires(
     scorer: Scorer,
 ) -> None:
-    scorer.writes.error = Unreachable("cannot be asked")
+    scorer.writes.error = Unreachable("cannot be reached")
     await scorer.bind(raw(FOUR), "a")
     scorer.writes.error = None
     early = await scorer.bind(raw(FOUR), "b")
@@ -382,7 +382,7 @@ async def unconfirmed(scorer: Scorer) -> tuple[Raw, Raw]:
     first = raw(SEVEN, name="first", creationTimestamp="2027-01-15T07:59:00Z")
     second = raw(TWO, name="second", creationTimestamp="2027-01-15T07:59:01Z")
     scorer.see(first, second)
-    scorer.writes.error = Unreachable("cannot be asked")
+    scorer.writes.error = Unreachable("cannot be reached")
     await scorer.bind(first, "a")
     scorer.writes.error = None
     return first, second

@@ -317,7 +317,7 @@ async def test_when_the_api_server_goes_a_bind_is_uncertain_and_done_when_it_is_
         await scorer.until(scorer.ready)
         again = await scorer.bind(made, "a")
 
-    assert "cannot be asked" in why
+    assert "cannot be reached" in why
     assert (kept, fit, again) == (1, ["a"], "")
     assert bench.found("web")["spec"]["nodeName"] == "a"
 

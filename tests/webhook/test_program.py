@@ -203,7 +203,7 @@ async def test_without_an_api_server_it_waits_and_says_so(bench: Bench) -> None:
     stop.ask()
 
     assert (await task, code) == (0, 503)
-    assert "cannot be asked" in said["waiting_for"]["certificates"]
+    assert "cannot be reached" in said["waiting_for"]["certificates"]
     assert said["waiting_for"]["snapshot"]
 
 

@@ -65,7 +65,7 @@ async def test_a_right_that_is_missing_is_said_once(cluster: GatedCluster) -> No
 async def test_what_may_have_been_written_is_written_to_the_same_node_again(cluster: GatedCluster) -> None:
     """The answer is lost, and a better node appears meanwhile."""
     await started(cluster)
-    cluster.store.failing = Unreachable("cannot be asked")
+    cluster.store.failing = Unreachable("cannot be reached")
 
     async with cluster.running():
         await cluster.pass_by(0.2)
@@ -111,7 +111,7 @@ async def test_whoever_cannot_be_read_waits_as_long_as_others(patience: float) -
     """However long it is until somebody tries to read the pod again."""
     cluster = GatedCluster(patience=patience)
     await started(cluster)
-    cluster.store.unreadable = Unreachable("cannot be asked")
+    cluster.store.unreadable = Unreachable("cannot be reached")
 
     async with cluster.running():
         await cluster.pass_by(patience - HANDOVER_SECONDS + 3)
@@ -156,7 +156,7 @@ async def test_who_only_waits_for_others_on_a_node_is_let_go_later(cluster: Gate
 async def test_a_lift_that_fails_is_tried_again(cluster: GatedCluster) -> None:
     await cluster.know({})
     cluster.make(gated(FOUR, creationTimestamp=NEW))
-    cluster.store.failing = Unreachable("cannot be asked")
+    cluster.store.failing = Unreachable("cannot be reached")
 
     async with cluster.running():
         await cluster.pass_by(40)

@@ -140,7 +140,7 @@ def test_a_cluster_that_does_not_answer_is_told(run: Run, api_server: Path) -> N
     api_server.write_text(yaml.safe_dump(broken))
     result = run("snapshot", "--kubeconfig", api_server)
     assert result.exit_code == 2
-    assert result.stderr.startswith("Error: http://127.0.0.1:1 cannot be asked: ")
+    assert result.stderr.startswith("Error: http://127.0.0.1:1 cannot be reached: ")
 
 
 def test_contents_in_words() -> None:
