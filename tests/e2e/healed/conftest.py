@@ -49,7 +49,7 @@ PODS = f"/api/v1/namespaces/{TEAM}/pods"
 VALUES = "gates.enabled=true heal.enabled=true tls.source=cert-manager"
 USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS, **SCHEDULERS, **controllers.USERS}
 
-PER_MINUTE = 240
+PER_MINUTE = 600
 """Pods that are asked to go."""
 
 MACHINE = node("cpu=128 mem=256Gi", "cpu=128 mem=256Gi", policy="single-numa-node")

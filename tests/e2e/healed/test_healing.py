@@ -35,7 +35,7 @@ async def test_a_thousand_misaligned_pods_heal_at_the_rate_of_the_bucket(site: H
             nodes = kubelets.running.values()
             return len(nodes) == every and all(name.startswith("new") for name in nodes)
 
-        # The bucket alone takes 250 s of that; the rest is for a busy machine.
+        # The bucket alone takes 100 s of that; the rest is for a busy machine.
         await until(healed, "all pods were healed", within=1200)
 
     # Each of them went once, and nothing that came in their place went.
@@ -44,7 +44,7 @@ async def test_a_thousand_misaligned_pods_heal_at_the_rate_of_the_bucket(site: H
     times = sorted(kubelets.gone.values())
     per_second = PER_MINUTE / 60
     assert (every - 1) / (times[-1] - times[0]) <= per_second * 1.05
-    for width in (10, 30, 100):
+    for width in (100, 200, 400):
         windows = [times[at + width] - times[at] for at in range(len(times) - width)]
         assert all(seconds >= width / per_second - 2 for seconds in windows)
     assert all(later >= earlier for earlier, later in pairwise(times))
