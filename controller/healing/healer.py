@@ -206,7 +206,7 @@ class Healer:
         left = self._left.get(pod.uid)
         if left and now < left.until:
             return left.why
-        due = max(self.owners.left_alone_until(owner), self.paces.due(owner, pod.node))
+        due = self._due(owner, pod.node)
         return f"{math.ceil(due - now)} s, because of the rate limits" if now < due else ""
 
     # Begin.
@@ -230,11 +230,15 @@ class Healer:
         return self.leading() and self.acts_for() > EVICT_SECONDS
 
     def _is_still_due(self, candidate: Candidate) -> bool:
-        """Whether nothing of the same owner, node or cluster came in between."""
+        """Whether nothing of the same owner, node or cluster came in between, such as a refusal."""
         owner, pod = candidate.owner, candidate.sitting.pod
         if owner is None or owner in self.owners.moves:
             return False
-        return self.clock() >= self.paces.due(owner, pod.node) and self.state.pods.get(pod.uid) is not None
+        return self.clock() >= self._due(owner, pod.node) and self.state.pods.get(pod.uid) is not None
+
+    def _due(self, owner: OwnerKey, node: str) -> float:
+        """When a pod of this owner may be evicted from this node, by its history and by the rates."""
+        return max(self.owners.left_alone_until(owner), self.paces.due(owner, node))
 
     async def _move(self, sitting: Sitting, owner: OwnerKey) -> None:
         pod = sitting.pod

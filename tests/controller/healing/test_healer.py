@@ -163,6 +163,19 @@ async def test_a_budget_is_obeyed_and_asked_later_and_later() -> None:
     assert leader.count("numalign_healing_moves_total", outcome="budget") == 3
 
 
+async def test_after_a_refusal_no_other_pod_of_the_owner_is_asked_for_in_the_same_turn() -> None:
+    """Each refusal doubles the pause, and four pods may be read in a turn."""
+    cluster = await a_cluster("a", "b")
+    await spread(cluster, "web-1", "web-2", "web-3")
+    leader = await a_leader(cluster, rates=Rates(0, 0, 0))
+    cluster.fails["evict"] = [Throttled("Cannot evict pod as it would violate the pod's disruption budget.")]
+
+    await leader.turns(int(HANDOVER_SECONDS) + 2, settle=False)
+
+    assert leader.count("numalign_healing_moves_total", outcome="budget") == 1
+    assert cluster.evicted == []
+
+
 async def test_two_budgets_are_told_and_that_is_all() -> None:
     cluster = await a_cluster("a", "b")
     await spread(cluster, "web-1")
