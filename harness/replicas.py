@@ -199,7 +199,11 @@ async def replicas(
     scheme: str = "https",
     ports: Sequence[str] = PORTS,
 ) -> AsyncIterator[Replicas]:
-    """Nobody yet, behind an address that is probed for. Their logs are called `name` and a number."""
+    """
+    Nobody yet, behind an address that is probed for; who still runs at the end is killed.
+
+    Their logs are called `name` and a number.
+    """
     async with wire() as service:
         everyone = Replicas(children, command=command, service=service, name=name, scheme=scheme, ports=ports)
         service.where = everyone.next
@@ -210,3 +214,4 @@ async def replicas(
             probing.cancel()
             with suppress(asyncio.CancelledError):
                 await probing
+            await asyncio.gather(*(each.child.end() for each in everyone.running))

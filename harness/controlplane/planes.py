@@ -86,7 +86,7 @@ class Plane:
 
     async def start(self) -> None:
         """The store, and the API server when it is ready."""
-        await self._start_store()
+        self._store: Child = await self._start_store()
         await self.serve()
 
     async def serve(self) -> None:
@@ -104,6 +104,11 @@ class Plane:
     async def kill(self) -> None:
         """The API server goes at once, as a machine does that loses its power; the store stays."""
         await self.child.end()
+
+    async def end(self) -> None:
+        """Both go, and do not take time from what comes next."""
+        await self.kill()
+        await self._store.end()
 
     def client(self, user: str) -> ApiClient:
         """Speaks as one of the users. The caller closes it."""

@@ -126,7 +126,7 @@ async def cluster_of(children: Children, place: Place) -> AsyncIterator[Cluster]
             # Whoever writes it again takes off the taint that a new node gets.
             await store.replace(fleets.node(name, SHAPE))
         yield Cluster(plane, store)
-    await plane.kill()
+    await plane.end()
 
 
 # ---- schedulers

@@ -307,7 +307,7 @@ async def site(children: Children, place: Place) -> AsyncIterator[Site]:
             async with scheduler(children, plane, extender=Extender(url=scorers.url)):
                 yield Site(plane, store, scorers)
             await scorers.end()
-    await plane.kill()
+    await plane.end()
 
 
 def _command(plane: Plane) -> tuple[str, ...]:

@@ -164,7 +164,7 @@ async def site(
         await until(ready, what="the controller was ready", child=child)
         yield MapSite(plane, store, f"http://127.0.0.1:{port}", child, roles)
         await child.end()
-    await plane.kill()
+    await plane.end()
 
 
 async def test_a_token_of_an_account_signs_in_by_the_form(site: MapSite) -> None:

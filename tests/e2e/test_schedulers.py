@@ -79,7 +79,7 @@ async def cluster(
             # Whoever writes it again takes off the taint that a new node gets.
             await store.replace(fleets.node(name, SHAPE))
         yield plane, api
-    await plane.kill()
+    await plane.end()
 
 
 @pytest_asyncio.fixture(loop_scope="session")

@@ -171,7 +171,7 @@ async def release(
         await writers.start()
         await service.start()
         yield there
-        await plane.kill()
+        await plane.end()
 
 
 def account_folder(plane: Plane, folder: Path, name: str) -> Path:

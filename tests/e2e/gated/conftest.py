@@ -5,7 +5,6 @@ The kubelets' managers are the real ones. The controller comes as its service ac
 chart gives it for gates, and the policy that keeps it to what it may write is in force.
 """
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -156,8 +155,7 @@ async def site(
             running = GatedSite(plane, store, controllers, roles)
             await running.leader()
             yield running
-            await asyncio.gather(*(each.child.end() for each in controllers.running))
-    await plane.kill()
+    await plane.end()
 
 
 def _is_wanted(kind: str, name: str) -> bool:

@@ -226,7 +226,7 @@ class HealedSite:
                 await task
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(
     pytestconfig: pytest.Config,
     tmp_path_factory: pytest.TempPathFactory,
@@ -261,8 +261,7 @@ async def site(
             scheduler(children, plane),
         ):
             yield HealedSite(client, ours)
-            await asyncio.gather(*(each.child.end() for each in ours.running))
-    await plane.kill()
+    await plane.end()
 
 
 def _is_wanted(kind: str, name: str) -> bool:

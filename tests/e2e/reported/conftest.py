@@ -5,7 +5,6 @@ The controller comes as its service account with the roles of the chart, and the
 it may write is in force. Nodes are played: who schedules and who runs pods is the test.
 """
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -144,7 +143,7 @@ class ReportedSite:
             yield client
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def site(
     pytestconfig: pytest.Config,
     tmp_path_factory: pytest.TempPathFactory,
@@ -176,8 +175,7 @@ async def site(
         ):
             await ours.start()
             yield ReportedSite(plane, client, ours)
-            await asyncio.gather(*(each.child.end() for each in ours.running))
-    await plane.kill()
+    await plane.end()
 
 
 def _is_wanted(kind: str, name: str) -> bool:

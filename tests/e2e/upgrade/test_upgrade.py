@@ -214,7 +214,7 @@ async def site(
             if document["metadata"]["name"] in NODES:
                 await store.replace(document)
         yield Site(plane, store, children, service, place.folder)
-    await plane.kill()
+    await plane.end()
 
 
 @dataclass(frozen=True, slots=True)
