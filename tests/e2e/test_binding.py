@@ -117,7 +117,7 @@ async def test_a_pod_that_is_leaving_is_not_bound(api: ApiClient, server: Api) -
 
 
 async def test_a_pod_that_is_gone_is_missing(server: Api) -> None:
-    with pytest.raises(NotFound, match="the binding of pod team/never to node large is not there"):
+    with pytest.raises(NotFound, match="the binding of pod team/never to node large does not exist"):
         await bound(server, "never", uid="6a1f6f0c-0000-4000-8000-000000000000")
 
 

@@ -182,7 +182,7 @@ async def test_versions_are_those_of_the_server_and_of_pods_of_ours(
     assert code == 0, said
     assert "kubernetes  v1." in said
     assert "agent       0.0.1  1 pod in team, 0 ready\n" in said
-    assert "warning: this program is of version" in said
+    assert "warning: this program has version" in said
 
 
 async def test_kubectl_completes_what_is_typed(
