@@ -58,11 +58,17 @@ class Root:
         return ended.stdout
 
     def install(self, program: Path, path: str) -> None:
-        """Put a program, or a folder of them, where this machine has it at a path of the root."""
+        """Copy a program of this machine, or a folder of them, to a path of the root; it is the user's."""
+        to = self.folder / path
+        for missing in reversed([folder for folder in to.parents if not folder.exists()]):
+            missing.mkdir()
+            self._own(missing)
         if program.is_dir():
-            shutil.copytree(program, self.folder / path, symlinks=True)
+            shutil.copytree(program, to, symlinks=True)
         else:
-            shutil.copy(program, self.folder / path)
+            shutil.copy(program, to)
+        for each in (to, *to.rglob("*")):
+            self._own(each)
 
     def unpack(self, tar: Path) -> None:
         """Unpack an archive into the user's home."""
