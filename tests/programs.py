@@ -7,10 +7,10 @@ import pytest
 
 def path_of(program: str) -> str:
     """Where a program is; skips the test that asks if it is not installed."""
-    found = shutil.which(program)
-    if not found:
+    path = shutil.which(program)
+    if not path:
         pytest.skip(_reason(program))
-    return found
+    return path
 
 
 def needs(program: str) -> pytest.MarkDecorator:

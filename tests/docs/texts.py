@@ -70,9 +70,9 @@ def command_help(command: click.Command, name: str) -> Iterator[Text]:
     yield Text(f"{name} --help", command.get_help(context))
     if isinstance(command, click.Group):
         for sub in command.list_commands(context):
-            found = command.get_command(context, sub)
-            assert found
-            yield from command_help(found, f"{name} {sub}")
+            subcommand = command.get_command(context, sub)
+            assert subcommand
+            yield from command_help(subcommand, f"{name} {sub}")
 
 
 def settings_help(model: type[Settings], name: str) -> Iterator[Text]:

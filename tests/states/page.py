@@ -39,9 +39,9 @@ def rows() -> Mapping[str, Row]:
     return {name: Row(*answers) for name, *answers in _ROW.findall(section)}
 
 
-def quotes(cell: str, said: str) -> bool:
+def quotes(cell: str, answer: str) -> bool:
     """Whether a cell quotes an answer in full; `...` in the cell stands for anything."""
-    return re.fullmatch(".+".join(map(re.escape, cell.split("..."))), said) is not None
+    return re.fullmatch(".+".join(map(re.escape, cell.split("..."))), answer) is not None
 
 
 def excluded_classes(mutated: Json) -> str:
