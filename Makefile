@@ -87,7 +87,7 @@ e2e-image: $(READY)
 	$(BIN)/python -m pytest tests/e2e_image --override-ini addopts=--import-mode=importlib \
 		-m images --timeout 900 -v
 
-# README's two commands, the tutorial and the wheel in a clean Debian 12 and 13, from nothing; needs root, mmdebstrap, Go and
+# README's two commands, the tutorial and the wheel in a clean Debian 12 and 13; needs root, mmdebstrap, Go and
 # kubectl, and half an hour: make e2e-clean-root [ROOTS="-k bookworm"]
 e2e-clean-root: $(READY)
 	$(BIN)/python -m pytest tests/e2e_clean_root --override-ini addopts=--import-mode=importlib \
