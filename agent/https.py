@@ -12,6 +12,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection, IncompleteRead
 from pathlib import Path
@@ -131,6 +132,7 @@ class HttpsClient:
         self._within = within
         self._connection: HTTPConnection | None = None
         self._turn = asyncio.Lock()
+        self._threads = ThreadPoolExecutor(thread_name_prefix="https")
 
     async def request(
         self,
@@ -166,40 +168,35 @@ class HttpsClient:
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        if not self._turn.locked():
+        if self._turn.locked():
+            _shut_down(connection)
+        else:
             connection.close()
-        elif isinstance(connection.sock, socket.socket):
-            # A thread reads from it, and closes it as soon as this has ended its wait. Of an SSLSocket only
-            # the socket beneath, for the rest is in use.
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
     async def _exchange(self, connection: HTTPConnection, asked: "_Asked") -> tuple[int, bytes]:
         """Raises `_Ended`, or `Unreachable`; the connection is closed then."""
         what = f"{asked.method} {asked.path} at {self._endpoint} failed"
+        under_way = self._threads.submit(_answer, connection, asked)
         answered = False
         try:
             async with asyncio.timeout(self._within):
-                answer = await asyncio.to_thread(self._in_a_thread, connection, asked)
+                answer = await asyncio.wrap_future(under_way)
             answered = True
         except TimeoutError as error:
             raise Unreachable(f"{what}: no answer within {self._within:g} s") from error
         except (OSError, HTTPException, ValueError) as error:
             raise Unreachable(f"{what}: {str(error) or type(error).__name__}") from error
         finally:
-            if not answered:
-                self.close()
+            if not answered or self._connection is not connection:
+                self._give_up(connection, under_way)
         return answer
 
-    def _in_a_thread(self, connection: HTTPConnection, asked: "_Asked") -> tuple[int, bytes]:
-        kept = False
-        try:
-            answer = _answer(connection, asked)
-            kept = self._connection is connection
-            return answer
-        finally:
-            if not kept:
-                connection.close()
+    def _give_up(self, connection: HTTPConnection, under_way: "Future[tuple[int, bytes]]") -> None:
+        """Close a connection as soon as its thread has left it, which it may have done already."""
+        self._connection = None
+        under_way.cancel()
+        _shut_down(connection)
+        under_way.add_done_callback(lambda _: connection.close())
 
     def _connect(self) -> HTTPConnection:
         """A connection that is opened by its first request."""
@@ -248,6 +245,13 @@ def _answer(connection: HTTPConnection, asked: _Asked) -> tuple[int, bytes]:
         # Reading at most so many bytes does not tell that there were fewer than announced.
         raise IncompleteRead(body, answer.length)
     return answer.status, body
+
+
+def _shut_down(connection: HTTPConnection) -> None:
+    """End the wait of a thread that reads. Of an SSLSocket only the socket beneath: the rest is in use."""
+    if isinstance(connection.sock, socket.socket):
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
 
 def _showing(context: ssl.SSLContext, certificate: Path | None, key: Path | None) -> ssl.SSLContext:

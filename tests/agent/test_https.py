@@ -2,11 +2,14 @@
 
 import asyncio
 import gc
+import socket
 import ssl
+import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
-from http.client import HTTPResponse
+from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 
 import pytest
@@ -120,6 +123,58 @@ async def test_after_a_time_out_the_next_request_is_a_fresh_one() -> None:
 
     async with client(answer, within=0.2) as asking:
         with pytest.raises(Unreachable):
+            await asking.request("GET", "/")
+        assert await asking.request("GET", "/") == (200, b"well")
+
+
+async def test_a_request_that_is_cancelled_as_its_answer_arrives_leaves_no_socket_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[HTTPConnection] = []
+    connect = HTTPConnection.connect
+
+    def connected(connection: HTTPConnection) -> None:
+        opened.append(connection)
+        connect(connection)
+
+    monkeypatch.setattr(HTTPConnection, "connect", connected)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            accepted, _ = server.accept()
+            with accepted:
+                accepted.recv(2**16)
+                accepted.sendall(response(b"well"))
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        asking = HttpsClient(HttpsEndpoint("127.0.0.1", server.getsockname()[1], plain))
+        asked = asyncio.create_task(asking.request("GET", "/"))
+        await asyncio.sleep(0)
+        # The loop stands still, so the thread of the request ends before its task is cancelled.
+        answering.join()
+        time.sleep(0.2)  # noqa: ASYNC251
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+    assert [connection.sock for connection in opened] == [None]
+
+
+async def test_a_client_that_is_closed_during_a_request_opens_another_connection_for_the_next() -> None:
+    closed = False
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal closed
+        await request(reader)
+        if not closed:
+            closed = True
+            asking.close()
+            await asyncio.Event().wait()
+        writer.write(response(b"well"))
+
+    async with client(answer) as asking:
+        with pytest.raises(Unreachable, match="closed the connection"):
             await asking.request("GET", "/")
         assert await asking.request("GET", "/") == (200, b"well")
 
