@@ -75,7 +75,7 @@ class _Scale:
 
 
 def svg(chart: Chart) -> str:
-    """The chart as a file; raises `ValueError` where there is nothing to draw."""
+    """Return the chart as a file; raises `ValueError` where there is nothing to draw."""
     drawn = replace(chart, lines=[line for line in chart.lines if line.points])
     if not drawn.lines:
         raise ValueError(f'"{chart.title}" has no point to draw')

@@ -72,7 +72,7 @@ class LRU(Generic[Key, Value]):
         return key in self._values
 
     def get(self, key: Key, make: Callable[[], Value]) -> Value:
-        """What is remembered under the key, else what `make` gives, remembered from now on."""
+        """Return what is remembered under the key, else what `make` gives, remembered from now on."""
         if key in self._values:
             self._values.move_to_end(key)
         else:
@@ -80,7 +80,7 @@ class LRU(Generic[Key, Value]):
         return self._values[key]
 
     def values(self) -> tuple[Value, ...]:
-        """All that is remembered, without asking for it; the least recently asked for first."""
+        """Return all that is remembered, without asking for it; the least recently asked for first."""
         return tuple(self._values.values())
 
     def put(self, key: Key, value: Value) -> None:
@@ -101,13 +101,13 @@ class LRU(Generic[Key, Value]):
             self._note(key, self._values[key])
 
     def find(self, key: Key) -> Value | None:
-        """What is remembered, asked for now; None if nothing is."""
+        """Return what is remembered, asked for now; None if nothing is."""
         if key in self._values:
             self._values.move_to_end(key)
         return self._values.get(key)
 
     def peek(self, key: Key) -> Value | None:
-        """What is remembered, without asking for it."""
+        """Return what is remembered, without asking for it."""
         return self._values.get(key)
 
     def _add(self, key: Key, value: Value) -> None:

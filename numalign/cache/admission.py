@@ -123,7 +123,7 @@ def steps(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = N
 
 
 def answered(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = NOTHING) -> bool:
-    """Whether every node that was asked has answered in time."""
+    """Return whether every node that was asked has answered in time."""
     if not pod.asks:
         return True
     question = dra.sure(pod.question, served)
@@ -142,7 +142,7 @@ def decide(  # noqa: PLR0913  a pod, a cluster, and as of when and of what it is
     served: AbstractSet[str] = NOTHING,
     runs: bool = False,
 ) -> AdmissionDecision:
-    """Whether a pod may be admitted.
+    """Return whether a pod may be admitted.
 
     `now` is the wall clock, in seconds since 1970; `served` are the resources that DRA serves, for which
     nobody is refused. Of one that `runs` already it is not asked whether a node has room: it has its own.
@@ -186,7 +186,7 @@ _FOUND_A_NODE = frozenset({AdmissionState.PLACED, AdmissionState.FITS, Admission
 
 
 def _nothing_to_align(pod: PodQuestion) -> str | None:
-    """Why what a pod asks for means nothing; None, if it means something."""
+    """Return why what a pod asks for means nothing; None, if it means something."""
     demand = pod.question.demand
     if not demand.alignable:
         return f"{pod.policy} has no effect: the pod is {demand.qos} and requests no devices"
@@ -196,23 +196,23 @@ def _nothing_to_align(pod: PodQuestion) -> str | None:
 
 
 def shortfalls(pod: PodQuestion) -> tuple[str, ...]:
-    """The names of the levels that a pod falls short of."""
+    """Return the names of the levels that a pod falls short of."""
     levels = {name: level for name, of in LEVELS.items() if (level := of(pod.rules))}
     return tuple(name for name, level in levels.items() if pod.question.asks_less_than(level))
 
 
 def below_text(pod: PodQuestion, level: Policy) -> str:
-    """What the owner of a pod hears that asks for less than its namespace wants."""
+    """Return what the owner of a pod hears that asks for less than its namespace wants."""
     return f"this namespace expects NUMA alignment {level}; the pod requests {policy_word(pod)}"
 
 
 def policy_word(pod: PodQuestion) -> str:
-    """What the pod asks for, in a word."""
+    """Return what the pod asks for, in a word."""
     return pod.policy if pod.stated else "nothing"
 
 
 def invalid_text(mistakes: tuple[Mistake, ...]) -> str:
-    """Why a pod is refused that cannot be read: its first mistake, and how many more there are."""
+    """Return why a pod is refused that cannot be read: its first mistake, and how many more there are."""
     first, *others = mistakes
     more = f" (and {len(others)} more)" if others else ""
     return f"{first.where}: {first.message}{more}"

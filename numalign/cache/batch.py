@@ -95,7 +95,7 @@ class Batch:
         return {code: self._refusal(code, int((self.codes == code).argmax())) for code in refused}
 
     def split(self, *groups: Collection[int]) -> tuple[Sequence[str], Sequence[Mapping[str, int]]]:
-        """The names of nodes whose code is in no group, and by group the others, each with its code.
+        """Return the names of nodes whose code is in no group, and by group the others, each with its code.
 
         All are in the order of the call, and no code is in two groups.
         """

@@ -52,7 +52,7 @@ class Managers:
     devices: Mapping[str, DeviceColumns]
 
     def free(self, name: str) -> Ints:
-        """What each zone has free of a resource, in the unit of columns: (zones, rows)."""
+        """Return what each zone has free of a resource, in the unit of columns: (zones, rows)."""
         if name == CPU:
             cpus: Ints = (self.cpus.available - self.cpus.reusable).sum(axis=0)
             return cpus
@@ -78,7 +78,7 @@ class BatchGrant:
     zones: Mapping[str, Ints]
 
     def zones_of(self, names: Iterable[str]) -> Ints:
-        """All zones from which it gets any of these resources, as bits."""
+        """Return all zones from which it gets any of these resources, as bits."""
         held = np.zeros(len(self.preferred), dtype=np.int64)
         for name in names:
             if name in self.zones:
@@ -141,7 +141,7 @@ def _machine(layout: Layout) -> _Machine:
 
 
 def managers_of(state: ColumnState, sockets: tuple[int, ...], threads: int) -> Managers:
-    """What the managers hold before the pod's first container."""
+    """Return what the managers hold before the pod's first container."""
     plan = state.plan
     names = {name for request in (plan.whole, *plan.steps) for name in request.names}
     memory = sorted(name for name in names if kind(name) is Kind.MEMORY)
@@ -154,7 +154,7 @@ def managers_of(state: ColumnState, sockets: tuple[int, ...], threads: int) -> M
 
 
 def cpus_of(state: ColumnState, sockets: tuple[int, ...], threads: int) -> CpuColumns:
-    """The CPUs of rows whose machines have such sockets, and so many threads in a core."""
+    """Return the CPUs of rows whose machines have such sockets, and so many threads in a core."""
     columns, free = state.plan.columns, state.free(CPU)
     split = np.zeros((threads, *free.shape), dtype=np.int64)
     available = batch_cpus.last_ones(free, threads)
@@ -214,7 +214,7 @@ class _Admitting:
         return BatchAdmission(self._alive, tuple(self._grants), tuple(self._failures), tuple(self._before))
 
     def _of_the_pod(self) -> BatchDecision | None:
-        """What is decided about the pod as a whole; it counts in pod scope. None if no row is."""
+        """Return what is decided about the pod as a whole; it counts in pod scope. None if no row is."""
         if not self._together.any():
             return None
         decision = self._decide(self._plan.whole)
@@ -222,7 +222,7 @@ class _Admitting:
         return decision
 
     def _of_the_container(self, at: int, request: StepRequest, whole: BatchDecision | None) -> BatchDecision:
-        """What is decided about one container, or in pod scope about the pod."""
+        """Return what is decided about one container, or in pod scope about the pod."""
         if whole is not None and self._together.all():
             return whole
         own = self._decide(request)
@@ -266,7 +266,7 @@ class _Admitting:
         return BatchDecision(np.where(silent, NO_AFFINITY, mask), preferred & ~silent, admitted | silent)
 
     def _hints(self, request: StepRequest) -> Iterator["_Hints"]:
-        """The hints of each resource that managers give some: devices, CPUs, and memory by name."""
+        """Yield the hints of each resource that managers give some: devices, CPUs, and memory by name."""
         widths = widths_of(self._state, request)
         for name, amount, width in zip(request.names, request.amounts, widths, strict=True):
             counted = self._state.gives(name)
@@ -300,7 +300,7 @@ class _Admitting:
         self._grants.append(BatchGrant(request, decision.preferred, zones))
 
     def _asked(self, request: StepRequest, name: str) -> tuple[int, Bools]:
-        """How much of a resource, and which rows count it."""
+        """Return how much of a resource, and which rows count it."""
         at = request.names.index(name)
         return request.amounts[at], self._state.gives(name)
 

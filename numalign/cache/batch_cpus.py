@@ -52,7 +52,7 @@ class CpuColumns:
         return len(self.sizes)
 
     def at(self, rows: Rows) -> "CpuColumns":
-        """The same of some of these rows."""
+        """Return the same of some of these rows."""
         return CpuColumns(
             self.sizes[:, rows],
             self.sockets,
@@ -62,7 +62,7 @@ class CpuColumns:
         )
 
     def charged(self, taken: Ints, role: Role) -> "CpuColumns":
-        """The columns after a container got these CPUs, by core (`CpuState.charged`)."""
+        """Return the columns after a container got these CPUs, by core (`CpuState.charged`)."""
         if role is Role.INIT:
             # Of the CPUs that are available every container takes the first ones, so sets of them are nested.
             reusable = np.maximum(self.reusable, taken)
@@ -100,7 +100,7 @@ def hints(cpus: CpuColumns, request: int) -> Bools:
 
 
 def allocate(cpus: CpuColumns, request: Ints | int, mask: Ints, role: Role) -> CpuAllocation:
-    """The CPUs that a container gets on each row, and the columns after it (Allocate).
+    """Return the CPUs that a container gets on each row, and the columns after it (Allocate).
 
     `request` is one number or one per row, 0 where it asks for none. `mask` is its affinity as bits by row,
     or -1 where none is stored. Those of its affinity come first, and what is missing then from anywhere.
@@ -121,7 +121,7 @@ def allocate(cpus: CpuColumns, request: Ints | int, mask: Ints, role: Role) -> C
 
 
 def breaks_cores(cpus: CpuColumns, request: int) -> Bools:
-    """Whether `full-pcpus-only` refuses a request (SMT_ALIGNMENT), by row; asked before `allocate`.
+    """Return whether `full-pcpus-only` refuses a request (SMT_ALIGNMENT), by row; asked before `allocate`.
 
     Neither CPUs of init containers count here nor those whose core keeps a thread for the system.
     """
@@ -240,7 +240,7 @@ def _remaining_cpus(cpus: CpuColumns, free: Ints, needed: Ints) -> Ints:
 
 
 def _in_turn(cpus: CpuColumns, free: _FreeCpus, units: Ints, needed: Ints) -> Ints:
-    """How many units each zone gives, where so many are needed and zones give one after the other."""
+    """Return how many units each zone gives, where so many are needed and zones give one after the other."""
     if np.count_nonzero(units, axis=0).max(initial=0) > 1:
         needed = needed - np.einsum("ijr,jr->ir", _earlier(cpus, free.every), units)
     given: Ints = np.clip(needed, 0, units)
@@ -268,7 +268,7 @@ def _earlier(cpus: CpuColumns, free: Ints) -> Bools:
 
 
 def _numa_first(cpus: CpuColumns) -> Bools:
-    """Whether no two zones with CPUs share a socket, by row (`cpu_assignment._numa_first`)."""
+    """Return whether no two zones with CPUs share a socket, by row (`cpu_assignment._numa_first`)."""
     hosts = cpus.sizes > 0
     crowded = [hosts[zones].sum(axis=0) > 1 for zones in _shared_sockets(cpus.sockets)]
     return ~reduce(np.logical_or, crowded, np.zeros(hosts.shape[1], dtype=np.bool_))
@@ -283,7 +283,7 @@ def _shared_sockets(sockets: Sequence[int]) -> list[list[int]]:
 
 
 def _left(counts: Ints, taken: Ints) -> Ints:
-    """What is left of the first so many CPUs by core, once the first so many were taken; all by core.
+    """Return what is left of the first so many CPUs by core, once the first so many were taken; all by core.
 
     A core that is broken into has fewer threads then. It is the only one in its zone that has so few, since
     cores that have fewer than others are used up before.

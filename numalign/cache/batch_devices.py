@@ -38,7 +38,7 @@ class DeviceColumns:
         return len(self.free)
 
     def at(self, rows: Rows) -> "DeviceColumns":
-        """The same of some of these rows."""
+        """Return the same of some of these rows."""
         return DeviceColumns(
             self.free[:, rows],
             self.reusable[:, rows],
@@ -48,7 +48,7 @@ class DeviceColumns:
         )
 
     def charged(self, taken: Ints, role: Role) -> "DeviceColumns":
-        """The columns after a container got these of each zone (`DeviceState.charged`)."""
+        """Return the columns after a container got these of each zone (`DeviceState.charged`)."""
         # devicesToAllocate looks at reusable devices first, so whatever of a zone is reusable is reused.
         again = np.minimum(taken, self.reusable)
         new = taken - again
@@ -70,7 +70,7 @@ class DeviceAllocation(NamedTuple):
 
 
 def hints(devices: DeviceColumns, request: int) -> Bools:
-    """The sets of zones that could serve a request (generateDeviceTopologyHints): (2^zones, rows).
+    """Return the sets of zones that could serve a request (generateDeviceTopologyHints): (2^zones, rows).
 
     Naming a device is enough to be given hints, so a request can be for 0. There is no set where the manager
     calls the request impossible. Where no plugin has registered it gives no hints at all, which is for the
@@ -87,7 +87,7 @@ def hints(devices: DeviceColumns, request: int) -> Bools:
 
 
 def allocate(devices: DeviceColumns, request: Ints | int, mask: Ints, role: Role) -> DeviceAllocation:
-    """What a container gets of each zone on each row, and the columns after it (devicesToAllocate).
+    """Return what a container gets of each zone on each row, and the columns after it (devicesToAllocate).
 
     `request` is one number or one per row: to name a device of which all are ill is refused even with 0. A
     row on which no plugin has registered is ok, and gives nothing. `mask` is the affinity as bits by row, or

@@ -38,7 +38,7 @@ class SetOrder:
 
 
 def in_order(order: Iterable[Mask], otherwise: Mask = 0) -> SetOrder:
-    """All sets of some zones in this order, and what is chosen where there is none."""
+    """Return all sets of some zones in this order, and what is chosen where there is none."""
     masks = np.full(_LAST + 1, otherwise, dtype=np.int16)
     listed = np.fromiter(order, dtype=np.int16)
     masks[: len(listed)] = listed
@@ -54,13 +54,13 @@ def by_preference(numa: NumaInfo) -> SetOrder:
 
 
 def best(lattice: Bools, order: SetOrder) -> Ints:
-    """The set that comes first, by row; where there is none, what the order has for that."""
+    """Return the set that comes first, by row; where there is none, what the order has for that."""
     chosen: Ints = order.masks[lowest(lattice, order.ranks[:, None])]
     return chosen
 
 
 def lowest(lattice: Bools, numbers: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The lowest number of a set that is there, by row; 255 where there is none.
+    """Return the lowest number of a set that is there, by row; 255 where there is none.
 
     `numbers` are by set, and by row or alike for all of them: (2^zones, rows or 1).
     """
@@ -71,21 +71,21 @@ def lowest(lattice: Bools, numbers: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def narrowest_width(lattice: Bools, default: int) -> Ints:
-    """The fewest zones of a set that is there, by row."""
+    """Return the fewest zones of a set that is there, by row."""
     least = lowest(lattice, widths(len(lattice))[:, None])
     narrowest: Ints = np.where(least == _LAST, default, least).astype(np.int16)
     return narrowest
 
 
 def of_width(lattice: Bools, width: Ints | int) -> Bools:
-    """Those sets that have so many zones, by row or alike for all rows."""
+    """Return those sets that have so many zones, by row or alike for all rows."""
     alike: Bools = lattice & (widths(len(lattice))[:, None] == width)
     return alike
 
 
 @lru_cache(maxsize=16)
 def widths(sets: int) -> NDArray[np.uint8]:
-    """How many zones each of so many sets has."""
+    """Return how many zones each of so many sets has."""
     return np.bitwise_count(np.arange(sets, dtype=np.uint8))
 
 
@@ -101,7 +101,7 @@ def reaching(amounts: Ints, request: int) -> Bools:
 
 
 def _totals(amounts: Ints) -> Ints:
-    """The totals of all sets of these zones, by number."""
+    """Return the totals of all sets of these zones, by number."""
     totals = np.zeros((1 << len(amounts), amounts.shape[1]), dtype=np.int64)
     for at, zone in enumerate(amounts):
         np.add(totals[: 1 << at], zone, out=totals[1 << at : 2 << at])
@@ -109,13 +109,13 @@ def _totals(amounts: Ints) -> Ints:
 
 
 def members(held: Ints, zones: int) -> Bools:
-    """Which of so many zones are in the set of each row: (zones, rows)."""
+    """Return which of so many zones are in the set of each row: (zones, rows)."""
     inside: Bools = held & _bits(zones) != 0
     return inside
 
 
 def masks(inside: Bools) -> Ints:
-    """The set of each row, of which zones are in it: (zones, rows)."""
+    """Return the set of each row, of which zones are in it: (zones, rows)."""
     held: Ints = (inside << np.arange(len(inside))[:, None]).sum(axis=0)
     return held
 
@@ -128,7 +128,7 @@ def around(least: Ints, zones: int) -> Bools:
 
 
 def apart(some: Ints, zones: int) -> Bools:
-    """The sets of so many zones that hold none of the set of each row; the empty one as well."""
+    """Return the sets of so many zones that hold none of the set of each row; the empty one as well."""
     clear: Bools = np.arange(1 << zones, dtype=np.uint8)[:, None] & some.astype(np.uint8) == 0
     return clear
 
@@ -139,7 +139,7 @@ def _bits(zones: int) -> Ints:
 
 
 def intersections(one: Bools, other: Bools) -> Bools:
-    """Every set but the empty one that is the intersection of one of each, by row.
+    """Return every set but the empty one that is the intersection of one of each, by row.
 
     How often a set is such an intersection is counted by an AND-convolution (`hint_sets.intersections`).
     There are at most 255 times 255 ways, which is less than 2^16; so what the sums between run over, 16 bits

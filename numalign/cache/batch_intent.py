@@ -52,7 +52,7 @@ def kept_in_steps(state: ColumnState, admission: BatchAdmission, intent: Intent)
 def units_too_wide(
     state: ColumnState, admission: BatchAdmission, intent: Intent
 ) -> Iterator[tuple[LayoutPlan, StepRequest, Ints, Bools]]:
-    """What must sit together, kind by kind: on which rows, and on which of these it is too wide."""
+    """Yield what must sit together, kind by kind: on which rows, and on which of these it is too wide."""
     if not intent.binding:
         return
     for number, plan in state.plan.plans:

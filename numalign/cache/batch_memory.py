@@ -62,7 +62,7 @@ class MemoryColumns:
         return len(self.used)
 
     def at(self, rows: Rows) -> "MemoryColumns":
-        """The same of some of these rows."""
+        """Return the same of some of these rows."""
         return MemoryColumns(
             {name: amounts.take(rows, axis=1) for name, amounts in self.allocatable.items()},
             {name: amounts.take(rows, axis=1) for name, amounts in self.free.items()},
@@ -102,7 +102,7 @@ def hints(memory: MemoryColumns, request: Mapping[str, int]) -> tuple[Bools, Int
 
 
 def large_enough(memory: MemoryColumns, request: Mapping[str, int]) -> tuple[Bools, Ints]:
-    """The sets of zones whose allocatable memory reaches a request, and their least width by row.
+    """Return the sets of zones whose allocatable memory reaches a request, and their least width by row.
 
     As long as what is allocatable stays both do. The width is that of all zones where there is no set.
     """
@@ -159,14 +159,14 @@ def _open(memory: MemoryColumns) -> Bools:
 
 
 def _violates_group(cells: Ints, used: Ints, mask: Ints) -> Bools:
-    """Whether a block over several zones would touch one that serves another set, by row."""
+    """Return whether a block over several zones would touch one that serves another set, by row."""
     touched = batch_hint_sets.members(mask & used, len(cells))
     violated: Bools = (touched & (cells != mask)).any(axis=0) & (np.bitwise_count(mask) > 1)
     return violated
 
 
 def _best_around(memory: MemoryColumns, request: Mapping[str, int], mask: Ints, preferred: Bools) -> Ints:
-    """The best set that holds an affinity (any, if it is -1), by row; 0 if it would be a step down."""
+    """Return the best set that holds an affinity (any, if it is -1), by row; 0 if it would be a step down."""
     possible, width = hints(memory, request)
     possible &= batch_hint_sets.around(np.maximum(mask, 0), memory.zones)
     best = batch_hint_sets.best(possible, batch_hint_sets.by_preference(NumaInfo(memory.zones)))
@@ -176,7 +176,7 @@ def _best_around(memory: MemoryColumns, request: Mapping[str, int], mask: Ints, 
 
 
 def _satisfies(memory: MemoryColumns, request: Mapping[str, int], mask: Ints) -> Bools:
-    """Whether these zones have all that is requested free, by row."""
+    """Return whether these zones have all that is requested free, by row."""
     satisfied = np.ones(memory.count, dtype=np.bool_)
     for name, size in request.items():
         satisfied &= _total(_amounts(memory, memory.free, name), mask) >= min(size, MOST_ASKED)
@@ -184,13 +184,13 @@ def _satisfies(memory: MemoryColumns, request: Mapping[str, int], mask: Ints) ->
 
 
 def _total(amounts: Ints, mask: Ints) -> Ints:
-    """How much the zones of each row's set have together."""
+    """Return how much the zones of each row's set have together."""
     total: Ints = np.where(batch_hint_sets.members(mask, len(amounts)), amounts, 0).sum(axis=0)
     return total
 
 
 def _amounts(memory: MemoryColumns, amounts: Mapping[str, Ints], name: str) -> Ints:
-    """The amounts of a resource by zone; of one that no zone lists there is nothing."""
+    """Return the amounts of a resource by zone; of one that no zone lists there is nothing."""
     listed = amounts.get(name)
     return np.zeros((memory.zones, memory.count), dtype=np.int64) if listed is None else listed
 
@@ -230,7 +230,7 @@ def _with_block(memory: MemoryColumns, name: str, size: int, mask: Ints, role: R
 
 
 def _drawn(free: Ints, mask: Ints, missing: Ints) -> Ints:
-    """What is left of what each zone has once this is drawn from one zone of the set after another."""
+    """Return what is left of what each zone has once this is drawn from one zone of the set after another."""
     left = free.copy()
     for zone, inside in zip(left, batch_hint_sets.members(mask, len(free)), strict=True):
         taken = np.minimum(zone, missing) * inside

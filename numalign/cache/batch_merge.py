@@ -21,17 +21,17 @@ from numalign.kubelet.topology_manager import NumaInfo
 
 
 def preferred(lists: Sequence[Bools], numa: NumaInfo) -> Ints:
-    """The best set that every resource prefers, by row; 0 where there is none.
+    """Return the best set that every resource prefers, by row; 0 where there is none.
 
     `lists` has, for one resource at least, the sets that it prefers: (2^zones, rows). A resource without an
-    opinion on a row has to be True throughout there; an impossible one is False throughout. Where no
-    resource has an opinion the kubelet takes all zones, which is for the caller to know.
+    opinion on a row has to be True throughout there; an impossible one is False throughout. Where no resource
+    has an opinion the kubelet takes all zones, which is for the caller to know.
     """
     return batch_hint_sets.best(reduce(and_, lists), batch_hint_sets.by_preference(numa))
 
 
 def best_not_preferred(lists: Sequence[Bools], numa: NumaInfo) -> Ints:
-    """What a best effort chooses among what is not preferred, by row, as HintMerger.compare does.
+    """Return what a best effort chooses among what is not preferred, by row, as HintMerger.compare does.
 
     `lists` has, for one resource at least, the sets that could serve it: (2^zones, rows). Where it is False
     throughout the resource is impossible or has no opinion, and does not count. There always is a set: where
@@ -51,7 +51,7 @@ def best_not_preferred(lists: Sequence[Bools], numa: NumaInfo) -> Ints:
 
 
 def _or_all_zones(possible: Bools) -> Bools:
-    """The sets, or that of all zones where there is none."""
+    """Return the sets, or that of all zones where there is none."""
     none = ~possible.any(axis=0)
     if not none.any():
         return possible
@@ -61,7 +61,7 @@ def _or_all_zones(possible: Bools) -> Bools:
 
 
 def _first_is_reached(lists: Sequence[Bools], first: Ints) -> Bools:
-    """Whether some resource has this set, and all have all zones: then nothing need be merged."""
+    """Return whether some resource has this set, and all have all zones: then nothing need be merged."""
     rows = np.arange(len(first))
     unlimited = np.logical_and.reduce([possible[-1] for possible in lists])
     reached: Bools = unlimited & np.logical_or.reduce([possible[first, rows] for possible in lists])

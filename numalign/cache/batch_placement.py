@@ -27,7 +27,7 @@ REFUSED = -1
 
 
 def zones(trial: Trial) -> Ints:
-    """How many zones the pod gets by row, `REFUSED` where it is not taken."""
+    """Return how many zones the pod gets by row, `REFUSED` where it is not taken."""
     held = np.zeros(trial.count, dtype=np.int64)
     if trial.by_hint.any():
         held[trial.by_hint] = trial.hint.mask[trial.by_hint]
@@ -40,7 +40,7 @@ def zones(trial: Trial) -> Ints:
 
 
 def aligned(trial: Trial) -> Bools:
-    """Whether the kubelet really aligns the pod, by row that takes it.
+    """Return whether the kubelet really aligns the pod, by row that takes it.
 
     Restates `decision.scoring.aligned`.
     """
@@ -53,7 +53,7 @@ def aligned(trial: Trial) -> Bools:
 
 
 def _aligned_by_node(trial: Trial) -> Bools:
-    """A pod that states nothing is aligned by what the node tries."""
+    """Return a pod that states nothing is aligned by what the node tries."""
     state, plan = trial.state, trial.plan
     found = state.has(Trait.STRICT).copy()
     if plan.kinds.all(Trait.STRICT):
@@ -70,7 +70,7 @@ def _aligned_by_node(trial: Trial) -> Bools:
 
 
 def _kept(trial: Trial, intent: Intent) -> Bools:
-    """Whether a best effort succeeded: the same would be kept as `restricted`."""
+    """Return whether a best effort succeeded: the same would be kept as `restricted`."""
     state, plan = trial.state, trial.plan
     kept = np.ones(trial.count, dtype=np.bool_)
     if plan.only_step is not None:
@@ -103,7 +103,7 @@ class _ScoreTerms(NamedTuple):
 
 
 def _placed(trial: Trial) -> Iterator[tuple[Rows, _ScoreTerms, Sequence[Unit]]]:
-    """What is placed as one, on rows that take the pod and are scored in the same terms."""
+    """Yield what is placed as one, on rows that take the pod and are scored in the same terms."""
     rows = np.flatnonzero(trial.by_hint)
     if len(rows):
         yield from _by_hint(trial, rows)

@@ -36,7 +36,7 @@ _CAUSES = (Cause.ZONES_TOO_SMALL, Cause.WIDTHS_DIFFER, Cause.SPREAD, Cause.NOT_T
 
 
 def refusals(trial: Trial, wanted: Bools) -> Iterator[Refused]:
-    """Why each of the wanted rows refuses; those that take the pod are not among them."""
+    """Yield why each of the wanted rows refuses; those that take the pod are not among them."""
     rest = wanted & ~trial.taken
     for told in (_too_small, _by_kind):
         for rows, refusal in told(trial, rest):
@@ -92,7 +92,7 @@ def _by_policy(state: ColumnState, rows: Rows) -> Iterator[tuple[Policy, Rows]]:
 
 
 def _by_kind(trial: Trial, wanted: Bools) -> Iterator[Refused]:
-    """What nodes of a kind refuse whatever they have."""
+    """Yield what nodes of a kind refuse whatever they have."""
     for number, plan in trial.plan.plans:
         if plan.refused:
             rows = np.flatnonzero(wanted & (trial.state.kinds == number))
@@ -111,7 +111,7 @@ class _Moment(NamedTuple):
 
 
 def _alone(trial: Trial, request: StepRequest, wanted: Bools) -> Iterator[Refused]:
-    """Why a pod of one container is refused, on rows where no memory in use has a part in it."""
+    """Yield why a pod of one container is refused, on rows where no memory in use has a part in it."""
     state, hint = trial.state, trial.hint
     certain = wanted & ~trial.held_by_others & ~state.has(Trait.WHOLE_CORES)
     strict, unserved = state.has(Trait.STRICT), certain & _memory_fails(state, request)
@@ -133,7 +133,7 @@ def _alone(trial: Trial, request: StepRequest, wanted: Bools) -> Iterator[Refuse
 
 
 def _memory_fails(state: ColumnState, request: StepRequest) -> Bools:
-    """Where a strict kubelet aligns all else, and no zones could give the memory.
+    """Return where a strict kubelet aligns all else, and no zones could give the memory.
 
     Of such memory the manager has no opinion when it is asked, and then fails to allocate it.
     """
@@ -155,7 +155,7 @@ class _PolicyTerms(NamedTuple):
 
 
 def _by_terms(state: ColumnState, request: StepRequest) -> Iterator[tuple[_PolicyTerms, Rows]]:
-    """The rows of kinds of layouts on which a step comes to the same."""
+    """Yield the rows of kinds of layouts on which a step comes to the same."""
     terms = [
         _PolicyTerms(plan.config.policy, plan.aligned.intersection(request.names))
         for plan in state.plan.every
@@ -167,7 +167,7 @@ def _by_terms(state: ColumnState, request: StepRequest) -> Iterator[tuple[_Polic
 def _not_allocated_alone(
     state: ColumnState, request: StepRequest, policy: Policy, rows: Rows
 ) -> Iterator[Refused]:
-    """A kubelet that aligns at best fails only where it cannot allocate; the first resource says it."""
+    """Yield a kubelet that aligns at best fails only where it cannot allocate; the first resource says it."""
     devices = sorted(name for name in request.names if kind(name) is Kind.DEVICE)
     pieces = [(name,) for name in (*devices, CPU) if name in request.names]
     for names in (*pieces, tuple(request.memory)):
@@ -182,7 +182,7 @@ def _not_allocated_alone(
 
 
 def _after(state: ColumnState, start: Managers, now: Managers) -> _Moment:
-    """The moment at which earlier containers of the pod hold something."""
+    """Return the moment at which earlier containers of the pod hold something."""
 
     def raw(name: str) -> Ints:
         spent = start.free(name) - now.free(name)
@@ -208,7 +208,7 @@ def _in_steps(admitted: Admitted) -> Iterator[Refused]:
 
 
 def _failed(failure: Failure, moment: _Moment) -> Iterator[Refused]:
-    """Why a kubelet refuses at this point, kind by kind."""
+    """Yield why a kubelet refuses at this point, kind by kind."""
     request, state = failure.step, moment.state
     for number, plan in state.plan.plans:
         rows, policy = np.flatnonzero(failure.rows & (state.kinds == number)), plan.config.policy
@@ -251,7 +251,7 @@ def _broken_cores(request: StepRequest, plan: LayoutPlan, zones: int) -> Refusal
 
 
 def _needs(request: StepRequest, names: Iterable[str], width: int) -> tuple[Need, ...]:
-    """What a step asks of these resources, in the order in which the rules tell it."""
+    """Return what a step asks of these resources, in the order in which the rules tell it."""
     asks = {**request.step.asks, **request.step.devices}
     return tuple(Need(name, amount, width, 0) for name, amount in asks.items() if name in names)
 
@@ -259,7 +259,7 @@ def _needs(request: StepRequest, names: Iterable[str], width: int) -> tuple[Need
 def _causes(
     moment: _Moment, request: StepRequest, terms: _PolicyTerms, rows: Rows
 ) -> Iterator[tuple[Rows, Cause, tuple[Need, ...]]]:
-    """What it comes down to that zones cannot give these resources, and what they need, of rows alike.
+    """Yield what it comes down to that zones cannot give these resources, and what they need, of rows alike.
 
     Restates `evaluate._cause`.
     """
@@ -278,7 +278,7 @@ def _causes(
 
 
 def _cause(free: Sequence[Ints], asked: Sequence[int], widths: Ints) -> Ints:
-    """The number of the cause by row; `free` are (zones, rows), `widths` (resources, rows)."""
+    """Return the number of the cause by row; `free` are (zones, rows), `widths` (resources, rows)."""
     short = np.logical_or.reduce(
         [_most(each, width) < amount for each, amount, width in zip(free, asked, widths, strict=True)]
     )
@@ -295,7 +295,7 @@ def _cause(free: Sequence[Ints], asked: Sequence[int], widths: Ints) -> Ints:
 
 
 def _most(free: Ints, width: Ints) -> Ints:
-    """What so many zones have together at the most."""
+    """Return what so many zones have together at the most."""
     if (width == 1).all():
         widest: Ints = free.max(axis=0)
         return widest

@@ -99,12 +99,12 @@ def _mean(of_unit: _OfUnit, units: Sequence[Unit], weights: Weights, _max_zones:
 
 
 def _or_highest(count: Ints, value: Ints) -> Ints:
-    """The value where anything counts, and elsewhere the best."""
+    """Return the value where anything counts, and elsewhere the best."""
     return value if count.all() else np.where(count, value, HIGHEST)
 
 
 def _weighted(used: Callable[[int, Ints], Ints | int], unit: Unit, weights: Weights) -> Ints:
-    """The weighted mean of what is `used` of each resource, in percent and rounded down one by one."""
+    """Return the weighted mean of what is `used` of each resource, in percent and rounded down one by one."""
     weight = {name: max(1, weights.get(name, 1)) for name, _, _ in unit.amounts}
     total = np.zeros(len(unit.zones), dtype=np.int64)
     for name, amount, free in unit.amounts:
@@ -140,7 +140,7 @@ def _balanced(unit: Unit, weights: Weights) -> Ints:
 
 
 def _share(request: int, free: Ints) -> NDArray[np.float64]:
-    """How much of what is free is asked; of nothing, all."""
+    """Return how much of what is free is asked; of nothing, all."""
     none = free == 0
     share: NDArray[np.float64] = request / np.maximum(free, 1.0)
     return np.where(none, 1.0, share) if none.any() else share

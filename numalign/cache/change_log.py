@@ -38,7 +38,7 @@ class ChangeLog:
         self._log.append(row)
 
     def since(self, place: tuple[int, int], *, below: int) -> Rows | None:
-        """The rows that changed since then, each once, of those below a number; None for all."""
+        """Return the rows that changed since then, each once, of those below a number; None for all."""
         era, at = place
         if era != self._era:
             return None
@@ -68,7 +68,7 @@ class TrackedArray:
         return self._array.nbytes + self._stale.nbytes
 
     def current(self, count: int, compute: Compute) -> NDArray[Any]:
-        """The array of so many rows; only what is stale is worked out."""
+        """Return the array of so many rows; only what is stale is worked out."""
         self._follow(count)
         stale = self._stale[:count]
         if stale.any():
@@ -78,7 +78,7 @@ class TrackedArray:
         return self._array[..., :count]
 
     def at(self, rows: Rows, count: int, compute: Compute) -> NDArray[Any]:
-        """The same of some of so many rows, in their order; of others nothing is worked out."""
+        """Return the same of some of so many rows, in their order; of others nothing is worked out."""
         self._follow(count)
         stale = self._stale[rows]
         if stale.any():
@@ -108,7 +108,7 @@ class TrackedArray:
         self._take(done[wanted], found[..., wanted])
 
     def _missing(self, rows: Rows | None, count: int) -> Rows | None:
-        """What is stale of these rows or of all; None if that is about all there is."""
+        """Return what is stale of these rows or of all; None if that is about all there is."""
         stale = self._stale[:count] if rows is None else self._stale[rows]
         if 2 * np.count_nonzero(stale) > count:
             return None

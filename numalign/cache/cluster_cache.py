@@ -118,14 +118,14 @@ class ClusterCache:
         shapes: Sequence[KnownShape] = (),
         unknown: Mapping[str, UnknownNode] | None = None,
     ) -> "ClusterCache":
-        """The cluster of these nodes; see `update`."""
+        """Return the cluster of these nodes; see `update`."""
         cache = cls()
         for _ in cache.update(nodes, shapes, unknown or {}):
             pass
         return cache
 
     def caches(self) -> Caches:
-        """What is remembered, by its name in metrics."""
+        """Return what is remembered, by its name in metrics."""
         return {
             "nodes": self._of_nodes,
             "shapes": self._of_shapes,
@@ -202,7 +202,7 @@ class ClusterCache:
         return changed, [*(left - moved)]
 
     def _derive_unlisted(self, shapes: Iterable[KnownShape]) -> Steps[Sequence[KnownShape]]:
-        """The shapes of nodes that nobody told, read off these nodes."""
+        """Return the shapes of nodes that nobody told, read off these nodes."""
         missing = self.nodes.shapes.every() - {each.shape.name for each in shapes if not each.declared}
         if not missing:
             return ()
@@ -242,7 +242,7 @@ class ClusterCache:
     # Many nodes at once, as they are now.
 
     def ask(self, names: Sequence[str], question: Question, own: OwnNode | None = None) -> Batch:
-        """What these nodes answer to a question."""
+        """Return what these nodes answer to a question."""
         evaluation = self._evaluation(question)
         evaluation.calls += 1
         return Batch(names, self.nodes.rows(names), evaluation, own)
@@ -266,7 +266,7 @@ class ClusterCache:
     # One node.
 
     def verdict(self, name: str, question: Question) -> Verdict | None:
-        """The verdict of one node as things stand; None for a node whose topology is not known."""
+        """Return the verdict of one node as things stand; None for a node whose topology is not known."""
         return finished(self.work_on_node(name, question))
 
     def work_on_node(self, name: str, question: Question) -> Steps[Verdict | None]:
@@ -322,7 +322,7 @@ class ClusterCache:
         return [name for name in question.demand.total.positive() if name not in listed]
 
     def _classes_of(self, able: _Able) -> set[str]:
-        """The names of classes of which some node could take a pod."""
+        """Return the names of classes of which some node could take a pod."""
         shapes = (known.shape for row, known in self._shapes.known() if able.shapes[row])
         return {*(shape.node_class for shape in shapes), *self.nodes.classes.among(able.nodes)}
 
@@ -364,7 +364,7 @@ class ClusterCache:
         return evaluation
 
     def _eligible(self, constraints: Constraints) -> Bools:
-        """Which shapes have nodes that a pod may go to."""
+        """Return which shapes have nodes that a pod may go to."""
         may_go = partial(self._shapes.may_go, constraints)
         return self._eligible_array(constraints).current(
             self._shapes.height, lambda rows: finished(may_go(rows))
@@ -386,7 +386,7 @@ class ClusterCache:
         return self._shape_rows[1]
 
     def _nodes_of(self, shapes: Bools) -> Bools:
-        """The rows of the nodes of some shapes."""
+        """Return the rows of the nodes of some shapes."""
         # A row without a node counts from the end, and so meets the entry that is no shape's.
         nodes: Bools = np.append(shapes, np.False_)[self._rows_of_shapes()]
         return nodes
@@ -414,7 +414,7 @@ class ClusterCache:
         return self._witness((question, constraints)) is not None
 
     def _witness(self, pod: _Pod) -> Node | None:
-        """The node that had room when somebody looked last, if it is as it was."""
+        """Return the node that had room when somebody looked last, if it is as it was."""
         before = self._room.find(pod)
         node = self.nodes.get(before.name) if before else None
         if node is None or not alike(node, before):
@@ -439,7 +439,7 @@ class ClusterCache:
             self._room.put(pod, self.nodes.node(int(rows[0])))
 
     def _rows_with_hope(self, question: Question, constraints: Constraints) -> Rows:
-        """The nodes that could ever take the pod, and that it may go to now."""
+        """Return the nodes that could ever take the pod, and that it may go to now."""
         able = self._able(question, constraints).nodes & self.eligibility.now(constraints)
         return np.flatnonzero(able)
 
@@ -494,7 +494,7 @@ class ClusterCache:
         return tuple(_group(known, verdicts[row], unmet[rows == row]) for row, known in self._shapes.known())
 
     def _find_groups(self, question: Question) -> Steps[Mapping[int, Verdict]]:
-        """The verdict of each shape by its row, one at each step."""
+        """Return the verdict of each shape by its row, one at each step."""
         kept, place = self._groups.find(question), self._shapes.told.place
         if kept is None or kept[0] != place:
             verdicts = {}
@@ -537,7 +537,7 @@ def _last_seen(known: KnownShape) -> tuple[bool, float]:
 
 
 def _below(policy: Policy) -> list[Policy]:
-    """The policies that promise something, but less than this one, the tightest first."""
+    """Return the policies that promise something, but less than this one, the tightest first."""
     return [other for other in reversed(Policy) if other is not Policy.NONE and not other.at_least(policy)]
 
 

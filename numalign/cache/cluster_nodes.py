@@ -43,7 +43,7 @@ class ClusterNodes(NodeTable):
             self.healths.put(row, None)
 
     def shape_of(self, name: str) -> str:
-        """The name of a node's shape; raises `KeyError` for a name that no node has."""
+        """Return the name of a node's shape; raises `KeyError` for a name that no node has."""
         return self.shapes.of(self._rows[name])
 
     def _shape_name(self, node: Node) -> str:
@@ -57,5 +57,5 @@ class ClusterNodes(NodeTable):
 
 
 def _of_another_shape(node: Node, before: Node) -> bool:
-    """Whether what decides about the shape beside the facts of a node is not what it was."""
+    """Return whether what decides about the shape beside the facts of a node is not what it was."""
     return node.health != before.health or node.attributes.taints != before.attributes.taints

@@ -46,7 +46,7 @@ class ColumnState:
         return self.plan.columns.zones
 
     def at(self, some: Rows) -> "ColumnState":
-        """The same of some of these rows, by their place among them."""
+        """Return the same of some of these rows, by their place among them."""
         return ColumnState(self.plan, self.when, some if self.rows is None else self.rows[some])
 
     # What differs by kind of layout.
@@ -62,7 +62,7 @@ class ColumnState:
         return self.plan.kinds.of_rows(self.rows)
 
     def has(self, trait: Trait) -> Bools:
-        """Which rows have a trait."""
+        """Return which rows have a trait."""
         return self.plan.kinds.with_trait(trait, self.rows)
 
     def gives(self, name: str) -> Bools:
@@ -70,14 +70,14 @@ class ColumnState:
         return self.plan.kinds.giving(name, self.rows)
 
     def flags(self, values: Sequence[bool]) -> Bools:
-        """What holds for some kinds, by row."""
+        """Return what holds for some kinds, by row."""
         if all(values) or not any(values):
             return np.full(self.count, values[0], dtype=np.bool_)
         flags: Bools = np.array(values).take(self.kinds)
         return flags
 
     def alike(self, fact: Callable[[Layout], T]) -> Iterator[tuple[T, Rows | None]]:
-        """Each value of a fact of layouts, and the rows whose layouts have it, None for all."""
+        """Yield each value of a fact of layouts, and the rows whose layouts have it, None for all."""
         values: dict[T, list[int]] = {}
         for number, layout in enumerate(self.plan.columns.layouts):
             if layout is not None:
@@ -97,7 +97,7 @@ class ColumnState:
     # Amounts.
 
     def free(self, name: str) -> Ints:
-        """What each zone may give of a resource: (zones, rows)."""
+        """Return what each zone may give of a resource: (zones, rows)."""
         if not self.plan.columns.has(name):
             return np.zeros((self.zones, self.count), dtype=np.int64)
         free: Ints = self.plan.columns.free(self.when, (name,), self.rows)[0]
@@ -108,7 +108,7 @@ class ColumnState:
         return self.plan.columns.of(self.when, RAW, self.rows) if name == CPU else self.free(name)
 
     def needs(self, request: StepRequest) -> Ints:
-        """How much of each resource of a request counts on each row: (names, rows), or (names, 1)."""
+        """Return how much of each resource of a request counts on each row: (names, rows), or (names, 1)."""
         amounts = np.array(request.amounts, dtype=np.int64)[:, None]
         return amounts if request.everywhere else (amounts * request.given).take(self.kinds, axis=1)
 
@@ -125,7 +125,7 @@ class ColumnState:
         return enough
 
     def _enough(self, names: Sequence[str], needs: Ints, width: int) -> Bools:
-        """The same of resources that some node lists."""
+        """Return the same of resources that some node lists."""
         if 1 < width < self.zones and self.count >= _FEW:
             return self._enough_by_sums(names, needs, width)
         own: NDArray[Any] = self.plan.columns.free(self.when, names, self.rows)
@@ -168,13 +168,13 @@ class ColumnState:
         return zones if zones.any() else None
 
     def memory_used(self) -> Bools:
-        """Whether memory of any zone is given out, by row."""
+        """Return whether memory of any zone is given out, by row."""
         used = self._any_bits(USED)
         return np.zeros(self.count, dtype=np.bool_) if used is None else used != 0
 
 
 def _breaks_a_group(state: ColumnState, used: Ints, order: Ints) -> Bools:
-    """Whether a set holds a zone with a block that serves another set: (sets, rows)."""
+    """Return whether a set holds a zone with a block that serves another set: (sets, rows)."""
     groups = state.plan.columns.of(When.NOW, GROUPS, state.rows)
     broken = np.zeros((len(order), state.count), dtype=np.bool_)
     for zone in range(state.zones):

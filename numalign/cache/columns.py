@@ -112,7 +112,7 @@ class Columns:
         self._sums: dict[tuple[FreeOrEmpty, str, int], TrackedArray] = {}
 
     def has_room_for(self, layout: Layout) -> bool:
-        """Whether all resources of a layout have columns, or may get some."""
+        """Return whether all resources of a layout have columns, or may get some."""
         return len({*self._totals, *layout.all_names}) <= MOST_RESOURCES
 
     def put(self, row: int, layout: Layout, node: Node) -> None:
@@ -208,32 +208,32 @@ class Columns:
     # What is read.
 
     def layout_of(self, rows: Rows | None = None) -> Ints:
-        """The number of the layout of each of these rows, or of all."""
+        """Return the number of the layout of each of these rows, or of all."""
         return self._layout_of[: self.count] if rows is None else self._layout_of.take(rows, mode="clip")
 
     def has(self, name: str) -> bool:
-        """Whether some node has zones that list a resource."""
+        """Return whether some node has zones that list a resource."""
         return name in self._names
 
     def has_total(self, name: str) -> bool:
-        """Whether some node lists a resource, be it as a whole."""
+        """Return whether some node lists a resource, be it as a whole."""
         return name in self._totals
 
     def of(self, when: str, feature: str, rows: Rows | None = None) -> Ints:
-        """The columns of a feature beside resources: (zones or 1, rows)."""
+        """Return the columns of a feature beside resources: (zones or 1, rows)."""
         block = self._table[self._blocks[when, feature], : self.count]
         return block if rows is None else block.take(rows, axis=1, mode="clip")
 
     def free(self, when: FreeOrEmpty, names: Sequence[str], rows: Rows | None = None) -> Ints:
-        """What each zone may give of resources that some zone lists: (names, zones, rows)."""
+        """Return what each zone may give of resources that some zone lists: (names, zones, rows)."""
         return self._by_name((when, AMOUNTS), self.zones, _places(self._names, names), rows)
 
     def top(self, names: Sequence[str], rows: Rows | None = None) -> Ints:
-        """How much one, two, ... zones have together at the most: (names, zones, rows)."""
+        """Return how much one, two, ... zones have together at the most: (names, zones, rows)."""
         return self._by_name((EVER, TOP), self.zones, _places(self._names, names), rows)
 
     def hosts(self, names: Sequence[str], rows: Rows | None = None) -> Ints:
-        """The zones that have any of a resource by hardware, as bits: (names, rows)."""
+        """Return the zones that have any of a resource by hardware, as bits: (names, rows)."""
         return self._by_name((EVER, HOSTS), 1, _places(self._names, names), rows)[:, 0]
 
     def sums(self, when: FreeOrEmpty, name: str, width: int, rows: Rows | None = None) -> Ints:
@@ -250,7 +250,7 @@ class Columns:
         return kept.current(self.count, compute) if rows is None else kept.at(rows, self.count, compute)
 
     def totals(self, names: Sequence[str], rows: Rows | None = None) -> Ints:
-        """How much nodes as a whole have of resources that some node lists: (names, rows)."""
+        """Return how much nodes as a whole have of resources that some node lists: (names, rows)."""
         return self._by_name((EVER, TOTAL), 1, _places(self._totals, names), rows)[:, 0]
 
     def _by_name(self, key: _BlockKey, each: int, places: slice | list[int], rows: Rows | None) -> Ints:
@@ -260,12 +260,12 @@ class Columns:
     # What is read of a node.
 
     def _now(self, node: Node, cpus: CpuState | None) -> list[int]:
-        """What is free on a node, in the order of `_blocks`."""
+        """Return what is free on a node, in the order of `_blocks`."""
         frees = [zone.free for zone in node.zones]
         return [*self._amounts(frees, cpus), *self._cores(cpus), *_groups(node)]
 
     def _amounts(self, bags: Sequence[Resources], cpus: CpuState | None) -> list[int]:
-        """What zones may give of each resource, and millicores; whole CPUs are those that are free."""
+        """Return what zones may give of each resource, and millicores; whole CPUs are those that are free."""
         amounts: list[int] = []
         for name in self._names:
             if name == CPU:
@@ -275,7 +275,7 @@ class Columns:
         return [*amounts, *(bag.get(CPU, 0) for bag in bags)]
 
     def _ever(self, node: Node, cpus: CpuState | None) -> list[int]:
-        """What a node has, in the order of `_blocks`."""
+        """Return what a node has, in the order of `_blocks`."""
         empty = cpus and cpus.emptied()
         bags = [zone.allocatable for zone in node.zones]
         hardware = [self._hardware(node, name, empty) for name in self._names]
@@ -288,7 +288,7 @@ class Columns:
         return amounts + [BOUNDLESS if total is None else min(total, BOUNDLESS) for total in totals]
 
     def _hardware(self, node: Node, name: str, cpus: CpuState | None) -> Sequence[int]:
-        """How much each zone has of what the managers work out the fewest zones of a request by."""
+        """Return how much each zone has of what the managers work out the fewest zones of a request by."""
         if name == CPU:
             return cpus.topology.sizes if cpus else (0,) * self.zones
         return [_HARDWARE[kind(name)](zone).get(name, 0) for zone in node.zones]
@@ -309,12 +309,12 @@ class Columns:
 
 
 def dtype(name: str) -> Dtype:
-    """The width of whole numbers that amounts of a resource are summed in."""
+    """Return the width of whole numbers that amounts of a resource are summed in."""
     return np.int32 if kind(name) in _IN_PIECES else np.int64
 
 
 def sums_of(amounts: Ints, width: int, kept_as: Dtype = np.int64) -> Ints:
-    """The totals of all sets of so many zones: (zones, rows) -> (sets, rows)."""
+    """Return the totals of all sets of so many zones: (zones, rows) -> (sets, rows)."""
     own: Ints = amounts.astype(kept_as, copy=False)
     low, high = zone_sets.halves(len(amounts), width)
     sums: Ints = _of_every_set(own[: zone_sets.HALF]).take(low, axis=0)
@@ -323,7 +323,7 @@ def sums_of(amounts: Ints, width: int, kept_as: Dtype = np.int64) -> Ints:
 
 
 def _of_every_set(amounts: Ints) -> Ints:
-    """The totals of all sets of these zones, by their bits."""
+    """Return the totals of all sets of these zones, by their bits."""
     totals: Ints = np.zeros((1 << zone_sets.HALF, amounts.shape[1]), dtype=amounts.dtype)
     for at, zone in enumerate(amounts):
         np.add(totals[: 1 << at], zone, out=totals[1 << at : 2 << at])
@@ -356,7 +356,7 @@ def _blocks(zones: int, *, names: int, totals: int, cores: int) -> tuple[Mapping
 
 
 def _places(known: Mapping[str, int], names: Sequence[str]) -> slice | list[int]:
-    """Where these resources stand: side by side, if that is how they stand."""
+    """Return where these resources stand: side by side, if that is how they stand."""
     places = [known[name] for name in names]
     first = places[0] if places else 0
     run = places == [*range(first, first + len(places))]
@@ -377,7 +377,7 @@ def _counts_cores(layout: Layout) -> bool:
 
 
 def _groups(node: Node) -> list[int]:
-    """The memory manager's groups, in the order of `GROUPS`, `USED` and `GROUPED`."""
+    """Return the memory manager's groups, in the order of `GROUPS`, `USED` and `GROUPED`."""
     memory = memory_manager.state(node) if any(zone.assignments for zone in node.zones) else None
     if memory is None:
         return [*(1 << at for at in range(len(node.zones))), 0, 0]

@@ -19,7 +19,7 @@ _SHOWN = 2
 
 
 def resources(request: Demand, served: AbstractSet[str]) -> tuple[str, ...]:
-    """The names of what a pod asks for that DRA may serve, in order."""
+    """Return the names of what a pod asks for that DRA may serve, in order."""
     if not served:
         return ()
     names = {name for step in request.steps for name in step.devices} | request.total.keys()
@@ -42,7 +42,7 @@ def by_node(question: Question, served: AbstractSet[str]) -> Question:
 
 
 def unknown(pod: PodQuestion, served: AbstractSet[str]) -> str | None:
-    """A warning of the devices that nobody knows to be aligned or not; None if there are none."""
+    """Return a warning of the devices that nobody knows to be aligned or not; None if there are none."""
     claims = (f'claim "{claim}"' for claim in pod.claims)
     devices = (*resources(pod.question.demand, served), *claims)
     if not devices:

@@ -53,7 +53,7 @@ class Eligibility:
         self._unmet: LRU[Constraints, _Unmet] = LRU(REMEMBERED, weigh=lambda _, unmet: unmet.weight)
 
     def caches(self) -> Caches:
-        """What is remembered of what was asked."""
+        """Return what is remembered of what was asked."""
         return {"eligible": self._unmet, "labels": self._labels}
 
     def ever(self, constraints: Constraints) -> Bools:
@@ -72,7 +72,7 @@ class Eligibility:
         return array.current(self._nodes.height, partial(self._find_unmet, constraints, unmet_ever))
 
     def unmet_now(self, constraints: Constraints) -> Ints:
-        """The same of `model.constraints.unmet_now`."""
+        """Return the same of `model.constraints.unmet_now`."""
         array = self._arrays(constraints).now
         return array.current(self._nodes.height, partial(self._find_unmet, constraints, unmet_now))
 
@@ -114,7 +114,7 @@ class Eligibility:
 
 
 def counted(unmet: Ints, rows: Rows | None = None) -> Mapping[Unmet, int]:
-    """How many nodes a pod may not go to, by reason: each counts once, the first reason that it gives.
+    """Return how many nodes a pod may not go to, by reason: each counts once, the first reason that it gives.
 
     Of these rows, or of all; `unmet` is what `Eligibility.unmet_ever` or `unmet_now` gives.
     """
@@ -144,7 +144,7 @@ class _Unmet:
 
 
 def _condition_of(node: Node) -> Attributes:
-    """All that counts but labels."""
+    """Return all that counts but labels."""
     attributes = node.attributes
     ordinary = attributes.ready and not (attributes.cordoned or attributes.taints)
     return NO_ATTRIBUTES if ordinary else replace(attributes, labels=NO_LABELS)
@@ -163,7 +163,7 @@ class _Columns:
     rows: Rows | slice
 
     def select(self, constraints: Constraints) -> Bools:
-        """Where the node selector and the required affinity hold."""
+        """Return where the node selector and the required affinity hold."""
         found = _all(map(self._of_label, constraints.selector))
         return found if constraints.terms is None else found & _any(map(self._of_term, constraints.terms))
 

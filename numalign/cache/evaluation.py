@@ -120,7 +120,7 @@ class Workspace:
     def tried(
         self, owner: object, when: FreeOrEmpty, rows: Rows | None, place: object, work: Callable[[], _Tried]
     ) -> _Tried:
-        """What was tried on these rows, as of a place in the log of changes."""
+        """Return what was tried on these rows, as of a place in the log of changes."""
         if self._owner is not owner:
             self._owner, self._tried = owner, {}
         key = when, None if rows is None else rows.tobytes()
@@ -143,7 +143,7 @@ class RefusalCodes:
         return len(self._verdicts)
 
     def code(self, refusal: Refusal, example: Node, *, permanent: bool) -> int:
-        """The code of a refusal that is told `alike`; `example` is a node that makes it."""
+        """Return the code of a refusal that is told `alike`; `example` is a node that makes it."""
         code = self._codes.setdefault((refusal, permanent), len(self._codes))
         if code == len(self._verdicts):
             self._verdicts.append(
@@ -152,12 +152,12 @@ class RefusalCodes:
         return code
 
     def verdict(self, code: int) -> Verdict:
-        """The refusal behind a code, without what a single node has (`wording.reason`)."""
+        """Return the refusal behind a code, without what a single node has (`wording.reason`)."""
         return self._verdicts[code]
 
 
 def alike(refusal: Refusal) -> Refusal:
-    """What is equal of all refusals that are told in the same words of many nodes."""
+    """Return what is equal of all refusals that are told in the same words of many nodes."""
     needs = tuple(replace(need, most=0) for need in refusal.needs)
     return replace(
         refusal, container=WHOLE_POD, role=Role.APP, needs=needs, shortages=(), beside=False, zones=()
@@ -208,7 +208,7 @@ class Evaluation:
     # Verdicts of single nodes.
 
     def verdict(self, row: int) -> Verdict:
-        """The verdict of the node in a row, as it is now; raises `KeyError` where there is none."""
+        """Return the verdict of the node in a row, as it is now; raises `KeyError` where there is none."""
         return finished(self.work_verdict(row))
 
     def work_verdict(self, row: int) -> Steps[Verdict]:
@@ -216,7 +216,7 @@ class Evaluation:
         return self._evaluated(When.NOW, row)
 
     def _evaluated(self, when: FreeOrEmpty, row: int) -> Steps[Verdict]:
-        """The verdict of the node in a row, as it is or in health and with nothing on it."""
+        """Return the verdict of the node in a row, as it is or in health and with nothing on it."""
         node, kept = self._nodes.node(row), self._verdicts.get((when, row))
         if kept is None or kept[0] is not node:
             state = node.in_health() if when is When.EMPTY else node
@@ -259,12 +259,12 @@ class Evaluation:
     # Yes or no.
 
     def admitted(self, rows: Rows | None = None) -> Bools:
-        """Whether the pod is admitted as things stand."""
+        """Return whether the pod is admitted as things stand."""
         admitted: Bools = self._current(_ADMITTED, rows) == YES
         return admitted
 
     def possible(self, rows: Rows | None = None) -> Bools:
-        """Whether the pod is admitted as things stand, or that is not answered."""
+        """Return whether the pod is admitted as things stand, or that is not answered."""
         possible: Bools = self._current(_ADMITTED, rows) != NO
         return possible
 
@@ -274,12 +274,12 @@ class Evaluation:
         return able
 
     def unanswered(self, rows: Rows | None = None) -> Bools:
-        """Which of the `able` are so only because that is not answered."""
+        """Return which of the `able` are so only because that is not answered."""
         unanswered: Bools = self.ever(rows) == UNANSWERED
         return unanswered
 
     def aligned(self, rows: Rows | None = None) -> Bools:
-        """Whether the kubelet really aligns the pod that it admits (`decision.scoring.aligned`)."""
+        """Return whether the kubelet really aligns the pod that it admits (`decision.scoring.aligned`)."""
         aligned: Bools = self.admitted(rows) & (self._current(_ALIGNED, rows) == YES)
         return aligned
 
@@ -333,7 +333,7 @@ class Evaluation:
     # Where the pod comes to.
 
     def zones(self, rows: Rows | None = None) -> Ints:
-        """How many zones the pod gets, -1 where it is refused."""
+        """Return how many zones the pod gets, -1 where it is refused."""
 
         def by_rules(row: int) -> int:
             return len(self.verdict(row).placement.zones)
@@ -373,18 +373,18 @@ class Evaluation:
     # Why nodes refuse.
 
     def refusals(self, rows: Rows | None = None) -> Ints:
-        """A code of the refusal: nodes with equal codes refuse alike; -1 where nothing is refused.
+        """Return a code of the refusal: nodes with equal codes refuse alike; -1 where nothing is refused.
 
         A code means the same as long as this evaluation lives, and there are few.
         """
         return self._read("refusals", rows, np.int32, self._find_codes)
 
     def refusal(self, code: int) -> Verdict:
-        """The refusal behind a code, as `RefusalCodes.verdict`."""
+        """Return the refusal behind a code, as `RefusalCodes.verdict`."""
         return self._refusals.verdict(code)
 
     def never(self, rows: Rows | None = None) -> Ints:
-        """The same of rows that would refuse in health and with nothing on the node."""
+        """Return the same of rows that would refuse in health and with nothing on the node."""
         return self._read("never", rows, np.int32, self._find_never)
 
     def _find_codes(self, rows: Rows | None) -> Ints:
@@ -413,7 +413,7 @@ class Evaluation:
         return codes
 
     def _codes_of(self, when: FreeOrEmpty, rows: Rows | None, refused: Bools) -> Ints:
-        """The codes of the refused among these rows, as things stand or for good."""
+        """Return the codes of the refused among these rows, as things stand or for good."""
         codes, tried = np.full(len(refused), REFUSED, dtype=np.int32), self._tried(when, rows)
         permanent = when is When.EMPTY
         for here, trial in tried.parts:
@@ -429,7 +429,7 @@ class Evaluation:
         return codes
 
     def _ill(self, when: FreeOrEmpty, rows: Rows | None) -> _Ill | None:
-        """Those of these rows, or of all, that are asked as they are in health; None if none are."""
+        """Return those of these rows, or of all, that are asked as they are in health; None if none are."""
         if self._in_health is None or self._healths is None or when is When.NOW:
             return None
         healthy = self._healths.rows(rows, self._nodes.height)
@@ -456,7 +456,7 @@ class Evaluation:
     # What is tried in columns.
 
     def _tried(self, when: FreeOrEmpty, rows: Rows | None) -> _Tried:
-        """What is tried on these rows, the same as before as long as nothing changes."""
+        """Return what is tried on these rows, the same as before as long as nothing changes."""
         place = self._nodes.changes.place
         return self._workspace.tried(self, when, rows, place, partial(self._trials, when, rows))
 
@@ -522,7 +522,7 @@ def _in_slices(part: _Part) -> Iterator[_Part]:
 
 
 def _log(nodes: NodeTable, key: object) -> ChangeLog:
-    """The changes that matter to one of the arrays: on an empty node everything is free."""
+    """Return the changes that matter to one of the arrays: on an empty node everything is free."""
     return nodes.facts if key in _ABOUT_EMPTY_NODES else nodes.changes
 
 

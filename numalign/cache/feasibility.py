@@ -64,7 +64,7 @@ class Trial:
         return taken
 
     def _possible(self) -> Bools:
-        """Which rows are large enough, and of a kind that may take the pod."""
+        """Return which rows are large enough, and of a kind that may take the pod."""
         possible = large_enough(self.state)
         if any(self.plan.refused):
             possible &= ~self.state.flags(self.plan.refused)
@@ -90,7 +90,7 @@ class Trial:
         return self.taken & self.hint.exists & ~self.state.has(Trait.SILENT)
 
     def admitted_in_steps(self, wanted: Bools) -> tuple[Admitted, ...]:
-        """Those of these rows that are wanted, admitted container by container."""
+        """Return those of these rows that are wanted, admitted container by container."""
         rows = np.flatnonzero(wanted)
         return tuple(self._admitted(rows)) if len(rows) else ()
 
@@ -102,13 +102,13 @@ class Trial:
         return tuple(map(self._placement, self.admitted_in_steps(self.taken & ~self.by_hint)))
 
     def _placement(self, admitted: Admitted) -> Admitted:
-        """What is kept of rows: those that take the pod, and what they give it."""
+        """Return what is kept of rows: those that take the pod, and what they give it."""
         some = np.flatnonzero(self._kept(admitted))
         rows, state, admission = admitted
         return Admitted(rows[some], state.at(some), admission.placement(some))
 
     def _kept(self, admitted: Admitted) -> Bools:
-        """Which of these rows admit the pod, and keep what it asks."""
+        """Return which of these rows admit the pod, and keep what it asks."""
         _, state, admission = admitted
         intent = self.plan.question.intent
         return admission.admitted & batch_intent.kept_in_steps(state, admission, intent)
@@ -156,7 +156,7 @@ class Trial:
 
 
 def large_enough(state: ColumnState) -> Bools:
-    """Whether the node as a whole has what the pod asks of it, by row."""
+    """Return whether the node as a whole has what the pod asks of it, by row."""
     plan = state.plan
     enough: Bools = np.ones(state.count, dtype=np.bool_)
     if plan.totals:
@@ -167,14 +167,14 @@ def large_enough(state: ColumnState) -> Bools:
 
 
 def fitting_everywhere(state: ColumnState, request: StepRequest) -> Bools:
-    """Whether all zones together have what a step asks for, by row."""
+    """Return whether all zones together have what a step asks for, by row."""
     if not request.names:
         return np.ones(state.count, dtype=np.bool_)
     return np.asarray(state.enough(request, state.zones)[0])
 
 
 def breaks_cores(state: ColumnState, request: StepRequest) -> Bools:
-    """Where a kubelet that gives out whole cores alone would have to break one, by row."""
+    """Return where a kubelet that gives out whole cores alone would have to break one, by row."""
     broken = np.zeros(state.count, dtype=np.bool_)
     at = request.names.index(CPU)
     concerned = state.has(Trait.WHOLE_CORES) & state.gives(CPU)

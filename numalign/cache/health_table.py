@@ -86,5 +86,5 @@ class HealthTable:
 
 
 def _without_identity(health: Node) -> Node:
-    """All of it that verdicts turn on."""
+    """Return all of it that verdicts turn on."""
     return replace(health, name="", label=None, attributes=NO_ATTRIBUTES, health=None)

@@ -70,18 +70,18 @@ class LabelColumn:
         return found
 
     def listed(self, requirement: Requirement) -> list[int]:
-        """The numbers of the values that a requirement lists."""
+        """Return the numbers of the values that a requirement lists."""
         return [self._numbers[value] for value in requirement.values if value in self._numbers]
 
     def beyond(self, requirement: Requirement) -> list[int]:
-        """The numbers of the values that meet a requirement about whole numbers."""
+        """Return the numbers of the values that meet a requirement about whole numbers."""
         # In this order it is met by none up to somewhere, and by all from there.
         order = self._in_order()[:: _DIRECTION[requirement.operator]]
         refused = bisect_left(order, 1, key=requirement.allows)
         return [self._numbers[each] for each in order[refused:]]
 
     def _in_order(self) -> list[str]:
-        """The values that are whole numbers, the smallest first."""
+        """Return the values that are whole numbers, the smallest first."""
         count, found = self._whole
         if count != len(self):
             texts = (value for value in self._numbers if isinstance(value, str))

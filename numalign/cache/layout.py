@@ -135,7 +135,7 @@ class Layout:
         return tuple(sorted({*self.names, *(self.totals or ())}))
 
     def gives_out(self, name: str) -> bool:
-        """Whether a manager of these kubelets gives containers this resource of their own."""
+        """Return whether a manager of these kubelets gives containers this resource of their own."""
         sort = kind(name)
         if sort is Kind.CPU:
             return self.config.cpu_manager is CpuManager.STATIC
@@ -148,7 +148,7 @@ _identity = attrgetter("ids", "config", "devices", "names", "listed", "totals", 
 
 
 def only_free_differs(node: Node, before: Node) -> bool:
-    """Whether a node has the layout and all amounts that it had, but for what is free."""
+    """Return whether a node has the layout and all amounts that it had, but for what is free."""
     facts_alike = _facts(node) == _facts(before) and alike(node.health, before.health)
     amounts_alike = facts_alike and all(map(_alike_zones, node.zones, before.zones))
     return amounts_alike and not (_joined(node) or _scattered(node) or _contradicts(node))
@@ -176,7 +176,7 @@ _amounts = attrgetter("capacity", "allocatable", "costs")
 
 
 def layout_of(node: Node) -> Layout | Unfit:
-    """The layout of a node; why it has none, if only the rules can say what becomes of a pod there."""
+    """Return the layout of a node; why it has none, if only the rules can say what becomes of a pod there."""
     cpus = cpu_manager.topology(node)
     if unfit := _unfit(node, cpus):
         return unfit
@@ -211,7 +211,7 @@ def config_of(node: Node, cpus: CpuTopology | None) -> KubeletConfig:
 
 
 def _threads(cpus: CpuTopology | None) -> int:
-    """How many threads a core has; one where nobody gives out CPUs."""
+    """Return how many threads a core has; one where nobody gives out CPUs."""
     return (cpus and cpus.threads_per_core) or 1
 
 
@@ -231,7 +231,7 @@ def _sockets(node: Node, cpus: CpuTopology | None) -> tuple[int, ...]:
 
 
 def _unfit(node: Node, cpus: CpuTopology | None) -> Unfit | None:
-    """The first reason for which amounts do not decide all."""
+    """Return the first reason for which amounts do not decide all."""
     if not 0 < len(node.zones) <= MOST_ZONES:
         return Unfit.ZONES
     return next((unfit for unfit, applies in _UNFIT.items() if applies(node, cpus)), None)
@@ -242,12 +242,12 @@ def _chooses_cpus(node: Node) -> bool:
 
 
 def _joined(node: Node) -> bool:
-    """Whether zones are grouped by memory that nobody holds."""
+    """Return whether zones are grouped by memory that nobody holds."""
     return any(zone.cells for zone in node.zones) and not any(zone.assignments for zone in node.zones)
 
 
 def _scattered(node: Node) -> bool:
-    """Whether it is known which CPUs are given out, of cores that are not counted one by one."""
+    """Return whether it is known which CPUs are given out, of cores that are not counted one by one."""
     return node.stock is not None and _threads(cpu_manager.topology(node)) > COUNTED_THREADS
 
 
@@ -257,14 +257,14 @@ def _uneven(cpus: CpuTopology | None) -> bool:
 
 
 def _across_sockets(cpus: CpuTopology | None) -> bool:
-    """Whether a zone lies on several sockets, as the kubelet orders zones only where none does."""
+    """Return whether a zone lies on several sockets, as the kubelet orders zones only where none does."""
     return cpus is not None and any(
         sum([bool(zone & socket) for socket in cpus.sockets]) > 1 for zone in cpus.zones
     )
 
 
 def _splits_late(node: Node, cpus: CpuTopology | None) -> bool:
-    """Whether cores that the system has a part of come after others that containers get as a whole."""
+    """Return whether cores that the system has a part of come after others that containers get as a whole."""
     if cpus is None or node.machine is None or not _gives_whole_cores(node):
         return False
     kept = node.machine.reserved
@@ -273,7 +273,7 @@ def _splits_late(node: Node, cpus: CpuTopology | None) -> bool:
 
 
 def _unplaced(node: Node) -> frozenset[str]:
-    """The devices of which some sit between zones or on none; or of which there are none."""
+    """Return the devices of which some sit between zones or on none; or of which there are none."""
     machine = node.machine
     if machine is None:
         return frozenset()
@@ -288,7 +288,7 @@ _ON_ONE_ZONE = frozenset({1})
 
 
 def _incredible(node: Node) -> bool:
-    """Whether a zone reports more than it has, so that what is free says nothing about hardware."""
+    """Return whether a zone reports more than it has, so that what is free says nothing about hardware."""
     return _contradicts(node) or any(_beyond(zone) for zone in node.zones)
 
 

@@ -37,7 +37,7 @@ class LayoutKind(NamedTuple):
 
     @classmethod
     def of(cls, layout: Layout, asked: frozenset[str]) -> "LayoutKind":
-        """The kind of a layout to whoever asks about these resources."""
+        """Return the kind of a layout to whoever asks about these resources."""
         return cls(
             layout.config,
             len(layout.ids) == 1,
@@ -117,17 +117,17 @@ class LayoutKinds:
         self._by_row: dict[Trait | str, Bools] = {}
 
     def trait(self, trait: Trait) -> Bools:
-        """Which kinds have it."""
+        """Return which kinds have it."""
         if trait not in self._traits:
             self._traits[trait] = np.array([_HAS[trait](kind) for kind in self.kinds])
         return self._traits[trait]
 
     def any(self, trait: Trait) -> bool:
-        """Whether any kind has it."""
+        """Return whether any kind has it."""
         return trait in self._some
 
     def all(self, trait: Trait) -> bool:
-        """Whether all kinds have it."""
+        """Return whether all kinds have it."""
         return trait in self._every
 
     def given(self, name: str) -> Bools:
@@ -137,7 +137,7 @@ class LayoutKinds:
         return self._traits[name]
 
     def of_rows(self, rows: Rows | None) -> Ints:
-        """The kind of each of these rows of the table, or of all."""
+        """Return the kind of each of these rows of the table, or of all."""
         if rows is not None:
             kinds: Ints = self._of_layout.take(self._columns.layout_of(rows))
             return kinds
@@ -145,7 +145,7 @@ class LayoutKinds:
         return self._rows
 
     def with_trait(self, trait: Trait, rows: Rows | None) -> Bools:
-        """Which of these rows of the table, or of all, have it."""
+        """Return which of these rows of the table, or of all, have it."""
         return self._looked_up(trait, self.trait(trait), rows)
 
     def giving(self, name: str, rows: Rows | None) -> Bools:

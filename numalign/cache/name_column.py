@@ -37,19 +37,19 @@ class NameColumn:
             self.version += 1
 
     def of(self, row: int) -> str:
-        """The name of a row that has one."""
+        """Return the name of a row that has one."""
         return self._names[int(self._number_of[row])]
 
     def every(self) -> frozenset[str]:
-        """Every name that a row has."""
+        """Return every name that a row has."""
         return frozenset(self._named(self._number_of))
 
     def rows(self, names: AbstractSet[str]) -> Rows:
-        """The rows that have one of these names."""
+        """Return the rows that have one of these names."""
         return np.flatnonzero(self.mapped(dict.fromkeys(names, 0), len(self._number_of)) != _NO_NAME)
 
     def among(self, rows: Bools) -> Iterator[str]:
-        """The names that these rows have, each once."""
+        """Return the names that these rows have, each once."""
         return self._named(self._number_of[: len(rows)][rows])
 
     def mapped(self, numbers: Mapping[str, int], height: int) -> Rows:

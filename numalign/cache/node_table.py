@@ -48,7 +48,7 @@ class ZoneTable:
         return self._rows[: self.columns.count]
 
     def kinds(self, asked: frozenset[str]) -> LayoutKinds:
-        """The kinds of the layouts here, to whoever asks about these resources."""
+        """Return the kinds of the layouts here, to whoever asks about these resources."""
         kept = self._kinds.get(asked, lambda: LayoutKinds(self.columns, asked))
         if kept.era != self.columns.era:
             kept = LayoutKinds(self.columns, asked)
@@ -106,11 +106,11 @@ class NodeTable:
         return sum(table.columns.count for table in self._tables)
 
     def row(self, name: str) -> int | None:
-        """The row of a node; None if there is no such node."""
+        """Return the row of a node; None if there is no such node."""
         return self._rows.get(name)
 
     def rows(self, names: Sequence[str]) -> Rows:
-        """The row of each of these nodes, -1 where there is no such node."""
+        """Return the row of each of these nodes, -1 where there is no such node."""
         return np.fromiter(self._rows_of(names), dtype=np.intp, count=len(names))
 
     def _rows_of(self, names: Sequence[str]) -> Iterable[int]:
@@ -122,23 +122,23 @@ class NodeTable:
         return map(self._rows.get, names, repeat(NOWHERE))
 
     def names(self) -> AbstractSet[str]:
-        """The names of all nodes."""
+        """Return the names of all nodes."""
         return self._rows.keys()
 
     def get(self, name: str) -> Node | None:
-        """A node by its name; None if there is no such node."""
+        """Return a node by its name; None if there is no such node."""
         row = self._rows.get(name)
         return None if row is None else self._nodes[row]
 
     def node(self, row: int) -> Node:
-        """The node in a row; raises `KeyError` where there is none."""
+        """Return the node in a row; raises `KeyError` where there is none."""
         node = self._nodes[row] if 0 <= row < len(self._nodes) else None
         if node is None:
             raise KeyError(row)
         return node
 
     def has(self, row: int) -> bool:
-        """Whether a node stands in a row."""
+        """Return whether a node stands in a row."""
         return 0 <= row < len(self._nodes) and self._nodes[row] is not None
 
     def __iter__(self) -> Iterator[Node]:
@@ -183,15 +183,15 @@ class NodeTable:
         return Counter(self._unfit.values())
 
     def why_odd(self, row: int) -> Unfit:
-        """Why the node in a row stands in no columns; raises `KeyError` for one that does."""
+        """Return why the node in a row stands in no columns; raises `KeyError` for one that does."""
         return self._unfit[row]
 
     def tables(self) -> Iterator[tuple[int, ZoneTable]]:
-        """All tables that have a node, by number."""
+        """Return all tables that have a node, by number."""
         return ((at, table) for at, table in enumerate(self._tables) if table.columns.count)
 
     def table(self, number: int) -> ZoneTable:
-        """A table by its number."""
+        """Return a table by its number."""
         return self._tables[number]
 
     def places(self, rows: Rows | None) -> tuple[Ints, Rows]:
@@ -200,12 +200,12 @@ class NodeTable:
         return self._table_of[chosen], self._place_of[chosen]
 
     def occupied(self, rows: Rows) -> Bools:
-        """Which of these rows are of nodes that hold a pod with an intent."""
+        """Return which of these rows are of nodes that hold a pod with an intent."""
         chosen: Bools = self._occupied[rows]
         return chosen
 
     def exclusive(self, rows: Rows) -> Bools:
-        """Which of these rows are of nodes that hold a pod which has zones to itself."""
+        """Return which of these rows are of nodes that hold a pod which has zones to itself."""
         chosen: Bools = self._exclusive[rows]
         return chosen
 

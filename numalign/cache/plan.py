@@ -100,7 +100,7 @@ class StepRequest:
         return bool(self.given.all())
 
     def only(self, chosen: Collection[str]) -> "StepRequest":
-        """The same of these resources alone."""
+        """Return the same of these resources alone."""
         places = [at for at, name in enumerate(self.names) if name in chosen]
         return StepRequest(
             self.step,
@@ -200,7 +200,7 @@ class TablePlan:
 
 
 def concerned(plan: LayoutPlan, step: Step, intent: Intent) -> frozenset[str]:
-    """The names of a step's resources that an intent is about and these kubelets align."""
+    """Return the names of a step's resources that an intent is about and these kubelets align."""
     return frozenset(name for name in step.asks if name in plan.aligned and intent.concerns(name))
 
 
@@ -217,7 +217,7 @@ class Plans:
         return len(self._plans)
 
     def of(self, table: ZoneTable) -> tuple[TablePlan, ...]:
-        """The plans of a table, each of some of its layouts."""
+        """Return the plans of a table, each of some of its layouts."""
         kinds, kept = table.kinds(self._asked), self._tables.get(table)
         if kept is None or kept[0] is not kinds:
             kept = self._tables[table] = kinds, self._planned(table.columns, kinds)
@@ -236,7 +236,7 @@ class Plans:
         return self._plans[kind]
 
     def _heeded(self, kind: LayoutKind) -> Question:
-        """What nodes with these devices are asked; equal questions are one object."""
+        """Return what nodes with these devices are asked; equal questions are one object."""
         question = self._question
         if not question.demand.by_dra:
             return question
@@ -245,14 +245,14 @@ class Plans:
 
 
 def _split(plan: TablePlan) -> Iterator[TablePlan]:
-    """The same by demand, and by whether columns can tell of all that is asked for."""
+    """Yield the same by demand, and by whether columns can tell of all that is asked for."""
     keys = [(id(each.question), bool(each.kind.unplaced)) for each in plan.every]
     for key in dict.fromkeys(keys):
         yield replace(plan, meant=np.array([each == key for each in keys]))
 
 
 def _names(demand: Demand) -> frozenset[str]:
-    """All resources that any container asks for or names."""
+    """Return all resources that any container asks for or names."""
     cpu = [CPU] if demand.whole.cpu else []
     steps = (demand.whole, *demand.steps)
     return frozenset(chain(cpu, *((*step.memory, *step.devices) for step in steps)))

@@ -60,7 +60,7 @@ class PreferredHint:
 
 
 def preferred_hint(state: ColumnState, request: StepRequest) -> PreferredHint:
-    """The sets of zones that all resources of a step prefer."""
+    """Return the sets of zones that all resources of a step prefer."""
     plan, zones = state.plan, state.zones
     nothing = np.zeros(state.count, dtype=np.bool_)
     if not request.everywhere or not request.names:
@@ -84,14 +84,14 @@ def preferred_hint(state: ColumnState, request: StepRequest) -> PreferredHint:
 
 
 def fitting_sets(state: ColumnState, request: StepRequest, width: int) -> Bools:
-    """Which sets of so many zones have all that a step asks for: (sets, rows)."""
+    """Return which sets of so many zones have all that a step asks for: (sets, rows)."""
     enough = state.enough(request, width)
     closed = state.closed(width) if request.memory else None
     return enough if closed is None else enough & ~closed
 
 
 def _common_width(state: ColumnState, request: StepRequest) -> NDArray[np.int8]:
-    """How many zones all resources of a step need, 0 where they differ."""
+    """Return how many zones all resources of a step need, 0 where they differ."""
     widths = widths_of(state, request)
     if request.everywhere:
         same: NDArray[np.int8] = np.logical_and.reduce(widths[1:] == widths[:1]) * widths[0]

@@ -31,11 +31,11 @@ class Question:
         return self._weight
 
     def with_policy(self, policy: Policy) -> "Question":
-        """The same pod, asking for another policy."""
+        """Return the same pod, asking for another policy."""
         return replace(self, intent=replace(self.intent, policy=policy))
 
     def asks_less_than(self, level: Policy) -> bool:
-        """Whether a pod that a kubelet would align promises less than this."""
+        """Return whether a pod that a kubelet would align promises less than this."""
         less = not self.intent.policy.at_least(level) or not self.concerned
         return self.demand.alignable and less
 

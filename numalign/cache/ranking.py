@@ -63,13 +63,13 @@ def ranks(
     chosen: Sequence[int] | None = None,
     opted_out: bool = False,
 ) -> "Ranks":
-    """What nodes are worth to one pod, by their position in the call.
+    """Return what nodes are worth to one pod, by their position in the call.
 
     Per node, `chosen` is the number of its ranking, the first for all if it is left out.
 
-    Nodes of different rankings are compared value by value all the same. Of a node with fewer strategies
-    than another the missing ones say the best, for nobody looks for faults there. A pod that has `opted_out`,
-    by saying `none`, is as well off on every node that takes it. A pod that says nothing has not: it ranks by
+    Nodes of different rankings are compared value by value all the same. Of a node with fewer strategies than
+    another the missing ones say the best, for nobody looks for faults there. A pod that has `opted_out`, by
+    saying `none`, is as well off on every node that takes it. A pod that says nothing has not: it ranks by
     the policies of the nodes.
     """
     admitted = batch.admitted
@@ -96,7 +96,7 @@ def _value(batch: Batch, ranking: Ranking, at: int) -> Ints | int:
 def _in_play(
     rankings: Sequence[Ranking], chosen: Sequence[int] | None, admitted: Bools
 ) -> Iterator[tuple[Ranking, Bools]]:
-    """The rankings that decide about any node, and about which."""
+    """Yield the rankings that decide about any node, and about which."""
     if chosen is None:
         yield rankings[0], admitted
         return
@@ -149,7 +149,7 @@ class Ranks:
         return min(equals, key=names.__getitem__, default=None)
 
     def order(self, names: Sequence[str]) -> list[int]:
-        """All places, those of the best nodes first, equals by name."""
+        """Return all places, those of the best nodes first, equals by name."""
         by_name = sorted(range(len(names)), key=names.__getitem__)
         return sorted(by_name, key=self._key.tolist().__getitem__, reverse=True)
 
@@ -160,7 +160,7 @@ class Ranks:
         return replace(self, values=(*self.values, last * self.admitted))
 
     def with_score(self, place: int, score: Score) -> "Ranks":
-        """The same, but that one node is worth this."""
+        """Return the same, but that one node is worth this."""
         values = zip(self.values, score.values, strict=True)
         return Ranks(
             _replaced(self.admitted, place, score.admitted),
@@ -169,7 +169,7 @@ class Ranks:
         )
 
     def without(self, place: int) -> "Ranks":
-        """The same, but that one node does not take the pod."""
+        """Return the same, but that one node does not take the pod."""
         return self.with_score(place, Score((0,) * len(self.values)))
 
     def squeezed(self, highest: int) -> list[int]:
@@ -198,7 +198,7 @@ class Ranks:
         return list[float]((number * self.admitted).tolist())
 
     def score(self, place: int) -> Score:
-        """What a single node is worth."""
+        """Return what a single node is worth."""
         values = tuple(int(column[place]) for column in self.values)
         return Score(values, aligned=bool(self.aligned[place]), admitted=bool(self.admitted[place]))
 

@@ -51,7 +51,7 @@ class SchedulerCache:
         reservations.on_change(self._stale.add)
 
     def caches(self) -> Caches:
-        """What is remembered of what was asked, by its name in metrics."""
+        """Return what is remembered of what was asked, by its name in metrics."""
         return {name: cache for name, cache in self._cluster.caches().items() if name in _ASKED}
 
     def evaluated(self) -> Mapping[str, int]:
@@ -65,7 +65,7 @@ class SchedulerCache:
     def ask(
         self, names: Sequence[str], question: Question, *, now: float, uid: str = "", created: int = 0
     ) -> Batch:
-        """What these nodes answer to a question, whose pod, if it has a `uid`, was `created` then.
+        """Return what these nodes answer to a question, whose pod, if it has a `uid`, was `created` then.
 
         Where the pod itself holds a reservation, its node is evaluated as if that were not there.
         """
@@ -74,7 +74,7 @@ class SchedulerCache:
         return self._cluster.ask(names, question, own)
 
     def ask_one(self, node: Node, verdict: Verdict, question: Question) -> Batch:
-        """What a single node answers to a question, which has this verdict if it is like this."""
+        """Return what a single node answers to a question, which has this verdict if it is like this."""
         return self._cluster.ask([node.name], question, OwnNode(0, node, verdict))
 
     def work(self, names: Sequence[str], question: Question, *, now: float) -> Iterator[None]:
@@ -93,7 +93,7 @@ class SchedulerCache:
     def not_eligible(
         self, names: Sequence[str], constraints: Constraints, *, now: float
     ) -> Mapping[str, NotEligible]:
-        """What keeps a pod from these nodes, by name; a node that nobody knows keeps nobody away."""
+        """Return what keeps a pod from these nodes, by name; a node that nobody knows keeps nobody away."""
         self._refresh(names, now)
         cluster, found = self._cluster, dict[str, NotEligible]()
         for table, eligibility in (

@@ -54,15 +54,15 @@ class ShapeTable(NodeTable):
         self.classes = frozenset(shape.node_class for shape in every)
 
     def known(self) -> Iterator[tuple[int, KnownShape]]:
-        """Every shape and its row, the declared ones last if that is how they were told."""
+        """Return every shape and its row, the declared ones last if that is how they were told."""
         return ((self._rows[key], known) for key, known in self._known.items())
 
     def rows_by_name(self) -> Mapping[str, int]:
-        """The rows of shapes that nodes can be of, by the names of shapes."""
+        """Return the rows of shapes that nodes can be of, by the names of shapes."""
         return self._rows
 
     def may_go(self, constraints: Constraints, rows: Rows | None) -> Steps[Bools]:
-        """Whether a pod may go to nodes of the shapes in these rows, or in all; some at each step."""
+        """Return whether a pod may go to nodes of the shapes in these rows, or in all; some at each step."""
         wanted = range(self.height) if rows is None else rows.tolist()
         may_go = np.zeros(len(wanted), dtype=np.bool_)
         shapes = dict(self.known())
@@ -75,7 +75,7 @@ class ShapeTable(NodeTable):
 
 
 def deriving(named: Iterable[tuple[str, Node]]) -> Steps[Sequence[KnownShape]]:
-    """The shapes of nodes, each told with the name of its shape; some nodes at each step."""
+    """Return the shapes of nodes, each told with the name of its shape; some nodes at each step."""
     found: dict[str, Shape] = {}
     counts = Counter[str]()
     for at, (name, node) in enumerate(named, start=1):

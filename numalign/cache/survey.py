@@ -61,7 +61,7 @@ class Survey:
 def refusal_text(
     groups: Iterable[Group], intent: Intent, *, unknown: int, looser: Policy | None, enough: Enough
 ) -> str:
-    """Why no node can take a pod; `looser` is a policy with which some node could.
+    """Return why no node can take a pod; `looser` is a policy with which some node could.
 
     Empty where no node refuses that the pod may go to, nor a shape of which none is here.
     """

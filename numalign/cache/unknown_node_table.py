@@ -87,7 +87,7 @@ class UnknownNodeTable(NodeTable):
                 del self._listing[name], self._amounts[name]
 
     def listed(self) -> AbstractSet[str]:
-        """Every resource that some of them list."""
+        """Return every resource that some of them list."""
         return self._listing.keys()
 
     def large_enough(self, demand: Demand) -> Bools:

@@ -17,7 +17,7 @@ from numalign.model.resources import CPU, Kind, kind
 
 
 def widths_of(state: ColumnState, request: StepRequest) -> Ints:
-    """The fewest zones that could hold each resource of a step by hardware: (names, rows).
+    """Return the fewest zones that could hold each resource of a step by hardware: (names, rows).
 
     Where managers do not give a resource out this says nothing.
     """
@@ -37,7 +37,7 @@ def widths_of(state: ColumnState, request: StepRequest) -> Ints:
 
 
 def _of_listed(state: ColumnState, names: list[str], needs: Ints) -> Ints:
-    """The same of resources that do not depend on each other, and that some node lists."""
+    """Return the same of resources that do not depend on each other, and that some node lists."""
     short = state.plan.columns.top(names, state.rows) < needs[:, None]
     widths: Ints = np.add.reduce(short, axis=1, dtype=np.int8)
     widths += np.int8(1)
@@ -49,7 +49,7 @@ def _of_listed(state: ColumnState, names: list[str], needs: Ints) -> Ints:
 
 
 def _width_together(state: ColumnState, memory: StepRequest) -> Ints:
-    """The fewest zones that could hold the memory of all names."""
+    """Return the fewest zones that could hold the memory of all names."""
     widths = np.full(state.count, state.zones, dtype=np.int8)
     empty = ColumnState(state.plan, When.EMPTY, state.rows)
     for width in range(state.zones, 0, -1):
@@ -59,7 +59,7 @@ def _width_together(state: ColumnState, memory: StepRequest) -> Ints:
 
 
 def _most_needed(state: ColumnState, names: list[str]) -> Ints:
-    """How many zones a request takes that no number of them could serve: (names, rows)."""
+    """Return how many zones a request takes that no number of them could serve: (names, rows)."""
     hosts = zone_sets.widths(state.plan.columns.hosts(names, state.rows))
     near = state.has(Trait.NEAR)
     needed = np.full(hosts.shape, state.zones, dtype=np.int8)

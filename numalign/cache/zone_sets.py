@@ -22,7 +22,7 @@ _KEPT = 128
 
 @lru_cache(maxsize=_KEPT)
 def of_width(zones: int, width: int) -> Ints:
-    """The sets of so many of the zones, ascending."""
+    """Return the sets of so many of the zones, ascending."""
     sets = np.array([mask for mask in bitmask.ascending(zones) if mask.bit_count() == width], dtype=np.int64)
     sets.setflags(write=False)
     return sets
@@ -30,7 +30,7 @@ def of_width(zones: int, width: int) -> Ints:
 
 @lru_cache(maxsize=_KEPT)
 def members(zones: int, width: int) -> NDArray[np.float64]:
-    """Which zones are in each set of so many, 0 or 1: (sets, zones).
+    """Return which zones are in each set of so many, 0 or 1: (sets, zones).
 
     As floats, for of these there are fast products; totals of bytes are far below 2^53 (`layout.MOST_BYTES`).
     """
@@ -39,7 +39,7 @@ def members(zones: int, width: int) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=_KEPT)
 def halves(zones: int, width: int) -> tuple[Rows, Rows]:
-    """The sets of so many zones by their halves: the bits of the first zones, and those of the others.
+    """Return the sets of so many zones by their halves: the bits of the first zones, and those of the others.
 
     Of seventy sets of four zones in eight, each half is one of sixteen.
     """
@@ -65,5 +65,5 @@ def preference(zones: int, width: int, numa: NumaInfo) -> Rows:
 
 
 def widths(masks: Ints) -> Ints:
-    """How many zones each set has."""
+    """Return how many zones each set has."""
     return np.bitwise_count(masks)

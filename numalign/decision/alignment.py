@@ -163,7 +163,7 @@ class _Observed:
         return tuple(sorted({name for bag in self.held.values() for name in bag}))
 
     def total(self, name: str) -> int:
-        """How much of a resource it holds."""
+        """Return how much of a resource it holds."""
         return sum(bag.get(name, 0) for bag in self.held.values())
 
     def allowed(self, step: Step) -> int | None:
@@ -179,7 +179,7 @@ class _Observed:
         return Alignment(Judgement.MISALIGNED, spread) if len(spread.zones) > most else ALIGNED
 
     def spread(self, names: Iterable[str], container: str, most: int) -> Spread:
-        """Where these resources are."""
+        """Return where these resources are."""
         return Spread(container, tuple((name, self._zones_of(name)) for name in names), most, self.policy)
 
     def _zones_of(self, name: str) -> tuple[str, ...]:
@@ -219,7 +219,7 @@ def _parted(observed: _Observed, steps: Sequence[Step]) -> Alignment:
 
 
 def _each_in_one(observed: _Observed, steps: Sequence[Step]) -> bool | None:
-    """Whether what is held can be parted so that each container has its part in one zone.
+    """Return whether what is held can be parted so that each container has its part in one zone.
 
     None where that takes too long to say, or something lies on several zones at once.
     """

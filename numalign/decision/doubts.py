@@ -49,7 +49,7 @@ def _counted(node: Node) -> bool:
 
 
 def _cpus(node: Node, demand: Demand) -> bool:
-    """Whether CPUs are given out here of which only amounts are known."""
+    """Return whether CPUs are given out here of which only amounts are known."""
     return _counted(node) and node.cpu_manager is CpuManager.STATIC and Kind.CPU in demand.kinds
 
 
@@ -58,12 +58,12 @@ def _whole_cores(node: Node, demand: Demand) -> bool:
 
 
 def _used(node: Node, name: str) -> bool:
-    """Whether some of it is given out already."""
+    """Return whether some of it is given out already."""
     return any(zone.free.get(name) != zone.allocatable.get(name) for zone in node.zones)
 
 
 def _alignable(demand: Demand) -> bool:
-    """Whether something could be pinned for the pod, under a gate that nobody told of at least."""
+    """Return whether something could be pinned for the pod, under a gate that nobody told of at least."""
     return demand.alignable or demand.pod_level is not None
 
 

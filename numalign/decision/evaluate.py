@@ -33,7 +33,7 @@ NO_INTENT = Intent(Policy.NONE)
 
 
 def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
-    """The verdict on a pod as things stand on the node.
+    """Return the verdict on a pod as things stand on the node.
 
     A refusal is permanent if the node would refuse in health and with nothing on it too, and then speaks of
     that node. What takes too long to work out is not answered, which is no refusal. Never raises for values
@@ -57,7 +57,7 @@ def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[
 
 
 def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> bool:
-    """Whether the placement of a pod that the kubelet admits is what this intent asks of it.
+    """Return whether the placement of a pod that the kubelet admits is what this intent asks of it.
 
     The intent may be another than the pod's own; which policy the node has to have is not asked.
     """
@@ -119,7 +119,7 @@ def _too_large(node: Node, demand: Demand) -> Refusal | None:
 
 
 def _total(node: Node, name: str) -> int | None:
-    """What the node as a whole may give out; None where nobody told."""
+    """Return what the node as a whole may give out; None where nobody told."""
     if node.totals is not None:
         return node.totals.get(name, 0) if name in node.totals or name not in NODE_LEVEL else None
     listed = [zone.allocatable[name] for zone in node.zones if name in zone.allocatable]
@@ -236,7 +236,7 @@ _WHY: Mapping[RejectionReason, Callable[[Node, Rejection], _Why]] = MappingProxy
 
 
 def _by_intent(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
-    """The first container, or the pod, whose zones are more than its policy allows."""
+    """Return the first container, or the pod, whose zones are more than its policy allows."""
     for step, needs in too_wide(node, demand, intent, placement):
         refusal = _unsatisfied(intent, _cause(node, needs), step)
         return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
@@ -246,7 +246,7 @@ def _by_intent(node: Node, demand: Demand, intent: Intent, placement: Placement)
 def too_wide(
     node: Node, demand: Demand, intent: Intent, placement: Placement
 ) -> Iterator[tuple[Step, tuple[Need, ...]]]:
-    """What of an admitted pod is in more zones than its binding policy allows, and what it needs."""
+    """Yield what of an admitted pod is in more zones than its binding policy allows, and what it needs."""
     if not intent.binding:
         return
     for step, grants in _units(intent.scope or node.scope, demand, placement):
@@ -270,7 +270,7 @@ def fewest_zones(node: Node, step: Step, policy: Policy, names: Iterable[str]) -
 
 
 def _by_neighbours(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
-    """The refusal for who is on the pod's zones already; None on a node where nobody is."""
+    """Return the refusal for who is on the pod's zones already; None on a node where nobody is."""
     for cause, taken in _TAKEN.items():
         if zones := taken(node, demand, intent, placement):
             names = tuple(zone.name for zone in node.zones if zone.id in zones)
@@ -284,7 +284,7 @@ _TAKEN: Mapping[Cause, Callable[[Node, Demand, Intent, Placement], Zones]] = Map
 
 
 def _units(scope: Scope, demand: Demand, placement: Placement) -> Iterator[tuple[Step, tuple[Grant, ...]]]:
-    """What must sit together: each container by itself, or all of them."""
+    """Yield what must sit together: each container by itself, or all of them."""
     grants = placement.grants
     if scope is Scope.POD:
         yield demand.whole, grants
@@ -320,7 +320,7 @@ def _cause(node: Node, needs: tuple[Need, ...]) -> Cause:
 
 
 def _shortages(node: Node, step: Step) -> Iterator[Shortage]:
-    """Every resource of every zone that falls short on its own."""
+    """Yield every resource of every zone that falls short on its own."""
     aligned = [(name, request) for name, request in step.asks.items() if node.aligns(name)]
     for zone in node.zones:
         for name, request in aligned:

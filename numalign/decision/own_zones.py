@@ -24,7 +24,7 @@ NO_ZONES: Zones = frozenset()
 
 
 def own_zones(node: Node, demand: Demand, intent: Intent, held: Mapping[ZoneSet, Resources]) -> Zones:
-    """The zones from which a pod that holds these amounts holds what its intent is about."""
+    """Return the zones from which a pod that holds these amounts holds what its intent is about."""
     if intent.policy is Policy.NONE:
         return NO_ZONES
     if len(node.zones) == 1:
@@ -46,7 +46,7 @@ def occupied_by_others(node: Node, demand: Demand, intent: Intent, placement: Pl
 
 
 def held_by_another(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Zones:
-    """The zones to which a pod with an intent comes, and that another one has to itself."""
+    """Return the zones to which a pod with an intent comes, and that another one has to itself."""
     if not node.exclusive:
         return NO_ZONES
     return own_zones(node, demand, intent, placement.kept) & node.exclusive

@@ -18,7 +18,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def why(strategy: Strategy, node: Node, demand: Demand, placement: Placement) -> str:
-    """Why an admitted pod has its score on a node, by a strategy in which every resource counts once.
+    """Return why an admitted pod has its score on a node, by a strategy in which every resource counts once.
 
     A few words without a full stop, to follow the score.
     """
@@ -41,7 +41,7 @@ def _zones_and_distance(node: Node, units: list[ScoredUnit]) -> str:
 
 
 def _shares(words: str) -> Callable[[Node, list[ScoredUnit]], str]:
-    """What of the free amounts of its zones is taken, by resource, of each that is placed as one."""
+    """Return what of the free amounts of its zones is taken, by resource, of each that is placed as one."""
 
     def listed(node: Node, units: list[ScoredUnit]) -> str:
         parts = ["; ".join(_taken(node, unit)) for unit in units]

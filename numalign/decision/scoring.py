@@ -76,7 +76,7 @@ def scores(
 
 
 def aligned(node: Node, demand: Demand, placement: Placement, intent: Intent = NO_INTENT) -> bool:
-    """Whether the kubelet of this node really aligns a pod that it admits, best effort or more.
+    """Return whether the kubelet of this node really aligns a pod that it admits, best effort or more.
 
     A pod whose intent is `best-effort` is aligned where the same intent would be kept as `restricted`; one
     whose intent is to be kept is, and one without an intent is by the policy of the node.
@@ -137,7 +137,7 @@ def _least_numa_nodes(node: Node, units: list[ScoredUnit], _weights: Weights) ->
 
 
 def closest(node: Node, units: Iterable[ScoredUnit]) -> bool:
-    """Whether for no unit there are as many zones that are closer to each other."""
+    """Return whether for no unit there are as many zones that are closer to each other."""
     costs = tuple((zone.id, zone.costs) for zone in node.zones)
     return all(nearest(costs, zones) for zones in {unit.zones for unit in units})
 
@@ -156,13 +156,13 @@ _Table = Mapping[ZoneId, Mapping[ZoneId, int]]
 
 @lru_cache(maxsize=256)
 def _table(costs: CostTable) -> _Table:
-    """The cost from each zone to each, itself included."""
+    """Return the cost from each zone to each, itself included."""
     listed = {zone: dict(mine) for zone, mine in costs}
     return {one: {other: listed[one].get(other, UNKNOWN_COST) for other in listed} for one in listed}
 
 
 def _distance(table: _Table, zones: Iterable[ZoneId]) -> int:
-    """All costs between zones together: compares as their mean does, among sets of as many zones."""
+    """Return all costs between zones together: compares as their mean does, among sets of as many zones."""
     chosen = tuple(zones)
     return sum(table[one][other] for one in chosen for other in chosen)
 
@@ -194,7 +194,7 @@ def _mean_over_units(
 
 
 def amounts(node: Node, unit: ScoredUnit) -> list[Amount]:
-    """What a unit asks of each resource, and what its zones have free of it together."""
+    """Return what a unit asks of each resource, and what its zones have free of it together."""
     chosen = [zone.free for zone in node.zones if zone.id in unit.zones]
     return [
         (name, whole(name, request), sum(whole(name, free.get(name, 0)) for free in chosen))
@@ -203,7 +203,7 @@ def amounts(node: Node, unit: ScoredUnit) -> list[Amount]:
 
 
 def whole(name: str, amount: int) -> int:
-    """An amount in whole units: millicores as CPUs, rounded up, anything else as it is."""
+    """Return an amount in whole units: millicores as CPUs, rounded up, anything else as it is."""
     return -(-amount // MILLI) if name == CPU else amount
 
 
@@ -224,7 +224,7 @@ def _weighted(amounts: list[Amount], weights: Weights, value: Callable[[int, int
 
 
 def _balanced(amounts: list[Amount], _weights: Weights) -> int:
-    """The more alike the used shares of all resources, the better; one resource alone is in balance.
+    """Return the more alike the used shares of all resources, the better; one resource alone is in balance.
 
     That is 100 less the sample variance of the shares, in hundredths, reckoned in whole numbers.
     """

@@ -56,7 +56,7 @@ class _Demanded(NamedTuple):
 def contradictions(
     demand: Demand, intent: Intent, tolerations: Iterable[Toleration]
 ) -> tuple[TaintContradiction, ...]:
-    """What a pod does not ask for that the taints demand which it tolerates by name, each taint once.
+    """Return what a pod does not ask for that the taints demand which it tolerates by name, each taint once.
 
     Of a pod that states resources as a whole nobody knows what kubelets give it, so it contradicts nothing.
     """
@@ -75,7 +75,7 @@ _Taint = tuple[str, str]
 
 
 def _named(toleration: Toleration) -> frozenset[_Taint]:
-    """The taints whose demands a toleration is sure to mean."""
+    """Return the taints whose demands a toleration is sure to mean."""
     of_key = [taint for taint in _DEMANDED if taint[0] == toleration.key]
     if toleration.operator is Tolerating.EQUAL:
         return frozenset(taint for taint in of_key if taint[1] == toleration.value)
@@ -85,7 +85,7 @@ def _named(toleration: Toleration) -> frozenset[_Taint]:
 
 
 def _shares_cpus(demand: Demand, _intent: Intent) -> str | None:
-    """A container that is to run for long and gets no exclusive CPUs; init containers end."""
+    """Return a container that is to run for long and gets no exclusive CPUs; init containers end."""
     sharing = next((step for step in demand.steps if step.role is not Role.INIT and not step.cpu), None)
     return f"{_subject(sharing)} gets no exclusive CPUs" if sharing else None
 

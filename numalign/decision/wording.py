@@ -178,7 +178,7 @@ def refused(refusal: Refusal, *, free: str = " free") -> str:
 
 
 def reason(verdict: Verdict) -> str:
-    """Why nodes refuse, the same for all that refuse alike, in the plural; raises like `sentence`.
+    """Return why nodes refuse, the same for all that refuse alike, in the plural; raises like `sentence`.
 
     It says what is asked and what kind of no it is, never what this very node has: forty nodes with forty
     texts would tell nobody anything.
@@ -188,12 +188,12 @@ def reason(verdict: Verdict) -> str:
 
 
 def of_node(verdict: Verdict) -> str:
-    """Why a node refuses, as words that follow its name; raises like `sentence`."""
+    """Return why a node refuses, as words that follow its name; raises like `sentence`."""
     return _singular(_written(_refusal(verdict), _free(verdict)))
 
 
 def shortage(short: Shortage) -> str:
-    """One line: the zone, the resource, how much is asked and how much is free."""
+    """Return one line: the zone, the resource, how much is asked and how much is free."""
     request, free = render(short.resource, short.asked), render(short.resource, short.free)
     return f"{readable_zone(short.zone_name)}: {short.resource} {request} requested, {free} free"
 
@@ -250,7 +250,7 @@ def refusal_text(tally: Tally, intent: Intent, *, looser: Policy | None, enough:
 
 
 def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str:
-    """The message for a pod whose policy is looser than what its namespace enforces."""
+    """Return the message for a pod whose policy is looser than what its namespace enforces."""
     choices = " or ".join(policy for policy in Policy if policy.at_least(level))
     requested = f"requests {asked}" if asked else "requests none"
     return (
@@ -260,20 +260,20 @@ def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str
 
 
 def unlisted(resource: str, resources: Iterable[str]) -> str:
-    """The message that no node lists a resource, with the known name that is most like it, if any."""
+    """Return the message that no node lists a resource, with the known name that is most like it, if any."""
     close = closest_word(resource, resources)
     hint = f'; did you mean "{close}"?' if close else ""
     return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{hint}'
 
 
 def lacking(missing: Mapping[str, int]) -> str:
-    """The amounts that a node had in health and lacks now, as words that follow its name."""
+    """Return the amounts that a node had in health and lacks now, as words that follow its name."""
     amounts = _named(f"{render(name, amount)} {name}" for name, amount in missing.items())
     return f"lacks {amounts} that it had when healthy"
 
 
 def kept_away(unmet: Unmet, *, lasting: bool) -> str:
-    """Why a pod may not go to a node; one that is `lasting` says something about tomorrow too."""
+    """Return why a pod may not go to a node; one that is `lasting` says something about tomorrow too."""
     passing = "" if lasting else " (this may be temporary)"
     return f"the node {_singular(unmet.value)}{passing}"
 
@@ -291,17 +291,17 @@ _UNITS = ((86400, "day", "days"), (3600, "h", "h"), (60, "min", "min"))
 
 
 def nodes(count: int) -> str:
-    """A count of nodes in words: `1 node`, `2 nodes`."""
+    """Return a count of nodes in words: `1 node`, `2 nodes`."""
     return "1 node" if count == 1 else f"{count} nodes"
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a refusal, without its full stop."""
+    """Return the first sentence of a refusal, without its full stop."""
     return text.partition(". ")[0].rstrip(".")
 
 
 def _ranked(counted: Iterable[Counted], intent: Intent) -> list[Counted]:
-    """Those that are told alike but for amounts put together, with the largest; most telling first."""
+    """Return those that are told alike but for amounts put together, with the largest; most telling first."""
     alike: dict[object, Counted] = {}
     for entry in counted:
         key = _told_alike(entry.refusal, intent)
@@ -310,14 +310,14 @@ def _ranked(counted: Iterable[Counted], intent: Intent) -> list[Counted]:
 
 
 def _told_alike(refusal: Refusal, intent: Intent) -> object:
-    """What is told of a refusal, whatever there is of that which is short."""
+    """Return what is told of a refusal, whatever there is of that which is short."""
     short = tuple(replace(need, most=0) for need in _short(refusal))
     own = _written(replace(refusal, needs=short or refusal.needs), "")
     return own, bool(short), refusal.subject, _policy(refusal, intent)
 
 
 def _policy(refusal: Refusal, intent: Intent) -> str:
-    """The kubelet's policy where that decides and is another than the pod's."""
+    """Return the kubelet's policy where that decides and is another than the pod's."""
     if refusal.policy is intent.policy or not _by_topology_manager(refusal):
         return ""
     return f' (Topology Manager policy "{refusal.policy}")'
@@ -343,7 +343,7 @@ def _clauses(counted: Iterable[Counted], first: Refusal, intent: Intent) -> list
 
 
 def _clause(refusal: Refusal, first: Refusal, intent: Intent) -> str:
-    """What is said of some nodes; of whom, where it is another container than the first's."""
+    """Return what is said of some nodes; of whom, where it is another container than the first's."""
     other = refusal.container and refusal.container != first.container
     whom = f" for {_subject(refusal)}" if other else ""
     return f"{cut(_written(refusal, ''), _LONGEST_CLAUSE)}{whom}{_policy(refusal, intent)}"
@@ -375,14 +375,14 @@ def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
 
 
 def _asked(tally: Tally) -> str:
-    """How many nodes, and how many shapes without nodes, could have taken the pod: none of so many."""
+    """Return how many nodes, and how many shapes without nodes, could have taken the pod: none of so many."""
     shapes = sum(entry.count for entry in tally.shapes)
     noun = "node shape" if shapes == 1 else "node shapes"
     return f"0 of {nodes(tally.total)}" + (f", 0 of {shapes} {noun} without nodes" if shapes else "")
 
 
 def _advice(refusal: Refusal, looser: Policy | None, enough: Enough) -> str:
-    """What would make the pod fit: less of the one thing that is short, or a looser policy."""
+    """Return what would make the pod fit: less of the one thing that is short, or a looser policy."""
     ways = [*_less(refusal, enough), *([f'set annotation {POLICY} to "{looser}"'] if looser else [])]
     if refusal.cause is Cause.NOT_EXCLUSIVE:
         ways.append("set equal requests and limits and whole CPUs in every container")
@@ -412,7 +412,7 @@ def _free(verdict: Verdict) -> str:
 
 
 def _by_topology_manager(refusal: Refusal) -> bool:
-    """Whether the kubelet's own policy decides, whatever the pod asks for."""
+    """Return whether the kubelet's own policy decides, whatever the pod asks for."""
     return refusal.reason == RejectionReason.TOPOLOGY_AFFINITY
 
 
@@ -446,7 +446,7 @@ def _amount(need: Need, amount: int) -> str:
 
 
 def _named(words: Iterable[str]) -> str:
-    """The first of these words; that there are others is said by the last."""
+    """Return the first of these words; that there are others is said by the last."""
     first = [*islice(words, MOST_NAMED + 1)]
     return _list([*first[:MOST_NAMED], *(["more"] if len(first) > MOST_NAMED else [])])
 

@@ -37,12 +37,12 @@ class Access:
 
 
 def in_a_pod(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the service account of a pod is what counts: outside of pods there are kubeconfigs."""
+    """Return whether the service account of a pod is what counts: outside of pods there are kubeconfigs."""
     return _HOST in environ and not Path("~/.kube/config").expanduser().is_file()
 
 
 def of_account(account: Path = ACCOUNT, environ: Mapping[str, str] = os.environ) -> Access:
-    """The API server of the pod that this process runs in; raises `Unconfigured`."""
+    """Return the API server of the pod that this process runs in; raises `Unconfigured`."""
     host, port = environ.get(_HOST, ""), environ.get(_PORT, "443")
     token, authority = account / "token", account / "ca.crt"
     missing = [str(path) for path in (token, authority) if not path.is_file()]

@@ -97,7 +97,7 @@ class Api:
         return str(self._client.configuration.host)
 
     async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
-        """What stands at a path; `most` is how many bytes of it make sense."""
+        """Return what stands at a path; `most` is how many bytes of it make sense."""
         return await self._asked("GET", path, query, what=what, most=most)
 
     async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
@@ -122,10 +122,10 @@ class Api:
     async def lines(
         self, path: str, query: Query, *, what: str, silence: float
     ) -> AsyncGenerator[bytes, None]:
-        """What a watch says, line by line, until it ends; first an empty line, once it is accepted.
+        """Yield what a watch says, line by line, until it ends; first an empty line, once it is accepted.
 
-        A last line that was cut off is left out. Raises `Unreachable` after so many seconds of `silence`,
-        and for a line of more than `LONGEST_LINE` bytes.
+        A last line that was cut off is left out. Raises `Unreachable` after so many seconds of `silence`, and
+        for a line of more than `LONGEST_LINE` bytes.
         """
         within = aiohttp.ClientTimeout(sock_connect=TIMEOUT.sock_connect, sock_read=silence)
         answer = await self._answered("GET", path, query, within=within)
@@ -266,7 +266,7 @@ async def connected(
 
 
 async def access(connection: Connection = FROM_KUBECONFIG) -> Access:
-    """What a kubeconfig leads to, for clients that are none of ours; raises `Unconfigured`.
+    """Return what a kubeconfig leads to, for clients that are none of ours; raises `Unconfigured`.
 
     Without one, that is `KUBECONFIG`, or else `~/.kube/config`. A token is as it is now, and certificates
     that stand in the kubeconfig itself are written to files that stay.
@@ -287,7 +287,10 @@ async def access(connection: Connection = FROM_KUBECONFIG) -> Access:
 
 
 def _collection(path: str) -> str:
-    """The resource that a path is of, and its subresource: `nodes`, `pods/binding`. No name is in it."""
+    """Return the resource that a path is of, and its subresource: `nodes`, `pods/binding`.
+
+    No name is in it.
+    """
     match = _RESOURCE.match(path)
     return "/".join(filter(None, match.groups())) if match else "objects"
 
@@ -380,12 +383,12 @@ def _from_account(configuration: "Configuration", account: Path) -> str:
 
 
 def _exists(path: str) -> bool:
-    """Whether one at least of the kubeconfigs is there."""
+    """Return whether one at least of the kubeconfigs is there."""
     return any(Path(candidate).expanduser().is_file() for candidate in path.split(os.pathsep) if candidate)
 
 
 async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) -> bytes:
-    """All of an answer; raises `Unreachable` as soon as it is longer than makes sense."""
+    """Return all of an answer; raises `Unreachable` as soon as it is longer than makes sense."""
     if most is None:
         return await answer.read()
     pieces = bytearray()

@@ -136,7 +136,7 @@ class ClusterState:
         self._may_have_others = True
 
     def caches(self) -> Caches:
-        """What is remembered of what agents wrote, by its name in metrics."""
+        """Return what is remembered of what agents wrote, by its name in metrics."""
         return {"machine_reports": self.topologies.reports, "machines": self.built_machines.cache}
 
     @property
@@ -145,12 +145,12 @@ class ClusterState:
         return self.shape_history.version + sum(store.version for store in self._stores)
 
     def has_nodes(self) -> bool:
-        """Whether any topology makes a node now."""
+        """Return whether any topology makes a node now."""
         finished(self._join_changed())
         return bool(self._joined)
 
     def snapshot(self) -> Snapshot:
-        """The cluster that all objects make now; only nodes that have changed are joined anew."""
+        """Return the cluster that all objects make now; only nodes that have changed are joined anew."""
         finished(self.work())
         told, ruled = self._told, dict(self.namespaces.decoded())
         bare = told.bare.copy()
@@ -221,7 +221,7 @@ class ClusterState:
                     yield
 
     def _examined(self, name: str) -> Node | None:
-        """The node of this name with its health, if it has a topology."""
+        """Return the node of this name with its health, if it has a topology."""
         node, node_facts = self._joined.get(name), self._facts(name)
         if node is None:
             self.shape_history.remove_node(name)
@@ -273,7 +273,7 @@ class ClusterState:
         return node, problems
 
     def _joined_from_cpus(self, name: str) -> tuple[Node | None, tuple[Problem, ...]]:
-        """A node of which Volcano's exporter tells, and no other one."""
+        """Return a node of which Volcano's exporter tells, and no other one."""
         report = self.numatopologies.get(name)
         if report is None:
             return None, ()
@@ -286,11 +286,11 @@ class ClusterState:
         return _joined(report.topology, numatopologies.KIND, node_facts=node_facts, configured=configured)
 
     def _is_orphan(self, name: str) -> bool:
-        """Whether nodes are told, and none of this name."""
+        """Return whether nodes are told, and none of this name."""
         return self._can_have_orphans and name not in self.nodes
 
     def _is_told(self, name: str) -> bool:
-        """Whether anybody tells of this node's zones, sense or not."""
+        """Return whether anybody tells of this node's zones, sense or not."""
         return name in self.topologies or name in self.numatopologies
 
     def _reported(
@@ -320,7 +320,7 @@ class ClusterState:
         return self._occupied(before[1], topology)
 
     def _occupied(self, node: Node, topology: Topology) -> tuple[Node, tuple[Problem, ...]]:
-        """The node with what is free there; placements that contradict it count for nothing."""
+        """Return the node with what is free there; placements that contradict it count for nothing."""
         placements = self.topologies.placements.get(node.name) or {}
         try:
             return machine_nodes.occupied(node, placements, topology), ()
@@ -346,7 +346,7 @@ _ToldMachine = tuple[MachineReport, Policy, Scope, int, NodeFacts | None]
 
 
 def _in_annotation(name: str, key: str, mistakes: Iterable[Mistake]) -> Problem:
-    """What is wrong with an annotation of a node's topology."""
+    """Return what is wrong with an annotation of a node's topology."""
     where = f"metadata.annotations[{key}]"
     return Problem(nrt.KIND, name, tuple(mistake.under(where) for mistake in mistakes))
 
@@ -356,7 +356,7 @@ _NO_SUCH_NODE = Mistake("metadata.name", "no node in this snapshot has this name
 
 
 def _in_order(names: Iterable[str]) -> Iterator[str]:
-    """The names in order, each found when it is asked for: to sort thousands takes milliseconds."""
+    """Yield the names in order, each found when it is asked for: to sort thousands takes milliseconds."""
     heap = [*names]
     heapify(heap)
     while heap:

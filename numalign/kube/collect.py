@@ -32,10 +32,10 @@ async def collect(
     kubelets: Progress | None = None,
     left_out: Callable[[str, ClusterError], object] = lambda _what, _error: None,
 ) -> Object:
-    """The cluster as a v1 `List`, as `snapshot.of` and a snapshot file take it; raises `ClusterError`.
+    """Return the cluster as a v1 `List`, as `snapshot.of` and a snapshot file take it; raises `ClusterError`.
 
-    What whoever asks may not see and a snapshot can do without is told to `left_out`.
-    Which cluster is asked is said at `client.connected`. With a listener for them, `kubelets` are asked too.
+    What whoever asks may not see and a snapshot can do without is told to `left_out`. Which cluster is asked
+    is said at `client.connected`. With a listener for them, `kubelets` are asked too.
     """
     async with connected(connection) as api:
         with _advised():
@@ -54,7 +54,7 @@ async def collect(
 
 
 async def _remembered(api: Api, left_out: Callable[[str, ClusterError], object]) -> list[Object]:
-    """The ConfigMap of the shapes that are remembered, where numalign is installed."""
+    """Return the ConfigMap of the shapes that are remembered, where numalign is installed."""
     try:
         place = await installation.namespace(api)
         data = await installation.config_map(api, place, shapes.NAME) if place else None
@@ -88,7 +88,7 @@ async def one(
     namespace: str | None = None,
     connection: Connection = FROM_KUBECONFIG,
 ) -> Object:
-    """One object as it is stored, a pod or what makes pods; raises `ClusterError`.
+    """Return one object as it is stored, a pod or what makes pods; raises `ClusterError`.
 
     `namespace` None means the one of the context, or else `default`.
     """
@@ -107,7 +107,7 @@ async def one(
 
 
 async def _preferred_version(api: Api, type_: ResourceType, *, what: str) -> str:
-    """The version of an API group that its cluster would have everybody use."""
+    """Return the version of an API group that its cluster would have everybody use."""
     group = Part(await api.get(f"/apis/{quote(type_.group, safe='')}", what=f"the API group of {what}"))
     if version := group["preferredVersion"]["version"].text():
         return quote(version, safe="")
@@ -115,7 +115,7 @@ async def _preferred_version(api: Api, type_: ResourceType, *, what: str) -> str
 
 
 async def pods(connection: Connection = FROM_KUBECONFIG) -> list[Object]:
-    """All pods, as a snapshot file holds them; raises `ClusterError`."""
+    """Return all pods, as a snapshot file holds them; raises `ClusterError`."""
     async with connected(connection) as api:
         with _advised():
             return await _list(api, kinds.PODS_IN_FILES)
@@ -152,7 +152,7 @@ _NOT_SERVED = NotFound(
 
 
 async def _list_first(api: Api, versions: Sequence[Collection]) -> list[Object]:
-    """Every object of a kind in the first version that is served; raises `NotFound` where none is."""
+    """Return every object of a kind in the first version that is served; raises `NotFound` where none is."""
     *others, last = versions
     for collection in others:
         with suppress(NotFound):
@@ -161,7 +161,7 @@ async def _list_first(api: Api, versions: Sequence[Collection]) -> list[Object]:
 
 
 async def _list(api: Api, collection: Collection) -> list[Object]:
-    """Every object of a kind, page by page."""
+    """Return every object of a kind, page by page."""
     items: list[Object] = []
     query: list[tuple[str, str]] = [("limit", str(PAGE))]
     what = f"the list of {collection.plural}"

@@ -33,7 +33,7 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 def for_terminal(text: str) -> str:
-    """The same lines without what would steer a terminal or turn the direction of reading.
+    """Return the same lines without what would steer a terminal or turn the direction of reading.
 
     Manifests, annotations and answers of servers hold anything.
     """
@@ -46,7 +46,7 @@ class Trouble(click.ClickException):
     exit_code = 2
 
     def format_message(self) -> str:
-        """The reason, as a terminal shows it."""
+        """Return the reason, as a terminal shows it."""
         return for_terminal(self.message)
 
 
@@ -62,7 +62,7 @@ class NarrowContext(click.Context):
     """A context whose help is as wide as the terminal, down to forty columns."""
 
     def make_formatter(self) -> click.HelpFormatter:
-        """What writes the help."""
+        """Return what writes the help."""
         columns = min(shutil.get_terminal_size().columns, _WIDEST)
         return NarrowHelp(width=max(columns, _NARROWEST) - 2)
 

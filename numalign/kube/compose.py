@@ -94,16 +94,16 @@ class Program(ABC, Generic[S]):
         """
 
     def connected(self) -> AbstractAsyncContextManager[Api]:
-        """The API server that the settings name, inside an `async with`; raises `Unconfigured`."""
+        """Return the API server that the settings name, inside an `async with`; raises `Unconfigured`."""
         connection = Connection(self.settings.kubeconfig, self.settings.context)
         return client.connected(connection, tracer=self.tracer)
 
     def namespace(self, api: Api) -> str:
-        """Where the program itself is: its lease and its certificate are kept there."""
+        """Return where the program itself is: its lease and its certificate are kept there."""
         return self.settings.namespace or api.namespace
 
     def election(self, api: Api, lease: str, *, handover: Handover = NO_HANDOVER) -> LeaderElector:
-        """The replica as a candidate for a lease."""
+        """Return the replica as a candidate for a lease."""
         return LeaderElector(
             api,
             namespace=self.namespace(api),
@@ -120,7 +120,7 @@ class Program(ABC, Generic[S]):
         return Recorder(api, component=component, log=self.log, registry=self.registry)
 
     def kubelet_configs(self, api: Api, feed: LiveFeed) -> dict[str, BackgroundTask]:
-        """The task that asks kubelets for their configuration, where that is allowed."""
+        """Return the task that asks kubelets for their configuration, where that is allowed."""
         if not self.settings.kubelet_configs:
             return {}
         return {
@@ -133,7 +133,7 @@ class ClusterProgram(Program[C]):
     """A program that answers calls from snapshots of a cluster, under a policy."""
 
     def policy(self) -> PolicyKeeper:
-        """The policy in force, read for the first time; raises `BadPolicy`."""
+        """Return the policy in force, read for the first time; raises `BadPolicy`."""
         policy = PolicyKeeper(self.settings.policy, log=self.log, registry=self.registry)
         policy.load()
         return policy
@@ -203,7 +203,7 @@ def start(prog: str, settings: S, build: Callable[[S, Log, CollectorRegistry], P
 
 
 def _tracer(prog: str, program: Program[S]) -> AbstractContextManager[Tracer | None]:
-    """What traces the program, inside a `with`; None where its settings name no receiver."""
+    """Return what traces the program, inside a `with`; None where its settings name no receiver."""
     settings = program.settings
     if settings.otlp_endpoint is None:
         return nullcontext()

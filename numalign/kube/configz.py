@@ -60,7 +60,7 @@ class ConfigzResult(StrEnum):
 
 
 async def configuration(api: Api, node: str, *, within: float = ANSWER_SECONDS) -> Object:
-    """The configuration of a node's kubelet, as `kubelet_config.kubelet_configuration` takes it.
+    """Return the configuration of a node's kubelet, as `kubelet_config.kubelet_configuration` takes it.
 
     Raises `Forbidden` with the right that is missing, another `ClusterError` if the kubelet does not answer
     `within` so many seconds, and `BadTopology` with all errors in it.
@@ -88,7 +88,7 @@ class Progress:
 async def configurations(
     api: Api, nodes: Sequence[str], listener: Progress, *, within: float = ANSWER_SECONDS
 ) -> list[Object]:
-    """The configurations of these nodes' kubelets, asked a few at a time; raises `Forbidden`."""
+    """Return the configurations of these nodes' kubelets, asked a few at a time; raises `Forbidden`."""
     answered: dict[str, Object] = {}
     waiting = iter(enumerate(nodes, start=1))
 
@@ -113,7 +113,7 @@ async def configurations(
 
 
 def _sensible(node: str, answer: object) -> Object:
-    """A configuration under the name of its node, cut down to what is read; raises `BadTopology`."""
+    """Return a configuration under the name of its node, cut down to what is read; raises `BadTopology`."""
     part = Part(answer)
     fields = part["kubeletconfig"].required()
     kept = {name: part.value for name, part in fields.members() if name in FIELDS}
@@ -138,7 +138,7 @@ class _Visit:
     held: bool = False
 
     def news(self, result: ConfigzResult) -> bool:
-        """Whether this is something else than what was said last."""
+        """Return whether this is something else than what was said last."""
         before, self.last_result = self.last_result, result
         return before is not result
 
@@ -242,7 +242,7 @@ class ConfigzReader:
         return ConfigzResult.FORBIDDEN
 
     def _unanswered(self, node: str, visit: _Visit, error: ClusterError) -> ConfigzResult:
-        """What it said before still counts: a kubelet that restarts is nearly always told the same."""
+        """Return what it said before still counts: a kubelet that restarts is nearly always told the same."""
         self._later(visit, FIRST_RETRY_SECONDS * 2.0 ** min(visit.failures, 16))
         visit.failures += 1
         if visit.news(ConfigzResult.UNANSWERED):

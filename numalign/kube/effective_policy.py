@@ -39,16 +39,16 @@ class EffectivePolicy:
 
     @classmethod
     def of(cls, cluster: Namespaces, policy: ClusterPolicy = NO_POLICY) -> "EffectivePolicy":
-        """What holds in a cluster with these namespaces."""
+        """Return what holds in a cluster with these namespaces."""
         return cls(policy, cluster.namespaces, cluster.namespace_labels)
 
     def rules_for(self, namespace: str) -> NamespaceRules:
-        """What is asked of the pods in a namespace; of one that is not known, what the policy asks."""
+        """Return what is asked of the pods in a namespace; of one that is not known, what the policy asks."""
         own = self.rules.get(namespace, UNRULED)
         return self.policy.rules_for(own, self.labels.get(namespace, _NO_LABELS), namespace)
 
     def exemption(self, namespace: str, *, runtime_class: str, user: str = "") -> str | None:
-        """Why a pod is left alone, whatever it says; None if it is not."""
+        """Return why a pod is left alone, whatever it says; None if it is not."""
         if self.rules.get(namespace, UNRULED).disabled:
             return DISABLED
         return self.policy.exempts(user=user, namespace=namespace, runtime_class=runtime_class)

@@ -161,7 +161,7 @@ class Recorder:
 
 
 def written(event: Event, *, by: str, at: datetime) -> dict[str, Any]:
-    """The v1 Event that says so."""
+    """Return the v1 Event that says so."""
     moment = at.strftime("%Y-%m-%dT%H:%M:%SZ")
     involved = {
         "apiVersion": event.api_version,

@@ -36,7 +36,7 @@ class ExporterHealth:
         return self.age is not None and self.age > STALE_SECONDS
 
     def to_json(self) -> dict[str, Any]:
-        """The same for programs, the age in whole seconds."""
+        """Return the same for programs, the age in whole seconds."""
         return {"source": self.source, "age": None if self.age is None else int(self.age)}
 
 

@@ -23,16 +23,16 @@ class Feed(Protocol):
     """A source of snapshots."""
 
     def waiting_for(self) -> str | None:
-        """What has to happen before there is a first snapshot; None once there is one."""
+        """Return what has to happen before there is a first snapshot; None once there is one."""
 
     def age(self) -> float:
         """Seconds since the source last confirmed what is known; infinite before there is anything."""
 
     def pod_counts(self) -> Iterable[PodCount]:
-        """The pods of the cluster, as far as the source tells."""
+        """Return the pods of the cluster, as far as the source tells."""
 
     def caches(self) -> Caches:
-        """What is remembered of objects that may be there no more."""
+        """Return what is remembered of objects that may be there no more."""
 
     async def follow(self, take: Take) -> None:
         """Give a snapshot to `take` whenever there is a new one; never returns.

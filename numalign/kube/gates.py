@@ -33,7 +33,7 @@ class PodApi(Protocol):
     """What of an `Api` is used; the real one raises `ClusterError`."""
 
     async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
-        """What stands at a path."""
+        """Return what stands at a path."""
 
     async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
         """Change the object at a path."""
@@ -50,7 +50,7 @@ class WaitingPod:
 
 
 def pod_path(namespace: str, name: str) -> str:
-    """Where an API server has a pod."""
+    """Return where an API server has a pod."""
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
 
 
@@ -73,7 +73,7 @@ async def lift(api: PodApi, *, namespace: str, name: str, uid: str) -> None:
 async def waiting(
     api: PodApi, *, namespace: str | None, selector: LabelSelector = EVERYTHING
 ) -> list[WaitingPod]:
-    """The pods behind the gate with these labels, in a namespace or, if that is None, in all.
+    """Return the pods behind the gate with these labels, in a namespace or, if that is None, in all.
 
     Raises `ClusterError`.
     """

@@ -259,7 +259,7 @@ class Informer:
             self._sync()
 
     async def _list_all(self, collection: Collection) -> str:
-        """Every object, in pages if they can be had; gives the resource version of the list."""
+        """Return every object, in pages if they can be had; gives the resource version of the list."""
         for _ in range(PAGED_TRIES):
             with suppress(Gone):
                 return await self._pages(collection, [("limit", str(PAGE))])
@@ -356,7 +356,7 @@ class Informer:
         self._fruitless = 0
 
     def _given_up(self, status: Part) -> _Unusable:
-        """Why the API server gives the watch up, as it says in a Status."""
+        """Return why the API server gives the watch up, as it says in a Status."""
         code, message = status["code"].integer(), status["message"].text()
         reason = WatchFailure.EXPIRED if code == HTTPStatus.GONE else WatchFailure.FAILED
         why = f"{message or 'no reason given'} ({code})"

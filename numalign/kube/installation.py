@@ -23,13 +23,13 @@ _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfig
 
 
 async def context_namespace(connection: Connection = FROM_KUBECONFIG) -> str:
-    """The namespace that a kubeconfig's context means; nobody is asked. Raises `Unconfigured`."""
+    """Return the namespace that a kubeconfig's context means; nobody is asked. Raises `Unconfigured`."""
     async with connected(connection) as api:
         return api.namespace
 
 
 async def policy(connection: Connection = FROM_KUBECONFIG) -> tuple[str, str] | None:
-    """The installed policy file and the name of its ConfigMap; None where there is none.
+    """Return the installed policy file and the name of its ConfigMap; None where there is none.
 
     Raises `ClusterError`, also for somebody who may not see it.
     """
@@ -42,7 +42,7 @@ async def policy(connection: Connection = FROM_KUBECONFIG) -> tuple[str, str] | 
 
 
 async def namespace(api: Api) -> str | None:
-    """The namespace in which numalign's webhook runs; None if it runs outside of the cluster.
+    """Return the namespace in which numalign's webhook runs; None if it runs outside of the cluster.
 
     Raises `ClusterError`, `NotFound` where it is not installed.
     """
@@ -56,7 +56,7 @@ async def namespace(api: Api) -> str | None:
 
 
 async def config_map(api: Api, place: str, name: str) -> dict[str, str]:
-    """The texts of a ConfigMap in a namespace; raises `ClusterError`."""
+    """Return the texts of a ConfigMap in a namespace; raises `ClusterError`."""
     path = f"/api/v1/namespaces/{quote(place, safe='')}/configmaps/{quote(name, safe='')}"
     raw = await api.get(path, what=f"ConfigMap {place}/{name}")
     return dict(Part(raw)["data"].text_map())

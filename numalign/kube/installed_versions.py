@@ -50,12 +50,12 @@ class InstalledVersions:
 
 
 async def kubernetes(api: Api) -> str:
-    """The version of the API server, as `v1.34.2`; raises `ClusterError`."""
+    """Return the version of the API server, as `v1.34.2`; raises `ClusterError`."""
     return Part(await api.get("/version", what="the version of the API server"))["gitVersion"].text()
 
 
 async def programs(api: Api) -> tuple[InstalledProgram, ...]:
-    """Every program of ours, by name, namespace and version; raises `ClusterError`."""
+    """Return every program of ours, by name, namespace and version; raises `ClusterError`."""
     pods = [_RunningPod.of(pod) async for pod in _listed(api, "/api/v1/pods", what="the pods of numalign")]
     of_workloads: Mapping[tuple[str, str], str] = {}
     if not all(pod.version for pod in pods):
@@ -99,7 +99,7 @@ class _RunningPod:
 
 
 def tag(image: str) -> str:
-    """The tag of an image; empty for one that is named without any."""
+    """Return the tag of an image; empty for one that is named without any."""
     name, _, _ = image.partition("@")
     _, colon, word = name.rpartition(":")
     return word if colon and "/" not in word else ""

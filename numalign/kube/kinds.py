@@ -125,7 +125,7 @@ class Collection:
         return [("fieldSelector", f"metadata.name={self.name}")] if self.name else []
 
     def described(self, value: object) -> Object:
-        """An object with its kind, which lists leave out, cut down to what is read."""
+        """Return an object with its kind, which lists leave out, cut down to what is read."""
         kept: Any = cut(value, self.kept)
         return {"apiVersion": self.api_version, "kind": self.kind, **kept}
 
@@ -215,7 +215,7 @@ _WRITTEN: Mapping[str, object] = {"f:zones": {}, "f:attributes": {}, "f:topology
 
 
 def _with_writers(topologies: Collection) -> Collection:
-    """The same, with the names of those who wrote the topology into it."""
+    """Return the same, with the names of those who wrote the topology into it."""
     kept = dict(topologies.kept)
     kept["metadata"] = {
         **cast("Mapping[str, object]", kept["metadata"]),
@@ -246,7 +246,7 @@ def cut(value: object, kept: object) -> object:
 
 
 def _beginning(value: object, beginnings: tuple[str, ...]) -> object:
-    """An object without the members whose names begin in no such way."""
+    """Return an object without the members whose names begin in no such way."""
     if not isinstance(value, dict):
         return value
     return {key: text for key, text in value.items() if str(key).startswith(beginnings)}

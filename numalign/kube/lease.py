@@ -82,7 +82,7 @@ class Leases(Protocol):
     """What of an `Api` is used; the real one raises `ClusterError`."""
 
     async def get(self, path: str, *, what: str) -> object:
-        """The object at a path."""
+        """Return the object at a path."""
 
     async def create(self, path: str, body: object, *, what: str) -> object:
         """Make an object in the collection at a path."""
@@ -230,7 +230,7 @@ class LeaderElector:
             self._leads_until = _NEVER
 
     async def _read(self) -> LeaderElectionRecord | None:
-        """The Lease; None if there is none."""
+        """Return the Lease; None if there is none."""
         try:
             lease = await self._api.get(self._path, what=self._what)
         except NotFound:
@@ -247,7 +247,7 @@ class LeaderElector:
             self._observed = _Observation(record, self._clock())
 
     def _can_acquire(self, record: LeaderElectionRecord | None) -> bool:
-        """Whether nobody else can lead.
+        """Return whether nobody else can lead.
 
         A Lease that was deleted, or whose holder was erased, may still be believed in by its holder. Where
         none was ever seen, none is waited for: a new cluster has none.
@@ -262,7 +262,7 @@ class LeaderElector:
         return record.holder == self.identity or record.released or waited >= patience
 
     def _waits(self, record: LeaderElectionRecord | None) -> float:
-        """How long to wait for the acts of whoever led before; for our own nobody has to."""
+        """Return how long to wait for the acts of whoever led before; for our own nobody has to."""
         if self.leading or (record or self._observed) is None:
             return 0.0
         if record and record.holder == self.identity:
@@ -270,7 +270,7 @@ class LeaderElector:
         return self._handover.released if record and record.released else self._handover.lost
 
     async def _written(self, record: LeaderElectionRecord | None) -> bool:
-        """Whether the Lease is ours now; if not, somebody else was faster, and it is read again."""
+        """Return whether the Lease is ours now; if not, somebody else was faster, and it is read again."""
         body = self._claim(record)
         try:
             if record is None:
@@ -288,7 +288,7 @@ class LeaderElector:
             raise Conflict(str(error)) from error
 
     def _claim(self, record: LeaderElectionRecord | None) -> Object:
-        """The Lease as ours; what else stands in it stays."""
+        """Return the Lease as ours; what else stands in it stays."""
         time = self._stamp()
         if record is None:
             return self._body(self._name, {}, acquireTime=time, renewTime=time, leaseTransitions=0)
@@ -306,7 +306,7 @@ class LeaderElector:
         return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec | held | fields}
 
     def _stamp(self) -> str:
-        """The time now, but never the same twice: others see a renewal only if something changes."""
+        """Return the time now, but never the same twice: others see a renewal only if something changes."""
         self._stamped = max(self._now(), self._stamped + _MICROSECOND)
         return self._stamped.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 

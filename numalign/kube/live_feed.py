@@ -140,7 +140,7 @@ class LiveFeed:
         self._given: int | None = None
 
     def waiting_for(self) -> str | None:
-        """A whole list of all that answers depend on, and an answer about all else but pods."""
+        """Return a whole list of all that answers depend on, and an answer about all else but pods."""
         lacking = [informer for informer in self._needed if not informer.synced]
         if not lacking:
             since = max((informer.synced_at or 0.0 for informer in self._needed), default=0.0)
@@ -163,11 +163,11 @@ class LiveFeed:
         return max(informer.age() for informer in self._needed)
 
     def pod_counts(self) -> Iterable[PodCount]:
-        """The pods that are counted."""
+        """Return the pods that are counted."""
         return self.state.pod_counts.counts()
 
     def caches(self) -> Caches:
-        """What is remembered of objects that may be there no more."""
+        """Return what is remembered of objects that may be there no more."""
         return self.state.caches()
 
     async def follow(self, take: Take) -> None:

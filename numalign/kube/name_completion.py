@@ -48,7 +48,7 @@ def names_of(*types: str, namespaced: bool = False) -> Completer:
 
 
 def contexts(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The contexts of the kubeconfig."""
+    """Return the contexts of the kubeconfig."""
     return _beginning(incomplete, _asked(context, "config", "get-contexts", "--output=name"))
 
 

@@ -41,7 +41,7 @@ class NamedValues(Generic[Value]):
             self._copy = None
 
     def copy(self) -> Mapping[str, Value]:
-        """All values as they are now; the same object until one changes."""
+        """Return all values as they are now; the same object until one changes."""
         if self._copy is None:
             self._copy = MappingProxyType(self._values.copy())
         return self._copy
@@ -63,5 +63,5 @@ class SortedValues(Generic[Value]):
         self._names[at : at + there] = [name] * len(after)
 
     def copy(self) -> tuple[Value, ...]:
-        """All values as they are now."""
+        """Return all values as they are now."""
         return tuple(self._values)

@@ -59,7 +59,7 @@ class PodCounts:
             del self._requests[key]
 
     def counts(self) -> Iterator[PodCount]:
-        """All pods, by namespace and by what they ask for."""
+        """Yield all pods, by namespace and by what they ask for."""
         # Pods that ask for the same share one request, and to hash it would take longer.
         numbers = Counter((namespace, id(request)) for (namespace, _), request in self._requests.items())
         requests = {id(request): request for request in self._requests.values()}

@@ -182,12 +182,12 @@ class PodInformer:
         return iter(self._pods.values())
 
     def caches(self) -> Caches:
-        """What is remembered of pods that may be there no more."""
+        """Return what is remembered of pods that may be there no more."""
         recreated = {"recreated": self._recreated.cache} if self._recreated else {}
         return {"records": self._records, "owners": self._owners, "unreadable": self._logged, **recreated}
 
     def problems(self) -> Iterator[Problem]:
-        """The pods with mistakes."""
+        """Return the pods with mistakes."""
         return (Problem(PODS.kind, _shown(key), mistakes) for key, mistakes in self._mistakes.items())
 
     def put(self, raw: Object) -> None:
@@ -273,12 +273,12 @@ class PodInformer:
         )
 
     def _owner(self, metadata: Part) -> Owner | None:
-        """The owner, kept once for all of its pods."""
+        """Return the owner, kept once for all of its pods."""
         owner = owner_of(metadata)
         return owner and self._owners.get(owner, lambda: owner)
 
     def _record(self, annotations: Part) -> DecodedRecord:
-        """The pods of a template on the same zones have the same record."""
+        """Return the pods of a template on the same zones have the same record."""
         written = {
             key: text for key in placement_records.SOURCES if (text := annotations[key].value) is not None
         }
@@ -295,7 +295,7 @@ _ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 
 
 def owner_of(metadata: Part) -> Owner | None:
-    """The first owner that controls a pod; an API server lets there be one."""
+    """Return the first owner that controls a pod; an API server lets there be one."""
     owners = islice(metadata["ownerReferences"].objects(), MOST_OWNERS)
     reference = next((owner for owner in owners if owner["controller"].value is True), None)
     if reference is None:
@@ -345,7 +345,7 @@ def _object(part: Part) -> Object:
 
 
 def _first(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
-    """Each mistake once; of many the first, and that there are more."""
+    """Return each mistake once; of many the first, and that there are more."""
     once = tuple(dict.fromkeys(mistakes))
     return once if len(once) <= MOST_MISTAKES else (*once[:MOST_MISTAKES], AND_MORE)
 

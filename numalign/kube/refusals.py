@@ -30,7 +30,7 @@ _SHOWN = 200
 
 
 def refusal(status: int, body: bytes, *, doing: str, what: str) -> ClusterError:
-    """The error for a status that came in place of an answer; `body` is what came with it.
+    """Return the error for a status that came in place of an answer; `body` is what came with it.
 
     `doing` is a verb, and `what` names what was asked for, like `pod default/web`.
     """
@@ -39,7 +39,7 @@ def refusal(status: int, body: bytes, *, doing: str, what: str) -> ClusterError:
 
 
 def _message(body: bytes) -> str:
-    """What the API server says of a failure, in a line."""
+    """Return what the API server says of a failure, in a line."""
     try:
         message = Part(orjson.loads(body))["message"].text()
     except orjson.JSONDecodeError:

@@ -50,24 +50,24 @@ class ResourceType:
         return f"{name}.{self.group}" if self.group else name
 
     def path(self, version: str, namespace: str) -> str:
-        """Where a version of it is served, in a namespace if it has any."""
+        """Return where a version of it is served, in a namespace if it has any."""
         root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
         return f"{root}/namespaces/{namespace}/{self.plural}" if self.namespaced else f"{root}/{self.plural}"
 
     def is_of(self, group: str, kind: str) -> bool:
-        """Whether an object of this kind is of this type."""
+        """Return whether an object of this kind is of this type."""
         kinds = {self.kind} if self.kind else {kind for kind in (kind,) if self.plural in _plurals(kind)}
         return group == self.group and kind in kinds
 
 
 def _plurals(kind: str) -> tuple[str, ...]:
-    """The plurals that a kind may have."""
+    """Return the plurals that a kind may have."""
     word = kind.lower()
     return word, f"{word}s", f"{word}es", f"{word.removesuffix('y')}ies"
 
 
 def _known() -> Iterator[tuple[str, ResourceType]]:
-    """Each type by everything that it is called, what is meant first before what else has the name."""
+    """Yield each type by everything that it is called, what is meant first before what else has the name."""
     kinds: Iterable[GroupKind] = (("", "Node"), *templates.TEMPLATES)
     for group, kind in kinds:
         plural = f"{kind.lower()}s"
@@ -92,7 +92,7 @@ NODE, POD = BY_NAME["node"], BY_NAME["pod"]
 
 
 def named(text: str, *, where: str) -> ResourceType:
-    """The type that a text names, in lower or upper case; raises `BadInput`, `where` it was written.
+    """Return the type that a text names, in lower or upper case; raises `BadInput`, `where` it was written.
 
     A type that is not known is taken at its word if it is written with its group, as `trainers.example.com`.
     """

@@ -63,7 +63,7 @@ async def authenticate(api: ObjectWriter, token: str, *, audience: str = "") -> 
 
 
 async def allowed(api: ObjectWriter, user: KubeUser, permission: Permission) -> bool:
-    """Whether a user may do something; raises `ClusterError`."""
+    """Return whether a user may do something; raises `ClusterError`."""
     spec: dict[str, Any] = {
         "user": user.name,
         "uid": user.uid,
@@ -90,6 +90,6 @@ def _user(part: Part) -> KubeUser:
 
 
 def _reason(status: Part) -> str:
-    """What the API server says of a token that it does not know."""
+    """Return what the API server says of a token that it does not know."""
     reason = " ".join(status["error"].text().split())
     return f"the API server does not accept the token{f': {reason[:_SHOWN]}' if reason else ''}"

@@ -21,12 +21,12 @@ _NAMES_NOBODY = (None, "", DEFAULT_SCHEDULER)
 
 
 def concerns(question: PodQuestion) -> bool:
-    """Whether the pod asks for alignment and a scheduler is to place it."""
+    """Return whether the pod asks for alignment and a scheduler is to place it."""
     return question.asks and not question.pin
 
 
 def scheduler(spec: Mapping[str, object], question: PodQuestion) -> str | None:
-    """The scheduler of its namespace, if a pod of this spec is to be handed to that."""
+    """Return the scheduler of its namespace, if a pod of this spec is to be handed to that."""
     name = question.rules.scheduler
     return name if name not in _NAMES_NOBODY and _open(spec, question) else None
 
@@ -46,5 +46,5 @@ def gate(spec: Mapping[str, object], question: PodQuestion) -> str | None:
 
 
 def _open(spec: Mapping[str, object], question: PodQuestion) -> bool:
-    """Whether the pod may be handed over at all."""
+    """Return whether the pod may be handed over at all."""
     return concerns(question) and spec.get("schedulerName") in _NAMES_NOBODY

@@ -53,11 +53,11 @@ class LabelSelector:
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether these labels meet every requirement."""
+        """Return whether these labels meet every requirement."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
     def __str__(self) -> str:
-        """The selector as `parse` and the API server's `labelSelector` read it."""
+        """Return the selector as `parse` and the API server's `labelSelector` read it."""
         return ",".join(map(_written, self.requirements))
 
 
@@ -65,7 +65,7 @@ EVERYTHING = LabelSelector()
 
 
 def parse(text: str, *, where: str = "-l") -> LabelSelector:
-    """The selector that a text says; an empty one selects everything.
+    """Return the selector that a text says; an empty one selects everything.
 
     Raises `BadSelector` with every mistake, each `where` the text was given and with its place in it.
     """
@@ -119,7 +119,7 @@ class _Tokens:
         return self._tokens[self._taken]
 
     def take(self) -> _Token:
-        """The next token; the end is never passed."""
+        """Return the next token; the end is never passed."""
         token = self.next
         self._taken = min(self._taken + 1, len(self._tokens) - 1)
         return token
@@ -132,7 +132,7 @@ class _Tokens:
         return True
 
     def take_word(self, expected: str) -> str:
-        """The next token; raises `_UnexpectedToken` for a sign and for the end."""
+        """Return the next token; raises `_UnexpectedToken` for a sign and for the end."""
         token = self.take()
         if not token.is_word:
             raise _UnexpectedToken(token, expected)
@@ -140,7 +140,7 @@ class _Tokens:
 
 
 def _requirements(tokens: _Tokens) -> Iterator[tuple[int, Requirement]]:
-    """Every requirement and where it begins; raises `_UnexpectedToken`."""
+    """Yield every requirement and where it begins; raises `_UnexpectedToken`."""
     if tokens.next.text == _END:
         return
     while True:
@@ -169,12 +169,12 @@ def _requirement(tokens: _Tokens) -> Requirement:
 
 
 def _value(tokens: _Tokens) -> str:
-    """The value that a label is compared with, which may be left out for an empty one."""
+    """Return the value that a label is compared with, which may be left out for an empty one."""
     return "" if tokens.next.text in {",", _END} else tokens.take_word("a value")
 
 
 def _values(tokens: _Tokens) -> Iterator[str]:
-    """What stands in parentheses; a place between two commas is an empty value."""
+    """Yield what stands in parentheses; a place between two commas is an empty value."""
     if not tokens.take_if("("):
         raise _UnexpectedToken(tokens.next, '"("')
     if tokens.next.text == ")":
@@ -189,7 +189,7 @@ def _values(tokens: _Tokens) -> Iterator[str]:
 
 
 def _impossible(requirement: Requirement) -> Iterator[str]:
-    """Why no label could meet a requirement."""
+    """Yield why no label could meet a requirement."""
     if why := label_syntax.impossible(requirement.key, sorted(requirement.values)):
         yield why
     elif requirement.operator in {Operator.GT, Operator.LT}:

@@ -17,7 +17,7 @@ _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-
 
 
 def _named(text: str) -> str:
-    """A name that an object can have; raises `ValueError`."""
+    """Return a name that an object can have; raises `ValueError`."""
     if _NAME.fullmatch(text):
         return text
     raise ValueError("a Kubernetes name consists of lowercase letters, digits, - and dots")
@@ -87,7 +87,7 @@ class SourceSettings(Settings):
         return seconds(self.remember_shapes)
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """One source."""
+        """Yield one source."""
         yield from super().contradictions()
         for name in ("kubeconfig", "context", "kubelet_configs"):
             if self.snapshot and getattr(self, name):

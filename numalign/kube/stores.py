@@ -49,7 +49,7 @@ class Problem:
     mistakes: tuple[Mistake, ...]
 
     def __str__(self) -> str:
-        """Every mistake on its own line, each with the object it is in."""
+        """Return every mistake on its own line, each with the object it is in."""
         return "\n".join(f"{self.kind} {self.name}: {mistake}" for mistake in self.mistakes)
 
 
@@ -83,15 +83,15 @@ class Store(Generic[Decoded]):
         return iter(self._decoded)
 
     def get(self, name: str) -> Decoded | None:
-        """The decoded object; None if it is not there, or could not be decoded."""
+        """Return the decoded object; None if it is not there, or could not be decoded."""
         return self._decoded.get(name)
 
     def view(self) -> Mapping[str, Decoded | None]:
-        """What each object is decoded to, as it is at any time."""
+        """Return what each object is decoded to, as it is at any time."""
         return MappingProxyType(self._decoded)
 
     def decoded(self) -> Iterator[tuple[str, Decoded]]:
-        """The name and the decoded object, of all that could be decoded."""
+        """Return the name and the decoded object, of all that could be decoded."""
         return ((name, decoded) for name, decoded in self._decoded.items() if decoded is not None)
 
     def put(self, name: str, raw: Mapping[str, object]) -> None:
@@ -128,7 +128,7 @@ class Store(Generic[Decoded]):
         self.changed.add(name)
 
     def problems(self) -> Iterator[Problem]:
-        """The objects with mistakes."""
+        """Return the objects with mistakes."""
         return (Problem(self.kind, name, mistakes) for name, mistakes in self._mistakes.items())
 
 
@@ -167,7 +167,7 @@ class TopologyStore(Store[Topology]):
             store.drop(name)
 
     def _machine(self, text: object) -> MachineReport:
-        """A report, the same one for all nodes with the same text."""
+        """Return a report, the same one for all nodes with the same text."""
         if not isinstance(text, str):
             return kubelet_reports.read_machine(text, "")
         key = digest(text.encode(errors="surrogatepass"))
@@ -175,7 +175,7 @@ class TopologyStore(Store[Topology]):
 
 
 def sensible(decode: Callable[[Mapping[str, object]], Decoded]) -> Decoder[Decoded]:
-    """A decoder that gives the mistakes which it would raise."""
+    """Return a decoder that gives the mistakes which it would raise."""
 
     def attempt(raw: Mapping[str, object]) -> tuple[Decoded | None, tuple[Mistake, ...]]:
         try:
@@ -187,7 +187,7 @@ def sensible(decode: Callable[[Mapping[str, object]], Decoded]) -> Decoder[Decod
 
 
 def _annotation(key: str, read: Callable[[object], Decoded]) -> Store[Decoded]:
-    """A store of what an annotation of topologies says."""
+    """Return a store of what an annotation of topologies says."""
 
     def decode(raw: Mapping[str, object]) -> Decoded:
         try:
@@ -201,7 +201,7 @@ def _annotation(key: str, read: Callable[[object], Decoded]) -> Store[Decoded]:
 
 
 def _written(raw: Mapping[str, object], key: str) -> object:
-    """An annotation; None, if there is none."""
+    """Return an annotation; None, if there is none."""
     return inner(inner(raw.get("metadata"), "annotations"), key)
 
 
@@ -214,7 +214,7 @@ def _digest(raw: Mapping[str, object]) -> bytes | None:
 
 
 def _digest_of(value: object) -> bytes | None:
-    """The same for the same value; None for one that is no JSON."""
+    """Return the same for the same value; None for one that is no JSON."""
     try:
         return hashlib.blake2b(orjson.dumps(value), digest_size=16).digest()
     except orjson.JSONEncodeError:

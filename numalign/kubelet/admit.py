@@ -112,7 +112,7 @@ def admitting(node: Node, demand: Demand) -> Steps[PodAdmitResult]:
 
 
 def effective_demand(node: Node, demand: Demand) -> Demand:
-    """What the managers of this node read in a pod: with their gate on, its resources as a whole.
+    """Return what the managers of this node read in a pod: with their gate on, its resources as a whole.
 
     Of devices that DRA serves they read only those of which the node has a device plugin.
     """
@@ -184,17 +184,17 @@ def _as_one(
 
 
 def charge(node: Node, admission: PodAdmitResult) -> Node:
-    """The node with the pod on it and all its containers running; the same node for a refused pod."""
+    """Return the node with the pod on it and all its containers running; the same node for a refused pod."""
     return node if admission.refusal else after_admission(node, admission)
 
 
 def after_admission(node: Node, admission: PodAdmitResult) -> Node:
-    """The node as the last step of an admission left it or, if it was refused, found it."""
+    """Return the node as the last step of an admission left it or, if it was refused, found it."""
     return with_state(node, admission.before, admission.after)
 
 
 def release(node: Node, leaving: Iterable[Assignments]) -> Node:
-    """The node after the managers dropped pods that are gone, one after another (removeStaleState).
+    """Return the node after the managers dropped pods that are gone, one after another (removeStaleState).
 
     In which order the kubelet drops several is chance, and decides how the memory of a group is split.
     """
@@ -222,7 +222,7 @@ def min_widths(node: Node, step: Step) -> dict[str, int]:
 
 
 def fits_together(node: Node, amounts: Mapping[str, int], zones: int) -> bool:
-    """Whether any so many zones have all these amounts free, whatever managers make of it."""
+    """Return whether any so many zones have all these amounts free, whatever managers make of it."""
     enough = [
         hint_sets.reaching(tuple([zone.free.get(name, 0) for zone in node.zones]), amount)
         for name, amount in amounts.items()
@@ -231,7 +231,7 @@ def fits_together(node: Node, amounts: Mapping[str, int], zones: int) -> bool:
 
 
 def whole_cores(node: Node) -> tuple[int, int]:
-    """How many threads a core has, and the millicores free in cores that keep none for the system."""
+    """Return how many threads a core has, and the millicores free in cores that keep none for the system."""
     cpus = cpu_manager.state(node)
     if cpus is None or not cpus.topology.cores:
         return 1, 0
@@ -239,7 +239,7 @@ def whole_cores(node: Node) -> tuple[int, int]:
 
 
 def numa_info(node: Node) -> NumaInfo:
-    """The zones as the merge compares them; distances that nobody published are all alike."""
+    """Return the zones as the merge compares them; distances that nobody published are all alike."""
     # NewNUMAInfo reads distances under prefer-closest-numa-nodes alone.
     if TopologyOption.PREFER_CLOSEST not in node.options.topology:
         return NumaInfo(len(node.zones))
@@ -327,7 +327,7 @@ def _grant(node: Node, given: _Given, state: ManagersState, memory: Iterable[Ent
 
 
 def _amounts_of(node: Node, state: ManagersState, held: Assignments) -> Mapping[ZoneSet, Resources]:
-    """What a pod holds once all its containers run."""
+    """Return what a pod holds once all its containers run."""
     entries = list(_cpu_entries(state.cpus, held.cpus))
     for name, amounts in held.devices.items():
         entries += _device_entries(state.devices[name], name, amounts)

@@ -34,7 +34,7 @@ class Assumed(NamedTuple):
 
 
 def assume(node: Node) -> Assumed:
-    """What is assumed of a node's CPUs, whatever is given out."""
+    """Return what is assumed of a node's CPUs, whatever is given out."""
     zones = tuple(
         [
             _Zone(zone.id, zone.capacity.get(CPU), _whole_cpus(zone.allocatable), zone.costs)
@@ -45,12 +45,12 @@ def assume(node: Node) -> Assumed:
 
 
 def remembered() -> Cache:
-    """The machines that were assumed most recently: exporters decide how large these are."""
+    """Return the machines that were assumed most recently: exporters decide how large these are."""
     return _assumed.cache
 
 
 def free_cpus(node: Node, topology: CpuTopology) -> CpuSet:
-    """The CPUs that are not given out: the last ones of each zone."""
+    """Return the CPUs that are not given out: the last ones of each zone."""
     free = 0
     for cpus, zone in zip(topology.zones, node.zones, strict=True):
         if (count := _whole_cpus(zone.free)) > 0:
@@ -84,7 +84,7 @@ def _assumed(zones: tuple[_Zone, ...], threads: int) -> Assumed:
 
 
 def _sizes(zones: tuple[_Zone, ...]) -> list[int]:
-    """The CPUs of each zone, those of a zone that is reserved as a whole included.
+    """Return the CPUs of each zone, those of a zone that is reserved as a whole included.
 
     Such a zone lists no CPU. But some CPU is always reserved (the static policy does not start without), and
     if none is in the zones that list any, it is in the first one of the others.

@@ -22,23 +22,23 @@ MOST_KEPT = 8
 
 
 def full(count: int) -> Mask:
-    """The mask of all zones."""
+    """Return the mask of all zones."""
     return (1 << count) - 1
 
 
 def ascending(count: int) -> range:
-    """Every mask but the empty one, by number."""
+    """Return every mask but the empty one, by number."""
     return range(1, 1 << count)
 
 
 @lru_cache(maxsize=4096)
 def ids(mask: Mask, order: tuple[ZoneId, ...]) -> ZoneSet:
-    """The ids that a mask stands for, where `order` lists all ids ascending."""
+    """Return the ids that a mask stands for, where `order` lists all ids ascending."""
     return tuple([order[position] for position in members(mask)])
 
 
 def sums(amounts: tuple[int, ...]) -> tuple[int, ...]:
-    """The total of every mask, indexed by the mask.
+    """Return the total of every mask, indexed by the mask.
 
     What a node has changes less often than what is asked of it, so totals are kept; but not those of more
     zones than a kubelet aligns by default, for each zone doubles them.
@@ -47,7 +47,7 @@ def sums(amounts: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def joined(parts: tuple[int, ...]) -> list[int]:
-    """All bits of the parts of every mask, indexed by the mask."""
+    """Return all bits of the parts of every mask, indexed by the mask."""
     together = [0]
     for part in parts:
         together += list(map(part.__or__, together))
@@ -55,7 +55,7 @@ def joined(parts: tuple[int, ...]) -> list[int]:
 
 
 def fewest(amounts: Iterable[int], request: int) -> int | None:
-    """How many of these amounts it takes to reach what is asked; None if all are too little."""
+    """Return how many of these amounts it takes to reach what is asked; None if all are too little."""
     reached = 0
     for count, amount in enumerate(sorted(amounts, reverse=True), start=1):
         reached += amount

@@ -41,7 +41,7 @@ class StaticPolicyOptions:
 def take_by_topology(
     topology: CpuTopology, available: CpuSet, count: int, options: StaticPolicyOptions
 ) -> CpuSet:
-    """The CPUs that the kubelet chooses among the available ones (takeByTopology).
+    """Return the CPUs that the kubelet chooses among the available ones (takeByTopology).
 
     Returns no CPU where the kubelet does not admit the pod: there are too few, or its own accidents spoil
     what it wanted to distribute. Where a cache reaches over several zones, `by_cache` can end with fewer than
@@ -254,7 +254,7 @@ def _sorted_sockets(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
 
 
 def _innermost(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
-    """The units that cores stand in, in the order of sortAvailableCores."""
+    """Return the units that cores stand in, in the order of sortAvailableCores."""
     return (_sorted_sockets if _numa_first(topology) else _sorted_numa_nodes)(topology, free)
 
 
@@ -270,7 +270,7 @@ def _emptiest(units: Iterable[CpuSet], free: CpuSet) -> list[CpuSet]:
 
 
 def _cores(topology: CpuTopology, unit: CpuSet) -> tuple[CpuSet, ...]:
-    """The cores from a unit's first to its last one; those of other units can lie between."""
+    """Return the cores from a unit's first to its last one; those of other units can lie between."""
     first = bisect_left(topology.cores, unit & -unit, key=_first_thread)
     return topology.cores[first : bisect_right(topology.cores, unit, lo=first, key=_first_thread)]
 

@@ -69,13 +69,13 @@ def choices(room: Sequence[int], count: int, *, group: int, groups_per_zone: int
 
 
 def turns(remaining: Sequence[int], zones: Sequence[int], groups: int, group: int) -> list[int]:
-    """The zones that give one group each, in turn; fewer than so many groups if they have no more."""
+    """Return the zones that give one group each, in turn; fewer than so many groups if they have no more."""
     given = (zone for gone in range(groups) for zone in zones if remaining[zone] // group > gone)
     return list(islice(given, groups))
 
 
 def _width(room: Sequence[int], count: int, group: int, groups_per_zone: int) -> int | None:
-    """How many zones share the amount: the first number of which those with most room can.
+    """Return how many zones share the amount: the first number of which those with most room can.
 
     The range is that of rangeNUMANodesNeededToSatisfy.
     """
@@ -85,7 +85,7 @@ def _width(room: Sequence[int], count: int, group: int, groups_per_zone: int) ->
 
 
 def _candidate(room: Sequence[int], zones: tuple[int, ...], count: int, group: int) -> Distribution | None:
-    """The best that these zones can do; None if they cannot share the amount."""
+    """Return the best that these zones can do; None if they cannot share the amount."""
     shared = _share(room, zones, count, group)
     if shared is None:
         return None
@@ -127,19 +127,19 @@ def _balance(remaining: Sequence[int], remainder: Sequence[int], groups: int, gr
 
 
 def _subsets(zones: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """All that are not empty, the large ones first; of nothing, nothing."""
+    """Return all that are not empty, the large ones first; of nothing, nothing."""
     sizes = range(len(zones), 0, -1) if zones else (0,)
     return chain.from_iterable(combinations(zones, size) for size in sizes)
 
 
 def _remembered(chosen: tuple[int, ...], zones: tuple[int, ...]) -> tuple[int, ...]:
-    """A subset as it reads after the last one of its size was looked at."""
+    """Return a subset as it reads after the last one of its size was looked at."""
     own = chosen[: _own_entries(len(chosen))]
     return (*own, *zones[len(zones) - len(chosen) + len(own) :])
 
 
 def _own_entries(width: int) -> int:
-    """How many entries of a remembered subset stay what they were.
+    """Return how many entries of a remembered subset stay what they were.
 
     iterateCombinations builds subsets by appending to slices, whose memory doubles when it is used up. What
     is appended where memory is left, the next subset with the same beginning writes over: of four entries the

@@ -52,7 +52,7 @@ class CpuState(NamedTuple):
         return self.free | self.reusable
 
     def charged(self, cpus: CpuSet, role: Role) -> "CpuState":
-        """The state after a container got these CPUs (updateCPUsToReuse).
+        """Return the state after a container got these CPUs (updateCPUsToReuse).
 
         What an init container got can be used again, what a sidecar or an app took of it cannot.
         """
@@ -61,16 +61,16 @@ class CpuState(NamedTuple):
         return CpuState(self.topology, self.options, self.reserved, free, reusable, given)
 
     def emptied(self) -> "CpuState":
-        """The state with nothing given out: that of the emptied node (`Node.emptied`)."""
+        """Return the state with nothing given out: that of the emptied node (`Node.emptied`)."""
         return CpuState(self.topology, self.options, self.reserved, self.topology.everything & ~self.reserved)
 
     def released(self, cpus: CpuSet) -> "CpuState":
-        """The state after a pod that had these is gone; the reserved ones stay what they are."""
+        """Return the state after a pod that had these is gone; the reserved ones stay what they are."""
         return self._replace(free=self.free | cpus & ~self.reserved)
 
 
 def state(node: Node) -> CpuState | None:
-    """The CPUs before the pod's first container; None where the manager is off."""
+    """Return the CPUs before the pod's first container; None where the manager is off."""
     if node.cpu_manager is not CpuManager.STATIC:
         return None
     topology, reserved = _cpus(node)
@@ -80,24 +80,24 @@ def state(node: Node) -> CpuState | None:
 
 
 def topology(node: Node) -> CpuTopology | None:
-    """The CPUs that the manager knows; None where it is off."""
+    """Return the CPUs that the manager knows; None where it is off."""
     return _cpus(node)[0] if node.cpu_manager is CpuManager.STATIC else None
 
 
 def _cpus(node: Node) -> tuple[CpuTopology, CpuSet]:
-    """The CPUs of a node, and the reserved ones among them."""
+    """Return the CPUs of a node, and the reserved ones among them."""
     if machine := node.machine:
         return machine.topology, machine.reserved
     return assumed_machine.assume(node)
 
 
 def cpus_per_zone(topology: CpuTopology, cpus: CpuSet) -> tuple[int, ...]:
-    """How many of these CPUs each zone owns, by position."""
+    """Return how many of these CPUs each zone owns, by position."""
     return tuple([(cpus & zone).bit_count() for zone in topology.zones])
 
 
 def topology_hints(state: CpuState, step: Step) -> list[ResourceHints]:
-    """The hints for a step (generateCPUTopologyHints); none at all if it asks for no exclusive CPU."""
+    """Return the hints for a step (generateCPUTopologyHints); none at all if it asks for no exclusive CPU."""
     if not step.cpu:
         return []
     request, topology = step.cpu // MILLI, state.topology
@@ -125,7 +125,7 @@ def min_affinity_size(sizes: Iterable[int], request: int) -> int:
 
 
 def allocate(state: CpuState, step: Step, mask: Mask | None) -> tuple[CpuState, CpuSet] | RejectionReason:
-    """The CPUs that a container gets, and the state after it; else why it gets none (Allocate).
+    """Return the CPUs that a container gets, and the state after it; else why it gets none (Allocate).
 
     Those of its affinity come first, and what is missing then from anywhere.
     """
@@ -164,7 +164,7 @@ def reserved_cpus(topology: CpuTopology, options: Options, count: int) -> CpuSet
 
 
 def whole_cores(state: CpuState) -> CpuSet:
-    """The free CPUs whose core keeps no thread for the system (GetAvailablePhysicalCPUs)."""
+    """Return the free CPUs whose core keeps no thread for the system (GetAvailablePhysicalCPUs)."""
     # A core is lost to pods as a whole if any of its threads is reserved; shared pods change nothing.
     return state.free & ~union(core for core in state.topology.cores if core & state.reserved)
 
@@ -183,7 +183,7 @@ def _preferred(state: CpuState, possible: HintSet, fewest: int) -> HintSet:
 
 @remembering(64)
 def _spanning(topology: CpuTopology, sockets: int) -> HintSet:
-    """The masks whose zones lie on so many sockets."""
+    """Return the masks whose zones lie on so many sockets."""
     by_zone = (
         bits(at for at, socket in enumerate(topology.sockets) if socket & zone) for zone in topology.zones
     )
@@ -192,7 +192,7 @@ def _spanning(topology: CpuTopology, sockets: int) -> HintSet:
 
 
 def _aligned(state: CpuState, mask: Mask) -> CpuSet:
-    """The CPUs of the zones in an affinity or, aligned by socket, of all sockets that they touch."""
+    """Return the CPUs of the zones in an affinity or, aligned by socket, of all sockets that they touch."""
     # By socket the affinity is only where to begin: its sockets are as good as its zones.
     inside = union(state.topology.zones[at] for at in members(mask))
     if CpuOption.ALIGN_BY_SOCKET not in state.options.cpu:
@@ -201,7 +201,10 @@ def _aligned(state: CpuState, mask: Mask) -> CpuSet:
 
 
 def _breaks_cores(state: CpuState, request: int) -> bool:
-    """Whether so many CPUs cannot be whole cores. Init containers' CPUs do not count as available here."""
+    """Return whether so many CPUs cannot be whole cores.
+
+    Init containers' CPUs do not count as available here.
+    """
     # A node of which no zone lists a CPU has no core either.
     threads = state.topology.threads_per_core or 1
     return request % threads > 0 or request > whole_cores(state).bit_count()

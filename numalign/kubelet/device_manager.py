@@ -53,11 +53,11 @@ class Devices:
         return hint_sets.inside(self.hosts if self.near else bitmask.full(self.zones))
 
     def reaching(self, amounts: ZoneAmounts, request: int) -> HintSet:
-        """The masks that so many of these devices touch."""
+        """Return the masks that so many of these devices touch."""
         return hint_sets.reaching(amounts[: self.zones], request, tuple(self._between_zones(amounts)))
 
     def in_zones(self, amounts: ZoneAmounts) -> ZoneAmounts:
-        """How many of these devices sit on each zone; one between zones counts for each of them."""
+        """Return how many of these devices sit on each zone; one between zones counts for each of them."""
         if len(amounts) == self.zones:
             return amounts
         wide = list(self._between_zones(amounts))
@@ -84,7 +84,7 @@ class DeviceState(NamedTuple):
     reusable: ZoneAmounts
 
     def charged(self, taken: ZoneAmounts, role: Role) -> "DeviceState":
-        """The state after a container; what can be used again is used before anything new."""
+        """Return the state after a container; what can be used again is used before anything new."""
         if role is not Role.INIT and not any(self.reusable):
             return DeviceState(self.devices, subtract(self.free, taken), self.reusable)
         # devicesToAllocate looks at reusable devices first, so whatever of a place is reusable is reused.
@@ -107,7 +107,7 @@ class Allocation(NamedTuple):
 
 
 def states(node: Node, names: Iterable[str]) -> DeviceStates:
-    """The devices of those among these resources that a plugin has registered on this node."""
+    """Return the devices of those among these resources that a plugin has registered on this node."""
     if node.machine and node.stock:
         # A described machine tells devices between zones and unhealthy ones; a topology shows neither.
         stock, places = dict(node.stock.devices), dict(node.machine.devices)
@@ -116,7 +116,7 @@ def states(node: Node, names: Iterable[str]) -> DeviceStates:
 
 
 def topology_hints(states: DeviceStates, step: Step) -> list[ResourceHints]:
-    """The hints for each device resource that a step names (GetTopologyHints).
+    """Return the hints for each device resource that a step names (GetTopologyHints).
 
     There are none for a resource of which no device has NUMA information: that is "don't care".
     """
@@ -129,7 +129,7 @@ def topology_hints(states: DeviceStates, step: Step) -> list[ResourceHints]:
 
 
 def min_affinity_size(devices: Devices, request: int) -> int:
-    """The fewest zones whose devices, busy and unhealthy ones included, reach a request.
+    """Return the fewest zones whose devices, busy and unhealthy ones included, reach a request.
 
     Of more than there are it is all zones, and from Kubernetes 1.36 on all that have a device.
     """
@@ -144,7 +144,7 @@ def min_affinity_size(devices: Devices, request: int) -> int:
 def allocate(
     states: DeviceStates, step: Step, mask: Mask | None
 ) -> tuple[DeviceStates, dict[str, Allocation]] | str:
-    """What a container gets of each resource; or the name of the first one of which there are too few.
+    """Return what a container gets of each resource; or the name of the first one of which there are too few.
 
     The kubelet walks a Go map here, so the first by name is as good as any.
     """
@@ -233,7 +233,7 @@ def _drawn(amounts: ZoneAmounts, group: Sequence[int], request: int) -> Allocati
 
 
 def _by_affinity(devices: Devices, mask: Mask | None) -> Iterator[Sequence[int]]:
-    """The places that are as good as each other, the best first (filterByAffinity)."""
+    """Yield the places that are as good as each other, the best first (filterByAffinity)."""
     places = list(enumerate(devices.places))
     # All are alike to a container without affinity, and of a resource without any NUMA information.
     if mask is None or not devices.hosts:

@@ -46,27 +46,27 @@ def of(several: Iterable[Mask]) -> HintSet:
 
 
 def listed(hints: HintSet) -> list[Mask]:
-    """The masks, by number."""
+    """Return the masks, by number."""
     # Digits as bytes leave the walk over 2^n masks to C.
     bits = f"{hints:b}".encode().translate(_DIGITS)[::-1]
     return list(compress(range(len(bits)), bits))
 
 
 def lowest(hints: HintSet) -> Mask:
-    """The mask with the smallest number; there has to be one."""
+    """Return the mask with the smallest number; there has to be one."""
     # Of masks as wide as each other the kubelet takes the smaller number (IsLessThan of bitmask.go).
     return (hints & -hints).bit_length() - 1
 
 
 def every(zones: int) -> HintSet:
-    """All masks of so many zones."""
+    """Return all masks of so many zones."""
     # IterateBitMasks begins with masks of one zone, so bit 0 is never set.
     return (1 << (1 << zones)) - 2
 
 
 @lru_cache(maxsize=256)
 def inside(most: Mask) -> HintSet:
-    """The masks that hold nothing beyond this one."""
+    """Return the masks that hold nothing beyond this one."""
     # Doubling takes one shift for each zone, where a walk takes one step for each mask.
     hints = 1
     for zone in members(most):
@@ -76,7 +76,7 @@ def inside(most: Mask) -> HintSet:
 
 @lru_cache(maxsize=256)
 def around(least: Mask, zones: int) -> HintSet:
-    """The masks of so many zones that hold all of this one."""
+    """Return the masks of so many zones that hold all of this one."""
     hints = 1
     for zone in range(zones):
         further = hints << (1 << zone)
@@ -85,24 +85,24 @@ def around(least: Mask, zones: int) -> HintSet:
 
 
 def touching(some: Mask, zones: int) -> HintSet:
-    """The masks of so many zones that hold any of this one."""
+    """Return the masks of so many zones that hold any of this one."""
     # What touches none of these zones lies inside the others.
     return every(zones) & ~inside(bitmask.full(zones) & ~some)
 
 
 def of_width(hints: HintSet, width: int) -> HintSet:
-    """Those that have so many zones."""
+    """Return those that have so many zones."""
     by_width = _by_width(_zones(hints))
     return hints & by_width[width] if 0 < width < len(by_width) else NONE
 
 
 def narrowest_width(hints: HintSet, default: int) -> int:
-    """The fewest zones that one of them has."""
+    """Return the fewest zones that one of them has."""
     return next((width for width, alike in enumerate(_by_width(_zones(hints))) if hints & alike), default)
 
 
 def narrowest(hints: HintSet) -> HintSet:
-    """Those that have the fewest zones."""
+    """Return those that have the fewest zones."""
     return next((narrow for alike in _by_width(_zones(hints)) if (narrow := hints & alike)), NONE)
 
 
@@ -114,7 +114,7 @@ def reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ...
 
 
 def intersections(one: HintSet, other: HintSet, zones: int) -> HintSet:
-    """Every mask but the empty one that is the intersection of one of each.
+    """Return every mask but the empty one that is the intersection of one of each.
 
     How often a mask is such an intersection is counted by an AND-convolution over the lattice of masks; each
     of its rounds adds up all masks at once, side by side in one long number.
@@ -129,12 +129,12 @@ def intersections(one: HintSet, other: HintSet, zones: int) -> HintSet:
 
 
 def _code(zones: int) -> Literal["I", "Q"]:
-    """The array of fields that are wide enough for counts of masks of so many zones."""
+    """Return the array of fields that are wide enough for counts of masks of so many zones."""
     return "I" if zones <= _ZONES_OF_SMALL else "Q"
 
 
 def _size(zones: int) -> int:
-    """The bytes of such a field."""
+    """Return the bytes of such a field."""
     return array(_code(zones)).itemsize
 
 
@@ -164,7 +164,7 @@ def _exactly(fields: int, zones: int) -> int:
 
 
 def _any_way(fields: int, zones: int) -> HintSet:
-    """The masks whose field is not 0."""
+    """Return the masks whose field is not 0."""
     size = _size(zones)
     # Shifts bring bits of the next field in only above the lowest bit, and that one alone is read.
     for half in (8 * size >> fold for fold in range(1, (8 * size).bit_length())):
@@ -192,7 +192,7 @@ def _zones(hints: HintSet) -> int:
 
 @lru_cache(maxsize=64)
 def _by_width(zones: int) -> tuple[HintSet, ...]:
-    """All masks of so many zones and of none, by their width."""
+    """Return all masks of so many zones and of none, by their width."""
     if not zones:
         return (1,)
     before = (*_by_width(zones - 1), NONE)
@@ -203,7 +203,7 @@ def _by_width(zones: int) -> tuple[HintSet, ...]:
 
 
 def _reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ...]) -> HintSet:
-    """Which masks of the first zones will do depends only on what the others have, and still touch."""
+    """Return which masks of the first zones will do depends only on what the others have, and still touch."""
     # Masks of three zones fill a byte, so parts of three zones or more can be joined as bytes.
     first = max(_BYTE, len(amounts) // 2)
     own, last = bitmask.sums(amounts[:first]), bitmask.sums(amounts[first:])

@@ -43,7 +43,7 @@ Entry = tuple[Mask, str, int]
 
 
 def read_state(node: Node, devices: Iterable[str]) -> ManagersState:
-    """The managers' state of a node, that of the device manager for these resources."""
+    """Return the managers' state of a node, that of the device manager for these resources."""
     # A manager of policy none has no opinion and charges nobody, so there is nothing to read of it.
     return ManagersState(
         cpu_manager.state(node), memory_manager.state(node), device_manager.states(node, devices)
@@ -51,7 +51,7 @@ def read_state(node: Node, devices: Iterable[str]) -> ManagersState:
 
 
 def assignments_since(before: ManagersState, after: ManagersState) -> Assignments:
-    """What was assigned to one pod between two states."""
+    """Return what was assigned to one pod between two states."""
     # While one pod is admitted nothing else is given out, so whatever is missing since then is its.
     cpus = after.cpus.given if after.cpus else 0
     devices = {name: subtract(pool.free, after.devices[name].free) for name, pool in before.devices.items()}
@@ -59,7 +59,7 @@ def assignments_since(before: ManagersState, after: ManagersState) -> Assignment
 
 
 def removed(state: ManagersState, assignments: Assignments) -> ManagersState:
-    """The state after the managers dropped a pod to which this was assigned."""
+    """Return the state after the managers dropped a pod to which this was assigned."""
     cpus = state.cpus and state.cpus.released(assignments.cpus)
     # Of memory the order matters in which pods go: RemoveContainer gives back to the lowest zone first.
     memory = state.memory and memory_manager.without_blocks(state.memory, assignments.blocks)
@@ -74,7 +74,7 @@ def removed(state: ManagersState, assignments: Assignments) -> ManagersState:
 
 
 def with_state(node: Node, before: ManagersState, after: ManagersState) -> Node:
-    """The node with what is free in a later state; `before` is the one that was read off it."""
+    """Return the node with what is free in a later state; `before` is the one that was read off it."""
     spent = _spent(before, after)
     zones = tuple(
         _zone(node, at, spent, after.memory) if _touched(at, spent, before.memory, after.memory) else zone
@@ -84,7 +84,7 @@ def with_state(node: Node, before: ManagersState, after: ManagersState) -> Node:
 
 
 def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts]:
-    """How much less of each resource every zone has."""
+    """Return how much less of each resource every zone has."""
     # A device between zones is missing in each of them, as an exporter shows it.
     spent = {
         name: pool.devices.in_zones(subtract(pool.free, after.devices[name].free))
@@ -103,7 +103,7 @@ def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts
 def _touched(
     at: int, spent: Mapping[str, ZoneAmounts], before: MemoryState | None, after: MemoryState | None
 ) -> bool:
-    """Whether anything of a zone was given out or came back."""
+    """Return whether anything of a zone was given out or came back."""
     # Zones that stay as they are stay the same objects, so that nobody compares them again.
     if any(amounts[at] for amounts in spent.values()):
         return True
@@ -114,7 +114,7 @@ def _touched(
 
 
 def _zone(node: Node, at: int, spent: Mapping[str, ZoneAmounts], memory: MemoryState | None) -> Zone:
-    """One zone, less what was spent, with the memory manager's groups."""
+    """Return one zone, less what was spent, with the memory manager's groups."""
     zone = node.zones[at]
     free = Resources(
         {name: amount - spent[name][at] if name in spent else amount for name, amount in zone.free.items()}

@@ -59,7 +59,7 @@ class MemoryState(NamedTuple):
 
 
 def state(node: Node) -> MemoryState | None:
-    """The memory before the pod's first container; None where the manager is off."""
+    """Return the memory before the pod's first container; None where the manager is off."""
     if node.memory_manager is not MemoryManager.STATIC:
         return None
     zones, order = node.zones, node.ids
@@ -79,7 +79,7 @@ def state(node: Node) -> MemoryState | None:
 
 
 def topology_hints(memory: MemoryState, request: Resources) -> list[ResourceHints]:
-    """The same hints under every requested name; none at all if no set of zones can serve them.
+    """Return the same hints under every requested name; none at all if no set of zones can serve them.
 
     calculateHints makes the entry of a name with its first hint, so where there is none it has no opinion.
     """
@@ -92,7 +92,7 @@ def topology_hints(memory: MemoryState, request: Resources) -> list[ResourceHint
 
 
 def min_affinity_size(memory: MemoryState, request: Resources) -> int:
-    """The fewest zones whose allocatable memory reaches a request, of all names together."""
+    """Return the fewest zones whose allocatable memory reaches a request, of all names together."""
     return _large_enough(memory, request)[1]
 
 
@@ -116,12 +116,12 @@ def allocate(memory: MemoryState, step: Step, affinity: TopologyHint) -> MemoryS
 
 
 def with_blocks(memory: MemoryState, blocks: Iterable[Block]) -> MemoryState:
-    """The memory with these blocks taken, one after another."""
+    """Return the memory with these blocks taken, one after another."""
     return reduce(_with_block, blocks, memory)
 
 
 def without_blocks(memory: MemoryState, blocks: Iterable[Block]) -> MemoryState:
-    """The memory after these blocks are given back, one after another (RemoveContainer)."""
+    """Return the memory after these blocks are given back, one after another (RemoveContainer)."""
     return reduce(_without_block, blocks, memory)
 
 
@@ -137,7 +137,7 @@ def containers_started(memory: MemoryState) -> MemoryState:
 
 @lru_cache(maxsize=4096)
 def _allocatable(zones: tuple[Resources, ...]) -> Mapping[str, ZoneAmounts]:
-    """What each zone may give out of everything that a memory manager keeps."""
+    """Return what each zone may give out of everything that a memory manager keeps."""
     names = sorted({name for amounts in zones for name in amounts if kind(name) is Kind.MEMORY})
     return {name: tuple(amounts.get(name, 0) for amounts in zones) for name in names}
 
@@ -154,7 +154,7 @@ def _hints(memory: MemoryState, request: Resources) -> ResourceHints:
 
 
 def _enough_with_reusable(memory: MemoryState, name: str, size: int) -> HintSet:
-    """The sets of zones of which init containers left so much that it suffices with what is free."""
+    """Return the sets of zones of which init containers left so much that it suffices with what is free."""
     free = memory.free[name]
     return hint_sets.of(
         mask
@@ -164,7 +164,7 @@ def _enough_with_reusable(memory: MemoryState, name: str, size: int) -> HintSet:
 
 
 def _large_enough(memory: MemoryState, request: Resources) -> tuple[HintSet, int]:
-    """The sets of zones whose allocatable amounts reach a request, used or not, and their least width.
+    """Return the sets of zones whose allocatable amounts reach a request, used or not, and their least width.
 
     The least width is found before groups and free amounts are looked at, so it can be one that nobody gets.
     """
@@ -190,7 +190,7 @@ def _open(cells: tuple[Mask, ...], groups: Groups) -> HintSet:
 
 
 def _violates_group(groups: Groups, mask: Mask) -> bool:
-    """Whether a block over several zones would touch one that serves another set.
+    """Return whether a block over several zones would touch one that serves another set.
 
     As isAffinityViolatingNUMAAllocations: a block on one zone is not looked at, and can break into a group.
     """
@@ -198,7 +198,7 @@ def _violates_group(groups: Groups, mask: Mask) -> bool:
 
 
 def _best_around(memory: MemoryState, request: Resources, affinity: TopologyHint) -> TopologyHint | None:
-    """The best hint that holds an affinity (any, if it is none); None if it would be a step down.
+    """Return the best hint that holds an affinity (any, if it is none); None if it would be a step down.
 
     As getDefaultHint and extendTopologyManagerHint: what was preferred must not become what is not.
     """

@@ -45,7 +45,7 @@ FreeByZone = Mapping[ZoneSet, Resources]
 def observe(
     node: Node, demand: Demand, observed: Sequence[ObservedContainer], free: FreeByZone | None = None
 ) -> tuple[Node, Assignments]:
-    """The node with a pod on it as it was observed, and what the pod holds.
+    """Return the node with a pod on it as it was observed, and what the pod holds.
 
     `node` is as it was before the pod. What containers were observed to hold does not tell how much of it was
     used twice; `free` does. Of a pod that was served as a whole, what stands under `WHOLE_POD` is all.
@@ -70,7 +70,7 @@ def observe(
 def _with_container(
     state: ManagersState, container: ObservedContainer, role: Role, position: Mapping[ZoneId, int]
 ) -> ManagersState:
-    """The state with one container's share, in the order in which containers are admitted."""
+    """Return the state with one container's share, in the order in which containers are admitted."""
     entries = [
         (bits(position[zone] for zone in zones if zone in position), name, amount)
         for zones, amounts in container.amounts.items()
@@ -120,7 +120,7 @@ def _with_free(memory: MemoryState, node: Node, free: FreeByZone | None) -> Memo
 
 
 def _counted_cpus(state: CpuState, node: Node, free: FreeByZone) -> CpuSet:
-    """The free CPUs, as many of each zone as were observed."""
+    """Return the free CPUs, as many of each zone as were observed."""
     chosen = 0
     for zone, cpus in zip(node.ids, state.topology.zones, strict=True):
         own = state.free & cpus

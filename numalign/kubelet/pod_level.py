@@ -62,7 +62,7 @@ def allocate_memory(
 def divide_cpus(
     state: CpuState, pod: CpuSet, steps: Sequence[Step]
 ) -> Mapping[str, CpuSet] | RejectionReason:
-    """The CPUs of each pinned container, by its name; why not, where there are too few for one.
+    """Return the CPUs of each pinned container, by its name; why not, where there are too few for one.
 
     An init container has ended when the next one takes its CPUs, so these stay in the pod's own pool.
     """
@@ -80,7 +80,7 @@ def divide_cpus(
 
 
 def divide_memory(pod: Resources, steps: Sequence[Step]) -> Mapping[str, Resources]:
-    """The memory of each container, by its name, that which it shares included."""
+    """Return the memory of each container, by its name, that which it shares included."""
     shares, free = dict[str, Resources](), pod
     for step in steps:
         if step.memory:

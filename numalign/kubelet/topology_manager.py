@@ -63,7 +63,7 @@ class NumaInfo:
 
 @lru_cache(maxsize=16)
 def _spreads(distances: Distances) -> Sequence[int]:
-    """All distances within each mask, each zone's to itself included (CalculateAverageFor).
+    """Return all distances within each mask, each zone's to itself included (CalculateAverageFor).
 
     They are not divided by the number of pairs: only masks of one width are compared.
     """
@@ -100,7 +100,7 @@ def hints_preferring(resource: str, possible: HintSet, width: int) -> ResourceHi
 
 
 def impossible(resource: str) -> ResourceHints:
-    """The empty list of hints, of a resource that no mask can serve."""
+    """Return the empty list of hints, of a resource that no mask can serve."""
     return ResourceHints(resource, hint_sets.NONE, hint_sets.NONE)
 
 
@@ -144,7 +144,7 @@ def _single_numa_node(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decisio
 
 
 def _preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> TopologyHint | None:
-    """The narrowest mask that every resource prefers; all zones where none has an opinion."""
+    """Return the narrowest mask that every resource prefers; all zones where none has an opinion."""
     if not hints:
         return TopologyHint(bitmask.full(numa.count), preferred=True)
     # mergePermutation prefers a permutation only if all its masks are preferred and the same.
@@ -174,7 +174,7 @@ def _best_not_preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps
 
 
 def _first_is_reached(lists: Sequence[HintSet], first: Mask, everything: Mask) -> bool:
-    """Whether some list holds the mask with the lowest number of its width, and all hold all zones.
+    """Return whether some list holds the mask with the lowest number of its width, and all hold all zones.
 
     Beside lists that hold all zones a hint stays as it is, so nothing need be merged.
     """
@@ -184,7 +184,7 @@ def _first_is_reached(lists: Sequence[HintSet], first: Mask, everything: Mask) -
 
 
 def _intersections(lists: Sequence[HintSet], count: int) -> Steps[HintSet]:
-    """Every mask but the empty one that is the intersection of one hint from each list."""
+    """Return every mask but the empty one that is the intersection of one hint from each list."""
     if not lists:
         return 1 << bitmask.full(count)
     merged, *others = lists

@@ -111,7 +111,7 @@ def _no_reserved_memory(node: Node, _reserved: Reserved | None) -> Iterator[Star
 
 
 def _kept(zone: Zone) -> int:
-    """The memory of a zone that is neither for pods nor in hugepages."""
+    """Return the memory of a zone that is neither for pods nor in hugepages."""
     # Hugepages are taken out of a zone's memory, whether they are for pods or reserved.
     huge = sum(
         amount for name, amount in zone.capacity.items() if kind(name) is Kind.MEMORY and name != MEMORY

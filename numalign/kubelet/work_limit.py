@@ -42,7 +42,7 @@ class Work(NamedTuple):
     looks: int = 0
 
     def units(self, zones: int) -> int:
-        """All of it, on a node with so many zones."""
+        """Return all of it, on a node with so many zones."""
         own = _CONTAINER * self.containers + self.looks // _EARLIER
         if not self.lists:
             return own
@@ -53,17 +53,17 @@ class Work(NamedTuple):
 
 
 def answerable(node: Node, demand: Demand) -> bool:
-    """Whether this is little enough work to be done; `demand` is as the node's managers heed it."""
+    """Return whether this is little enough work to be done; `demand` is as the node's managers heed it."""
     return units(node, demand) <= LIMIT
 
 
 def units(node: Node, demand: Demand) -> int:
-    """The same in units."""
+    """Return the same in units."""
     return estimate(node, demand).units(len(node.zones))
 
 
 def estimate(node: Node, demand: Demand) -> Work:
-    """What it takes at the most to admit a pod."""
+    """Return what it takes at the most to admit a pod."""
     silent = node.policy is Policy.NONE
     whole = () if silent or node.scope is Scope.CONTAINER else (demand.whole,)
     # scope_pod.go asks for hints once, and still allocates container by container.

@@ -16,10 +16,10 @@ def draw(amounts: ZoneAmounts, positions: Iterable[int], request: int) -> ZoneAm
 
 
 def add(one: ZoneAmounts, other: ZoneAmounts) -> ZoneAmounts:
-    """The sums, position by position."""
+    """Return the sums, position by position."""
     return tuple(map(int.__add__, one, other))
 
 
 def subtract(one: ZoneAmounts, other: ZoneAmounts) -> ZoneAmounts:
-    """The differences, position by position."""
+    """Return the differences, position by position."""
     return tuple(map(int.__sub__, one, other))

@@ -22,7 +22,7 @@ Amounts = Mapping[ZoneSet, Resources]
 
 
 def named(amounts: Amounts, node: Node) -> Held:
-    """The same amounts, except for empty ones, by the names of the node's zones."""
+    """Return the same amounts, except for empty ones, by the names of the node's zones."""
     names = {zone.id: zone.name for zone in node.zones}
     return MappingProxyType(
         {tuple(names[zone] for zone in zones): bag for zones, bag in amounts.items() if bag}
@@ -30,7 +30,7 @@ def named(amounts: Amounts, node: Node) -> Held:
 
 
 def by_id(held: Held, node: Node) -> Amounts | None:
-    """The same amounts by the ids of zones; None if one of them is not there: all is void then."""
+    """Return the same amounts by the ids of zones; None if one of them is not there: all is void then."""
     ids = {zone.name: zone.id for zone in node.zones}
     if any(name not in ids for names in held for name in names):
         return None
@@ -38,13 +38,13 @@ def by_id(held: Held, node: Node) -> Amounts | None:
 
 
 def same(one: Held, other: Held) -> bool:
-    """Whether the same amounts are held on the same zones, in whichever order these are listed."""
+    """Return whether the same amounts are held on the same zones, in whichever order these are listed."""
     mine, theirs = ({frozenset(zones): bag for zones, bag in held.items()} for held in (one, other))
     return mine == theirs
 
 
 def merged(bags: Iterable[Amounts]) -> Amounts:
-    """The sum of amounts, by sets of zones in order."""
+    """Return the sum of amounts, by sets of zones in order."""
     total: dict[ZoneSet, Resources] = {}
     for amounts in bags:
         for zones, bag in amounts.items():
@@ -53,19 +53,19 @@ def merged(bags: Iterable[Amounts]) -> Amounts:
 
 
 def entries(amounts: Amounts) -> Iterator[tuple[ZoneSet, str, int]]:
-    """Every amount with its zones and the name of its resource, those on the fewest zones first."""
+    """Yield every amount with its zones and the name of its resource, those on the fewest zones first."""
     for zones, bag in sorted(amounts.items(), key=lambda entry: (len(entry[0]), entry[0])):
         for name, amount in bag.items():
             yield zones, name, amount
 
 
 def debited(node: Node, amounts: Amounts) -> Node:
-    """The node with less free by these amounts, no zone ever below zero."""
+    """Return the node with less free by these amounts, no zone ever below zero."""
     return _moved(node, amounts, -1)
 
 
 def credited(node: Node, amounts: Amounts) -> Node:
-    """The node with more free by these amounts, no zone ever above what it may give out."""
+    """Return the node with more free by these amounts, no zone ever above what it may give out."""
     return _moved(node, amounts, 1)
 
 
@@ -84,7 +84,7 @@ def _moved(node: Node, amounts: Amounts, sign: int) -> Node:
 
 
 def less_everywhere(node: Node, bag: Resources) -> Node:
-    """The node with less free by this bag on every single zone, none ever below zero."""
+    """Return the node with less free by this bag on every single zone, none ever below zero."""
     return with_free(
         node,
         lambda zone: Resources({name: max(0, free - bag.get(name, 0)) for name, free in zone.free.items()}),
@@ -92,7 +92,7 @@ def less_everywhere(node: Node, bag: Resources) -> Node:
 
 
 def allocated(node: Node, amounts: Amounts, cpus: CpuSet = 0) -> Node:
-    """The node, where nothing is allocated yet, once its managers have given all of this out.
+    """Return the node, where nothing is allocated yet, once its managers have given all of this out.
 
     `cpus` are given out beside the amounts, by their ids. Those of the amounts are any others of their zones.
     """
@@ -104,7 +104,7 @@ def allocated(node: Node, amounts: Amounts, cpus: CpuSet = 0) -> Node:
 
 
 def without_cpus(amounts: Amounts) -> Amounts:
-    """The amounts of all else."""
+    """Return the amounts of all else."""
     return {
         zones: Resources({name: amount for name, amount in bag.items() if name != CPU})
         for zones, bag in amounts.items()
@@ -115,5 +115,5 @@ _ASKS_NOTHING = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
 
 
 def with_free(node: Node, free: Callable[[Zone], Resources]) -> Node:
-    """The node with other free amounts on each zone."""
+    """Return the node with other free amounts on each zone."""
     return replace(node, zones=tuple(replace(zone, free=free(zone)) for zone in node.zones), stock=None)

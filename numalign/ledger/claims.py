@@ -60,7 +60,7 @@ class Belief(NamedTuple):
 
 
 def given_out(node: Node, name: str) -> bool:
-    """Whether a manager of this node's kubelet gives pods this resource of their own, by zones."""
+    """Return whether a manager of this node's kubelet gives pods this resource of their own, by zones."""
     match kind(name):
         case Kind.CPU:
             return node.cpu_manager is CpuManager.STATIC
@@ -84,7 +84,7 @@ class StaticFacts(NamedTuple):
 
 
 def static_facts(node: Node) -> StaticFacts:
-    """What beliefs rest on: as long as it is the same, so are they."""
+    """Return what beliefs rest on: as long as it is the same, so are they."""
     every = chain(node.zones, node.health.zones if node.health else ())
     zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in every)
     managers = (node.cpu_manager, node.memory_manager)
@@ -92,7 +92,7 @@ def static_facts(node: Node) -> StaticFacts:
 
 
 def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
-    """What the managers of a node look at in a pod, one after another, as they serve it."""
+    """Return what the managers of a node look at in a pod, one after another, as they serve it."""
     effective = kubelet.effective_demand(node, demand)
     if effective is demand or node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
         return ((step.role, step.asks) for step in effective.steps)
@@ -101,7 +101,7 @@ def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
 
 
 def holds(node: Node, demand: Demand) -> bool:
-    """Whether the managers of this node's kubelet would give the pod anything of its own."""
+    """Return whether the managers of this node's kubelet would give the pod anything of its own."""
     return any(given_out(node, name) for _, asks in steps(node, demand) for name in asks)
 
 
@@ -116,7 +116,7 @@ def exclusive(node: Node, demand: Demand) -> bool:
 
 
 def due(node: Node, demand: Demand) -> Due:
-    """What a pod gets on a node, if it is admitted."""
+    """Return what a pod gets on a node, if it is admitted."""
     sums: dict[bool, dict[str, int]] = {True: {}, False: {}}
     for role, asks in steps(node, demand):
         total = sums[role is Role.INIT]
@@ -127,7 +127,7 @@ def due(node: Node, demand: Demand) -> Due:
 
 
 def believed(node: Node, demand: Demand, held: Held) -> Belief:
-    """What is believed of a record of a pod with this demand.
+    """Return what is believed of a record of a pod with this demand.
 
     Nothing is believed of one that names a zone that is not there.
     """
@@ -162,7 +162,7 @@ def capacity(node: Node, zones: Collection[str], name: str) -> int:
 
 
 def nowhere(node: Node, name: str) -> int:
-    """How many devices of a resource sit nobody knows where; only a described machine has such."""
+    """Return how many devices of a resource sit nobody knows where; only a described machine has such."""
     places = dict(node.machine.devices).get(name, ()) if node.machine else ()
     return sum(place.total for place in places if not place.zones)
 
@@ -184,7 +184,7 @@ def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:
 
 
 def _fewest(node: Node, memory: Resources) -> int:
-    """The fewest zones that have all this memory, if that is one; else no fewer than these are."""
+    """Return the fewest zones that have all this memory, if that is one; else no fewer than these are."""
     if any(all(zone.allocatable.get(name, 0) >= memory[name] for name in memory) for zone in node.zones):
         return 1
     fewest = 0
@@ -198,7 +198,7 @@ _INSISTING = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
 
 
 def _only(held: Held, names: AbstractSet[str]) -> Held:
-    """The record with these resources alone; the very same if it has no others."""
+    """Return the record with these resources alone; the very same if it has no others."""
     if all(amounts.keys() <= names for amounts in held.values()):
         return held
     bags = (

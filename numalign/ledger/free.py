@@ -57,7 +57,7 @@ def free_capacity(
 
 
 def _hold_the_same(one: NodeInfo, other: NodeInfo) -> bool:
-    """Whether the pods are the same, and no topology accounts for them: stages alone may differ."""
+    """Return whether the pods are the same, and no topology accounts for them: stages alone may differ."""
     pods, others = one.assigned_pods, other.assigned_pods
     if (
         one.node is not other.node
@@ -103,7 +103,7 @@ def _allocated(node: Node, holding: Sequence[AssignedPod], held: Amounts) -> Nod
 
 
 def _known_cpus(holding: Sequence[AssignedPod]) -> Mapping[str, CpuSet]:
-    """The ids of pods' CPUs, by uid; of two that were predicted the same, one at most gets them."""
+    """Return the ids of pods' CPUs, by uid; of two that were predicted the same, one at most gets them."""
     records = ((pod, pod.record) for pod in holding if pod.record)
     known = [(pod, record.source, record.cpus) for pod, record in records if record.cpus is not None]
     once = twice = 0
@@ -133,7 +133,7 @@ def _overdrawn(node: Node, held: Amounts) -> bool:
 
 
 def _contradicted(info: NodeInfo, node: Node) -> bool:
-    """Whether a topology that accounts for exactly the pods that are there has less to give.
+    """Return whether a topology that accounts for exactly the pods that are there has less to give.
 
     It may have more: exporters do not see what finished init containers leave to their pod. Memory is left
     out, for exporters differ in what they make of a block that lies on several zones.
@@ -151,7 +151,7 @@ def _contradicted(info: NodeInfo, node: Node) -> bool:
 
 
 def _published(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) -> _Counted:
-    """What is free by what was published, and what is known of pods beside that."""
+    """Return what is free by what was published, and what is known of pods beside that."""
     if info.node.machine is None:
         return _anchored(info, holding) or _reported(info, holding, before=before)
     # What is free of a machine is no longer what a fingerprint is of: its agent's word on pods went into it.
@@ -186,7 +186,7 @@ def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None
 
 
 def _accountable(info: NodeInfo) -> tuple[list[AssignedPod], list[AssignedPod]]:
-    """The pods that a topology surely accounts for, and those that it may."""
+    """Return the pods that a topology surely accounts for, and those that it may."""
     settled = sorted((pod for pod in info.assigned_pods if pod.admitted), key=lambda pod: pod.since)
     bound = [pod for pod in info.assigned_pods if pod.stage is Stage.BOUND]
     recent = [*settled[-MOST_RECENT:], *bound, *info.departed[: -MOST_RECENT - 1 : -1]]
@@ -232,7 +232,7 @@ def _recorded(node: Node, pods: Iterable[AssignedPod]) -> tuple[Amounts, list[As
 
 
 def _unknown(node: Node, pod: AssignedPod) -> Resources | None:
-    """What a pod may hold, and nobody knows on which zones; None if that may be anything."""
+    """Return what a pod may hold, and nobody knows on which zones; None if that may be anything."""
     if pod.demand is None:
         return None
     due = claims.due(node, pod.demand).all
@@ -267,13 +267,13 @@ def _grouped(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
 
 
 def _hides_memory(node: Node, pod: AssignedPod) -> bool:
-    """Whether a pod of which not all is known may hold memory anywhere."""
+    """Return whether a pod of which not all is known may hold memory anywhere."""
     bag = _unknown(node, pod)
     return bag is None or any(kind(name) is Kind.MEMORY for name in bag)
 
 
 def _narrow(node: Node, demand: Demand | None) -> bool:
-    """Whether a single zone could hold the memory that a pod asks for at once."""
+    """Return whether a single zone could hold the memory that a pod asks for at once."""
     if demand is None:
         return False
     heeded = kubelet.effective_demand(node, demand)
@@ -294,5 +294,5 @@ def _less_unlisted(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]
 
 
 def _unlisted(node: Node, pod: AssignedPod) -> Resources:
-    """What finished init containers may keep at the most; exporters see only containers that run."""
+    """Return what finished init containers may keep at the most; exporters see only containers that run."""
     return EMPTY if pod.demand is None else claims.due(node, pod.demand).left_behind

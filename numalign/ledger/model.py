@@ -102,7 +102,7 @@ class AssignedPod:
         return self.record.held if self.record and not self.record.unknown else self.guess
 
     def holds(self, node: Node) -> bool:
-        """Whether the managers of this node's kubelet give it anything of its own, or were seen to."""
+        """Return whether the managers of this node's kubelet give it anything of its own, or were seen to."""
         if self.record and self.record.source is Source.KUBELET:
             return bool(self.record.held)
         return self.demand is None or claims.holds(node, self.demand)
@@ -112,7 +112,7 @@ class AssignedPod:
         return self.turn, self.uid
 
     def counted_on(self, node: Node) -> "AssignedPod":
-        """The pod with as much of its record as is believed on this node, see `claims`.
+        """Return the pod with as much of its record as is believed on this node, see `claims`.
 
         A kubelet's own word is not held against what the pod asks for: it was resized since, perhaps.
         """
@@ -130,7 +130,7 @@ class AssignedPod:
         return replace(self, record=kept, refuted=refuted)
 
     def observed_as(self, record: PlacementRecord) -> "AssignedPod":
-        """The pod as its kubelet has it, which has admitted it and knows better than anybody."""
+        """Return the pod as its kubelet has it, which has admitted it and knows better than anybody."""
         return replace(
             self,
             stage=Stage.ADMITTED,
@@ -172,12 +172,12 @@ class NodeInfo:
     complete: bool = True
 
     def without(self, uids: Iterable[str]) -> "NodeInfo":
-        """The same without some of its pods, as if they had never come."""
+        """Return the same without some of its pods, as if they had never come."""
         gone = frozenset(uids)
         return replace(self, assigned_pods=tuple(pod for pod in self.assigned_pods if pod.uid not in gone))
 
     def after(self, uids: Iterable[str]) -> "NodeInfo":
-        """The same once some of its pods have left."""
+        """Return the same once some of its pods have left."""
         gone = frozenset(uids)
         leavers = (pod for pod in self.assigned_pods if pod.uid in gone)
         return replace(self.without(gone), departed=(*self.departed, *leavers))

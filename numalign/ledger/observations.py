@@ -30,7 +30,7 @@ RELEASED = PlacementRecord({}, Source.KUBELET, cpus=0)
 
 
 def believed(node: Node, observed: ObservedPods) -> ObservedPods:
-    """What of this can be so on the node, without what none of its managers gives out."""
+    """Return what of this can be so on the node, without what none of its managers gives out."""
     # Most pods hold nothing, and of these there is nothing to doubt.
     holding = {uid: told for uid, told in observed.items() if told.held or told.cpus}
     most = _most(node)
@@ -46,7 +46,7 @@ def believed(node: Node, observed: ObservedPods) -> ObservedPods:
 
 
 def given_away(node: Node, seen: ObservedPods, others: Collection[PlacementRecord]) -> frozenset[str]:
-    """The uids of pods that were seen to have what others have by now, or what is gone.
+    """Return the uids of pods that were seen to have what others have by now, or what is gone.
 
     The others together hold no more than there is.
     """
@@ -66,7 +66,7 @@ _Most = Callable[[tuple[str, ...], str], int]
 
 
 def _together(node: Node, records: Iterable[PlacementRecord]) -> Mapping[tuple[str, ...], Mapping[str, int]]:
-    """What all of these hold; those on zones that are not there hold nothing."""
+    """Return what all of these hold; those on zones that are not there hold nothing."""
     names = {zone.name for zone in node.zones}
     total: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for record in records:
@@ -83,7 +83,7 @@ def _within(
     most: _Most,
     beside: Mapping[tuple[str, ...], Mapping[str, int]] = MappingProxyType({}),
 ) -> bool:
-    """Whether there is so much, beside what is held already."""
+    """Return whether there is so much, beside what is held already."""
     return all(
         amount + beside.get(zones, {}).get(name, 0) <= most(zones, name)
         for zones, bag in held.items()
@@ -111,7 +111,7 @@ def _possible(node: Node, record: PlacementRecord, most: _Most) -> bool:
 
 
 def _are_there(node: Node, machine: Machine, record: PlacementRecord) -> bool:
-    """Whether a pod's CPUs are there, not kept for the system, and as many of each zone as it has."""
+    """Return whether a pod's CPUs are there, not kept for the system, and as many of each zone as it has."""
     cpus = record.cpus
     if cpus is None:
         return True
@@ -122,7 +122,7 @@ def _are_there(node: Node, machine: Machine, record: PlacementRecord) -> bool:
 
 
 def _most(node: Node) -> _Most:
-    """What a node has, looked up once: a report may name a thousand pods and a thousand places."""
+    """Return what a node has, looked up once: a report may name a thousand pods and a thousand places."""
     ids = {zone.name: zone.id for zone in node.zones}
     places = {
         (name, frozenset(place.zones)): place.total

@@ -43,7 +43,7 @@ def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> N
 
 
 def sharing(node: Node, pods: Iterable[AssignedPod], pod: AssignedPod) -> tuple[AssignedPod, ...]:
-    """Those of the pods with an intent that hold a zone of another one's own, as far as is known."""
+    """Return those of the pods with an intent that hold a zone of another one's own, as far as is known."""
     ids = {zone.name: zone.id for zone in node.zones}
     mine = _own(node, ids, pod).zones
     others = (other for other in pods if other.uid != pod.uid and other.intent.policy is not Policy.NONE)
@@ -51,7 +51,7 @@ def sharing(node: Node, pods: Iterable[AssignedPod], pod: AssignedPod) -> tuple[
 
 
 def nowhere_alone(node: Node) -> Node:
-    """The node for a pod that may come to any of its zones: if one is occupied, all are."""
+    """Return the node for a pod that may come to any of its zones: if one is occupied, all are."""
     return replace(node, occupied=frozenset(node.ids)) if node.occupied else node
 
 
@@ -66,7 +66,7 @@ def _own(node: Node, ids: Mapping[str, ZoneId], pod: AssignedPod) -> _Own:
 
 
 def _by_id(ids: Mapping[str, ZoneId], held: Held) -> Mapping[ZoneSet, Resources] | None:
-    """What is held by the ids of zones, in whichever order; None if one of them is not there."""
+    """Return what is held by the ids of zones, in whichever order; None if one of them is not there."""
     if not all(name in ids for names in held for name in names):
         return None
     return {tuple([ids[name] for name in names]): bag for names, bag in held.items()}

@@ -91,7 +91,7 @@ def predict(  # noqa: PLR0913  a node, a pod, and the time
 
 
 def _cpus(node: Node, placement: Placement) -> CpuSet | None:
-    """The ids of all CPUs that a pod is given; None on a machine that is only assumed."""
+    """Return the ids of all CPUs that a pod is given; None on a machine that is only assumed."""
     # What init containers leave behind stays the pod's.
     grants = (*placement.grants, *filter(None, (placement.whole,)))
     return union(grant.cpus for grant in grants) if node.machine else None
@@ -109,7 +109,7 @@ def _rivals(current: FreeCapacity, created: int) -> tuple[AssignedPod, ...]:
 def _once_some_left(
     info: NodeInfo, leavers: Sequence[AssignedPod], demand: Demand, *, now: float, lag: float
 ) -> Sequence[Node] | None:
-    """The node with any of the leavers gone; None if that is too much to try."""
+    """Return the node with any of the leavers gone; None if that is too much to try."""
     if len(leavers) > MOST_PENDING or not _triable(info.node, [demand], 2 ** len(leavers)):
         return None
     uids = [pod.uid for pod in leavers]
@@ -120,7 +120,7 @@ def _once_some_left(
 def _shared_by_then(
     node: Node, after: Sequence[Node] | None, demand: Demand, intent: Intent
 ) -> Verdict | None:
-    """The refusal of a pod that would share zones not to be shared, if some have left by then.
+    """Return the refusal of a pod that would share zones not to be shared, if some have left by then.
 
     Where that cannot be tried, only a pod that is to be alone itself is refused, unless nobody is there.
     """
@@ -132,7 +132,7 @@ def _shared_by_then(
 
 
 def doubted(info: NodeInfo, leaver: str, *, now: float, within: float) -> tuple[str, ...]:
-    """The uids of pods that may have come to other zones than expected, for a pod has left.
+    """Return the uids of pods that may have come to other zones than expected, for a pod has left.
 
     A kubelet lets go of a pod before the API server hears of its end. What it admitted `within` so many
     seconds may have found the room of the `leaver` already; its record holds only if that is no difference,
@@ -173,7 +173,7 @@ def at_risk(
 
 
 def _distinct(info: NodeInfo) -> list[str]:
-    """One uid of all pods that would leave the same behind if they left, of those that hold anything.
+    """Return one uid of all pods that would leave the same behind if they left, of those that hold anything.
 
     A fingerprint is of names, so where a topology carries one no two pods are alike.
     """
@@ -186,7 +186,7 @@ def _distinct(info: NodeInfo) -> list[str]:
 
 
 def _triable(node: Node, demands: Iterable[Demand | None], times: int) -> bool:
-    """Whether so many trials of admitting all of these are not too much work."""
+    """Return whether so many trials of admitting all of these are not too much work."""
     units = (work_limit.units(node, kubelet.effective_demand(node, demand)) for demand in demands if demand)
     return times * sum(units) <= MOST_TRIED
 
@@ -244,14 +244,14 @@ def _orders(
 
 
 def _in_any_order(node: Node, wanted: Sequence[_Expected]) -> bool:
-    """Whether all of these come to where they were expected, whichever comes first."""
+    """Return whether all of these come to where they were expected, whichever comes first."""
     if not _triable(node, [demand for demand, _ in wanted], factorial(len(wanted))):
         return False
     return all(_come_true(node, order) == len(wanted) for order in permutations(wanted))
 
 
 def _come_true(node: Node, order: Iterable[_Expected]) -> int:
-    """How many pods, one after another, come to the places that were expected, before one does not."""
+    """Return how many pods, one after another, come to the places that were expected, before one does not."""
     count = 0
     for demand, held in order:
         admission = kubelet.admit(node, demand) if demand else None

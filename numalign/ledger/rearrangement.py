@@ -32,11 +32,11 @@ class Rearrangement:
     changed: Mapping[str, NodeInfo] = field(default_factory=dict)
 
     def info(self, name: str) -> NodeInfo | None:
-        """All that would be known of a node; None if its topology is not."""
+        """Return all that would be known of a node; None if its topology is not."""
         return self.changed.get(name) or self.reservations.node_info(name)
 
     def leaving(self, name: str, uids: Iterable[str]) -> "Rearrangement":
-        """The same, once these pods have left this node, as far as they are there."""
+        """Return the same, once these pods have left this node, as far as they are there."""
         info, gone = self.info(name), frozenset(uids)
         leavers = {pod.uid: pod for pod in info.assigned_pods if pod.uid in gone} if info else {}
         if info is None or not leavers:
@@ -64,7 +64,7 @@ class Rearrangement:
         return self._with(name, replace(info, assigned_pods=(*info.assigned_pods, newcomer)))
 
     def predict(self, name: str, demand: Demand, intent: Intent = NO_INTENT) -> Prediction | None:
-        """What a node would answer a pod; None if its topology is not known."""
+        """Return what a node would answer a pod; None if its topology is not known."""
         info = self.info(name)
         if info is None:
             return None
@@ -80,7 +80,7 @@ class Rearrangement:
         return ordering.predict(info, demand, intent, now=self.now, lag=lag, free=settled)
 
     def free(self, name: str) -> FreeCapacity | None:
-        """What would be free on a node; None if its topology is not known."""
+        """Return what would be free on a node; None if its topology is not known."""
         if name not in self.changed:
             return self.reservations.free_capacity(name, now=self.now)
         return free_capacity(self.changed[name], now=self.now, lag=self.reservations.lag)

@@ -40,12 +40,12 @@ class Leaver:
     unread: bool = False
 
     def frees(self, zone: ZoneId, name: str) -> int:
-        """How much of a resource in a zone."""
+        """Return how much of a resource in a zone."""
         amounts = self.zones.get(zone)
         return amounts.get(name, 0) if amounts else 0
 
     def everywhere(self, name: str) -> int:
-        """How much of a resource in all zones together."""
+        """Return how much of a resource in all zones together."""
         return sum([amounts.get(name, 0) for amounts in self.zones.values()])
 
 
@@ -68,7 +68,7 @@ class Relief:
     leavers: tuple[Leaver, ...]
 
     def suffices(self, chosen: Sequence[Leaver]) -> bool:
-        """Whether the pod may be let in once these are gone."""
+        """Return whether the pod may be let in once these are gone."""
         if any(leaver.unread for leaver in chosen):
             return True
         return (
@@ -93,7 +93,7 @@ class Relief:
         )
 
     def choices(self, size: int) -> Iterator[tuple[Leaver, ...]]:
-        """All choices of so many pods that could make a difference, each once."""
+        """Yield all choices of so many pods that could make a difference, each once."""
         pools = [*self._pools()]
         if len(pools) == 1:
             yield from combinations(pools[0], size)
@@ -172,7 +172,7 @@ class Relief:
 def relief(
     info: NodeInfo, free: FreeCapacity, demand: Demand, intent: Intent, leavers: Iterable[str]
 ) -> Relief:
-    """What the going of these pods, by uid, could bring to one that asks for this."""
+    """Return what the going of these pods, by uid, could bring to one that asks for this."""
     node = info.node
     heeded = effective_demand(node, demand)
     names = frozenset(name for step in (*heeded.steps, heeded.whole) for name in step.asks)
@@ -201,12 +201,12 @@ def relief(
 
 
 def _lacks(has: _ByName, wanted: _ByName) -> _ByName:
-    """What is wanted beyond what there is."""
+    """Return what is wanted beyond what there is."""
     return {name: amount - has.get(name, 0) for name, amount in wanted.items() if amount > has.get(name, 0)}
 
 
 def _most_free(info: NodeInfo, free: FreeCapacity) -> _ByZone:
-    """What is free by zone, or what would be by the records of pods alone: the more of both."""
+    """Return what is free by zone, or what would be by the records of pods alone: the more of both."""
     held: dict[ZoneId, dict[str, int]] = {}
     for pod in info.assigned_pods:
         for zones, amounts in _recorded(info.node, pod).items():
@@ -275,7 +275,7 @@ def _steps(demand: Demand, scope: Scope) -> Sequence[Step]:
 
 
 def _fits_one_zone(node: Node, asks: _ByName) -> bool:
-    """Whether some zone may give out enough of each, so that the kubelet lets none of it spread."""
+    """Return whether some zone may give out enough of each, so that the kubelet lets none of it spread."""
     return all(
         any(zone.allocatable.get(name, 0) >= amount for zone in node.zones) for name, amount in asks.items()
     )

@@ -80,7 +80,7 @@ class _NodeEntry:
             self.before = replace(info, node=node), _relabelled(free, node)
 
     def seen(self, pod: AssignedPod) -> PlacementRecord | None:
-        """What the kubelet has down for a pod, as far as its agent ever said.
+        """Return what the kubelet has down for a pod, as far as its agent ever said.
 
         An agent leaves out pods of which it is not sure. But a pod that was deleted and is left out is gone,
         as long as there is an agent: one that was taken away says nothing of any pod.
@@ -92,14 +92,14 @@ class _NodeEntry:
         return RELEASED if last and pod.terminating and left_out else last
 
     def impossible(self, pod: AssignedPod) -> frozenset[str]:
-        """The resources of a pod of which the agent says what cannot be."""
+        """Return the resources of a pod of which the agent says what cannot be."""
         told = (self.told or {}).get(pod.uid)
         if told is None or pod.uid in self.observed:
             return frozenset()
         return frozenset(name for bag in told.held.values() for name in bag)
 
     def word_on(self, pod: AssignedPod) -> tuple[PlacementRecord | None, frozenset[str]]:
-        """What there is of the agent that a pod counts by."""
+        """Return what there is of the agent that a pod counts by."""
         return self.seen(pod), self.impossible(pod)
 
 
@@ -325,15 +325,15 @@ class Reservations:
         return late
 
     def reserved(self) -> tuple[AssignedPod, ...]:
-        """The pods that have a reservation and are not seen on a node."""
+        """Return the pods that have a reservation and are not seen on a node."""
         return tuple(self._entries[self._node_of[uid]].assigned_pods[uid] for uid in self._reserved)
 
     def is_reserved(self, uid: str) -> bool:
-        """Whether a pod has a reservation and is not seen on a node."""
+        """Return whether a pod has a reservation and is not seen on a node."""
         return uid in self._reserved
 
     def reserved_since(self, uid: str) -> tuple[str, ...]:
-        """The uids of a pod and of those that came to its node by a later reservation."""
+        """Return the uids of a pod and of those that came to its node by a later reservation."""
         assigned_pod = self.assigned_pod(uid)
         if assigned_pod is None:
             return ()
@@ -343,29 +343,29 @@ class Reservations:
     # What is known, and what follows from it.
 
     def node_names(self) -> Iterator[str]:
-        """The names of all nodes whose topology is known."""
+        """Return the names of all nodes whose topology is known."""
         return (name for name, entry in self._entries.items() if entry.node)
 
     def node_of(self, uid: str) -> str | None:
-        """The name of the node that a pod is on, or has a reservation on."""
+        """Return the name of the node that a pod is on, or has a reservation on."""
         return self._node_of.get(uid)
 
     def assigned_pod(self, uid: str) -> AssignedPod | None:
-        """A pod on a node, or one with a reservation."""
+        """Return a pod on a node, or one with a reservation."""
         name = self._node_of.get(uid)
         return None if name is None else self._entries[name].assigned_pods[uid]
 
     def assigned_pods(self) -> Iterator[AssignedPod]:
-        """All pods on nodes and on their way to them."""
+        """Return all pods on nodes and on their way to them."""
         return (pod for entry in self._entries.values() for pod in entry.assigned_pods.values())
 
     def assigned_to(self, name: str) -> Collection[AssignedPod]:
-        """The pods on one node and on their way there."""
+        """Return the pods on one node and on their way there."""
         entry = self._entries.get(name)
         return entry.assigned_pods.values() if entry else ()
 
     def counted_pods(self) -> Iterator[AssignedPod]:
-        """The same pods as they count on their nodes."""
+        """Return the same pods as they count on their nodes."""
         return (pod for entry in self._entries.values() for pod in entry.counted.values())
 
     def observed(self, uid: str) -> PlacementRecord | None:
@@ -374,7 +374,7 @@ class Reservations:
         return None if name is None else self._entries[name].observed.get(uid)
 
     def is_observed(self, name: str) -> bool:
-        """Whether an agent says what the pods of a node hold."""
+        """Return whether an agent says what the pods of a node hold."""
         entry = self._entries.get(name)
         return bool(entry and entry.told)
 
@@ -385,7 +385,7 @@ class Reservations:
             yield name, self._entries[name].counted[uid]
 
     def count_refuted(self) -> int:
-        """How many of these there are."""
+        """Return how many of these there are."""
         return len(self._refuted)
 
     def count_by_basis(self) -> dict[Basis, int]:
@@ -406,7 +406,7 @@ class Reservations:
         return {source: counts[source] for source in (*Source, UNKNOWN) if counts[source]}
 
     def node_info(self, name: str) -> NodeInfo | None:
-        """All that is known of a node; None if its topology is not."""
+        """Return all that is known of a node; None if its topology is not."""
         entry = self._entries.get(name)
         if entry is None or entry.node is None:
             return None
@@ -416,7 +416,7 @@ class Reservations:
         return entry.info
 
     def free_capacity(self, name: str, *, now: float) -> FreeCapacity | None:
-        """What is free on a node; None if its topology is not known."""
+        """Return what is free on a node; None if its topology is not known."""
         info = self.node_info(name)
         if info is None:
             return None
@@ -523,13 +523,13 @@ def _source(pod: AssignedPod, node: Node) -> str | None:
 
 
 def _relabelled(free: FreeCapacity, node: Node) -> FreeCapacity:
-    """What is free, on a node that is alike."""
+    """Return what is free, on a node that is alike."""
     relabelled = replace(free.node, label=node.label, attributes=node.attributes, health=node.health)
     return replace(free, node=relabelled)
 
 
 def _claims_the_same(one: AssignedPod, other: AssignedPod) -> bool:
-    """Whether both ask for the same, and have records of the same."""
+    """Return whether both ask for the same, and have records of the same."""
     mine, theirs = (pod.record and pod.record.held for pod in (one, other))
     return mine == theirs and one.demand == other.demand
 
@@ -557,6 +557,6 @@ def _continued(before: AssignedPod, now: AssignedPod) -> AssignedPod:
 
 
 def _given(assigned_pod: AssignedPod, prediction: Prediction | None) -> AssignedPod:
-    """The pod with what is predicted for it."""
+    """Return the pod with what is predicted for it."""
     record, guess = (prediction.record, prediction.held) if prediction else (None, None)
     return replace(assigned_pod, record=record, guess=guess)

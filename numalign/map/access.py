@@ -123,7 +123,7 @@ class Visitor(Protocol):
         """The same for all that one token asks."""
 
     def sees(self, namespace: str) -> bool | None:
-        """Whether the names of pods there may be seen; None if that is not known yet."""
+        """Return whether the names of pods there may be seen; None if that is not known yet."""
 
     async def learn(self, namespaces: Iterable[str]) -> None:
         """Find out about some namespaces; what cannot be found out stays unknown."""
@@ -197,7 +197,7 @@ class LocalAccess:
 
 
 def host_name(host: str) -> str:
-    """The name in a `Host` header, without the port; empty for what is none."""
+    """Return the name in a `Host` header, without the port; empty for what is none."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -226,7 +226,7 @@ class SignedInVisitor:
         return weight(self.user.name, *self.user.groups, str(self.user.extra)) + self._namespaces.bytes
 
     def sees(self, namespace: str) -> bool | None:
-        """Whether the user may list pods there, if that was asked; False where no namespace can be."""
+        """Return whether the user may list pods there, if that was asked; False where no namespace can be."""
         if self.everywhere:
             return True
         return self._namespaces.find(namespace) if _NAMESPACE.fullmatch(namespace) else False
@@ -282,7 +282,7 @@ class TokenAccess:
             self._sign_ins.labels(result)
 
     def caches(self) -> Caches:
-        """What is remembered of those who look."""
+        """Return what is remembered of those who look."""
         return {"map_sessions": self._sessions}
 
     def check_host(self, request: web.Request) -> None:
@@ -350,7 +350,7 @@ class TokenAccess:
         return session
 
     async def _sees(self, user: KubeUser, namespace: str) -> bool:
-        """Whether a user may list pods in a namespace; raises `ClusterError` and `TimeoutError`."""
+        """Return whether a user may list pods in a namespace; raises `ClusterError` and `TimeoutError`."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), self._at_once:
                 return await reviews.allowed(self._api, user, _pods(namespace))
@@ -380,12 +380,12 @@ def _sentence(error: Exception) -> str:
 
 
 def is_secure(request: web.Request) -> bool:
-    """Whether the browser speaks TLS, with us or with what stands before us."""
+    """Return whether the browser speaks TLS, with us or with what stands before us."""
     return request.secure or request.headers.get("X-Forwarded-Proto", "") == "https"
 
 
 def shown_token(request: web.Request) -> str | None:
-    """The token that a request shows: that of its header, or else that of its cookie."""
+    """Return the token that a request shows: that of its header, or else that of its cookie."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
         return token.strip()
@@ -393,7 +393,7 @@ def shown_token(request: web.Request) -> str | None:
 
 
 def has_cookie(request: web.Request) -> bool:
-    """Whether it is a cookie that lets a browser in, and not a header of what stands before us."""
+    """Return whether it is a cookie that lets a browser in, and not a header of what stands before us."""
     shown = "Authorization" in request.headers
     return not shown and (SECURE_COOKIE if is_secure(request) else COOKIE) in request.cookies
 

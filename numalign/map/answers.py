@@ -79,7 +79,7 @@ async def send(
 
 
 def _pieces(request: web.Request, response: web.StreamResponse, chunks: Iterable[str]) -> Iterator[bytes]:
-    """What is written for each chunk; the headers of the response say how."""
+    """Return what is written for each chunk; the headers of the response say how."""
     if isinstance(response, web.Response):
         response.enable_compression()
         return iter(())
@@ -92,7 +92,7 @@ def _pieces(request: web.Request, response: web.StreamResponse, chunks: Iterable
 
 
 def _packed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Each chunk compressed, so that a browser can draw it at once; aiohttp would wait for many."""
+    """Yield each chunk compressed, so that a browser can draw it at once; aiohttp would wait for many."""
     packer = zlib.compressobj(PACKING, wbits=_GZIP)
     for chunk in chunks:
         yield packer.compress(chunk) + packer.flush(zlib.Z_SYNC_FLUSH)
@@ -100,25 +100,25 @@ def _packed(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def stream_of_html() -> web.StreamResponse:
-    """An answer that is a page, to be sent in chunks."""
+    """Return an answer that is a page, to be sent in chunks."""
     return web.StreamResponse(headers={"Content-Type": f"{HTML}; charset=utf-8"})
 
 
 def page(
     text: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """A page."""
+    """Return a page."""
     body = text.encode(errors="replace")
     return web.Response(body=body, content_type=HTML, charset="utf-8", status=status, headers=headers)
 
 
 async def drawn(draw: Callable[[], str]) -> web.Response:
-    """A page that is drawn in a thread, of views, which do not change."""
+    """Return a page that is drawn in a thread, of views, which do not change."""
     return page(await asyncio.to_thread(draw))
 
 
 async def json(form: Callable[[], Any]) -> web.Response:
-    """What `form` gives, worked out in a thread likewise, for programs."""
+    """Return what `form` gives, worked out in a thread likewise, for programs."""
     body = await asyncio.to_thread(lambda: orjson.dumps(form(), option=orjson.OPT_NON_STR_KEYS))
     return web.Response(body=body, content_type="application/json")
 
@@ -129,7 +129,7 @@ def redirect(path: str) -> web.Response:
 
 
 async def static(request: web.Request) -> web.StreamResponse:
-    """A file that pages load; for good, where it is asked for by its version."""
+    """Return a file that pages load; for good, where it is asked for by its version."""
     asset = STATIC.get(request.match_info["name"])
     if asset is None:
         raise web.HTTPNotFound(text="This file does not exist.")

@@ -62,14 +62,14 @@ _QUARTERS = 4
 
 
 def level(allocatable: int, free: int) -> int:
-    """The number of the colour for so much that is free; see `LEVELS`."""
+    """Return the number of the colour for so much that is free; see `LEVELS`."""
     if free >= allocatable:
         return 0
     return _QUARTERS - min(_QUARTERS * free // allocatable, _QUARTERS - 1) if free > 0 else _QUARTERS + 1
 
 
 def length(part: int, whole: int, width: int) -> int:
-    """How much of `width` a part takes: only nothing looks empty, and only the whole looks full."""
+    """Return how much of `width` a part takes: only nothing looks empty, and only the whole looks full."""
     if part <= 0 or whole <= 0:
         return 0
     return width if part >= whole else min(max(part * width // whole, 1), width - 1)
@@ -89,7 +89,7 @@ class Bars:
 
 
 def bars(zones: Sequence[ZoneUse], resource: str) -> Bars:
-    """A bar for each zone, from top to bottom: its length is what is taken."""
+    """Return a bar for each zone, from top to bottom: its length is what is taken."""
     pitch = BAR_HEIGHT / max(len(zones), 1)
     strokes, lacking = list[tuple[int, str]](), []
     for at, zone in enumerate(zones):
@@ -108,7 +108,7 @@ def bars(zones: Sequence[ZoneUse], resource: str) -> Bars:
 
 
 def tracks(zones: Sequence[ZoneUse]) -> str:
-    """The path of the bars that would be full."""
+    """Return the path of the bars that would be full."""
     pitch = BAR_HEIGHT / max(len(zones), 1)
     return "".join(f"M0 {(at + 0.5) * pitch:.4g}h{BAR_WIDTH}" for at in range(len(zones)))
 
@@ -136,7 +136,7 @@ class ZoneRow:
 
 
 def zone_rows(zones: Sequence[ZoneUse], resource: str) -> tuple[ZoneRow, ...]:
-    """A row for each zone, from top to bottom."""
+    """Return a row for each zone, from top to bottom."""
     track = ROOMY_WIDTH - _ID_WIDTH - _FIGURE_WIDTH
     rows = list[ZoneRow]()
     for at, zone in enumerate(zones):
@@ -148,7 +148,7 @@ def zone_rows(zones: Sequence[ZoneUse], resource: str) -> tuple[ZoneRow, ...]:
 
 
 def zone_words(zones: Iterable[ZoneUse], resource: str) -> str:
-    """What is free of a resource in each zone, as in `zone 0: 30 of 62, zone 1: 46 of 62`."""
+    """Return what is free of a resource in each zone, as in `zone 0: 30 of 62, zone 1: 46 of 62`."""
     return ", ".join(
         f"zone {zone.id}: {render_short(resource, max(zone.free.get(resource, 0), 0))} of "
         f"{render_short(resource, zone.allocatable.get(resource, 0))}"
@@ -157,7 +157,7 @@ def zone_words(zones: Iterable[ZoneUse], resource: str) -> str:
 
 
 def letters(tile: NodeTile) -> str:
-    """The letters of a tile's conditions."""
+    """Return the letters of a tile's conditions."""
     return "".join(letter for condition, (letter, _) in MARKS.items() if condition in tile.conditions)
 
 
@@ -168,12 +168,12 @@ def words(conditions: Iterable[Condition]) -> str:
 
 
 def colour(pod: int) -> int:
-    """The number of a pod's colour, from 1; `pod` is its position."""
+    """Return the number of a pod's colour, from 1; `pod` is its position."""
     return pod % COLOURS + 1
 
 
 def pattern(pod: int) -> int:
-    """The number of a pod's pattern, from 1; `pod` is its position."""
+    """Return the number of a pod's pattern, from 1; `pod` is its position."""
     return pod % PATTERNS + 1
 
 
@@ -218,7 +218,7 @@ class CacheDrawing:
 
 
 def cores(cache: CacheBox) -> CacheDrawing:
-    """The cores of a cache in rows."""
+    """Return the cores of a cache in rows."""
     threads = max((len(core.cpus) for core in cache.cores), default=1)
     width, height = threads * CPU_WIDTH + 2 * CORE_PAD, CPU_HEIGHT + 2 * CORE_PAD
     across = min(max(round(sqrt(len(cache.cores) / _TALLER)), 1), _MOST_ACROSS)
@@ -281,7 +281,7 @@ class ResourceBar:
 
 
 def resource_bars(zone: ZoneUse, pods: Sequence[PodOnNode]) -> tuple[ResourceBar, ...]:
-    """Each resource that a zone may give out, and which of the node's pods hold it."""
+    """Return each resource that a zone may give out, and which of the node's pods hold it."""
     held = [_alone_in(zone, pod.held) for pod in pods]
     predicted = [_alone_in(zone, pod.predicted or ()) for pod in pods]
     return tuple(
@@ -298,12 +298,12 @@ def resource_bars(zone: ZoneUse, pods: Sequence[PodOnNode]) -> tuple[ResourceBar
 
 
 def _alone_in(zone: ZoneUse, held: Iterable[HeldInZones]) -> Mapping[str, int]:
-    """What lies in this zone alone: of what several zones hold together nobody knows the parts."""
+    """Return what lies in this zone alone: of what several zones hold together nobody knows the parts."""
     return next((each.amounts for each in held if each.zones == (zone.name,)), {})
 
 
 def _shares(amounts: Sequence[int], used: int, most: int) -> tuple[Share, ...]:
-    """One after the other from the start of the bar; what is used beyond that is of nobody known."""
+    """Return one after the other from the start of the bar; what is used beyond that is of nobody known."""
     parts = [(pod, amount) for pod, amount in enumerate(amounts) if amount > 0]
     unattributed = used - sum(amount for _, amount in parts)
     shares, before = list[Share](), 0
@@ -327,7 +327,7 @@ class Piece:
 
 
 def pieces(box: DeviceBox, zone: ZoneUse | None, pods: Sequence[PodOnNode]) -> tuple[Piece, ...]:
-    """The devices of a box one by one, in no order of ids: held, taken, free, then ill."""
+    """Return the devices of a box one by one, in no order of ids: held, taken, free, then ill."""
     names = (zone.name,) if zone else ()
     holders = [
         Piece(CpuUse.HELD, at)
@@ -348,7 +348,7 @@ def pieces(box: DeviceBox, zone: ZoneUse | None, pods: Sequence[PodOnNode]) -> t
 
 
 def device_boxes(zone: ZoneBox) -> tuple[DeviceBox, ...]:
-    """The devices of a zone; of one that nobody described, what it may give out of each resource."""
+    """Return the devices of a zone; of one that nobody described, what it may give out of each resource."""
     if zone.devices:
         return zone.devices
     use = zone.use

@@ -75,7 +75,7 @@ class Stream:
             return
 
     def take(self, revision: int) -> bytes:
-        """What is to be told, as an event; empty if nothing is."""
+        """Return what is to be told, as an event; empty if nothing is."""
         self._news.clear()
         if not (self.is_all or self.names):
             return b""

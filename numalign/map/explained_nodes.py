@@ -66,12 +66,12 @@ class _AtOnce:
     wall: float
 
     def result(self, at: int) -> NodeResult:
-        """What the node at a place answers."""
+        """Return what the node at a place answers."""
         node, refused = self.nodes[at], self.refusals.get(self.codes[at])
         return NodeResult(node, None, *refused) if refused else NodeResult(node, self.scores[at])
 
     def explanation(self, at: int, rules: Rules) -> NodeExplanation:
-        """The same in words, for whoever looks."""
+        """Return the same in words, for whoever looks."""
         name = self.nodes[at].name
         exporter, away = exporters.of_node(self.snapshot, name, now=self.wall), self.kept_away.get(name)
         unmet, lasting = (away.unmet, away.lasting) if away else (None, False)
@@ -100,7 +100,7 @@ def _work(state: SchedulerState, question: Question) -> Iterator[None]:
 
 
 def _at_once(state: SchedulerState, ranker: Ranker, pod: PendingPod, constraints: Constraints) -> _AtOnce:
-    """All of it in one go, so that no node answers of another time than the others."""
+    """Return all of it in one go, so that no node answers of another time than the others."""
     now = state.clock()
     every = (state.reservations.free_capacity(name, now=now) for name in state.reservations.node_names())
     nodes = [free.node for free in every if free]
@@ -122,7 +122,7 @@ def _at_once(state: SchedulerState, ranker: Ranker, pod: PendingPod, constraints
 async def shown_nodes(
     state: SchedulerState, explained: Sequence[NodeExplanation], demand: Demand
 ) -> tuple[WhatIfNode, ...]:
-    """What nodes say, as it is shown."""
+    """Return what nodes say, as it is shown."""
     nodes, time_slice = list[WhatIfNode](), TimeSlice()
     ledger = Rearrangement(state.reservations, state.clock())
     for at, explanation in enumerate(explained):
@@ -136,7 +136,7 @@ async def shown_nodes(
 
 
 def _shown(explanation: NodeExplanation, *, has_room: bool) -> WhatIfNode:
-    """What one node of many says."""
+    """Return what one node of many says."""
     return WhatIfNode(
         explanation.node.name,
         explanation.node_class,
@@ -151,7 +151,7 @@ def _shown(explanation: NodeExplanation, *, has_room: bool) -> WhatIfNode:
 
 
 def _detailed(explanation: NodeExplanation, shown: WhatIfNode) -> WhatIfNode:
-    """The same with its own reason, or the zones that the pod would get there."""
+    """Return the same with its own reason, or the zones that the pod would get there."""
     kept = explanation.verdict.placement.kept if explanation.chance is Chance.FITS else {}
     names = {zone.id: zone.name for zone in explanation.node.zones}
     placement = (HeldInZones(tuple(names[zone] for zone in zones), kept[zones]) for zones in sorted(kept))

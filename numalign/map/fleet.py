@@ -63,7 +63,7 @@ class _Choices:
 
 
 def fleet(nodes: ShownNodes, query: FleetQuery, *, revision: int, now: float) -> Steps[Fleet]:
-    """What a query shows of these nodes, in steps."""
+    """Return what a query shows of these nodes, in steps."""
     shown, totals = defaultdict[str, list[NodeTile]](list), defaultdict[str, _Totals](_Totals)
     choices, labels = _Choices(), nodes.labels
     for at, tile in enumerate(nodes.tiles, start=1):
@@ -91,7 +91,7 @@ def fleet(nodes: ShownNodes, query: FleetQuery, *, revision: int, now: float) ->
 
 
 def shows(query: FleetQuery, tile: NodeTile, labels: Mapping[str, str]) -> bool:
-    """Whether a query shows a node with these labels."""
+    """Return whether a query shows a node with these labels."""
     return (
         query.node_class in ("", tile.node_class)
         and query.policy in (None, tile.policy)
@@ -102,7 +102,7 @@ def shows(query: FleetQuery, tile: NodeTile, labels: Mapping[str, str]) -> bool:
 
 
 def shows_unknown(query: FleetQuery, labels: Mapping[str, str]) -> bool:
-    """Whether a query shows a node without topology, of which nobody knows class, policy and zones."""
+    """Return whether a query shows a node without topology, of which nobody knows class, policy and zones."""
     asks_for_more = query.node_class or query.policy or query.resource_required
     return (
         not asks_for_more

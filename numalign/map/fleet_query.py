@@ -38,7 +38,7 @@ _CONDITIONS: Mapping[str, Condition] = MappingProxyType(
 
 
 def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
-    """The query that these pairs of name and value say; empty values say nothing.
+    """Return the query that these pairs of name and value say; empty values say nothing.
 
     Raises `BadInput` with every mistake, each under the name that it stands under.
     """

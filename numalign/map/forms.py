@@ -34,7 +34,7 @@ async def fields(body: bytes, content_type: str) -> Mapping[str, bytes]:
 
 
 def text(values: Mapping[str, bytes], name: str) -> str:
-    """A value as text; empty where there is none. Bytes that are no UTF-8 are replaced."""
+    """Return a value as text; empty where there is none. Bytes that are no UTF-8 are replaced."""
     return values.get(name, b"").decode(errors="replace")
 
 

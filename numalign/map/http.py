@@ -109,7 +109,7 @@ class MapService:
         await self._streams.follow(self._looked, self._map_state.changed_since, log=self._log)
 
     async def _looked(self) -> int:
-        """The revision by now, once all that changed was looked at: then no page waits for it."""
+        """Return the revision by now, once all that changed was looked at: then no page waits for it."""
         await self._map_state.refresh()
         return self._map_state.revision
 
@@ -117,7 +117,7 @@ class MapService:
 
     @web.middleware
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """The answer of a handler; what it raises becomes a page, or JSON where a program asks."""
+        """Return the answer of a handler; what it raises becomes a page, or JSON where a program asks."""
         try:
             self._access.check_host(request)
             check_origin(request)
@@ -156,7 +156,7 @@ class MapService:
     def _shown(
         self, handler: Callable[[web.Request, Visitor], Awaitable[web.StreamResponse]]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """The handler for those who are let in, once there is something to show."""
+        """Return the handler for those who are let in, once there is something to show."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             visitor = await self._visitor(request)
@@ -258,7 +258,7 @@ class MapService:
         return view
 
     async def _worked_out(self, text: bytes, replicas: str, visitor: Visitor) -> WhatIfResult:
-        """The answer to a question; raises `BadInput` and `Busy`."""
+        """Return the answer to a question; raises `BadInput` and `Busy`."""
         count = _replicas(replicas)
 
         async def ask(visible: Visible) -> WhatIfResult:
@@ -289,7 +289,7 @@ class MapService:
         return response
 
     def _changes(self, since: str) -> Iterable[str] | None:
-        """What changed since the revision that a page has heard of."""
+        """Return what changed since the revision that a page has heard of."""
         number = since.isascii() and since.isdigit() and len(since) < _LONGEST_NUMBER
         return self._map_state.changed_since(int(since)) if number else None
 
@@ -315,23 +315,23 @@ class MapService:
 
 
 def _is_program(request: web.Request) -> bool:
-    """Whether a program asks, which reads JSON."""
+    """Return whether a program asks, which reads JSON."""
     return request.path.startswith(_API) or request.path == _EVENTS
 
 
 def _said_by(error: web.HTTPException) -> str:
-    """What an error says for people; aiohttp's own words only repeat the status."""
+    """Return what an error says for people; aiohttp's own words only repeat the status."""
     text = error.text or ""
     return _SENTENCES.get(error.status, error.reason) if text.startswith(f"{error.status}: ") else text
 
 
 def _fleet_query(request: web.Request) -> FleetQuery:
-    """Which nodes are asked for; raises `BadInput`."""
+    """Return which nodes are asked for; raises `BadInput`."""
     return fleet_query.parse((name, value) for name, value in request.query.items() if name != "name")
 
 
 def _replicas(text: str) -> int | None:
-    """How many are asked for, None for as many as the object says; raises `BadInput`."""
+    """Return how many are asked for, None for as many as the object says; raises `BadInput`."""
     written = text.strip()
     if not written:
         return None

@@ -35,7 +35,7 @@ Form = dict[str, Any]
 
 
 def fleet_json(fleet: Fleet) -> Form:
-    """The nodes that a query shows, by class."""
+    """Return the nodes that a query shows, by class."""
     return {
         "revision": fleet.revision,
         "shown": fleet.count_shown,
@@ -50,7 +50,7 @@ def fleet_json(fleet: Fleet) -> Form:
 
 
 def tile_json(tile: NodeTile, now: float) -> Form:
-    """One node of a fleet; `now` is in seconds since 1970."""
+    """Return one node of a fleet; `now` is in seconds since 1970."""
     age = tile.age(now)
     return {
         "name": tile.name,
@@ -85,7 +85,7 @@ def node_json(view: NodeView) -> Form:
 
 
 def pod_json(view: PodView) -> Form:
-    """One pod."""
+    """Return one pod."""
     return {
         "revision": view.revision,
         "namespace": view.namespace,
@@ -112,7 +112,7 @@ def pod_json(view: PodView) -> Form:
 
 
 def what_if_json(result: WhatIfResult) -> Form:
-    """What would become of a pod or a workload."""
+    """Return what would become of a pod or a workload."""
     return {
         "revision": result.revision,
         "kind": result.kind,

@@ -12,16 +12,16 @@ class Links(Protocol):
     """The addresses of pages; an empty one where there is no such page."""
 
     def fleet(self, pairs: Iterable[tuple[str, str]] = ()) -> str:
-        """The fleet, by the name and value of what its query says."""
+        """Return the fleet, by the name and value of what its query says."""
 
     def node(self, name: str) -> str:
-        """A node."""
+        """Return a node."""
 
     def pod(self, namespace: str, name: str) -> str:
-        """A pod."""
+        """Return a pod."""
 
     def page(self, name: str) -> str:
-        """What has no name of its own in the cluster, such as `what-if`."""
+        """Return what has no name of its own in the cluster, such as `what-if`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ServedLinks:
         return f"/{name}"
 
     def static(self, name: str) -> str:
-        """A file of `STATIC`; its address changes with its bytes, so that it may be kept for good."""
+        """Return a file of `STATIC`; its address changes with its bytes, so that it may be kept for good."""
         return f"/static/{name}?v={STATIC[name].version}"
 
 
@@ -74,10 +74,10 @@ class FileLinks:
 
 
 def node_anchor(name: str) -> str:
-    """The id of a node's part of a file."""
+    """Return the id of a node's part of a file."""
     return f"node-{_part(name)}"
 
 
 def _part(name: str) -> str:
-    """A part of an address, with the characters that `encodeURIComponent` leaves as they are."""
+    """Return a part of an address, with the characters that `encodeURIComponent` leaves as they are."""
     return quote(name, safe="!'()*", errors="replace")

@@ -39,7 +39,7 @@ class NodeBoxes:
 
 
 def boxes(published: Node, free: FreeCapacity, pods: Sequence[PodOnNode]) -> NodeBoxes:
-    """The boxes of a node as it was `published`, with what is free on it and the pods there.
+    """Return the boxes of a node as it was `published`, with what is free on it and the pods there.
 
     What is free may be known in amounts only, where the machine is known all the same.
     """
@@ -61,7 +61,7 @@ def boxes(published: Node, free: FreeCapacity, pods: Sequence[PodOnNode]) -> Nod
 def _sockets(
     uses: Sequence[ZoneUse], cores: Iterable[Core], zone_box: Callable[[ZoneUse, Iterable[Core]], ZoneBox]
 ) -> list[SocketBox]:
-    """The sockets by id, then zones without any CPU, as those of nodes of which no CPU is known."""
+    """Return the sockets by id, then zones without any CPU, as those of nodes of which no CPU is known."""
     placed = _grouped(cores, attrgetter("socket"))
     sockets = []
     for socket, in_socket in placed.items():
@@ -100,7 +100,7 @@ class _Cpus:
         return cls(machine.reserved, node.stock.cpus if node.stock else None, held_by)
 
     def core(self, core: Core) -> CoreBox:
-        """A core with its CPUs."""
+        """Return a core with its CPUs."""
         threads = tuple(map(self._cpu, members(core.threads)))
         return CoreBox(threads[0].id, threads)
 
@@ -116,7 +116,7 @@ class _Cpus:
 
 
 def _devices(published: Node, node: Node) -> tuple[DeviceBox, ...]:
-    """The devices of a node by resource, and of each by the zones that they sit on."""
+    """Return the devices of a node by resource, and of each by the zones that they sit on."""
     if published.machine is None:
         return tuple(
             DeviceBox(name, (zone.id,), zone.capacity.get(name, 0), amount, zone.free.get(name, 0))
@@ -134,5 +134,5 @@ def _devices(published: Node, node: Node) -> tuple[DeviceBox, ...]:
 
 
 def _left(places: Sequence[DevicePlace], free: Sequence[int] | None) -> Sequence[int | None]:
-    """What is left of each place; None where nobody knows."""
+    """Return what is left of each place; None where nobody knows."""
     return [None] * len(places) if free is None else free

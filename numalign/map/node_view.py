@@ -8,7 +8,7 @@ from numalign.scheduling.scheduler_state import SchedulerState
 
 
 def node_view(state: SchedulerState, name: str, visible: Visible, *, revision: int) -> NodeView | None:
-    """The view of a node as things are now; None if its topology is not known."""
+    """Return the view of a node as things are now; None if its topology is not known."""
     free = state.reservations.free_capacity(name, now=state.clock())
     info, node_tile = state.reservations.node_info(name), tile(state, name)
     if free is None or info is None or node_tile is None:

@@ -78,7 +78,7 @@ class Renderer:
         self._tiles = DrawnTiles(self._environment, link)
 
     def fleet(self, fleet: Fleet, query: FleetQuery, viewer: Viewer) -> Iterator[str]:
-        """The fleet in chunks, its head first: let others have a turn between any two."""
+        """Return the fleet in chunks, its head first: let others have a turn between any two."""
         return self._chunks(
             "fleet.html",
             fleet=fleet,
@@ -100,12 +100,12 @@ class Renderer:
         )
 
     def node(self, view: NodeView, viewer: Viewer) -> str:
-        """A node as nested boxes, and who holds what of it."""
+        """Return a node as nested boxes, and who holds what of it."""
         frame = _frame(viewer, page="node", watch=view.name, revision=view.revision)
         return self._page("node.html", view=view, **frame)
 
     def pod(self, view: PodView, viewer: Viewer) -> str:
-        """A pod: where it is, what it asks, what it holds."""
+        """Return a pod: where it is, what it asks, what it holds."""
         frame = _frame(viewer, page="pod", watch=view.node or view.pinned, revision=view.revision)
         return self._page("pod.html", view=view, **frame)
 
@@ -116,7 +116,7 @@ class Renderer:
         tiles: Mapping[str, NodeTile],
         viewer: Viewer,
     ) -> Iterator[str]:
-        """The question and, once it is asked, each node's answer, in chunks.
+        """Return the question and, once it is asked, each node's answer, in chunks.
 
         `tiles` are those of the nodes that answer, by name: their zones are drawn.
         """
@@ -129,7 +129,7 @@ class Renderer:
         return self._page("login.html", message=message, next_path=next_path, **frame)
 
     def error(self, status: HTTPStatus, mistakes: Sequence[str], viewer: Viewer) -> str:
-        """Why there is no page: everything that is wrong."""
+        """Return why there is no page: everything that is wrong."""
         frame = _frame(viewer, page="error")
         return self._page("error.html", status=status, mistakes=mistakes, **frame)
 
@@ -182,7 +182,7 @@ def joined(parts: Iterable[str]) -> Iterator[str]:
 
 
 def environment(link: Links) -> Environment:
-    """The templates, with these links. Everything is escaped, and what is missing is an error."""
+    """Return the templates, with these links. Everything is escaped, and what is missing is an error."""
     made = Environment(
         loader=PackageLoader("numalign.map"),
         autoescape=True,
@@ -200,20 +200,20 @@ def _frame(viewer: Viewer, *, page: str, watch: str = "", revision: int = 0) -> 
 
 
 def density(fleet: Fleet) -> str:
-    """How much room the tiles have."""
+    """Return how much room the tiles have."""
     if fleet.count_shown <= ROOMY:
         return "roomy"
     return "dense" if fleet.count_shown > DENSE else ""
 
 
 def _amount(name: str, amount: int) -> str:
-    """An amount for people, as in `1,024`, `1500m` or `12.5Ti`."""
+    """Return an amount for people, as in `1,024`, `1500m` or `12.5Ti`."""
     text = render_short(name, amount)
     return f"{int(text):,}" if text.isdecimal() else text
 
 
 def _printable(text: str) -> str:
-    """A text for XML, which has no place for control characters."""
+    """Return a text for XML, which has no place for control characters."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
@@ -244,7 +244,7 @@ def _having(group: ClassGroup, condition: Condition) -> int:
 
 
 def _total(fleet: Fleet, resource: str) -> tuple[int, int]:
-    """What the shown nodes may give out of a resource, and what of that is free."""
+    """Return what the shown nodes may give out of a resource, and what of that is free."""
     return (
         sum(group.allocatable.get(resource, 0) for group in fleet.groups),
         sum(group.free.get(resource, 0) for group in fleet.groups),
@@ -257,13 +257,13 @@ def _amounts(bag: Mapping[str, int]) -> str:
 
 
 def _resources_of(view: NodeView) -> list[str]:
-    """What any zone of a node may give out, by name."""
+    """Return what any zone of a node may give out, by name."""
     zones = (zone.use for socket in view.sockets for zone in socket.zones)
     return sorted({name for zone in zones for name in zone.allocatable})
 
 
 def _cpus_in(zone: ZoneBox, state: str) -> CpuSet:
-    """The CPUs of a zone that are in a state."""
+    """Return the CPUs of a zone that are in a state."""
     cpus = (cpu for cache in zone.caches for core in cache.cores for cpu in core.cpus)
     return sum(1 << cpu.id for cpu in cpus if cpu.state == state)
 
@@ -289,13 +289,13 @@ def _by_class(nodes: Iterable[WhatIfNode]) -> list[tuple[str, list[WhatIfNode]]]
 
 
 def _answers_in(nodes: Iterable[WhatIfNode]) -> str:
-    """How many nodes give which answer, as in `3 fit, 1 not now`."""
+    """Return how many nodes give which answer, as in `3 fit, 1 not now`."""
     counts = Counter(node.answer for node in nodes)
     return ", ".join(f"{counts[answer]:,} {text}" for answer, (text, _) in _ANSWERS.items() if counts[answer])
 
 
 def _doubts_in(nodes: Iterable[WhatIfNode]) -> list[tuple[str, int]]:
-    """What could make answers wrong, and of how many nodes; of most nodes first."""
+    """Return what could make answers wrong, and of how many nodes; of most nodes first."""
     return Counter(doubt for node in nodes for doubt in node.doubts).most_common()
 
 

@@ -49,7 +49,7 @@ class Pasted:
 
 
 def read(text: bytes, *, namespace: str = DEFAULT_NAMESPACE, extra: TemplatePaths = NO_TEMPLATES) -> Pasted:
-    """The one object in a text that makes pods, in a `namespace` if it names none.
+    """Return the one object in a text that makes pods, in a `namespace` if it names none.
 
     Whatever else is in it and makes no pods is passed over. `extra` are kinds of workloads that the policy
     adds. Raises `BadInput` with every mistake, and for a text with no such object or with several.
@@ -68,7 +68,7 @@ def read(text: bytes, *, namespace: str = DEFAULT_NAMESPACE, extra: TemplatePath
 
 
 def _read(document: Document, namespace: str, extra: TemplatePaths) -> Pasted | None:
-    """What makes pods; None for any other object. Raises `BadPod`."""
+    """Return what makes pods; None for any other object. Raises `BadPod`."""
     raw = document.raw
     look = templates.scan(raw, templates.group_kind(raw), extra=extra)
     made = templates.pod_templates(look, owner=raw)
@@ -90,7 +90,7 @@ def _read(document: Document, namespace: str, extra: TemplatePaths) -> Pasted | 
 
 
 def _replicas(raw: Mapping[str, object]) -> int:
-    """How many pods are made of a template at a time, as far as the object says so itself."""
+    """Return how many pods are made of a template at a time, as far as the object says so itself."""
     counts = (inner(raw.get("spec"), name) for name in _COUNTS)
     return next((count for count in counts if _is_count(count)), 1)
 

@@ -67,7 +67,7 @@ def intent_of(reading: PodReading) -> PodIntent:
 
 
 def containers(demand: Demand | None) -> tuple[ContainerAsks, ...]:
-    """What each container asks for, in the kubelet's order; none of a pod that cannot be read."""
+    """Return what each container asks for, in the kubelet's order; none of a pod that cannot be read."""
     steps = demand.steps if demand else ()
     return tuple(ContainerAsks(step.container, step.role, step.asks, tuple(step.loose)) for step in steps)
 
@@ -86,7 +86,7 @@ def _zones(state: SchedulerState, node: str) -> tuple[ZoneUse, ...]:
 
 
 def _beside(state: SchedulerState, node: str, uid: str) -> tuple[AssignedPod, ...]:
-    """The pods with an intent in the zones of one that wants to be alone."""
+    """Return the pods with an intent in the zones of one that wants to be alone."""
     info = state.reservations.node_info(node)
     pod = next((pod for pod in info.assigned_pods if pod.uid == uid), None) if info else None
     if info is None or pod is None or not pod.intent.exclusive:
@@ -95,6 +95,6 @@ def _beside(state: SchedulerState, node: str, uid: str) -> tuple[AssignedPod, ..
 
 
 def _mistakes(pod: PodInfo, reading: PodReading) -> tuple[str, ...]:
-    """What cannot be read of a pod, each mistake once."""
+    """Return what cannot be read of a pod, each mistake once."""
     more = reading.mistakes if isinstance(reading, Invalid | Exempt) else ()
     return tuple(map(str, dict.fromkeys((*pod.request.mistakes, *more))))

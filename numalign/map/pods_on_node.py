@@ -36,7 +36,7 @@ class _Entry:
 
 
 def pods_on_node(state: SchedulerState, name: str, visible: Visible) -> tuple[PodOnNode, ...]:
-    """The pods on a node and on their way there.
+    """Return the pods on a node and on their way there.
 
     Those with names come first, sorted by these, then the others, sorted by what they hold.
     """
@@ -50,17 +50,17 @@ def pods_on_node(state: SchedulerState, name: str, visible: Visible) -> tuple[Po
 
 
 def namespaces_on(state: SchedulerState, name: str) -> frozenset[str]:
-    """The namespaces of the pods on a node and on their way there."""
+    """Return the namespaces of the pods on a node and on their way there."""
     return frozenset(pod.name[0] for pod in state.reservations.assigned_to(name))
 
 
 def held_in_zones(held: Held) -> tuple[HeldInZones, ...]:
-    """What a pod holds, by sets of zones in the order of their names."""
+    """Return what a pod holds, by sets of zones in the order of their names."""
     return tuple(HeldInZones(zones, held[zones]) for zones in sorted(held))
 
 
 def owner_text(owner: Owner | None) -> str | None:
-    """An owner in words, as in `ReplicaSet web-5d8f`; None of a pod that has none."""
+    """Return an owner in words, as in `ReplicaSet web-5d8f`; None of a pod that has none."""
     return f"{owner.kind} {owner.name}" if owner else None
 
 
@@ -94,18 +94,18 @@ _ALIGNED = {Judgement.ALIGNED: True, Judgement.MISALIGNED: False}
 
 
 def _not_judged(pod: AssignedPod) -> Judgement:
-    """Why nobody judged a pod: it asks for nothing, or has not been seen to run."""
+    """Return why nobody judged a pod: it asks for nothing, or has not been seen to run."""
     return Judgement.NOT_ASKED if pod.intent.policy is Policy.NONE else Judgement.NOT_OBSERVED
 
 
 def _anonymous(alignment: Alignment) -> Alignment:
-    """The same without the name of the container that is spread."""
+    """Return the same without the name of the container that is spread."""
     spread = alignment.spread
     return alignment if spread is None else replace(alignment, spread=replace(spread, container=WHOLE_POD))
 
 
 def _predicted(state: SchedulerState, node: Node, pod: AssignedPod) -> Held | None:
-    """What was predicted of a pod, as far as that can be on its node, whatever was observed since."""
+    """Return what was predicted of a pod, as far as that can be on its node, whatever was observed since."""
     before = state.reservations.assigned_pod(pod.uid)
     record = before.counted_on(node).record if before else None
     if record and record.source not in SEEN and not record.unknown:
@@ -114,7 +114,7 @@ def _predicted(state: SchedulerState, node: Node, pod: AssignedPod) -> Held | No
 
 
 def _observed(pod: AssignedPod) -> Held | None:
-    """What somebody saw a pod hold."""
+    """Return what somebody saw a pod hold."""
     return pod.record.held if pod.record and _is_seen(pod.record) else None
 
 
@@ -129,5 +129,5 @@ def _order(pod: PodOnNode) -> tuple[bool, str, str, str]:
 
 
 def holders(pods: Sequence[PodOnNode]) -> Iterator[tuple[int, PodOnNode]]:
-    """The pods that are known to have CPUs of their own, each with its position."""
+    """Return the pods that are known to have CPUs of their own, each with its position."""
     return ((at, pod) for at, pod in enumerate(pods) if pod.cpus)

@@ -51,18 +51,18 @@ class Replicas:
             yield
 
     def _answer(self, name: str, pod: PendingPod) -> Prediction | None:
-        """What the next replica would get on a node; None if it does not fit there."""
+        """Return what the next replica would get on a node; None if it does not fit there."""
         answer = self._assumed.predict_settled(name, pod.question.demand, pod.question.intent)
         fits = answer and answer.verdict.admitted and self._assumed.fits(name, pod.demand)
         return answer if fits else None
 
     def _ranks(self, pod: PendingPod, names: Sequence[str]) -> Ranks:
-        """What nodes are worth as they are."""
+        """Return what nodes are worth as they are."""
         batch = self.state.cache.ask(names, pod.question, now=self.state.clock())
         return self.ranker.ranks(batch, self.state.labels, opted_out=pod.opted_out)
 
     def _again(self, ranks: Ranks, place: int, name: str, pod: PendingPod) -> Ranks:
-        """The same, with what one of the nodes is worth by now."""
+        """Return the same, with what one of the nodes is worth by now."""
         answer = self._answer(name, pod)
         if answer is None:
             return ranks.without(place)

@@ -36,7 +36,7 @@ class SigningIn:
         self._log = QuietLog(log, lines=MANY_LINES)
 
     def routes(self) -> list[web.RouteDef]:
-        """Where that is done."""
+        """Return where that is done."""
         return [
             web.get(LOGIN, self._form),
             web.post(LOGIN, self._sign_in),
@@ -80,7 +80,7 @@ class SigningIn:
 
 
 def path_here(text: str) -> str:
-    """A path of this server to go on to; that of the fleet for what leads anywhere else."""
+    """Return a path of this server to go on to; that of the fleet for what leads anywhere else."""
     leads_away = not text.startswith("/") or text[1:2] in ("/", "\\") or not text.isprintable()
     return "/" if leads_away or not text.isascii() or text.startswith((LOGIN, LOGOUT)) else text
 

@@ -25,7 +25,7 @@ FILE_POLICY = (
 
 
 def export(fleet: Fleet, query: FleetQuery, nodes: Sequence[NodeView]) -> Iterator[str]:
-    """The fleet and these nodes as one file, in chunks; nodes that are not among them are no links."""
+    """Return the fleet and these nodes as one file, in chunks; nodes that are not among them are no links."""
     link = FileLinks(frozenset(view.name for view in nodes))
     templates = environment(link)
     return joined(
@@ -46,7 +46,7 @@ def export(fleet: Fleet, query: FleetQuery, nodes: Sequence[NodeView]) -> Iterat
 
 
 def fleet_svg(fleet: Fleet, query: FleetQuery) -> Iterator[str]:
-    """The fleet as one drawing, in chunks."""
+    """Return the fleet as one drawing, in chunks."""
     templates = environment(FileLinks(frozenset()))
     style = Markup(PALETTE_AND_DRAWING)  # noqa: S704  our own file
     sheet = _sheet(fleet, named=density(fleet) != "dense")

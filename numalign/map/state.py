@@ -63,7 +63,7 @@ class MapState:
         return self._unknown
 
     def changed_since(self, revision: int) -> frozenset[str] | None:
-        """The names of nodes that may have changed since then, gone ones too.
+        """Return the names of nodes that may have changed since then, gone ones too.
 
         None where that is not known: it is too long ago, or no revision of this process.
         """
@@ -82,7 +82,7 @@ class MapState:
         await patiently(self._work())
 
     async def fleet(self, query: FleetQuery) -> Fleet:
-        """What a query shows of all nodes."""
+        """Return what a query shows of all nodes."""
         await self.refresh()
         revision, now = self._revision, self.state.wall()
         kept = self._fleets.get(query)
@@ -96,11 +96,11 @@ class MapState:
         return made
 
     async def node(self, name: str, visible: Visible) -> NodeView | None:
-        """A node as a viewer may see it; None if its topology is not known."""
+        """Return a node as a viewer may see it; None if its topology is not known."""
         return node_view.node_view(self.state, name, visible, revision=self.revision)
 
     async def pod(self, namespace: str, name: str, visible: Visible) -> PodView | None:
-        """A pod as a viewer may see it; None if there is none, or he may not list the pods there."""
+        """Return a pod as a viewer may see it; None if there is none, or he may not list the pods there."""
         return pod_view.pod_view(self.state, namespace, name, visible, revision=self.revision)
 
     def namespaces_on(self, name: str) -> frozenset[str]:
@@ -110,7 +110,7 @@ class MapState:
     # Bookkeeping.
 
     def _nodes(self) -> ShownNodes:
-        """All nodes, by what is known of them."""
+        """Return all nodes, by what is known of them."""
         snapshot = self.state.snapshot or Snapshot()
         # Agents look again and again, and nothing but that changes.
         seen = snapshot.observed_at

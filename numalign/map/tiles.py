@@ -16,7 +16,7 @@ from numalign.shapes.health import missing_devices
 
 
 def tile(state: SchedulerState, name: str) -> NodeTile | None:
-    """The tile of a node as things are now; None if its topology is not known."""
+    """Return the tile of a node as things are now; None if its topology is not known."""
     free = state.reservations.free_capacity(name, now=state.clock())
     if free is None or state.snapshot is None:
         return None
@@ -43,12 +43,12 @@ def tile(state: SchedulerState, name: str) -> NodeTile | None:
 
 
 def zone_uses(free: FreeCapacity) -> tuple[ZoneUse, ...]:
-    """The zones of a node, with what is free on it."""
+    """Return the zones of a node, with what is free on it."""
     return tuple(ZoneUse(zone.id, zone.name, zone.allocatable, zone.free) for zone in free.node.zones)
 
 
 def _conditions(node: Node) -> Iterator[Condition]:
-    """What is wrong with a node by itself, whatever its pods and whoever tells of it."""
+    """Yield what is wrong with a node by itself, whatever its pods and whoever tells of it."""
     if node.attributes.cordoned:
         yield Condition.CORDONED
     if not node.attributes.ready:

@@ -49,7 +49,7 @@ class Turnstile:
             yield
 
     async def answer(self, key: bytes, question: Callable[[], Awaitable[T]]) -> T:
-        """What a question comes to; raises `Busy`."""
+        """Return what a question comes to; raises `Busy`."""
         if self._questions.total() >= MOST_QUESTIONS or self._questions[key] >= MOST_QUESTIONS_EACH:
             raise Busy("Other requests are still being processed: try again in a moment.")
         with _counted(self._questions, key):

@@ -47,11 +47,11 @@ class ZoneUse:
     free: Resources
 
     def used(self, resource: str) -> int:
-        """How much of a resource is given out or reserved, 0 where the zone does not list it."""
+        """Return how much of a resource is given out or reserved, 0 where the zone does not list it."""
         return self.allocatable.get(resource, 0) - self.free.get(resource, 0)
 
     def used_share(self, resource: str) -> float | None:
-        """The same as a share of what may be given out, 0 to 1; None where that is nothing."""
+        """Return the same as a share of what may be given out, 0 to 1; None where that is nothing."""
         most = self.allocatable.get(resource, 0)
         return min(max(self.used(resource) / most, 0.0), 1.0) if most else None
 
@@ -79,7 +79,7 @@ class NodeTile:
     missing: Resources = EMPTY
 
     def age(self, now: float) -> float | None:
-        """How many seconds ago its agent looked, at least 0; None without an agent."""
+        """Return how many seconds ago its agent looked, at least 0; None without an agent."""
         return None if self.seen is None else max(now - self.seen, 0.0)
 
 
@@ -112,7 +112,7 @@ class FleetQuery:
     only: frozenset[Condition] = frozenset()
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The same as name and value of a query string, without what is the default."""
+        """Return the same as name and value of a query string, without what is the default."""
         single = {
             "labels": str(self.selector),
             "class": self.node_class,

@@ -77,7 +77,7 @@ class WhatIf:
     async def ask(
         self, text: bytes, *, visible: Visible, replicas: int | None = None, user: str = ""
     ) -> WhatIfResult:
-        """What would become of the one object in a text that makes pods.
+        """Return what would become of the one object in a text that makes pods.
 
         `replicas` are asked for of each template, by default as many as the object itself says; `user` is who
         makes it. What a namespace asks counts where its pods are `visible`, and is not told otherwise. Raises
@@ -195,7 +195,7 @@ class WhatIf:
         )
 
     async def _webhook(self, reading: PodReading) -> WebhookAnswer:
-        """What the webhook would say, which knows of nodes what they publish, and their shapes."""
+        """Return what the webhook would say, which knows of nodes what they publish, and their shapes."""
         if not isinstance(reading, PodQuestion):
             return WebhookAnswer(None, (), reading.reason if isinstance(reading, Exempt) else None)
         snapshot, policy = self._snapshot, self._state.policy.now

@@ -40,7 +40,7 @@ class Labels(Mapping[str, str]):
         return key in self._places
 
     def keys(self) -> KeysView[str]:
-        """The keys, in order; nodes with the same keys give the same view of them."""
+        """Return the keys, in order; nodes with the same keys give the same view of them."""
         return self._places.keys()
 
     def items(self) -> ItemsView[str, str]:

@@ -10,12 +10,12 @@ from operator import or_
 
 
 def bits(members: Iterable[int]) -> int:
-    """The set of these numbers."""
+    """Return the set of these numbers."""
     return reduce(or_, (1 << member for member in members), 0)
 
 
 def members(held: int) -> Iterator[int]:
-    """The numbers in a set, ascending."""
+    """Yield the numbers in a set, ascending."""
     while held:
         smallest = held & -held
         yield smallest.bit_length() - 1
@@ -23,12 +23,12 @@ def members(held: int) -> Iterator[int]:
 
 
 def union(sets: Iterable[int]) -> int:
-    """All that is in any of these sets."""
+    """Return all that is in any of these sets."""
     return reduce(or_, sets, 0)
 
 
 def lowest(held: int, count: int) -> int:
-    """The so many smallest numbers of a set; all of them, if it has no more."""
+    """Return the so many smallest numbers of a set; all of them, if it has no more."""
     beyond = held
     for _ in range(count):
         beyond &= beyond - 1

@@ -41,11 +41,11 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels meet it; `NotIn` is met where there is no such label."""
+        """Return whether labels meet it; `NotIn` is met where there is no such label."""
         return self.allows(labels.get(self.key))
 
     def allows(self, value: str | None) -> bool:
-        """Whether a label of this value meets it; None is no such label."""
+        """Return whether a label of this value meets it; None is no such label."""
         return _ALLOWS[self.operator](value, self.values)
 
     def __str__(self) -> str:
@@ -54,7 +54,7 @@ class Requirement:
 
 
 def whole_number(text: str) -> int | None:
-    """The value of a label as strconv.ParseInt reads it; None for what is no whole number."""
+    """Return the value of a label as strconv.ParseInt reads it; None for what is no whole number."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_NUMBER else None
 
@@ -113,7 +113,7 @@ class Toleration:
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether it tolerates this taint (Toleration.ToleratesTaint)."""
+        """Return whether it tolerates this taint (Toleration.ToleratesTaint)."""
         if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
         return self.operator is not Tolerating.EQUAL or self.value == taint.value
@@ -161,13 +161,13 @@ class Constraints:
         return bool(self.selector) or self.terms is not None
 
     def select(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether the node selector and the required affinity let the pod go to a node."""
+        """Return whether the node selector and the required affinity let the pod go to a node."""
         if not all(requirement.holds(labels) for requirement in self.selector):
             return False
         return self.terms is None or any(term.holds(name, labels) for term in self.terms)
 
     def tolerate(self, taints: Iterable[Taint]) -> bool:
-        """Whether none of these taints keeps the pod away."""
+        """Return whether none of these taints keeps the pod away."""
         return all(any(toleration.tolerates(taint) for toleration in self.tolerations) for taint in taints)
 
 

@@ -92,7 +92,7 @@ class Demand:
 
 
 def of(pod: Pod) -> Demand:
-    """The demand of a pod, whether or not the API server has filled in its defaults."""
+    """Return the demand of a pod, whether or not the API server has filled in its defaults."""
     full = pod.defaulted()
     quality = qos(full)
     # Unless PodLevelResourceManagers is on, the managers does not pin pods with pod-level resources.
@@ -185,7 +185,7 @@ def _pod_level(pod: Pod, *, guaranteed: bool) -> PodLevel:
 def _crowded(
     steps: tuple[Step, ...], pinned: Callable[[Step], Resources], stated: Resources
 ) -> frozenset[str]:
-    """Where pinned containers leave nothing for one that shares (validatePodScopeResources).
+    """Return where pinned containers leave nothing for one that shares (validatePodScopeResources).
 
     What is held beside an init container only grows, so the last that shares has as little as any. Takes time
     by the amounts, however many containers there are.
@@ -210,7 +210,7 @@ def _memory(step: Step) -> Resources:
 
 
 def _whole(steps: tuple[Step, ...]) -> Step:
-    """The pod-scope request; memory counts only under names that an app container asks for."""
+    """Return the pod-scope request; memory counts only under names that an app container asks for."""
     apps = {name for step in steps if step.role is Role.APP for name in step.memory}
     memory = _peak(steps, _memory)
     return Step(

@@ -51,20 +51,20 @@ class Mistake:
             object.__setattr__(self, "at", at)
 
     def __str__(self) -> str:
-        """The mistake in one line, or in three with a caret under the place."""
+        """Return the mistake in one line, or in three with a caret under the place."""
         head = f"{self.where}: {self.message}" if self.where else self.message
         if self.at is None:
             return head
         return f"{head}\n  {self.text}\n  {' ' * self.at}^"
 
     def under(self, prefix: str) -> "Mistake":
-        """The same mistake with `prefix` and a dot before its place."""
+        """Return the same mistake with `prefix` and a dot before its place."""
         where = f"{prefix}.{self.where}" if self.where else prefix
         return Mistake(where, self.message, self.text, self.at)
 
 
 def cut(text: str, most: int) -> str:
-    """The beginning of a text, in at most so many characters, with dots where the rest is left out."""
+    """Return the beginning of a text, in at most so many characters, with dots where the rest is left out."""
     return text if len(text) <= most else f"{text[: most - len(_LEFT_OUT)]}{_LEFT_OUT}"
 
 
@@ -94,7 +94,7 @@ class BadInput(ValueError):
         super().__init__(self.mistakes)
 
     def __str__(self) -> str:
-        """Every mistake, each on its own line."""
+        """Return every mistake, each on its own line."""
         return "\n".join(map(str, self.mistakes))
 
 

@@ -71,7 +71,7 @@ class Policy(StrEnum):
     SINGLE_NUMA_NODE = "single-numa-node"
 
     def at_least(self, other: "Policy") -> bool:
-        """Whether this policy is the other one or a tighter one."""
+        """Return whether this policy is the other one or a tighter one."""
         return _TIGHTNESS[self] >= _TIGHTNESS[other]
 
 
@@ -140,11 +140,11 @@ class Intent:
         return self.policy.at_least(Policy.RESTRICTED)
 
     def names(self, resource: str) -> bool:
-        """Whether a name or prefix in `resources` matches this resource."""
+        """Return whether a name or prefix in `resources` matches this resource."""
         return any(_covers(pattern, resource) for pattern in self.resources)
 
     def concerns(self, resource: str) -> bool:
-        """Whether the policy covers this resource: any, if `resources` is empty."""
+        """Return whether the policy covers this resource: any, if `resources` is empty."""
         return not self.resources or self.names(resource)
 
 
@@ -193,13 +193,13 @@ class IntentAnnotations:
     too_loose: tuple[Mistake, ...] = ()
 
     def wrong(self, default: Policy | None) -> tuple[Mistake, ...]:
-        """Every mistake under this default policy."""
+        """Return every mistake under this default policy."""
         if default is None:
             return (*self.mistakes, *self.without_policy)
         return self.mistakes if default.at_least(Policy.RESTRICTED) else (*self.mistakes, *self.too_loose)
 
     def intent(self, default: Policy | None = None, match: Match = Match.SATISFIES) -> Intent | None:
-        """What the pod asks for; None where neither it nor the default names a policy.
+        """Return what the pod asks for; None where neither it nor the default names a policy.
 
         Raises `BadIntent` with every mistake.
         """
@@ -232,7 +232,7 @@ def read(annotations: Mapping[str, str]) -> IntentAnnotations:
 
 
 def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mistake, ...]]:
-    """What a namespace's labels ask, and what of them cannot be read.
+    """Return what a namespace's labels ask, and what of them cannot be read.
 
     A label that says nothing clear must not undo the others: what can be read holds.
     """
@@ -255,7 +255,7 @@ def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mi
 
 
 def not_a_scheduler(name: str) -> str | None:
-    """Why no scheduler can be called so; None, if one can."""
+    """Return why no scheduler can be called so; None, if one can."""
     if _SCHEDULER.fullmatch(name):
         return None
     return f'"{cut(name, _SHOWN)}" is not a scheduler name, like numalign-scheduler'
@@ -327,7 +327,7 @@ def _read_word(
     *,
     kind: str = "annotations",
 ) -> Word | None:
-    """One of a few words; a text that is none of them becomes a mistake."""
+    """Return one of a few words; a text that is none of them becomes a mistake."""
     text = written.get(key)
     if text is None:
         return None
@@ -384,7 +384,7 @@ def _wrong_name(name: str) -> str | None:
 
 
 def _without_policy(annotations: Mapping[str, str]) -> Iterator[Mistake]:
-    """A scope, a list of resources or zones of its own alone ask for nothing."""
+    """Yield a scope, a list of resources or zones of its own alone ask for nothing."""
     for key in (RESOURCES, SCOPE, EXCLUSIVE):
         if key in annotations:
             needs = f"has no effect without {POLICY}: add it ({', '.join(Policy)})"

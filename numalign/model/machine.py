@@ -96,7 +96,7 @@ class CpuTopology:
         return union(self.zones)
 
     def whole_pairs(self, cpus: CpuSet) -> CpuSet:
-        """The first threads of cores of two that are both among these CPUs."""
+        """Return the first threads of cores of two that are both among these CPUs."""
         return union(cpus & cpus >> apart & first for apart, first in self.pairs)
 
 
@@ -130,7 +130,7 @@ class Stock:
 
 
 def full_stock(machine: Machine) -> Stock:
-    """All CPUs but the reserved ones, and by resource the healthy devices of each place."""
+    """Return all CPUs but the reserved ones, and by resource the healthy devices of each place."""
     return Stock(
         machine.topology.everything & ~machine.reserved,
         tuple((name, tuple(place.healthy for place in places)) for name, places in machine.devices),
@@ -160,7 +160,7 @@ def all_places(zones: Iterable[ZoneId], places: Iterable[DevicePlace]) -> tuple[
 
 
 def cpu_topology(cores: Iterable[Core], zones: Iterable[ZoneId]) -> CpuTopology:
-    """The layout of these cores over these zones, which stand in ascending order."""
+    """Return the layout of these cores over these zones, which stand in ascending order."""
     every = tuple(cores)
     by_zone = _joined((core.zone, core.threads) for core in every)
     return CpuTopology(
@@ -179,7 +179,7 @@ def read_list(text: str) -> CpuSet:
 
 
 def render_list(held: CpuSet) -> str:
-    """The set in the kernel's list format, as in `0-3,8`; an empty text for no CPU."""
+    """Return the set in the kernel's list format, as in `0-3,8`; an empty text for no CPU."""
     runs: list[tuple[int, int]] = []
     for one in members(held):
         first, last = runs[-1] if runs else (one, one - 2)
@@ -196,7 +196,7 @@ def _range(part: str) -> CpuSet:
 
 
 def _pairs(cores: Iterable[CpuSet]) -> Iterable[tuple[int, CpuSet]]:
-    """The threads of cores of two, of which nearly always all are equally far apart."""
+    """Return the threads of cores of two, of which nearly always all are equally far apart."""
     both = ((core & -core, core & core - 1) for core in cores if core.bit_count() == _PAIR)
     return _joined((second.bit_length() - first.bit_length(), first) for first, second in both).items()
 

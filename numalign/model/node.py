@@ -136,7 +136,7 @@ class Node:
         return replace(self, zones=zones, stock=stock, occupied=frozenset(), exclusive=frozenset())
 
     def in_health(self) -> "Node":
-        """The node with nothing given out: `health` of a node that is ill, of any other `emptied`."""
+        """Return the node with nothing given out: `health` of a node that is ill, of any other `emptied`."""
         return self.health or self.emptied()
 
     def aligns(self, resource: str) -> bool:
@@ -155,7 +155,7 @@ class Node:
 
 
 def managers(zones: Iterable[Zone]) -> tuple[CpuManager, MemoryManager]:
-    """The managers' policies, read off what the zones list.
+    """Return the managers' policies, read off what the zones list.
 
     Exporters list exactly what the kubelet calls allocatable, and a manager whose policy is none calls
     nothing allocatable (policy_none.go of cpumanager and memorymanager).
@@ -168,11 +168,11 @@ def managers(zones: Iterable[Zone]) -> tuple[CpuManager, MemoryManager]:
 
 
 def node_class(node: Node) -> str:
-    """The name of a node's topology class, a valid label value: `<readable>-<hash8>`.
+    """Return the name of a node's topology class, a valid label value: `<readable>-<hash8>`.
 
-    The class of a node that is ill is that which it has in health.
-    Nodes of one class have the same policy, scope, managers and zones; memory counts in whole GiB, so that a
-    few reserved KiB do not split a fleet into as many classes as nodes.
+    The class of a node that is ill is that which it has in health. Nodes of one class have the same policy,
+    scope, managers and zones; memory counts in whole GiB, so that a few reserved KiB do not split a fleet
+    into as many classes as nodes.
     """
     node = node.health or node
     zones = tuple((zone.id, _rounded(zone.capacity), _rounded(zone.allocatable)) for zone in node.zones)
@@ -206,7 +206,7 @@ def _rounded(amounts: Resources) -> _Rounded:
 
 
 def _readable(policy: Policy, scope: Scope, capacities: list[dict[str, int]]) -> str:
-    """What a person would call it: zones, then what the largest zone has, then the policy."""
+    """Return what a person would call it: zones, then what the largest zone has, then the policy."""
     zones, devices = len(capacities), Counter[str]()
     for capacity in capacities:
         devices |= Counter({name: capacity[name] for name in capacity if _is_device(name)})
@@ -217,14 +217,14 @@ def _readable(policy: Policy, scope: Scope, capacities: list[dict[str, int]]) ->
 
 
 def _short(resource: str) -> str:
-    """The last part of a resource name, with only what a label value may hold."""
+    """Return the last part of a resource name, with only what a label value may hold."""
     return "".join(
         letter for letter in resource.rpartition("/")[2].lower() if letter.isascii() and letter.isalnum()
     )
 
 
 def alike(node: Node | None, before: Node | None) -> bool:
-    """Whether two nodes differ in name, label and attributes at most; None is alike None alone."""
+    """Return whether two nodes differ in name, label and attributes at most; None is alike None alone."""
     if node is before or node is None or before is None:
         return node is before
     # Parts that are one object are equal without being looked at.

@@ -87,7 +87,7 @@ class Options:
         object.__setattr__(self, "behaviour", BEHAVIOURS[min(max(minor, OLDEST), NEWEST)])
 
     def on(self, gate: FeatureGate) -> bool:
-        """Whether a gate was switched on and its version knows it."""
+        """Return whether a gate was switched on and its version knows it."""
         return gate in self.gates & self.behaviour.gates
 
 

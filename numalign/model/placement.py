@@ -38,7 +38,7 @@ class Grant:
     chosen: tuple[str, ...] = ()
 
     def zones_of(self, resources: Iterable[str]) -> frozenset[ZoneId]:
-        """All zones from which it gets any of these resources."""
+        """Return all zones from which it gets any of these resources."""
         wanted = set(resources)
         return frozenset(
             zone for zones, amounts in self.amounts.items() if wanted & amounts.keys() for zone in zones

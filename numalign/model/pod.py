@@ -47,7 +47,7 @@ class Container:
         )
 
     def defaulted(self) -> "Container":
-        """The container with a request for each limit that has none, as the API server sets it."""
+        """Return the container with a request for each limit that has none, as the API server sets it."""
         return replace(self, requests=Resources({**self.limits, **self.requests}))
 
 
@@ -81,7 +81,7 @@ class Pod:
 
 
 def qos(pod: Pod) -> Qos:
-    """The class that `GetPodQOS` would compute: by pod-level resources where they are set."""
+    """Return the class that `GetPodQOS` would compute: by pod-level resources where they are set."""
     if pod.has_pod_level_resources:
         pairs = [(pod.pod_requests or EMPTY, pod.pod_limits or EMPTY)]
     else:
@@ -94,7 +94,7 @@ def qos(pod: Pod) -> Qos:
 
 
 def _said(bag: Resources) -> dict[str, int]:
-    """What counts for the class: cpu and memory above zero."""
+    """Return what counts for the class: cpu and memory above zero."""
     return {name: bag[name] for name in (CPU, MEMORY) if bag.get(name)}
 
 
@@ -141,7 +141,7 @@ def _raise(most: dict[str, int], held: Mapping[str, int]) -> None:
 
 
 def _pod_requests(pod: Pod, containers: tuple[Container, ...]) -> Resources:
-    """What the pod asks for as a whole: as written, else what its containers ask, else its limit."""
+    """Return what the pod asks for as a whole: as written, else what its containers ask, else its limit."""
     requests = peak((container.role, container.requests) for container in containers)
     shared = {name: requests[name] for name in requests if kind(name) in (Kind.CPU, Kind.MEMORY)}
     return Resources({**(pod.pod_limits or {}), **shared, **(pod.pod_requests or {})})

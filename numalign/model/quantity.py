@@ -73,7 +73,7 @@ def millis(text: object) -> int:
 
 
 def render_units(amount: int) -> str:
-    """The shortest exact quantity of an amount in units; binary suffixes where they divide it."""
+    """Return the shortest exact quantity of an amount in units; binary suffixes where they divide it."""
     for suffix in ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki"):
         factor = _SUFFIXES[suffix][0]
         if amount and amount % factor == 0:
@@ -82,12 +82,12 @@ def render_units(amount: int) -> str:
 
 
 def render_millis(amount: int) -> str:
-    """The shortest exact quantity of an amount in thousandths: `8` or `1500m`."""
+    """Return the shortest exact quantity of an amount in thousandths: `8` or `1500m`."""
     return f"{amount}m" if amount % 1000 else str(amount // 1000)
 
 
 def _nanos(text: object) -> int:
-    """An amount in billionths, rounded up from anything finer, as ParseQuantity does."""
+    """Return an amount in billionths, rounded up from anything finer, as ParseQuantity does."""
     if isinstance(text, bool) or not isinstance(text, str | int):
         raise BadQuantity(
             [Mistake("", f"{text!r} is not a quantity: write a number or a text like 4 or 500m")]

@@ -67,7 +67,7 @@ class Resources(Mapping[str, int]):
         return self._amounts.items()
 
     def keys(self) -> KeysView[str]:
-        """The names, in order."""
+        """Return the names, in order."""
         return self._amounts.keys()
 
     @overload
@@ -75,7 +75,7 @@ class Resources(Mapping[str, int]):
     @overload
     def get(self, name: str, default: "int | T", /) -> "int | T": ...
     def get(self, name: str, default: object = None, /) -> object:
-        """The amount of a name, or something else where there is none."""
+        """Return the amount of a name, or something else where there is none."""
         return self._amounts.get(name, default)
 
     def __contains__(self, name: object) -> bool:
@@ -96,11 +96,11 @@ class Resources(Mapping[str, int]):
         return f"Resources({self._amounts})"
 
     def plus(self, other: Mapping[str, int]) -> "Resources":
-        """The sum by name; a name that only one of them has keeps its amount."""
+        """Return the sum by name; a name that only one of them has keeps its amount."""
         return Resources({name: self.get(name, 0) + other.get(name, 0) for name in {*self, *other}})
 
     def most(self, other: Mapping[str, int]) -> "Resources":
-        """The larger amount of each name that either of them has."""
+        """Return the larger amount of each name that either of them has."""
         return Resources({name: max(self.get(name, 0), other.get(name, 0)) for name in {*self, *other}})
 
     def within(self, most: "Resources") -> bool:
@@ -119,7 +119,7 @@ EMPTY = Resources()
 
 @lru_cache(maxsize=4096)
 def kind(name: str) -> Kind:
-    """The manager that gives out a resource of this name, by the name alone."""
+    """Return the manager that gives out a resource of this name, by the name alone."""
     if name == CPU:
         return Kind.CPU
     if name == MEMORY or name.startswith("hugepages-"):
@@ -149,7 +149,7 @@ def parse_amount(name: str, text: object) -> int:
 
 
 def render(name: str, amount: int) -> str:
-    """The quantity of an amount: `1500m` of cpu, `16Gi` of memory, a plain number of anything else."""
+    """Return the quantity of an amount: `1500m` of cpu, `16Gi` of memory, a plain number of anything else."""
     show = {Kind.CPU: quantity.render_millis, Kind.MEMORY: quantity.render_units}
     return show.get(kind(name), str)(amount)
 
@@ -160,7 +160,7 @@ def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
 
 
 def render_short(name: str, amount: int) -> str:
-    """What `render` gives if that is short, else the amount in its largest unit with one decimal."""
+    """Return what `render` gives if that is short, else the amount in its largest unit with one decimal."""
     exact = render(name, amount)
     if len(exact) <= LONGEST_EXACT or kind(name) is not Kind.MEMORY:
         return exact

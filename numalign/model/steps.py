@@ -15,7 +15,7 @@ Steps: TypeAlias = Generator[None, None, T]
 
 
 def finished(steps: Steps[T]) -> T:
-    """The value that the generator returns, after all its steps at once."""
+    """Return the value that the generator returns, after all its steps at once."""
     while True:
         try:
             next(steps)

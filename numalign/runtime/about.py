@@ -10,7 +10,7 @@ UNKNOWN = "unknown"
 
 
 def version(distribution: str = "numalign") -> str:
-    """The installed version; `unknown` when the tree is run without being installed."""
+    """Return the installed version; `unknown` when the tree is run without being installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

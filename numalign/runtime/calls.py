@@ -35,7 +35,7 @@ class _Unreadable(Exception):
 
 
 def body(request: web.Request) -> bytes:
-    """The whole body of a call; handlers are called when it is there."""
+    """Return the whole body of a call; handlers are called when it is there."""
     return request[_BODY]
 
 
@@ -49,13 +49,13 @@ def heard_at(request: web.Request) -> float:
 
 @web.middleware
 async def watched(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What is asked of the port for health and metrics: never turned away."""
+    """Return what is asked of the port for health and metrics: never turned away."""
     return await _sent(request, await _answered(request, handler))
 
 
 @web.middleware
 async def called(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """What a program is asked: as much of it as can be taken on."""
+    """Return what a program is asked: as much of it as can be taken on."""
     if request.match_info.http_exception:
         return await _sent(request, await _answered(request, handler))
     state, peer = request.app[SERVER_STATE], _peer(request)
@@ -87,7 +87,7 @@ def _peer(request: web.Request) -> Peer:
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The handler's answer; whatever it raises becomes a short one."""
+    """Return the handler's answer; whatever it raises becomes a short one."""
     state = request.app[SERVER_STATE]
     try:
         return await handler(request)
@@ -128,7 +128,7 @@ async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamR
 
 
 async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> web.StreamResponse:
-    """The handler's answer, once the body is there and it is this call's turn."""
+    """Return the handler's answer, once the body is there and it is this call's turn."""
     state = request.app[SERVER_STATE]
     _check_headers(request, state.limits.body)
     seconds = state.timeouts.body
@@ -162,7 +162,7 @@ def _check_headers(request: web.Request, longest: int) -> None:
 
 
 async def _read(request: web.Request, usage: Usage, longest: int) -> bytes:
-    """The body, counted as it comes; raises `Overloaded`, `HTTPException` and `_Unreadable`."""
+    """Return the body, counted as it comes; raises `Overloaded`, `HTTPException` and `_Unreadable`."""
     body = io.BytesIO()
     while chunk := await _next(request):
         usage.arrived(len(chunk))
@@ -173,7 +173,7 @@ async def _read(request: web.Request, usage: Usage, longest: int) -> bytes:
 
 
 async def _next(request: web.Request) -> bytes:
-    """What has come of the body meanwhile; nothing at its end."""
+    """Return what has come of the body meanwhile; nothing at its end."""
     try:
         return await request.content.readany()
     except Exception as error:
@@ -220,6 +220,6 @@ def _short(status: int, text: str) -> web.Response:
 
 
 def _route(request: web.Request) -> str:
-    """The route as declared; what matches none has one name, or a peer could invent labels."""
+    """Return the route as declared; what matches none has one name, or a peer could invent labels."""
     resource = request.match_info.route.resource
     return resource.canonical if resource else "unmatched"

@@ -11,5 +11,5 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 def utc_now() -> datetime:
-    """The time of day, aware of its zone: the clock for programs."""
+    """Return the time of day, aware of its zone: the clock for programs."""
     return datetime.now(UTC)

@@ -36,7 +36,7 @@ async def patiently(work: Iterator[None]) -> None:
 
 
 async def result_of(work: Generator[None, None, Result]) -> Result:
-    """What work comes to that is done `patiently`."""
+    """Yield what work comes to that is done `patiently`."""
     results: list[Result] = []
 
     def steps() -> Iterator[None]:

@@ -24,7 +24,7 @@ class Stamp:
 
 
 def stamps(paths: Sequence[Path]) -> tuple[Stamp, ...]:
-    """The stamps of files as they are now, through symbolic links; take them before reading."""
+    """Return the stamps of files as they are now, through symbolic links; take them before reading."""
     return tuple(map(_stamp, paths))
 
 

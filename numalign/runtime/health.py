@@ -22,7 +22,7 @@ STATE = "/debug/state"
 
 
 def routes(state: ServerState) -> list[web.RouteDef]:
-    """The routes for probes and scrapers; `/debug/state` only if the program gives one."""
+    """Return the routes for probes and scrapers; `/debug/state` only if the program gives one."""
     debug = [web.get(STATE, _state)] if state.debug else []
     return [web.get(HEALTH, _healthz), web.get(READINESS, _readyz), web.get(METRICS, _metrics), *debug]
 
@@ -41,7 +41,7 @@ async def _metrics(request: web.Request) -> web.Response:
 
 
 def exposition(request: web.Request, *, registry: CollectorRegistry) -> web.Response:
-    """All that the registry counts, in the text form that the scraper accepts."""
+    """Return all that the registry counts, in the text form that the scraper accepts."""
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
@@ -61,7 +61,7 @@ async def _state(request: web.Request) -> web.Response:
 
 
 def _plain(value: object) -> object:
-    """A value that JSON has no word for, as one that it has."""
+    """Return a value that JSON has no word for, as one that it has."""
     match value:
         case Mapping():
             return dict(value)

@@ -75,11 +75,11 @@ class Budget:
 
     @classmethod
     def of(cls, size: int, *, reserve: bool) -> "Budget":
-        """A pool of so much, a part of it kept for the proven if there can be any."""
+        """Return a pool of so much, a part of it kept for the proven if there can be any."""
         return cls(size, size // RESERVED if reserve else 0)
 
     def has_room(self, peer: Peer, amount: int) -> bool:
-        """Whether a peer may take so much more."""
+        """Return whether a peer may take so much more."""
         if not self.size:
             return True
         free = self.free(peer)
@@ -87,7 +87,7 @@ class Budget:
         return amount <= free and shared
 
     def free(self, peer: Peer) -> int:
-        """How much is left for peers like this one, whatever its own share."""
+        """Return how much is left for peers like this one, whatever its own share."""
         free = self.size - self.total
         return free if peer.proven else min(free, self.size - self.reserved - (self.total - self.proven))
 
@@ -158,7 +158,7 @@ class Load:
         )
 
     def usage(self, peer: Peer) -> Usage:
-        """One call of a peer."""
+        """Return one call of a peer."""
         return Usage(peer, self)
 
     def come(self) -> None:
@@ -191,7 +191,7 @@ class FairQueue:
         return place
 
     def heads(self) -> Iterator[tuple[Peer, int]]:
-        """The first of each peer and how much it has, in turn; whoever gave up waiting is forgotten."""
+        """Yield the first of each peer and how much it has, in turn; whoever gave up waiting is forgotten."""
         for proven in (True, False):
             for peer in [peer for peer in self.waiting if peer.proven is proven]:
                 places = self.waiting[peer]
@@ -279,7 +279,7 @@ class BudgetQueue:
             self._queue.let_go(head[0])
 
     def _next(self) -> tuple[Peer, int] | None:
-        """The first in turn for whom there is room, the proven before all.
+        """Return the first in turn for whom there is room, the proven before all.
 
         Whoever has its share is passed over. Whoever has not, and is too large for what is free, has the next
         room that there is: else it would wait for as long as small ones come.

@@ -133,7 +133,7 @@ class LineWriter:
             os.close(moved)
 
     def _is_at(self, path: Path) -> bool:
-        """Whether the file that is written is the one at a path."""
+        """Return whether the file that is written is the one at a path."""
         try:
             return os.path.samestat(os.fstat(self._file), path.stat())
         except FileNotFoundError:

@@ -123,7 +123,7 @@ class HttpConnection(web.RequestHandler):
                 self._deadline = self._loop.call_later(self._listener.state.timeouts.headers, self._give_up)
 
     def _between_calls(self) -> bool:
-        """Whether what comes belongs to a request that is not there yet, and to no body."""
+        """Return whether what comes belongs to a request that is not there yet, and to no body."""
         if not self._request_count:
             return True
         if self._waiter is not None:
@@ -185,7 +185,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The answer to what aiohttp cannot read; anybody can send that, so it is no error of ours."""
+        """Return the answer to what aiohttp cannot read; anybody can send that, so it is no error of ours."""
         if status != web.HTTPBadRequest.status_code:
             return super().handle_error(request, status, exc, message)
         self._listener.state.malformed(type(exc).__name__)

@@ -45,7 +45,7 @@ class Log:
     fields: Mapping[str, object] = field(default_factory=dict)
 
     def bound(self, **fields: object) -> "Log":
-        """The same log, these fields on every line."""
+        """Return the same log, these fields on every line."""
         return Log(self.logger, {**self.fields, **fields})
 
     def debug(self, event: str, /, **fields: object) -> None:
@@ -134,7 +134,7 @@ class QuietLog:
 
 
 def to(stream: TextIO, *, level: str, form: str) -> Log:
-    """A log on `stream`, from `level` (`debug` to `error`) up, as `json` or `text`."""
+    """Return a log on `stream`, from `level` (`debug` to `error`) up, as `json` or `text`."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(FORMATTERS[form]())
     logger = logging.Logger("numalign", level.upper())  # noqa: LOG001 a named one is global
@@ -151,7 +151,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object per record: time, level, event, then the fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record in one line; an error adds its text and its traceback as fields."""
+        """Return the record in one line; an error adds its text and its traceback as fields."""
         head, fields = _head_and_fields(record)
         return _json({**head, **fields})
 
@@ -160,7 +160,7 @@ class TextFormatter(logging.Formatter):
     """A line that people read: clock, level, event, then `key=value`; a traceback under it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record in one line, more only if it carries a traceback."""
+        """Return the record in one line, more only if it carries a traceback."""
         head, fields = _head_and_fields(record)
         trace = textwrap.indent(str(fields.pop("traceback", "")), "    ")
         words = " ".join(f"{key}={_word(value)}" for key, value in fields.items())
@@ -218,7 +218,7 @@ def _json(fields: Mapping[str, object]) -> str:
 
 
 def _word(value: object) -> str:
-    """A value as one word of a text line: quoted only if it must be."""
+    """Return a value as one word of a text line: quoted only if it must be."""
     text = value if isinstance(value, str) else _json({"": value})[4:-1]
     plain = text is not value or (text and not set(text) & set(' "='))
     if plain and text.isprintable():

@@ -22,7 +22,7 @@ PREFIX = "numalign_"
 
 
 def registry(*, program: str) -> CollectorRegistry:
-    """A registry of its own, with what every process tells: build, memory, CPU, garbage collection."""
+    """Return a registry of its own, with what every process tells: build, memory, CPU, garbage collection."""
     metrics = CollectorRegistry(auto_describe=True)
     ProcessCollector(registry=metrics)
     GCCollector(registry=metrics)

@@ -32,7 +32,7 @@ class ListenAddress:
     port_name: str = METRICS_PORT
 
     def __str__(self) -> str:
-        """The flags that say so."""
+        """Return the flags that say so."""
         bind = f"{sources.flag(self.bind_name)} {self.bind} " if self.bind_name else ""
         return f"{bind}{sources.flag(self.port_name)} {self.port}"
 

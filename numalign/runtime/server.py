@@ -110,7 +110,7 @@ def application(  # noqa: PLR0913  what a server is made of
 
 
 def health_application(app: web.Application) -> web.Application:
-    """What the port for health and metrics serves beside an `application`."""
+    """Return what the port for health and metrics serves beside an `application`."""
     health_app = web.Application(middlewares=[calls.watched])
     health_app[SERVER_STATE] = app[SERVER_STATE]
     health_app.add_routes(health.routes(app[SERVER_STATE]))
@@ -161,7 +161,7 @@ def answering(
 
 
 def port_of(listened: socket.socket) -> int:
-    """The port that a socket really has."""
+    """Return the port that a socket really has."""
     number: int = listened.getsockname()[1]
     return number
 

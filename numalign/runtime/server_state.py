@@ -109,7 +109,7 @@ class ServerState:
         gauge(f"{PREFIX}http_connections", "Open connections.").set_function(lambda: len(self.connections))
 
     def waiting_for(self) -> dict[str, str]:
-        """Why calls should not come here now, by check; empty when ready."""
+        """Return why calls should not come here now, by check; empty when ready."""
         reasons = {name: check() for name, check in self.checks.items()}
         if self.draining:
             reasons["server"] = "draining"

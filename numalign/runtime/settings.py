@@ -73,7 +73,7 @@ class Settings(BaseModel):
                 raise TypeError(f"{cls.__name__}.{name}: every program has {sources.flag(name)}")
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """What is wrong between the settings; a mix-in yields from `super()` too."""
+        """Yield what is wrong between the settings; a mix-in yields from `super()` too."""
         yield from ()
 
 
@@ -88,17 +88,17 @@ class Loaded(Generic[T]):
     origins: Mapping[str, str]
 
     def __str__(self) -> str:
-        """Every value with its origin, in lines that `--config` reads back."""
+        """Return every value with its origin, in lines that `--config` reads back."""
         values = {name: f"{name}: {_yaml(getattr(self.settings, name))}" for name in self.origins}
         width = max(map(len, values.values()), default=0)
         return "\n".join(f"{values[name]:<{width}}  # {origin}" for name, origin in self.origins.items())
 
 
 def from_command_line(model: type[T], *, prog: str, argv: Sequence[str], environ: Mapping[str, str]) -> T:
-    """The settings of a program that is starting; leaves the process when there is nothing to start.
+    """Return the settings of a program that is starting; leaves the process when there is nothing to start.
 
-    `--help`, `--version` and `--print-config` are answered on standard output with exit code 0, mistakes
-    are listed on standard error with exit code 2.
+    `--help`, `--version` and `--print-config` are answered on standard output with exit code 0, mistakes are
+    listed on standard error with exit code 2.
     """
     questions = _flags(model, argv).questions
     if "help" in questions:
@@ -155,7 +155,7 @@ def _flags(model: type[Settings], argv: Sequence[str]) -> Reading:
 
 
 def _readings(model: type[Settings], *, argv: Sequence[str], environ: Mapping[str, str]) -> list[Reading]:
-    """What each source holds, the strongest first."""
+    """Return what each source holds, the strongest first."""
     readings = [
         _flags(model, argv),
         sources.environment(environ, names=model.model_fields, renamed=model.renamed),
@@ -169,7 +169,7 @@ def _readings(model: type[Settings], *, argv: Sequence[str], environ: Mapping[st
 
 
 def _validated(model: type[T], values: Mapping[str, RawValue]) -> tuple[T, dict[str, Mistake]]:
-    """The settings with defaults in place of what is bad, and what is bad by name."""
+    """Return the settings with defaults in place of what is bad, and what is bad by name."""
     bad = {
         name: Mistake(value.origin, f"needs a value: {_expected(model.model_fields[name])}")
         for name, value in values.items()
@@ -210,7 +210,7 @@ class SettingHelp:
 
 
 def explained(model: type[Settings]) -> dict[type, list[SettingHelp]]:
-    """Every setting, by the class that declares it."""
+    """Return every setting, by the class that declares it."""
     groups: dict[type, list[SettingHelp]] = {}
     for name, info in model.model_fields.items():
         owner = next(c for c in reversed(model.__mro__) if name in getattr(c, "__annotations__", ()))
@@ -230,7 +230,7 @@ ORDER = "Flags take precedence over environment variables, and those over the fi
 
 
 def usage(model: type[Settings], *, prog: str) -> str:
-    """Every setting, grouped by the class that declares it, with what it takes and what it means."""
+    """Return every setting, grouped by the class that declares it, with what it takes and what it means."""
     lines = [f"usage: {prog} [--setting VALUE ...]", ""]
     for group, settings in explained(model).items():
         lines += [summary(group), *map(_entry_of, settings), ""]
@@ -239,7 +239,7 @@ def usage(model: type[Settings], *, prog: str) -> str:
 
 
 def summary(group: type) -> str:
-    """The first line of what a class of settings is about."""
+    """Return the first line of what a class of settings is about."""
     return (group.__doc__ or "").strip().partition("\n")[0]
 
 
@@ -264,7 +264,7 @@ def _entry(head: str, text: str) -> str:
 
 
 def _bare(info: FieldInfo) -> Any:  # noqa: ANN401 an annotation is a type, a union, or a literal
-    """The annotation without `| None`."""
+    """Return the annotation without `| None`."""
     if typing.get_origin(info.annotation) in (types.UnionType, typing.Union):
         parts = typing.get_args(info.annotation)
         return next(part for part in parts if part is not types.NoneType)
@@ -281,7 +281,7 @@ def _choices(info: FieldInfo) -> tuple[str, ...]:
 
 
 def _expected(info: FieldInfo) -> str:
-    """What a good value looks like: `a whole number, at least 0 and at most 65535`."""
+    """Return what a good value looks like: `a whole number, at least 0 and at most 65535`."""
     if choices := _choices(info):
         return f"one of {', '.join(choices)}"
     limits = [
@@ -295,7 +295,7 @@ def _expected(info: FieldInfo) -> str:
 
 
 def _yaml(value: object) -> str:
-    """A value as one YAML scalar that reads back as itself."""
+    """Return a value as one YAML scalar that reads back as itself."""
     if value is None:
         return "null"
     plain = value.value if isinstance(value, Enum) else value

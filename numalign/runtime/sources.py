@@ -54,7 +54,7 @@ def variable(name: str) -> str:
 
 
 def did_you_mean(word: str, words: Collection[str], *, closeness: float = 0.7) -> str:
-    """A tail for a sentence, naming the one of `words` that is nearest; empty when none is near."""
+    """Return a tail for a sentence, naming the one of `words` that is nearest; empty when none is near."""
     near = closest_word(word, words, cutoff=closeness)
     return f"; did you mean {near}?" if near else ""
 
@@ -92,7 +92,7 @@ def flags(
 def _unknown_words(
     words: Sequence[str], *, flags: Collection[str], renamed: Mapping[str, str]
 ) -> Iterator[Mistake]:
-    """A word after an unknown flag is taken for its value, not for a second mistake."""
+    """Yield the unknown flags; the word after one counts as its value, not as a second mistake."""
     after_flag = False
     for word in words:
         name, equals, _ = word.partition("=")
@@ -105,7 +105,7 @@ def _unknown_words(
 
 
 def _unknown(name: str, names: Collection[str], renamed: Mapping[str, str]) -> str:
-    """What is wrong with a name that no setting has."""
+    """Return what is wrong with a name that no setting has."""
     if name in renamed:
         return f"was renamed: use {renamed[name]}"
     return f"is not known{did_you_mean(name, names)}"
@@ -159,7 +159,7 @@ def file(path: Path, *, names: Collection[str], renamed: Mapping[str, str]) -> R
 
 
 def _root(path: Path) -> yaml.MappingNode | str | None:
-    """The mapping in a file, None if it is empty; or what is wrong with it."""
+    """Return the mapping in a file, None if it is empty; or what is wrong with it."""
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:

@@ -8,7 +8,7 @@ _SECONDS = MappingProxyType({"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0})
 
 
 def seconds(text: str) -> float:
-    """A span of time as people write it: `30d`, `12h`, `90m`, `45s`, `0`; raises `ValueError`."""
+    """Return a span of time as people write it: `30d`, `12h`, `90m`, `45s`, `0`; raises `ValueError`."""
     match = _SPAN.fullmatch(text)
     if not match:
         raise ValueError("a duration is a whole number of s, m, h or d, such as 12h or 30d, or 0")

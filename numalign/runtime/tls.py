@@ -81,7 +81,7 @@ def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> Se
 
 
 def bare_context(*, asks: bool = False) -> ssl.SSLContext:
-    """A server's context without a certificate: TLS 1.2 or later, HTTP/1.1 only.
+    """Return a server's context without a certificate: TLS 1.2 or later, HTTP/1.1 only.
 
     With `asks`, callers are asked for a certificate; nobody need have one.
     """
@@ -94,7 +94,7 @@ def bare_context(*, asks: bool = False) -> ssl.SSLContext:
 
 
 def _authority(path: Path) -> str:
-    """The certificates of an authority, in PEM form; raises `BadPair`."""
+    """Return the certificates of an authority, in PEM form; raises `BadPair`."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -168,7 +168,7 @@ class Keeper:
         await files.watch(self._paths, since=self._stamps, every=every, changed=changed, sleep=sleep)
 
     def trouble(self) -> str | None:
-        """Why clients would not trust the pair now, for readiness; None while they would."""
+        """Return why clients would not trust the pair now, for readiness; None while they would."""
         if self._clock() < self._current.expires:
             return None
         return f"the certificate expired at {self._current.expires.isoformat()}"
@@ -194,7 +194,7 @@ def _contents(pair: PairFiles) -> tuple[bytes, bytes]:
 
 
 def _examined(pair: PairFiles, contents: tuple[bytes, bytes], *, now: datetime) -> x509.Certificate:
-    """The serving certificate, which is the first in its file."""
+    """Return the serving certificate, which is the first in its file."""
     certificates, key = chain(contents[0]), private_key(contents[1])
     mistakes = [
         Mistake(str(path), result)
@@ -223,7 +223,7 @@ def chain(content: bytes) -> tuple[x509.Certificate, ...] | str:
 
 
 def private_key(content: bytes) -> PrivateKeyTypes | str:
-    """The private key in a PEM file, or what is wrong with it."""
+    """Return the private key in a PEM file, or what is wrong with it."""
     try:
         return load_pem_private_key(content, password=None)
     except TypeError:
@@ -233,7 +233,7 @@ def private_key(content: bytes) -> PrivateKeyTypes | str:
 
 
 def out_of_date(certificate: x509.Certificate, *, now: datetime) -> Iterator[str]:
-    """Why a certificate is not valid now, if it is not."""
+    """Yield why a certificate is not valid now, if it is not."""
     if now < certificate.not_valid_before_utc:
         yield f"is not valid before {certificate.not_valid_before_utc.isoformat()}"
     if now >= certificate.not_valid_after_utc:
@@ -241,5 +241,5 @@ def out_of_date(certificate: x509.Certificate, *, now: datetime) -> Iterator[str
 
 
 def public(holder: x509.Certificate | PrivateKeyTypes) -> bytes:
-    """The public half of a key or of a certificate's key, in a form that can be compared."""
+    """Return the public half of a key or of a certificate's key, in a form that can be compared."""
     return holder.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

@@ -37,19 +37,19 @@ class Tracer(Protocol):
     """Makes spans. None is recorded of what is not sampled, and then no span is given."""
 
     def called(self, name: str, headers: Mapping[str, str]) -> AbstractContextManager[CallSpan | None]:
-        """A call by others, as part of the trace that its headers name."""
+        """Return a call by others, as part of the trace that its headers name."""
 
     def writing(
         self, name: str, attributes: SpanAttributes, headers: dict[str, str]
     ) -> AbstractContextManager[CallSpan | None]:
-        """A call of ours, whose headers are told the trace."""
+        """Return a call of ours, whose headers are told the trace."""
 
 
 _CURRENT: ContextVar[CallSpan | None] = ContextVar("call_span", default=None)
 
 
 def current() -> CallSpan | None:
-    """The span of the call that is being answered; None without one, and where it is not recorded."""
+    """Return the span of the call that is being answered; None without one, and where it is not recorded."""
     return _CURRENT.get()
 
 
@@ -66,7 +66,7 @@ def is_current(span: CallSpan | None) -> Iterator[None]:
 def exporting(
     endpoint: str, *, ratio: float, program: str, log: Log, registry: CollectorRegistry
 ) -> AbstractContextManager[Tracer]:
-    """A tracer whose spans are sent to an OTLP receiver, inside a `with`.
+    """Return a tracer whose spans are sent to an OTLP receiver, inside a `with`.
 
     Of calls that come without a trace, and of writes outside any call, a share of `ratio` is sampled; of the
     others those that the caller samples. Raises `BadInput` where the library is not installed.

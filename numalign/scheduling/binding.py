@@ -215,7 +215,7 @@ class Binder:
             self._binding.discard(call.uid)
 
     def _leads(self) -> bool:
-        """Whether a bind that is begun now is over before anybody else may bind."""
+        """Return whether a bind that is begun now is over before anybody else may bind."""
         return self.acts_for() > BIND_SECONDS
 
     async def _yield(self) -> None:
@@ -254,7 +254,7 @@ class Binder:
     # Reserve.
 
     def _predict(self, node: str, pod: PendingPod) -> Prediction | None:
-        """What the node answers, with all that was reserved before this pod and nothing after it."""
+        """Return what the node answers, with all that was reserved before this pod and nothing after it."""
         return self.state.predict(node, pod, without=self.state.reservations.reserved_since(pod.uid))
 
     def _reserve(self, node: str, pod: PendingPod) -> _Reservation:
@@ -377,7 +377,7 @@ class Binder:
     # Bind.
 
     def _annotations(self, node: str, prediction: Prediction | None) -> Mapping[str, str]:
-        """What is written on the pod: its placement, or nothing, where nobody can be certain."""
+        """Return what is written on the pod: its placement, or nothing, where nobody can be certain."""
         info = self.state.reservations.node_info(node)
         if prediction is None or prediction.record is None or info is None:
             return {}

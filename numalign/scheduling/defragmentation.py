@@ -62,7 +62,7 @@ class Newcomer:
     constraints: Constraints
 
     def assigned_pod(self) -> AssignedPod:
-        """The pod as the ledger keeps it."""
+        """Return the pod as the ledger keeps it."""
         question = self.question
         return AssignedPod(self.uid, self.name, question.demand, Stage.RESERVED, intent=question.intent)
 
@@ -173,13 +173,13 @@ class Effort:
     cut: bool = False
 
     def choice(self) -> bool:
-        """Whether one more choice may be looked at."""
+        """Return whether one more choice may be looked at."""
         self.choices -= 1
         self.cut |= self.choices < 0
         return self.choices >= 0
 
     def prediction(self) -> bool:
-        """Whether one more node may be asked."""
+        """Return whether one more node may be asked."""
         self.predictions -= 1
         self.cut |= self.predictions < 0
         return self.predictions >= 0
@@ -308,7 +308,7 @@ class _MoverSearch:
         return as_it_is.leaving(name, (self.pod.uid, *leaving))
 
     def obstacle(self, resident: Resident) -> str | None:
-        """Why a pod may not be moved for this one; None if it may."""
+        """Return why a pod may not be moved for this one; None if it may."""
         if resident.leaving:
             return "it is already being deleted"
         if resident.obstacle:
@@ -320,7 +320,7 @@ class _MoverSearch:
     # The search.
 
     def _exhaustive(self, sites: Sequence[_Site]) -> list[Plan]:
-        """The cheapest plans that move the fewest pods, one for each node."""
+        """Return the cheapest plans that move the fewest pods, one for each node."""
         for size in range(EXHAUSTIVE + 1):
             self.progress(f"searching for {size} pods that could move")
             plans = self._of_size(size, [site for site in sites if site.least <= size])
@@ -376,7 +376,7 @@ class _MoverSearch:
         return self._emptied(site.name, as_it_is).leaving(site.name, gone)
 
     def _let_in(self, site: _Site, chosen: Sequence[Leaver]) -> Prediction | None:
-        """What the node answers the pod once these are gone; None if it refuses."""
+        """Return what the node answers the pod once these are gone; None if it refuses."""
         return self._predicted(self._without(site, chosen), site.name, self.pod)
 
     def _predicted(self, then: Rearrangement, name: str, pod: Newcomer) -> Prediction | None:
@@ -410,7 +410,7 @@ class _MoverSearch:
         return self._newcomers[uid]
 
     def _elsewhere(self, pod: Newcomer) -> Sequence[str]:
-        """The nodes that take a pod as things are, the best first."""
+        """Return the nodes that take a pod as things are, the best first."""
         key = pod.question, pod.constraints
         if key not in self._places:
             cluster = self.cluster
@@ -423,11 +423,11 @@ class _MoverSearch:
         return self._places[key]
 
     def _may_stay(self, pod: Newcomer, name: str) -> bool:
-        """Whether the pod may come back to the node that it left."""
+        """Return whether the pod may come back to the node that it left."""
         return not self.cluster.cache.not_eligible([name], pod.constraints, now=self.cluster.now)
 
     def _somewhere(self, site: _Site, chosen: Sequence[Leaver], leaver: Leaver) -> bool:
-        """Whether a pod may have a place at all, by the amounts alone where it would come back."""
+        """Return whether a pod may have a place at all, by the amounts alone where it would come back."""
         pod = self._newcomer(leaver.uid)
         if pod is None:
             return False
@@ -436,7 +436,7 @@ class _MoverSearch:
         return site.relief.room_for(chosen, pod.question.demand)
 
     def _moves(self, then: Rearrangement, moved: Sequence[Resident], home: str) -> list[Move] | None:
-        """A place for each of them, one after another; None if there is none for all."""
+        """Return a place for each of them, one after another; None if there is none for all."""
         left = Effort(predictions=MOST_TRIES)
         newcomers = [(each, pod) for each in moved if (pod := self._newcomer(each.uid))]
         orders = permutations(newcomers) if len(newcomers) <= EXHAUSTIVE else iter([tuple(newcomers)])
@@ -468,20 +468,20 @@ class _MoverSearch:
         return None
 
     def _options(self, pod: Newcomer, home: str) -> Iterator[str]:
-        """Where a pod may go, the best first, and back to where it was last."""
+        """Return where a pod may go, the best first, and back to where it was last."""
         elsewhere = (name for name in self._elsewhere(pod) if name != home)
         return chain(elsewhere, [home] if self._may_stay(pod, home) else [])
 
     # Why not.
 
     def _hindrances(self, candidates: Sequence[str], as_it_is: Rearrangement) -> tuple[Hindrance, ...]:
-        """What is in the way on so many nodes, those first on which it is the least."""
+        """Return what is in the way on so many nodes, those first on which it is the least."""
         staying = {name: self._staying(name) for name in candidates}
         nearest = sorted(candidates, key=lambda name: (name not in self._homeless, len(staying[name]), name))
         return tuple(self._hindrance(name, staying[name], as_it_is) for name in nearest[: self.wanted])
 
     def _staying(self, name: str) -> tuple[Resident, ...]:
-        """The pods of a node that may not move and have something there that this one asks for."""
+        """Return the pods of a node that may not move and have something there that this one asks for."""
         info = self.cluster.reservations.node_info(name)
         if info is None:
             return ()
@@ -510,7 +510,7 @@ class _MoverSearch:
 
 
 def _lacking(then: Rearrangement, name: str, question: Question) -> str:
-    """What the node as a whole has too little of, in words; empty where it has enough."""
+    """Return what the node as a whole has too little of, in words; empty where it has enough."""
     info = then.info(name)
     short = short_of(info, question.demand) if info else {}
     words = (f"{render(each, amount)} {each}" for each, amount in short.items())

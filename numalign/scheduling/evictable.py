@@ -58,7 +58,10 @@ class Obstacle(StrEnum):
 
 
 def obstacle(pod: _Stored) -> Obstacle | None:
-    """The first thing that speaks against moving this pod; None if it may be asked to go. Never raises."""
+    """Return the first thing that speaks against moving this pod; None if it may be asked to go.
+
+    Never raises.
+    """
     may_go = _annotations(pod).get(movability.EVICT) == "true"
     rows = ((each, row) for each, row in _ROWS.items() if row.always or not may_go)
     return next((each for each, row in rows if row.applies(pod)), None)

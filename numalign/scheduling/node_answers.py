@@ -56,22 +56,22 @@ class NodeAnswers:
         return self.state.cache.work(names, pod.question, now=self.clock())
 
     def batch(self, names: Sequence[str], pod: PendingPod) -> Batch:
-        """Which of these nodes take the pod, and how well."""
+        """Return which of these nodes take the pod, and how well."""
         return self.state.cache.ask(names, pod.question, now=self.clock(), uid=pod.uid, created=pod.created)
 
     def filtered(self, names: Sequence[str], pod: PendingPod) -> tuple[Filtered, bool]:
-        """Which of these nodes take the pod, and whether all of them have answered."""
+        """Return which of these nodes take the pod, and whether all of them have answered."""
         batch = self.batch(names, pod)
         return _filtered(batch, unknown_fit=self._unknown_fit(pod)), batch.answered
 
     def of(self, names: Iterable[str], pod: PendingPod) -> list[NodeAnswer]:
-        """What each of these nodes answers by itself, in their order."""
+        """Return what each of these nodes answers by itself, in their order."""
         return [self._of_node(name, pod) for name in names]
 
     def of_not_eligible(
         self, reasons_by_name: Mapping[str, NotEligible], pod: PendingPod
     ) -> list[NodeAnswer]:
-        """What is told of nodes that the pod may not go to.
+        """Return what is told of nodes that the pod may not go to.
 
         Of one that will take pods again it is told before that what it would refuse then too.
         """
@@ -84,7 +84,7 @@ class NodeAnswers:
         ]
 
     def not_eligible(self, names: Sequence[str], pod: PendingPod) -> Mapping[str, NotEligible]:
-        """Which of these nodes the pod may not go to, and why."""
+        """Return which of these nodes the pod may not go to, and why."""
         return self.state.cache.not_eligible(names, pod.constraints, now=self.clock())
 
     def _of_node(self, name: str, pod: PendingPod) -> NodeAnswer:
@@ -104,12 +104,12 @@ class NodeAnswers:
         return NodeAnswer(name, prediction, fits=False, permanent=verdict.permanent, reason=reason)
 
     def _unknown_fit(self, pod: PendingPod) -> bool:
-        """Whether the pod is let on a node of unknown topology, or that takes too long to answer."""
+        """Return whether the pod is let on a node of unknown topology, or that takes too long to answer."""
         return self.unknown == "may-fit" or not pod.question.intent.binding
 
 
 def _filtered(batch: Batch, *, unknown_fit: bool) -> Filtered:
-    """The nodes that take the pod, and the reasons of the others, in the order of the call.
+    """Return the nodes that take the pod, and the reasons of the others, in the order of the call.
 
     With `unknown_fit` so do nodes of unknown topology, and those that would take too long to answer.
     """

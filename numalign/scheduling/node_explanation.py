@@ -67,7 +67,7 @@ class Rules:
         self._verdicts: dict[Node, Verdict] = {}
 
     def verdict(self, node: Node) -> Verdict:
-        """The verdict of a node."""
+        """Return the verdict of a node."""
         state = _state(node)
         if state not in self._verdicts:
             self._verdicts[state] = evaluate(node, self._question.demand, self._question.intent)
@@ -80,11 +80,11 @@ class Rules:
             self._verdicts[state] = yield from evaluating(node, self._question.demand, self._question.intent)
 
     def why_scored(self, node: Node, strategy: Strategy) -> str:
-        """Why a node that admits the pod has its score, as words that follow it."""
+        """Return why a node that admits the pod has its score, as words that follow it."""
         return score_words.why(strategy, node, self._question.demand, self.verdict(node).placement)
 
     def doubts(self, node: Node) -> tuple[Doubt, ...]:
-        """What could make a verdict on this state of a node wrong."""
+        """Return what could make a verdict on this state of a node wrong."""
         return doubts(node, effective_demand(node, self._question.demand))
 
 
@@ -182,7 +182,7 @@ class NodeExplanation:
         return placements.render(self.node, self.verdict.placement)
 
     def to_json(self) -> dict[str, Any]:
-        """The answer for programs."""
+        """Return the answer for programs."""
         return {
             "name": self.node.name,
             "class": self.node_class,
@@ -207,6 +207,6 @@ def counted_by_reason(answers: Iterable[NodeExplanation]) -> list[tuple[int, Cha
 
 
 def _state(node: Node) -> Node:
-    """All of a node that decides about alignment."""
+    """Return all of a node that decides about alignment."""
     health = None if node.health is None else _state(node.health)
     return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)

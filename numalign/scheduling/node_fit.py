@@ -45,7 +45,7 @@ class NodeFit:
             self._forget(pod.node)
 
     def fits(self, name: str, demand: Demand) -> bool:
-        """Whether a node has room for a pod that has no place there yet."""
+        """Return whether a node has room for a pod that has no place there yet."""
         totals = self._totals(name)
         if totals is None:
             return True
@@ -61,7 +61,7 @@ class NodeFit:
         )
 
     def _totals(self, name: str) -> Resources | None:
-        """What the node may give out, None where nobody tells."""
+        """Return what the node may give out, None where nobody tells."""
         info = self.state.reservations.node_info(name)
         if info is not None:
             return info.node.totals

@@ -78,7 +78,7 @@ class Outcomes:
         )
 
     def caches(self) -> Caches:
-        """The last refusal of each node."""
+        """Return the last refusal of each node."""
         return {"refused": self._last}
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
@@ -130,13 +130,13 @@ class Outcomes:
 
 
 def has_reserved(assigned_pod: AssignedPod) -> bool:
-    """Whether zones were reserved for it, here or by whoever bound it and wrote them down."""
+    """Return whether zones were reserved for it, here or by whoever bound it and wrote them down."""
     record = assigned_pod.record
     return bool(assigned_pod.turn) or (record is not None and record.source is Source.RECORDED)
 
 
 def shown(held: Held) -> str:
-    """What is held, in words: `2 cpu and 1Gi memory from zone 0`."""
+    """Return what is held, in words: `2 cpu and 1Gi memory from zone 0`."""
     parts = [
         f"{' and '.join(f'{render(name, amount)} {name}' for name, amount in amounts.items())}"
         f" from {' and '.join(map(readable_zone, zones)) or 'no NUMA zone'}"

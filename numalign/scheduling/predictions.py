@@ -116,7 +116,7 @@ class Predictions:
                 self._results.labels(PredictionResult.UNOBSERVED).inc()
 
     def _may_come(self, bound: _BoundPod, now: float) -> bool:
-        """Whether the agent may still show a pod."""
+        """Return whether the agent may still show a pod."""
         there = self._reservations.node_of(bound.uid) == bound.node
         return there and now - bound.at < PATIENCE_SECONDS
 
@@ -150,6 +150,6 @@ class Predictions:
 
 
 def _predicted(reserved: AssignedPod | None) -> Held | None:
-    """What a reservation was certain of."""
+    """Return what a reservation was certain of."""
     record = reserved.record if reserved and reserved.reserved else None
     return record.held if record and not record.unknown else None

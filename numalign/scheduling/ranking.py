@@ -40,7 +40,7 @@ class Choice:
     ranking: Ranking
 
     def concerns(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels is meant."""
+        """Return whether a node with these labels is meant."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
 
@@ -62,7 +62,7 @@ class RankingRules:
         return (*(choice.ranking for choice in self.choices), self.default)
 
     def number_of(self, labels: Mapping[str, str]) -> int:
-        """Which of the `rankings` decides about a node with these labels."""
+        """Return which of the `rankings` decides about a node with these labels."""
         chosen = (number for number, choice in enumerate(self.choices) if choice.concerns(labels))
         return next(chosen, len(self.choices))
 
@@ -80,7 +80,7 @@ class Ranker:
     def ranks(
         self, batch: Batch, labels: Mapping[str, Mapping[str, str]], *, opted_out: bool = False
     ) -> Ranks:
-        """What the nodes of a call are worth to one pod, by their position.
+        """Return what the nodes of a call are worth to one pod, by their position.
 
         `labels` are those of each node, and are not changed in place. A pod has `opted_out` by saying `none`;
         one that says nothing has not.
@@ -110,7 +110,7 @@ def parse_strategies(text: str) -> tuple[Measure, ...]:
 
 
 def not_one(word: str, before: Collection[str]) -> str | None:
-    """Why a word cannot be the next strategy after those before it; None, if it can."""
+    """Return why a word cannot be the next strategy after those before it; None, if it can."""
     if word in before:
         return f'"{word}" is named twice'
     if word in MEASURES:
@@ -137,7 +137,7 @@ def parse_weights(text: str) -> Mapping[str, int]:
 
 
 def no_resource(name: str) -> str | None:
-    """Why nothing that a pod asks for can have this name; None, if something can."""
+    """Return why nothing that a pod asks for can have this name; None, if something can."""
     if shapes.KEY.fullmatch(name):
         return None
     return f'"{name[:_LONGEST]}" is not a resource name, like cpu or nvidia.com/gpu'

@@ -17,11 +17,11 @@ WAITING = "node(s) are still admitting pods that were bound earlier (numalign)"
 
 
 def reason(verdict: Verdict) -> str:
-    """The reason of a refusal; raises `ValueError` for a verdict that is none."""
+    """Return the reason of a refusal; raises `ValueError` for a verdict that is none."""
     words = wording.reason(verdict)
     return f"node(s) {words} (numalign: {verdict.refusal.policy})" if verdict.refusal else words
 
 
 def kept_away(unmet: Unmet) -> str:
-    """The reason of a node that the pod may not go to, whatever it has."""
+    """Return the reason of a node that the pod may not go to, whatever it has."""
     return f"node(s) {unmet}"

@@ -59,7 +59,7 @@ class RecentRefusals:
         self._namespaces: LRU[str, _Namespace] = LRU(MOST_NAMESPACES, weigh=_weight)
 
     def caches(self) -> Caches:
-        """What is remembered, by namespace."""
+        """Return what is remembered, by namespace."""
         return {"avoided": self._namespaces}
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
@@ -79,7 +79,7 @@ class RecentRefusals:
         self._namespaces.weigh_again(namespace)
 
     def recent(self, at: float) -> bool:
-        """Whether what happened then, in seconds since 1970, counts still."""
+        """Return whether what happened then, in seconds since 1970, counts still."""
         return self._age(at) < AVOID_SECONDS
 
     def _age(self, at: float) -> float:
@@ -95,7 +95,7 @@ class RecentRefusals:
 
 
 def refused(pod: PodInfo) -> bool:
-    """Whether its kubelet refused the pod, for a reason that has to do with zones."""
+    """Return whether its kubelet refused the pod, for a reason that has to do with zones."""
     return pod.phase is Phase.FAILED and pod.reason in REFUSALS and bool(pod.node)
 
 

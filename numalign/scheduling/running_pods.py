@@ -91,7 +91,7 @@ class RunningPod:
         )
 
     def result(self, rule: PodRule) -> RuleResult | None:
-        """What comes of a rule; None where it does not concern the pod."""
+        """Return what comes of a rule; None where it does not concern the pod."""
         return next((result for result in self.results if result.rule is rule), None)
 
 
@@ -137,16 +137,16 @@ class RunningPodJudge:
     _by_request: dict[tuple[str, int, int], _ByRequest] = field(init=False, default_factory=dict)
 
     def reading(self, pod: PodInfo) -> PodReading:
-        """What is asked with a pod that its owner makes anew."""
+        """Return what is asked with a pod that its owner makes anew."""
         kept = pod.recreated or UNCONSTRAINED
         return self.reader.read(pod.request, pod.namespace, self.policy, self.user, kept=kept)
 
     def is_new(self, pod: PodInfo) -> bool:
-        """Whether no pod was judged yet that asks for the same, so that to judge it takes longer."""
+        """Return whether no pod was judged yet that asks for the same, so that to judge it takes longer."""
         return _key(pod) not in self._by_request
 
     def judge(self, pod: PodInfo, alignment: Alignment | None) -> RunningPod:
-        """What comes of each rule for a pod; `alignment` is None where nobody judged how it sits."""
+        """Return what comes of each rule for a pod; `alignment` is None where nobody judged how it sits."""
         key = _key(pod)
         shared = self._by_request.get(key)
         if shared is None:
@@ -195,7 +195,7 @@ def _sits(alignment: Alignment | None, policy: Policy | None) -> RuleResult:
 
 
 def _levels(pod: PodQuestion) -> Iterator[RuleResult]:
-    """Whether a pod meets each level that its namespace asks for."""
+    """Yield whether a pod meets each level that its namespace asks for."""
     for name, rule in _LEVEL_RULES.items():
         level = LEVELS[name](pod.rules)
         if level is None:
@@ -207,7 +207,7 @@ def _levels(pod: PodQuestion) -> Iterator[RuleResult]:
 
 
 def _admitted(pod: PodQuestion, decision: AdmissionDecision) -> RuleResult:
-    """What admission would say; that the pod is below a level is a result of its own."""
+    """Return what admission would say; that the pod is below a level is a result of its own."""
     if decision.refusal:
         return RuleResult(PodRule.ADMITTED, RuleOutcome.FAIL, decision.refusal)
     below = below_text(pod, pod.rules.warn) if pod.rules.warn else None
@@ -218,5 +218,5 @@ def _admitted(pod: PodQuestion, decision: AdmissionDecision) -> RuleResult:
 
 
 def runs(pod: PodInfo) -> bool:
-    """Whether a pod is on a node, has not ended and is not on its way out."""
+    """Return whether a pod is on a node, has not ended and is not on its way out."""
     return bool(pod.node) and not pod.ended and not pod.leaving

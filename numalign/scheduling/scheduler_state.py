@@ -90,7 +90,7 @@ class PendingPod:
         return question.weight + weight(self.uid, self.namespace, self.name)
 
     def assigned_pod(self, *, now: float) -> AssignedPod:
-        """The pod as the ledger keeps it."""
+        """Return the pod as the ledger keeps it."""
         name, demand = (self.namespace, self.name), None if self.demand == _UNREAD else self.demand
         return AssignedPod(
             self.uid,
@@ -158,7 +158,7 @@ class SchedulerState:
         self._asked = LRU(REMEMBERED, weigh=lambda _uid, pod: pod.weight)
 
     def caches(self) -> Caches:
-        """What is remembered of pods that were asked about."""
+        """Return what is remembered of pods that were asked about."""
         return {"asked": self._asked, **self.reader.caches(), **self.cache.caches()}
 
     # What the cluster is.
@@ -237,11 +237,11 @@ class SchedulerState:
         )
 
     def _is_gated(self, namespace: str) -> bool:
-        """Whether pods of a namespace wait behind the gate."""
+        """Return whether pods of a namespace wait behind the gate."""
         return self._effective_policy().rules_for(namespace).gate is Gate.ENABLED
 
     def _pinned_pod(self, pod: PodInfo, age: float) -> AssignedPod | None:
-        """A pod with what its pin stands for; None where the node has nothing like it."""
+        """Return a pod with what its pin stands for; None where the node has nothing like it."""
         if pod.demand is None:
             return None
         prediction = self.reservations.predict(
@@ -279,7 +279,7 @@ class SchedulerState:
     # What is asked.
 
     def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
-        """The v1 Pod in a request; raises `BadInput` with every mistake of what it asks for.
+        """Return the v1 Pod in a request; raises `BadInput` with every mistake of what it asks for.
 
         The same object is read once, as long as nothing changes what is asked of it.
         """
@@ -300,11 +300,11 @@ class SchedulerState:
         return self._pending(identity, reading)
 
     def was_asked(self, uid: str) -> bool:
-        """Whether a scheduler asked about a pod, and that is remembered."""
+        """Return whether a scheduler asked about a pod, and that is remembered."""
         return uid in self._asked
 
     def waiting(self, uid: str) -> PendingPod | None:
-        """A pod that was asked about or is seen waiting; None if it is neither.
+        """Return a pod that was asked about or is seen waiting; None if it is neither.
 
         What is seen counts: whoever asks could say anything.
         """
@@ -321,7 +321,7 @@ class SchedulerState:
         return self._pending(_Identity(uid, pod.namespace, pod.name, pod.created), reading)
 
     def _refused(self, reading: PodReading) -> bool:
-        """Whether admission has refused such a pod.
+        """Return whether admission has refused such a pod.
 
         Nobody knows who made a pod. If an exempt user did, it was admitted however it was written.
         """
@@ -333,12 +333,12 @@ class SchedulerState:
         return PendingPod(*identity, self._by_node(Question(reading.demand or _UNREAD, NO_INTENT)))
 
     def _by_node(self, question: Question) -> Question:
-        """The question as each node is asked."""
+        """Return the question as each node is asked."""
         served = self.snapshot.served if self.snapshot else frozenset()
         return self.reader.shared(dra.by_node(question, served))
 
     def _effective_policy(self) -> EffectivePolicy:
-        """What is asked of pods as of now, which may change while a pod is asked about."""
+        """Return what is asked of pods as of now, which may change while a pod is asked about."""
         return EffectivePolicy.of(self.snapshot or Snapshot(), self.policy.now)
 
     def predict(self, name: str, pod: PendingPod, *, without: Iterable[str]) -> Prediction | None:
@@ -349,25 +349,25 @@ class SchedulerState:
         )
 
     def node_names(self) -> Iterator[str]:
-        """All nodes, those without a topology too."""
+        """Yield all nodes, those without a topology too."""
         yield from self.reservations.node_names()
         yield from self.snapshot.unknown if self.snapshot else ()
 
 
 def _different(now: Mapping[str, object], before: Mapping[str, object]) -> set[str]:
-    """The names under which there is another value, or none any more."""
+    """Return the names under which there is another value, or none any more."""
     if now is before:
         return set()
     return {name for name, value in now.items() if before.get(name) is not value} | before.keys() - now.keys()
 
 
 def _parts(policy: EffectivePolicy) -> tuple[object, ...]:
-    """All that makes it up, each replaced when it changes."""
+    """Return all that makes it up, each replaced when it changes."""
     return policy.policy, policy.rules, policy.labels
 
 
 def _asks_otherwise(now: EffectivePolicy, before: EffectivePolicy, namespace: str) -> bool:
-    """Whether something else may be asked of a namespace's pods."""
+    """Return whether something else may be asked of a namespace's pods."""
     return now.policy is not before.policy or any(
         of_now.get(namespace) != of_before.get(namespace)
         for of_now, of_before in ((now.rules, before.rules), (now.labels, before.labels))
@@ -375,7 +375,7 @@ def _asks_otherwise(now: EffectivePolicy, before: EffectivePolicy, namespace: st
 
 
 def _records(observed: Mapping[str, ObservedPlacement]) -> ObservedPods:
-    """What an agent says of pods, as the ledger keeps it."""
+    """Return what an agent says of pods, as the ledger keeps it."""
     return {
         uid: PlacementRecord(placement.held, Source.KUBELET, cpus=placement.cpus)
         for uid, placement in observed.items()

@@ -21,7 +21,7 @@ from numalign.model.sharing import shared
 
 
 def with_devices_of(node: Node, healthy: Node) -> Node | None:
-    """The node in health and with nothing on it, if it is an ill one of the kind of a healthy node.
+    """Return the node in health and with nothing on it, if it is an ill one of the kind of a healthy node.
 
     None if it is in health, or of another kind.
     """
@@ -37,7 +37,7 @@ def with_devices_of(node: Node, healthy: Node) -> Node | None:
 
 
 def with_whole_machine(node: Node) -> Node | None:
-    """The node with nothing on it and every device of its machine in health; None if it lacks none."""
+    """Return the node with nothing on it and every device of its machine in health; None if it lacks none."""
     machine = node.machine
     if machine is None or all(place.healthy == place.total for place in _places(machine)):
         return None
@@ -74,7 +74,7 @@ def with_all_devices(node: Node, most: Resources | None) -> Node | None:
 
 
 def _with_all(zone: Zone, unplaced: AbstractSet[str]) -> Zone:
-    """A zone that may give out all of its devices, and does not list those of unknown place."""
+    """Return a zone that may give out all of its devices, and does not list those of unknown place."""
     given = {**zone.allocatable, **_devices(zone.capacity)}
     capacity, allocatable = (
         shared(Resources({name: amount for name, amount in bag.items() if name not in unplaced}))
@@ -88,7 +88,7 @@ def _places(machine: Machine) -> Iterator[DevicePlace]:
 
 
 def _listed(node: Node) -> dict[str, int]:
-    """How many devices of each resource a node lists, without those of which there are none."""
+    """Return how many devices of each resource a node lists, without those of which there are none."""
     if node.machine is None:
         return _summed(zone.capacity for zone in node.zones)
     # One that sits between zones counts for each of them there.
@@ -97,7 +97,7 @@ def _listed(node: Node) -> dict[str, int]:
 
 
 def _without(machine: Machine, names: AbstractSet[str]) -> Machine:
-    """The machine without any device of these resources."""
+    """Return the machine without any device of these resources."""
     # To lay out its CPUs again takes its time.
     if not names:
         return machine
@@ -120,14 +120,14 @@ def _on_zones(name: str, places: tuple[DevicePlace, ...], zones: tuple[Zone, ...
 
 
 def _on_zone(name: str, zone: Zone, wide: Iterable[DevicePlace]) -> DevicePlace:
-    """What of the devices that a zone lists sits on it alone."""
+    """Return what of the devices that a zone lists sits on it alone."""
     between = sum(place.total for place in wide if zone.id in place.zones)
     total, healthy = (max(0, bag.get(name, 0) - between) for bag in (zone.capacity, zone.allocatable))
     return DevicePlace((zone.id,), total, healthy)
 
 
 def _lacks(node: Node, healthy: Node) -> bool:
-    """Whether the node has less of any device, by zones or as a whole."""
+    """Return whether the node has less of any device, by zones or as a whole."""
     for mine, full in zip(node.zones, healthy.zones, strict=True):
         if _has_less(mine.capacity, full.capacity) or _has_less(mine.allocatable, full.allocatable):
             return True
@@ -138,7 +138,7 @@ def _lacks(node: Node, healthy: Node) -> bool:
 
 
 def missing_devices(node: Node) -> Resources:
-    """The devices of which a node that is ill has less than in health."""
+    """Return the devices of which a node that is ill has less than in health."""
     health = node.health
     if health is None:
         return EMPTY
@@ -161,7 +161,7 @@ def _sums(node: Node) -> dict[str, int]:
 
 
 def _summed(bags: Iterable[Resources]) -> dict[str, int]:
-    """The devices in all of these together, without those of which there are none."""
+    """Return the devices in all of these together, without those of which there are none."""
     sums = dict[str, int]()
     for bag in bags:
         for name, amount in bag.items():
@@ -187,7 +187,7 @@ def _has_less(amounts: Resources, full: Resources) -> bool:
 
 
 def _within(amounts: Resources, most: Resources) -> bool:
-    """Whether there are no more devices than these."""
+    """Return whether there are no more devices than these."""
     return amounts is most or all(
         amount <= most.get(name, 0) for name, amount in amounts.items() if kind(name) is Kind.DEVICE
     )

@@ -153,7 +153,7 @@ class ShapeHistory:
         return stale
 
     def shapes(self) -> tuple[KnownShape, ...]:
-        """All shapes, by name, the declared ones last."""
+        """Return all shapes, by name, the declared ones last."""
         present = (
             KnownShape(shape, self._counts[name], None if self._counts[name] else self._last_seen[name])
             for name, shape in sorted(self._shapes.items())
@@ -203,7 +203,7 @@ class ShapeHistory:
         return _NodeRecord(own, diagnosed, shape, identity, ill, disbelieved)
 
     def _past_classes(self, node: Node, own: str, before: _NodeRecord | None) -> Iterator[str]:
-        """The classes that a node may have been of, the likeliest first.
+        """Yield the classes that a node may have been of, the likeliest first.
 
         A label is believed before what was seen, for whoever writes labels sees more: one that says what the
         node is now leaves nothing to guess, and one of a class that nobody knows says nothing.
@@ -221,7 +221,7 @@ class ShapeHistory:
     # Shapes.
 
     def _shape_of(self, node: Node, own: str, before: _NodeRecord | None) -> Shape:
-        """The shape of a node; the one that is known, if that holds all that this node shows of it."""
+        """Return the shape of a node; the one that is known, if that holds all that this node shows of it."""
         if before and before.node == node:
             return before.shape
         # Nearly all nodes show nothing that another of their kind has not shown.
@@ -303,7 +303,7 @@ class ShapeHistory:
         self.version += 1
 
     def _is_over(self, name: str) -> bool:
-        """Whether the last node of a shape has been gone for too long."""
+        """Return whether the last node of a shape has been gone for too long."""
         return self._wall() - self._last_seen[name] >= self._remember
 
     def _forget(self) -> None:

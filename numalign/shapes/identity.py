@@ -15,7 +15,7 @@ class Identity:
     machine: str = ""
 
     def differs(self, other: "Identity") -> bool:
-        """Whether anything that is known of both is not the same."""
+        """Return whether anything that is known of both is not the same."""
         pairs = ((self.uid, other.uid), (self.system, other.system), (self.machine, other.machine))
         return any(mine and theirs and mine != theirs for mine, theirs in pairs)
 

@@ -37,13 +37,13 @@ class LabelValues:
     always: bool = True
 
     def may(self, requirement: Requirement) -> bool:
-        """Whether some node of the shape may meet a requirement about this label."""
+        """Return whether some node of the shape may meet a requirement about this label."""
         if self.known is None or (not self.always and requirement.allows(None)):
             return True
         return any(requirement.allows(value) for value in self.known)
 
     def joined(self, other: "LabelValues") -> "LabelValues":
-        """What it was among the nodes of both."""
+        """Return what it was among the nodes of both."""
         always = self.always and other.always
         if self.known is None or other.known is None or len(self.known | other.known) > MOST_VALUES:
             return LabelValues(None, always)
@@ -85,7 +85,7 @@ class Shape:
         object.__setattr__(self, "name", f"{self.node_class}.{digest}")
 
     def unmet(self, constraints: Constraints) -> Unmet | None:
-        """Why a pod may go to no node of this shape; None if it may go to one."""
+        """Return why a pod may go to no node of this shape; None if it may go to one."""
         if not all(map(self._may, constraints.selector)):
             return Unmet.AFFINITY
         if constraints.terms is not None and not any(map(self._may_meet, constraints.terms)):
@@ -100,7 +100,7 @@ class Shape:
         return self.labels.get(requirement.key, ANY if self.other_labels else ABSENT).may(requirement)
 
     def covers(self, node: Node) -> bool:
-        """Whether a node of this kind, in health, shows nothing that is not known of the shape."""
+        """Return whether a node of this kind, in health, shows nothing that is not known of the shape."""
         return (
             all(_covered(*pair) for pair in zip(node.zones, self.node.zones, strict=True))
             and (node.totals is None or node.totals.within(self.node.totals or EMPTY))
@@ -108,7 +108,7 @@ class Shape:
         )
 
     def _covers_labels(self, labels: Labels) -> bool:
-        """Whether all values are known, and no label is missing that none lacked."""
+        """Return whether all values are known, and no label is missing that none lacked."""
         lacking = self.always
         for key, value in labels.items():
             values = self.labels.get(key)
@@ -122,7 +122,7 @@ class Shape:
         return not lacking
 
     def joined(self, other: "Shape") -> "Shape":
-        """What the nodes of both have in common; raises `ValueError` for another kind of nodes."""
+        """Return what the nodes of both have in common; raises `ValueError` for another kind of nodes."""
         if self.name != other.name:
             raise ValueError(f"{other.name} is not {self.name}")
         mine, theirs = (ANY if shape.other_labels else ABSENT for shape in (self, other))
@@ -159,13 +159,13 @@ def shape(
     *,
     other_labels: bool = False,
 ) -> Shape:
-    """A shape with no more labels than are kept of one."""
+    """Return a shape with no more labels than are kept of one."""
     kept = dict(sorted(labels.items())[:MOST_LABELS])
     return Shape(node, tuple(taints), kept, other_labels or len(labels) > MOST_LABELS)
 
 
 def of(node: Node) -> Shape:
-    """The shape of one node, as far as that node shows it."""
+    """Return the shape of one node, as far as that node shows it."""
     attributes = node.attributes
     labels = {key: LabelValues(frozenset({value})) for key, value in attributes.labels.items()}
     return shape(bare(node), attributes.lasting, labels)
@@ -184,7 +184,7 @@ def without_machine(node: Node) -> Node:
 
 
 def _written(shape: Shape) -> str:
-    """All that tells a shape from others of its class, the same in every process."""
+    """Return all that tells a shape from others of its class, the same in every process."""
     node, options = shape.node, shape.node.options
     configured = (sorted(options.cpu), sorted(options.topology), sorted(options.gates), options.minor)
     return repr((shape.taints, configured, *traits(node)[1:]))
@@ -194,13 +194,13 @@ Traits = tuple[object, ...]
 
 
 def traits(node: Node) -> Traits:
-    """What of a node decides about pods and is neither in its class nor an amount."""
+    """Return what of a node decides about pods and is neither in its class nor an amount."""
     costs = tuple(zone.costs for zone in node.zones)
     return node.options, node.threads, node.max_zones, costs, node.totals is None, node.machine
 
 
 def larger(one: Node, other: Node) -> Node:
-    """A node with the larger amounts of two of one class; the rest is the first one's."""
+    """Return a node with the larger amounts of two of one class; the rest is the first one's."""
     if one == other:
         return one
     zones = tuple(_larger_zone(*pair) for pair in zip(one.zones, other.zones, strict=True))

@@ -34,7 +34,7 @@ class Arrivals:
 
 
 def arrivals(trace: Trace, ratio: float, dice: Dice) -> Arrivals:
-    """The pods of a trace so that they ask for `ratio` times the GPUs that its nodes have.
+    """Return the pods of a trace so that they ask for `ratio` times the GPUs that its nodes have.
 
     The last one that is drawn may ask for several GPUs where less than so many are wanted still (as in the
     published runs). A trace whose pods ask for no GPU at all is not drawn from. Raises `BadInput` where pods

@@ -12,7 +12,7 @@ from numalign.simulation.zoned_nodes import GPU, GPU_SHARE
 
 
 def gpu_node(node: Node, resource: str, model_label: str) -> GpuNode:
-    """A node whose GPUs are that resource, and whose model stands in that label.
+    """Return a node whose GPUs are that resource, and whose model stands in that label.
 
     What its zones have not free counts as taken, in whole GPUs.
     """

@@ -49,7 +49,7 @@ def typical_pods(pods: Iterable[TracePod], popular: float = POPULAR) -> tuple[Ty
 
 
 def without_memory(pod: TracePod) -> TracePod:
-    """What the published measure looks at: CPUs and GPUs."""
+    """Return what the published measure looks at: CPUs and GPUs."""
     return TracePod(pod.cpu, 0, pod.gpus, pod.share, pod.models)
 
 
@@ -87,5 +87,5 @@ class FragmentMeasure:
         return fragments
 
     def total(self, columns: GpuColumns) -> float:
-        """The fragments of all nodes together."""
+        """Return the fragments of all nodes together."""
         return float(self(np.arange(len(columns)), columns.cpu, columns.gpus).sum())

@@ -51,13 +51,13 @@ class GpuColumns:
         return int(self.gpus.sum())
 
     def accessible(self, pod: TracePod) -> Bools:
-        """Where the GPUs are of a model that the pod accepts."""
+        """Return where the GPUs are of a model that the pod accepts."""
         if not pod.models:
             return np.ones(len(self), dtype=np.bool_)
         return np.isin(self.models, list(pod.models))
 
     def fits(self, pod: TracePod, rows: Rows) -> Bools:
-        """Which of these nodes have enough left, whatever the models of their GPUs."""
+        """Return which of these nodes have enough left, whatever the models of their GPUs."""
         enough: Bools = (self.cpu[rows] >= pod.cpu) & (self.memory[rows] >= pod.memory)
         if pod.gpus:
             enough &= (self.gpus[rows] >= pod.share).sum(axis=1) >= pod.gpus
@@ -73,5 +73,5 @@ class GpuColumns:
         self._changed[row] = self.version
 
     def changed_since(self, version: int) -> Rows:
-        """The nodes on which a pod was put after that version."""
+        """Return the nodes on which a pod was put after that version."""
         return np.flatnonzero(self._changed > version)

@@ -39,18 +39,18 @@ class NodePolicy(ABC):
         """How good each of these nodes is, all of which fit: 0 to 100, shape (n,)."""
 
     def choose(self, scores: Ints) -> int:
-        """One of the nodes, which score -1 where the pod does not fit; at least one fits."""
+        """Return one of the nodes, which score -1 where the pod does not fit; at least one fits."""
         return int(scores.argmax())
 
     def slots(self, pod: TracePod, row: int) -> Sequence[int]:
-        """The GPUs of a chosen node that the pod gets: whole ones in order, or one to share."""
+        """Return the GPUs of a chosen node that the pod gets: whole ones in order, or one to share."""
         gpus = self.columns.gpus[row]
         if pod.shares:
             return [self.shared_slot(pod, row, np.flatnonzero(gpus >= pod.share))]
         return np.flatnonzero(gpus == WHOLE_GPU)[: pod.gpus].tolist() if pod.gpus else []
 
     def shared_slot(self, pod: TracePod, row: int, slots: Rows) -> int:  # noqa: ARG002 others look at the pod
-        """Which of these GPUs, all large enough, is shared: the one with the least left."""
+        """Return which of these GPUs, all large enough, is shared: the one with the least left."""
         return int(slots[np.argmin(self.columns.gpus[row, slots])])
 
 
@@ -58,7 +58,7 @@ class Random(NodePolicy):
     """Any node, and any of its GPUs."""
 
     def scores(self, pod: TracePod, rows: Rows) -> Ints:  # noqa: ARG002 chance looks at nothing
-        """All alike."""
+        """Return all alike."""
         return np.zeros(len(rows), dtype=np.int64)
 
     def choose(self, scores: Ints) -> int:
@@ -133,7 +133,7 @@ class FragmentationGradient(NodePolicy):
         return self._by_slot(pod, rows).max(axis=1) if pod.shares else self._of_whole(pod, rows)
 
     def shared_slot(self, pod: TracePod, row: int, slots: Rows) -> int:  # noqa: ARG002 too small ones score -1
-        """The first of those where fragments grow least."""
+        """Return the first of those where fragments grow least."""
         return int(self._by_slot(pod, np.array([row]))[0].argmax())
 
     def _of_whole(self, pod: TracePod, rows: Rows) -> Ints:

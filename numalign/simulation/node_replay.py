@@ -71,7 +71,7 @@ class ShapeScores:
         self._version = -1
 
     def current(self) -> Ints:
-        """The score of every node, -1 where the pod does not fit."""
+        """Return the score of every node, -1 where the pod does not fit."""
         stale = self._columns.changed_since(self._version)
         self._version = self._columns.version
         self._scores[stale] = _NO_FIT

@@ -29,7 +29,7 @@ def replay_charts(curves: Mapping[str, Sequence[Sample]], of_what: str) -> dict[
 
 
 def _lines(curves: Mapping[str, Sequence[Sample]], figure: str) -> list[Line]:
-    """A line for each; once colours are used up, dashed ones."""
+    """Return a line for each; once colours are used up, dashed ones."""
     return [
         Line(
             name,

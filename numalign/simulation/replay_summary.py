@@ -11,7 +11,7 @@ STEP = 5
 
 
 def mean_of(samples: Iterable[Sample]) -> Sample:
-    """The mean of each figure; of one sample at least."""
+    """Return the mean of each figure; of one sample at least."""
     rows = [astuple(sample) for sample in samples]
     return Sample(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))
 

@@ -82,14 +82,14 @@ class Trace:
     pods: Sequence[TracePod]
 
     def pinned(self) -> "Trace":
-        """The trace with all pods Guaranteed and CPUs rounded up: others get no CPUs of their own."""
+        """Return the trace with all pods Guaranteed and CPUs rounded up: others get no CPUs of their own."""
         pinned = {
             pod: replace(pod, cpu=-(-pod.cpu // MILLI) * MILLI, guaranteed=True) for pod in {*self.pods}
         }
         return Trace(self.nodes, [pinned[pod] for pod in self.pods])
 
     def with_gpus(self) -> "Trace":
-        """The trace without nodes that have no GPU."""
+        """Return the trace without nodes that have no GPU."""
         return Trace([node for node in self.nodes if node.gpus], self.pods)
 
 
@@ -120,13 +120,13 @@ def _collected(mistakes: list[Mistake], read: Callable[[], Sequence[T]]) -> Sequ
 
 
 def read_nodes(path: Path) -> list[TraceNode]:
-    """The nodes of a table, as `read_trace`."""
+    """Return the nodes of a table, as `read_trace`."""
     rows = _checked(path, read_table(path, _NODES), _mistakes_of_node, MOST_NODES)
     return [node for row in rows for node in _nodes_of(row)]
 
 
 def read_pods(path: Path) -> list[TracePod]:
-    """The pods of a table, as `read_trace`."""
+    """Return the pods of a table, as `read_trace`."""
     rows = _checked(path, read_table(path, _PODS), _mistakes_of_pod, MOST_PODS)
     return [pod for row in rows for pod in _pods_of(row)]
 

@@ -73,7 +73,7 @@ class ZoneNodes:
         ]
 
     def evaluation(self, question: Question) -> Evaluation:
-        """What all nodes answer to a pod, by their numbers."""
+        """Return what all nodes answer to a pod, by their numbers."""
         return self.cache.ask([], question).evaluation
 
     def state(self, row: int) -> Hashable:
@@ -84,11 +84,11 @@ class ZoneNodes:
         return self._kinds[row], counted, tuple((zone.free, zone.cells, zone.assignments) for zone in zones)
 
     def admission(self, row: int, question: Question) -> PodAdmitResult:
-        """What the kubelet of a node says to a pod."""
+        """Return what the kubelet of a node says to a pod."""
         return kubelet.admit(self.cache.nodes.node(row), question.demand)
 
     def after(self, row: int, pod: TracePod, admission: PodAdmitResult) -> tuple[Node, Sequence[int]]:
-        """The node with a pod that it admits, and the GPUs that the pod has there."""
+        """Return the node with a pod that it admits, and the GPUs that the pod has there."""
         slots, gpus = self._slots(row, pod, admission.placement), self.columns.gpus[row].copy()
         gpus[slots] -= pod.share
         zones = self._gpu_zones[row]
@@ -122,7 +122,7 @@ class ZoneNodes:
 
 
 def _given(placement: Placement, resource: str) -> dict[int, int]:
-    """How much of a device the pod gets, by the position of its zone."""
+    """Return how much of a device the pod gets, by the position of its zone."""
     return {
         int(zones[0]): amounts[resource] for zones, amounts in placement.kept.items() if resource in amounts
     }
@@ -132,7 +132,7 @@ class ZoneScheduler(Protocol):
     """Chooses a node for a pod."""
 
     def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """One of the nodes that have enough left; None for none of them."""
+        """Return one of the nodes that have enough left; None for none of them."""
 
 
 class ZoneCluster:

@@ -60,7 +60,7 @@ class ZoneGradient:
         self._trial = ClusterCache()
 
     def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """The first of the best of the nodes that take the pod."""
+        """Return the first of the best of the nodes that take the pod."""
         now = self._up_to_date(nodes)
         scored = self._scored.get(asked.pod)
         if scored is None:
@@ -79,7 +79,7 @@ class ZoneGradient:
         return row
 
     def _up_to_date(self, nodes: ZoneNodes) -> "_Now":
-        """What there is now: but for the node that was chosen last, nothing changed since."""
+        """Return what there is now: but for the node that was chosen last, nothing changed since."""
         if self._now is None:
             every = np.arange(len(nodes.names))
             fragments = self._measure(nodes.cache, nodes.columns, every)
@@ -92,7 +92,7 @@ class ZoneGradient:
         return now
 
     def _after(self, nodes: ZoneNodes, asked: AskedPod, rows: Rows, now: "_Now") -> Floats:
-        """The fragments of nodes once they have the pod."""
+        """Return the fragments of nodes once they have the pod."""
         keys = [(asked.pod, now.states[row]) for row in rows.tolist()]
         missing = {key: row for key, row in zip(keys, rows.tolist(), strict=True) if key not in self._left}
         if len(self._left) > MOST_KEPT:

@@ -24,7 +24,7 @@ class Zoning:
     scope: Scope = Scope.CONTAINER
 
     def nodes_of(self, trace: Trace) -> list[GpuNode]:
-        """The nodes of a trace with these zones."""
+        """Return the nodes of a trace with these zones."""
         zoned = [
             zoned_node("", node, zones=self.zones, policy=self.policy, scope=self.scope)
             for node in trace.nodes

@@ -74,7 +74,7 @@ class ScorerOrder:
         self._ranking = ranking
 
     def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """The first of the best."""
+        """Return the first of the best."""
         best = _ranked(nodes, asked, self._ranking).best([nodes.names[row] for row in asked.rows])
         return None if best is None else int(asked.rows[best])
 

@@ -30,7 +30,7 @@ _SOCKETS = 2
 
 
 def zoned_node(name: str, node: TraceNode, *, zones: int, policy: Policy, scope: Scope) -> Node:
-    """A node of so many zones, one if it is small, with nothing on it."""
+    """Return a node of so many zones, one if it is small, with nothing on it."""
     count = 1 if node.cpu <= SMALL_CPUS * MILLI else zones
     parts = [
         {CPU: cpus * MILLI, MEMORY: memory * MIB, **_gpus(gpus)}
@@ -76,7 +76,7 @@ def _cost(zone: int, other: int, count: int) -> int:
 
 
 def with_free_gpus(node: Node, zones: Sequence[int], gpus: Sequence[int]) -> Node:
-    """The node with so much left of each GPU, in thousandths; `zones` says which zone each is in."""
+    """Return the node with so much left of each GPU, in thousandths; `zones` says which zone each is in."""
     return replace(
         node,
         # What was worked out of CPUs by their ids goes by amounts again.

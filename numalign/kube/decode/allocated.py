@@ -17,7 +17,7 @@ _GUARANTEED = "Guaranteed"
 
 
 def admitted(pod: object) -> object:
-    """The pod as its kubelet took it: the same object, unless it was resized since.
+    """Return the pod as its kubelet took it: the same object, unless it was resized since.
 
     Only a Guaranteed pod has anything of its own that could be resized, and its limits are its requests.
     """
@@ -28,7 +28,7 @@ def admitted(pod: object) -> object:
 
 
 def _containers(pod: object, key: str, statuses: str) -> list[object] | None:
-    """The containers of one list; None where all are as they were taken."""
+    """Return the containers of one list; None where all are as they were taken."""
     listed, told = inner(inner(pod, "spec"), key), inner(inner(pod, "status"), statuses)
     if not isinstance(listed, list) or not isinstance(told, list):
         return None
@@ -50,7 +50,7 @@ def _container(container: object, amounts: object) -> object:
 
 
 def _amounts(asked: object, amounts: Mapping[str, object]) -> object:
-    """What is asked for, unless something else was allocated; the API server writes both alike."""
+    """Return what is asked for, unless something else was allocated; the API server writes both alike."""
     if not isinstance(asked, dict) or all(amounts.get(name, asked[name]) == asked[name] for name in asked):
         return asked
     return {name: amounts.get(name, amount) for name, amount in asked.items()}

@@ -32,7 +32,7 @@ COLLECTIONS = tuple(
 
 
 def served(raw: Mapping[str, object]) -> tuple[frozenset[str], tuple[Mistake, ...]]:
-    """The extended resources that a DeviceClass serves, and all that is wrong with it."""
+    """Return the extended resources that a DeviceClass serves, and all that is wrong with it."""
     device_class = Part(raw)
     return frozenset(_names(device_class)), tuple(device_class.mistakes)
 

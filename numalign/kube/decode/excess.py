@@ -45,24 +45,24 @@ def excess(pod: object) -> ExceededLimit | None:
 
 
 def crowded(owned: object) -> bool:
-    """Whether an object of any kind has more owners than are read."""
+    """Return whether an object of any kind has more owners than are read."""
     return len(_list(owned, *_OWNERS)) > MOST_OWNERS
 
 
 def _at(value: object, *steps: str) -> object:
-    """What stands at the end of some members; None, if they are not there."""
+    """Return what stands at the end of some members; None, if they are not there."""
     for step in steps:
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
 def _list(value: object, *steps: str) -> list[object]:
-    """The list at the end of some members; empty, if there is none."""
+    """Return the list at the end of some members; empty, if there is none."""
     value = _at(value, *steps)
     return value if isinstance(value, list) else []
 
 
 def _object(value: object, *steps: str) -> dict[object, object]:
-    """The object at the end of some members; empty, if there is none."""
+    """Return the object at the end of some members; empty, if there is none."""
     value = _at(value, *steps)
     return value if isinstance(value, dict) else {}

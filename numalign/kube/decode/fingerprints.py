@@ -48,7 +48,7 @@ class Fingerprint:
 
 
 def told(value: object, method: object) -> Fingerprint | None:
-    """What an exporter tells; None, if that is no fingerprint or its method is not known.
+    """Return what an exporter tells; None, if that is no fingerprint or its method is not known.
 
     One that names no method has put in all pods.
     """
@@ -60,7 +60,7 @@ def told(value: object, method: object) -> Fingerprint | None:
 
 
 def fingerprint(pods: Iterable[PodName]) -> str:
-    """The fingerprint of a set of pods, in whatever order they come."""
+    """Return the fingerprint of a set of pods, in whatever order they come."""
     return _value(_written(pod_hash) for pod_hash in sorted(map(_hash, pods)))
 
 
@@ -71,7 +71,7 @@ def accounted(
     *,
     tries: int = MOST_TRIES,
 ) -> frozenset[PodName] | None:
-    """Those of the uncertain pods that are in a fingerprint together with all the certain ones.
+    """Return those of the uncertain pods that are in a fingerprint together with all the certain ones.
 
     None if no set of them is, as far as was tried: all of them first, then none, then all but one, then one
     alone, and so on, the first pods before the others.
@@ -89,7 +89,7 @@ def accounted(
 
 
 def _choices(size: int, doubted: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Every choice of so many pods once: 1 for those that are in it, as all are that nobody doubts."""
+    """Yield every choice of so many pods once: 1 for those that are in it, as all are that nobody doubts."""
     every = bytearray(b"\1" * size)
     none = _turned(every, doubted)
     for few in range(len(doubted) // 2 + 1):
@@ -116,5 +116,5 @@ def _written(pod_hash: int) -> bytes:
 
 
 def _value(pieces: Iterable[bytes]) -> str:
-    """The fingerprint of hashes in their order."""
+    """Return the fingerprint of hashes in their order."""
     return PREFIX + xxh64_hexdigest(b"".join(pieces))

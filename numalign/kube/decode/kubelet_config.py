@@ -118,7 +118,7 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
 
 
 def _options(listed: Part, words: type[Word], *others: str) -> Mapping[bool, frozenset[Word]]:
-    """The options that are switched on, and those that are switched off; `others` are no switches."""
+    """Return the options that are switched on, and those that are switched off; `others` are no switches."""
     settings: dict[Word, bool] = {}
     for name, part in listed.members():
         if name in {*words}:
@@ -129,7 +129,7 @@ def _options(listed: Part, words: type[Word], *others: str) -> Mapping[bool, fro
 
 
 def _worded(part: Part) -> bool:
-    """A switch that is a text."""
+    """Return a switch that is a text."""
     text = part.text()
     if part.value is not None and text not in _SWITCHES:
         part.wrong(f'{named(text)} is neither "true" nor "false"')
@@ -137,7 +137,7 @@ def _worded(part: Part) -> bool:
 
 
 def _gates(listed: Part) -> frozenset[FeatureGate]:
-    """The gates that are on, of those that matter: by name, or else with all that are alpha."""
+    """Return the gates that are on, of those that matter: by name, or else with all that are alpha."""
     # Every gate that matters is alpha; so AllBeta switches none of them.
     alpha = listed[_ALL_ALPHA].boolean()
     settings = {gate: listed[gate].boolean() for gate in FeatureGate}
@@ -145,7 +145,7 @@ def _gates(listed: Part) -> frozenset[FeatureGate]:
 
 
 def _system(configuration: Part) -> Resources:
-    """What is kept of the node as a whole, for the kubelet and for the system."""
+    """Return what is kept of the node as a whole, for the kubelet and for the system."""
     total = EMPTY
     for part in (configuration["kubeReserved"], configuration["systemReserved"]):
         total = total.plus(part.amounts())
@@ -156,7 +156,7 @@ def _system(configuration: Part) -> Resources:
 
 
 def _reserved(configuration: Part, system: int) -> Reserved | None:
-    """The memory that is kept by zone and in all; None where nobody told of zones."""
+    """Return the memory that is kept by zone and in all; None where nobody told of zones."""
     threshold, zones = _threshold(configuration), _by_zone(configuration["reservedMemory"])
     if zones is None:
         return None
@@ -164,7 +164,7 @@ def _reserved(configuration: Part, system: int) -> Reserved | None:
 
 
 def _threshold(configuration: Part) -> int | None:
-    """The memory that is kept free before pods are evicted; None if it is a share of the node's."""
+    """Return the memory that is kept free before pods are evicted; None if it is a share of the node's."""
     hard, merged = configuration["evictionHard"], configuration["mergeDefaultEvictionSettings"].boolean()
     least = hard[_THRESHOLD]
     if hard.value is None or (merged and least.value is None):
@@ -175,7 +175,7 @@ def _threshold(configuration: Part) -> int | None:
 
 
 def _by_zone(listed: Part) -> Mapping[ZoneId, Resources] | None:
-    """The memory that is kept of each zone; None where nobody told."""
+    """Return the memory that is kept of each zone; None where nobody told."""
     if listed.value is None:
         return None
     reserved: dict[ZoneId, dict[str, int]] = {}

@@ -81,7 +81,7 @@ class ObservedPlacement:
 
 
 def read_machine(text: object, name: str) -> MachineReport:
-    """The report of the machine of the node with this name; raises `BadReport` with every mistake."""
+    """Return the report of the machine of the node with this name; raises `BadReport` with every mistake."""
     report = _report(text, LONGEST_MACHINE)
     kubelet, machine = report["kubelet"].required(), report["machine"].required()
     _measure(machine)
@@ -96,7 +96,7 @@ def read_machine(text: object, name: str) -> MachineReport:
 
 
 def read_placements(text: object) -> Mapping[str, ObservedPlacement]:
-    """What each pod was given, by its uid; raises `BadReport` with every mistake."""
+    """Return what each pod was given, by its uid; raises `BadReport` with every mistake."""
     report = _report(text, LONGEST_PLACEMENTS)
     pods = report["pods"].required()
     read = {uid: _placement(pod) for uid, pod in pods.members() if Part(uid, uid, pods).uid()}
@@ -105,7 +105,7 @@ def read_placements(text: object) -> Mapping[str, ObservedPlacement]:
 
 
 def write_machine(machine: DescribedMachine, kubelet: Mapping[str, object]) -> str:
-    """The report of a machine; `kubelet` has its `version` and the fields of its configuration.
+    """Return the report of a machine; `kubelet` has its `version` and the fields of its configuration.
 
     Raises `BadReport` if the report is too long, or nobody could read it.
     """
@@ -115,7 +115,7 @@ def write_machine(machine: DescribedMachine, kubelet: Mapping[str, object]) -> s
 
 
 def write_placements(pods: Mapping[str, ObservedPlacement]) -> str:
-    """The report of what pods were given, by their uids; raises `BadReport` if it is too long."""
+    """Return the report of what pods were given, by their uids; raises `BadReport` if it is too long."""
     rendered = {
         uid: {
             "held": placements.render_held(pod.held),
@@ -127,7 +127,7 @@ def write_placements(pods: Mapping[str, ObservedPlacement]) -> str:
 
 
 def _report(text: object, longest: int) -> Part:
-    """A report of a version that is known, as a part that has no mistake yet; raises `BadReport`."""
+    """Return a report of a version that is known, as a part that has no mistake yet; raises `BadReport`."""
     if not isinstance(text, str):
         raise BadReport([Mistake("", f"must be a string, not {named(text)}")])
     # What is no text of Unicode is no JSON, and has a length all the same.
@@ -145,7 +145,7 @@ def _report(text: object, longest: int) -> Part:
 
 
 def _written(fields: Mapping[str, object], longest: int) -> str:
-    """A report with these fields: the same text for the same values."""
+    """Return a report with these fields: the same text for the same values."""
     written = orjson.dumps({"version": _VERSION, **fields}, option=orjson.OPT_SORT_KEYS)
     _check_length(len(written), longest)
     return written.decode()
@@ -168,7 +168,7 @@ def _measure(machine: Part) -> None:
 
 
 def _places(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
-    """Where the devices of one resource sit, counted."""
+    """Yield where the devices of one resource sit, counted."""
     places: dict[tuple[ZoneId, ...], Part] = {}
     for part in listed.objects():
         part.only(_PLACE_FIELDS)
@@ -254,12 +254,12 @@ def _zone(bank: ZoneMemory, cores: Sequence[Core]) -> dict[str, Any]:
 
 
 def _by_core(numbers: list[int]) -> list[int] | int:
-    """A number of each core, as `machines.described` takes them: one, if all have the same."""
+    """Return a number of each core, as `machines.described` takes them: one, if all have the same."""
     return numbers[0] if len({*numbers}) == 1 else numbers
 
 
 def _pages(huge: tuple[str, int]) -> tuple[str, int]:
-    """The size of a page, and how many of them there are."""
+    """Return the size of a page, and how many of them there are."""
     name, amount = huge
     size = name.removeprefix("hugepages-")
     return size, amount // quantity.units(size)

@@ -47,7 +47,7 @@ class BuiltMachines:
     def build(
         self, zones: tuple[ZoneId, ...], cores: tuple[Core, ...], reserved: CpuSet, devices: DevicePlaces
     ) -> Machine:
-        """The machine of these parts, the same one for all who ask."""
+        """Return the machine of these parts, the same one for all who ask."""
         parts = zones, cores, reserved, devices
         return self.cache.get(parts, lambda: Machine(*parts))
 
@@ -60,7 +60,7 @@ def join(
     configured: KubeletConfiguration | None = None,
     build: Build = Machine,
 ) -> Node:
-    """The node with this machine; of the topology only its name and what it says of policies count.
+    """Return the node with this machine; of the topology only its name and what it says of policies count.
 
     Raises `BadNode` with every mistake: where the machine and the configuration contradict each other, or
     else as `nodes.join` does.
@@ -85,7 +85,10 @@ def join(
 
 
 def _threads(machine: Machine) -> int | None:
-    """How many threads a core has; None if that differs. A shape of the node remembers this of its cores."""
+    """Return how many threads a core has; None if that differs.
+
+    A shape of the node remembers this of its cores.
+    """
     sizes = {*map(int.bit_count, machine.topology.cores)}
     return next(iter(sizes)) if len(sizes) == 1 else None
 
@@ -122,7 +125,7 @@ def _no_such_zone(zone: ZoneId) -> Mistake:
 
 
 def occupied(node: Node, placements: Mapping[str, ObservedPlacement], topology: Topology) -> Node:
-    """An empty node once its kubelet has given its pods, by uid, what these were observed to hold.
+    """Return an empty node once its kubelet has given its pods, by uid, what these were observed to hold.
 
     No zone has more free than the topology says: there may be pods of which nobody could tell what they hold.
     Raises `BadTopology` where pods hold what is not there.
@@ -141,7 +144,7 @@ _ASKS_NOTHING = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
 
 
 def _strange(node: Node, placements: Mapping[str, ObservedPlacement]) -> Iterator[Mistake]:
-    """Where pods hold what the machine does not have, or what another one holds."""
+    """Yield where pods hold what the machine does not have, or what another one holds."""
     everything = node.machine.topology.everything if node.machine else 0
     names = {zone.name for zone in node.zones}
     given = 0
@@ -156,7 +159,7 @@ def _strange(node: Node, placements: Mapping[str, ObservedPlacement]) -> Iterato
 
 
 def _sum(node: Node, pods: Iterable[ObservedPlacement]) -> Mapping[ZoneSet, Resources]:
-    """What pods hold together, by sets of zones."""
+    """Return what pods hold together, by sets of zones."""
     ids = {zone.name: zone.id for zone in node.zones}
     sums: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for pod in pods:
@@ -168,7 +171,7 @@ def _sum(node: Node, pods: Iterable[ObservedPlacement]) -> Mapping[ZoneSet, Reso
 
 
 def _overdrawn(node: Node) -> Iterator[Mistake]:
-    """Where more is held than there is."""
+    """Yield where more is held than there is."""
     for zone in node.zones:
         for name, amount in zone.free.items():
             if amount < 0:
@@ -180,7 +183,7 @@ def _overdrawn(node: Node) -> Iterator[Mistake]:
 
 
 def _limited(node: Node, most: Mapping[ZoneId, Resources]) -> Node:
-    """The node with no more free on any zone than this, where that is told."""
+    """Return the node with no more free on any zone than this, where that is told."""
     zones = tuple(_less(zone, most.get(zone.id, EMPTY)) for zone in node.zones)
     if zones == node.zones or node.machine is None or node.stock is None:
         return node
@@ -195,7 +198,7 @@ def _less(zone: Zone, most: Resources) -> Zone:
 
 
 def _cpus_within(machine: Machine, cpus: CpuSet, zones: Sequence[Zone]) -> CpuSet:
-    """The last free CPUs of each zone, as many as it has free; as of a machine that is assumed."""
+    """Return the last free CPUs of each zone, as many as it has free; as of a machine that is assumed."""
     spare = (
         (own, own.bit_count() - zone.free.get(CPU, 0) // MILLI)
         for zone, held in zip(zones, machine.topology.zones, strict=True)
@@ -218,7 +221,7 @@ def _devices_within(
 
 
 def _contradictions(described: DescribedMachine, configuration: KubeletConfiguration) -> Iterator[Mistake]:
-    """Where a configuration tells of another machine than the description."""
+    """Yield where a configuration tells of another machine than the description."""
     both = described.reserved is not None and configuration.reserved_cpus is not None
     if both and described.reserved != configuration.reserved_cpus:
         lists = [f'"{render_list(held or 0)}"' for held in (configuration.reserved_cpus, described.reserved)]
@@ -249,7 +252,7 @@ def _contradiction(bank: ZoneMemory, configuration: KubeletConfiguration) -> Ite
 
 
 def _reserving(bank: ZoneMemory, configuration: KubeletConfiguration) -> int:
-    """The memory that is kept of a zone: what the configuration says, else the machine."""
+    """Return the memory that is kept of a zone: what the configuration says, else the machine."""
     if configuration.reserved is None:
         return bank.reserved or 0
     return configuration.reserved.zones.get(bank.zone, EMPTY).get(MEMORY, 0)
@@ -271,7 +274,7 @@ def _kept(described: DescribedMachine, configuration: KubeletConfiguration, opti
 def _zones(
     node: Node, built: Machine, described: DescribedMachine, configuration: KubeletConfiguration
 ) -> tuple[Zone, ...]:
-    """The zones as an exporter would publish them while the node is empty."""
+    """Return the zones as an exporter would publish them while the node is empty."""
     # A kubelet gives every zone every size of page that any of them has.
     sizes = Resources({name: 0 for bank in described.banks for name in bank.huge})
     return tuple(

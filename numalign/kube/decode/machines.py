@@ -85,7 +85,7 @@ class DescribedMachine:
 
 
 def machine(raw: Mapping[str, object]) -> DescribedMachine:
-    """The machine in a description; raises `BadTopology` with every mistake."""
+    """Return the machine in a description; raises `BadTopology` with every mistake."""
     part = Part(raw)
     read = described(part)
     part.raise_mistakes(BadTopology)
@@ -118,7 +118,7 @@ def described(part: Part, places: PlacesReader = one_by_one) -> DescribedMachine
 
 
 def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
-    """Each zone with its id."""
+    """Yield each zone with its id."""
     by_id: dict[int, Part] = {}
     for part in listed.objects():
         part.only(_ZONE_FIELDS)
@@ -132,7 +132,7 @@ def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
 
 
 def _cores(zones: Sequence[tuple[ZoneId, Part]]) -> Iterator[Core]:
-    """The cores of all zones; caches without ids are numbered on from zone to zone."""
+    """Yield the cores of all zones; caches without ids are numbered on from zone to zone."""
     by_cpu: dict[int, Part] = {}
     with_ids = any(part["uncoreCacheIDs"].value is not None for _, part in zones)
     first = 0
@@ -151,7 +151,7 @@ def _cores(zones: Sequence[tuple[ZoneId, Part]]) -> Iterator[Core]:
 
 
 def _by_core(told: Part, count: int) -> Sequence[int]:
-    """A number of each core of a zone: one for all of them, or a list."""
+    """Return a number of each core of a zone: one for all of them, or a list."""
     if not isinstance(told.value, list):
         return [told.integer() or 0] * count
     numbers = [part.required().integer() or 0 for part in told.elements()]
@@ -162,7 +162,7 @@ def _by_core(told: Part, count: int) -> Sequence[int]:
 
 
 def _cache_ids(zone: Part, count: int) -> Sequence[int]:
-    """The cache of each core of a zone by its id, which is one on the whole machine."""
+    """Return the cache of each core of a zone by its id, which is one on the whole machine."""
     grouped = zone["uncoreCaches"]
     if grouped.value is not None:
         grouped.wrong("cannot be combined with uncoreCacheIDs: remove one of them")
@@ -171,7 +171,7 @@ def _cache_ids(zone: Part, count: int) -> Sequence[int]:
 
 
 def _cpus(listed: Part, by_cpu: dict[int, Part]) -> CpuSet:
-    """The CPUs in a list, none of which may have been seen before."""
+    """Return the CPUs in a list, none of which may have been seen before."""
     cpus = 0
     for part in listed.elements():
         number = part.required().integer() or 0
@@ -187,7 +187,7 @@ def _cpus(listed: Part, by_cpu: dict[int, Part]) -> CpuSet:
 
 
 def _caches(listed: Part, cpus: CpuSet) -> list[CpuSet]:
-    """The CPUs of each cache of a zone; one cache, if none is told."""
+    """Return the CPUs of each cache of a zone; one cache, if none is told."""
     by_cpu: dict[int, Part] = {}
     caches = []
     for part in listed.elements():
@@ -199,7 +199,7 @@ def _caches(listed: Part, cpus: CpuSet) -> list[CpuSet]:
 
 
 def _cache_of(core: Part, threads: CpuSet, caches: list[CpuSet]) -> int:
-    """The cache that a core has, as a position."""
+    """Return the cache that a core has, as a position."""
     for at, cache in enumerate(caches):
         if threads & ~cache == 0:
             return at
@@ -208,7 +208,7 @@ def _cache_of(core: Part, threads: CpuSet, caches: list[CpuSet]) -> int:
 
 
 def _reserved(part: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
-    """The CPUs that are kept for the system, by name or by number."""
+    """Return the CPUs that are kept for the system, by name or by number."""
     by_name, by_number = part["reservedSystemCPUs"], part["reservedCPUs"]
     reserved, kept = by_name.cpu_list(), by_number.integer()
     if reserved and reserved & ~cpus:
@@ -261,7 +261,7 @@ def _of_devices(resource: str, listed: Part) -> Part:
 
 
 def _devices(listed: Part, zones: Sequence[ZoneId]) -> Iterator[tuple[frozenset[ZoneId], bool]]:
-    """The zones of each device, and whether it is healthy."""
+    """Yield the zones of each device, and whether it is healthy."""
     by_id: dict[str, Part] = {}
     for part in listed.objects():
         part.only(_DEVICE_FIELDS)
@@ -273,7 +273,7 @@ def _devices(listed: Part, zones: Sequence[ZoneId]) -> Iterator[tuple[frozenset[
 
 
 def known_zone(part: Part, zones: Sequence[ZoneId]) -> ZoneId:
-    """A zone by its id; a mistake, and 0, if it is none of these."""
+    """Return a zone by its id; a mistake, and 0, if it is none of these."""
     number = part.required().integer()
     if part.value is not None and number not in zones:
         part.wrong(f"there is no zone {number} on this machine")

@@ -24,7 +24,7 @@ class NamespaceFacts:
 
 
 def facts(raw: Mapping[str, object]) -> tuple[NamespaceFacts, tuple[Mistake, ...]]:
-    """What the labels of a v1 Namespace say, and all that is wrong with it; what can be read holds."""
+    """Return what the labels of a v1 Namespace say, and all that is wrong with it; what can be read holds."""
     namespace = Part(raw)
     namespace["metadata"]["name"].required_text()
     labels = namespace["metadata"]["labels"].text_map()

@@ -69,12 +69,12 @@ class NodeFacts:
     most: Resources | None = None
 
     def bare(self) -> UnknownNode:
-        """The node, while nobody knows its topology."""
+        """Return the node, while nobody knows its topology."""
         return UnknownNode(self.name, self.most, self.attributes, self.label)
 
 
 def facts(raw: Mapping[str, object]) -> NodeFacts:
-    """What a v1 Node tells, with its labels of these keys; raises `BadTopology` with every mistake."""
+    """Return what a v1 Node tells, with its labels of these keys; raises `BadTopology` with every mistake."""
     node = Part(raw)
     metadata, status, info = node["metadata"], node["status"], node["status"]["nodeInfo"]
     name = intern(metadata["name"].required_text())
@@ -96,7 +96,7 @@ def facts(raw: Mapping[str, object]) -> NodeFacts:
 
 
 def _label(part: Part, text: str) -> str | None:
-    """The class that a node is labelled with."""
+    """Return the class that a node is labelled with."""
     if not label_syntax.VALUE.fullmatch(text):
         part.wrong("is not a label value: at most 63 letters, digits, -, _ and . are allowed")
     return text or None
@@ -113,12 +113,12 @@ def _attributes(node: Part, carried: Labels) -> Attributes:
 
 
 def labels(part: Part) -> Labels:
-    """The labels of a node; thousands of nodes have the same values."""
+    """Return the labels of a node; thousands of nodes have the same values."""
     return Labels({intern(key): intern(value) for key, value in part.text_map().items()})
 
 
 def taints(listed: Part) -> tuple[Taint, ...]:
-    """The taints that keep pods away; one of an effect that is not known here keeps nobody away."""
+    """Return the taints that keep pods away; one of an effect that is not known here keeps nobody away."""
     taints_ = (
         Taint(part["key"].required_text(), part["value"].text(), part["effect"].required_text())
         for part in listed.objects()
@@ -127,7 +127,7 @@ def taints(listed: Part) -> tuple[Taint, ...]:
 
 
 def _is_ready(conditions: Part) -> bool:
-    """Whether the kubelet says so; a Node that has no such condition was written by hand."""
+    """Return whether the kubelet says so; a Node that has no such condition was written by hand."""
     statuses = [part["status"].text() for part in conditions.objects() if part["type"].text() == _READY]
     return statuses[-1] == _TRUE if statuses else True
 
@@ -145,7 +145,7 @@ def _most(totals: Resources | None, capacity: Part) -> Resources | None:
 
 
 def minor_version(part: Part) -> int | None:
-    """The minor version of a kubelet, as in v1.34.4; None, if absent."""
+    """Return the minor version of a kubelet, as in v1.34.4; None, if absent."""
     text = part.text()
     read = minor(text)
     if text and read is None:
@@ -154,13 +154,13 @@ def minor_version(part: Part) -> int | None:
 
 
 def minor(version: str) -> int | None:
-    """The minor version in a text like v1.34.4, whatever a distribution adds; None if it is none."""
+    """Return the minor version in a text like v1.34.4, whatever a distribution adds; None if it is none."""
     match = _VERSION.fullmatch(version)
     return int(match[1]) if match else None
 
 
 def threads_per_core(labels: Part) -> int | None:
-    """How many hardware threads a core has; None, if no label says."""
+    """Return how many hardware threads a core has; None, if no label says."""
     return _THREADS.get(labels[THREADS_LABEL].text())
 
 
@@ -170,7 +170,7 @@ def join(
     node_facts: NodeFacts | None = None,
     configured: KubeletConfiguration | None = None,
 ) -> Node:
-    """The node that a topology describes, with what else is known of it.
+    """Return the node that a topology describes, with what else is known of it.
 
     Raises `BadNode` with every mistake: where its kubelet was told what no kubelet starts with, and where it
     would walk the sets of more than `MOST_ZONES` zones.
@@ -210,7 +210,7 @@ def unchecked(
 
 
 def checked(node: Node, configured: KubeletConfiguration | None) -> Node:
-    """The node itself; raises `BadNode` where it cannot be.
+    """Return the node itself; raises `BadNode` where it cannot be.
 
     A kubelet of which nobody told anything is taken to have started.
     """
@@ -221,7 +221,7 @@ def checked(node: Node, configured: KubeletConfiguration | None) -> Node:
 
 
 def unwalkable(node: Node, zones: int) -> Iterator[Mistake]:
-    """Why sets of so many zones, which this kubelet walks, cannot be walked here."""
+    """Yield why sets of so many zones, which this kubelet walks, cannot be walked here."""
     distributes = CpuOption.DISTRIBUTE_ACROSS_NUMA in node.options.cpu
     walks = node.policy is not Policy.NONE or node.memory_manager is MemoryManager.STATIC or distributes
     if walks and zones > MOST_ZONES:
@@ -229,7 +229,7 @@ def unwalkable(node: Node, zones: int) -> Iterator[Mistake]:
 
 
 def _refusals(node: Node, configured: KubeletConfiguration | None) -> Iterator[Mistake]:
-    """Why the kubelet would not start."""
+    """Yield why the kubelet would not start."""
     if node.known is not Known.COUNTS:
         yield from validation.start_errors(node, configured.reserved if configured else None)
     off = configured.cpu_options_off if configured else None

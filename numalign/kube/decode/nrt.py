@@ -99,7 +99,7 @@ class Topology:
 
 
 def topology(raw: Mapping[str, object]) -> Topology:
-    """The zones and the policy of a node; raises `BadTopology` with every mistake.
+    """Return the zones and the policy of a node; raises `BadTopology` with every mistake.
 
     A zone's free amount never exceeds its allocatable one, whatever was published. Where there is more than
     is read, that is the only mistake.
@@ -114,7 +114,7 @@ def topology(raw: Mapping[str, object]) -> Topology:
 
 
 def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
-    """The topology of the node with this name, of an object with these fields that has been measured.
+    """Return the topology of the node with this name, of an object with these fields that has been measured.
 
     `amounts` are the fields with the capacity of a resource, with what may be given out, and what is free.
     Mistakes are left in the part.
@@ -187,7 +187,7 @@ def _fingerprint(attribute: Callable[[str], Part], metadata: object) -> Fingerpr
 
 
 def _zones(topology_part: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
-    """Every NUMA zone, ascending by id."""
+    """Return every NUMA zone, ascending by id."""
     listed = topology_part["zones"].required()
     parts = [part for part in listed.objects() if part["type"].required_text() == _NUMA]
     if not parts and not topology_part.mistakes:
@@ -231,7 +231,7 @@ def _id(place: Part) -> ZoneId | None:
 
 
 def _zone(part: Part, ids: Mapping[str, ZoneId], amounts: Sequence[str]) -> Zone | None:
-    """One zone; None if it has no id of its own, its other mistakes noted all the same."""
+    """Return one zone; None if it has no id of its own, its other mistakes noted all the same."""
     name = part["name"].value
     capacity, allocatable, available = _columns(part["resources"], amounts)
     costs = _costs(part["costs"], ids)
@@ -303,7 +303,7 @@ def _columns_by_entry(listed: Part, amounts: Sequence[str]) -> _PlainColumns:
 
 
 def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]:
-    """The amounts of one resource; all that can be compared are."""
+    """Return the amounts of one resource; all that can be compared are."""
     by_field = {field: entry[field].required().amount(name) for field in dict.fromkeys(amounts)}
     capacity, allocatable, available = (by_field[field] for field in amounts)
     if capacity is None or allocatable is None or available is None:
@@ -318,7 +318,7 @@ def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]
 
 
 def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> ZoneCosts:
-    """The distances to zones that are there; others are none of this node's."""
+    """Return the distances to zones that are there; others are none of this node's."""
     told = tuple(_entries(listed.value, "name", "value") or ())
     # What is equal is not the same: True is 1, and no distance.
     plain = {(type(name), type(value)) for name, value in told} == {(str, int)}

@@ -68,7 +68,7 @@ class CpuReport:
 
 
 def report(raw: Mapping[str, object]) -> CpuReport:
-    """The zones and the policy of a node; raises `BadTopology` with every mistake.
+    """Return the zones and the policy of a node; raises `BadTopology` with every mistake.
 
     Where there is more than is read, that is the only mistake.
     """
@@ -111,7 +111,7 @@ def _measure(spec: Part) -> None:
 
 
 def _cores(detail: Part) -> tuple[Core, ...]:
-    """The cores of all CPUs, each zone with a cache of its own."""
+    """Return the cores of all CPUs, each zone with a cache of its own."""
     threads: dict[_Place, CpuSet] = defaultdict(int)
     for name, part in detail.members():
         if not (
@@ -129,20 +129,20 @@ def _cores(detail: Part) -> tuple[Core, ...]:
 
 
 def _free(spec: Part) -> CpuSet:
-    """The CPUs that no pod has for itself, those that are kept for the system among them."""
+    """Return the CPUs that no pod has for itself, those that are kept for the system among them."""
     listed = spec["numares"][CPU].required()["allocatable"].cpu_list() or 0
     return listed & ~union(_held(spec["podAllocations"]))
 
 
 def _held(pods: Part) -> Iterator[CpuSet]:
-    """The CPUs of each container."""
+    """Yield the CPUs of each container."""
     for pod in pods.objects():
         for container in pod["containerAllocations"].objects():
             yield container["allocations"][CPU].cpu_list() or 0
 
 
 def _zones(ids: Iterable[ZoneId], cpus: CpuTopology, given_out: CpuSet, free: CpuSet) -> Iterator[Zone]:
-    """Each zone with its CPUs, of which it gives out these, and has so many left."""
+    """Yield each zone with its CPUs, of which it gives out these, and has so many left."""
     for zone, own in zip(ids, cpus.zones, strict=True):
         amounts = (own, own & given_out, own & given_out & free)
         capacity, allocatable, available = (Resources({CPU: each.bit_count() * MILLI}) for each in amounts)
@@ -150,7 +150,7 @@ def _zones(ids: Iterable[ZoneId], cpus: CpuTopology, given_out: CpuSet, free: Cp
 
 
 def _silent(zone: ZoneId) -> Zone:
-    """A zone of which the kubelet gives nothing out."""
+    """Return a zone of which the kubelet gives nothing out."""
     return Zone(zone, _name(zone), EMPTY, EMPTY, EMPTY)
 
 

@@ -78,7 +78,7 @@ class Part:
         self.value = None
 
     def _enough(self) -> bool:
-        """Whether more is wrong than anybody is told."""
+        """Return whether more is wrong than anybody is told."""
         return len(self.mistakes) > MOST_MISTAKES
 
     def raise_mistakes(self, error: type[BadInput]) -> None:
@@ -87,13 +87,13 @@ class Part:
             raise error(self.mistakes)
 
     def required(self) -> "Part":
-        """The part itself; note a mistake, if it is absent or null."""
+        """Return the part itself; note a mistake, if it is absent or null."""
         if self.value is None:
             self.wrong("is missing")
         return self
 
     def objects(self) -> "Iterator[Part]":
-        """Each object of a list."""
+        """Yield each object of a list."""
         for part in self.elements():
             if type(part.value) is dict:
                 yield part
@@ -101,7 +101,7 @@ class Part:
                 part.wrong(f"must be an object, not {named(part.value)}")
 
     def elements(self) -> "Iterator[Part]":
-        """Each element of a list."""
+        """Return each element of a list."""
         value = self.value
         if isinstance(value, list):
             return self._each(value)
@@ -116,7 +116,7 @@ class Part:
             yield Part(element, index, self)
 
     def members(self) -> "Iterator[tuple[str, Part]]":
-        """Each member of an object whose value is not null."""
+        """Yield each member of an object whose value is not null."""
         for key, value in self._fields().items():
             if self._enough():
                 return
@@ -133,7 +133,7 @@ class Part:
                 part.wrong(f"is not a known field: expected one of {', '.join(names)}")
 
     def text(self) -> str:
-        """A text; empty, if absent."""
+        """Return a text; empty, if absent."""
         value = self.value
         if isinstance(value, str):
             return value
@@ -142,7 +142,7 @@ class Part:
         return ""
 
     def required_text(self) -> str:
-        """A text that is not empty; "" and a mistake, if there is none."""
+        """Return a text that is not empty; "" and a mistake, if there is none."""
         value = self.value
         if type(value) is str and value:
             return value
@@ -152,7 +152,7 @@ class Part:
         return self.required().text()
 
     def uid(self) -> str:
-        """The uid of an object; empty, if absent or none."""
+        """Return the uid of an object; empty, if absent or none."""
         text = self.text()
         if not text or UID.fullmatch(text):
             return text
@@ -179,7 +179,7 @@ class Part:
             return None
 
     def integer(self, *, least: int = 0) -> int | None:
-        """A whole number of at least `least`, or a text that is one; None, if absent or no number."""
+        """Return a whole number of at least `least`, or a text that is one; None, if absent or no number."""
         value = self.value
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _LONGEST:
             value = int(value)
@@ -201,7 +201,7 @@ class Part:
         return None
 
     def time(self) -> int:
-        """A moment, in whole seconds since 1970; 0, if absent or wrong."""
+        """Return a moment, in whole seconds since 1970; 0, if absent or wrong."""
         text = self.text()
         try:
             read = datetime.fromisoformat(text) if text else _EPOCH
@@ -221,7 +221,7 @@ class Part:
             return None
 
     def amount(self, resource: str) -> int | None:
-        """An amount of a resource, in the unit of its name; None, if absent or wrong."""
+        """Return an amount of a resource, in the unit of its name; None, if absent or wrong."""
         value = self.value
         if value is None:
             return None
@@ -244,7 +244,7 @@ class Part:
             return None
 
     def amounts(self) -> Resources:
-        """A resource list, like the limits of a container, without the amounts that are none."""
+        """Return a resource list, like the limits of a container, without the amounts that are none."""
         if self.value is None:
             return EMPTY
         if len(self._fields()) > MOST_AMOUNTS:
@@ -271,24 +271,24 @@ def amount_of(resource: str, text: str) -> int:
 
 
 def named(value: object) -> str:
-    """What a value is, in a word; a text in its own words."""
+    """Return what a value is, in a word; a text in its own words."""
     if isinstance(value, str):
         return f'"{_cut(value)}"'
     return _NAMES.get(type(value), "a number" if isinstance(value, int | float) else "something else")
 
 
 def inner(value: object, key: str) -> object:
-    """A member of what may be an object; None, if there is none."""
+    """Return a member of what may be an object; None, if there is none."""
     return value.get(key) if isinstance(value, dict) else None
 
 
 def group(api_version: str) -> str:
-    """The API group of an `apiVersion`: empty for v1."""
+    """Return the API group of an `apiVersion`: empty for v1."""
     return api_version.rpartition("/")[0]
 
 
 def _step(step: str | int) -> str:
-    """One step of a path, with the dot or the brackets that people write."""
+    """Return one step of a path, with the dot or the brackets that people write."""
     if isinstance(step, int):
         return f"[{step}]"
     plain = not step or (len(step) <= _LONGEST and _PLAIN.fullmatch(step))

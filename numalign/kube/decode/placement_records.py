@@ -70,7 +70,7 @@ NOTHING = DecodedRecord()
 
 
 def record_of(annotations: Mapping[str, object]) -> DecodedRecord:
-    """What a pod's annotations say it holds.
+    """Return what a pod's annotations say it holds.
 
     What was observed counts before what was recorded at bind, and that before what somebody predicted; a
     record that cannot be read is passed over and told of.

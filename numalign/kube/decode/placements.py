@@ -22,7 +22,7 @@ MOST_ENTRIES = 256
 
 
 def render(node: Node, placement: Placement) -> list[dict[str, Any]]:
-    """What the pod keeps, one entry for each set of zones that gives it something."""
+    """Return what the pod keeps, one entry for each set of zones that gives it something."""
     names = {zone.id: zone.name for zone in node.zones}
     return [
         _entry([names[zone] for zone in zones], amounts) for zones, amounts in sorted(placement.kept.items())
@@ -30,7 +30,7 @@ def render(node: Node, placement: Placement) -> list[dict[str, Any]]:
 
 
 def render_held(held: Held) -> list[dict[str, Any]]:
-    """What a pod holds, one entry for each set of zones, in the order of their names."""
+    """Return what a pod holds, one entry for each set of zones, in the order of their names."""
     return [_entry([*zones], held[zones]) for zones in sorted(held)]
 
 
@@ -39,7 +39,7 @@ def _entry(zones: list[str], amounts: Resources) -> dict[str, Any]:
 
 
 def held(record: Part) -> Held:
-    """What a record says, the names of each set of zones in order; mistakes are left in the part."""
+    """Return what a record says, the names of each set of zones in order; mistakes are left in the part."""
     if isinstance(record.value, list) and len(record.value) > MOST_ENTRIES:
         record.wrong(f"has {len(record.value)} entries: at most {MOST_ENTRIES} are allowed")
     if (amounts := _amounts(record.value)) > MOST_AMOUNTS:
@@ -58,7 +58,7 @@ def held(record: Part) -> Held:
 
 
 def _amounts(entries: object) -> int:
-    """How many amounts all entries have together, whatever they say."""
+    """Return how many amounts all entries have together, whatever they say."""
     lists = (inner(entry, "amount") for entry in (entries if isinstance(entries, list) else ()))
     return sum(len(amounts) for amounts in lists if isinstance(amounts, dict))
 

@@ -59,11 +59,11 @@ class PodReader:
         self._questions: LRU[Question, Question] = LRU(remembered, weigh=_weight_of_question)
 
     def caches(self) -> Caches:
-        """What is remembered of pods."""
+        """Return what is remembered of pods."""
         return {"readings": self._readings, "askings": self._requests, "questions": self._questions}
 
     def request(self, pod: object, *, most_mistakes: int = MOST_MISTAKES + 1) -> PodRequest:
-        """What a v1 Pod says by itself, of its containers and annotations with so many mistakes each.
+        """Return what a v1 Pod says by itself, of its containers and annotations with so many mistakes each.
 
         Pods that say the same share one value, as long as anybody holds it.
         """
@@ -90,7 +90,7 @@ class PodReader:
         *,
         kept: Scheduling = UNCONSTRAINED,
     ) -> PodReading:
-        """What is asked with a pod in a namespace; never raises.
+        """Return what is asked with a pod in a namespace; never raises.
 
         `pod` is a v1 Pod or a template of one, or the request that is kept of one, which says of nodes what
         is `kept` beside it. `user` is who makes it, as far as that is known.
@@ -116,7 +116,7 @@ class PodReader:
         return replace(reading, question=self.shared(reading.question))
 
     def intent(self, request: PodRequest, namespace: str, policy: EffectivePolicy) -> Intent:
-        """What somebody asks of the placement of a pod that is there; policy none if nobody does.
+        """Return what somebody asks of the placement of a pod that is there; policy none if nobody does.
 
         Of what cannot be read its policy alone counts: nobody has looked at it, so it keeps nobody away.
         """
@@ -128,7 +128,7 @@ class PodReader:
         return shared(written.intent(default, self._match) or NO_INTENT)
 
     def shared(self, question: Question) -> Question:
-        """The equal question that was read before, if it is remembered: it is looked up faster."""
+        """Return the equal question that was read before, if it is remembered: it is looked up faster."""
         return self._questions.get(question, lambda: question)
 
 
@@ -156,10 +156,10 @@ def _reading(
 
 
 def _admitted(constraints: Constraints, demand: Demand) -> Constraints:
-    """The constraints as admission may leave them: with tolerations of what the pod asks for.
+    """Return the constraints as admission may leave them: with tolerations of what the pod asks for.
 
-    A template has not passed the admission plugin ExtendedResourceToleration yet, which tolerates taints
-    that are named like an extended resource of the pod; where it is off, this errs on the side of the pod.
+    A template has not passed the admission plugin ExtendedResourceToleration yet, which tolerates taints that
+    are named like an extended resource of the pod; where it is off, this errs on the side of the pod.
     """
     devices = [name for name in demand.total if kind(name) is Kind.DEVICE]
     if not devices or constraints is ANYWHERE:

@@ -37,7 +37,7 @@ class PodRequest:
 
 
 def decode(template: Mapping[str, object], *, most_mistakes: int) -> PodRequest:
-    """The request in a template; of containers and of annotations so many mistakes are kept each."""
+    """Return the request in a template; of containers and of annotations so many mistakes are kept each."""
     needs: Demand | None = None
     unreadable: tuple[Mistake, ...] = ()
     try:
@@ -54,7 +54,7 @@ _WRITTEN_ABOUT = placement_records.KEYS.union(intent.WRITTEN_ABOUT_PODS)
 
 
 def first_of_each_place(*readers: Iterable[Mistake]) -> Iterator[Mistake]:
-    """All mistakes, but none of a place of which an earlier reader told some."""
+    """Yield all mistakes, but none of a place of which an earlier reader told some."""
     places: set[str] = set()
     for mistakes in readers:
         new = [mistake for mistake in mistakes if mistake.where not in places]
@@ -63,7 +63,7 @@ def first_of_each_place(*readers: Iterable[Mistake]) -> Iterator[Mistake]:
 
 
 def runtime_class(pod: object) -> str:
-    """The runtime class of a pod, which may be exempt; empty if it names none."""
+    """Return the runtime class of a pod, which may be exempt; empty if it names none."""
     # Asked of every pod before anything else, so without a `Part`.
     spec = pod.get("spec") if isinstance(pod, dict) else None
     name = spec.get("runtimeClassName") if isinstance(spec, dict) else None

@@ -24,7 +24,7 @@ hundred containers of twenty requests and twenty limits each; what has more is n
 
 
 def pod(raw: Mapping[str, object]) -> Pod:
-    """The pod that a v1 Pod describes; raises `BadPod` with every mistake.
+    """Return the pod that a v1 Pod describes; raises `BadPod` with every mistake.
 
     One still to be named goes by its `generateName`; one without a namespace is in `default`.
     """
@@ -74,7 +74,7 @@ def _containers(spec: Part) -> Iterator[Container]:
 
 
 def _amounts(spec: object) -> int:
-    """How many amounts stand in all resource lists of a pod together, whatever they say."""
+    """Return how many amounts stand in all resource lists of a pod together, whatever they say."""
     members = (inner(spec, key) for key in ("initContainers", "containers"))
     containers = chain.from_iterable(member for member in members if isinstance(member, list))
     bags = [inner(holder, "resources") for holder in (spec, *containers)]

@@ -33,7 +33,7 @@ class RecreatedScheduling:
         self.cache: LRU[bytes, Scheduling] = LRU(REMEMBERED, weigh=_weight)
 
     def of(self, pod: Mapping[str, object]) -> Scheduling:
-        """What a v1 Pod would say about nodes, with every mistake."""
+        """Return what a v1 Pod would say about nodes, with every mistake."""
         fields = _fields(pod)
         node = inner(pod.get("spec"), "nodeName")
         pinned = inner(inner(pod.get("metadata"), "annotations"), PINNED_AT) is not None
@@ -46,7 +46,7 @@ class RecreatedScheduling:
 
 
 def _fields(pod: Mapping[str, object]) -> dict[str, Any]:
-    """What is read of it, without the name of its node."""
+    """Return what is read of it, without the name of its node."""
     fields: dict[str, Any] = kinds.cut(pod, kinds.PLACED)  # type: ignore[assignment]
     spec = fields.get("spec")
     if not isinstance(spec, dict):
@@ -74,7 +74,7 @@ def _recreated(fields: Mapping[str, object], node: object, *, pinned: bool, stay
 
 
 def without_pin(constraints: Constraints, node: str) -> Constraints:
-    """The constraints without the pin to a node, which stands in every term or is the only one."""
+    """Return the constraints without the pin to a node, which stands in every term or is the only one."""
     if constraints.terms is None:
         return constraints
     pin = Requirement(NAME_FIELD, Operator.IN, frozenset({node}))

@@ -88,7 +88,7 @@ class NodeAffinity:
 
 
 def scheduling(pod: object) -> Scheduling:
-    """What a v1 Pod says about nodes, with every mistake."""
+    """Return what a v1 Pod says about nodes, with every mistake."""
     part = Part(pod)
     spec = part["spec"].required()
     affinity = node_affinity(part, spec)
@@ -99,7 +99,7 @@ def scheduling(pod: object) -> Scheduling:
 
 
 def node_affinity(pod: Part, spec: Part) -> NodeAffinity:
-    """The node affinity in the spec of a pod, every mistake noted; null counts as absent."""
+    """Return the node affinity in the spec of a pod, every mistake noted; null counts as absent."""
     too_much = excess(pod.value)
     affinity = _NOTHING if too_much else spec["affinity"]["nodeAffinity"]
     required, preferred = affinity[REQUIRED], affinity[PREFERRED]
@@ -130,7 +130,7 @@ def pinned(pod: Part, spec: Part, affinity: NodeAffinity) -> Pin | None:
 
 
 def _only_one(names: Sequence[frozenset[str]]) -> str | None:
-    """The node that every term names, if it is the same one."""
+    """Return the node that every term names, if it is the same one."""
     every = frozenset().union(*names)
     return next(iter(every)) if len(every) == 1 and all(names) else None
 
@@ -210,6 +210,6 @@ _TOLERATING: Mapping[str, Tolerating] = {"": Tolerating.EQUAL, **{word.value: wo
 
 
 def _claims(part: Part) -> Iterable[str]:
-    """The names of the first claims; how many there may be is for others to say."""
+    """Return the names of the first claims; how many there may be is for others to say."""
     claims = part.value[:MOST_CLAIMS] if isinstance(part.value, list) else part.value
     return (claim["name"].text() for claim in Part(claims).objects())

@@ -23,7 +23,7 @@ class LabelOperator(StrEnum):
 
 
 def requirements(selector: Part) -> Iterator[Requirement]:
-    """What a metav1.LabelSelector asks; its mistakes are noted."""
+    """Yield what a metav1.LabelSelector asks; its mistakes are noted."""
     only(selector, "matchLabels", "matchExpressions")
     for key, member in members(selector["matchLabels"]):
         value = member.required().text()
@@ -53,7 +53,7 @@ def _operator(part: Part) -> Operator | None:
 
 
 def _possible(part: Part, requirement: Requirement) -> Requirement:
-    """The same; a mistake, if no label can have such a key or value."""
+    """Return the same; a mistake, if no label can have such a key or value."""
     if why := label_syntax.impossible(requirement.key, sorted(requirement.values)):
         part.wrong(why)
     return requirement

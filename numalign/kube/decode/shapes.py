@@ -79,7 +79,7 @@ _LABEL_FIELDS = ("values", "always")
 
 
 def collection(namespace: str) -> Collection:
-    """The ConfigMap in a namespace, as something to watch."""
+    """Return the ConfigMap in a namespace, as something to watch."""
     return Collection(
         KIND,
         "v1",
@@ -90,7 +90,10 @@ def collection(namespace: str) -> Collection:
 
 
 def encode(memory: RememberedShapes) -> dict[str, str]:
-    """The data of the ConfigMap. What is too much is left out: the shapes that were seen longest ago."""
+    """Return the data of the ConfigMap.
+
+    What is too much is left out: the shapes that were seen longest ago.
+    """
     data = {LOSSES: _text(dict(_most_lasting(memory.losses)))} if memory.losses else {}
     free = MOST_BYTES - sum(map(_size, data.items()))
     latest = sorted(memory.shapes, key=lambda remembered: (-(remembered.seen or 0.0), remembered.shape.name))
@@ -103,7 +106,7 @@ def encode(memory: RememberedShapes) -> dict[str, str]:
 
 
 def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
-    """What a ConfigMap remembers, and all that is wrong with it, each with its place; never raises."""
+    """Return what a ConfigMap remembers, and all that is wrong with it, each with its place; never raises."""
     config_map = Part(raw)
     data = config_map["data"]
     texts = {key: part.value for key, part in data.members()}
@@ -139,7 +142,7 @@ def _most_lasting(losses: Mapping[str, float]) -> Iterator[tuple[str, str]]:
 
 
 def _parsed(key: str, text: object) -> Part:
-    """The object in a text, with the place of its key; absent, if there is none."""
+    """Return the object in a text, with the place of its key; absent, if there is none."""
     place = Part(text, key, Part({}, "data"))
     try:
         place.value = orjson.loads(place.required_text())
@@ -168,7 +171,7 @@ def _remembered(part: Part) -> KnownShape | None:
 
 
 def declared(listed: Part) -> tuple[Shape, ...]:
-    """The shapes in a list that somebody wrote; mistakes are left in the part.
+    """Return the shapes in a list that somebody wrote; mistakes are left in the part.
 
     They may have labels that are not listed, unless they say that they have not.
     """
@@ -199,7 +202,7 @@ def _declared(part: Part) -> Shape | None:
 
 
 def _shape(part: Part, *, other_labels: bool) -> Shape | None:
-    """One shape; None if anything is wrong with it, which is noted."""
+    """Return one shape; None if anything is wrong with it, which is noted."""
     before = len(part.mistakes)
     nrt.measure(part)
     if len(part.mistakes) > before:
@@ -258,7 +261,7 @@ def _values(part: Part) -> LabelValues:
 
 
 def _written(known_shape: KnownShape) -> Object:
-    """All that there is to say of a shape, in the order in which people read it."""
+    """Return all that there is to say of a shape, in the order in which people read it."""
     written, node = known_shape.shape, known_shape.shape.node
     minor, seen = node.options.minor, known_shape.seen
     attributes = {
@@ -314,7 +317,7 @@ def _written_label(values: LabelValues) -> object:
 
 
 def _kubelet(node: Node) -> Object | None:
-    """What the topology does not tell of the kubelet, if there is any."""
+    """Return what the topology does not tell of the kubelet, if there is any."""
     plain = managers(node.zones) == (node.cpu_manager, node.memory_manager)
     if node.known is Known.COUNTS and plain and node.options == Options(minor=node.options.minor):
         return None

@@ -48,7 +48,7 @@ class TemplatePath:
 
     @classmethod
     def read(cls, text: str) -> "TemplatePath":
-        """The path that is written; raises `ValueError` for what is none."""
+        """Return the path that is written; raises `ValueError` for what is none."""
         steps = [
             step
             for part in text.split(".")
@@ -69,11 +69,11 @@ class TemplatePath:
         return cls(tuple(steps))
 
     def __str__(self) -> str:
-        """The path as it is written."""
+        """Return the path as it is written."""
         return ".".join(self.steps).replace(f".{_ELEMENTS}", _ELEMENTS)
 
     def found(self, workload: Part) -> Iterator[Part]:
-        """Every place in an object that the path leads to and where something stands."""
+        """Return every place in an object that the path leads to and where something stands."""
         parts: Iterable[Part] = (workload,)
         for step in self.steps:
             parts = chain.from_iterable(map(_WALKS.get(step, partial(_member, name=step)), parts))
@@ -93,7 +93,7 @@ def _members(part: Part) -> Iterable[Part]:
 
 
 def _crowded(part: Part) -> bool:
-    """Whether there are more entries than anybody means; it is noted as a mistake."""
+    """Return whether there are more entries than anybody means; it is noted as a mistake."""
     value = part.value
     if not isinstance(value, list | dict) or len(value) <= MOST_TEMPLATES:
         return False
@@ -179,7 +179,7 @@ class TemplateLocation:
     moved: tuple[tuple[str, str], ...] = ()
 
     def in_object(self, mistake: Mistake) -> Mistake:
-        """A mistake of the pod, with its place in the object."""
+        """Return a mistake of the pod, with its place in the object."""
         for before, after in self.moved:
             if mistake.where == before or mistake.where.startswith((f"{before}.", f"{before}[")):
                 return replace(mistake, where=f"{after}{mistake.where.removeprefix(before)}")
@@ -227,7 +227,7 @@ def paths_of(sort: GroupKind, *, extra: TemplatePaths = NO_TEMPLATES) -> tuple[T
 
 
 def scan(raw: Mapping[str, object], sort: GroupKind, *, extra: TemplatePaths = NO_TEMPLATES) -> TemplateScan:
-    """The pods in an object of this sort; never raises. What is absent is no mistake."""
+    """Return the pods in an object of this sort; never raises. What is absent is no mistake."""
     workload = Part(raw)
     paths = paths_of(sort, extra=extra)
     places, guesses = _known(workload, sort, paths) if paths else _searched(workload, sort)
@@ -238,7 +238,7 @@ def scan(raw: Mapping[str, object], sort: GroupKind, *, extra: TemplatePaths = N
 
 
 def group_kind(raw: Mapping[str, object]) -> GroupKind:
-    """The sort of an object; raises `BadPod` for one that does not say it."""
+    """Return the sort of an object; raises `BadPod` for one that does not say it."""
     workload = Part(raw)
     kind, version = workload["kind"].required_text(), workload["apiVersion"].required_text()
     workload.raise_mistakes(BadPod)
@@ -246,7 +246,7 @@ def group_kind(raw: Mapping[str, object]) -> GroupKind:
 
 
 def pod_templates(scanned: TemplateScan, *, owner: Mapping[str, object]) -> tuple[PodTemplate, ...]:
-    """The pods at the places of an object, which go by its name and namespace.
+    """Return the pods at the places of an object, which go by its name and namespace.
 
     Raises `BadPod` with every mistake of all of them, those at places that are guesses excepted.
     """
@@ -271,7 +271,7 @@ def _made(place: TemplateLocation, owner: Part) -> PodTemplate:
 def _known(
     workload: Part, sort: GroupKind, paths: Iterable[TemplatePath]
 ) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
-    """The places of an object of a known kind, and why some of them are guesses."""
+    """Return the places of an object of a known kind, and why some of them are guesses."""
     locate = _MADE.get(sort, _plain)
     # More than are read are not made, which may take a copy of each.
     parts = list(chain.from_iterable(path.found(workload) for path in paths))
@@ -353,7 +353,7 @@ def _annotated(template: object, written: Mapping[str, str]) -> object:
 
 
 def _with_names(template: object) -> object:
-    """A template whose containers all have names; one that is broken or too long is left as it is."""
+    """Return a template whose containers all have names; one that is broken or too long is left as it is."""
     spec = template.get("spec") if isinstance(template, dict) else None
     if not isinstance(template, dict) or not isinstance(spec, dict):
         return template
@@ -377,7 +377,7 @@ _OWN = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
 def _searched(workload: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
-    """The places of an object that look like pods, and how they were read."""
+    """Return the places of an object that look like pods, and how they were read."""
     search = _Search(workload)
     # One more tells that there are others, of which nobody is refused either.
     places = [*islice(search.places(), MOST_TEMPLATES + 1)]
@@ -432,7 +432,7 @@ class _Search:
 
 
 def _inside(part: Part) -> Iterator[Part]:
-    """The lists and objects in a value."""
+    """Return the lists and objects in a value."""
     if isinstance(part.value, list):
         return (
             Part(element, at, part)
@@ -443,7 +443,7 @@ def _inside(part: Part) -> Iterator[Part]:
 
 
 def _members_of(part: Part) -> Iterator[tuple[str, Part]]:
-    """The lists and objects that an object has under names."""
+    """Return the lists and objects that an object has under names."""
     members: Mapping[Any, object] = part.value if isinstance(part.value, dict) else {}
     return (
         (key, part[key])
@@ -503,7 +503,7 @@ def _for_pods(key: object) -> bool:
 
 
 def _annotations(value: object) -> Mapping[str, str]:
-    """The annotations of an object or template, as they stand; empty, if they are none."""
+    """Return the annotations of an object or template, as they stand; empty, if they are none."""
     return _fields(inner(value, "metadata"), "annotations")
 
 
@@ -513,5 +513,5 @@ def _fields(value: object, key: str) -> dict[str, str]:
 
 
 def _called(sort: GroupKind) -> str:
-    """A sort as people write it: `InferenceService.serving.kserve.io`."""
+    """Return a sort as people write it: `InferenceService.serving.kserve.io`."""
     return ".".join(filter(None, reversed(sort)))

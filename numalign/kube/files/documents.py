@@ -85,10 +85,10 @@ def load(path: Path | str, *, stdin: BinaryIO | None = None) -> list[object]:
 
 
 def stream(path: Path | str, *, stdin: BinaryIO | None = None) -> Iterator[Document]:
-    """The objects of a file as `objects` of its documents gives them, each decoded when its turn comes.
+    """Yield the objects of a file as `objects` of its documents gives them, each decoded when its turn comes.
 
-    A large list in JSON then takes little more memory than its text. Raises `BadDocument` as `load` does,
-    if need be after the first objects.
+    A large list in JSON then takes little more memory than its text. Raises `BadDocument` as `load` does, if
+    need be after the first objects.
     """
     try:
         yield from objects(_whole(_lazily(_plain(_content(path, stdin), MOST_BYTES))))
@@ -97,7 +97,7 @@ def stream(path: Path | str, *, stdin: BinaryIO | None = None) -> Iterator[Docum
 
 
 def read(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
-    """The documents of a file in JSON or YAML; `most` bounds its bytes once they are unpacked.
+    """Return the documents of a file in JSON or YAML; `most` bounds its bytes once they are unpacked.
 
     Raises `BadDocument` for what cannot be read, and if not one document is an object of Kubernetes.
     """
@@ -163,7 +163,7 @@ def _lazily(plain: bytes) -> list[object]:
 
 
 def _frame(plain: bytes, ends: Sequence[int]) -> Mapping[str, object] | None:
-    """The list without its items; None if it is no list, or names its items twice and means others."""
+    """Return the list without its items; None if it is no list, or names its items twice and means others."""
     mark = "here are the items"
     try:
         frame = orjson.loads(plain[: ends[0]] + orjson.dumps(mark) + plain[ends[-1] :])
@@ -173,10 +173,10 @@ def _frame(plain: bytes, ends: Sequence[int]) -> Mapping[str, object] | None:
 
 
 def _ends(plain: bytes) -> Sequence[int] | None:
-    """Where each item of a list begins and ends; None for what is no list, or where that is not seen.
+    """Return where each item of a list begins and ends; None for what is no list, or where that is not seen.
 
-    The scanner of the standard library tells where a value ends, and lets pass more than the one that
-    decodes it afterwards. In Latin-1 each byte is one letter, and no byte of a longer one is a bracket.
+    The scanner of the standard library tells where a value ends, and lets pass more than the one that decodes
+    it afterwards. In Latin-1 each byte is one letter, and no byte of a longer one is a bracket.
     """
     text, ends = plain.decode("latin-1"), array("q")
     place = _TO_ITEMS.match(text)
@@ -198,14 +198,14 @@ def _is_one_json(plain: bytes) -> bool:
 
 
 def _numbered(mistakes: list[Mistake]) -> list[Mistake]:
-    """Each with the number of its document, where there are several."""
+    """Return each with the number of its document, where there are several."""
     if len(mistakes) == 1:
         return mistakes
     return [mistake.under(f"document {number}") for number, mistake in enumerate(mistakes, start=1)]
 
 
 def objects(documents: Iterable[object]) -> Iterator[Document]:
-    """Every object in the documents, those inside lists of any depth included.
+    """Yield every object in the documents, those inside lists of any depth included.
 
     An item of a typed list (`NodeList`) need not say its kind: the list does.
     """
@@ -219,7 +219,7 @@ def objects(documents: Iterable[object]) -> Iterator[Document]:
 
 
 def _found(value: object, where: str = "document") -> Document:
-    """An object with the kind that it says itself, or what is wrong with it."""
+    """Return an object with the kind that it says itself, or what is wrong with it."""
     part = Part(value)
     kind, version = part["kind"].required_text(), part["apiVersion"].text()
     if part.mistakes:
@@ -234,7 +234,7 @@ def _is_list(document: Document) -> bool:
 
 
 def _items(of: Document) -> Iterator[Document]:
-    """The items of a list; what stands there in place of items is trouble."""
+    """Yield the items of a list; what stands there in place of items is trouble."""
     items = of.raw.get("items") or []
     if not isinstance(items, list | _Items):
         mistake = Mistake("items", f"must be a list, not {named(items)}")
@@ -273,7 +273,7 @@ def _unpacked(data: bytes, most: int) -> bytes:
 
 
 def _decoded(data: bytes) -> bytes:
-    """The same in UTF-8 without a mark."""
+    """Return the same in UTF-8 without a mark."""
     for mark, encoding in _MARKS.items():
         if data.startswith(mark):
             try:

@@ -26,7 +26,7 @@ Read = TypeVar("Read")
 
 
 def read(path: Path, parse: Callable[[bytes], Read], *, error: type[BadInput]) -> Read:
-    """What `parse` makes of a file; raises `error` with every mistake, each with the file's path."""
+    """Return what `parse` makes of a file; raises `error` with every mistake, each with the file's path."""
     try:
         return parse(_content(path))
     except BadInput as raised:
@@ -46,7 +46,7 @@ def _content(path: Path) -> bytes:
 
 
 def parse(data: bytes, decode: Callable[[Part], Read], *, what: str, error: type[BadInput]) -> Read:
-    """What `decode` makes of YAML or JSON that holds one `what`; raises `error` with every mistake."""
+    """Return what `decode` makes of YAML or JSON that holds one `what`; raises `error` with every mistake."""
     try:
         values = documents.values(data, most=MOST_BYTES)
     except BadInput as raised:
@@ -76,7 +76,7 @@ def only(part: Part, *names: str) -> None:
 
 
 def members(part: Part) -> list[tuple[str, Part]]:
-    """Each member of an object, null or not: a key without a value is a slip, too."""
+    """Return each member of an object, null or not: a key without a value is a slip, too."""
     present = dict(part.members())
     written = part.value if isinstance(part.value, dict) else {}
     return [(name, present.get(name, part[name])) for name in written if isinstance(name, str)]

@@ -67,7 +67,7 @@ class FileFeed:
         )
 
     def waiting_for(self) -> str | None:
-        """A first file that can be read."""
+        """Return a first file that can be read."""
         return f"a valid snapshot at {self._path}" if self._read_at is None else None
 
     def age(self) -> float:
@@ -75,7 +75,7 @@ class FileFeed:
         return float("inf") if self._read_at is None else self._clock() - self._read_at
 
     def pod_counts(self) -> Iterable[PodCount]:
-        """The pods in the file, unless somebody else is given them."""
+        """Return the pods in the file, unless somebody else is given them."""
         return self._pod_counts
 
     def caches(self) -> Caches:
@@ -94,7 +94,7 @@ class FileFeed:
                 await self.load(take)
 
     def _there(self) -> tuple[object, ...]:
-        """What a snapshot is made of; looked at before it is read, so that no change is missed."""
+        """Return what a snapshot is made of; looked at before it is read, so that no change is missed."""
         return *files.stamps([self._path]), tuple(self._declared())
 
     async def load(self, take: Take) -> None:
@@ -131,7 +131,7 @@ class FileFeed:
         sink.keep(keys)
 
     def _read(self) -> tuple[Snapshot, Sequence[PodCount], Sequence[Object]]:
-        """What the file holds; raises `BadInput` for one that would make us forget all nodes."""
+        """Return what the file holds; raises `BadInput` for one that would make us forget all nodes."""
         if self._path.exists() and not self._path.is_file():
             raise BadInput([Mistake(str(self._path), "is not a regular file")])
         pods: list[Object] = []

@@ -49,11 +49,11 @@ class Default:
     rules: NamespaceRules
 
     def concerns(self, labels: Mapping[str, str]) -> bool:
-        """Whether a namespace with these labels is meant."""
+        """Return whether a namespace with these labels is meant."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
     def to_json(self) -> dict[str, object]:
-        """The rule for programs: the selector in a line, and what it sets."""
+        """Return the rule for programs: the selector in a line, and what it sets."""
         levels = {name: getattr(self.rules, name) for name in RULES}
         return {
             "namespaces": ", ".join(map(str, self.requirements)),
@@ -73,7 +73,7 @@ class Exemptions:
     runtime_classes: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, object]:
-        """The exemptions for programs."""
+        """Return the exemptions for programs."""
         return {
             "users": list(self.users),
             "namespaces": sorted(self.namespaces),
@@ -118,7 +118,7 @@ class ClusterPolicy:
         return next((f"users: {pattern}" for pattern in exempt.users if _names(pattern, user)), None)
 
     def to_json(self) -> dict[str, object]:
-        """The policy for programs."""
+        """Return the policy for programs."""
         return {
             "defaults": [default.to_json() for default in self.defaults],
             "exemptions": self.exemptions.to_json(),
@@ -146,12 +146,12 @@ def _names(pattern: str, user: str) -> bool:
 
 
 def read(path: Path) -> ClusterPolicy:
-    """The policy in a file; raises `BadPolicy` with every mistake and its place."""
+    """Return the policy in a file; raises `BadPolicy` with every mistake and its place."""
     return edited.read(path, parse, error=BadPolicy)
 
 
 def parse(data: bytes) -> ClusterPolicy:
-    """The policy that YAML or JSON says; raises `BadPolicy` with every mistake and its path."""
+    """Return the policy that YAML or JSON says; raises `BadPolicy` with every mistake and its path."""
     return edited.parse(data, _policy, what="policy", error=BadPolicy)
 
 
@@ -206,7 +206,7 @@ def _scheduler(part: Part) -> str | None:
 
 
 def _word(part: Part, words: type[Word]) -> Word | None:
-    """One of a few words, if anything is written there."""
+    """Return one of a few words, if anything is written there."""
     if part.value is None:
         return None
     part.required_text()
@@ -227,7 +227,7 @@ def _exemptions(part: Part) -> Exemptions:
 
 
 def _list(part: Part, shape: re.Pattern[str], what: str) -> Iterator[str]:
-    """The texts of a list, those of another shape noted."""
+    """Yield the texts of a list, those of another shape noted."""
     for entry in part.elements():
         text = entry.required_text()
         if text and not shape.fullmatch(text):

@@ -51,7 +51,7 @@ class PolicyKeeper:
             self._tell(self._path)
 
     def declared(self) -> tuple[Shape, ...]:
-        """The shapes of nodes that can come at any time."""
+        """Return the shapes of nodes that can come at any time."""
         return self.now.shapes
 
     async def follow(self, *, every: float, sleep: Sleep = asyncio.sleep) -> None:

@@ -34,7 +34,7 @@ class BadSnapshot(BadInput):
 def load(
     path: Path | str, *, stdin: BinaryIO | None = None, shape_history: ShapeHistory | None = None
 ) -> Snapshot:
-    """The snapshot in a file, `-` being standard input; raises `BadSnapshot`, which names the file.
+    """Return the snapshot in a file, `-` being standard input; raises `BadSnapshot`, which names the file.
 
     The `shape_history` knows what was there before, and what may come.
     """
@@ -46,7 +46,7 @@ def load(
 
 
 def read(data: bytes) -> Snapshot:
-    """The snapshot in JSON or YAML, gzip understood; raises `BadSnapshot`."""
+    """Return the snapshot in JSON or YAML, gzip understood; raises `BadSnapshot`."""
     try:
         return of(documents.read(data))
     except BadDocument as error:
@@ -56,7 +56,7 @@ def read(data: bytes) -> Snapshot:
 def of(
     values: Iterable[object], *, shape_history: ShapeHistory | None = None, where: str = "snapshot"
 ) -> Snapshot:
-    """The snapshot in objects that are decoded already, lists of them included; raises `BadSnapshot`.
+    """Return the snapshot in objects that are decoded already, lists of them included; raises `BadSnapshot`.
 
     The `shape_history` is as for `load`; `where` they stood is named in what is raised.
     """
@@ -69,7 +69,7 @@ def build(
     pods: Callable[[Object], None] | None = None,
     shape_history: ShapeHistory | None = None,
 ) -> "SnapshotBuilder":
-    """The cluster that these objects make; its `snapshot` is that of `of`.
+    """Return the cluster that these objects make; its `snapshot` is that of `of`.
 
     The `shape_history` knows what was there before. Each pod that has a name is given to `pods`, as an API
     server's would be to a sink; without one, pods are counted.
@@ -135,7 +135,7 @@ class SnapshotBuilder:
         return self.snapshot()
 
     def snapshot(self) -> Snapshot:
-        """The cluster of everything that was taken."""
+        """Return the cluster of everything that was taken."""
         snapshot = self.state.snapshot()
         return replace(
             snapshot,

@@ -33,20 +33,20 @@ class BadUrl(BadInput):
 
 
 def is_url(name: str) -> bool:
-    """Whether a name of a file is a URL instead."""
+    """Return whether a name of a file is a URL instead."""
     scheme, colon, _ = name.partition("://")
     return bool(colon) and scheme.lower() in _SCHEMES
 
 
 def shown(url: str) -> str:
-    """The URL without a password that may stand in it."""
+    """Return the URL without a password that may stand in it."""
     scheme, _, rest = url.partition("://")
     place, slash, path = rest.partition("/")
     return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
 
 
 def read(url: str) -> bytes:
-    """What stands behind a URL; raises `BadUrl`."""
+    """Return what stands behind a URL; raises `BadUrl`."""
     until = time.monotonic() + SECONDS
     try:
         opener = build_opener(_OnlyToHttps)
