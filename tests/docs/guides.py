@@ -87,5 +87,5 @@ def guides() -> list[Guide]:
 def helm_values(command: str) -> list[str]:
     """The flags with values that a `helm` command sets, as `--set=name=value`; a file is left out."""
     # What a shell puts in is not to be split.
-    words = shlex.split(command.replace("$(base64 -w0 ca.crt)", "Q0E="))
+    words = shlex.split(command.replace(r"$(base64 < ca.crt | tr -d '\n')", "Q0E="))
     return [f"{flag}={value}" for flag, value in pairwise(words) if flag in {"--set", "--set-string"}]
