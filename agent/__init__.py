@@ -1,1 +1,1 @@
-"""The agent beside a kubelet: reads what its node is and what its pods hold, and publishes it."""
+"""The agent next to a kubelet: reads the node's hardware and what its pods hold, and publishes it."""

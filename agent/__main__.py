@@ -1,9 +1,9 @@
 """
 `numalign-agent`: reads settings, then becomes the daemon.
 
-To check settings and to explain mistakes in them takes libraries that the work itself does not need, and they
-would stay in memory for as long as a node lives. So this process replaces itself: `agent.daemon` begins with
-nothing but the checked values.
+Checking settings and explaining mistakes in them takes libraries that the daemon does not need, and they
+would stay in memory as long as it runs. So this process replaces itself: `agent.daemon` starts with nothing
+but the checked values.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ from numalign.runtime.settings import from_command_line
 PROGRAM = "numalign-agent"
 
 _BY_HABIT = ("node_name", "node_address")
-"""What a pod is commonly told in variables without our prefix."""
+"""Settings that pods usually have in environment variables without our prefix."""
 
 
 def main() -> int:
-    """Check the settings and become the daemon; comes back only where there is nothing to start."""
+    """Check the settings and become the daemon; return only if they are invalid."""
     environ = with_habits(os.environ)
     settings = from_command_line(AgentSettings, prog=PROGRAM, argv=sys.argv[1:], environ=environ)
     try:
@@ -43,17 +43,17 @@ def main() -> int:
 
 
 _SPARING = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": str(2**16)}
-"""What the C library is told (mallopt(3)): a report of a moment shall not stay in memory for ever."""
+"""Options of the C library (mallopt(3)): temporary memory must not stay allocated forever."""
 
 
 def with_habits(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment, in which NODE_NAME and NODE_ADDRESS count where ours are not set."""
+    """Return the environment, with NODE_NAME and NODE_ADDRESS as defaults of our variables."""
     found = {sources.variable(name): environ[name.upper()] for name in _BY_HABIT if name.upper() in environ}
     return {**found, **environ}
 
 
 def checked(settings: AgentSettings, environ: Mapping[str, str]) -> AgentOptions:
-    """The settings as the daemon takes them; raises `Unconfigured` where no API server is to be found."""
+    """Return the settings as the daemon needs them; raise `Unconfigured` if there is no API server."""
     told = settings.model_dump(exclude={"kubeconfig", "context"})
     told = {name: value.absolute() if isinstance(value, Path) else value for name, value in told.items()}
     told["bind"] = None if settings.bind == EVERYWHERE else settings.bind
@@ -65,8 +65,8 @@ def _access(settings: AgentSettings, environ: Mapping[str, str]) -> Access | Non
     try:
         if not named and access.in_a_pod(environ):
             return access.of_account(environ=environ)
-        # A pod needs none of it, and it takes more memory than all the rest.
-        from numalign.kube import client  # noqa: PLC0415  as said above
+        # A pod does not need this module, and it takes more memory than all the rest.
+        from numalign.kube import client  # noqa: PLC0415  imported only if needed
 
         return asyncio.run(client.access(Connection(settings.kubeconfig, settings.context)))
     except ClusterError:

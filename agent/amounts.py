@@ -1,10 +1,10 @@
 """
-What the zones of a node have, and what each pod holds of them: observed CPUs, blocks and devices as amounts.
+Compute what the zones of a node have, and what each pod holds of them, as amounts.
 
-Amounts stand under sets of zones, as a pod's placement has them. A zone's own amounts are those that other
-exporters publish: of a resource that the kubelet gives out by zone the capacity, what may be given out, and
-what is free; a device between zones counts in each of them, and of memory that lies in several zones the
-lowest give first, as the memory manager takes it (updateMachineState of memorymanager/policy_static.go).
+Amounts are keyed by sets of zones, as in a pod's placement. A zone's own amounts are those that other
+exporters publish: for each resource that the kubelet allocates by zone its capacity, what is allocatable, and
+what is available. A device on several zones counts in each of them. Memory on several zones is taken from the
+lowest zones first, as the memory manager does (updateMachineState of memorymanager/policy_static.go).
 """
 
 from collections import Counter, defaultdict
@@ -20,13 +20,13 @@ from numalign.model.placement import Held
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 
 DeviceKey = tuple[str, str]
-"""The resource and the id of a device."""
+"""The resource and the ID of a device."""
 
 Place = tuple[str, frozenset[ZoneId]]
-"""A resource, and zones that devices of it sit on."""
+"""A resource, and the zones that some of its devices are on."""
 
 MOST_SEEN = 2**16
-"""Devices that are remembered; beyond it those that are away are forgotten."""
+"""Most devices that are remembered; above it, those that are gone are forgotten."""
 
 AmountRow = tuple[int, int, int]
 """Capacity, allocatable, available."""
@@ -34,29 +34,30 @@ AmountRow = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class SeenDevices:
-    """The devices that an agent sees, and the most that it has seen at once since it started.
+    """
+    The devices that an agent sees, and the most that it has seen at once since it started.
 
-    `zones` are those of each device that is listed or held; who is ill is not listed any more. `most` are the
-    ids of each place when most were there. Ids of different times are never added up: a plugin may give its
-    devices new ones whenever it starts.
+    `zones` has the zones of each device that is listed or held; unhealthy devices are no longer listed.
+    `most` has the IDs of each place when there were most. IDs from different times are never added up: a
+    plugin may rename its devices whenever it starts.
     """
 
     zones: Mapping[DeviceKey, frozenset[ZoneId]] = field(default_factory=dict)
     most: Mapping[Place, frozenset[str]] = field(default_factory=dict)
 
     def plus(self, observation: Observation, pods: Iterable[KeptPod]) -> "SeenDevices":
-        """What is listed or held now, and the most until now."""
-        told = {(device.resource, device.id): device.zones for device in observation.allocatable.devices}
+        """Return the devices that are listed or held now, and the most until now."""
+        listed = {(device.resource, device.id): device.zones for device in observation.allocatable.devices}
         held = [devices for pod in pods for devices in pod.devices]
-        told |= {(devices.resource, each): devices.zones for devices in held for each in devices.ids}
+        listed |= {(devices.resource, each): devices.zones for devices in held for each in devices.ids}
         known = {bank.zone for bank in observation.hardware.banks}
-        zones = {key: there & known for key, there in told.items()}
+        zones = {key: there & known for key, there in listed.items()}
         return SeenDevices(MappingProxyType(zones), MappingProxyType(self._most_with(zones)))
 
     def _most_with(self, zones: Mapping[DeviceKey, frozenset[ZoneId]]) -> Mapping[Place, frozenset[str]]:
         here = _by_place(zones)
         most = {
-            # Of equally many the newer: those are the ones that may be told to sit elsewhere.
+            # Of equally many the newer ones: older ones may now be reported on other zones.
             place: max(here.get(place, frozenset()), _stayed(place, ids, zones), key=len)
             for place, ids in self.most.items()
         }
@@ -74,18 +75,18 @@ def _by_place(zones: Mapping[DeviceKey, frozenset[ZoneId]]) -> dict[Place, froze
 def _stayed(
     place: Place, ids: frozenset[str], zones: Mapping[DeviceKey, frozenset[ZoneId]]
 ) -> frozenset[str]:
-    """Of devices that were in a place those that are not told to be in another one now."""
+    """Return those devices of a place that are not reported in another place now."""
     resource, before = place
     return frozenset(each for each in ids if zones.get((resource, each), before) == before)
 
 
 def zone_name(zone: ZoneId) -> str:
-    """As exporters call a zone."""
+    """Return the name that exporters use for a zone."""
     return f"node-{zone}"
 
 
 def held_by(pod: KeptPod, cpus: Mapping[ZoneId, CpuSet], seen: SeenDevices) -> Held:
-    """What a pod holds; `cpus` are those of each zone."""
+    """Return what a pod holds; `cpus` has the CPUs of each zone."""
     amounts: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for zone, there in cpus.items():
         if count := (pod.cpus & there).bit_count():
@@ -103,7 +104,7 @@ def _names(zones: Iterable[ZoneId]) -> tuple[str, ...]:
 
 
 def zone_cpus(hardware: Hardware) -> Mapping[ZoneId, CpuSet]:
-    """The CPUs of every zone, ascending by id; a zone may have none."""
+    """Return the CPUs of every zone, ascending by ID; a zone may have none."""
     return {
         bank.zone: union(core.threads for core in hardware.cores if core.zone == bank.zone)
         for bank in hardware.banks
@@ -111,13 +112,13 @@ def zone_cpus(hardware: Hardware) -> Mapping[ZoneId, CpuSet]:
 
 
 def places(seen: SeenDevices) -> dict[str, tuple[DevicePlace, ...]]:
-    """By resource where its devices sit; healthy is what is listed or held."""
+    """Return by resource where its devices are; those that are listed or held are healthy."""
     healthy = Counter((resource, zones) for (resource, _), zones in seen.zones.items())
-    found: dict[str, list[DevicePlace]] = defaultdict(list)
+    by_resource: dict[str, list[DevicePlace]] = defaultdict(list)
     for place in sorted(seen.most, key=lambda place: (place[0], sorted(place[1]))):
         resource, zones = place
-        found[resource].append(DevicePlace(tuple(sorted(zones)), len(seen.most[place]), healthy[place]))
-    return {resource: tuple(listed) for resource, listed in found.items()}
+        by_resource[resource].append(DevicePlace(tuple(sorted(zones)), len(seen.most[place]), healthy[place]))
+    return {resource: tuple(listed) for resource, listed in by_resource.items()}
 
 
 def _held(pods: Iterable[KeptPod]) -> set[DeviceKey]:
@@ -127,23 +128,23 @@ def _held(pods: Iterable[KeptPod]) -> set[DeviceKey]:
 def zone_amounts(
     observation: Observation, pods: tuple[KeptPod, ...], seen: SeenDevices
 ) -> dict[ZoneId, dict[str, AmountRow]]:
-    """By zone the amounts of each resource that the kubelet gives out by zone, names in order."""
+    """Return by zone the amounts of each resource that the kubelet allocates by zone, sorted by name."""
     zones: dict[ZoneId, dict[str, AmountRow]] = {bank.zone: {} for bank in observation.hardware.banks}
-    for told in (
+    for rows in (
         _cpu_amounts(observation, pods),
         _memory_amounts(observation, pods),
         _device_amounts(pods, seen),
     ):
-        for zone, resource, amounts in told:
+        for zone, resource, amounts in rows:
             zones[zone][resource] = amounts
     return {zone: dict(sorted(amounts.items())) for zone, amounts in zones.items()}
 
 
-Told = Iterator[tuple[ZoneId, str, AmountRow]]
+_Rows = Iterator[tuple[ZoneId, str, AmountRow]]
 
 
-def _cpu_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> Told:
-    """CPUs, where a manager gives them out."""
+def _cpu_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> _Rows:
+    """Yield the CPUs, if a manager allocates them."""
     allocatable = observation.allocatable.cpus
     free = allocatable & ~union(pod.cpus for pod in pods)
     for zone, there in zone_cpus(observation.hardware).items() if allocatable else ():
@@ -151,11 +152,11 @@ def _cpu_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> Told:
         yield zone, CPU, (counts[0], counts[1], counts[2])
 
 
-def _memory_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> Told:
-    """Memory and hugepages, where a manager gives them out."""
+def _memory_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> _Rows:
+    """Yield memory and hugepages, if a manager allocates them."""
     allocatable: Counter[tuple[ZoneId, str]] = Counter()
     for block in observation.allocatable.memory:
-        # Each is of one zone (memorymanager/policy_static.go, GetAllocatableMemory).
+        # Each block is on one zone (memorymanager/policy_static.go, GetAllocatableMemory).
         for zone in block.zones[:1]:
             allocatable[zone, block.resource] += block.size
     free = _free_memory(allocatable, [block for pod in pods for block in pod.memory])
@@ -169,7 +170,7 @@ def _memory_amounts(observation: Observation, pods: tuple[KeptPod, ...]) -> Told
 def _free_memory(
     allocatable: Counter[tuple[ZoneId, str]], held: Iterable[MemoryBlock]
 ) -> Mapping[tuple[ZoneId, str], int]:
-    """What blocks leave of it: those of one zone take theirs first."""
+    """Return what is left after these blocks: those on one zone are subtracted first."""
     free = dict(allocatable)
     for block in sorted(held, key=lambda block: (len(block.zones), block.zones)):
         wanted = block.size
@@ -181,8 +182,8 @@ def _free_memory(
     return free
 
 
-def _device_amounts(pods: tuple[KeptPod, ...], seen: SeenDevices) -> Told:
-    """Devices of which the plugin told where they sit."""
+def _device_amounts(pods: tuple[KeptPod, ...], seen: SeenDevices) -> _Rows:
+    """Yield the devices whose plugins report zones."""
     held = _held(pods)
     counts: dict[tuple[ZoneId, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for (resource, zones), ids in seen.most.items():

@@ -1,8 +1,8 @@
 """
-The API server as an agent asks it: one object read, one written, one annotated.
+A small client of the API server for the agent: reads, applies and patches single objects.
 
-Bodies and answers are plain values, and every way to fail is one of `numalign.kube.errors`, as for the client
-of the other programs. That one takes more memory than this whole program.
+Requests and responses are plain values, and every error is one of `numalign.kube.errors`, as for the client
+of the other programs. That client takes more memory than this whole program.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from numalign.kube.errors import Unreachable
 from numalign.kube.refusals import refusal
 
 MANAGER = "numalign-agent"
-"""Whose fields those are that are written here."""
+"""The field manager of everything that is written here."""
 
 LONGEST_ANSWER = 2**24
 """Bytes; the pods of a node have some megabytes."""
@@ -43,14 +43,14 @@ _GOOD = (HTTPStatus.OK, HTTPStatus.CREATED)
 
 
 class Conflicts(StrEnum):
-    """What becomes of fields that somebody else has set to something else, as `force` says it."""
+    """How to treat fields that another manager owns, as the value of `force`."""
 
     GIVE_WAY = "false"
     TAKE_OVER = "true"
 
 
 class ApiServer:
-    """One API server; every method raises `ClusterError`. `what` names in errors what is asked for."""
+    """One API server; every method raises `ClusterError`. `what` names the object in errors."""
 
     def __init__(self, access: Access, *, within: float = REQUEST_SECONDS) -> None:
         address = urlsplit(access.host)
@@ -60,37 +60,37 @@ class ApiServer:
     async def get(
         self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int = LONGEST_ANSWER
     ) -> object:
-        """What stands at a path, at most so many bytes of it."""
+        """Return the object at `path`, of at most `most` bytes."""
         return _read(await self.read(path, query, what=what, most=most), what)
 
     async def read(
         self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int = LONGEST_ANSWER
     ) -> bytes:
-        """The same, as it came."""
-        _, body = await self._asked("GET", path, query, what=what, accept=_WHOLE, most=most)
+        """Return the same as the bytes received."""
+        _, body = await self._request("GET", path, query, what=what, accept=_WHOLE, most=most)
         return body
 
     async def metadata(self, path: str, *, what: str) -> object:
-        """The metadata of the object at a path, in an object of their own."""
-        _, body = await self._asked("GET", path, what=what, accept=_METADATA)
+        """Return the object at `path` with its metadata alone."""
+        _, body = await self._request("GET", path, what=what, accept=_METADATA)
         return _read(body, what)
 
     async def apply(self, path: str, fields: object, *, conflicts: Conflicts, what: str) -> HTTPStatus:
-        """Have these fields and no others of ours in an object, which is made if it is not there (201)."""
+        """Apply these fields as all that our manager owns; create the object if it is missing (201)."""
         query = (("fieldManager", MANAGER), ("force", str(conflicts)))
-        status, _ = await self._asked("PATCH", path, query, fields, what=what, how=_APPLY, accept=_METADATA)
+        status, _ = await self._request("PATCH", path, query, fields, what=what, how=_APPLY, accept=_METADATA)
         return status
 
     async def merge(self, path: str, fields: object, *, what: str) -> None:
-        """Change these fields of an object that is there; a `metadata.uid` among them has to be its own."""
+        """Patch these fields of an existing object; a `metadata.uid` among them must be its own."""
         query = (("fieldManager", MANAGER),)
-        await self._asked("PATCH", path, query, fields, what=what, how=_MERGE, accept=_METADATA)
+        await self._request("PATCH", path, query, fields, what=what, how=_MERGE, accept=_METADATA)
 
     def close(self) -> None:
-        """End what is under way."""
+        """Close the connection and end the request that is in progress."""
         self._client.close()
 
-    async def _asked(  # noqa: PLR0913  what a call is made of
+    async def _request(  # noqa: PLR0913  what a call is made of
         self,
         method: str,
         path: str,
@@ -104,8 +104,8 @@ class ApiServer:
     ) -> tuple[HTTPStatus, bytes]:
         body = b"" if fields is None else orjson.dumps(fields)
         headers = {"Accept": accept, **({"Content-Type": how} if body else {})}
-        asked = f"{self._prefix}{path}?{urlencode(query)}" if query else f"{self._prefix}{path}"
-        status, answer = await self._client.request(method, asked, body, headers, most=most)
+        target = f"{self._prefix}{path}?{urlencode(query)}" if query else f"{self._prefix}{path}"
+        status, answer = await self._client.request(method, target, body, headers, most=most)
         if status not in _GOOD:
             raise refusal(status, answer, doing=_VERBS[method], what=what)
         return HTTPStatus(status), answer
@@ -136,7 +136,7 @@ def _tls(access: Access) -> Tls:
 
 
 def token_of(access: Access) -> Token:
-    """The token of the moment, from its file or as it was told."""
+    """Return the source of the bearer token: a file, or the configured value."""
     if access.token_file:
         return TokenFile(Path(access.token_file))
     return (lambda: access.token or "") if access.token else no_token

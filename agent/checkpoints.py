@@ -1,17 +1,17 @@
 """
-The checkpoints that the kubelet's managers write, as far as podresources does not tell the same.
+Read the checkpoints of the kubelet's managers, as far as podresources does not report the same.
 
-They are nobody's interface, so nothing in them is guessed: what has a field that is not known is of a version
-that is not known, and is not read at all. Known are
+They are not a public interface, so nothing in them is guessed: a checkpoint with an unknown field is of an
+unknown version, and is not read at all. Known are
 
-* the CPU manager's with containers of pods (versions 2, of Kubernetes 1.16, to 4, of 1.37;
+* the CPU manager's with the CPUs of containers (versions 2, of Kubernetes 1.16, to 4, of 1.37;
   cm/cpumanager/state/checkpoint.go),
-* the device manager's with devices by zone (1.20 on; cm/devicemanager/checkpoint/checkpoint.go),
-* the memory manager's (cm/memorymanager/state/checkpoint.go), of which pods are read that were served as a
-  whole (1.36 on): podresources lists what they have once for each container that shares it.
+* the device manager's with devices by zone (from 1.20; cm/devicemanager/checkpoint/checkpoint.go),
+* the memory manager's (cm/memorymanager/state/checkpoint.go), for pods with pod-level resources (from 1.36):
+  podresources lists their memory once for each container that shares it.
 
-The kubelet puts each in place in one step, so none is ever half written. Their checksums are over Go's way to
-print values, and are left alone.
+The kubelet replaces each file atomically, so none is ever half written. Their checksums depend on how Go
+prints values, and are not checked.
 """
 
 import os
@@ -33,41 +33,41 @@ MEMORY = "memory_manager_state"
 DEVICES = "device-plugins/kubelet_internal_checkpoint"
 
 LONGEST = 2**24
-"""Bytes; a device has some hundred, with all that its plugin wants set in a container."""
+"""Bytes; a device has a few hundred, with all that its plugin wants to set in a container."""
 
 _STATE_FIELDS = ("policyName", "defaultCpuSet", "entries", "podEntries")
 _MEMORY_FIELDS = ("policyName", "machineState", "entries", "podEntries")
 _SIGNATURE = ("checksum", "data", "dataChecksum")
 _ENTRY_FIELDS = ("PodUID", "ContainerName", "ResourceName", "DeviceIDs", "AllocResp")
-# Devices that sit nowhere in particular (nodeWithoutTopology of cm/devicemanager/manager.go).
+# Devices without a zone (nodeWithoutTopology of cm/devicemanager/manager.go).
 _NOWHERE = "-1"
 
 
 class BadCheckpoint(BadInput):
-    """Raised when a checkpoint cannot be read, or is of a version that is not known."""
+    """Raised when a checkpoint cannot be read, or is of an unknown version."""
 
 
 def checkpoints(folder: Path) -> Checkpoints:
     """
-    What stands in the checkpoints in a kubelet's folder (`/var/lib/kubelet`).
+    Return the checkpoints in a kubelet's directory (`/var/lib/kubelet`).
 
-    A kubelet that never met a device plugin has no checkpoint of devices, and an old one may have none of
-    memory. Raises `BadCheckpoint`.
+    A kubelet that never had a device plugin has no checkpoint of devices, and an old one may have none of
+    memory. Raise `BadCheckpoint`.
     """
-    state, given, memory = (_parsed(folder / name) for name in (CPUS, DEVICES, MEMORY))
+    state, listed, memory = (_parsed(folder / name) for name in (CPUS, DEVICES, MEMORY))
     if state is None:
         raise BadCheckpoint([Mistake(str(folder / CPUS), "is missing")])
     containers, pods = _cpus(folder / CPUS, state)
     return Checkpoints(
         containers,
-        {} if given is None else _devices(folder / DEVICES, given),
+        {} if listed is None else _devices(folder / DEVICES, listed),
         pods,
         {} if memory is None else _memory(folder / MEMORY, memory),
     )
 
 
 def _parsed(path: Path) -> object | None:
-    """What a file holds; None if it is not there."""
+    """Return the content of a file; None if it does not exist."""
     try:
         with open(path, "rb", opener=_plainly) as file:
             content = file.read(LONGEST + 1)
@@ -81,7 +81,7 @@ def _parsed(path: Path) -> object | None:
 
 
 def _plainly(path: str, flags: int) -> int:
-    """Opens what is no link, and does not wait for whoever would write into it."""
+    """Open a file that is not a link, without waiting for a writer."""
     return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
@@ -93,39 +93,39 @@ def _json(path: Path, content: bytes | str) -> object:
     return {} if parsed is None else parsed
 
 
-def _what_counts(path: Path, signed: Part, fields: tuple[str, ...]) -> Part:
-    """What counts of a manager's checkpoint: from version 4 on `data`; the rest is for older kubelets."""
+def _data(path: Path, signed: Part, fields: tuple[str, ...]) -> Part:
+    """Return the valid part of a checkpoint: from version 4 on `data`; the rest is for older kubelets."""
     signed.only((*fields, *_SIGNATURE))
     serialized = signed["data"].text()
     if not serialized:
         signed["policyName"].required_text()
         return signed
-    counts = Part(_json(path, serialized), "data", signed)
-    counts.only(fields)
-    counts["policyName"].required_text()
-    return counts
+    data = Part(_json(path, serialized), "data", signed)
+    data.only(fields)
+    data["policyName"].required_text()
+    return data
 
 
 def _cpus(path: Path, state: object) -> tuple[Mapping[str, Mapping[str, CpuSet]], Mapping[str, CpuSet]]:
-    """The CPUs of containers, by the UID of their pod and their name, and those of pods as a whole."""
+    """Return the CPUs of containers, by pod UID and container name, and the pod-level CPUs, by pod UID."""
     signed = Part(state)
-    counts = _what_counts(path, signed, _STATE_FIELDS)
+    data = _data(path, signed, _STATE_FIELDS)
     containers = {
         uid: {name: cpus.cpu_list() or 0 for name, cpus in pod.members()}
-        for uid, pod in counts["entries"].members()
+        for uid, pod in data["entries"].members()
     }
-    pods = {uid: pod["cpuSet"].cpu_list() or 0 for uid, pod in counts["podEntries"].members()}
+    pods = {uid: pod["cpuSet"].cpu_list() or 0 for uid, pod in data["podEntries"].members()}
     _settle(path, signed)
     return containers, pods
 
 
 def _memory(path: Path, state: object) -> Mapping[str, tuple[MemoryBlock, ...]]:
-    """The memory of pods as a whole."""
+    """Return the pod-level memory, by pod UID."""
     signed = Part(state)
-    counts = _what_counts(path, signed, _MEMORY_FIELDS)
+    data = _data(path, signed, _MEMORY_FIELDS)
     pods = {
         uid: tuple(_block(block) for block in pod["memoryBlocks"].objects())
-        for uid, pod in counts["podEntries"].members()
+        for uid, pod in data["podEntries"].members()
     }
     _settle(path, signed)
     return pods
@@ -137,13 +137,13 @@ def _block(block: Part) -> MemoryBlock:
     return MemoryBlock(block["type"].required_text(), size or 0, tuple(map(ZoneId, zones)))
 
 
-def _devices(path: Path, given: object) -> Mapping[str, Mapping[str, tuple[HeldDevices, ...]]]:
-    """The devices of containers, by the UID of their pod and their name."""
-    signed = Part(given)
+def _devices(path: Path, listed: object) -> Mapping[str, Mapping[str, tuple[HeldDevices, ...]]]:
+    """Return the devices of containers, by pod UID and container name."""
+    signed = Part(listed)
     signed.only(("Data", "Checksum"))
     data = signed["Data"].required()
     data.only(("PodDeviceEntries", "RegisteredDevices"))
-    found = defaultdict[str, dict[str, dict[tuple[str, str], frozenset[ZoneId]]]](dict)
+    devices = defaultdict[str, dict[str, dict[tuple[str, str], frozenset[ZoneId]]]](dict)
     for entry in data["PodDeviceEntries"].objects():
         entry.only(_ENTRY_FIELDS)
         uid, container = entry["PodUID"].required_text(), entry["ContainerName"].required_text()
@@ -151,9 +151,9 @@ def _devices(path: Path, given: object) -> Mapping[str, Mapping[str, tuple[HeldD
         by_zone = [*_by_zone(entry["DeviceIDs"])]
         if not entry.mistakes:
             where = sites((resource, ids, zones) for zones, ids in by_zone)
-            found[uid].setdefault(container, {}).update(where)
+            devices[uid].setdefault(container, {}).update(where)
     _settle(path, signed)
-    return {uid: {name: held(where) for name, where in pod.items()} for uid, pod in found.items()}
+    return {uid: {name: held(where) for name, where in pod.items()} for uid, pod in devices.items()}
 
 
 def _settle(path: Path, part: Part) -> None:
@@ -162,7 +162,7 @@ def _settle(path: Path, part: Part) -> None:
 
 
 def _by_zone(listed: Part) -> Iterator[tuple[list[int], list[str]]]:
-    """Zones, and the ids of devices on them; a device on several is told of for each."""
+    """Yield zones, and the IDs of devices on them; a device on several zones is listed for each."""
     for zone, ids in listed.members():
         if zone != _NOWHERE and not (zone.isascii() and zone.isdigit()):
             ids.wrong("is not a NUMA node ID")

@@ -1,8 +1,8 @@
 """
-A kubelet's configuration from its file, read in a process that ends.
+Read a kubelet's configuration from its file, in a process that ends.
 
-What reads YAML takes more memory than the rest of the agent, and is needed once in the life of a kubelet.
-So `read` starts `python -m agent.config_file PATH`, which prints as JSON what is kept of the configuration.
+A YAML reader takes more memory than the rest of the agent, and is needed once in the life of a kubelet. So
+`read` starts `python -m agent.config_file PATH`, which prints the needed part of the configuration as JSON.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from numalign.model.errors import BadInput, Mistake, cut
 READ_SECONDS = 30.0
 
 LONGEST = 2**20
-"""Bytes of a file; a configuration has some 5 KiB."""
+"""Bytes of a file; a configuration has about 5 KiB."""
 
 DEFAULTS: Mapping[str, object] = MappingProxyType(
     {
@@ -32,22 +32,23 @@ DEFAULTS: Mapping[str, object] = MappingProxyType(
         "topologyManagerScope": "container",
     }
 )
-"""What a file need not say (SetDefaults_KubeletConfiguration in the kubelet's apis/config/v1beta1)."""
+"""Defaults of a configuration file (SetDefaults_KubeletConfiguration in the kubelet's
+apis/config/v1beta1)."""
 
 _REASON = 2000
 
 
 class BadConfigFile(BadInput):
-    """Raised when a file holds no configuration of a kubelet."""
+    """Raised when a file does not contain a kubelet's configuration."""
 
 
 async def read(path: Path, *, within: float = READ_SECONDS) -> Mapping[str, object]:
-    """The fields of `kubelet_config.FIELDS` in a file, and those of `DEFAULTS`; raises `Unconfigured`."""
+    """Return the fields of `kubelet_config.FIELDS` in a file, with `DEFAULTS`; raise `Unconfigured`."""
     command = (sys.executable, "-m", __name__, str(path))
     process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
     try:
         async with asyncio.timeout(within):
-            printed, said = await process.communicate()
+            printed, errors = await process.communicate()
     except TimeoutError as error:
         raise Unconfigured(f"{path} could not be read within {within:g} s") from error
     finally:
@@ -55,25 +56,25 @@ async def read(path: Path, *, within: float = READ_SECONDS) -> Mapping[str, obje
             process.kill()
             await process.wait()
     if process.returncode:
-        raise Unconfigured(f"{path}: {cut(said.decode(errors='replace').strip(), _REASON)}")
+        raise Unconfigured(f"{path}: {cut(errors.decode(errors='replace').strip(), _REASON)}")
     fields: Mapping[str, object] = orjson.loads(printed)
     return fields
 
 
 def kept(content: bytes) -> Mapping[str, object]:
-    """As `read`, of what a file holds and in this process; raises `BadInput`."""
-    # The process that waits for this one imports this module too, and has no use for a reader of YAML.
-    from numalign.kube.files import documents  # noqa: PLC0415  as said above
+    """Do the same as `read`, from content and in this process; raise `BadInput`."""
+    # The waiting process imports this module too, and does not need a YAML reader.
+    from numalign.kube.files import documents  # noqa: PLC0415  imported only if needed
 
-    found = [part for part in map(Part, documents.read(content, most=LONGEST)) if part["kind"].text() == KIND]
-    if len(found) != 1:
-        raise BadConfigFile([Mistake("", f"contains {len(found)} objects of kind {KIND}: expected one")])
-    told = {name: part.value for name, part in found[0].members() if name in FIELDS}
-    return {**DEFAULTS, **told}
+    parts = [part for part in map(Part, documents.read(content, most=LONGEST)) if part["kind"].text() == KIND]
+    if len(parts) != 1:
+        raise BadConfigFile([Mistake("", f"contains {len(parts)} objects of kind {KIND}: expected one")])
+    fields = {name: part.value for name, part in parts[0].members() if name in FIELDS}
+    return {**DEFAULTS, **fields}
 
 
 def main(path: str) -> int:
-    """Print what is kept of a file; the exit code."""
+    """Print the needed part of a file; return the exit code."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(LONGEST + 1)

@@ -1,8 +1,8 @@
 """
-The daemon: an observer, a publisher and what wakes them, put together from checked options.
+The daemon: an observer, a publisher and their triggers, built from checked options.
 
-It is run as `python -m agent.daemon DESCRIPTOR` by the first stage, and imports nothing that a node would
-have to hold in memory for no use: a test holds what is imported against a list.
+The first stage runs it as `python -m agent.daemon DESCRIPTOR`. It imports nothing that would take memory on
+each node without need: a test compares its imports with a list.
 """
 
 import asyncio
@@ -33,56 +33,56 @@ PROGRAM = "numalign-agent"
 
 
 def main() -> int:
-    """Run with the options in an open file until told to stop; the exit code of the program."""
-    told = options.take_over(int(sys.argv[1]))
-    log = to(sys.stderr, level=told.log_level, form=told.log_format)
+    """Run with the options in an open file until stopped; return the exit code."""
+    given = options.take_over(int(sys.argv[1]))
+    log = to(sys.stderr, level=given.log_level, form=given.log_format)
     adopt_libraries(log)
-    return asyncio.run(run(told, log))
+    return asyncio.run(run(given, log))
 
 
-async def run(told: AgentOptions, log: Log) -> int:
-    """As `main`, with a log."""
-    daemon = Daemon(told, log)
-    return await (daemon.once() if told.once else daemon.serve())
+async def run(given: AgentOptions, log: Log) -> int:
+    """Do as `main` does, with a log."""
+    daemon = Daemon(given, log)
+    return await (daemon.once() if given.once else daemon.serve())
 
 
 class Daemon:
     """One agent."""
 
-    def __init__(self, told: AgentOptions, log: Log) -> None:
-        self._told = told
+    def __init__(self, given: AgentOptions, log: Log) -> None:
+        self._options = given
         self._log = log
         self._registry = metrics.registry(program=PROGRAM)
         self._metrics = AgentMetrics(self._registry)
-        self._api = ApiServer(told.access) if told.access else None
+        self._api = ApiServer(given.access) if given.access else None
         self._records = self._pod_records()
         self._rounds = Rounds(
-            observer(told, self._api, log),
+            observer(given, self._api, log),
             self._publisher(),
-            Wakeups(watched(told.kubelet_state, told.podresources_socket)),
-            Intervals(told.resync_seconds, told.heartbeat_seconds),
+            Wakeups(watched(given.kubelet_state, given.podresources_socket)),
+            Intervals(given.resync_seconds, given.heartbeat_seconds),
             log=log,
             metrics=self._metrics,
             observed=self._observed,
         )
 
     async def once(self) -> int:
-        """Look and publish; 1, if that failed."""
+        """Observe and publish once; return 1 if that failed."""
         return 0 if await self._rounds.round() else 1
 
     async def serve(self) -> int:
-        """Go round until told to stop, and tell of it; 1 if something broke, 2 if nothing could start."""
+        """Run until stopped, with health and metrics; return 1 if a task failed, 2 if it cannot listen."""
         health = Health(self._registry, lambda: self._rounds.waiting_for)
         try:
-            async with listening(health, self._told.bind, self._told.metrics_port) as port:
-                self._log.info("server.listening", bind=self._told.bind, metrics_port=port)
-                return await self._until_told()
+            async with listening(health, self._options.bind, self._options.metrics_port) as port:
+                self._log.info("server.listening", bind=self._options.bind, metrics_port=port)
+                return await self._until_stopped()
         except OSError as error:
-            place = f"--bind {self._told.bind} --metrics-port {self._told.metrics_port}"
+            place = f"--bind {self._options.bind} --metrics-port {self._options.metrics_port}"
             self._log.error("server.start_failed", errors=[f"{place}: cannot listen: {error}"])
             return 2
 
-    async def _until_told(self) -> int:
+    async def _until_stopped(self) -> int:
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -99,16 +99,16 @@ class Daemon:
         return 1 if errors else 0
 
     def _publisher(self) -> ReportPublisher:
-        told = self._told
-        if told.output is not None:
-            return Printer(told.node_name, told.output)
-        return Publisher(self._needed(), told.node_name, told.publish, log=self._log, metrics=self._metrics)
+        given = self._options
+        if given.output is not None:
+            return Printer(given.node_name, given.output)
+        return Publisher(self._needed(), given.node_name, given.publish, log=self._log, metrics=self._metrics)
 
     def _pod_records(self) -> PodRecords | None:
-        if not self._told.annotate_pods or self._told.access is None:
+        if not self._options.annotate_pods or self._options.access is None:
             return None
-        # A connection of its own: a hundred pods shall not hold up the topology.
-        return PodRecords(ApiServer(self._told.access), log=self._log, metrics=self._metrics)
+        # A separate connection: a hundred pods must not delay the topology.
+        return PodRecords(ApiServer(self._options.access), log=self._log, metrics=self._metrics)
 
     def _observed(self, report: NodeReport) -> None:
         if self._records:
@@ -124,22 +124,22 @@ async def _waited(event: asyncio.Event) -> None:
     await event.wait()
 
 
-def observer(told: AgentOptions, api: ApiServer | None, log: Log) -> Observer:
-    """What looks at the node, as the options say."""
-    state = told.kubelet_state if told.kubelet_state.is_dir() else None
-    kubelet = KubeletApi(told.node_name, direct=_direct(told), api=api, file=told.kubelet_config)
-    return Observer(NodePaths(told.podresources_socket, told.sysfs, state), kubelet, log=log)
+def observer(given: AgentOptions, api: ApiServer | None, log: Log) -> Observer:
+    """Return the observer that the options describe."""
+    state = given.kubelet_state if given.kubelet_state.is_dir() else None
+    kubelet = KubeletApi(given.node_name, direct=_direct(given), api=api, file=given.kubelet_config)
+    return Observer(NodePaths(given.podresources_socket, given.sysfs, state), kubelet, log=log)
 
 
-def _direct(told: AgentOptions) -> HttpsClient | None:
-    """The kubelet's own port, asked as whoever asks the API server."""
-    if told.node_address is None:
+def _direct(given: AgentOptions) -> HttpsClient | None:
+    """Return a client of the kubelet's own port with the credentials for the API server."""
+    if given.node_address is None:
         return None
-    shown = told.access or Access("")
+    shown = given.access or Access("")
     certificate, key = (Path(path) if path else None for path in (shown.certificate, shown.key))
-    # A kubelet mostly signs its own certificate, and nobody else answers at a port of this node.
-    tls = Verified(told.kubelet_ca, certificate, key) if told.kubelet_ca else Unverified(certificate, key)
-    return HttpsClient(HttpsEndpoint(told.node_address, told.kubelet_port, tls, token_of(shown)))
+    # Most kubelets sign their own certificates, and nothing else answers at a port of this node.
+    tls = Verified(given.kubelet_ca, certificate, key) if given.kubelet_ca else Unverified(certificate, key)
+    return HttpsClient(HttpsEndpoint(given.node_address, given.kubelet_port, tls, token_of(shown)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Devices that are told one by one, put together by the zones they sit on."""
+"""Group devices that are listed one by one by the zones they are on."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -10,19 +10,19 @@ LARGEST_ZONE = 1023
 """The largest CONFIG_NODES_SHIFT of Linux is 10."""
 
 Sites = Mapping[tuple[str, str], frozenset[ZoneId]]
-"""The zones of each device, by its resource and its id."""
+"""The zones of each device, by its resource and its ID."""
 
 
-def sites(told: Iterable[tuple[str, Iterable[str], Iterable[int]]]) -> Sites:
+def sites(listed: Iterable[tuple[str, Iterable[str], Iterable[int]]]) -> Sites:
     """
-    Where each device sits, of what is told: a resource, ids of devices, and zones that all of these sit on.
+    Return the zones of each device, from rows of a resource, device IDs, and zones that all of these are on.
 
-    One device may be told of several times, with a zone each. What is no id of a zone is passed over: plugins
-    say -1 for a device that sits nowhere in particular, and the kubelet takes it from them.
-    Raises `ValueError` for a device that is of no resource.
+    A device may be in several rows, with one zone each. IDs that are not zone IDs are ignored: plugins send
+    -1 for a device without a zone, and the kubelet accepts it. Raise `ValueError` for a device without a
+    resource.
     """
     found = defaultdict[tuple[str, str], set[ZoneId]](set)
-    for resource, ids, zones in told:
+    for resource, ids, zones in listed:
         if not resource:
             raise ValueError("a device is of no resource")
         there = {ZoneId(zone) for zone in zones if 0 <= zone <= LARGEST_ZONE}
@@ -32,7 +32,7 @@ def sites(told: Iterable[tuple[str, Iterable[str], Iterable[int]]]) -> Sites:
 
 
 def held(where: Sites) -> tuple[HeldDevices, ...]:
-    """Devices that one container holds, by resource and zones, each in order."""
+    """Return devices that one container holds, grouped by resource and zones, both in order."""
     ids = defaultdict[tuple[str, frozenset[ZoneId]], list[str]](list)
     for (resource, name), zones in sorted(where.items(), key=lambda site: site[0]):
         ids[resource, zones].append(name)

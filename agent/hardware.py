@@ -1,14 +1,14 @@
 """
-The machine as its kernel tells it under /sys/devices/system, seen with the eyes of the kubelet.
+Read the machine from /sys/devices/system as the kubelet sees it.
 
-What counts is not what a machine is but what its kubelet takes it for: that asks cadvisor (GetNodesInfo of
-utils/sysinfo in google/cadvisor), and sorts the CPUs it is told (Discover in the kubelet's
-cm/cpumanager/topology). So threads are one core where they share their zone, core_id and package; the cache
-that cores share is the first above level 2 that is not the whole zone's, and else their socket stands for it;
-CPUs that are offline are none; and a machine whose kernel knows no zones has one for each socket, without
-memory.
+What matters is not what a machine is but what its kubelet takes it for: the kubelet asks cadvisor
+(GetNodesInfo of utils/sysinfo in google/cadvisor), and sorts the CPUs it gets (Discover in the kubelet's
+cm/cpumanager/topology). So threads are one core if they share their zone, core_id and package. The cache that
+cores share is the first one above level 2 that is not shared by the whole zone; without one, their socket
+replaces it. CPUs that are offline do not count. A machine whose kernel knows no zones has one for each
+socket, without memory.
 
-Symbolic links are followed as far as they stay in there.
+Symbolic links are followed as long as they stay inside that directory.
 """
 
 import errno
@@ -36,7 +36,7 @@ SYSFS = Path("/sys")
 _SYSTEM = Path("devices/system")
 _LONGEST_FILE = 2**16
 _SHOWN = 64
-# As what stands in the way of whoever follows no link: as the last of a path, and on the way.
+# The errors of opening without following links: for the last part of a path, and for a directory.
 _IS_A_LINK = (errno.ELOOP, errno.ENOTDIR)
 _KIBI = 1024
 
@@ -51,11 +51,11 @@ _PRIVATE_LEVELS = 2
 
 
 class BadHardware(BadInput):
-    """Raised when the kernel's files do not tell what the machine is; each mistake names its file."""
+    """Raised when the kernel's files do not describe the machine; each mistake names its file."""
 
 
 def hardware(sysfs: Path = SYSFS) -> Hardware:
-    """The machine under this mount of sysfs; raises `BadHardware` with every mistake."""
+    """Return the machine under this mount of sysfs; raise `BadHardware` with every mistake."""
     with _Files(sysfs / _SYSTEM) as files:
         read = _Reader(files).hardware()
     if files.mistakes:
@@ -64,7 +64,7 @@ def hardware(sysfs: Path = SYSFS) -> Hardware:
 
 
 class _Files(AbstractContextManager["_Files"]):
-    """Files in a folder, and what is wrong with them."""
+    """Files in a directory, and the mistakes in them."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -84,18 +84,18 @@ class _Files(AbstractContextManager["_Files"]):
         os.close(self._fd)
 
     def wrong(self, path: str, message: str) -> None:
-        """Note a mistake in a file."""
+        """Add a mistake in a file."""
         self.mistakes.append(Mistake(str(self._root / path), message))
 
     def text(self, path: str) -> str:
-        """What a file says, without white space around it; "" and a mistake, if it cannot be read."""
+        """Return the text of a file, stripped; "" and a mistake if it cannot be read."""
         read = self.optional(path)
         if not read:
             self.wrong(path, "is missing, or cannot be read" if read is None else "is empty")
         return read or ""
 
     def optional(self, path: str) -> str | None:
-        """As `text`; None, if it cannot be read."""
+        """Return the same as `text`; None if it cannot be read."""
         try:
             fd = self._open(path, os.O_NONBLOCK)
             try:
@@ -109,14 +109,14 @@ class _Files(AbstractContextManager["_Files"]):
         return content.decode("ascii", errors="replace")[:_LONGEST_FILE].strip()
 
     def number(self, path: str) -> int:
-        """A whole number; 0 and a mistake, if it is none."""
+        """Return a whole number; 0 and a mistake if it is not one."""
         text = self.text(path)
         if text and not _NUMBER.fullmatch(text):
             self.wrong(path, f'"{cut(text, _SHOWN)}" is not a number')
         return int(text) if _NUMBER.fullmatch(text) else 0
 
     def folders(self, path: str, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
-        """The number and the name of each entry that matches, ordered by name as cadvisor has them."""
+        """Return the number and the name of each entry that matches, ordered by name as in cadvisor."""
         try:
             fd = self._open(path, os.O_DIRECTORY)
         except (OSError, ValueError):
@@ -128,19 +128,19 @@ class _Files(AbstractContextManager["_Files"]):
         return [(int(match[1]), name) for name in names if (match := pattern.fullmatch(name))]
 
     def _open(self, path: str, flags: int) -> int:
-        """Open what stands at a path inside, through links that stay inside; raises `OSError`."""
+        """Open a path inside the directory, through links that stay inside; raise `OSError`."""
         try:
             return self._open_plain(path.split("/"), flags)
         except OSError as error:
             if error.errno not in _IS_A_LINK:
                 raise
         root = self._root.resolve()
-        # Raises ValueError for a link that leads out.
+        # Raises ValueError for a link that leads outside.
         inside = Path(os.path.realpath(root / path)).relative_to(root)
         return self._open_plain(inside.parts, flags)
 
     def _open_plain(self, path: Sequence[str], flags: int) -> int:
-        """As `_open`, through no link."""
+        """Do the same as `_open`, without following links."""
         *folders, last = path
         fd = self._fd
         try:
@@ -159,7 +159,7 @@ class _Files(AbstractContextManager["_Files"]):
 
 @dataclass(frozen=True, slots=True)
 class _SeenCore:
-    """A core, and its threads in the order in which they were met."""
+    """A core, and its threads in the order in which they are read."""
 
     socket: int
     threads: tuple[int, ...]
@@ -167,14 +167,14 @@ class _SeenCore:
 
 @dataclass(frozen=True, slots=True)
 class _SharedCache:
-    """A cache, and how many CPUs have it."""
+    """A cache, and how many CPUs share it."""
 
     id: int
     cpus: int
 
 
 class _Reader:
-    """Reads one machine; what is wrong is noted in the files, and reads as 0."""
+    """Reads one machine; what is invalid is added to the mistakes of the files, and read as 0."""
 
     def __init__(self, files: _Files) -> None:
         self._files = files
@@ -195,7 +195,7 @@ class _Reader:
         )
 
     def _without_zones(self) -> Hardware:
-        """As getCPUTopology of utils/sysinfo has it: a zone for each socket."""
+        """Return a zone for each socket, as getCPUTopology of utils/sysinfo does."""
         by_socket: dict[int, list[int]] = {}
         for cpu in self._cpus("cpu"):
             by_socket.setdefault(self._socket(cpu), []).append(cpu)
@@ -219,7 +219,7 @@ class _Reader:
         return Hardware(tuple(sorted(banks, key=lambda bank: bank.zone)), tuple(ordered))
 
     def _cpus(self, folder: str) -> Iterator[int]:
-        """The CPUs in a folder that are online."""
+        """Yield the CPUs in a directory that are online."""
         for cpu, name in self._files.folders(folder, _CPU):
             if cpu >= MOST_CPUS:
                 self._files.wrong(
@@ -230,7 +230,7 @@ class _Reader:
 
     @cached_property
     def _online(self) -> CpuSet:
-        """All CPUs that are online; a kernel that cannot switch them off does not tell."""
+        """Return the online CPUs; all, if the kernel has no such file because it cannot take CPUs offline."""
         text = self._files.optional("cpu/online")
         if text is None:
             return (1 << MOST_CPUS) - 1
@@ -241,11 +241,11 @@ class _Reader:
             return 0
 
     def _socket(self, cpu: int) -> int:
-        """The package of a CPU; firmware that knows of none says -1 for all."""
+        """Return the package of a CPU; without packages, firmware reports -1 for all."""
         return max(self._files.number(f"cpu/cpu{cpu}/topology/physical_package_id"), 0)
 
     def _grouped(self, cpus: Iterable[int]) -> list[_SeenCore]:
-        """The cores of one zone, as getCoresInfo of utils/sysinfo puts threads together."""
+        """Return the cores of one zone, with their threads grouped as by getCoresInfo of utils/sysinfo."""
         threads: dict[tuple[int, int], list[int]] = {}
         for cpu in cpus:
             core_id = self._files.number(f"cpu/cpu{cpu}/topology/core_id")
@@ -260,22 +260,22 @@ class _Reader:
 
     def _caches(self, seen: list[_SeenCore]) -> Mapping[int, int]:
         """
-        The id of the cache that each core shares with some, by its first thread (addCacheInfo).
+        Return the ID of the cache that each core shares, by the core's first thread (addCacheInfo).
 
-        Where a file of one core cannot be read, nothing is asked of those that come after it.
+        After a file that cannot be read, the cores that follow are skipped.
         """
-        found: dict[int, int] = {}
+        by_thread: dict[int, int] = {}
         for core in seen:
             zone_threads = len(seen) * len(core.threads)
             for shared in self._shared(core.threads[0]):
                 if shared is None:
-                    return found
+                    return by_thread
                 if shared.cpus != zone_threads:
-                    found.setdefault(core.threads[0], shared.id)
-        return found
+                    by_thread.setdefault(core.threads[0], shared.id)
+        return by_thread
 
     def _shared(self, cpu: int) -> Iterator["_SharedCache | None"]:
-        """The caches of a CPU above those of its core; None for one that cannot be read."""
+        """Yield the caches of a CPU above its private ones; None for one that cannot be read."""
         folder = f"cpu/cpu{cpu}/cache"
         listed = self._files.folders(folder, _CACHE)
         if not listed:
@@ -306,18 +306,18 @@ class _Reader:
         return Resources(pages)
 
     def _distances(self, folder: str, count: int) -> tuple[int, ...]:
-        """To each zone that is online, ascending; none, where the kernel does not tell."""
+        """Return the distances to each online zone, ascending; none if the kernel does not report them."""
         path = f"{folder}/distance"
         text = self._files.optional(path)
         if text is None:
             return ()
-        told = text.split()
-        if len(told) != count or not all(map(str.isdigit, told)):
+        distances = text.split()
+        if len(distances) != count or not all(map(str.isdigit, distances)):
             self._files.wrong(
                 path, (f'"{cut(text, _SHOWN)}" does not have one distance for each of {count} zones')
             )
             return ()
-        return tuple(map(int, told))
+        return tuple(map(int, distances))
 
 
 def _is_number(text: str | None) -> TypeGuard[str]:
@@ -325,5 +325,5 @@ def _is_number(text: str | None) -> TypeGuard[str]:
 
 
 def _count(mask: str) -> int:
-    """How many CPUs a mask of the kernel has."""
+    """Return how many CPUs are in a mask of the kernel."""
     return int(mask.replace(",", ""), 16).bit_count()

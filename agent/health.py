@@ -1,8 +1,9 @@
 """
-Health, readiness and metrics of an agent, in the little HTTP that probes and scrapers need.
+Health, readiness and metrics of an agent, with just enough HTTP for probes and scrapers.
 
-A server for HTTP takes as much memory as all the rest, and three pages need none. Whoever can reach the node
-can ask: so connections are few, callers have seconds, and of a request nothing is read but its head.
+An HTTP server takes as much memory as all the rest, and three pages do not need one. Anyone who can connect
+to the node can send requests: so connections are limited, callers have a few seconds, and only the head of a
+request is read.
 """
 
 import asyncio
@@ -27,14 +28,14 @@ _TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What is answered."""
+    """The content of a response."""
 
     body: bytes
     content_type: str = _TEXT
     status: HTTPStatus = HTTPStatus.OK
 
     def written(self) -> bytes:
-        """The answer as it is sent; the connection ends with it."""
+        """Return the response as it is sent; the connection ends with it."""
         head = (
             f"HTTP/1.1 {self.status} {self.status.phrase}",
             f"Content-Type: {self.content_type}",
@@ -46,14 +47,14 @@ class Page:
 
 @dataclass(slots=True)
 class Health:
-    """What an agent tells of itself; `waiting_for` names what it is not ready without, None once it is."""
+    """What an agent reports of itself; `waiting_for` returns what it needs to be ready, None once it is."""
 
     registry: CollectorRegistry
     waiting_for: Callable[[], str | None]
     _open: int = 0
 
     def page(self, path: str, accept: str = "") -> Page:
-        """The page at a path, in a form that is accepted."""
+        """Return the page at `path`, in an accepted format."""
         show = _PAGES.get(path)
         return show(self, accept) if show else Page(b"not found\n", status=HTTPStatus.NOT_FOUND)
 
@@ -62,22 +63,22 @@ class Health:
 
     def _readyz(self, _accept: str) -> Page:
         waiting = self.waiting_for()
-        told = orjson.dumps({"ready": waiting is None, "waiting_for": [waiting] if waiting else []})
-        return Page(told, _JSON, HTTPStatus.SERVICE_UNAVAILABLE if waiting else HTTPStatus.OK)
+        state = orjson.dumps({"ready": waiting is None, "waiting_for": [waiting] if waiting else []})
+        return Page(state, _JSON, HTTPStatus.SERVICE_UNAVAILABLE if waiting else HTTPStatus.OK)
 
     def _metrics(self, accept: str) -> Page:
         encode, content_type = choose_encoder(accept)
         return Page(encode(self.registry), content_type)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one call, if there are not too many."""
+        """Answer one request, unless there are too many."""
         self._open += 1
         try:
             if self._open <= MOST_CONNECTIONS:
                 async with asyncio.timeout(CALLER_SECONDS):
                     await self._answered(reader, writer)
         except (TimeoutError, OSError, EOFError, ValueError, asyncio.LimitOverrunError):
-            # Whoever sends what is no request, or none in time, is not answered.
+            # No valid request in time: no response.
             pass
         finally:
             self._open -= 1
@@ -107,7 +108,7 @@ _PAGES: Mapping[str, Callable[[Health, str], Page]] = MappingProxyType(
 
 
 def _socket(bind: str | None, port: int) -> socket.socket:
-    """One for both versions of IP, so that a port that is any free one is one port."""
+    """Open one socket for both IP versions, so that both get the same port if any free one is chosen."""
     both = bind is None and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both or ":" in (bind or "") else socket.AF_INET
     return socket.create_server((bind or "", port), family=family, dualstack_ipv6=both)
@@ -115,9 +116,10 @@ def _socket(bind: str | None, port: int) -> socket.socket:
 
 @asynccontextmanager
 async def listening(health: Health, bind: str | None, port: int) -> AsyncIterator[int]:
-    """Serve inside the `async with`, on all addresses where `bind` is None; gives the port that was taken.
+    """
+    Serve inside the `async with`, on all addresses if `bind` is None; yield the port.
 
-    Raises `OSError`.
+    Raise `OSError`.
     """
     server = await asyncio.start_server(health.answer, sock=_socket(bind, port), limit=LONGEST_HEAD)
     async with server:

@@ -1,10 +1,10 @@
 """
-Requests over HTTP/1.1 to one server: the API server, or the kubelet of this node.
+Send HTTP/1.1 requests to one server: the API server, or the kubelet of this node.
 
-An agent stands on every node, so what it takes in memory counts, and of all HTTP clients the one in the
-standard library takes least. It blocks, so each request has a thread while it lasts; one at a time, for there
-is one connection, which is kept. Certificates and tokens are files that others renew: certificates are read
-for each connection, a token whenever its file has changed.
+An agent runs on every node, so its memory matters, and the HTTP client of the standard library takes least of
+all. It blocks, so each request has a thread while it lasts; one at a time, because there is one connection,
+which is kept open. Other programs renew certificates and tokens as files: certificates are read for each
+connection, a token whenever its file has changed.
 """
 
 import asyncio
@@ -23,30 +23,30 @@ from numalign.runtime.files import Stamp, stamps
 
 REQUEST_SECONDS = 10.0
 MOST = 2**24
-"""Bytes of an answer, if nobody says how many make sense."""
+"""Default for the most bytes of a response."""
 LONGEST_TOKEN = 2**16
-"""Bytes; a service account's has some 1,000."""
+"""Bytes; the token of a service account has about 1,000."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Tls = Callable[[], ssl.SSLContext | None]
-"""Makes what a connection trusts and shows; None for one without TLS. May raise `OSError`."""
+"""Creates the TLS context of a connection; None for one without TLS. May raise `OSError`."""
 Token = Callable[[], str]
-"""Gives the bearer token of the moment; empty, if there is none. May raise `Unauthorized`."""
+"""Returns the current bearer token; "" if there is none. May raise `Unauthorized`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """Trusts the authorities in a file, or else the system's; shows a certificate, if there is one."""
+    """Trusts the CAs in a file, or else the system's; presents a certificate, if there is one."""
 
     authorities: Path | None = None
     certificate: Path | None = None
     key: Path | None = None
 
     def __call__(self) -> ssl.SSLContext:
-        """A new context with the files as they are now."""
+        """Return a new context with the current files."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        # The system's authorities take megabytes, and mostly are not needed.
+        # Loading the system's CAs takes megabytes, and is mostly not needed.
         if self.authorities:
             context.load_verify_locations(self.authorities)
         else:
@@ -56,13 +56,13 @@ class Verified:
 
 @dataclass(frozen=True, slots=True)
 class Unverified:
-    """Trusts whoever answers; only where nobody else can answer."""
+    """Trusts any server; use it only where no other server can answer."""
 
     certificate: Path | None = None
     key: Path | None = None
 
     def __call__(self) -> ssl.SSLContext:
-        """A new context with the files as they are now."""
+        """Return a new context with the current files."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -70,11 +70,11 @@ class Unverified:
 
 
 def plain() -> None:
-    """No TLS."""
+    """Return None: no TLS."""
 
 
 def no_token() -> str:
-    """Nobody in particular asks."""
+    """Return "": requests are anonymous."""
     return ""
 
 
@@ -87,7 +87,7 @@ class TokenFile:
         self._token = ""
 
     def __call__(self) -> str:
-        """The token as it is now; raises `Unauthorized` if there is none."""
+        """Return the current token; raise `Unauthorized` if there is none."""
         now = stamps((self._path,))
         if now != self._stamps:
             self._token = self._read()
@@ -107,7 +107,7 @@ class TokenFile:
 
 @dataclass(frozen=True, slots=True)
 class HttpsEndpoint:
-    """One server, how it is known, and who asks it."""
+    """One server, how to verify it, and the credentials for it."""
 
     host: str
     port: int
@@ -115,16 +115,16 @@ class HttpsEndpoint:
     token: Token = no_token
 
     def __str__(self) -> str:
-        """The address as people write it."""
+        """Return the address in its usual form."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
 
 class HttpsClient:
     """
-    Asks one server, one request after another.
+    Sends requests to one server, one after another.
 
-    Each takes at most `within` so many seconds from its turn on.
+    Each takes at most `within` seconds, counted from when its turn comes.
     """
 
     def __init__(self, endpoint: HttpsEndpoint, *, within: float = REQUEST_SECONDS) -> None:
@@ -144,27 +144,27 @@ class HttpsClient:
         most: int = MOST,
     ) -> tuple[int, bytes]:
         """
-        The status and the body of the answer, which has at most so many bytes.
+        Return the status and the body of the response, which has at most `most` bytes.
 
-        A connection that was kept and has ended meanwhile is opened anew, and the request sent once more: so
-        send only what may arrive twice. Raises `Unauthorized` for a token that cannot be read, `Unconfigured`
-        for certificates that cannot, and `Unreachable` for all else that fails; never for a status.
+        If a kept connection has ended meanwhile, open a new one and send the request again: so send only
+        requests that may arrive twice. Raise `Unauthorized` for a token that cannot be read, `Unconfigured`
+        for certificates that cannot, and `Unreachable` for every other failure; never for a status.
         """
         async with self._turn:
-            asked = _Asked(method, path, body, self._headers(headers), most)
+            request = _Request(method, path, body, self._headers(headers), most)
             if self._connection is not None:
                 with contextlib.suppress(_Ended):
-                    return await self._exchange(self._connection, asked)
+                    return await self._exchange(self._connection, request)
             self._connection = self._connect()
             try:
-                return await self._exchange(self._connection, asked)
+                return await self._exchange(self._connection, request)
             except _Ended as error:
                 raise Unreachable(
                     f"{self._endpoint} closed the connection before it answered {method} {path}"
                 ) from error
 
     def close(self) -> None:
-        """Close the connection, if there is one, and end the request that is under way."""
+        """Close the connection, if there is one, and end the request that is in progress."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -173,10 +173,10 @@ class HttpsClient:
         else:
             connection.close()
 
-    async def _exchange(self, connection: HTTPConnection, asked: "_Asked") -> tuple[int, bytes]:
-        """Raises `_Ended`, or `Unreachable`; the connection is closed then."""
-        what = f"{asked.method} {asked.path} at {self._endpoint} failed"
-        under_way = self._threads.submit(_answer, connection, asked)
+    async def _exchange(self, connection: HTTPConnection, request: "_Request") -> tuple[int, bytes]:
+        """Return the response. Raise `_Ended` or `Unreachable`; then the connection is closed."""
+        what = f"{request.method} {request.path} at {self._endpoint} failed"
+        under_way = self._threads.submit(_answer, connection, request)
         answered = False
         try:
             async with asyncio.timeout(self._within):
@@ -192,14 +192,14 @@ class HttpsClient:
         return answer
 
     def _give_up(self, connection: HTTPConnection, under_way: "Future[tuple[int, bytes]]") -> None:
-        """Close a connection as soon as its thread has left it, which it may have done already."""
+        """Close a connection as soon as its thread has finished with it, which may already be the case."""
         self._connection = None
         under_way.cancel()
         _shut_down(connection)
         under_way.add_done_callback(lambda _: connection.close())
 
     def _connect(self) -> HTTPConnection:
-        """A connection that is opened by its first request."""
+        """Return a connection; its first request opens it."""
         host, port = self._endpoint.host, self._endpoint.port
         try:
             context = self._endpoint.tls()
@@ -211,12 +211,12 @@ class HttpsClient:
 
     def _headers(self, headers: Mapping[str, str]) -> Mapping[str, str]:
         token = self._endpoint.token()
-        who = {"Authorization": f"Bearer {token}"} if token else {}
-        return {"User-Agent": "numalign-agent", "Accept": "application/json", **who, **headers}
+        authorization = {"Authorization": f"Bearer {token}"} if token else {}
+        return {"User-Agent": "numalign-agent", "Accept": "application/json", **authorization, **headers}
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     method: str
     path: str
     body: bytes
@@ -225,30 +225,30 @@ class _Asked:
 
 
 class _Ended(Exception):
-    """The server closed a connection before it answered anything."""
+    """Raised when the server closed a connection before it sent any response."""
 
 
-def _answer(connection: HTTPConnection, asked: _Asked) -> tuple[int, bytes]:
-    """Send a request and read its answer; raises `_Ended`, and what http.client raises."""
+def _answer(connection: HTTPConnection, request: _Request) -> tuple[int, bytes]:
+    """Send a request and return the response; raise `_Ended`, and what http.client raises."""
     try:
-        connection.request(asked.method, asked.path, asked.body or None, dict(asked.headers))
+        connection.request(request.method, request.path, request.body or None, dict(request.headers))
         answer = connection.getresponse()
     except (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError) as error:
         # RemoteDisconnected is a ConnectionResetError.
         raise _Ended from error
-    # An answer that ends its connection holds the socket, and nobody else closes that.
+    # A response that ends its connection holds the socket, and nothing else closes it.
     with answer:
-        body = answer.read(asked.most + 1)
-    if len(body) > asked.most:
-        raise ValueError(f"the answer is longer than {asked.most} bytes")
+        body = answer.read(request.most + 1)
+    if len(body) > request.most:
+        raise ValueError(f"the answer is longer than {request.most} bytes")
     if answer.length:
-        # Reading at most so many bytes does not tell that there were fewer than announced.
+        # read() with a limit does not report that fewer bytes came than announced.
         raise IncompleteRead(body, answer.length)
     return answer.status, body
 
 
 def _shut_down(connection: HTTPConnection) -> None:
-    """End the wait of a thread that reads. Of an SSLSocket only the socket beneath: the rest is in use."""
+    """End the wait of a reading thread. Shut down only the socket below an SSLSocket: the rest is in use."""
     if isinstance(connection.sock, socket.socket):
         with contextlib.suppress(OSError):
             socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)

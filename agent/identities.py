@@ -1,11 +1,11 @@
 """
-Which pod of a kubelet's list is which: the list has names, and names come again.
+Determine which pod each entry of a kubelet's list is: the list has names, and names are reused.
 
-A StatefulSet gives a new pod the name of the one before, sometimes while that one still ends; so a name alone
-says whose zones are told only as long as there is one pod of it. The kubelet's checkpoints have UIDs: what
-they say a pod was given has to be what is listed. A pod of which neither is sure is left out, for a wrong
-placement is worse than none; so is one that was not given all yet, since a kubelet lists a pod before it has
-decided on it.
+A StatefulSet gives a new pod the name of the one before, sometimes while that one is still terminating. So a
+name alone identifies a pod only if there is one pod of that name. The kubelet's checkpoints have UIDs: the
+allocation recorded for a pod must equal the listed one. A pod that neither identifies is left out, because a
+wrong placement is worse than none. So is a pod that does not have all its resources yet, because a kubelet
+lists a pod before it has admitted it.
 """
 
 from collections import Counter, defaultdict
@@ -31,7 +31,7 @@ _RUNNING = "Running"
 
 @dataclass(frozen=True, slots=True)
 class KeptPod:
-    """A pod that is listed, what its finished init containers keep beside that, and who it is, if certain."""
+    """A listed pod, what its finished init containers still hold, and its identity if it is certain."""
 
     listed: ListedPod
     pod: KubeletPod | None = None
@@ -41,14 +41,15 @@ class KeptPod:
 
     @property
     def cpus(self) -> CpuSet:
-        """All exclusive CPUs of its containers."""
+        """Return all exclusive CPUs of its containers."""
         return union(container.cpus for container in self.listed.containers) | self.kept_cpus
 
     @property
     def memory(self) -> tuple[MemoryBlock, ...]:
-        """All memory of its containers; what finished init containers had is free again.
+        """
+        Return all memory of its containers; that of finished init containers is free again.
 
-        Containers of a pod that was served as a whole list what they share each for itself.
+        Containers of a pod with pod-level resources each list what they share.
         """
         if self.whole_memory is not None:
             return self.whole_memory
@@ -56,13 +57,13 @@ class KeptPod:
 
     @property
     def devices(self) -> tuple[HeldDevices, ...]:
-        """All devices of its containers; none stands there twice."""
+        """Return all devices of its containers, each once."""
         listed = [held for container in self.listed.containers for held in container.devices]
         return (*listed, *self.kept_devices)
 
 
 def identified(observation: Observation) -> tuple[KeptPod, ...]:
-    """The pods that are listed and have not ended, in the order of the list."""
+    """Return the listed pods that have not ended, in the order of the list."""
     by_name = _by_name(observation.pods)
     times = Counter((pod.namespace, pod.name) for pod in observation.listed)
     found = [
@@ -87,7 +88,7 @@ def _by_name(pods: Iterable[KubeletPod]) -> Mapping[PodName, list[KubeletPod]]:
 
 
 def _ended(pods: Iterable[KubeletPod]) -> bool:
-    """Whether there are pods of a name, and all of them have ended: older kubelets list those, too."""
+    """Return whether all of these pods, at least one, have ended: older kubelets list those, too."""
     phases = {pod.phase for pod in pods}
     return bool(phases) and phases <= _ENDED
 
@@ -98,13 +99,13 @@ def _candidates(
     observation: Observation,
     times: Mapping[PodName, int],
 ) -> Iterator[KubeletPod]:
-    """Those pods that the listed one can be."""
+    """Yield the pods that the listed one can be."""
     name, checkpoints = (listed.namespace, listed.name), observation.checkpoints
     for pod in by_name.get(name, ()):
         if pod.phase in _ENDED or not _is_admitted(pod, listed, observation):
             continue
         if checkpoints is None:
-            # Nobody knows what its init containers keep, what its containers share, nor which of two it is.
+            # It is unknown what init containers keep, what containers share, and which of two pods it is.
             fits = times[name] == 1 and not pod.init_containers and not _shares(listed)
         else:
             fits = all(_agrees(pod.uid, container, checkpoints) for container in listed.containers)
@@ -113,10 +114,11 @@ def _candidates(
 
 
 def _is_admitted(pod: KubeletPod, listed: ListedPod, observation: Observation) -> bool:
-    """Whether its kubelet has decided on it, and so has given each container what its managers give.
+    """
+    Return whether the kubelet has admitted the pod, and so its managers have allocated all it gets.
 
-    A pod that runs may lack something for good: a kubelet that lost its checkpoints gives no devices to
-    containers that run already (devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go).
+    A running pod may lack something for good: a kubelet that lost its checkpoints allocates no devices to
+    containers that already run (devicesToAllocate in pkg/kubelet/cm/devicemanager/manager.go).
     """
     if pod.phase == _RUNNING:
         return True
@@ -137,25 +139,25 @@ def _is_admitted(pod: KubeletPod, listed: ListedPod, observation: Observation) -
 
 
 def _shares(listed: ListedPod) -> bool:
-    """Whether containers list CPUs that others have too, as those of a pod that was served as a whole do."""
+    """Return whether containers list the same CPUs, as those of a pod with pod-level resources do."""
     every = [container.cpus for container in listed.containers]
     return union(every).bit_count() != sum(map(int.bit_count, every))
 
 
 def _agrees(uid: str, container: ListedContainer, checkpoints: Checkpoints) -> bool:
-    """Whether the checkpoints say that this container of this pod was given what is listed."""
+    """Return whether the checkpoints record for this container of this pod what is listed."""
     cpus = checkpoints.cpus.get(uid, {}).get(container.name, 0)
     devices = checkpoints.devices.get(uid, {}).get(container.name, ())
     return cpus == container.cpus and ids(devices) == ids(container.devices)
 
 
 def ids(devices: Iterable[HeldDevices]) -> set[tuple[str, str]]:
-    """Each device by its resource and its id."""
+    """Return each device by its resource and its ID."""
     return {(held.resource, each) for held in devices for each in held.ids}
 
 
 def _kept(listed: ListedPod, pod: KubeletPod, checkpoints: Checkpoints | None) -> KeptPod:
-    """The pod with what its checkpoints tell of containers that are not listed."""
+    """Return the pod with what its checkpoints record of containers that are not listed."""
     if checkpoints is None:
         return KeptPod(listed, pod)
     shown = union(container.cpus for container in listed.containers)

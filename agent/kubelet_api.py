@@ -1,11 +1,11 @@
 """
-What a kubelet is asked over HTTPS: how it was told to work, and which pods it has.
+Read a kubelet's configuration, version and pods.
 
-Its configuration is asked for at its own port, where rights to just that are enough from Kubernetes 1.33 on
-(nodes/configz and nodes/pods, KEP-2862), or else through the API server (nodes/proxy), or read from a file
-where neither is allowed. Its pods come from its own port, or else from the API server by the name of the
-node. Each way is tried in this order, and the one that went well is kept until the configuration is asked for
-again. The version is what the kubelet says of itself in the status of its Node.
+The configuration comes from the kubelet's own port, for which nodes/configz and nodes/pods suffice from
+Kubernetes 1.33 on (KEP-2862), else through the API server (nodes/proxy), or from a file where neither is
+allowed. The pods come from the kubelet's own port, else from the API server by node name. Sources are tried
+in this order, and the one that worked is kept until the configuration is read again. The version is the one
+in the status of the Node.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -38,42 +38,42 @@ from numalign.runtime.files import Stamp, stamps
 T = TypeVar("T")
 
 LONGEST_CONFIGURATION = 2**20
-"""Bytes; it has some 5 KiB."""
+"""Bytes; a configuration has about 5 KiB."""
 LONGEST_PODS = 2**24
-"""Bytes of all pods of a node; one has some 10 KiB, and may have a hundred times as much. Three times as many
-are taken of the memory that the agent may have while they are read."""
+"""Bytes of all pods of a node. One pod has about 10 KiB, and may have a hundred times as much. Reading them
+takes three times as many bytes of the memory that the agent may use."""
 LONGEST_NODE = 2**22
-"""Bytes of a Node; it lists images, and conditions of its own."""
+"""Bytes of a Node, which also lists images and custom conditions."""
 
 _GUARANTEED = "Guaranteed"
 
 VERSION = "version"
-"""Under which name the kubelet's version stands among the fields of its configuration."""
+"""Key of the kubelet's version among the fields of its configuration."""
 
 _CONFIGURATION = "the kubelet's configuration"
 _PODS = "the list of the kubelet's pods"
 
 
 Way = Callable[[], Awaitable[T]]
-"""One way to ask for something; raises `ClusterError`."""
+"""One way to read something; raises `ClusterError`."""
 
 
 class ObjectReader(Protocol):
-    """The API server, as far as it is read here."""
+    """The methods of the API server that are used here."""
 
     async def get(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> object:
-        """What stands at a path, of at most so many bytes; raises `ClusterError`."""
+        """Return the object at `path`, of at most `most` bytes; raise `ClusterError`."""
 
     async def read(self, path: str, query: Sequence[tuple[str, str]] = (), *, what: str, most: int) -> bytes:
-        """The same, as it came."""
+        """Return the same as the bytes received."""
 
 
 class KubeletApi:
     """
     The kubelet of one node.
 
-    `direct` is its own port and `api` the API server; None where there is nobody to ask. Where a `file` with
-    its configuration is named, nobody is asked for that.
+    `direct` is its own port and `api` the API server; each is None if it cannot be used. If `file` names a
+    file with its configuration, the configuration is read only from there.
     """
 
     def __init__(
@@ -86,9 +86,9 @@ class KubeletApi:
 
     async def configuration(self) -> Mapping[str, object]:
         """
-        What the kubelet was told, by the names of `kubelet_config.FIELDS`, and its `version`.
+        Return the kubelet's configuration by the names of `kubelet_config.FIELDS`, and its `version`.
 
-        The version is missing where no API server tells it. Raises `ClusterError` with what each way said.
+        The version is missing without an API server. Raise `ClusterError` with the error of each source.
         """
         self._pods_way = None
         ways = self._ways(self._own_configuration, self._proxied)
@@ -96,7 +96,7 @@ class KubeletApi:
         return {**fields, **await self._version()}
 
     async def pods(self) -> tuple[KubeletPod, ...]:
-        """The pods of the node, ended ones included; raises `ClusterError` with what each way said."""
+        """Return the node's pods, including ended ones; raise `ClusterError` with each source's error."""
         known, self._pods_way = self._pods_way, None
         ways = [*self._ways(self._own_pods, self._bound_pods)]
         self._pods_way, pods = await _first([known, *ways] if known else ways, _PODS)
@@ -113,7 +113,7 @@ class KubeletApi:
         return _fields(await self._reader.get(path, what=_CONFIGURATION, most=LONGEST_CONFIGURATION))
 
     async def _from_file(self) -> Mapping[str, object]:
-        """As it was when it was last read, if the file has not changed since."""
+        """Return the fields as last read if the file has not changed since."""
         file = self._file or Path()
         now = stamps((file,))
         if now != self._file_stamps:
@@ -134,12 +134,12 @@ class KubeletApi:
         return _pods(await self._answer("/pods", LONGEST_PODS, _PODS))
 
     async def _bound_pods(self) -> tuple[KubeletPod, ...]:
-        # What the API server has in memory will do: the kubelet heard of its pods from there, too.
+        # The API server's cache suffices: the kubelet learns of its pods from there, too.
         query = (("fieldSelector", f"spec.nodeName={self._node}"), ("resourceVersion", "0"))
         return _pods(await self._reader.read("/api/v1/pods", query, what=_PODS, most=LONGEST_PODS))
 
     async def _own(self, path: str, most: int, what: str) -> object:
-        """What the kubelet itself answers at a path."""
+        """Return the JSON that the kubelet itself serves at `path`."""
         body = await self._answer(path, most, what)
         try:
             parsed: object = orjson.loads(body)
@@ -148,14 +148,14 @@ class KubeletApi:
         return parsed
 
     async def _answer(self, path: str, most: int, what: str) -> bytes:
-        """The same, as it came."""
+        """Return the same as the bytes received."""
         if self._direct is None:
             raise Unconfigured(f"{what} cannot be read from the kubelet: the node's address is not known")
         status, body = await self._direct.request("GET", path, most=most)
         if status != HTTPStatus.OK:
             error = _REFUSALS.get(status, Unreachable)
-            said = cut(body.decode(errors="replace").strip(), _SHOWN)
-            raise error(f"the kubelet answered {status} for {what} ({said or 'no reason given'})")
+            reason = cut(body.decode(errors="replace").strip(), _SHOWN)
+            raise error(f"the kubelet answered {status} for {what} ({reason or 'no reason given'})")
         return body
 
     @property
@@ -165,7 +165,7 @@ class KubeletApi:
         return self._api
 
 
-# Annotations of pods as a kubelet lists them, and of mirrors in the API server (types/pod_update.go).
+# Annotations of pods as a kubelet lists them, and of mirror pods in the API server (types/pod_update.go).
 _SOURCE, _API = "kubernetes.io/config.source", "api"
 _MIRROR = "kubernetes.io/config.mirror"
 
@@ -180,7 +180,7 @@ _REFUSALS: Mapping[int, type[ClusterError]] = MappingProxyType(
 
 
 async def _first(ways: Sequence[Way[T]], what: str) -> tuple[Way[T], T]:
-    """The first way that leads to an answer, and that; raises `ClusterError` with what each way said."""
+    """Return the first way that works, and its result; raise `ClusterError` with the error of each."""
     errors: list[ClusterError] = []
     for way in ways:
         try:
@@ -194,7 +194,7 @@ async def _first(ways: Sequence[Way[T]], what: str) -> tuple[Way[T], T]:
 
 
 def _fields(answer: object) -> Mapping[str, object]:
-    """What is kept of an answer of configz."""
+    """Return the fields of a configz response that are kept."""
     part = Part(answer)
     fields = part["kubeletconfig"].required()
     kept = {name: member.value for name, member in fields.members() if name in FIELDS}
@@ -202,7 +202,7 @@ def _fields(answer: object) -> Mapping[str, object]:
 
 
 def _pods(body: bytes) -> tuple[KubeletPod, ...]:
-    """The pods in a list of them, none of which is kept while the next one is read."""
+    """Return the pods in a list, without keeping one raw object while the next one is read."""
     kind, pods = None, list[KubeletPod]()
     try:
         for name, value in members(body):
@@ -237,7 +237,7 @@ def _pod(part: Part) -> KubeletPod:
 
 def _asking(pod: Part) -> Iterator[AskingContainer]:
     spec = pod["spec"]
-    # What a pod asks for as a whole, its containers share; devices are given to each of them all the same.
+    # Containers share the resources that a pod requests as a whole; devices are still allocated to each one.
     each_its_own = not spec["resources"].value
     guaranteed = each_its_own and pod["status"]["qosClass"].text() == _GUARANTEED
     sidecars = (each for each in spec["initContainers"].objects() if _stays(each))
@@ -252,12 +252,12 @@ def _asking(pod: Part) -> Iterator[AskingContainer]:
 
 
 def _is_static(annotations: Mapping[str, str]) -> bool:
-    """Whether a pod stands in a file of its node; the API server has a mirror of it."""
+    """Return whether the pod comes from a file of its node; the API server has a mirror pod of it."""
     return annotations.get(_SOURCE, _API) != _API or _MIRROR in annotations
 
 
 def _keeps(container: Part) -> bool:
-    """Whether a container ends, and may keep what it was given for itself: whole CPUs, or devices."""
+    """Return whether a container ends but may keep exclusive resources: whole CPUs, or devices."""
     if _stays(container):
         return False
     limits, requests = (_amounts(container["resources"][each]) for each in ("limits", "requests"))
@@ -267,23 +267,23 @@ def _keeps(container: Part) -> bool:
 
 
 def _amounts(listed: Part) -> Mapping[str, int]:
-    """Of every resource in a list: one that was too long for us would hide all pods of its node."""
+    """Return every resource in a list: cutting off a long list would hide all pods of the node."""
     amounts = ((name, part.amount(name)) for name, part in listed.members())
     return {name: amount for name, amount in amounts if amount is not None}
 
 
 def _stays(init_container: Part) -> bool:
-    """Whether it is a sidecar."""
+    """Return whether it is a sidecar container."""
     return init_container["restartPolicy"].value == "Always"
 
 
 def _whole(cpus: int) -> bool:
-    """Whether a container is given CPUs of its own for so many thousandths."""
+    """Return whether a container with this many millicores gets exclusive CPUs."""
     return cpus >= MILLI and cpus % MILLI == 0
 
 
 def _sensible(part: Part, read: T, what: str) -> T:
-    """What was read, if nothing was wrong with it."""
+    """Return `read` if `part` has no mistakes."""
     if part.mistakes:
         raise Unreachable(f"{what} is invalid: {part.mistakes[0]}")
     return read

@@ -1,8 +1,8 @@
 """
-A list of objects, read one object at a time.
+Read a list of objects one object at a time.
 
-Read as a whole, a list takes some twenty times its bytes of memory, and whoever may make pods decides how
-many bytes those of a node have. So only one of its items is ever there as values, whoever reads it.
+A list read as a whole takes about twenty times its bytes of memory, and users who may create pods decide how
+large the pods of a node are. So only one of the items is held as values at a time.
 """
 
 import json
@@ -16,14 +16,15 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 class NoList(Exception):
-    """What was read is no list of objects; the text says where that shows."""
+    """Raised when data is not a list of objects; the message has the position."""
 
 
 def members(body: bytes) -> Iterator[tuple[str, object]]:
-    """The members of a list by name, and in place of its items each of them; raises `NoList`.
+    """
+    Yield the members of a list by name, and its items one by one; raise `NoList`.
 
-    Texts are read as Latin-1, in which every byte is a character and takes no more room than one: all that is
-    looked for in objects is ASCII.
+    Text is decoded as Latin-1, in which every byte is a character and takes no more room than one: all that
+    is read from objects is ASCII.
     """
     text = body.decode("latin-1")
     at = _past(text, 0, "{")
@@ -46,7 +47,7 @@ def members(body: bytes) -> Iterator[tuple[str, object]]:
 
 
 def _value(text: str, at: int) -> tuple[object, int]:
-    """A value, and where that begins which comes after it."""
+    """Return a value, and where the next token begins."""
     try:
         value, end = _DECODER.raw_decode(text, at)
     except (json.JSONDecodeError, RecursionError) as error:
@@ -55,7 +56,7 @@ def _value(text: str, at: int) -> tuple[object, int]:
 
 
 def _after(text: str, at: int, closing: str) -> int:
-    """Past a comma, unless all ends here."""
+    """Return the position after a comma, or `at` if the collection ends here."""
     if text.startswith(closing, at):
         return at
     following = _past(text, at, ",")
@@ -65,7 +66,7 @@ def _after(text: str, at: int, closing: str) -> int:
 
 
 def _past(text: str, at: int, expected: str) -> int:
-    """Past what has to stand here, and the white space around it."""
+    """Return the position after `expected` and the white space around it."""
     at = _past_blank(text, at)
     if not text.startswith(expected, at):
         raise NoList(f'it is not JSON: expected "{expected}" at character {at}')

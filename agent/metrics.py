@@ -1,4 +1,4 @@
-"""What an agent counts: how it looks, what it writes, and how old what it knows is."""
+"""The metrics of an agent: its observations, its writes, and the age of its data."""
 
 import time
 from collections.abc import Callable
@@ -10,14 +10,14 @@ from numalign.runtime.metrics import PREFIX
 
 
 class LookResult(StrEnum):
-    """What came of a look at the node."""
+    """The result of an observation."""
 
     SEEN = "seen"
     FAILED = "failed"
 
 
 class WriteResult(StrEnum):
-    """What came of writing a topology: as a whole, its annotations alone, or nothing."""
+    """The result of writing a topology: all of it, its annotations alone, or nothing."""
 
     APPLIED = "applied"
     ANNOTATED = "annotated"
@@ -27,7 +27,7 @@ class WriteResult(StrEnum):
 
 
 class AgentMetrics:
-    """The counts of one agent."""
+    """The metrics of one agent."""
 
     def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -77,27 +77,27 @@ class AgentMetrics:
             self._writes.labels(write)
 
     def seen(self, *, left_out: int) -> None:
-        """A look saw everything, but for what so many pods hold."""
+        """Count a complete observation, which leaves out this many pods."""
         self._seen_at = self._clock()
         self._looks.labels(LookResult.SEEN).inc()
         self._left_out.set(left_out)
 
     def missed(self) -> None:
-        """A look failed."""
+        """Count a failed observation."""
         self._looks.labels(LookResult.FAILED).inc()
 
     def wrote(self, result: WriteResult) -> None:
-        """A topology was written, or not."""
+        """Count an attempt to write the topology, by result."""
         self._writes.labels(result).inc()
 
     def wrote_pod(self) -> None:
-        """A pod was told what it holds."""
+        """Count a pod that was annotated with what it holds."""
         self._pod_writes.inc()
 
     def annotated(self, annotation: str, length: int) -> None:
-        """An annotation has so many bytes."""
+        """Set the size of an annotation in bytes."""
         self._bytes.labels(annotation).set(length)
 
     def foreign(self, others: int) -> None:
-        """So many others write the zones: one or none."""
+        """Set how many other exporters write the zones: one or none."""
         self._foreign.set(others)

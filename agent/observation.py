@@ -1,8 +1,8 @@
 """
-One look at a node: what it is made of, what its kubelet was told, and what each container holds.
+The values of one observation: the node's hardware, its kubelet's configuration, what containers hold.
 
-These are the values between reading and publishing. Each is what one source said, checked for its shape and
-otherwise untouched: nothing is added up here, and no source is believed in place of another.
+They connect reading and publishing. Each value comes from one source, with its shape checked and otherwise
+unchanged: nothing is added up here, and no source replaces another.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ from numalign.model.resources import ZoneId
 
 
 class Unobserved(ClusterError):
-    """Raised when a kubelet answers, but what it says cannot be all of it yet."""
+    """Raised when a kubelet answers, but cannot have reported everything yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedDevice:
-    """One healthy device that the kubelet can give out; no `zones` means that its plugin told none."""
+    """A healthy device that the kubelet can allocate; no `zones` if its plugin reported none."""
 
     resource: str
     id: str
@@ -29,7 +29,7 @@ class ListedDevice:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBlock:
-    """`size` bytes of memory, or of one size of hugepages, on these zones together, ascending."""
+    """`size` bytes of memory, or of one size of hugepages, on all these zones together, ascending."""
 
     resource: str
     size: int
@@ -38,7 +38,7 @@ class MemoryBlock:
 
 @dataclass(frozen=True, slots=True)
 class HeldDevices:
-    """Devices of one resource, ids ascending, that sit on the same zones; no `zones`: nobody knows where."""
+    """Devices of one resource, IDs ascending, on the same zones; no `zones` if they are unknown."""
 
     resource: str
     ids: tuple[str, ...]
@@ -47,7 +47,7 @@ class HeldDevices:
 
 @dataclass(frozen=True, slots=True)
 class ListedContainer:
-    """What a container holds for itself; `cpus` are exclusive ones only."""
+    """What a container holds exclusively; `cpus` are exclusive ones only."""
 
     name: str
     cpus: CpuSet
@@ -58,9 +58,9 @@ class ListedContainer:
 @dataclass(frozen=True, slots=True)
 class ListedPod:
     """
-    A pod as the kubelet lists it: app containers, and init containers that restart.
+    A pod as the kubelet lists it: its app containers and restartable init containers.
 
-    It has no UID, and a kubelet before 1.34 lists pods that have ended, too.
+    It has no UID, and a kubelet before 1.34 also lists pods that have ended.
     """
 
     namespace: str
@@ -71,9 +71,9 @@ class ListedPod:
 @dataclass(frozen=True, slots=True)
 class Allocatable:
     """
-    What the kubelet can give out in all, held or free.
+    All that the kubelet can allocate, held or free.
 
-    `cpus` is empty where the CPU manager's policy is none, `memory` where the memory manager's is.
+    `cpus` is empty if the CPU manager's policy is none, `memory` if the memory manager's is.
     """
 
     cpus: CpuSet
@@ -84,9 +84,9 @@ class Allocatable:
 @dataclass(frozen=True, slots=True)
 class Hardware:
     """
-    A machine as its kernel tells, `banks` ascending by zone and `cores` by their smallest thread.
+    A machine as its kernel reports it, `banks` ascending by zone and `cores` by their smallest thread.
 
-    `ZoneMemory.reserved` is None throughout: the kernel keeps nothing for the kubelet.
+    `ZoneMemory.reserved` is always None: the kernel reserves nothing for the kubelet.
     """
 
     banks: tuple[ZoneMemory, ...]
@@ -96,9 +96,9 @@ class Hardware:
 @dataclass(frozen=True, slots=True)
 class AskingContainer:
     """
-    A container that runs as long as its pod does, and what of its own it asks for.
+    A container that runs as long as its pod, and the exclusive resources it requests.
 
-    That is whole CPUs or memory, which only Guaranteed pods are given, and any other resources.
+    These are whole CPUs or memory, which only Guaranteed pods get exclusively, and any other resources.
     """
 
     name: str
@@ -110,12 +110,12 @@ class AskingContainer:
 @dataclass(frozen=True, slots=True)
 class KubeletPod:
     """
-    A pod of this node by its UID; `phase` as in its status, empty if there is none yet.
+    A pod of this node by its UID; `phase` as in its status, "" if it has none yet.
 
-    A `static` one stands in a file of its node; a kubelet calls it by another UID than the API server.
-    `init_containers` names those that do not restart, which podresources leaves out, as far as they ask for
-    something that they may be given for themselves: whole CPUs, or devices. `asking` are the containers
-    that stay, of a pod that states no resources as a whole.
+    A `static` pod comes from a file of its node; the kubelet and the API server have different UIDs for it.
+    `init_containers` names those that do not restart, which podresources omits, if they request exclusive
+    resources: whole CPUs, or devices. `asking` has the containers that keep running, without exclusive CPUs
+    and memory if the pod has pod-level resources.
     """
 
     uid: str
@@ -131,11 +131,11 @@ class KubeletPod:
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
     """
-    What the managers wrote down by UID of the pod and name of the container, init containers included.
+    What the managers recorded, by pod UID and container name, including init containers.
 
-    They may tell of pods that are gone, and are only good for telling pods of one name apart and for what
-    finished init containers keep. `pod_cpus` and `pod_memory` are all that a pod was given that was served as
-    a whole: its containers have parts of that, which overlap.
+    They may contain pods that are gone. Use them only to tell pods of the same name apart, and for what
+    finished init containers keep. `pod_cpus` and `pod_memory` are the allocations of pods with pod-level
+    resources: their containers have overlapping parts of them.
     """
 
     cpus: Mapping[str, Mapping[str, CpuSet]]
@@ -147,10 +147,10 @@ class Checkpoints:
 @dataclass(frozen=True, slots=True)
 class Observation:
     """
-    One look at a node.
+    One observation of a node.
 
-    `kubelet` holds those fields of its configuration that `kubelet_config.FIELDS` names, and its "version".
-    `checkpoints` is None where they cannot be read.
+    `kubelet` has those fields of its configuration that `kubelet_config.FIELDS` names, and its "version".
+    `checkpoints` is None if they cannot be read.
     """
 
     hardware: Hardware

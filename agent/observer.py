@@ -1,13 +1,13 @@
 """
-One look at a node, put together from all that tells of it.
+Observe a node once, from all sources.
 
-The order matters. What is listed comes first, for whatever the managers have given out stands in their
-checkpoints by then, and its pod among the kubelet's pods; so the later answers explain the first one. Where
-they cannot, the pod is one that is just leaving, and the next look says so.
+The order matters. The list comes first: by then the managers have written their allocations into checkpoints,
+and the pod is among the kubelet's pods, so the later sources explain the first one. If they cannot, the pod
+is just being removed, and the next observation shows that.
 
-A kubelet that has just started tells less than there is: its managers have nothing to give out until they
-run, and it lists no pods until the API server has sent them. That is not believed. What it was told and what
-its machine is made of cannot change while it runs, and are looked at again only now and then.
+A kubelet that has just started reports less than there is: its managers have nothing allocatable until they
+run, and it lists no pods until the API server has sent them. Such a report is not accepted. The kubelet's
+configuration and its machine cannot change while it runs, and are read again only now and then.
 """
 
 import asyncio
@@ -40,33 +40,34 @@ from numalign.runtime.logs import Log
 T = TypeVar("T")
 
 AGAIN_SECONDS = 60.0
-"""Between two looks at what a kubelet was told and at its machine."""
+"""Interval in seconds between two readings of a kubelet's configuration and its machine."""
 
 START_SECONDS = 10.0
-"""After which a kubelet that was started is believed, whatever it says."""
+"""Seconds after which the report of a started kubelet is accepted, whatever it is."""
 
 PATIENCE = (0.05, 0.1, 0.2, 0.4)
-"""Seconds to wait where the kubelet is asked too often: it answers 100 calls a second, of all who ask."""
+"""Pauses in seconds when the kubelet limits the rate: it answers 100 calls a second, from all clients
+together."""
 
 _JITTER = 0.5
 
 
 class KubeletReader(Protocol):
-    """What of a `KubeletApi` is asked here; each method raises `ClusterError`."""
+    """The methods of `KubeletApi` that are used here; each raises `ClusterError`."""
 
     async def configuration(self) -> Mapping[str, object]:
-        """What the kubelet was told, and its version."""
+        """Return the kubelet's configuration, and its version."""
 
     async def pods(self) -> tuple[KubeletPod, ...]:
-        """The pods of the node."""
+        """Return the pods of the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodePaths:
     """
-    Where a node shows itself: the socket of podresources, sysfs, and the folder of the kubelet's checkpoints.
+    The paths of a node: the podresources socket, sysfs, and the directory of the kubelet's checkpoints.
 
-    `state` is None where the checkpoints are not to be read.
+    `state` is None if the checkpoints are not to be read.
     """
 
     socket: Path
@@ -75,8 +76,8 @@ class NodePaths:
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
-    """What does not change while a kubelet runs, and until when it need not be asked about again."""
+class _Static:
+    """What does not change while a kubelet runs, and until when it need not be read again."""
 
     socket: tuple[Stamp, ...]
     hardware: Hardware
@@ -85,7 +86,7 @@ class _Standing:
 
 
 class Observer:
-    """Looks at one node."""
+    """Observes one node."""
 
     def __init__(  # noqa: PLR0913  what it depends on
         self,
@@ -103,7 +104,7 @@ class Observer:
         self._log = log
         self._again = again
         self._clock, self._sleep, self._chance = clock, sleep, chance
-        self._standing: _Standing | None = None
+        self._static: _Static | None = None
         self._started: float | None = None
         self._socket: tuple[Stamp, ...] = ()
         self._unread = ""
@@ -111,50 +112,50 @@ class Observer:
 
     async def look(self) -> Observation:
         """
-        The node as it is now.
+        Return the current state of the node.
 
-        Raises `ClusterError` if the kubelet does not answer or is not ready yet (`Unobserved`), and
-        `BadInput` if the hardware it reports is invalid.
+        Raise `ClusterError` if the kubelet does not answer or is not ready yet (`Unobserved`), and `BadInput`
+        if the hardware it reports is invalid.
         """
         socket = self._followed()
-        standing = await self._kept(socket)
+        static = await self._kept(socket)
         listed = await self._patiently(self._podresources.listed)
         allocatable = await self._patiently(self._podresources.allocatable)
-        found = self._checkpoints()
+        recorded = self._checkpoints()
         pods = await self._kubelet.pods()
-        self._check_started(standing.kubelet, allocatable, listed)
+        self._check_started(static.kubelet, allocatable, listed)
         if self._followed() != socket:
             raise Unobserved("the kubelet restarted during the observation")
         self._known = _from_the_api_server(listed, pods)
-        return Observation(standing.hardware, standing.kubelet, allocatable, listed, pods, found)
+        return Observation(static.hardware, static.kubelet, allocatable, listed, pods, recorded)
 
     def _followed(self) -> tuple[Stamp, ...]:
-        """The stamp of the socket; another one is another kubelet's."""
+        """Return the stamp of the socket; a different one belongs to a restarted kubelet."""
         now = stamps((self._paths.socket,))
         if now != self._socket:
             self._socket, self._started = now, self._clock()
         return now
 
-    async def _kept(self, socket: tuple[Stamp, ...]) -> _Standing:
-        """What does not change, asked for anew if it is time or the kubelet is another."""
-        before = self._standing
+    async def _kept(self, socket: tuple[Stamp, ...]) -> _Static:
+        """Return what does not change, read again if it is due or if the kubelet has restarted."""
+        before = self._static
         same = before is not None and before.socket == socket
         if before is not None and same and self._clock() < before.until:
             return before
         try:
             machine = await asyncio.to_thread(hardware, self._paths.sysfs)
-            told = await self._kubelet.configuration()
+            configuration = await self._kubelet.configuration()
         except ClusterError as error:
             if before is None or not same:
                 raise
-            # It still runs as it was told when it started.
+            # The kubelet still runs with the configuration with which it started.
             self._log.info("kubelet_config.kept", error=error)
-            machine, told = before.hardware, before.kubelet
-        self._standing = _Standing(socket, machine, told, self._clock() + self._again)
-        return self._standing
+            machine, configuration = before.hardware, before.kubelet
+        self._static = _Static(socket, machine, configuration, self._clock() + self._again)
+        return self._static
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask, and again after a moment where the kubelet is asked too often."""
+        """Call `ask`, and again after a pause if the kubelet limits the rate."""
         for pause in PATIENCE:
             try:
                 return await ask()
@@ -168,19 +169,19 @@ class Observer:
         if self._paths.state is None:
             return None
         try:
-            found = checkpoints(self._paths.state)
+            read = checkpoints(self._paths.state)
         except BadCheckpoint as error:
             if self._unread != str(error):
                 self._unread = str(error)
                 self._log.warning("checkpoints.unreadable", errors=error.mistakes)
             return None
         self._unread = ""
-        return found
+        return read
 
     def _check_started(
         self, kubelet: Mapping[str, object], allocatable: Allocatable, listed: tuple[ListedPod, ...]
     ) -> None:
-        """Raises `Unobserved` while a kubelet that has just started does not know all."""
+        """Raise `Unobserved` while a kubelet that has just started does not know everything."""
         if self._started is None:
             return
         lacking = _not_running(kubelet, allocatable) or _not_listed(listed, self._known)
@@ -190,7 +191,7 @@ class Observer:
 
 
 def _not_running(kubelet: Mapping[str, object], allocatable: Allocatable) -> str:
-    """Which manager that gives something out has nothing to give; empty, if all run."""
+    """Return which allocating manager has nothing allocatable; "" if all run."""
     if kubelet.get("cpuManagerPolicy") == "static" and not allocatable.cpus:
         return "the kubelet's CPU manager has no CPUs yet"
     if kubelet.get("memoryManagerPolicy") == "Static" and not allocatable.memory:
@@ -200,15 +201,15 @@ def _not_running(kubelet: Mapping[str, object], allocatable: Allocatable) -> str
 
 def _not_listed(listed: tuple[ListedPod, ...], known: frozenset[PodName]) -> str:
     """
-    What is wrong with a list that has none of the pods that were known; empty, if it has one.
+    Return what is wrong with a list that has none of the known pods; "" if it has one.
 
-    A kubelet is sent its pods all at once, but for static ones, which it reads itself and first.
+    A kubelet receives all its pods at once, except for static pods, which it reads itself and first.
     """
     return "" if not known or known & _names(listed) else "the kubelet does not list its pods yet"
 
 
 def _from_the_api_server(listed: tuple[ListedPod, ...], pods: tuple[KubeletPod, ...]) -> frozenset[PodName]:
-    """The pods that a kubelet lists and did not read from a file."""
+    """Return the names of the listed pods that are not static."""
     static = {(pod.namespace, pod.name) for pod in pods if pod.static}
     return _names(listed) - static
 

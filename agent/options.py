@@ -1,8 +1,8 @@
 """
-The settings as the first stage hands them to the daemon: checked, and in values that need no library to read.
+The settings as the first stage passes them to the daemon: checked, and readable without a library.
 
-They hold a token where a kubeconfig has one, and so they go through a file without a name, never through
-arguments or the environment.
+They contain a token if the kubeconfig does. So they are passed in an unnamed file, never in arguments or the
+environment.
 """
 
 import os
@@ -18,9 +18,10 @@ from numalign.kube.access import Access
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """What the daemon is told; `access` is None where nothing is asked of an API server or written to it.
+    """
+    The options of the daemon; `access` is None if no API server is read or written.
 
-    `bind` is None for all addresses. The other fields are those of `AgentSettings` by the same names.
+    `bind` is None for all addresses. The other fields are those of `AgentSettings` of the same names.
     """
 
     access: Access | None
@@ -48,7 +49,7 @@ _PATHS = ("podresources_socket", "kubelet_state", "sysfs", "kubelet_ca", "kubele
 
 
 def hand_over(options: AgentOptions) -> int:
-    """An open file that holds the options, for a process that takes this one's place."""
+    """Return an open file with the options, for the program that replaces this one."""
     descriptor = os.memfd_create("options", 0)
     os.write(descriptor, orjson.dumps(asdict(options), default=str))
     os.lseek(descriptor, 0, os.SEEK_SET)
@@ -56,10 +57,10 @@ def hand_over(options: AgentOptions) -> int:
 
 
 def take_over(descriptor: int) -> AgentOptions:
-    """What `hand_over` put into this open file, which is closed."""
+    """Return the options that `hand_over` wrote into this open file, and close it."""
     with os.fdopen(descriptor, "rb") as file:
-        told: dict[str, Any] = orjson.loads(file.read())
-    told["access"] = Access(**told["access"]) if told["access"] else None
-    told["publish"] = Publish(told["publish"])
-    told |= {name: Path(told[name]) for name in _PATHS if told[name] is not None}
-    return AgentOptions(**told)
+        values: dict[str, Any] = orjson.loads(file.read())
+    values["access"] = Access(**values["access"]) if values["access"] else None
+    values["publish"] = Publish(values["publish"])
+    values |= {name: Path(values[name]) for name in _PATHS if values[name] is not None}
+    return AgentOptions(**values)

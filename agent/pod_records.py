@@ -1,9 +1,9 @@
 """
-Tells each pod what it holds, on the pod itself.
+Annotate each pod with what it holds.
 
-The topology has all of it already; this is for programs that read pods alone. A pod is told once, and again
-when it holds something else. The patch names the UID of the pod, so that a successor of the same name is
-never told what its predecessor held.
+The topology already has all of it; this is for programs that read only pods. A pod is annotated once, and
+again when it holds something else. The patch contains the UID of the pod, so that a successor of the same
+name never gets its predecessor's annotation.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 1.0, 30.0
 
 
 class PodWriter(Protocol):
-    """What of an `ApiServer` is needed here."""
+    """The method of `ApiServer` that is used here."""
 
     async def merge(self, path: str, fields: object, *, what: str) -> None:
-        """Change these fields of an object; raises `ClusterError`."""
+        """Change these fields of an object; raise `ClusterError`."""
 
 
 class PodRecords:
-    """Keeps the pods of one node told of what they hold."""
+    """Keeps the annotations of one node's pods up to date."""
 
     def __init__(
         self,
@@ -49,26 +49,26 @@ class PodRecords:
         self._sleep = sleep
         self._chance = chance
         self._wanted: Mapping[str, NamedPlacement] = {}
-        self._told: dict[str, str] = {}
-        self._news = asyncio.Event()
+        self._written: dict[str, str] = {}
+        self._changed = asyncio.Event()
 
     def keep(self, pods: tuple[NamedPlacement, ...]) -> None:
-        """Have these told, and no others; what was wanted before and not told yet is forgotten."""
+        """Keep these pods annotated, and no others; drop what was requested before and is not written yet."""
         self._wanted = {pod.uid: pod for pod in pods}
-        self._news.set()
+        self._changed.set()
 
     async def run(self) -> NoReturn:
-        """Go on for ever; what fails is tried again."""
+        """Run forever; retry failures."""
         failures = 0
         while True:
-            await self._news.wait()
-            self._news.clear()
+            await self._changed.wait()
+            self._changed.clear()
             try:
                 await self.tell()
             except ClusterError as error:
                 if not failures:
                     self._log.warning("placements.write_failed", error=error)
-                self._news.set()
+                self._changed.set()
                 pause = min(FIRST_RETRY_SECONDS * 2.0 ** min(failures, 16), LAST_RETRY_SECONDS)
                 await self._sleep(pause * (0.5 + self._chance()))
                 failures += 1
@@ -76,20 +76,20 @@ class PodRecords:
                 failures = 0
 
     async def tell(self) -> None:
-        """Tell all pods that are not told yet; raises `ClusterError`."""
-        self._told = {uid: text for uid, text in self._told.items() if uid in self._wanted}
+        """Annotate all pods that are not up to date; raise `ClusterError`."""
+        self._written = {uid: text for uid, text in self._written.items() if uid in self._wanted}
         for uid, pod in self._wanted.items():
             text = orjson.dumps(placements.render_held(pod.held)).decode()
-            if self._told.get(uid) != text:
-                await self._tell(pod, text)
-                self._told[uid] = text
+            if self._written.get(uid) != text:
+                await self._write(pod, text)
+                self._written[uid] = text
 
-    async def _tell(self, pod: NamedPlacement, text: str) -> None:
+    async def _write(self, pod: NamedPlacement, text: str) -> None:
         metadata = {"uid": pod.uid, "annotations": {intent.PLACEMENT_OBSERVED: text}}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
         try:
             await self._api.merge(path, {"metadata": metadata}, what=f"pod {pod.namespace}/{pod.name}")
         except (InvalidObject, NotFound):
-            # It is gone, and another one may have its name by now: a UID cannot be changed.
+            # The pod is gone, and another one may have its name by now: a UID cannot be changed.
             return
         self._metrics.wrote_pod()

@@ -1,9 +1,9 @@
 """
-What a kubelet lists over its podresources socket, as our values.
+Read what a kubelet lists over its podresources socket.
 
-It tells a device that sits on several zones once for each of them, and leaves out one whose plugin tells of
-zones and names none (containerDevicesFromResourceDeviceInstances of pkg/kubelet/cm/container_manager.go). CPU
-ids are sets, never sums: containers that share the CPUs of their pod all list them.
+The kubelet lists a device on several zones once for each of them, and omits a device whose plugin sends a
+topology without zones (containerDevicesFromResourceDeviceInstances of pkg/kubelet/cm/container_manager.go).
+CPU IDs are sets, never sums: containers that share the CPUs of their pod all list them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,8 @@ class PodResources:
     """
     The podresources socket of one kubelet.
 
-    Both methods raise `unary.CallRefused`, and `Unreachable` for all else that fails, nonsense included.
+    Both methods raise `unary.CallRefused`, and `Unreachable` for every other failure, including invalid
+    messages.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class PodResources:
         self._socket, self._within, self._most = socket, within, most
 
     async def listed(self) -> tuple[ListedPod, ...]:
-        """The pods of the node and what their containers hold (`List`); before 1.34 ended ones too."""
+        """Return the node's pods and what their containers hold (`List`); before 1.34 also ended pods."""
         answer = ListPodResourcesResponse()
         with _sensible("List"):
             answer.ParseFromString(await self._call("List", ListPodResourcesRequest()))
@@ -57,7 +58,7 @@ class PodResources:
             )
 
     async def allocatable(self) -> Allocatable:
-        """What the kubelet can give out, as `GetAllocatableResources` tells: of devices the healthy ones."""
+        """Return what is allocatable (`GetAllocatableResources`); of devices the healthy ones."""
         answer = AllocatableResourcesResponse()
         with _sensible("GetAllocatableResources"):
             request = AllocatableResourcesRequest()
@@ -91,7 +92,7 @@ def _container(container: ContainerResources) -> ListedContainer:
     return ListedContainer(
         container.name,
         _cpus(container.cpu_ids),
-        # Blocks that were handed on, from a finished init container to another, are left at zero.
+        # Blocks that one finished init container passed on to another have size zero.
         tuple(_block(block) for block in container.memory if block.size),
         held(_sites(container.devices)),
     )
@@ -111,7 +112,7 @@ def _block(block: ContainerMemory) -> MemoryBlock:
 
 
 def _zones(topology: TopologyInfo) -> tuple[ZoneId, ...]:
-    """The zones that are told, ascending, each once."""
+    """Return the zones, ascending, each once."""
     zones = {node.ID for node in topology.nodes}
     if strange := next((zone for zone in zones if not 0 <= zone <= LARGEST_ZONE), None):
         raise ValueError(f"{strange} is not a NUMA node ID")

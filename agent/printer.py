@@ -1,4 +1,4 @@
-"""Writes what would be published where a person or a test can read it, and nothing into a cluster."""
+"""Writes what would be published to a file or standard output, and nothing into a cluster."""
 
 import asyncio
 import sys
@@ -13,7 +13,7 @@ STANDARD_OUTPUT = "-"
 
 
 class Printer:
-    """Writes the topology of a node as JSON: to standard output line by line, into a file anew each time."""
+    """Writes a node's topology as JSON: to standard output line by line, or to a file, replacing it."""
 
     unsettled = False
 
@@ -22,7 +22,7 @@ class Printer:
         self._output = output
 
     async def publish(self, report: NodeReport) -> None:
-        """Write what a report says; raises `Unconfigured` for a file that cannot be written."""
+        """Write a report; raise `Unconfigured` if the file cannot be written."""
         line = orjson.dumps(document(self._node, report)).decode() + "\n"
         if self._output == STANDARD_OUTPUT:
             sys.stdout.write(line)

@@ -1,4 +1,4 @@
-"""Whose zones are written, in words that settings and the publisher share."""
+"""Which zones are written: the values that settings and the publisher share."""
 
 from enum import StrEnum
 

@@ -1,10 +1,10 @@
 """
-Writes a report into the node's NodeResourceTopology, and stays out of the way of other exporters.
+Write a report into the node's NodeResourceTopology without fighting other exporters.
 
-Several programs export topologies, each for itself, and two that write the same zones would fight for ever.
-So fields have owners: what is written here is one server-side apply by one manager, and if somebody else has
-written the zones, then by default only our annotations are added. That is asked again from time to time, for
-the other exporter may have been taken away together with its object.
+Several programs export topologies, and two that write the same zones would overwrite each other forever. So
+every write is a server-side apply by one field manager. If another manager owns the zones, only numalign's
+annotations are added by default. The agent tries again from time to time, because the other exporter may have
+been removed together with its object.
 """
 
 import time
@@ -24,22 +24,22 @@ from numalign.runtime.clock import Clock, utc_now
 from numalign.runtime.logs import Log
 
 AGAIN_SECONDS = 60.0
-"""After which it is asked again whether the zones of another exporter are still its own."""
+"""Interval in seconds at which to check whether another exporter still owns the zones."""
 
 OWNER_SECONDS = 300.0
-"""After which the Node is read again: one that was deleted and made anew has another UID."""
+"""Interval in seconds at which to read the Node again: one that was deleted and recreated has another UID."""
 
 _COLLECTION = f"/apis/{GROUP}/{VERSIONS[0]}/noderesourcetopologies"
 
 
 class TopologyWriter(Protocol):
-    """What of an `ApiServer` is needed here; every method raises `ClusterError`."""
+    """The methods of `ApiServer` that are used here; each raises `ClusterError`."""
 
     async def metadata(self, path: str, *, what: str) -> object:
-        """The metadata of an object."""
+        """Return the metadata of an object."""
 
     async def apply(self, path: str, fields: object, *, conflicts: Conflicts, what: str) -> int:
-        """Have these fields in an object."""
+        """Apply these fields to an object."""
 
     async def merge(self, path: str, fields: object, *, what: str) -> None:
         """Change these fields of an object."""
@@ -77,11 +77,11 @@ class Publisher:
 
     @property
     def unsettled(self) -> bool:
-        """Whether it is worth writing the same once more: others had the object, or there was none."""
+        """Return whether to write the same again: another exporter had the object, or there was none."""
         return self._absent or (self._foreign and self._clock() >= self._foreign_until)
 
     async def publish(self, report: NodeReport) -> None:
-        """Write what a report says; raises `ClusterError`."""
+        """Write a report; raise `ClusterError`."""
         try:
             result = await self._written(report)
         except ClusterError:
@@ -102,7 +102,7 @@ class Publisher:
         return await self._annotate(report)
 
     async def _apply(self, report: NodeReport) -> WriteResult:
-        """All of it; raises `Conflict` where the zones are somebody else's and not to be taken over."""
+        """Write the whole topology; raise `Conflict` if another manager owns the zones and keeps them."""
         force = self._publish is Publish.ALWAYS
         conflicts = Conflicts.TAKE_OVER if force else Conflicts.GIVE_WAY
         await self._learn_owner()
@@ -125,7 +125,7 @@ class Publisher:
         self._metrics.foreign(1)
 
     async def _annotate(self, report: NodeReport) -> WriteResult:
-        """The annotations alone, on an object of somebody else."""
+        """Write the annotations alone, on another exporter's object."""
         fields = {"metadata": {"annotations": {**report.annotations, **self._stamp()}}}
         try:
             await self._api.merge(self._path, fields, what=self._what)
@@ -135,7 +135,7 @@ class Publisher:
         return WriteResult.ANNOTATED
 
     async def _missed(self, report: NodeReport) -> WriteResult:
-        """There is no object to annotate: then it is ours to make, unless we never do."""
+        """Handle a missing object: create it, unless `publish` is never."""
         if self._publish is not Publish.NEVER:
             return await self._apply(report)
         if not self._absent:
@@ -155,24 +155,24 @@ class Publisher:
         return {OBSERVED_AT: stamp(self._now())}
 
     async def _has_another_owner(self) -> bool:
-        """Whether the Node is another one by now: what was there may have gone together with the last one."""
+        """Return whether the Node was replaced: the object may have been deleted with the old one."""
         before, self._owner_due = self._owner, float("-inf")
         await self._learn_owner()
         return self._owner != before
 
     async def _learn_owner(self) -> None:
-        """Whose object it is, so that it goes together with its Node."""
+        """Read the UID of the Node, so that the object is deleted together with it."""
         if self._clock() < self._owner_due:
             return
         try:
-            found = await self._api.metadata(f"/api/v1/nodes/{self._node}", what=f"node {self._node}")
+            metadata = await self._api.metadata(f"/api/v1/nodes/{self._node}", what=f"node {self._node}")
         except (Forbidden, NotFound) as error:
             self._owner = None
             if self._unowned != str(error):
                 self._unowned = str(error)
                 self._log.warning("topology.no_owner", node=self._node, error=error)
         else:
-            self._owner, self._unowned = Part(found)["metadata"]["uid"].text() or None, ""
+            self._owner, self._unowned = Part(metadata)["metadata"]["uid"].text() or None, ""
         self._owner_due = self._clock() + (OWNER_SECONDS if self._owner else AGAIN_SECONDS)
 
 
@@ -180,5 +180,5 @@ _CREATED = 201
 
 
 def stamp(moment: datetime) -> str:
-    """A moment in UTC as Kubernetes writes it, to the second."""
+    """Return a UTC time as Kubernetes writes it, to the second."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,8 +1,9 @@
 """
-One look at a node as what is published of it: the fields of its NodeResourceTopology, and its annotations.
+Turn an observation into what is published of a node: its NodeResourceTopology's fields and annotations.
 
-Nothing here is asked or written. The zones are what any exporter tells, for whoever reads topologies; what
-they cannot say, the annotations do: the machine itself, and what each pod was given, by its UID.
+This module reads and writes nothing. The zones are those that any exporter publishes, for all programs that
+read topologies. The annotations have what zones cannot express: the machine itself, and what each pod holds,
+by UID.
 """
 
 import re
@@ -30,7 +31,7 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class NamedPlacement:
-    """What one pod holds, and who it is."""
+    """What one pod holds, and its identity."""
 
     uid: str
     namespace: str
@@ -40,10 +41,11 @@ class NamedPlacement:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What is published of a node.
+    """
+    What is published of a node.
 
-    `annotations` are None where they must not stand: `mistakes` says why. `left_out` counts the pods of which
-    it is not certain what they hold.
+    An annotation is None if it must not be set; `mistakes` has the reason. `left_out` counts the pods for
+    which it is uncertain what they hold.
     """
 
     zones: list[JsonObject]
@@ -55,17 +57,17 @@ class NodeReport:
 
 
 def report(observation: Observation, before: SeenDevices) -> tuple[NodeReport, SeenDevices]:
-    """What one look says, given the devices that were seen before; and those seen by now."""
+    """Return the report of an observation, given the devices seen before; and those seen by now."""
     pods = identified(observation)
     seen = before.plus(observation, pods)
     cpus = zone_cpus(observation.hardware)
     placements = {pod.pod.uid: (pod, held_by(pod, cpus, seen)) for pod in pods if pod.pod is not None}
-    told = {uid: ObservedPlacement(held, pod.cpus) for uid, (pod, held) in placements.items()}
+    observed = {uid: ObservedPlacement(held, pod.cpus) for uid, (pod, held) in placements.items()}
     machine = _machine(observation, seen)
     mistakes: list[Mistake] = []
     writers: Mapping[str, Callable[[], str]] = {
         MACHINE: lambda: kubelet_reports.write_machine(machine, dict(observation.kubelet)),
-        PLACEMENTS: lambda: kubelet_reports.write_placements(told),
+        PLACEMENTS: lambda: kubelet_reports.write_placements(observed),
     }
     annotations = {annotation: _text(annotation, write, mistakes) for annotation, write in writers.items()}
     made = NodeReport(
@@ -83,19 +85,19 @@ def report(observation: Observation, before: SeenDevices) -> tuple[NodeReport, S
 
 
 def document(node: str, report: NodeReport) -> JsonObject:
-    """The topology of a node, without what is known at the time of writing alone."""
-    told = {annotation: text for annotation, text in report.annotations.items() if text is not None}
+    """Return the topology of a node, without the parts that are known only when it is written."""
+    annotations = {annotation: text for annotation, text in report.annotations.items() if text is not None}
     return {
         "apiVersion": f"{GROUP}/{VERSIONS[0]}",
         "kind": KIND,
-        "metadata": {"name": node, "annotations": told},
+        "metadata": {"name": node, "annotations": annotations},
         "attributes": report.attributes,
         "zones": report.zones,
     }
 
 
 def _text(annotation: str, write: Callable[[], str], mistakes: list[Mistake]) -> str | None:
-    """An annotation, or None and why there is none."""
+    """Return an annotation, or None after adding the reasons to `mistakes`."""
     try:
         return write()
     except BadReport as error:
@@ -109,28 +111,29 @@ def _machine(observation: Observation, seen: SeenDevices) -> DescribedMachine:
     return DescribedMachine(
         _banks(observation),
         hardware.cores,
-        # Without a manager no CPU is told to be allocatable, and none is kept.
+        # Without a CPU manager no CPU is reported as allocatable, and none is reserved.
         reserved=every & ~allocatable if allocatable else None,
         devices=tuple(places(seen).items()),
     )
 
 
 def _banks(observation: Observation) -> tuple[ZoneMemory, ...]:
-    """The memory of each zone, with the hugepages that there were when the kubelet started.
+    """
+    Return the memory of each zone, with the hugepages that it had when the kubelet started.
 
-    It does not ask again (NewManager of cm/memorymanager/memory_manager.go takes the machine as it is then),
-    and gives out what it found, whatever pages the kernel has made since. Of pages that are kept it does not
-    tell: then what the kernel says now has to do.
+    The kubelet does not read the machine again (NewManager of cm/memorymanager/memory_manager.go), and
+    allocates what it read, whatever pages the kernel has created since. It does not report reserved pages: if
+    there are any, the kernel's current numbers are used.
     """
     banks, blocks = observation.hardware.banks, observation.allocatable.memory
     if not blocks or "hugepages-" in repr(observation.kubelet.get("reservedMemory")):
         return banks
-    found: Counter[tuple[ZoneId, str]] = Counter()
+    sizes: Counter[tuple[ZoneId, str]] = Counter()
     for block in blocks:
         for zone in block.zones[:1]:
-            found[zone, block.resource] += block.size
+            sizes[zone, block.resource] += block.size
     return tuple(
-        replace(bank, huge=Resources({name: found[bank.zone, name] for name in bank.huge})) for bank in banks
+        replace(bank, huge=Resources({name: sizes[bank.zone, name] for name in bank.huge})) for bank in banks
     )
 
 
@@ -154,7 +157,7 @@ def _quantities(name: str, row: AmountRow) -> dict[str, str]:
 
 
 def _costs(bank: ZoneMemory, zones: list[ZoneId]) -> JsonObject:
-    """The distances to all zones, where the kernel tells them."""
+    """Return the distances to all zones, if the kernel reports them."""
     if not bank.distances:
         return {}
     pairs = zip(zones, bank.distances, strict=True)
@@ -165,7 +168,7 @@ _POLICY, _SCOPE, _OPTIONS = "topologyManagerPolicy", "topologyManagerScope", "to
 
 
 def _attributes(observation: Observation, pods: tuple[KeptPod, ...]) -> Iterator[tuple[str, str]]:
-    """How the kubelet aligns, as it words it, and which pods the amounts account for."""
+    """Yield how the kubelet aligns, in its own terms, and which pods the amounts account for."""
     for name in (_POLICY, _SCOPE):
         if value := observation.kubelet.get(name):
             yield name, str(value)
@@ -180,5 +183,5 @@ def _attributes(observation: Observation, pods: tuple[KeptPod, ...]) -> Iterator
 
 
 def _camel(option: str) -> str:
-    """`prefer-closest-numa-nodes` as `PreferClosestNumaNodes`."""
+    """Return `prefer-closest-numa-nodes` as `PreferClosestNumaNodes`."""
     return re.sub(r"(?:^|-)([a-z0-9]?)", lambda match: match[1].upper(), option)

@@ -1,10 +1,10 @@
 """
-The agent's rounds: wait until there is something to see, look, and publish what is new.
+The agent's main loop: wait for a reason to observe the node, observe it, and publish what is new.
 
-A change is looked at as soon as the kubelet's files are quiet for a moment, for a pod is given CPUs, memory
-and devices one after another. From then on there are at most two writes a second, whatever comes and goes:
-each has all that happened until then, and only the newest is ever published. What fails is tried again,
-sooner where a change is waiting to be seen; what goes on failing is said once.
+After a change, the agent waits until the kubelet's files are unchanged for a moment, because a pod gets CPUs,
+memory and devices one after another. From then on there are at most two writes a second, however much
+changes: each contains all changes until then, and only the latest is published. Failures are retried, sooner
+if a change is pending; a repeated failure is logged once.
 """
 
 import asyncio
@@ -26,96 +26,96 @@ from numalign.runtime.logs import Log
 
 POLL_SECONDS = 0.1
 SETTLE_SECONDS = 0.025
-"""For so long the files have to be as they are before it is worth looking,"""
+"""Seconds for which the files must be unchanged before the node is observed."""
 MOST_SETTLES = 4
-"""but no longer than so many times that."""
+"""Most waits for that before the node is observed anyway."""
 
 WRITE_SECONDS = 0.5
-"""Between the beginnings of a round that wrote, and of the next one."""
+"""Seconds between the starts of a round that wrote and of the next one."""
 LOOK_SECONDS = 0.2
-"""The same after a round that found nothing to write: what woke it may be just about to happen."""
+"""The same after a round that had nothing to write: the change behind its wakeup may be about to happen."""
 
 BLIND_SECONDS = 1.0
-"""Between two looks where no file tells of changes."""
+"""Seconds between two observations if no file indicates changes."""
 
 FIRST_RETRY_SECONDS = 0.5
 AWAY_SECONDS = 1.0
 """The longest pause while the kubelet or the API server is down: meanwhile published data gets old."""
 REFUSED_SECONDS = 30.0
-"""The longest pause after an answer that denies access or is invalid."""
+"""The longest pause after a response that denies access or is invalid."""
 
 MOST_DOUBTS = 3
-"""Rounds in a row that are made only because it is not certain what some pod holds."""
+"""Most rounds in a row that are made only because it is uncertain what some pod holds."""
 
 _JITTER = 0.25
 
 
 class NodeObserver(Protocol):
-    """What looks at the node."""
+    """Observes the node."""
 
     async def look(self) -> Observation:
-        """What is there now; raises `ClusterError` or `BadInput`."""
+        """Return the current state; raise `ClusterError` or `BadInput`."""
 
 
 class ReportPublisher(Protocol):
-    """What publishes."""
+    """Publishes reports."""
 
     @property
     def unsettled(self) -> bool:
-        """Whether the same is worth publishing once more."""
+        """Return whether the same report is worth publishing again."""
 
     async def publish(self, report: NodeReport) -> None:
-        """Publish a report; raises `ClusterError`."""
+        """Publish a report; raise `ClusterError`."""
 
 
 class ChangeWatcher(Protocol):
-    """What hears of changes."""
+    """Detects changes."""
 
     @property
     def blind(self) -> bool:
-        """Whether no change can be heard of."""
+        """Return whether no change can be detected."""
 
     def changed(self) -> bool:
-        """Whether there was one since the last call."""
+        """Return whether anything changed since the last call."""
 
 
 @dataclass(slots=True)
 class Retry:
-    """How long to wait after each failure in a row, by chance somewhat more or less."""
+    """How long to wait after consecutive failures, with jitter."""
 
     chance: Callable[[], float]
     failures: int = 0
-    said: set[str] = field(default_factory=set)
+    reported: set[str] = field(default_factory=set)
 
     def pause(self, longest: float) -> float:
-        """Seconds to wait now that it failed once more."""
+        """Return the seconds to wait after another failure."""
         pause = min(FIRST_RETRY_SECONDS * 2.0 ** min(self.failures, 16), longest)
         self.failures += 1
         return pause * (1 + _JITTER * (2 * self.chance() - 1))
 
-    def news(self, kind: str) -> bool:
-        """Whether it fails in a way in which it has not failed since it last went well."""
-        new = kind not in self.said
-        self.said.add(kind)
+    def is_new(self, kind: str) -> bool:
+        """Return whether this kind of failure is new since the last success."""
+        new = kind not in self.reported
+        self.reported.add(kind)
         return new
 
     def recovered(self) -> bool:
-        """It went well; whether it had failed before."""
+        """Note a success; return whether there were failures before it."""
         before, self.failures = self.failures, 0
-        self.said.clear()
+        self.reported.clear()
         return before > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """How often, in seconds, to look without an occasion (`resync`), and to write without (`heartbeat`)."""
+    """Seconds after which to observe (`resync`) and to write (`heartbeat`) without a change."""
 
     resync: float = 60.0
     heartbeat: float = 300.0
 
 
 class Rounds:
-    """The life of an agent. `observed` is given each report that differs from the one before."""
+    """The main loop of an agent. `observed` is called with each report that differs from the one before."""
 
     def __init__(  # noqa: PLR0913  what it depends on
         self,
@@ -146,23 +146,23 @@ class Rounds:
 
     @property
     def waiting_for(self) -> str | None:
-        """What has to happen before the agent is of use; None once it was."""
+        """Return what the agent needs before it is ready; None once it is."""
         return None if self._published else "the first report"
 
     async def run(self) -> NoReturn:
-        """Go round for ever."""
+        """Run forever."""
         while True:
             await self.occasion()
             await self.round()
 
     async def occasion(self) -> None:
-        """Wait until there is reason to look, and it is time."""
+        """Wait until there is a reason to observe the node, and it is time."""
         while True:
             if self._watcher.changed():
                 self._changed = True
                 await self._settle()
                 if self._looks.failures:
-                    # Nobody who was away has to be waited for once it is back.
+                    # The kubelet is back: do not wait for the rest of the pause.
                     self._not_before = min(self._not_before, self._begun + LOOK_SECONDS)
             now = self._clock()
             if now >= self._not_before and (self._changed or now >= self._resync_at):
@@ -176,13 +176,13 @@ class Rounds:
                 return
 
     async def round(self) -> bool:
-        """Look, and publish what is new or due; whether both went well."""
+        """Observe the node, and publish what is new or due; return whether both succeeded."""
         begun = self._begun = self._clock()
         self._not_before = begun + LOOK_SECONDS
         self._changed = False
-        # What changes while it is being looked at is seen in the next round.
-        found = await self._look()
-        done = found is not None and await self._publish(found)
+        # What changes during the observation is seen in the next round.
+        result = await self._look()
+        done = result is not None and await self._publish(result)
         if done:
             self._resync_at = begun + (BLIND_SECONDS if self._watcher.blind else self._intervals.resync)
         return done
@@ -192,42 +192,42 @@ class Rounds:
             observation = await self._observer.look()
         except (ClusterError, BadInput) as error:
             self._metrics.missed()
-            if self._looks.news(type(error).__name__):
+            if self._looks.is_new(type(error).__name__):
                 self._log.warning("node.observation_failed", error=error)
             self._again(self._looks.pause(_longest(error)))
             return None
         if self._looks.recovered():
             self._log.info("node.observation_recovered")
-        found, self._seen = report(observation, self._seen)
-        self._metrics.seen(left_out=found.left_out)
-        if found.mistakes and found.mistakes != self._mistakes:
-            self._log.warning("topology.incomplete", errors=found.mistakes)
-        self._mistakes = found.mistakes
-        # Mostly it was just being given something, or another one of its name was going.
-        self._doubts = self._doubts + 1 if found.left_out else 0
+        made, self._seen = report(observation, self._seen)
+        self._metrics.seen(left_out=made.left_out)
+        if made.mistakes and made.mistakes != self._mistakes:
+            self._log.warning("topology.incomplete", errors=made.mistakes)
+        self._mistakes = made.mistakes
+        # Usually the pod is just getting its resources, or a pod of the same name is being removed.
+        self._doubts = self._doubts + 1 if made.left_out else 0
         self._changed = 0 < self._doubts <= MOST_DOUBTS
-        return found
+        return made
 
-    async def _publish(self, found: NodeReport) -> bool:
-        """Whether all that is due is published."""
+    async def _publish(self, report_made: NodeReport) -> bool:
+        """Return whether all that is due is published."""
         now = self._clock()
-        same = found == self._published
+        same = report_made == self._published
         if same and now < self._heartbeat_at and not self._publisher.unsettled:
             return True
         if not same:
-            self._observed(found)
+            self._observed(report_made)
         self._not_before = self._begun + WRITE_SECONDS
         try:
-            await self._publisher.publish(found)
+            await self._publisher.publish(report_made)
         except ClusterError as error:
-            if self._writes.news(type(error).__name__):
+            if self._writes.is_new(type(error).__name__):
                 self._log.warning("topology.write_failed", error=error)
             self._again(self._writes.pause(_longest(error)))
             return False
         if self._writes.recovered():
             self._log.info("topology.write_recovered")
-        self._published = found
-        # A fleet that was started at once shall not write at once for ever.
+        self._published = report_made
+        # A fleet that was started at once must not write at once forever.
         self._heartbeat_at = now + self._intervals.heartbeat * (1 - _JITTER * self._chance())
         return True
 
@@ -237,9 +237,9 @@ class Rounds:
 
 
 def _longest(error: ClusterError | BadInput) -> float:
-    """How long to wait at most before whoever failed so is asked again."""
+    """Return the longest pause before the next attempt after this error."""
     return AWAY_SECONDS if isinstance(error, _PASSING) else REFUSED_SECONDS
 
 
 _PASSING = (CallRefused, Unobserved, Unreachable)
-"""What is over by itself."""
+"""Errors that usually pass by themselves."""

@@ -1,4 +1,4 @@
-"""What the agent can be told."""
+"""The settings of the agent."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,7 +126,7 @@ class AgentSettings(KubeletSettings, PublishingSettings, ProcessSettings):
     """The agent."""
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """A node, and one place to write to."""
+        """Check that a node is named, and that there is one place to write to."""
         yield from super().contradictions()
         if not self.node_name:
             yield Contradiction(

@@ -1,9 +1,9 @@
 """
-Unary calls of gRPC over a Unix socket: one message out, one message back.
+Make unary gRPC calls over a Unix socket: one message out, one message back.
 
-That is all that the kubelet is asked, twice a look, so each call has a connection of its own: a kubelet that
-restarts leaves nothing behind. HTTP/2 is spoken by h2; what gRPC adds to it is small and stands here: five
-bytes before a message, and a status after it (PROTOCOL-HTTP2.md of grpc/grpc).
+The agent needs no more, twice for each observation. So each call has its own connection, and a kubelet that
+restarts leaves nothing behind. h2 implements HTTP/2; what gRPC adds is small and implemented here: five bytes
+before a message, and a status after it (PROTOCOL-HTTP2.md of grpc/grpc).
 """
 
 import asyncio
@@ -33,16 +33,16 @@ from numalign.model.errors import cut
 OK = 0
 RESOURCE_EXHAUSTED = 8
 UNIMPLEMENTED = 12
-"""Statuses of gRPC that somebody asks about (codes.go of grpc/grpc-go)."""
+"""The gRPC statuses that callers compare with (codes.go of grpc/grpc-go)."""
 
 CALL_SECONDS = 10.0
 LONGEST_MESSAGE = 2**24
-"""Bytes; other clients of the kubelet take as many."""
+"""Bytes; other clients of the kubelet accept as many."""
 
-# The first byte tells whether the message is compressed, which nobody asked for; then comes its length.
+# The first byte is 1 for a compressed message, which is not requested; the message's length follows.
 _PREFIX = Struct(">BI")
 _PIECE = 2**16
-# What an answer may take beside its message: headers, frames, pings.
+# What a response may take in addition to its message: headers, frames, pings.
 _BESIDE = 2**20
 _LONGEST_REASON = 500
 _HTTP_OK = b"200"
@@ -51,7 +51,7 @@ Headers = Iterable[tuple[bytes | str, bytes | str]]
 
 
 class CallRefused(ClusterError):
-    """Raised when a call was answered by a status that is not OK."""
+    """Raised when a call is answered with a status that is not OK."""
 
     def __init__(self, message: str, *, status: int) -> None:
         super().__init__(message)
@@ -67,9 +67,10 @@ async def call(
     most: int = LONGEST_MESSAGE,
 ) -> bytes:
     """
-    Ask `method` (`/v1.PodResourcesLister/List`) behind a socket, and give the message of the answer.
+    Call `method` (`/v1.PodResourcesLister/List`) on a socket, and return the message of the response.
 
-    It has at most so many bytes and seconds. Raises `CallRefused`, and `Unreachable` for all else that fails.
+    The response has at most `most` bytes and takes at most `within` seconds. Raise `CallRefused`, and
+    `Unreachable` for every other failure.
     """
     what = f"call to the kubelet's socket {socket} failed: {method}"
     try:
@@ -86,9 +87,9 @@ async def call(
 async def _exchange(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: "_Exchange"
 ) -> bytes:
-    """Carry bytes to and fro until the answer is whole; raises as `call` does, before that is told apart."""
+    """Transfer bytes until the response is complete; raise `CallRefused`, and the causes of `Unreachable`."""
     while not exchange.ended:
-        # Never more than was read, and not to be waited for: a server may be gone whose answer is here.
+        # Do not wait for the write: the server may be gone although its response is here.
         writer.write(exchange.to_send())
         received = await reader.read(_PIECE)
         if not received:
@@ -98,12 +99,12 @@ async def _exchange(
 
 
 class _Exchange:
-    """One call, as bytes to send and bytes that came; knows no socket."""
+    """One call, as bytes to send and bytes received; without a socket."""
 
     def __init__(self, method: str, message: bytes, most: int) -> None:
         self._method, self._most = method, most
         self._http = H2Connection(H2Configuration(client_side=True, header_encoding=None))
-        # The window is as large as what is read, so a server never has to wait, nor can it send more.
+        # The window is as large as what is accepted, so a server never has to wait, nor can it send more.
         window = {SettingCodes.INITIAL_WINDOW_SIZE: most + _PREFIX.size, SettingCodes.ENABLE_PUSH: 0}
         self._http.local_settings = Settings(client=True, initial_values=window)
         self._http.initiate_connection()
@@ -117,16 +118,16 @@ class _Exchange:
         self.ended = False
 
     def to_send(self) -> bytes:
-        """What is to go out now; may be empty."""
+        """Return what is to be sent now; may be empty."""
         return self._http.data_to_send()
 
     def receive(self, received: bytes) -> None:
-        """Take in what came; raises `ProtocolError`, and `ValueError` for what is no answer."""
+        """Process received bytes; raise `ProtocolError`, and `ValueError` for an invalid response."""
         self._left -= len(received)
         if self._left < 0:
             raise ValueError(f"the answer is longer than {self._most} bytes")
         for event in self._http.receive_data(received):
-            # What comes after the end is said to nobody.
+            # Ignore what follows the end.
             if not self.ended:
                 self._take(event)
 
@@ -141,7 +142,7 @@ class _Exchange:
                 self.ended = True
             case StreamReset(error_code=code):
                 raise ValueError(f"the call was reset with error {code}")
-            # Without an error it may still answer what it was asked before.
+            # Without an error code, the server may still answer earlier requests.
             case ConnectionTerminated(error_code=code) if code:
                 raise ValueError(f"the connection was closed with error {code}")
 
@@ -157,7 +158,7 @@ class _Exchange:
             raise ValueError("the answer has more than one message")
 
     def answer(self) -> bytes:
-        """The message that came; raises `CallRefused`, and `ValueError` if there is none."""
+        """Return the message received; raise `CallRefused`, and `ValueError` if there is none."""
         if (http := self._headers.get(b":status")) != _HTTP_OK:
             raise ValueError(f"it answered with HTTP status {_shown(http or b'none')}")
         status = self._headers.get(b"grpc-status", b"")

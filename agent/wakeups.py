@@ -1,9 +1,9 @@
 """
-When something may have changed at a kubelet: its files tell.
+Detect possible changes at a kubelet by its files.
 
-The kubelet offers no watch. But whatever it gives out it writes into its checkpoints, a pod that it takes
-gets a folder, and one that restarted has a new socket. What stands in these is not read here: that a stamp is
-another one says that it is time to look.
+The kubelet offers no watch. But its managers write each allocation into their checkpoints, each pod that it
+accepts gets a directory, and a restarted kubelet has a new socket. This module does not read the contents: a
+changed stamp is reason enough to observe the node.
 """
 
 from collections.abc import Sequence
@@ -18,21 +18,21 @@ CHECKPOINTS = (
     "device-plugins",
     "pods",
 )
-"""
-What a kubelet writes when pods come and go, below its folder (pkg/kubelet/cm, and kubelet_getters.go).
+"""What a kubelet writes when pods start and end, below its directory (pkg/kubelet/cm, and
+kubelet_getters.go).
 
-Plugins have their sockets in `device-plugins`. One that ends takes its socket away, and the kubelet
-then takes its devices for ill without writing that anywhere (PluginDisconnected in devicemanager/manager.go).
-"""
+Device plugins have their sockets in `device-plugins`. A plugin that ends removes its socket, and the kubelet
+then considers its devices unhealthy without writing that anywhere (PluginDisconnected in
+devicemanager/manager.go)."""
 
 
 def watched(state: Path, socket: Path) -> tuple[Path, ...]:
-    """What to watch of a kubelet with this folder and this socket of podresources."""
+    """Return the paths to watch of a kubelet with this directory and this podresources socket."""
     return (*(state / name for name in CHECKPOINTS), socket)
 
 
 class Wakeups:
-    """Knows of a kubelet's files, its socket the last of them, whether they changed."""
+    """Reports whether a kubelet's files have changed; its socket is the last of the paths."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
@@ -40,10 +40,10 @@ class Wakeups:
 
     @property
     def blind(self) -> bool:
-        """Whether there is no checkpoint that could tell of changes."""
+        """Return whether there is no checkpoint that could indicate changes."""
         return all(stamp == Stamp() for stamp in self._before[:-1])
 
     def changed(self) -> bool:
-        """Whether any of them is another one than it was at the last call."""
+        """Return whether any of them has changed since the last call."""
         before, self._before = self._before, stamps(self._paths)
         return self._before != before
