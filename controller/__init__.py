@@ -1,7 +1,7 @@
 """
-What numalign writes of its own accord: nobody comes in.
+The controller: writes to the cluster on numalign's own behalf, and receives no requests for it.
 
-Webhook and scorer answer those who call, and whoever calls may mean harm; so they only read, as far as they
-can. The classes of nodes, and the certificate by which API servers trust the webhook, are written here, by
-one replica at a time, which serves nothing but its health and its metrics.
+Webhook and scorer answer requests, whose senders may be malicious, so they only read as far as possible.
+Everything else, such as class labels of nodes and the CA bundle of the webhook, is written here, by one
+replica at a time, which serves only health, metrics and the map.
 """

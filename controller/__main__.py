@@ -1,4 +1,4 @@
-"""`numalign-controller`: reads settings, writes into the cluster until told to stop."""
+"""`numalign-controller`: reads settings, writes to the cluster until stopped."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ PROGRAM = "numalign-controller"
 
 
 def main() -> int:
-    """Write what is due, or say what would be written; the exit code of the program."""
+    """Write what is due, or print what would be written; return the exit code."""
     settings = from_command_line(ControllerSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
     return _dry_run(settings) if settings.dry_run else compose.start(PROGRAM, settings, ControllerProgram)
 

@@ -1,4 +1,4 @@
-"""The map of the cluster, served by every replica, whoever leads: it writes nothing."""
+"""The map of the cluster, served by every replica, leader or not: it writes nothing."""
 
 from controller.placing import Placing
 from numalign.kube.compose import Background
@@ -9,7 +9,7 @@ from numalign.map.state import MapState
 
 
 def serve_map(placing: Placing) -> Background:
-    """Show what the ledger knows to people who may see it, where that is switched on."""
+    """Serve the map to users with access, if it is enabled."""
     settings = placing.settings
     if not settings.map:
         return Background()

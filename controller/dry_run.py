@@ -1,4 +1,4 @@
-"""What `--dry-run` prints: which class labels would change, which nodes are ill, and what would be healed."""
+"""What `--dry-run` prints: changes of class labels, degraded nodes, and pods that would be healed."""
 
 import io
 import time
@@ -33,7 +33,7 @@ from numalign.runtime.logs import Log
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A cluster as it was found once, with its pods, if they were asked for; `stored` are these by uid."""
+    """A cluster as read once, with its pods if they were requested; `stored` has their objects by UID."""
 
     snapshot: Snapshot
     policy: EffectivePolicy
@@ -42,7 +42,7 @@ class Seen:
 
 
 async def dry_run(settings: ControllerSettings) -> str:
-    """What would change in a file or a cluster; raises `BadInput`, `BadPolicy` and `ClusterError`."""
+    """Return what would change in a file or a cluster; raise `BadInput`, `BadPolicy` and `ClusterError`."""
     seen = await _seen(settings)
     parts = [report(classify(seen.snapshot))]
     if settings.heal:
@@ -57,7 +57,7 @@ def _rules(settings: ControllerSettings) -> HealingRules:
 
 
 def _policy(settings: ControllerSettings) -> PolicyKeeper:
-    """The policy file as it is now; raises `BadPolicy`."""
+    """Return the policy of the policy file; raise `BadPolicy`."""
     policy = PolicyKeeper(settings.policy, log=_silent(), registry=CollectorRegistry())
     policy.load()
     return policy
@@ -68,7 +68,7 @@ def _silent() -> Log:
 
 
 async def _seen(settings: ControllerSettings) -> Seen:
-    """What there is, as whoever asks may see it."""
+    """Return what exists, as far as the user may see it."""
     policy = _policy(settings)
     if settings.snapshot:
         where, objects = str(settings.snapshot), documents.stream(settings.snapshot)
@@ -90,17 +90,17 @@ async def _seen(settings: ControllerSettings) -> Seen:
 
 
 class _Nobody:
-    """Listens to nothing: what is there is asked for when all of it was read."""
+    """Ignores changes: pods are used only after all have been read."""
 
     def update_pod(self, pod: PodInfo) -> None:
-        """As said at `PodListener`."""
+        """See `PodListener`."""
 
     def remove_pod(self, uid: str) -> None:
-        """Likewise."""
+        """See `PodListener`."""
 
 
 def removed(seen: Seen, *, keep: int) -> str:
-    """The refused pods that would be removed, and for which others, in lines."""
+    """Return one line for each rejected pod that would be deleted, with the pod that replaced it."""
     due = finished(removals(seen.pods, seen.pods, heals=partial(heals, seen.policy), keep=keep))
     if not due:
         return "no rejected pod would be deleted"
@@ -115,7 +115,7 @@ def removed(seen: Seen, *, keep: int) -> str:
 
 
 def report(nodes: NodeClasses) -> str:
-    """Every change if nothing else happened, and every node that is ill, in lines."""
+    """Return lines with every change if nothing else happened, and every degraded node."""
     labelled = sum(label is not None for label in nodes.labels.values())
     changes = nodes.changes(gone=nodes.missing())
     return "\n".join((_table(changes, labelled=labelled), *_ill(nodes)))

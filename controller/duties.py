@@ -1,4 +1,4 @@
-"""All that the controller does about pods."""
+"""All pod-related parts of the controller."""
 
 from controller.cluster_map import serve_map
 from controller.gates.duty import look_after_gates
@@ -15,4 +15,4 @@ DUTIES: tuple[PodDuty, ...] = (
     tell_owners,
     serve_map,
 )
-"""Each does nothing where its setting is off."""
+"""Each does nothing if its setting is off."""

@@ -1,12 +1,12 @@
 """
-Places that are held for pods which are not there yet.
+Places that are held for pods which do not exist yet.
 
-Whoever asks a pod to go wants its replacement to land where it was meant to: on the node whose zones were
-reserved before anything was ended. The replacement is another pod with another uid, made by the same owner
-of the same template; that is how it is known when it comes. What is held counts in the ledger as any other
-reservation, under a uid of its own, until the replacement takes it or its time is over.
+Before a part of the controller evicts a pod, it reserves the zones where the replacement should go. The
+replacement is another pod with another UID, created by the same owner from the same template; that is how it
+is recognized. A held place counts in the ledger as any other reservation, with a UID of its own, until the
+replacement takes it or its time is over.
 
-Pods of an owner that waited already when a place was held are not its replacement: they take nothing.
+Pods of an owner that were already pending when a place was held are not its replacement: they get nothing.
 """
 
 from collections.abc import Callable
@@ -19,27 +19,28 @@ from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 MOST_HELD = 256
-"""Places at a time; each is part of a node that nobody else can have meanwhile."""
+"""Most places that are held at a time; no other pod can use them meanwhile."""
 
 RENEW_SECONDS = 20.0
-"""How often a reservation is made anew, well before the ledger gives it up."""
+"""Interval in seconds at which to renew a reservation, well before the ledger expires it."""
 
 _PREFIX = "heal:"
 
 OwnerKey = tuple[str, str]
-"""Namespace, and the uid of the controller: whoever writes a uid in one namespace owns nothing in another."""
+"""Namespace, and the UID of the controller: a UID written in one namespace owns nothing in another."""
 
 
 def owner_key(pod: PodInfo) -> OwnerKey | None:
-    """Whose pod it is; None for one of nobody."""
+    """Return the owner of a pod; None if it has none."""
     return (pod.namespace, pod.owner.uid) if pod.owner and pod.owner.uid else None
 
 
 @dataclass(frozen=True, slots=True)
 class HeldPlace:
-    """What is held on a node for the replacement of a pod, until then in seconds of the ledger's clock.
+    """
+    A place on a node for the replacement of a pod, held until a time of the ledger's clock in seconds.
 
-    `waiting` are the owner's pods that had no node when it was held.
+    `waiting` has the owner's pods that had no node when the place was held.
     """
 
     owner: OwnerKey
@@ -52,13 +53,13 @@ class HeldPlace:
 
 
 def reservation_of(uid: str) -> str:
-    """The uid under which the ledger has what is held for the replacement of a pod."""
+    """Return the UID of the ledger's reservation for the replacement of a pod."""
     return f"{_PREFIX}{uid}"
 
 
 @dataclass(eq=False)
 class HeldPlaces:
-    """All that is held. `clock` is that of the ledger."""
+    """All held places. `clock` is that of the ledger."""
 
     state: SchedulerState
     nodes: NodeAnswers
@@ -67,13 +68,13 @@ class HeldPlaces:
     _takers: dict[str, str] = field(init=False, default_factory=dict)
 
     def __len__(self) -> int:
-        """How many places are held."""
+        """Return how many places are held."""
         return len(self._places)
 
     def hold(
         self, pod: PodInfo, pending: PendingPod, node: str, prediction: Prediction, *, until: float
     ) -> bool:
-        """Hold what was predicted at this very moment for the replacement of a pod; False if it cannot be."""
+        """Hold a place predicted at this moment for the replacement of a pod; return whether it is held."""
         owner, now = owner_key(pod), self.clock()
         if owner is None or pod.uid in self._places or len(self._places) >= MOST_HELD:
             return False
@@ -93,19 +94,20 @@ class HeldPlaces:
         return True
 
     def is_held(self, uid: str) -> bool:
-        """Whether a place is held for the replacement of the pod with this uid, and the ledger has it."""
+        """Return whether the ledger has a place for the replacement of the pod with this UID."""
         place = self._places.get(uid)
         return place is not None and self.state.reservations.node_of(place.reservation) == place.node
 
     def node_of(self, uid: str) -> str | None:
-        """Where a place is held for the replacement of the pod with this uid."""
+        """Return the node where a place is held for the replacement of the pod with this UID."""
         place = self._places.get(uid)
         return place.node if place else None
 
     def take(self, pod: PodInfo, pending: PendingPod) -> str | None:
-        """The node that is held for this pod, and from this moment on is not; None if there is none.
+        """
+        Return the node that was held for this pod until now; None if there is none.
 
-        Whoever takes it reserves in the same step, so that nobody comes in between.
+        The caller must reserve zones in the same step, so that no other pod gets them.
         """
         uid = self._awaiting(pod, pending)
         if uid is None:
@@ -116,7 +118,7 @@ class HeldPlaces:
         return node
 
     def awaits(self, pod: PodInfo, pending: PendingPod) -> bool:
-        """Whether a place is held for this pod."""
+        """Return whether a place is held for this pod."""
         return self._awaiting(pod, pending) is not None
 
     def _awaiting(self, pod: PodInfo, pending: PendingPod) -> str | None:
@@ -133,22 +135,22 @@ class HeldPlaces:
         return next(fitting, None)
 
     def taken_by(self, uid: str) -> str | None:
-        """The uid of the pod that took what was held for the replacement of the one with this uid."""
+        """Return the UID of the pod that took the place held for the replacement of the pod with this UID."""
         return self._takers.get(uid)
 
     def give_up(self, uid: str) -> None:
-        """Hold nothing any more for the replacement of the pod with this uid, and forget who took it."""
+        """Release the place held for the replacement of the pod with this UID, and forget who took it."""
         self._takers.pop(uid, None)
         if place := self._places.pop(uid, None):
             self.state.reservations.unreserve(place.reservation)
 
     def give_up_all(self) -> None:
-        """Hold nothing any more: whoever leads now knows of none of it."""
+        """Release everything: another leader does not know of it."""
         for uid in [*self._places, *self._takers]:
             self.give_up(uid)
 
     def expire(self) -> tuple[str, ...]:
-        """Keep up what is held, and give up what nobody came for in time; the uids of the pods it was for."""
+        """Renew held places, and release those not taken in time; return the UIDs of the pods replaced."""
         now = self.clock()
         late = tuple(uid for uid, place in self._places.items() if now >= place.until)
         for uid in late:
@@ -159,7 +161,7 @@ class HeldPlaces:
         return late
 
     def _renew(self, uid: str, place: HeldPlace, now: float) -> None:
-        """Reserve the same once more; a node that cannot give it any more does not hold it."""
+        """Renew a reservation, or release it if the node no longer has room."""
         assigned_pod = self.state.reservations.assigned_pod(place.reservation)
         question = place.question
         prediction = self.state.reservations.predict(

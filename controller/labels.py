@@ -1,16 +1,17 @@
 """
-Keeping the class label of every node true.
+Keep the class label of every node right.
 
-Schedulers and autoscalers know nodes by their labels alone, so what the rules find out about a machine has to
-stand on its Node. Others write labels too, and every write wakes everybody who watches nodes: so only what is
-wrong is written, one key at a time, by one replica, slowly, and never in a race with somebody who disagrees.
+Schedulers and autoscalers know nodes only by their labels, so the class of a machine must be a label of its
+Node. Others write labels too, and every write is an event for all clients that watch nodes. So only what is
+wrong is written, one key at a time, by one replica, slowly, and with growing pauses if another program
+disagrees.
 
-The label of a node that is ill is that of its class in health: a device plugin that starts again, or a device
-that breaks, changes nothing, until the loss has lasted for so long that it is taken for real.
+The label of a degraded node is that of its class when healthy: a device plugin that restarts, or a device
+that fails, changes nothing until the loss has lasted long enough to count as permanent.
 
-A label is taken away only when a topology is gone for good. Exporters are restarted and their objects written
-anew, and a kubelet that starts again evicts pods whose required affinity its labels no longer satisfy
-(kubernetes/kubernetes#124586): a label that comes and goes would take running work with it.
+A label is removed only when a topology is gone for good. Exporters restart and recreate their objects, and a
+kubelet that restarts evicts pods whose required affinity its labels no longer satisfy
+(kubernetes/kubernetes#124586): a label that comes and goes would end running pods.
 """
 
 import asyncio
@@ -33,26 +34,26 @@ from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
 GRACE_SECONDS = 300
-"""How long a topology has to be missing before it counts as gone for good."""
+"""Seconds for which a topology has to be missing before it counts as gone for good."""
 
 PER_SECOND = 20
-"""Patches; each one is an event for everybody who watches nodes."""
+"""Most patches per second; each one is an event for all clients that watch nodes."""
 
 TURN_SECONDS = 1.0
 UNSEEN_SECONDS = 30
-"""How long a write may take to come back as an event before it is repeated."""
+"""Seconds within which a write must be seen in the watch before it is repeated."""
 
 PATCH_SECONDS = 5
-"""How long the API server may take: less than others wait before they lead in our place."""
+"""Timeout of API requests in seconds: shorter than the time after which another replica leads."""
 
 STALE_SECONDS = 120
-"""What was confirmed longer ago is no ground to write, nor to count a topology as missing."""
+"""Age in seconds above which the known state allows no writes, and a missing topology does not count."""
 
 TOLERATED = 3
-"""Failures in a row that may be the nodes' own matter."""
+"""Consecutive failures from which on the API server is assumed to be the cause, not single nodes."""
 
 FROZEN_SECONDS = 30
-"""A process that did not look for so long was not following."""
+"""A process that did not run for this many seconds was not following the cluster."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 15.0, 1800.0
 _LONGEST_PAUSE = 10.0
@@ -60,17 +61,18 @@ _QUIET_SECONDS = 600
 
 
 class Patches(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
+    """The method of `Api` that is used; the real one raises `ClusterError`."""
 
     async def patch(self, path: str, body: object, *, how: Patch, what: str) -> object:
-        """Change the object at a path."""
+        """Change the object at `path`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The last write to a node: what it should have become, when, how often in vain, and how long to wait.
+    """
+    The last write to a node: label and time, how often it was in vain, and how long to wait.
 
-    `done` is whether the API server took it, `shown` whether the label has been seen to be so.
+    `done` is whether the API server accepted it, `shown` whether the label has been seen on the node.
     """
 
     after: str | None = None
@@ -81,19 +83,19 @@ class _Attempt:
     shown: bool = False
 
     def holds_back(self, change: Change, *, now: float) -> bool:
-        """Whether it is too early to write the same again."""
+        """Return whether it is too early to write the same again."""
         return change.after == self.after and now < self.at + self.wait
 
     def undone(self, change: Change) -> int:
-        """How often in a row somebody undid this very change."""
+        """Return how often in a row this change was reverted."""
         return self.vain + 1 if self.done and self.after == change.after else 0
 
     def succeeded(self) -> "_Attempt":
-        """If it is undone now, it may be done again at once, but later and later each time."""
+        """Return the attempt once seen: a revert may be corrected at once, but with growing pauses."""
         return self if self.shown else replace(self, wait=_backoff(self.vain), done=True, shown=True)
 
     def over(self, *, now: float) -> bool:
-        """Whether what was written has stood for so long that nobody contests it."""
+        """Return whether the label has been unchanged for long enough to be uncontested."""
         return self.shown and now >= self.at + self.wait + _QUIET_SECONDS
 
 
@@ -101,16 +103,17 @@ _NO_ATTEMPT = _Attempt()
 
 
 def _backoff(vain: int) -> float:
-    """Seconds before the next write, after so many in vain."""
+    """Return the seconds before the next write, after this many in vain."""
     return min(_FIRST_WAIT * 2.0 ** min(vain - 1, 16), _LONGEST_WAIT) if vain else 0.0
 
 
 class LabelWriter:
-    """Writes class labels while `leading` says yes, at most `per_second` in any second.
+    """
+    Writes class labels while `leading` returns True, at most `per_second` each second.
 
-    `nodes` gives what is known now, and `age` how many seconds ago that was last confirmed. A topology is
-    gone for good after `GRACE_SECONDS`. Only what this process has seen counts: when it is started again, or
-    could not follow for a while, each topology has all of the grace again, for it may have been there.
+    `nodes` returns the known state, and `age` the seconds since it was last confirmed. A topology is gone for
+    good after `GRACE_SECONDS`. Only what this process has seen counts: after a restart, or after a while of
+    not following, the grace period of each topology starts again, because it may have been there.
     """
 
     def __init__(  # noqa: PLR0913  who knows, who writes, and what every part of a process is given
@@ -134,7 +137,7 @@ class LabelWriter:
         self._planned_for: tuple[NodeClasses | None, frozenset[str]] = None, frozenset()
         self._plan: tuple[Change, ...] = ()
         self._attempts: dict[str, _Attempt] = {}
-        self._looked = self._paused_until = clock()
+        self._checked = self._paused_until = clock()
         self._failures = 0
         self._forbidden = False
         self._writes = Counter(
@@ -144,38 +147,38 @@ class LabelWriter:
             self._writes.labels(result)
 
     async def run(self) -> None:
-        """Keep labels true; never returns."""
+        """Keep labels right; never returns."""
         while True:
             await self._reconcile()
-            # With at most so many patches in a turn, this pause is what bounds them in any second.
+            # Each turn makes a limited number of patches, so this pause limits their rate.
             await self._sleep(TURN_SECONDS)
 
     async def _reconcile(self) -> None:
-        """Look once, and write what a second allows; a plan is too old after that."""
+        """Check once, and write what one second allows; after that the plan is too old."""
         began, nodes = self._clock(), self._nodes()
         if nodes is None or not self._follows(now=began):
             return
-        self._look(nodes, now=began)
+        self._replan(nodes, now=began)
         if began < self._paused_until:
             return
         due = [change for change in self._plan if not self._last(change).holds_back(change, now=began)]
-        # Nodes that refuse come last, so that they hold up no others.
+        # Nodes whose writes fail come last, so that they do not delay others.
         for change in sorted(due, key=lambda change: self._last(change).vain)[: self._per_second]:
             late = self._clock() >= began + TURN_SECONDS
             if late or not self._leading() or not await self._write(change):
                 return
 
     def _follows(self, *, now: float) -> bool:
-        """Whether what is known can be trusted; each absence counts anew if it could not."""
-        stale, frozen = self._age() > STALE_SECONDS, now - self._looked > FROZEN_SECONDS
-        self._looked = now
+        """Return whether the known state can be trusted; if not, start all grace periods again."""
+        stale, frozen = self._age() > STALE_SECONDS, now - self._checked > FROZEN_SECONDS
+        self._checked = now
         if stale or frozen:
             self._missing_since = {}
             self._planned_for = None, frozenset()
         return not stale
 
-    def _look(self, nodes: NodeClasses, *, now: float) -> None:
-        """Plan anew if anything has changed."""
+    def _replan(self, nodes: NodeClasses, *, now: float) -> None:
+        """Update the plan if anything has changed."""
         if nodes is not self._planned_for[0]:
             self._missing_since = {node: self._missing_since.get(node, now) for node in nodes.missing()}
         gone = frozenset(node for node, since in self._missing_since.items() if now - since >= GRACE_SECONDS)
@@ -185,7 +188,7 @@ class LabelWriter:
             self._attempts = dict(self._contested(nodes.labels, now=now))
 
     def _contested(self, labels: Mapping[str, str | None], *, now: float) -> Iterator[tuple[str, _Attempt]]:
-        """The writes that still matter, with what the labels show of them."""
+        """Yield the writes that still matter, updated by what the labels show."""
         for node, last in self._attempts.items():
             if node in labels:
                 attempt = last.succeeded() if labels[node] == last.after else last
@@ -196,7 +199,7 @@ class LabelWriter:
         return self._attempts.get(change.node, _NO_ATTEMPT)
 
     async def _write(self, change: Change) -> bool:
-        """Whether to go on after this one."""
+        """Write a change; return whether to continue with the next one."""
         body = {"metadata": {"labels": {CLASS_LABEL: change.after}}}
         undone = self._last(change).undone(change)
         result = "written"
@@ -221,7 +224,7 @@ class LabelWriter:
         return True
 
     def _failed(self, change: Change, error: Exception) -> None:
-        """Wait with this node; after several in a row with all of them, for it may be the API server."""
+        """Pause writes to this node; after several failures in a row to all: the API server may be down."""
         now, last = self._clock(), self._last(change)
         vain = last.vain + 1 if last.after == change.after else 1
         self._attempts[change.node] = _Attempt(change.after, now, vain, _backoff(vain))

@@ -1,4 +1,4 @@
-"""What the controller can be told about the map."""
+"""The settings of the map."""
 
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -13,7 +13,7 @@ from numalign.runtime.settings import Contradiction
 from numalign.runtime.tls import PairFiles
 
 RELOAD_SECONDS = 10.0
-"""How often it is looked whether the certificate has changed, as programs do that answer API servers."""
+"""Interval in seconds at which to check for a new certificate, as in programs that answer API servers."""
 
 
 class MapSettings(ServingSettings):
@@ -78,7 +78,7 @@ class MapSettings(ServingSettings):
 
     @property
     def calls_port(self) -> CallsPort | None:
-        """Where the map is served."""
+        """Return where the map is served."""
         if not self.map:
             return None
         address = ListenAddress(self.map_bind, self.map_port, "map_bind", "map_port")
@@ -88,7 +88,7 @@ class MapSettings(ServingSettings):
         return CallsPort(address, pair, reload_seconds=RELOAD_SECONDS)
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Two ports; a whole pair; tokens in plain HTTP on this machine alone, unless that is wanted."""
+        """Check for different ports, a complete pair, and no plain HTTP unless on loopback or allowed."""
         yield from super().contradictions()
         if self.map and self.map_port and self.map_port == self.metrics_port:
             yield Contradiction(("map_port", "metrics_port"), "must be different ports")

@@ -1,8 +1,8 @@
 """
-Which class each node of the cluster has, and which class labels are not true.
+The class of each node of the cluster, and which class labels are wrong.
 
-A class takes a while to work out, and of thousands of nodes a long while: so it is done beside the loop, and
-once for each node as it is.
+Computing a class takes a while, and for thousands of nodes a long while. So it is done in a thread, and once
+for each version of a node.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from numalign.shapes.health import missing_devices
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a node's class label is, and what it should be; None is no label."""
+    """A node's class label now, and as it should be; None is no label."""
 
     node: str
     before: str | None
@@ -28,9 +28,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class NodeClasses:
-    """The class label of every Node, None for one without, and the class of every node with a topology.
+    """
+    The class label of every Node, None if it has none, and the class of every node with a topology.
 
-    `ill` has what nodes lack of what they are in health, for a dry run.
+    `ill` has the devices that degraded nodes lack, for a dry run.
     """
 
     labels: Mapping[str, str | None]
@@ -38,17 +39,18 @@ class NodeClasses:
     ill: Mapping[str, Resources] = field(default_factory=dict)
 
     def missing(self) -> frozenset[str]:
-        """Nodes with a label and without a topology that supports it."""
+        """Return nodes with a label, but without a topology that supports it."""
         return frozenset(
             node for node, label in self.labels.items() if label is not None and node not in self.classes
         )
 
     def changes(self, *, gone: AbstractSet[str] = frozenset()) -> tuple[Change, ...]:
-        """What has to change, by node, for every label to be true.
-
-        Without a topology a label stays as it is, unless the topology is `gone` for good.
         """
-        # Thousands of nodes are looked through, and next to none is wrong.
+        Return the changes that make all labels right, sorted by node.
+
+        Without a topology a label is kept, unless the topology is `gone` for good.
+        """
+        # Thousands of nodes are checked, and almost all labels are right.
         return tuple(sorted(self._changes(gone), key=attrgetter("node")))
 
     def _changes(self, gone: AbstractSet[str]) -> Iterator[Change]:
@@ -59,9 +61,10 @@ class NodeClasses:
 
 
 class Classifier:
-    """Works out the classes of snapshots; `current` is that of the last one, replaced whole, never changed.
+    """
+    Computes the classes of snapshots; `current` is that of the last one, replaced as a whole, never changed.
 
-    `remembers` says whether it is known what nodes were before this process began.
+    `remembers` returns whether it is known what nodes were before this process started.
     """
 
     def __init__(self, *, remembers: Callable[[], bool]) -> None:
@@ -70,12 +73,12 @@ class Classifier:
         self._known: Mapping[str, tuple[Node, str]] = {}
 
     def waiting_for(self) -> str | None:
-        """What readiness lacks: a first snapshot."""
+        """Return what readiness is waiting for: a first snapshot."""
         return None if self.current else "the first complete state of the cluster"
 
     async def take(self, snapshot: Snapshot) -> None:
         """Make the classes of a snapshot the current ones."""
-        # Asked before anything else happens: what is read later was not in this snapshot.
+        # Ask this first: what is read later was not used in this snapshot.
         remembers = self._remembers()
         self._known = await asyncio.to_thread(_classified, snapshot, self._known)
         classes = {name: class_ for name, (_, class_) in self._known.items()}
@@ -84,7 +87,7 @@ class Classifier:
 
 
 def classify(snapshot: Snapshot) -> NodeClasses:
-    """The classes of a snapshot's nodes, with what those that are ill lack."""
+    """Return the classes of a snapshot's nodes, and what degraded ones lack."""
     return NodeClasses(
         snapshot.labels,
         {node.name: node_class(node) for node in snapshot.nodes},
@@ -93,7 +96,7 @@ def classify(snapshot: Snapshot) -> NodeClasses:
 
 
 def _unproven(snapshot: Snapshot) -> Mapping[str, str]:
-    """The labels of classes that no shape has: what their nodes lack cannot be seen, so they stand."""
+    """Return the labels of classes without a known shape: what their nodes lack is unknown, so keep them."""
     classes = {shape.shape.node_class for shape in snapshot.shapes}
     return {
         node.name: label
@@ -103,7 +106,7 @@ def _unproven(snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def _classified(snapshot: Snapshot, before: Mapping[str, tuple[Node, str]]) -> Mapping[str, tuple[Node, str]]:
-    """The class of each node; of one that is the same as before, what it was."""
+    """Return the class of each node; reuse it if the node is the same as before."""
     return {
         node.name: last if (last := before.get(node.name)) and last[0] is node else (node, node_class(node))
         for node in snapshot.nodes

@@ -1,8 +1,8 @@
 """
 The cluster with its pods, for the parts of the controller that decide about pods.
 
-They answer from one `SchedulerState`, as the scorer does from its own: what one part reserves, all others
-count. Where no part is switched on nobody watches pods here, and nobody needs the right to.
+They share one `SchedulerState`, as the parts of the scorer share theirs: what one part reserves counts for
+all others. If no part is enabled, the controller does not watch pods, and does not need permission to.
 """
 
 import time
@@ -36,17 +36,18 @@ from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import SchedulerState, Watcher
 
 LOOK_SECONDS = 1.0
-"""How often reservations are looked through for those whose pod was not seen bound."""
+"""Interval in seconds at which reservations of pods that were not seen bound are expired."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placing:
-    """What parts that decide about pods have in common.
+    """
+    What the parts that decide about pods share.
 
-    `election` says at every moment whether this replica leads and for how long it may act: it is asked before
-    every write. `tell` writes an event some time soon. `clock` is in seconds, `wall` since 1970. `refusals`
-    are the nodes that have just refused pods, `held` places for pods that are not there yet, and `remembered`
-    gives caches whose sizes are shown. `heard` say whether a node is there, by the last that was heard.
+    `election` reports whether this replica leads and for how long it may act: ask it before every write.
+    `tell` queues an event. `clock` is in seconds, `wall` in seconds since 1970. `refusals` has the nodes that
+    recently rejected pods, `held` the places for pods that do not exist yet, and `remembered` returns caches
+    whose sizes are exported. `heard` report whether a node exists, by the last watch event.
     """
 
     api: Api
@@ -71,38 +72,38 @@ class Placing:
     heard: list[Callable[[str], bool]] = field(default_factory=list)
 
     def has_node(self, name: str) -> bool:
-        """Whether a node is there by the last that was heard, which no snapshot may show yet."""
+        """Return whether a node exists by the last watch event, which may be newer than any snapshot."""
         return all(there(name) for there in self.heard)
 
     def leading(self) -> bool:
-        """Whether this replica may write."""
+        """Return whether this replica may write."""
         return self.election.leading
 
     def caches(self) -> Caches:
-        """What is remembered, by its name in metrics."""
+        """Return all caches, by their names in metrics."""
         every = (self.state.caches, self.pods.caches, self.refusals.caches, *self.remembered)
         return {name: cache for caches in every for name, cache in caches().items()}
 
     def watch(self, watcher: Watcher) -> None:
-        """Call with every change of a pod from now on, before the ledger has it."""
+        """Call `watcher` with every change of a pod from now on, before the ledger gets it."""
         self.watchers.append(watcher)
         self.state.watchers = tuple(self.watchers)
 
     async def take(self, snapshot: Snapshot) -> None:
-        """Take what the nodes and namespaces are now."""
+        """Use the current nodes and namespaces."""
         await self.state.update_snapshot(snapshot)
 
     def waiting_for(self) -> str | None:
-        """What readiness lacks."""
+        """Return what readiness is waiting for."""
         return None if self.state.snapshot else "the first complete state of the cluster"
 
     async def follow_policy(self) -> None:
-        """Keep the policy file in force as it is now; never returns."""
+        """Keep the policy up to date with its file; never returns."""
         await self.policy.follow(every=self.settings.policy_reload_seconds)
 
 
 PodDuty = Callable[[Placing], Background]
-"""Something that the controller does about pods; nothing where its setting is off."""
+"""A pod-related part of the controller; it returns nothing to run if its setting is off."""
 
 
 def placing(  # noqa: PLR0913  what every part of a process is given
@@ -116,7 +117,7 @@ def placing(  # noqa: PLR0913  what every part of a process is given
     clock: Callable[[], float],
     sleep: Sleep,
 ) -> Placing:
-    """The cluster with its pods, of which nothing is known yet; raises `BadPolicy`."""
+    """Return the cluster with its pods, of which nothing is known yet; raise `BadPolicy`."""
     policy = PolicyKeeper(settings.policy, log=log, registry=registry)
     policy.load()
     state = SchedulerState(
@@ -159,7 +160,7 @@ def placing(  # noqa: PLR0913  what every part of a process is given
 
 
 def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
-    """The tasks of these parts beside what they share, and what readiness waits for."""
+    """Return the tasks of these parts and of what they share, and what readiness waits for."""
     tasks: dict[str, BackgroundTask] = {
         "reservations": partial(_expire, placing),
         "standings": placing.state.work_ahead,
@@ -176,7 +177,7 @@ def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
 
 
 async def _expire(placing: Placing) -> None:
-    """Give up reservations whose pod was not seen in time; never returns."""
+    """Release reservations whose pods were not seen bound in time; never returns."""
     while True:
         for pod in placing.state.expire():
             placing.log.warning("reservation.expired", pod="/".join(pod.name))

@@ -1,7 +1,7 @@
 """
-The controller: what writes into the cluster, by whoever holds the one lease.
+The controller: writes to the cluster while it holds its lease.
 
-Each component is a function that gives the tasks that run beside the server, and what readiness waits for
+Each component is a function that returns the tasks to run beside the server, and what readiness waits for
 because of them. Replicas without the lease follow the cluster too and write nothing, so that the next leader
 needs no more than the lease.
 """
@@ -38,23 +38,25 @@ WATCHED = ((kinds.NODES,), kinds.TOPOLOGIES)
 """What shapes and classes of nodes depend on."""
 
 Component = Callable[["ControllerProgram", Api, LeaderElector], Background]
-"""Something to do in the cluster behind an API server; whether it leads is asked before every write."""
+"""A part of the controller, given an API client and the election, which it asks before every write."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerProgram(Program[ControllerSettings]):
-    """The controller that these settings describe; without `components` it does all that there are.
+    """
+    The controller with these settings; without `components` it runs all.
 
-    What writes into the cluster counts its seconds by `clock`.
+    Parts that write to the cluster use `clock`, in seconds.
     """
 
     components: Iterable[Component] | None = None
     clock: Callable[[], float] = time.monotonic
 
     async def serve(self, stop: Stop) -> int:
-        """Write what is due until told to stop; the exit code.
+        """
+        Run until stopped; return the exit code.
 
-        Raises `ClusterError` for a bad kubeconfig, and `BadInput` for a bad policy file.
+        Raise `ClusterError` for a bad kubeconfig, and `BadInput` for a bad policy file.
         """
         async with self.connected() as api:
             election = self.election(api, LEASE)
@@ -62,7 +64,7 @@ class ControllerProgram(Program[ControllerSettings]):
             parts = [component(self, api, election) for component in components]
             tasks = {name: task for part in parts for name, task in part.tasks.items()}
             checks = {name: check for part in parts for name, check in part.checks.items()}
-            # Nobody calls it but people who look at the map.
+            # Its only clients are users of the map.
             app = server.application(
                 [], log=self.log, registry=self.registry, checks=checks, limits=LIMITS, timeouts=TIMEOUTS
             )
@@ -72,7 +74,7 @@ class ControllerProgram(Program[ControllerSettings]):
             return await server.serve(app, self.settings, stop=stop, tasks=tasks, tracer=self.tracer)
 
     def placing(self, api: Api, election: LeaderElector) -> tuple[Placing, Background]:
-        """What parts that decide about pods share, and what runs because of them."""
+        """Return what the parts that decide about pods share, and what they run."""
         recorder = self.recorder(api, "numalign-controller")
         shared = placing(
             api,
@@ -89,9 +91,9 @@ class ControllerProgram(Program[ControllerSettings]):
 
 
 def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
-    """Follow the cluster: label nodes, remember shapes; where it is wanted, look after pods and show them."""
+    """Return what follows the cluster: class labels, remembered shapes, and the enabled pod-related parts."""
     settings, log, registry = controller.settings, controller.log, controller.registry
-    # A node is ill for so long at most; until then it must be known what it was, also after a restart.
+    # A node is degraded for at most this long; until then its shape must be remembered, also after a restart.
     book = ShapeHistory(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
     pods, about_pods = controller.placing(api, election) if settings.watches_pods else (None, Background())
     feed = LiveFeed(
@@ -129,7 +131,7 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
         await classifier.take(snapshot)
 
     async def follow() -> None:
-        # Before it is known what nodes were, nobody can tell which of them are ill.
+        # Degraded nodes are recognized only once it is known what nodes were.
         await shapes.answered()
         await feed.follow(take)
 
@@ -152,7 +154,7 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
 
 
 def reconcile_certificate(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
-    """Make the webhook's certificate, renew it, and let API servers trust it."""
+    """Return the task that creates and renews the webhook's certificate, and updates the CA bundle."""
     settings, namespace = controller.settings, controller.namespace(api)
     if settings.tls_secret is None:
         return Background()

@@ -1,4 +1,4 @@
-"""What the controller can be told."""
+"""The settings of the controller."""
 
 from collections.abc import Iterator
 
@@ -122,21 +122,21 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
 
     @property
     def looks_after_pods(self) -> bool:
-        """Whether anything is to be done about pods."""
+        """Return whether any part acts on pods."""
         return self.gates or self.heal
 
     @property
     def unknown_may_fit(self) -> bool:
-        """What the webhook takes for granted of nodes without topology: by default the opposite of here."""
+        """Return what the webhook assumes of nodes without topology: by default the opposite of here."""
         return self.unknown_nodes == "may-fit" or "unknown_nodes" not in self.model_fields_set
 
     @property
     def watches_pods(self) -> bool:
-        """Whether pods are to be known, to do something about them, to show them or to tell of them."""
+        """Return whether to watch pods, in order to act on them, show them or report on them."""
         return self.looks_after_pods or self.map or self.policy_reports or self.owner_events
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """A file can be looked at, and nothing can be written there."""
+        """Check that a file is only read, because nothing can be written to it."""
         yield from super().contradictions()
         if self.snapshot and not self.dry_run:
             yield Contradiction(

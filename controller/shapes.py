@@ -1,10 +1,10 @@
 """
-Keeping the shapes of this cluster's nodes where every replica reads them.
+Keep the shapes of this cluster's nodes where every replica can read them.
 
-What a device plugin takes along when it goes, and what a pool was before it was scaled to zero, no object of
-the cluster tells afterwards. So the shapes are kept in a ConfigMap, and with them since when nodes are
-degraded: by one replica at a time, which reads before it writes, adds to what others wrote, and writes only
-what changes something. The others read it too, for each of them may lead next.
+No object of the cluster shows what a device plugin removes when it stops, or what a node group was before it
+was scaled to zero. So the shapes are kept in a ConfigMap, together with the time since when nodes are
+degraded. One replica at a time writes it: it reads first, adds to what others wrote, and writes only changes.
+The others read it too, because each of them may lead next.
 """
 
 import asyncio
@@ -29,49 +29,49 @@ from numalign.shapes.history import RememberedShapes
 TURN_SECONDS = 1.0
 
 LOOK_SECONDS = 60.0
-"""Between two looks at the ConfigMap if nothing happens, and between two writes at least."""
+"""Interval in seconds between reads of the ConfigMap without changes, and the shortest between two writes."""
 
 SOON_SECONDS = 2.0
-"""Between two looks at least, and from one to the next for as long as none has succeeded."""
+"""The shortest interval in seconds between two reads, and the interval until one has succeeded."""
 
 PATIENCE_SECONDS = 30.0
-"""How long the labels of nodes wait until the ConfigMap was read for the first time."""
+"""Seconds that class labels wait for the first read of the ConfigMap."""
 
 ANSWER_SECONDS = 5
-"""How long the API server may take: less than others wait before they lead in our place."""
+"""Timeout of API requests in seconds: shorter than the time after which another replica leads."""
 
 REFRESH_SECONDS = 4 * 3600.0
-"""How old it may be that a shape is said to have been here, while it is."""
+"""Most seconds by which the stored last-seen time of a present shape may be outdated."""
 
 EXACT_SECONDS = 60.0
-"""The same for a shape that is here no more."""
+"""The same for a shape that is no longer present."""
 
 MOST_BYTES = 2**21
-"""More than an API server stores of one object."""
+"""More than an API server stores for one object."""
 
 MOST_MISTAKES = 10
-"""In one line of the log."""
+"""Most mistakes in one line of the log."""
 
 _WRITTEN_SECONDS = 2.0
-"""By how much a time may differ from itself once it was written."""
+"""Most seconds by which a time may change when it is written."""
 
 
 class Objects(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
+    """The methods of `Api` that are used; the real one raises `ClusterError`."""
 
     async def get(self, path: str, *, what: str, most: int | None = None) -> object:
-        """What stands at a path."""
+        """Return the object at `path`."""
 
     async def create(self, path: str, body: object, *, what: str) -> object:
-        """Make an object in the collection at a path."""
+        """Create an object in the collection at `path`."""
 
     async def replace(self, path: str, body: object, *, what: str) -> object:
-        """Put an object in place of one of the same `resourceVersion`."""
+        """Replace an object that has the same `resourceVersion`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the ConfigMap says: its metadata, None if there is none, and what of the rest can be read."""
+    """The content of the ConfigMap: its metadata, None if there is none, and what else can be read."""
 
     metadata: Mapping[str, Any] | None = None
     memory: RememberedShapes = field(default_factory=RememberedShapes)
@@ -79,7 +79,7 @@ class Stored:
 
 
 def differs(ours: RememberedShapes, theirs: RememberedShapes, *, now: float) -> bool:
-    """Whether what others read has to be written anew; `now` is in seconds since 1970."""
+    """Return whether the stored shapes must be updated; `now` is in seconds since 1970."""
     mine, stored = ({shape.shape.name: shape for shape in memory.shapes} for memory in (ours, theirs))
     return (
         mine.keys() != stored.keys()
@@ -96,11 +96,12 @@ def _outdated(stored: KnownShape, *, by: KnownShape, now: float) -> bool:
 
 
 class ShapeWriter:
-    """Keeps the `book` and the ConfigMap alike; the ConfigMap is written only while `leading` says yes.
+    """
+    Keeps the `book` and the ConfigMap equal; writes the ConfigMap only while `leading` returns True.
 
-    `read` is whether the ConfigMap was ever read; that there is none is an answer too. Nothing is written
-    before `sees` says that the nodes are known: what is remembered of those that are ill would be lost.
-    `wall` is in seconds since 1970.
+    `read` is whether the ConfigMap was ever read, even if it did not exist. Nothing is written before `sees`
+    returns that the nodes are known: otherwise what is remembered of degraded nodes would be lost. `wall` is
+    in seconds since 1970.
     """
 
     def __init__(  # noqa: PLR0913  what is kept where, and what every part of a process is given
@@ -144,11 +145,11 @@ class ShapeWriter:
         )
 
     async def answered(self) -> None:
-        """Wait until the ConfigMap was read or denied, or until there is no use in waiting longer."""
+        """Wait until the ConfigMap was read or denied, or until waiting longer is of no use."""
         await self._answered.wait()
 
     async def run(self) -> None:
-        """Keep both alike; never returns, and no failure of the cluster ends it."""
+        """Keep both equal; never returns, and no failure of the cluster ends it."""
         while True:
             if self._is_due():
                 await self._reconcile()
@@ -158,11 +159,11 @@ class ShapeWriter:
 
     def _is_due(self) -> bool:
         now, leading = self._clock(), self._leading()
-        news = leading and (not self._led or self._book.version != self._version)
-        return now >= self._soonest and (news or now >= self._next)
+        changed = leading and (not self._led or self._book.version != self._version)
+        return now >= self._soonest and (changed or now >= self._next)
 
     async def _reconcile(self) -> None:
-        """Read, and write if that is due; settle when to look again."""
+        """Read, and write if necessary; determine when to do it again."""
         self._led = self._leading()
         waits: tuple[float, float] | None = None
         try:
@@ -178,14 +179,14 @@ class ShapeWriter:
         else:
             self._forbidden = False
             waits = LOOK_SECONDS if wrote else SOON_SECONDS, LOOK_SECONDS
-        # After a failure, more slowly once there is something to go on with.
+        # After a failure, wait longer once the ConfigMap has been read.
         pause = LOOK_SECONDS if self.read else SOON_SECONDS
         soonest, latest = waits or (pause, pause)
         now = self._clock()
         self._soonest, self._next = now + soonest, now + latest
 
     async def _exchange(self) -> bool:
-        """Take in what others wrote, and write what they do not know; whether anything was written."""
+        """Load what others wrote, and write what is missing there; return whether anything was written."""
         stored = await self._stored()
         self._book.load(stored.memory)
         self.read = True
@@ -210,7 +211,7 @@ class ShapeWriter:
         now, memory = self._wall(), self._book.to_remember()
         data, ours = await asyncio.to_thread(_encoded, memory)
         differ = stored.mistakes or differs(ours, stored.memory, now=now)
-        # Much can happen while something is worked out.
+        # The leader may have changed during the computation.
         if not differ or not self._leading():
             return False
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -250,7 +251,7 @@ class ShapeWriter:
 
 
 def _encoded(memory: RememberedShapes) -> tuple[Mapping[str, str], RememberedShapes]:
-    """What is written, and what whoever reads that will know."""
+    """Return what is written, and what a reader will know from it."""
     data = shapes.encode(memory)
     return data, shapes.decode({"data": data})[0]
 

@@ -1,7 +1,7 @@
 """
-Pods behind the gate `numalign.io/placement`: reserve, pin, lift.
+Pods behind the gate `numalign.io/placement`: reserve zones, pin the pod, lift the gate.
 
-Where no scheduler can be told to ask anybody, a pod waits behind a scheduling gate until its zones are
+In clusters whose scheduler cannot call an extender, a pod waits behind a scheduling gate until its zones are
 reserved. Then one write pins it to its node and lifts the gate, and the cluster's own scheduler has a single
-node left to bind it to. No gate stays: a pod that nothing can be reserved for is let go as it is.
+node left to bind it to. No gate stays: a pod that gets no reservation has its gate lifted without a pin.
 """

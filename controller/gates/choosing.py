@@ -1,9 +1,9 @@
 """
-Which node a gated pod is pinned to.
+Choose the node that a gated pod is pinned to.
 
-A node has to let the pod in by labels and taints, to have zones for it by the rules of its kubelet, and room
-as a whole by the rule of its scheduler. Among those the ranking decides, as it does for schedulers. Nodes
-that have just refused such a pod come last, and of the best few the first that would not make it wait.
+A node must admit the pod by labels and taints, have zones for it by the rules of its kubelet, and enough room
+in total by the rule of the scheduler. Among such nodes the ranking decides, as it does for schedulers. Nodes
+that recently rejected such a pod come last; of the best few, the first one without a wait is chosen.
 """
 
 from collections import Counter
@@ -24,25 +24,25 @@ from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 MOST_KEPT = 256
-"""Nodes that a pod is kept to which is pinned to none; more would make it long."""
+"""Most nodes that a pod is restricted to if it is not pinned to one; more would make the pod too large."""
 
 AT_HAND = 4
-"""Of the best nodes, for one that can be reserved without waiting for other pods."""
+"""How many of the best nodes to check for one that can be reserved without waiting for other pods."""
 
 MOST_REASONS = 3
-"""Why nodes do not take a pod, the most frequent first."""
+"""Most reasons why nodes do not fit, the most frequent first."""
 
 _FULL = "node(s) have too little free in total (numalign)"
 
 ZONE_LABEL = "topology.kubernetes.io/zone"
 
 Refusing = Callable[[PodInfo, PendingPod], Sequence[str]]
-"""The nodes that have just refused a pod like this."""
+"""The nodes that recently rejected a pod with these requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenNode:
-    """Where a pod is to go, and what it is predicted to get there; None where nobody can say."""
+    """Where a pod is to go, and its predicted placement there; None if it cannot be predicted."""
 
     target: PinTarget
     prediction: Prediction | None
@@ -50,32 +50,32 @@ class ChosenNode:
 
 @dataclass(frozen=True, slots=True)
 class NoNode:
-    """That no node takes the pod now, and the most frequent reasons."""
+    """No node fits the pod now; `why` has the most frequent reasons."""
 
     why: str
 
 
-def _refusing_none(_pod: PodInfo, _pending: PendingPod) -> Sequence[str]:
+def _rejecting_none(_pod: PodInfo, _pending: PendingPod) -> Sequence[str]:
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """Chooses among all nodes that are known."""
+    """Chooses among all known nodes."""
 
     state: SchedulerState
     nodes: NodeAnswers
     ranker: Ranker
     fit: NodeFit
-    refusing: Refusing = _refusing_none
+    refusing: Refusing = _rejecting_none
     places: HeldPlaces | None = None
 
     def awaits(self, pod: PodInfo, pending: PendingPod) -> bool:
-        """Whether a place is held for this pod."""
+        """Return whether a place is held for this pod."""
         return self.places is not None and self.places.awaits(pod, pending)
 
     def held(self, pod: PodInfo, pending: PendingPod) -> ChosenNode | None:
-        """The node that was held for this pod until this moment; None if there is none, or it is no use."""
+        """Return the node held for this pod until now; None if there is none, or it no longer fits."""
         node = self.places.take(pod, pending) if self.places else None
         if node is None:
             return None
@@ -83,9 +83,10 @@ class Chooser:
         return ChosenNode(PinTarget(node), answer.prediction) if answer.fits else None
 
     async def choose(self, pod: PodInfo, pending: PendingPod, *, spread: bool) -> ChosenNode | NoNode:
-        """The node that a pod is best pinned to now, or with `spread` all that it is best kept to.
+        """
+        Return the best node to pin a pod to or, with `spread`, the nodes to restrict it to.
 
-        It takes many steps, with others having a turn in between: what it comes to has to be asked once more.
+        It takes many steps, and other tasks run in between: check the result again.
         """
         names, time_slice = tuple(self.state.node_names()), TimeSlice()
         await patiently(self.nodes.work(names, pending))
@@ -105,7 +106,7 @@ class Chooser:
             refusals = Counter(reasons.kept_away(why.unmet) for why in kept_away.values())
             refusals.update(chain(filtered.failed.values(), filtered.unresolvable.values()))
             refusals[_FULL] += full
-            return NoNode(_in_words(refusals, len(names)))
+            return NoNode(_no_node_text(refusals, len(names)))
         if not spread:
             return ChosenNode(PinTarget(chosen.name), chosen.prediction)
         hostnames = kept_to([chosen.name, *roomy], self.state.labels)
@@ -114,7 +115,7 @@ class Chooser:
     async def _roomy(
         self, names: Iterable[str], pending: PendingPod, *, wanted: int
     ) -> tuple[list[str], int]:
-        """The first nodes with room as a whole, so many at most, and how many before them had none."""
+        """Return the first `wanted` nodes with room in total, and how many before them had none."""
         roomy, full, time_slice = list[str](), 0, TimeSlice()
         for name in names:
             await time_slice.share()
@@ -129,7 +130,7 @@ class Chooser:
     def _chosen(
         self, roomy: Sequence[str], aligned: AbstractSet[str], pending: PendingPod
     ) -> NodeAnswer | None:
-        """The best node, or one as well aligned, of the next, where the pod waits for nobody."""
+        """Return the best node, or an equally aligned one of the next where the pod need not wait."""
         answers = [answer for answer in self.nodes.of(roomy[:AT_HAND], pending) if answer.fits]
         if not answers:
             return None
@@ -159,9 +160,10 @@ class _Ranked:
 
 
 def kept_to(names: Iterable[str], labels: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
-    """The hostnames of `MOST_KEPT` of these nodes, the first first; of more, as many of each zone.
+    """
+    Return the hostnames of at most `MOST_KEPT` of these nodes, evenly by zone, in order within each.
 
-    What a pod may not leave is a zone where others of its kind have no room, so none is left out.
+    A pod may be bound to a zone in which the others of its kind have no room, so no zone is left out.
     """
     by_zone: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
@@ -172,7 +174,7 @@ def kept_to(names: Iterable[str], labels: Mapping[str, Mapping[str, str]]) -> tu
     return tuple(islice(filter(None, in_turn), MOST_KEPT))
 
 
-def _in_words(refusals: Counter[str], count: int) -> str:
-    """As kube-scheduler says it."""
+def _no_node_text(refusals: Counter[str], count: int) -> str:
+    """Return the reasons in the form of kube-scheduler."""
     frequent = [f"{number} {why}" for why, number in refusals.most_common(MOST_REASONS) if number]
     return f"0/{count} nodes are available: {', '.join(frequent)}" if frequent else "there is no node"

@@ -1,4 +1,4 @@
-"""What the controller runs for the sake of gates."""
+"""What the controller runs for gated pods."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,11 @@ from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import PendingPod
 
 WAIT_SECONDS = 3.0
-"""How long a pod waits to be pinned while others are on their way to its node; then it is looked at anew."""
+"""Seconds that a pod waits to be pinned while other pods are being placed on its node; then it is retried."""
 
 
 def look_after_gates(placing: Placing) -> Background:
-    """Reserve, pin and lift, where that is switched on."""
+    """Reserve, pin and lift, if that is enabled."""
     if not placing.settings.gates:
         return Background()
     settings, state = placing.settings, placing.state
@@ -77,7 +77,7 @@ def look_after_gates(placing: Placing) -> Background:
 
 
 def _refusing(refusals: RecentRefusals) -> Refusing:
-    """Who refused pods of the same namespace that ask for the same."""
+    """Return a function for the nodes that rejected pods with the same requests in the same namespace."""
 
     def nodes(pod: PodInfo, pending: PendingPod) -> Sequence[str]:
         return refusals.nodes(pod.namespace, pending.demand)

@@ -1,8 +1,8 @@
 """
-What a scheduler looks at of a pod and nobody here can judge.
+Aspects of a pod that a scheduler evaluates and numalign does not.
 
-Where one of these could keep a pod from the node that was chosen, it is not pinned to that node: it is kept
-to all nodes that fit now, and its scheduler finds one among them.
+If one of these could keep a pod off the chosen node, the pod is not pinned to that node: it is restricted to
+all nodes that fit now, and its scheduler chooses among them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,13 +18,13 @@ NODE_INDEPENDENT = frozenset(
         *("nfs", "projected", "secret"),
     }
 )
-"""Sources of volumes that every node has, as plugins like VolumeBinding and NodeVolumeLimits see it."""
+"""Sources of volumes that every node has, as plugins such as VolumeBinding and NodeVolumeLimits see them."""
 
 _DO_NOT_SCHEDULE = "DoNotSchedule"
 
 
 def unjudged(pod: Mapping[str, object]) -> tuple[str, ...]:
-    """What of a v1 Pod cannot be judged here, in the words of people; empty if all can."""
+    """Return the aspects of a v1 Pod that numalign does not evaluate, in readable words; empty if none."""
     spec = _object(pod.get("spec"))
     return tuple(words for words, has in _ASPECTS.items() if has(spec))
 

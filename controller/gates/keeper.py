@@ -1,13 +1,13 @@
 """
-The keeper of the gates: which pod goes next, and which may not wait any longer.
+The gate keeper: decides which pod is placed next, and which must not wait any longer.
 
-A pass goes through all that wait, in their order. Who fits gets a reservation at once, so that nobody behind
-takes the same zones, and is pinned beside the others. Who asks for what a pod before could not get is passed
-over. Reading pods and writing to them takes time on an API server, so it is done for several at once; what
-counts is decided in order.
+A pass goes through all waiting pods in order. A pod that fits gets a reservation at once, so that no later
+pod takes the same zones, and is pinned concurrently with others. A pod with a request that failed earlier in
+the pass is skipped. Reading and writing pods takes time on the API server, so it is done for several at once;
+decisions are made in order.
 
-Whatever becomes of this program or of what it knows, a gate does not stay: a pod that waits longer than its
-patience is let go without a pin, by a write that nobody has to have read the pod for.
+Whatever happens to this program or its data, no gate stays: the gate of a pod that waits longer than its
+patience is lifted without a pin, by a write that does not depend on reading the pod.
 """
 
 import asyncio
@@ -39,48 +39,49 @@ from numalign.scheduling.binding import Binder, BindingCall
 from numalign.scheduling.scheduler_state import SchedulerState
 
 TURN_SECONDS = 1.0
-"""How often those that wait are looked through, if nothing happens."""
+"""Interval in seconds between passes without changes."""
 
 GATHER_SECONDS = 0.02
-"""How long what changed is gathered before they are."""
+"""Seconds during which changes are gathered before a pass."""
 
 HANDOVER_SECONDS = BIND_SECONDS + NEWS_SECONDS
-"""After how long of leading the pins of the last leader have landed, and were heard of."""
+"""Seconds of leading after which the pins of the last leader are complete, and have been seen in the
+watch."""
 
 GRACE_SECONDS = HANDOVER_SECONDS + 4.0
-"""For how long nobody is let go by a new leader, who has pins to make up for."""
+"""Seconds during which a new leader lifts no gate without a pin, because it has pins to catch up on."""
 
 AT_ONCE = 128
-"""Pods that are pinned at once, most of which wait for others on their node."""
+"""Most pods that are being pinned at once; most of them wait for others on their node."""
 
 LIFTS_AT_ONCE = 32
 AHEAD = 16
-"""Pods that are read before it is their turn."""
+"""Pods that are read ahead of their turn."""
 
 TURN_PATIENCES = 2.0
-"""How many times its patience a pod waits for which some node may have room."""
+"""Multiple of its patience that a pod waits if some node may have room for it."""
 
 REMEMBERED = 4096
-"""Pods of which it is kept what they ask for while they wait."""
+"""Most waiting pods whose requests are remembered."""
 
 REREAD_SECONDS = 10.0
-"""How long that is believed: what a pod tolerates may grow while it waits, and nobody tells."""
+"""Seconds until they are read again: a waiting pod may get more tolerations, and no event reports it."""
 
 MOST_MISSES = 16
-"""Different questions of one namespace that find no node in one pass; who asks more waits for the next."""
+"""Most different requests of one namespace without a node in one pass; further ones wait for the next."""
 
 MOST_NEW_MISSES = 64
-"""The same of pods that nobody has looked at yet."""
+"""The same for pods that are tried for the first time."""
 
 _SHOWN = 400
-"""Characters of a reason."""
+"""Most characters of a reason."""
 
-_Wish = tuple[Question, Constraints]
+_Request = tuple[Question, Constraints]
 
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """What a pod as the informer tells of it wants, and when it was read."""
+    """What a pod in the version of the informer requests, and when it was read."""
 
     pod: PodInfo
     wanted: WantedPlacement
@@ -88,34 +89,35 @@ class _Remembered:
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes in memory, about."""
+        """Return the approximate memory in bytes."""
         return self.wanted.pending.weight
 
 
 @dataclass(slots=True)
 class _Misses:
-    """What no node answered in a pass, with the reason, and how much of that each namespace asked."""
+    """Requests for which a pass found no node, with the reasons, and how many each namespace made."""
 
-    reasons: dict[_Wish, str] = field(default_factory=dict)
+    reasons: dict[_Request, str] = field(default_factory=dict)
     namespaces: Counter[str] = field(default_factory=Counter)
 
     def is_crowded(self, gated: GatedPod) -> bool:
-        """Whether the namespace of a pod has had its share."""
+        """Return whether the namespace of a pod has used up its share."""
         most = MOST_MISSES if gated.vain else MOST_NEW_MISSES
         return self.namespaces[gated.pod.namespace] >= most
 
-    def add(self, asked: _Wish, namespace: str, why: str) -> None:
-        """Nobody answers this."""
-        self.reasons[asked] = why
+    def add(self, request: _Request, namespace: str, why: str) -> None:
+        """Add a request for which there is no node."""
+        self.reasons[request] = why
         self.namespaces[namespace] += 1
 
 
 @dataclass(eq=False, kw_only=True)
 class GateKeeper:
-    """Pins and lifts while `leading` says yes.
+    """
+    Pins pods and lifts gates while `leading` returns True.
 
-    A pod waits `patience` seconds for zones, without end if that is 0. `clock` is in seconds, `wall` since
-    1970.
+    A pod waits `patience` seconds for zones, forever if that is 0. `clock` is in seconds, `wall` in seconds
+    since 1970.
     """
 
     state: SchedulerState
@@ -146,26 +148,26 @@ class GateKeeper:
         self.state.reservations.on_change(lambda _node: self._changed.set())
 
     def caches(self) -> Caches:
-        """What is remembered of pods that wait."""
+        """Return the caches of waiting pods."""
         return {"gated": self._remembered}
 
     def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
-        """A pod is there like this."""
+        """Handle a pod that was added or changed."""
         if PLACEMENT_GATE in pod.gates or self.queue.get(pod.uid):
             self.queue.update(pod, now=self.clock(), age=max(0.0, self.wall() - pod.created))
             self._changed.set()
 
-    # Place.
+    # Placing.
 
     async def place(self) -> None:
-        """Pin whoever fits, whenever anything has changed; never returns."""
+        """Pin every pod that fits, whenever anything has changed; never returns."""
         while True:
             await self._change()
             if self._may_pin():
                 await self._pass()
 
     async def _change(self) -> None:
-        """Wait for a change while anybody waits, and a little longer for more of them."""
+        """Wait for a change or the next turn, and a little longer for more changes."""
         tasks = [asyncio.ensure_future(wait) for wait in (self._changed.wait(), self.sleep(TURN_SECONDS))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -176,13 +178,13 @@ class GateKeeper:
         self._changed.clear()
 
     def _leads_for(self) -> float:
-        """For how many seconds this replica leads; below 0 if it does not."""
+        """Return for how many seconds this replica leads; -inf if it does not."""
         now = self.clock()
         self._led_since = min(self._led_since, now) if self.leading() else math.inf
         return now - self._led_since
 
     def _may_pin(self) -> bool:
-        """Whether the nodes are known, and what the last leader began is over."""
+        """Return whether the nodes are known, and the writes of the last leader are complete."""
         return self._leads_for() >= HANDOVER_SECONDS and self.state.snapshot is not None
 
     async def _pass(self) -> None:
@@ -192,19 +194,19 @@ class GateKeeper:
                 return
             if not self._is_taken(gated):
                 try:
-                    await self._look(gated, read, misses)
-                except Exception as error:  # noqa: BLE001  what breaks on one pod holds up no other
-                    self._broken(gated, error)
+                    await self._place_one(gated, read, misses)
+                except Exception as error:  # noqa: BLE001  an error with one pod must not delay others
+                    self._failed(gated, error)
 
     def _due(self) -> list[GatedPod]:
-        """Those to be looked at now: whose time has come, and before them all of a higher priority."""
+        """Return the pods to place now: those whose time has come, and all of a higher priority."""
         now = self.clock()
         waiting = [gated for gated in self._waiting() if gated.alone and now >= gated.retry]
         lowest = min((gated.pod.priority for gated in waiting if now >= gated.due), default=math.inf)
         return [gated for gated in waiting if now >= gated.due or gated.pod.priority > lowest]
 
     def _waiting(self) -> list[GatedPod]:
-        """All that wait in their order, without those that are gone."""
+        """Return all waiting pods in order, without those that are gone or busy."""
         gated = self.queue.in_order()
         for gone in [one.pod.uid for one in gated if one.pod.uid not in self.state.pods]:
             self.queue.drop(gone)
@@ -213,7 +215,7 @@ class GateKeeper:
     async def _read_ahead(
         self, due: Iterable[GatedPod]
     ) -> AsyncIterator[tuple[GatedPod, ReadPod | WantedPlacement | LetGo]]:
-        """What each pod wants, in their order; some of them are read while others are looked at."""
+        """Yield what each pod requests, in order; some pods are read while earlier ones are placed."""
         flying: deque[tuple[GatedPod, asyncio.Task[ReadPod | LetGo | None] | WantedPlacement]] = deque()
         time_slice = TimeSlice()
         try:
@@ -233,14 +235,14 @@ class GateKeeper:
                     task.cancel()
 
     def _known(self, gated: GatedPod) -> WantedPlacement | None:
-        """What a pod wants, if it was read a short time ago and nobody said of a change since."""
+        """Return what a pod requests, if it was read a short time ago and has not changed since."""
         known = self._remembered.peek(gated.pod.uid)
         if known is None or known.pod is not gated.pod or self.clock() >= known.at + REREAD_SECONDS:
             return None
         return known.wanted
 
     async def _read(self, gated: GatedPod) -> ReadPod | LetGo | None:
-        """The pod as it is now; None if that is not to be had, or it waits no more."""
+        """Return the pod as it is now; None if it cannot be read, or no longer waits."""
         self._remembered.drop(gated.pod.uid)
         try:
             raw = await self.pods.read(gated.pod)
@@ -252,15 +254,15 @@ class GateKeeper:
             gated.not_judged(now=self.clock())
             return None
         try:
-            return self._understood(gated, raw)
-        except Exception as error:  # noqa: BLE001  what cannot be understood of one pod holds up no other
-            self._broken(gated, error)
+            return self._parsed(gated, raw)
+        except Exception as error:  # noqa: BLE001  an error with one pod must not delay others
+            self._failed(gated, error)
             return None
 
-    def _understood(self, gated: GatedPod, raw: Object) -> ReadPod | LetGo | None:
-        """What the pod that was read wants; None if it waits for others."""
+    def _parsed(self, gated: GatedPod, raw: Object) -> ReadPod | LetGo | None:
+        """Return what the pod requests; None if other gates hold it, or ours no longer does."""
         if gates_of(raw) != (PLACEMENT_GATE,):
-            # Who watches pods will hear of it in a moment.
+            # The watch will report it in a moment.
             gated.not_its_turn("", now=self.clock())
             return None
         try:
@@ -272,27 +274,29 @@ class GateKeeper:
         self._remembered.put(gated.pod.uid, _Remembered(gated.pod, wanted, self.clock()))
         return ReadPod(raw, wanted)
 
-    async def _look(self, gated: GatedPod, read: ReadPod | WantedPlacement | LetGo, misses: _Misses) -> None:
-        """Choose a node for a pod that is next, and have it pinned there."""
+    async def _place_one(
+        self, gated: GatedPod, read: ReadPod | WantedPlacement | LetGo, misses: _Misses
+    ) -> None:
+        """Choose a node for a pod, and start to pin it there."""
         if isinstance(read, LetGo):
             self._begin(gated, self._lift(gated, read.why))
             return
         wanted = read.wanted if isinstance(read, ReadPod) else read
         pending, namespace = wanted.pending, gated.pod.namespace
-        asked = (pending.question, pending.constraints)
-        # Others of the same template may have found nothing, and this one's place was held before it came.
+        request = (pending.question, pending.constraints)
+        # Pods of the same template may have found no node, but a place may have been held for this one.
         awaited = not wanted.unjudged and self.chooser.awaits(gated.pod, pending)
-        if not awaited and (why := misses.reasons.get(asked)):
+        if not awaited and (why := misses.reasons.get(request)):
             gated.why, gated.room = why, False
             return
         if not awaited and misses.is_crowded(gated):
             return
         await self._pinning.acquire()
-        # What is held is reserved before anybody else has a turn.
+        # A held place is reserved before any other pod has a turn.
         chosen: ChosenNode | NoNode | None = self.chooser.held(gated.pod, pending) if awaited else None
         if chosen is None:
             chosen = await self.chooser.choose(gated.pod, pending, spread=bool(wanted.unjudged))
-        # Others had their turn meanwhile.
+        # Other tasks ran meanwhile.
         if self._is_taken(gated):
             self._pinning.release()
         elif isinstance(chosen, ChosenNode):
@@ -300,17 +304,18 @@ class GateKeeper:
             self._begin(gated, self._pin(gated, wanted, target, getattr(read, "raw", None)))
         else:
             self._pinning.release()
-            misses.add(asked, namespace, chosen.why)
+            misses.add(request, namespace, chosen.why)
             gated.fitted_nowhere(chosen.why, now=self.clock())
 
     def _is_taken(self, gated: GatedPod) -> bool:
-        """Whether a pod is gone, or something is done about it already."""
+        """Return whether a pod is gone, or being worked on."""
         return self.queue.get(gated.pod.uid) is not gated or gated.pod.uid in self._busy
 
     def _reserved(self, gated: GatedPod, wanted: WantedPlacement, chosen: ChosenNode) -> PinTarget:
-        """Where a pod goes that was chosen a node at this very moment, and has its zones there from now on.
+        """
+        Reserve zones for a pod on the node just chosen, and return where to pin it.
 
-        One that has a reservation was written to, and nobody knows with which success: it goes there again.
+        If the pod already has a reservation, an earlier write has an unknown result: it keeps that node.
         """
         reservations, uid = self.state.reservations, gated.pod.uid
         if reservations.is_reserved(uid) and (node := reservations.node_of(uid)):
@@ -320,7 +325,7 @@ class GateKeeper:
         return chosen.target
 
     def _begin(self, gated: GatedPod, work: Coroutine[object, object, None]) -> None:
-        """Do something about a pod, of which nobody else does anything meanwhile."""
+        """Start work on a pod, so that nothing else is done about it meanwhile."""
         task = self._busy[gated.pod.uid] = asyncio.ensure_future(work)
         task.add_done_callback(lambda done: self._ended(gated, done))
 
@@ -328,24 +333,24 @@ class GateKeeper:
         self._busy.pop(gated.pod.uid, None)
         self._changed.set()
         if not done.cancelled() and isinstance(error := done.exception(), Exception):
-            self._broken(gated, error)
+            self._failed(gated, error)
 
-    def _broken(self, gated: GatedPod, error: Exception) -> None:
-        """Whatever it was, the pod is not looked at again at once."""
+    def _failed(self, gated: GatedPod, error: Exception) -> None:
+        """Handle an unexpected error: delay the next attempt for this pod."""
         gated.not_judged(now=self.clock())
         self.log.failed("gate.internal_error", error)
 
     async def _pin(
         self, gated: GatedPod, wanted: WantedPlacement, target: PinTarget, raw: Object | None
     ) -> None:
-        """Pin a pod that has a reservation; what is reserved for it is given up unless it may be pinned."""
+        """Pin a pod that has a reservation; release the reservation unless the pod may have been pinned."""
         pod = gated.pod
         try:
             if raw is None:
                 read = await self._read(gated)
                 if not isinstance(read, ReadPod) or read.wanted.unjudged != wanted.unjudged:
                     return
-                if _asked(read.wanted) != _asked(wanted):
+                if _request(read.wanted) != _request(wanted):
                     return
                 raw = read.raw
             self.pins.hand(pod.uid, raw, target)
@@ -354,7 +359,7 @@ class GateKeeper:
                 self._remembered.drop(pod.uid)
                 gated.not_its_turn(why, now=self.clock())
                 return
-            self._lifted(gated, Lift.KEPT if target.hostnames else Lift.PINNED, _said(target, wanted))
+            self._lifted(gated, Lift.KEPT if target.hostnames else Lift.PINNED, _pinned_text(target, wanted))
             self.pinned(pod, target.node)
         finally:
             self.pins.take_back(pod.uid)
@@ -362,15 +367,15 @@ class GateKeeper:
             self._give_up(pod.uid)
 
     def _give_up(self, uid: str) -> None:
-        """Let go of zones that nobody was pinned to."""
+        """Release the reservation of a pod that was not pinned."""
         assigned_pod = self.state.reservations.assigned_pod(uid)
         if assigned_pod and assigned_pod.reserved and not assigned_pod.unconfirmed:
             self.state.reservations.unreserve(uid)
 
-    # Lift.
+    # Lifting.
 
     async def lift(self) -> None:
-        """Let go of whoever has waited for too long; never returns."""
+        """Lift the gates of pods that have waited too long; never returns."""
         while True:
             await self.sleep(TURN_SECONDS)
             time_slice = TimeSlice()
@@ -384,9 +389,10 @@ class GateKeeper:
                     self._begin(gated, self._lift(gated, self._too_late(gated)))
 
     def _is_overdue(self, gated: GatedPod) -> bool:
-        """Whether a pod has waited for too long, which without a patience nobody does.
+        """
+        Return whether a pod has waited too long; without a patience it never has.
 
-        Who only waits for a turn is let go later: without a pin, its kubelet may refuse it.
+        A pod that only waits for its turn gets more time: without a pin, a kubelet may reject it.
         """
         waits = TURN_PATIENCES if gated.room and self.state.snapshot else 1.0
         return bool(self.patience) and gated.is_overdue(self.patience * waits, now=self.clock())
@@ -401,7 +407,7 @@ class GateKeeper:
         async with self._lifting:
             if not self.leading():
                 return
-            # Whatever becomes of it, and should the news of it be lost, it is done again.
+            # If the write or its watch event is lost, it is repeated.
             gated.failed(now=self.clock() + NEWS_SECONDS)
             try:
                 await self.pods.lift(gated.pod)
@@ -431,11 +437,11 @@ _EVENTS = {
 }
 
 
-def _asked(wanted: WantedPlacement) -> _Wish:
+def _request(wanted: WantedPlacement) -> _Request:
     return wanted.pending.question, wanted.pending.constraints
 
 
-def _said(target: PinTarget, wanted: WantedPlacement) -> str:
+def _pinned_text(target: PinTarget, wanted: WantedPlacement) -> str:
     if not target.hostnames:
         return f"pinned to node {target.node}, where its zones are reserved"
     count = len(target.hostnames)

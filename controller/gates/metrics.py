@@ -1,4 +1,4 @@
-"""What is counted of gates."""
+"""Metrics of gates."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Lift(StrEnum):
 
 
 class GateFailure(StrEnum):
-    """Why a pod behind a gate could not be read or written, as a label."""
+    """Why a gated pod could not be read or written, as a label."""
 
     CONFLICT = "conflict"
     GONE = "gone"
@@ -31,7 +31,7 @@ class GateFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GateMetrics:
-    """`seconds` are from the creation of a pod; `unplaced` are pins that no scheduler followed in time."""
+    """Metrics of gates; `seconds` are from the creation of a pod; `unplaced` are pins not bound in time."""
 
     lifts: Counter
     seconds: Histogram
@@ -40,7 +40,7 @@ class GateMetrics:
 
     @classmethod
     def of(cls, registry: CollectorRegistry, waiting: Callable[[], int]) -> "GateMetrics":
-        """Metrics that this registry shows; `waiting` gives how many pods wait."""
+        """Return metrics in this registry; `waiting` returns how many pods wait."""
         Gauge(
             f"{PREFIX}gated_pods", "Pods behind the scheduling gate numalign.io/placement.", registry=registry
         ).set_function(waiting)

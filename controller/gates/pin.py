@@ -1,14 +1,14 @@
 """
-What is written to lift the gate of a pod.
+The write that lifts the gate of a pod.
 
-While a pod is gated an API server lets its node affinity be tightened and never loosened
-(`validateNodeAffinityMutation` of pkg/apis/core/validation): no term comes or goes, each may have more
-requirements behind those that it had, and one that has none, which matches no node, gets none. So what pins a
-pod stands in every other term. To lift the last gate and to tighten in one write is valid, and nothing can be
-tightened afterwards.
+While a pod is gated, an API server accepts only changes that tighten its node affinity
+(`validateNodeAffinityMutation` of pkg/apis/core/validation): no term may be added or removed, each may get
+more requirements after its own, and one without any, which matches no node, must stay empty. So the
+requirement that pins a pod is added to every other term. Lifting the last gate and tightening in one write is
+valid, and nothing can be tightened afterwards.
 
-Nodes are named by field, not by their label of a hostname: some autoscalers refuse pods that ask for the
-latter. Several nodes can be named by that label only, for a field takes one value.
+Nodes are named by field, not by their hostname label: some autoscalers refuse pods that use the latter.
+Several nodes can be named only by that label, because a field takes one value.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,14 +23,15 @@ from numalign.model.intent import PLACEMENT_GATE
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 HEAVIEST = 100
-"""Of the weights of preferred terms."""
+"""The highest weight of preferred terms."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinTarget:
-    """Where a pod may go from now on: to the `node` alone, or to all that have one of these `hostnames`.
+    """
+    Where a pod may run from now on: on `node` alone, or on all nodes with one of these `hostnames`.
 
-    With hostnames the node is the best of them, where its zones are reserved.
+    With hostnames, the node is the best of them, where its zones are reserved.
     """
 
     node: str
@@ -38,9 +39,10 @@ class PinTarget:
 
 
 def pin_patch(pod: Mapping[str, object], target: PinTarget, annotations: Mapping[str, str]) -> Object:
-    """The merge patch that lifts the gate of this very v1 Pod, as it was read, and pins it.
+    """
+    Return the merge patch that lifts the gate of this v1 Pod and pins it.
 
-    It has the uid and the resourceVersion of what was read, so that it changes that or nothing.
+    It has the UID and the resourceVersion of the pod that was read, so it changes that version or nothing.
     """
     metadata = _object(pod.get("metadata"))
     affinity = _object(_object(_object(pod.get("spec")).get("affinity")).get("nodeAffinity"))
@@ -63,7 +65,7 @@ def pin_patch(pod: Mapping[str, object], target: PinTarget, annotations: Mapping
 
 
 def gates_of(pod: Mapping[str, object]) -> tuple[str, ...]:
-    """The names of the scheduling gates of a v1 Pod."""
+    """Return the names of the scheduling gates of a v1 Pod."""
     gates = map(_object, _list(_object(pod.get("spec")).get("schedulingGates")))
     return tuple(name for gate in gates if isinstance(name := gate.get("name"), str))
 

@@ -1,9 +1,9 @@
 """
-Reading and writing the pods behind the gate, one at a time.
+Read and write single pods behind the gate.
 
-Every write is over within `BIND_SECONDS`, on the API server too, so that whoever leads next knows when
-nothing can land any more. A pin names the version of the pod that was read: what was decided holds for that
-pod or is not written.
+Every write is over within `BIND_SECONDS`, also on the API server, so that the next leader knows when no write
+can arrive any more. A pin contains the version of the pod that was read: the decision is written for that
+version or not at all.
 """
 
 from collections.abc import Callable, Coroutine, Mapping
@@ -28,14 +28,14 @@ from numalign.runtime.logs import Log, QuietLog
 from numalign.scheduling.scheduler_state import PendingPod
 
 MOST_BYTES = 2**21
-"""Of a pod that is read: more than an API server stores of one object."""
+"""Most bytes of a pod: more than an API server stores for one object."""
 
 READ_SECONDS = 5.0
-"""How long the API server may take to give a pod."""
+"""Timeout in seconds for reading a pod."""
 
 
 class WantedPlacement(NamedTuple):
-    """What a pod wants of its placement, and which aspects of it nobody here can judge."""
+    """The placement that a pod requests, and its aspects that numalign does not evaluate."""
 
     pending: PendingPod
     unjudged: tuple[str, ...]
@@ -43,7 +43,7 @@ class WantedPlacement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadPod:
-    """A pod as it was read from the API server."""
+    """A pod as read from the API server."""
 
     raw: Object
     wanted: WantedPlacement
@@ -51,14 +51,14 @@ class ReadPod:
 
 @dataclass(frozen=True, slots=True)
 class LetGo:
-    """That there is no reason to keep a pod any longer, and why."""
+    """There is no reason to hold a pod any longer; `why` says why not."""
 
     why: str
 
 
 @dataclass(eq=False, slots=True)
 class GatedPods:
-    """Pods on the API server; what fails is counted, and told once where somebody has to allow it."""
+    """Pods on the API server; failures are counted, and missing permissions are logged once."""
 
     api: PodApi
     metrics: GateMetrics
@@ -71,7 +71,7 @@ class GatedPods:
         self._quiet_log = QuietLog(self.log)
 
     async def read(self, pod: PodInfo) -> Object:
-        """The v1 Pod as it is now; raises `ClusterError`, `NotFound` where another has its name too."""
+        """Return the current v1 Pod; raise `ClusterError`, `NotFound` also if another pod has its name."""
         try:
             async with answered_within(READ_SECONDS, what=_what(pod)):
                 raw = await self.api.get(pod_path(pod.namespace, pod.name), what=_what(pod), most=MOST_BYTES)
@@ -85,11 +85,11 @@ class GatedPods:
         return body
 
     async def lift(self, pod: PodInfo) -> None:
-        """Lift the gate and change nothing else; raises `ClusterError`."""
+        """Lift the gate and change nothing else; raise `ClusterError`."""
         await self._written(gates.lift(self.api, namespace=pod.namespace, name=pod.name, uid=pod.uid))
 
     async def pin(self, raw: Object, target: PinTarget, annotations: Mapping[str, str]) -> None:
-        """Lift the gate of this very pod and pin it; raises `ClusterError`."""
+        """Lift the gate of this version of the pod and pin it; raise `ClusterError`."""
         at = datetime.fromtimestamp(int(self.wall()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         await self._written(self._pin(raw, pin_patch(raw, target, {**annotations, PINNED_AT: at})))
 
@@ -119,10 +119,11 @@ class GatedPods:
 
 @dataclass(eq=False, slots=True)
 class PinWriter:
-    """Writes the pins of the pods that were handed to it; called as `bindings.bind` is.
+    """
+    Writes the pins of the pods that were passed to it; has the signature of `bindings.bind`.
 
-    The reservation counts as that of a pod of which nobody knows when it is bound before anything is written:
-    its scheduler may be faster than the answer, and binds in an order of its own.
+    Before anything is written, the reservation is marked as one of a pod whose binding time is unknown: its
+    scheduler may be faster than the response, and binds in its own order.
     """
 
     pods: GatedPods
@@ -131,21 +132,21 @@ class PinWriter:
     _handed: dict[str, tuple[Object, PinTarget]] = field(init=False, default_factory=dict)
 
     def hand(self, uid: str, raw: Object, target: PinTarget) -> None:
-        """Have this written once the pod may be bound."""
+        """Set what to write once the pod may be bound."""
         self._handed[uid] = raw, target
 
     def take_back(self, uid: str) -> None:
-        """Forget what was handed over."""
+        """Forget what was set."""
         self._handed.pop(uid, None)
 
     async def __call__(
         self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
     ) -> None:
-        """Pin a pod; raises `ClusterError`, and then nobody knows of `Unreachable` whether it was done."""
+        """Pin a pod; raise `ClusterError`. After `Unreachable` the result is unknown."""
         raw, target = self._handed[uid]
         if node != target.node:
             raise Conflict(f"pod {namespace}/{name} must be pinned to node {target.node}, not to {node}")
-        # A pin cannot be taken back, and a snapshot of nodes is a moment old.
+        # A pin is final, and a snapshot of nodes may be slightly outdated.
         if not self.has_node(node):
             raise Conflict(f"node {node} no longer exists")
         self.reservations.mark_unconfirmed(uid)
@@ -153,7 +154,7 @@ class PinWriter:
 
 
 def aspects(raw: Object, pending: PendingPod) -> WantedPlacement | LetGo:
-    """What is to be looked for on behalf of a pod, if anything is."""
+    """Return the placement to look for, or why there is none."""
     question = pending.pod_question
     if question is None or not question.asks:
         return LetGo("it no longer requests NUMA alignment")

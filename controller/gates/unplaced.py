@@ -1,9 +1,9 @@
 """
-Pods that were pinned and that no scheduler binds.
+Pinned pods that no scheduler binds.
 
-A pin cannot be taken back: the affinity of a pod that is not gated is fixed. So nobody undoes it and nobody
-deletes the pod; after a time it is told on the pod, in the words of its scheduler, and what was reserved for
-it is given to others.
+A pin is final: the affinity of a pod without a gate cannot be changed. So nothing is undone and no pod is
+deleted; after a time an event on the pod reports it with the scheduler's message, and its reservation is
+released.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ from numalign.scheduling.scheduler_state import SchedulerState
 TURN_SECONDS = 1.0
 
 MISSED_SECONDS = 60.0
-"""For how long it is remembered that nobody was told: who leads next may tell it."""
+"""Seconds during which a late pod that was not reported is remembered: the next leader may report it."""
 
 _SHOWN = 600
-"""Characters of what a scheduler says."""
+"""Most characters of a scheduler's message."""
 
 
 @dataclass(frozen=True, slots=True)
 class _AwaitedPod:
-    """A pod that should be bound to a node by a moment of a clock."""
+    """A pod that should be bound to a node by a time of the clock."""
 
     node: str
     until: float
@@ -41,7 +41,7 @@ class _AwaitedPod:
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class PinnedPods:
-    """Watches what becomes of pins for `patience` seconds each; tells of it while `leading` says yes."""
+    """Follows pins for `patience` seconds each; reports late ones while `leading` returns True."""
 
     state: SchedulerState
     pods: GatedPods
@@ -56,18 +56,18 @@ class PinnedPods:
     _expected: dict[str, _AwaitedPod] = field(init=False, default_factory=dict)
 
     def __len__(self) -> int:
-        """How many pins nobody has followed yet."""
+        """Return how many pins no scheduler has followed yet."""
         return len(self._expected)
 
     def expect(self, pod: PodInfo, node: str) -> None:
-        """A pod was pinned just now, and its zones are reserved on this node."""
+        """Expect a pod to be bound that was just pinned to this node, where its zones are reserved."""
         now = self.state.pods.get(pod.uid)
-        # The news of its end may have come before the answer.
+        # The watch event of its end may come before the response.
         if now and not (now.node or now.ended or now.leaving):
             self._expected[pod.uid] = _AwaitedPod(node, self.clock() + self.patience)
 
     def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
-        """A pod is there like this; it may have been pinned by another replica."""
+        """Handle a pod that was added or changed; another replica may have pinned it."""
         if pod.node or pod.ended or pod.leaving:
             self._expected.pop(pod.uid, None)
         elif pod.pinned and pod.uid not in self._expected and PLACEMENT_GATE not in pod.gates:
@@ -76,7 +76,7 @@ class PinnedPods:
                 self._expected[pod.uid] = _AwaitedPod(pod.pinned, self.clock() + remaining)
 
     async def run(self) -> None:
-        """Tell of pods that are late; never returns."""
+        """Report pods that are late; never returns."""
         while True:
             await self.sleep(TURN_SECONDS)
             now = self.clock()
@@ -85,10 +85,10 @@ class PinnedPods:
                     self._expected.pop(uid, None)
                 elif now >= expected.until and self.leading():
                     self._expected.pop(uid, None)
-                    await self._tell(self.state.pods[uid], expected.node)
+                    await self._report(self.state.pods[uid], expected.node)
 
-    async def _tell(self, pod: PodInfo, node: str) -> None:
-        """Give up what is reserved, and say so on the pod."""
+    async def _report(self, pod: PodInfo, node: str) -> None:
+        """Release the reservation, and report it on the pod."""
         self.state.reservations.unreserve(pod.uid)
         try:
             why = scheduler_says(await self.pods.read(pod))
@@ -108,7 +108,7 @@ class PinnedPods:
 
 
 def scheduler_says(pod: Object) -> str:
-    """What the scheduler of a v1 Pod says about placing it, cut; that it says nothing, if it does not."""
+    """Return the scheduler's message about placing a v1 Pod, cut; or that there is none."""
     conditions = Part(pod)["status"]["conditions"].objects()
     messages = [one["message"].text() for one in conditions if one["type"].text() == "PodScheduled"]
     message = messages[-1] if messages else ""

@@ -1,6 +1,6 @@
 """
-Pods that a kubelet refused: what their owners read, and which of them are removed.
+Pods that a kubelet rejected: what their owners read, and which of them are deleted.
 
-Such a pod is over, and whoever made it has made another or will. It is worth something as evidence: so it is
-told of at once, and removed late, where its namespace wants that, once its controller has gone on without it.
+Such a pod has failed, and its controller has created another or will. It is worth keeping as evidence: so it
+is reported at once and deleted late, if its namespace opted in, once its controller has a replacement.
 """

@@ -1,4 +1,4 @@
-"""What the controller does about pods that a kubelet refused, beside all else that it does about pods."""
+"""What the controller runs for rejected pods."""
 
 from functools import partial
 
@@ -16,15 +16,15 @@ from numalign.runtime.server import BackgroundTask
 from numalign.scheduling.recent_refusals import refused
 
 REMOVES = frozenset({Heal.FAILED, Heal.RUNNING})
-"""What a namespace says whose refused pods may be removed."""
+"""The values of a namespace's label that allow deleting its rejected pods."""
 
 
 MOST_GONE = 1024
-"""Pods of which it may go unnoticed that they are gone, beside as many as are there."""
+"""Pods that may be gone without being forgotten, in addition to as many as exist."""
 
 
 class RefusedPods:
-    """The refused pods that are there, as `placing` sees pods come and change."""
+    """The rejected pods that exist, by the pod events of `placing`."""
 
     def __init__(self, placing: Placing) -> None:
         self._placing = placing
@@ -32,14 +32,14 @@ class RefusedPods:
         self._most = MOST_GONE
 
     def __len__(self) -> int:
-        """How many uids are remembered."""
+        """Return how many UIDs are remembered."""
         return len(self._uids)
 
     def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
-        """A pod is like this now."""
+        """Handle a pod that was added or changed."""
         if refused(pod):
             self._uids.add(pod.uid)
-        # Nobody says that a pod is gone, and a replica that does not lead never asks what is due.
+        # No event reports deleted pods, and a replica that does not lead never calls `due`.
         if len(self._uids) > self._most:
             self._forget()
 
@@ -49,13 +49,13 @@ class RefusedPods:
         self._most = 2 * len(self._uids) + MOST_GONE
 
     def due(self) -> Steps[tuple[Removal, ...]]:
-        """Those that may be removed."""
+        """Return those that may be deleted."""
         self._forget()
         if not self._uids:
             return ()
         pods = self._placing.state.pods
         refused_pods = tuple(pods[uid] for uid in self._uids)
-        # Pods come and go between the steps.
+        # Pods change between the steps.
         everything = tuple(pods.values())
         keep = self._placing.settings.keep_refused
         return (yield from removals(refused_pods, everything, heals=self._heals, keep=keep))
@@ -65,25 +65,25 @@ class RefusedPods:
 
 
 def _policy(placing: Placing) -> EffectivePolicy:
-    """What is asked now; before there is a snapshot no namespace asks anything."""
+    """Return the current policy; before there is a snapshot no namespace has rules."""
     return EffectivePolicy.of(placing.state.snapshot or Snapshot(), placing.policy.now)
 
 
 def _exempt(placing: Placing, pod: PodInfo) -> bool:
-    """Whether numalign is told to leave a pod alone."""
+    """Return whether a pod is exempt from numalign."""
     named = pod.request.runtime_class
     return _policy(placing).exemption(pod.namespace, runtime_class=named) is not None
 
 
 def heals(policy: EffectivePolicy, namespace: str) -> bool:
-    """Whether a namespace wants its refused pods removed; not one that numalign is told to leave alone."""
+    """Return whether a namespace wants its rejected pods deleted; not if it is exempt."""
     return (
         policy.rules_for(namespace).heal in REMOVES and policy.exemption(namespace, runtime_class="") is None
     )
 
 
 def look_after_refused(placing: Placing) -> Background:
-    """Tell of refused pods, and remove them where that is wanted, if anything is to be done about pods."""
+    """Report rejected pods, and delete them if that is enabled, if any part acts on pods."""
     if not placing.settings.looks_after_pods:
         return Background()
     teller = RefusalTeller(

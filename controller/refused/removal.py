@@ -1,9 +1,10 @@
 """
-Which refused pods may go.
+Which rejected pods may be deleted.
 
-A refused pod is a failure that its controller has to see, and that people want to look at. It may go when the
-controller has another that lives, made no earlier, and when so many that were refused after it are kept. Only
-pods of controllers are meant that are known to look at nothing but the others by then (`API_VERSIONS`).
+A rejected pod is a failure that its controller has to see, and that users want to inspect. It may be deleted
+when the controller has another active pod, created no earlier, and when enough pods that were rejected later
+are kept. This applies only to controllers that are known to consider only the others by then
+(`API_VERSIONS`).
 """
 
 from collections import defaultdict
@@ -19,12 +20,11 @@ from numalign.scheduling.recent_refusals import REFUSALS, failed_at, refused
 API_VERSIONS: Mapping[tuple[str, str], str] = MappingProxyType(
     {("apps", "ReplicaSet"): "apps/v1", ("", "ReplicationController"): "v1", ("batch", "Job"): "batch/v1"}
 )
-"""The controllers, by API group and kind, whose refused pods may go, and the version that is written of them.
+"""The controllers, by API group and kind, whose rejected pods may be deleted, and their API versions.
 
-ReplicaSets and ReplicationControllers count active pods alone (FilterActivePods of k8s.io/kubernetes,
+ReplicaSets and ReplicationControllers count only active pods (FilterActivePods of k8s.io/kubernetes,
 pkg/controller). A Job has counted a failure once its finalizer is off the pod. StatefulSets and DaemonSets
-remove failed pods themselves; of any other controller it is not known what it makes of a pod that is gone.
-"""
+delete failed pods themselves; how other controllers react to a deleted pod is unknown."""
 
 JOB_TRACKING = "batch.kubernetes.io/job-tracking"
 """The finalizer on a pod that its Job has not counted yet."""
@@ -35,7 +35,7 @@ _A_STEP = 256
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A refused pod that may go: its `owner` has `another` that lives, and `kept` newer ones stay."""
+    """A rejected pod that may be deleted: its `owner` has `another` active one; `kept` newer ones stay."""
 
     pod: PodInfo
     owner: Owner
@@ -46,10 +46,11 @@ class Removal:
 def removals(
     refused_pods: Iterable[PodInfo], pods: Iterable[PodInfo], *, heals: Callable[[str], bool], keep: int
 ) -> Steps[tuple[Removal, ...]]:
-    """The refused pods that may go, the oldest first; of each owner the newest `keep` stay.
+    """
+    Return the rejected pods that may be deleted, the oldest first; of each owner the newest `keep` stay.
 
-    `pods` are all that there are, and `heals` says whether pods of a namespace may be removed. Takes time by
-    the number of pods, in steps.
+    `pods` are all pods, and `heals` returns whether pods of a namespace may be deleted. Takes time
+    proportional to the number of pods, in steps.
     """
     surplus = yield from _surplus(refused_pods, heals, keep)
     if not surplus:
@@ -75,7 +76,7 @@ def removals(
 def _surplus(
     refused_pods: Iterable[PodInfo], heals: Callable[[str], bool], keep: int
 ) -> Steps[dict[tuple[str, str], list[PodInfo]]]:
-    """The refused pods of each owner but the newest, by namespace and the owner's uid."""
+    """Return the rejected pods of each owner but the newest, by namespace and the owner's UID."""
     by_owner: defaultdict[tuple[str, str], list[PodInfo]] = defaultdict(list)
     for number, pod in enumerate(refused_pods):
         if not number % _A_STEP:
@@ -104,11 +105,11 @@ def _lives(pod: PodInfo) -> bool:
     return pod.phase in _LIVING and not pod.leaving
 
 
-# The same of pods as the API server has them at the moment.
+# The same checks on current objects of the API server.
 
 
 def why_not(removal: Removal, pod: Part) -> str | None:
-    """Why the pod, as it is stored, is not to be removed; None if it still is."""
+    """Return why the pod, as stored, must not be deleted; None if it may be."""
     metadata, status = pod["metadata"], pod["status"]
     if not _same(removal, metadata, removal.pod):
         return "changed"
@@ -121,14 +122,14 @@ def why_not(removal: Removal, pod: Part) -> str | None:
 
 
 def still_lives(removal: Removal, another: Part) -> bool:
-    """Whether the other pod, as it is stored, still lives."""
+    """Return whether the other pod, as stored, is still active."""
     return (
         _same(removal, another["metadata"], removal.another) and another["status"]["phase"].value in _LIVING
     )
 
 
 def _same(removal: Removal, metadata: Part, pod: PodInfo) -> bool:
-    """Whether it is that very pod of that owner, and nobody has deleted it."""
+    """Return whether it is the same pod of the same owner, and is not being deleted."""
     owner = owner_of(metadata)
     return (
         metadata["uid"].value == pod.uid

@@ -1,9 +1,9 @@
 """
-Removing refused pods, one at a time and slowly.
+Delete rejected pods, one at a time and slowly.
 
-What was seen in a watch is a moment old, so both pods that matter are read again, and the deletion names the
-uid and the version of what was read: whatever happens in between, nothing else is deleted. Nobody waits for
-it, so an API server in trouble is left alone, for longer and longer.
+The watch may be slightly outdated, so both pods that matter are read again, and the deletion has the UID and
+the version of the pod that was read: whatever happens in between, nothing else is deleted. There is no hurry,
+so an API server in trouble gets growing pauses.
 """
 
 import asyncio
@@ -34,22 +34,22 @@ EVENT = "NUMARefusedRemoved"
 
 TURN_SECONDS = 2.0
 PER_SECOND, BURST = 5.0, 20
-"""Deletions; each takes three calls."""
+"""Deletions; each takes three requests."""
 
 CALL_SECONDS = 5
-"""How long the API server may take for one call."""
+"""Timeout in seconds of one API request."""
 
 AGAIN_SECONDS = 60.0
-"""After which a pod is looked at again that was not removed, or is still seen."""
+"""Seconds after which a pod that was not deleted, or is still seen, is checked again."""
 
 LONGEST_PAUSE = 300.0
-"""Seconds to leave an API server alone that answers with failures, or a namespace where it denies it."""
+"""Longest pause in seconds for a failing API server, and the pause for a namespace that denies deletion."""
 
 _REMEMBERED = 4096
 
 
 class RemovalResult(StrEnum):
-    """What became of removing a pod, as a label."""
+    """The result of deleting a pod, as a label."""
 
     REMOVED = "removed"
     GONE = "gone"
@@ -60,17 +60,17 @@ class RemovalResult(StrEnum):
 
 
 class PodStore(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
+    """The methods of `Api` that are used; the real one raises `ClusterError`."""
 
     async def get(self, path: str, query: Query = (), *, what: str) -> object:
-        """What stands at a path."""
+        """Return the object at `path`."""
 
     async def delete(self, path: str, options: object, *, what: str) -> object:
-        """Delete the object at a path."""
+        """Delete the object at `path`."""
 
 
 class Remover:
-    """Removes the pods that are `due`, while `leading` says yes."""
+    """Deletes the pods that are `due`, while `leading` returns True."""
 
     def __init__(  # noqa: PLR0913  who knows, who writes, and what every part of a process is given
         self,
@@ -103,11 +103,11 @@ class Remover:
             self._results.labels(result)
 
     async def run(self) -> None:
-        """Remove what is due; never returns."""
+        """Delete what is due; never returns."""
         while True:
             try:
                 await self._turn()
-            except Exception as error:  # noqa: BLE001  nothing that is seen may end the program
+            except Exception as error:  # noqa: BLE001  no pod may end the program
                 self._log.failed("refused.internal_error", error)
                 self._paused_until = self._clock() + AGAIN_SECONDS
             await self._sleep(TURN_SECONDS)
@@ -127,7 +127,7 @@ class Remover:
                 return
 
     def _waits(self, removal: Removal) -> bool:
-        """Whether it is too early to look at the pod again."""
+        """Return whether it is too early to check the pod again."""
         waits = self._not_before.peek(removal.pod.uid), self._denied_until.peek(removal.pod.namespace)
         return max(until or 0.0 for until in waits) > self._clock()
 
@@ -152,29 +152,29 @@ class Remover:
         return result
 
     async def _checked_and_removed(self, removal: Removal) -> RemovalResult:
-        """Read again what was judged, then delete just that; raises `ClusterError`."""
+        """Read both pods again, then delete that version; raise `ClusterError`."""
         pod, another = removal.pod, removal.another
         path, what = _place(pod.namespace, pod.name)
         stored = Part(await _in_time(self._api.get(path, what=what)))
         if reason := why_not(removal, stored):
             return RemovalResult(reason)
         other_path, other = _place(another.namespace, another.name)
-        # If this is not found, the one that is to be removed is not gone.
+        # If the other pod is not found, that does not mean that the rejected one is gone.
         try:
             if not still_lives(removal, Part(await _in_time(self._api.get(other_path, what=other)))):
                 return RemovalResult.CHANGED
         except NotFound:
             return RemovalResult.CHANGED
         version = stored["metadata"]["resourceVersion"].value
-        # Two calls took their time.
+        # Leadership may have changed during the two requests.
         if not self._leading() or not isinstance(version, str):
             return RemovalResult.CHANGED
         await _in_time(self._api.delete(path, _options(pod.uid, version), what=what))
-        self._tell_owner(removal)
+        self._notify_owner(removal)
         return RemovalResult.REMOVED
 
-    def _tell_owner(self, removal: Removal) -> None:
-        """Say it where it is read: an event on the pod would be of a pod that nobody sees any more."""
+    def _notify_owner(self, removal: Removal) -> None:
+        """Create an event on the owner: an event on the pod would belong to a deleted object."""
         pod, owner = removal.pod, removal.owner
         message = (
             f"deleted pod {pod.name}, which the kubelet of {pod.node} rejected ({pod.reason}):"
@@ -201,7 +201,7 @@ class Remover:
         )
 
     def _denied(self, removal: Removal, error: ClusterError) -> RemovalResult:
-        """Leave the namespace alone: a policy may guard it, and others not."""
+        """Pause for the namespace: a policy may protect it, and not others."""
         self._denied_until.put(removal.pod.namespace, self._clock() + LONGEST_PAUSE)
         if not self._forbidden:
             self._log.error("refused.forbidden", namespace=removal.pod.namespace, error=str(error))
@@ -209,7 +209,7 @@ class Remover:
         return RemovalResult.FORBIDDEN
 
     def _failed(self, removal: Removal, error: ClusterError) -> RemovalResult:
-        """Leave the API server alone, for longer each time."""
+        """Pause for the API server, longer each time."""
         self._failures += 1
         pause = min(2.0 ** min(self._failures, 16), LONGEST_PAUSE)
         self._paused_until = self._clock() + pause * (1 + self._chance() / 2)
@@ -219,7 +219,7 @@ class Remover:
 
 
 async def _in_time(call: Awaitable[object]) -> object:
-    """The answer of the API server; raises `Unreachable` if it takes too long."""
+    """Return the response of the API server; raise `Unreachable` if it takes too long."""
     try:
         async with asyncio.timeout(CALL_SECONDS):
             return await call
@@ -228,7 +228,7 @@ async def _in_time(call: Awaitable[object]) -> object:
 
 
 def _place(namespace: str, name: str) -> tuple[str, str]:
-    """Where a pod is, and what it is called."""
+    """Return the path of a pod, and its name in errors."""
     return (
         f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}",
         f"pod {namespace}/{name}",

@@ -1,9 +1,9 @@
 """
-What is said of a pod that its kubelet refused: on the pod, in the log, and in a number.
+Report a pod that its kubelet rejected: on the pod, in the log, and in a metric.
 
-The owner reads what was predicted of it, and what its node had free at that moment: the next minute all of
-that has changed. Every replica looks, and the one that leads tells; one that begins to lead tells what
-happened in the last minutes, for it may be that nobody did. The event is the same, however often it is told.
+The owner reads what was predicted, and what the node had free at that moment: a minute later all of that has
+changed. Every replica prepares reports, and the leader publishes them; a new leader reports the last minutes,
+because nobody may have. Repeated events are identical.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ EVENT = "NUMARefused"
 TURN_SECONDS = 1.0
 
 MOST_WAITING = 1000
-"""Refusals that wait to be told; of more, the oldest are not."""
+"""Most refusals that wait to be reported; the oldest are dropped."""
 
 LOOKS_PER_SECOND, LOOKS_AT_ONCE = 20.0, 100
-"""How often it is worked out what a node has free: thousands of refusals in a minute say the same."""
+"""Limits how often a node's free resources are computed: thousands of refusals in a minute say the same."""
 
 _LONGEST_REASON = 300
 _LONGEST_NAME = 64
@@ -47,8 +47,8 @@ _MOST_RESOURCES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Story:
-    """A refusal that is to be told of a pod, until `over`."""
+class _Refusal:
+    """A refusal that is to be reported on a pod, until the time `over`."""
 
     pod: PodInfo
     event: Event
@@ -56,7 +56,7 @@ class _Story:
 
 
 class RefusalTeller:
-    """Tells of refused pods, while `leading` says yes; of those that are `exempt`, nothing."""
+    """Reports rejected pods while `leading` returns True, except those that are `exempt`."""
 
     def __init__(  # noqa: PLR0913  what is known, who tells, and what every part of a process is given
         self,
@@ -74,8 +74,8 @@ class RefusalTeller:
         self._state, self._exempt, self._leading, self._tell = state, exempt, leading, tell
         self._log, self._broken = QuietLog(log, lines=MANY_LINES), log
         self._clock, self._wall, self._sleep = clock, wall, sleep
-        self._looks = TokenBucket(LOOKS_PER_SECOND, LOOKS_AT_ONCE, clock=clock)
-        self._untold: deque[_Story] = deque(maxlen=MOST_WAITING)
+        self._predictions = TokenBucket(LOOKS_PER_SECOND, LOOKS_AT_ONCE, clock=clock)
+        self._pending: deque[_Refusal] = deque(maxlen=MOST_WAITING)
         self._refused = Counter(
             f"{PREFIX}refused_pods",
             "Pods that a kubelet rejected, whichever scheduler placed them.",
@@ -86,38 +86,38 @@ class RefusalTeller:
             self._refused.labels(reason)
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
-        """A pod is like this now; it was like that before, or was not seen."""
+        """Handle a pod that was added or changed."""
         age = max(0.0, self._wall() - failed_at(pod))
         if not refused(pod) or (before and before.ended) or age >= AVOID_SECONDS:
             return
         over = self._clock() + AVOID_SECONDS - age
-        event = Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, self._said(pod), key=pod.reason)
-        self._untold.append(_Story(pod, event, over))
+        event = Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, self._text(pod), key=pod.reason)
+        self._pending.append(_Refusal(pod, event, over))
 
-    def _said(self, pod: PodInfo) -> str:
-        """All that can be said; whoever is told of pods after this has to be, whatever breaks here."""
+    def _text(self, pod: PodInfo) -> str:
+        """Return the report; never fail, because the watchers that follow must be called."""
         try:
             return self._message(pod)
-        except Exception as error:  # noqa: BLE001  what breaks on one pod is told without its story
+        except Exception as error:  # noqa: BLE001  reported without details
             self._broken.failed("refused.internal_error", error, pod=f"{pod.namespace}/{pod.name}")
             return f"the kubelet of {pod.node} rejected the pod: {pod.reason}"
 
     async def run(self) -> None:
-        """Tell what happens; never returns."""
+        """Report what happens; never returns."""
         while True:
             self.look()
             await self._sleep(TURN_SECONDS)
 
     def look(self) -> None:
-        """Tell what happened since, if this replica leads."""
+        """Report what happened since the last call, if this replica leads."""
         if self._state.snapshot is None:
-            # Nobody knows the namespaces.
+            # The namespaces are not known yet.
             return
         now = self._clock()
-        while self._untold and self._leading():
-            story = self._untold.popleft()
-            pod, event = story.pod, story.event
-            if story.over <= now or self._exempt(pod):
+        while self._pending and self._leading():
+            refusal = self._pending.popleft()
+            pod, event = refusal.pod, refusal.event
+            if refusal.over <= now or self._exempt(pod):
                 continue
             self._refused.labels(pod.reason).inc()
             self._log.warning(
@@ -134,7 +134,7 @@ class RefusalTeller:
         parts = (
             f"the kubelet of {pod.node} rejected the pod: {refusal}",
             self._predicted(pod),
-            *self._there(pod),
+            *self._on_node(pod),
         )
         return cut("; ".join(parts), LONGEST_MESSAGE)
 
@@ -143,9 +143,9 @@ class RefusalTeller:
         held = _reserved(assigned_pod)
         return f"{held} had been reserved for it" if held else "no zones had been reserved for it"
 
-    def _there(self, pod: PodInfo) -> Iterator[str]:
-        """What is known of the node without the pod."""
-        if pod.demand is None or not self._looks.take():
+    def _on_node(self, pod: PodInfo) -> Iterator[str]:
+        """Yield what is known of the node without the pod."""
+        if pod.demand is None or not self._predictions.take():
             return
         prediction = self._state.reservations.predict(
             pod.node, pod.demand, created=pod.created, now=self._clock(), without=[pod.uid]
@@ -158,13 +158,13 @@ class RefusalTeller:
 
 
 def _reserved(assigned_pod: AssignedPod | None) -> str:
-    """What was reserved for it, as text; empty if nothing was."""
+    """Return the reservation as text; "" if there was none."""
     held = assigned_pod.expected if assigned_pod and has_reserved(assigned_pod) else None
     return "" if held is None else shown(held)
 
 
 def _by_now(prediction: Prediction) -> str:
-    """What would be predicted now."""
+    """Return what would be predicted now."""
     verdict = prediction.verdict
     if verdict.admitted:
         return "evaluated again, it would fit now"
@@ -172,7 +172,7 @@ def _by_now(prediction: Prediction) -> str:
 
 
 def free_by_zone(node: Node, demand: Demand) -> str:
-    """What each zone has free of what is asked for: `zone 0 4 cpu and 1Gi memory, zone 1 nothing`."""
+    """Return what each zone has free of the requests: `zone 0 4 cpu and 1Gi memory, zone 1 nothing`."""
     names = sorted(demand.total)
     zones = [
         f"{cut(readable_zone(zone.name), _LONGEST_NAME)} "

@@ -1,1 +1,1 @@
-"""Policy reports: which pods fall short, and which nodes tell nothing, for other programs."""
+"""Policy reports for other programs: which pods break rules, and which nodes publish no topology."""

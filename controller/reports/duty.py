@@ -1,4 +1,4 @@
-"""What the controller reports of running pods and of nodes, beside all else that it does about pods."""
+"""What the controller reports of running pods and of nodes."""
 
 from controller.placing import Placing
 from controller.reports.offenders import OffenderReports
@@ -8,7 +8,7 @@ from numalign.kube.compose import Background
 
 
 def tell_owners(placing: Placing) -> Background:
-    """Tell owners whose pods ask for less than their namespace wants, where that is switched on."""
+    """Write events on the owners of pods below the level of their namespace, if that is enabled."""
     if not placing.settings.owner_events:
         return Background()
     events = OwnerEvents(
@@ -24,7 +24,7 @@ def tell_owners(placing: Placing) -> Background:
 
 
 def look_after_reports(placing: Placing) -> Background:
-    """Keep policy reports true, where that is switched on."""
+    """Keep policy reports up to date, if that is enabled."""
     if not placing.settings.policy_reports:
         return Background()
     offenders = OffenderReports(

@@ -1,8 +1,8 @@
 """
-What is to be reported now: of the pods of each namespace, and of the nodes.
+What to report now, of the pods of each namespace and of the nodes.
 
-Only whoever leads looks, now and then and in slices; admission is asked by a cache of its own, which is
-brought up to date when a snapshot comes.
+Only the leader evaluates it, now and then and in slices. Admission is decided with a separate cache, which is
+updated when a snapshot comes.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from numalign.scheduling.scheduler_state import SchedulerState
 
 @dataclass(eq=False, kw_only=True)
 class OffenderReports:
-    """Says what each report should be. `unknown_may_fit` is the webhook's setting `--unknown-nodes`."""
+    """Computes each report. `unknown_may_fit` is the webhook's setting `--unknown-nodes`."""
 
     state: SchedulerState
     unknown_may_fit: bool
@@ -41,13 +41,14 @@ class OffenderReports:
         self.sitting_pods = SittingPods(self.state)
 
     def caches(self) -> Caches:
-        """What is remembered of admission, under names of its own."""
+        """Return the caches of admission, under separate names."""
         return {f"admission_{name}": cache for name, cache in self.cache.caches().items()}
 
     async def reports(self) -> Mapping[str, PolicyReport] | None:
-        """By namespace what should be reported, under an empty name of nodes; None while nothing is known.
+        """
+        Return the reports by namespace, that of nodes under ""; None while nothing is known.
 
-        What has nothing to say is not in it.
+        Empty reports are left out.
         """
         snapshot = self.state.snapshot
         if snapshot is None:
@@ -60,7 +61,7 @@ class OffenderReports:
         return await asyncio.to_thread(_reports, pods, nodes)
 
     async def _pods(self, snapshot: Snapshot) -> Mapping[str, list[RunningPod]]:
-        """The pods that run, judged, by namespace."""
+        """Return the evaluated running pods, by namespace."""
         judge, judged = self._judge(snapshot), defaultdict[str, list[RunningPod]](list)
         time_slice = TimeSlice()
         for uid in tuple(self.state.pods):
@@ -85,7 +86,7 @@ class OffenderReports:
         return RunningPodJudge(self.state.reader, EffectivePolicy.of(snapshot, policy), decide)
 
     def _nodes(self, snapshot: Snapshot) -> Mapping[str, RuleOutcome]:
-        """What comes of the topology of each node."""
+        """Return the state of each node's topology."""
         now = self.wall()
         reported = {
             node.name: RuleOutcome.FAIL

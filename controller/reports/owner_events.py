@@ -1,9 +1,9 @@
 """
-What the owners of pods hear that ask for less than their namespace wants.
+Events on the owners of pods that request less than the level `warn` of their namespace.
 
-The webhook warns whoever creates a pod, and that is nearly always a controller, which reads no warnings. So
-its owner gets an event, which `kubectl describe deployment` shows. It is seen off the pods as they come; of
-many pods of one owner it is told once, and slowly.
+The webhook warns the client that creates a pod, which is nearly always a controller that reads no warnings.
+So the pod's owner gets an event, which `kubectl describe deployment` shows. New pods are checked as they are
+watched; for many pods of one owner there is one event, and the rate is limited.
 """
 
 import asyncio
@@ -30,31 +30,31 @@ EVENT = "NUMABelowWarn"
 
 TURN_SECONDS = 1.0
 PER_TURN = 2
-"""Owners that are told, or looked for, in a turn."""
+"""Most owners that are processed in a turn."""
 
 MOST_WAITING = 1024
-"""Owners that wait to be told; of more, those that came first are not."""
+"""Most owners that wait for an event; the first ones are dropped."""
 
 REMEMBERED = 4096
-"""Owners that were told, and ReplicaSets whose owners were looked up."""
+"""Owners that have got an event, and ReplicaSets whose owners were looked up."""
 
 READ_SECONDS = 5.0
 MOST_BYTES = 2**21
-"""More than an API server stores of one object."""
+"""More than an API server stores for one object."""
 
 _VERSIONS: Mapping[str, str] = MappingProxyType({"": "v1", "apps": "apps/v1", "batch": "batch/v1"})
 
 
 class OwnerReader(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
+    """The method of `Api` that is used; the real one raises `ClusterError`."""
 
     async def get(self, path: str, *, what: str, most: int | None = None) -> object:
-        """What stands at a path."""
+        """Return the object at `path`."""
 
 
 @dataclass(frozen=True, slots=True)
 class _NamedOwner:
-    """Who is told: an owner, and the version of its API group; empty if nobody knows that."""
+    """The object of an event: an owner, and its API version; "" if that is unknown."""
 
     owner: Owner
     api_version: str
@@ -62,7 +62,7 @@ class _NamedOwner:
 
 @dataclass(eq=False, kw_only=True)
 class OwnerEvents:
-    """Tells owners while `leading` says yes."""
+    """Writes events on owners while `leading` returns True."""
 
     api: OwnerReader
     state: SchedulerState
@@ -71,7 +71,7 @@ class OwnerEvents:
     log: Log
     sleep: Sleep = asyncio.sleep
     _waiting: dict[str, str] = field(init=False, default_factory=dict)
-    _told: LRU[tuple[str, str], None] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
+    _notified: LRU[tuple[str, str], None] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
     _above: LRU[str, _NamedOwner] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
     _forbidden: bool = field(init=False, default=False)
 
@@ -79,7 +79,7 @@ class OwnerEvents:
         self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
-        """A pod is like this now; it was like that before, or was not seen."""
+        """Handle a pod that was added or changed."""
         if before is None and pod.owner and not pod.ended:
             self._waiting.pop(pod.owner.uid, None)
             self._waiting[pod.owner.uid] = pod.uid
@@ -87,7 +87,7 @@ class OwnerEvents:
                 del self._waiting[next(iter(self._waiting))]
 
     async def run(self) -> None:
-        """Tell owners; never returns."""
+        """Write events on owners; never returns."""
         while True:
             try:
                 await self.turn()
@@ -96,7 +96,7 @@ class OwnerEvents:
             await self.sleep(TURN_SECONDS)
 
     async def turn(self) -> None:
-        """Tell as many as a second allows, if this replica leads and the namespaces are known."""
+        """Process as many owners as a second allows, if this replica leads and the namespaces are known."""
         if not self.leading() or self.state.snapshot is None:
             return
         policy = EffectivePolicy.of(self.state.snapshot, self.state.policy.now)
@@ -105,13 +105,13 @@ class OwnerEvents:
             owner_uid = next(iter(self._waiting))
             pod = self.state.pods.get(self._waiting.pop(owner_uid))
             text = self._text(pod, policy) if pod else None
-            if pod is None or pod.owner is None or text is None or (owner_uid, text) in self._told:
+            if pod is None or pod.owner is None or text is None or (owner_uid, text) in self._notified:
                 continue
             event_count += 1
-            await self._tell(pod, pod.owner, text)
+            await self._notify(pod, pod.owner, text)
 
     def _text(self, pod: PodInfo, policy: EffectivePolicy) -> str | None:
-        """What its owner should hear; None where there is nothing to be said."""
+        """Return the message for the owner; None if there is none."""
         question = self.state.reader.read(pod.request, pod.namespace, policy)
         if not isinstance(question, PodQuestion) or question.rules.warn is None:
             return None
@@ -119,8 +119,8 @@ class OwnerEvents:
             return None
         return f"its pods are admitted with a warning: {below_text(question, question.rules.warn)}"
 
-    async def _tell(self, pod: PodInfo, owner: Owner, text: str) -> None:
-        self._told.put((owner.uid, text), None)
+    async def _notify(self, pod: PodInfo, owner: Owner, text: str) -> None:
+        self._notified.put((owner.uid, text), None)
         above = await self._highest(pod.namespace, owner)
         named = above.owner
         event = Event(
@@ -137,7 +137,7 @@ class OwnerEvents:
         self.tell(event)
 
     async def _highest(self, namespace: str, owner: Owner) -> _NamedOwner:
-        """Who made a ReplicaSet, where that can be read; any other owner is the one itself."""
+        """Return the owner of a ReplicaSet if it can be read; any other owner is returned as it is."""
         itself = _NamedOwner(owner, _VERSIONS.get(owner.group, ""))
         if (owner.group, owner.kind) != ("apps", "ReplicaSet"):
             return itself
@@ -170,7 +170,7 @@ class OwnerEvents:
 
 
 def _owner_in(metadata: Part) -> _NamedOwner | None:
-    """The controller of an object, with the version that it is named by."""
+    """Return the controller of an object, with the API version in the owner reference."""
     owner = owner_of(metadata)
     if owner is None:
         return None

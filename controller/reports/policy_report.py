@@ -1,10 +1,10 @@
 """
-PolicyReports and ClusterPolicyReports as API servers take them.
+PolicyReports and ClusterPolicyReports as API servers accept them.
 
 The fields are those of wgpolicyk8s.io/v1alpha2, as kubernetes-sigs/wg-policy-prototypes defines it
-(policy-report/crd/v1alpha2); no value is written that any definition of that version would refuse. A report
-is an object like others, with a bound to its bytes: of too many results the worst are kept, and the last one
-says how many were left out. Its summary counts all.
+(policy-report/crd/v1alpha2); no value is written that any definition of that version rejects. The size of an
+object is limited: if there are too many results, the worst are kept, and the last one says how many were left
+out. The summary counts all.
 """
 
 import hashlib
@@ -24,19 +24,19 @@ GROUP, VERSION = "wgpolicyk8s.io", "v1alpha2"
 API_VERSION = f"{GROUP}/{VERSION}"
 
 NAME = "numalign"
-"""Of each report, of the policy in it, and of who says so."""
+"""Name of each report, of the policy in it, and of the source."""
 
 OWNED = "app.kubernetes.io/managed-by"
-"""The label of what is ours to change and to remove; its value is `NAME`."""
+"""Label of the objects that numalign may change and delete; its value is `NAME`."""
 
 DIGEST = "numalign.io/report"
-"""The annotation with what a report says, so that it is written only when that changes."""
+"""Annotation with the digest of a report, so that it is written only when its content changes."""
 
 MOST_BYTES = 2**20
-"""Of the results of one report; an API server takes objects of 1.5 MiB at most."""
+"""Most bytes of the results of one report; an API server accepts objects of 1.5 MiB at most."""
 
 LONGEST_MESSAGE = 512
-"""Characters of what is said of one pod."""
+"""Most characters of a message about one pod."""
 
 CATEGORY = "NUMA alignment"
 
@@ -54,9 +54,10 @@ _OF_NODES = "medium"
 
 @dataclass(frozen=True, slots=True)
 class ReportEntry:
-    """One result: of a rule, about one object, with what else is known of it.
+    """
+    One result: of a rule, about one object, with its properties.
 
-    `content` stands for what it says; a `message` may count nodes, and is not worth a write by itself.
+    `content` identifies what it says; a `message` may count nodes, and is not worth a write by itself.
     """
 
     rule: str
@@ -68,7 +69,7 @@ class ReportEntry:
     properties: Mapping[str, str]
 
     def written(self, seconds: int) -> dict[str, Any]:
-        """The result as it stands in a report that was made at a time, in seconds since 1970."""
+        """Return the result as part of a report that was made at a time, in seconds since 1970."""
         message = {"message": cut(self.message, LONGEST_MESSAGE)} if self.message else {}
         return {
             "source": NAME,
@@ -86,10 +87,11 @@ class ReportEntry:
 
 @dataclass(frozen=True, slots=True)
 class PolicyReport:
-    """What is to be reported of one namespace; of the cluster as a whole, if that is empty.
+    """
+    The report of one namespace; of the nodes, if that is "".
 
-    The `entries` are made each time that they are asked for, since there may be very many. The `digest`
-    stands for what they say, whenever that is written.
+    `entries` creates the entries again on each call, because there may be very many. The `digest` identifies
+    what they say, whenever they are written.
     """
 
     namespace: str
@@ -98,7 +100,7 @@ class PolicyReport:
 
     @classmethod
     def of(cls, namespace: str, entries: Callable[[], Iterator[ReportEntry]]) -> "PolicyReport | None":
-        """The report of these; None if there is nothing to be said."""
+        """Return the report with these entries; None if there are none."""
         hashed, none = hashlib.blake2b(digest_size=16), True
         for entry in entries():
             none = False
@@ -106,9 +108,10 @@ class PolicyReport:
         return None if none else cls(namespace, entries, hashed.hexdigest())
 
     def written(self, *, now: float, owner: Mapping[str, str] | None) -> tuple[dict[str, Any], int]:
-        """The object, and how many results were left out of it; `now` is in seconds since 1970.
+        """
+        Return the object, and how many results were left out; `now` is in seconds since 1970.
 
-        What has an `owner` goes with it.
+        With an `owner`, the object is deleted together with it.
         """
         entries = tuple(self.entries())
         results, left_out = _within_bounds(entries, int(now))
@@ -135,7 +138,7 @@ class PolicyReport:
 
 
 def digest_of(stored: Part) -> str:
-    """The digest of what a report says that is stored; empty where somebody has changed it."""
+    """Return the digest of a stored report; "" if somebody has changed the report."""
     report, content = (*stored["metadata"]["annotations"][DIGEST].text().split(" "), "", "")[:2]
     return report if content == _content_digest(stored.value) else ""
 
@@ -146,7 +149,7 @@ def _content_digest(body: object) -> str:
 
 
 def _within_bounds(entries: Sequence[ReportEntry], seconds: int) -> tuple[list[dict[str, Any]], int]:
-    """As many results as there is room for, the worst first, and how many more there are."""
+    """Return as many results as fit, the worst first, and how many more there are."""
     results: list[dict[str, Any]] = []
     room = MOST_BYTES
     for entry in sorted(entries, key=lambda entry: SEVEREST_FIRST.index(entry.outcome)):
@@ -160,7 +163,7 @@ def _within_bounds(entries: Sequence[ReportEntry], seconds: int) -> tuple[list[d
 
 
 def _left_out(count: int, seconds: int) -> dict[str, Any]:
-    """A result that says so; the summary does not count it."""
+    """Return a result with the number left out; the summary does not count it."""
     return {
         "source": NAME,
         "policy": NAME,
@@ -175,7 +178,7 @@ def _left_out(count: int, seconds: int) -> dict[str, Any]:
 
 
 def of_namespace(namespace: str, pods: Iterable[RunningPod]) -> PolicyReport | None:
-    """The report of the pods of one namespace; None if nobody asks anything of them."""
+    """Return the report of the pods of one namespace; None if no rule applies to them."""
     in_order = sorted(pods, key=lambda pod: pod.pod.name)
     return PolicyReport.of(namespace, lambda: (entry for pod in in_order for entry in _of_pod(pod)))
 
@@ -207,14 +210,14 @@ def _of_pod(pod: RunningPod) -> Iterator[ReportEntry]:
 
 
 def _content(pod: RunningPod, result: RuleResult) -> str:
-    """What of a result is worth a write if it changes: why admission decides, not how it counts nodes."""
+    """Return the part of a result that is worth a write: why admission decides, not how it counts nodes."""
     if result.rule is PodRule.ADMITTED and pod.decision:
         return pod.decision.state
     return result.message
 
 
 def of_nodes(nodes: Mapping[str, RuleOutcome]) -> PolicyReport | None:
-    """The report of the nodes, by what comes of their topologies: pass, fail (stale) or warn (missing)."""
+    """Return the report of the nodes, by topology: pass, fail (stale) or warn (missing)."""
     in_order = sorted(nodes.items())
     return PolicyReport.of("", lambda: (_of_node(name, outcome) for name, outcome in in_order))
 

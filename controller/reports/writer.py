@@ -1,10 +1,10 @@
 """
-Keeping policy reports true.
+Keep policy reports up to date.
 
-Reports are for people and for the programs that show them; nothing is ever decided by one. So they are
-written slowly, by whoever leads, where the API server serves their kinds, and only when they say something
-else than before. What stands there is read when a replica begins to lead, and now and then after that: the
-digest in an annotation says what was written, and the results whether they still say so.
+Reports are for people and for the programs that show them; no decision depends on them. So the leader writes
+them slowly, if the API server serves their kinds, and only when their content changes. Stored reports are
+read when a replica starts to lead, and now and then after that: the digest in an annotation identifies what
+was written, and the results show whether that was changed.
 """
 
 import asyncio
@@ -35,52 +35,53 @@ from numalign.runtime.metrics import PREFIX
 TURN_SECONDS = 1.0
 
 PER_TURN = 2
-"""Writes; a report may be large, and each one is an event for everybody who watches reports."""
+"""Most writes in a turn; a report may be large, and each write is an event for all clients that watch
+reports."""
 
 JUDGED_SECONDS = 30.0
-"""Between two looks at which pods fall short."""
+"""Interval in seconds between evaluations of pods and nodes."""
 
 SPACING_SECONDS = 60.0
-"""Between two writes of the same report at least, and before one is tried again that failed."""
+"""Shortest interval in seconds between two writes of the same report, also after a failure."""
 
 READ_SECONDS = 600.0
-"""Between two looks at the reports that are there."""
+"""Interval in seconds between reads of the stored reports."""
 
 SERVED_SECONDS = 30.0
-"""Between two looks at whether there are such kinds and which reports there are, while nobody has said."""
+"""Interval in seconds for checking whether the kinds are served, and for reading until it succeeds."""
 
 KINDS = frozenset({"policyreports", "clusterpolicyreports"})
 
 ANSWER_SECONDS = 10.0
-"""How long the API server may take: less than others wait before they lead in our place."""
+"""Timeout of API requests in seconds: shorter than the time after which another replica leads."""
 
 PAGE = 5
-"""Reports that are read at once."""
+"""Reports per page of a list."""
 
 MANAGER = "numalign-controller"
 OWNER = "numalign-reports"
-"""The ClusterRole by which reports may be written. They go with it, when that is switched off."""
+"""The ClusterRole that allows writing reports, and owns them: they are deleted together with it."""
 
 _GROUP_PATH = f"/apis/{GROUP}/{VERSION}"
 _OWNER_PATH = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{OWNER}"
 
 
 class ReportObjects(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
+    """The methods of `Api` that are used; the real one raises `ClusterError`."""
 
     async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
-        """What stands at a path."""
+        """Return the object at `path`."""
 
     async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
-        """Change the object at a path."""
+        """Change the object at `path`."""
 
     async def delete(self, path: str, options: object, *, what: str) -> object:
-        """Delete the object at a path."""
+        """Delete the object at `path`."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredReport:
-    """A report of ours that is there; the digest is empty where it says something else than we wrote."""
+    """A stored report of ours; the digest is "" if its content is not what was written."""
 
     uid: str
     digest: str
@@ -88,7 +89,7 @@ class StoredReport:
 
 @dataclass(eq=False, kw_only=True)
 class ReportWriter:
-    """Writes what `reports` gives while `leading` says yes. `clock` is in seconds, `wall` since 1970."""
+    """Writes the `reports` while `leading` returns True. `clock` is in seconds, `wall` since 1970."""
 
     api: ReportObjects
     reports: Callable[[], Awaitable[Mapping[str, PolicyReport] | None]]
@@ -124,7 +125,7 @@ class ReportWriter:
         ).set_function(lambda: sum(self._left_out.values()))
 
     async def run(self) -> None:
-        """Keep reports true; never returns, and no failure of the cluster ends it."""
+        """Keep reports up to date; never returns, and no failure of the cluster ends it."""
         while True:
             try:
                 await self.turn()
@@ -137,9 +138,9 @@ class ReportWriter:
             await self.sleep(TURN_SECONDS)
 
     async def turn(self) -> None:
-        """Look at what is due to be looked at, and write what a second allows."""
+        """Check what is due, and write what a second allows."""
         if not self.leading():
-            # Whoever leads meanwhile writes something else.
+            # Another leader may write something else meanwhile.
             self._stored = None
             self._next = {}
             return
@@ -152,13 +153,13 @@ class ReportWriter:
                 return
             self._wanted = wanted
         for namespace in [*self._due()][:PER_TURN]:
-            # Much can happen while something is written.
+            # Leadership may change during a write.
             if not self.leading():
                 return
             await self._write(namespace)
 
     def _is_due(self, what: str, every: float) -> bool:
-        """Whether it is time for something; if so, the next time is settled."""
+        """Return whether something is due; if so, set the next time."""
         now = self.clock()
         if now < self._next.get(what, -math.inf):
             return False
@@ -166,7 +167,7 @@ class ReportWriter:
         return True
 
     async def _is_served(self) -> bool:
-        """Whether the API server has kinds of reports."""
+        """Return whether the API server serves kinds of reports."""
         if len(self._served) < len(KINDS) and self._is_due("served", SERVED_SECONDS):
             try:
                 answer = Part(await self._answer(self.api.get(_GROUP_PATH, what=API_VERSION)))
@@ -179,19 +180,19 @@ class ReportWriter:
         return bool(self._served)
 
     async def _is_read(self) -> bool:
-        """Whether it is known which reports are there."""
+        """Return whether the stored reports are known."""
         if self._is_due("read", SERVED_SECONDS if self._stored is None else READ_SECONDS):
             try:
                 await self._read()
             except NotFound:
-                # The kinds have gone with their definition.
+                # The kinds are gone with their CRD.
                 self._served, self._stored = frozenset(), None
             else:
                 self._next["read"] = self.clock() + READ_SECONDS
         return self._stored is not None
 
     async def _read(self) -> None:
-        """Find out which reports of ours are there, and who owns new ones."""
+        """Read the stored reports of ours, and the owner of new ones."""
         stored = {namespace: report async for namespace, report in self._each_stored()}
         try:
             owner = Part(await self._answer(self.api.get(_OWNER_PATH, what=f"clusterrole {OWNER}")))
@@ -226,7 +227,7 @@ class ReportWriter:
                     break
 
     def _due(self) -> Iterator[str]:
-        """The namespaces whose report is another than it should be, and that may be written again."""
+        """Yield the namespaces whose report differs from the stored one, and may be written again."""
         now, stored = self.clock(), self._stored or {}
         self._soonest = {name: at for name, at in self._soonest.items() if at > now}
         for name in sorted({*self._wanted, *stored}):
@@ -237,7 +238,7 @@ class ReportWriter:
                 yield name
 
     async def _write(self, namespace: str) -> None:
-        """Write the report of a namespace as it should be, or remove it."""
+        """Write or delete the report of a namespace."""
         self._soonest[namespace] = self.clock() + SPACING_SECONDS
         wanted, stored = self._wanted.get(namespace), self._stored
         what = f"policyreport {namespace}/{NAME}" if namespace else f"clusterpolicyreport {NAME}"
@@ -250,7 +251,7 @@ class ReportWriter:
                 await self._remove(stored[namespace], namespace, what)
                 del stored[namespace]
         except (NotFound, Conflict) as error:
-            # The namespace goes, the kind does, or somebody else was faster.
+            # The namespace or the kind is being deleted, or another program was faster.
             self._writes.labels("gone").inc()
             self.log.debug("report.gone", report=what, error=str(error))
             self._served, self._stored, self._next = frozenset(), None, {}
