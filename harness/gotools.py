@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -29,13 +29,39 @@ class BrokenError(Exception):
     """The programs were named or begun, and something is wrong with them."""
 
 
+def no_variables(_: "Workshop") -> Mapping[str, str]:
+    """Set nothing: the program shows no version."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """Sets a string variable of a Go package to the version of a module."""
+
+    module: str
+    variable: str
+
+    def __call__(self, workshop: "Workshop") -> Mapping[str, str]:
+        """The variable and the version that the workshop requires."""
+        return {self.variable: workshop.required(self.module)}
+
+
+# Without its version the API server calls itself v0.0.0-master, and clients complain of the skew.
+KUBERNETES_VERSION = Version(KUBERNETES, "k8s.io/component-base/version.gitVersion")
+
+
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """A Go module, and the name under which what is built from it is kept and spoken of."""
+    """
+    A Go module, and the name under which its programs are cached and mentioned in progress.
+
+    `variables` gives the string variables that the linker sets in these programs.
+    """
 
     name: str
     folder: Path
     module_file: str = "go.mod"
+    variables: Callable[["Workshop"], Mapping[str, str]] = no_variables
 
     def required(self, module: str) -> str:
         """The version of another module that this one requires."""
@@ -88,7 +114,7 @@ class Workshop:
         began = monotonic()
         process = await asyncio.create_subprocess_exec(
             *(go, "build", f"-modfile={self.module_file}", "-mod=readonly", "-trimpath"),
-            *("-ldflags", self._linking(), *flags, "-o", str(into), package),
+            *("-ldflags", self._linker_flags(), *flags, "-o", str(into), package),
             cwd=self.folder,
             env=os.environ | {"CGO_ENABLED": "0"},
             stdin=asyncio.subprocess.DEVNULL,
@@ -98,11 +124,8 @@ class Workshop:
             raise BrokenError(f"go could not build {package}; what it said stands above")
         self.say(f"built {into.name} in {monotonic() - began:.0f} s")
 
-    def _linking(self) -> str:
-        # The version is told to the linker: without it the API server calls itself v0.0.0-master, and
-        # clients complain of the skew.
-        version = self.required(KUBERNETES)
-        return f"-s -w -X k8s.io/component-base/version.gitVersion={version}"
+    def _linker_flags(self) -> str:
+        return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in self.variables(self).items())])
 
     async def _patiently(self, result: Awaitable[int], *, what: str) -> int:
         """Waits however long it takes, and says now and then that it still does."""
@@ -120,7 +143,9 @@ class Workshop:
 
 def by_version(name: str, folder: Path) -> dict[str, Workshop]:
     """Every version of Kubernetes of which a folder has a go.<minor>.mod, and what builds from it."""
-    shops = (Workshop(name, folder, file.name) for file in sorted(folder.glob("go.*.mod")))
+    shops = (
+        Workshop(name, folder, file.name, KUBERNETES_VERSION) for file in sorted(folder.glob("go.*.mod"))
+    )
     return {shop.required(KUBERNETES): shop for shop in shops}
 
 

@@ -1,24 +1,16 @@
 """Gets actionlint, which judges workflows: the one that ACTIONLINT names, or one built with Go."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
-from harness.gotools import Workshop
+from harness.gotools import Version, Workshop
 from harness.helm.build import there
 
 MODULE = "github.com/rhysd/actionlint"
 
 
-@dataclass(frozen=True, slots=True)
-class ActionlintWorkshop(Workshop):
-    """Tells actionlint the version of its module."""
-
-    def _linking(self) -> str:
-        return f"-s -w -X {MODULE}.version={self.required(MODULE)}"
-
-
-WORKSHOP = ActionlintWorkshop("actionlint", Path(__file__).resolve().parent)
+HERE = Path(__file__).resolve().parent
+WORKSHOP = Workshop("actionlint", HERE, variables=Version(MODULE, f"{MODULE}.version"))
 
 
 async def find() -> Path:

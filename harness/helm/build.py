@@ -8,7 +8,6 @@ getting it went wrong.
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.gotools import BrokenError, Workshop, run
@@ -16,18 +15,17 @@ from harness.gotools import BrokenError, Workshop, run
 MODULE = "helm.sh/helm/v3"
 
 
-@dataclass(frozen=True, slots=True)
-class HelmWorkshop(Workshop):
-    """Tells helm its versions, as its own Makefile does: it judges charts by the Kubernetes it knows."""
+def versions(workshop: Workshop) -> dict[str, str]:
+    """Helm's version and that of Kubernetes, by which it judges charts, set as by its own Makefile."""
+    minor = workshop.required("k8s.io/client-go").split(".")[1]
+    parts = [f"{MODULE}/pkg/{part}.k8sVersion" for part in ("chartutil", "lint/rules")]
+    kubernetes = {
+        f"{part}{field}": value for part in parts for field, value in (("Major", "1"), ("Minor", minor))
+    }
+    return {f"{MODULE}/internal/version.version": workshop.required(MODULE), **kubernetes}
 
-    def _linking(self) -> str:
-        minor = self.required("k8s.io/client-go").split(".")[1]
-        knows = [f"-X {MODULE}/pkg/{part}.k8sVersion" for part in ("chartutil", "lint/rules")]
-        versions = [text for part in knows for text in (f"{part}Major=1", f"{part}Minor={minor}")]
-        return " ".join(("-s -w", f"-X {MODULE}/internal/version.version={self.required(MODULE)}", *versions))
 
-
-WORKSHOP = HelmWorkshop(name="helm", folder=Path(__file__).resolve().parent)
+WORKSHOP = Workshop("helm", Path(__file__).resolve().parent, variables=versions)
 
 
 async def find() -> list[Path]:

@@ -7,10 +7,9 @@ error. Exit code 69 says that none can be had on this machine, 1 that getting it
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
-from harness.gotools import Workshop, run
+from harness.gotools import Version, Workshop, run
 from harness.helm.build import there
 
 MODULE = "github.com/prometheus/prometheus"
@@ -19,15 +18,12 @@ MODULE = "github.com/prometheus/prometheus"
 WITHOUT_DISCOVERY = ("-tags", "remove_all_sd")
 
 
-@dataclass(frozen=True, slots=True)
-class PromtoolWorkshop(Workshop):
-    """Tells promtool the version of its module."""
-
-    def _linking(self) -> str:
-        return f"-s -w -X github.com/prometheus/common/version.Version={self.required(MODULE)}"
-
-
-WORKSHOP = PromtoolWorkshop("promtool", Path(__file__).resolve().parent, "go.promtool.mod")
+WORKSHOP = Workshop(
+    "promtool",
+    Path(__file__).resolve().parent,
+    "go.promtool.mod",
+    Version(MODULE, "github.com/prometheus/common/version.Version"),
+)
 
 
 async def find() -> list[Path]:

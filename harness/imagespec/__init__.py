@@ -3,7 +3,6 @@
 The specification publishes its schemas and their validator as a Go module.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from harness.gotools import Workshop
@@ -13,15 +12,7 @@ PROGRAM = "validate-image-document"
 HERE = Path(__file__).resolve().parent
 
 
-@dataclass(frozen=True, slots=True)
-class ImageSpecWorkshop(Workshop):
-    """Links no version: the program has none."""
-
-    def _linking(self) -> str:
-        return "-s -w"
-
-
-WORKSHOP = ImageSpecWorkshop("image-spec", HERE)
+WORKSHOP = Workshop("image-spec", HERE)
 
 
 async def find() -> Path:

@@ -10,10 +10,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
-from harness.gotools import BrokenError, Workshop, run
+from harness.gotools import BrokenError, Version, Workshop, run
 
 HERE = Path(__file__).resolve().parent
 MODULE = "sigs.k8s.io/jobset"
@@ -27,15 +26,7 @@ MANIFESTS = {
 """What is kept beside the program, and where the module has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobSetWorkshop(Workshop):
-    """Tells the program its version, as its own Makefile does."""
-
-    def _linking(self) -> str:
-        return f"-s -w -X {MODULE}/pkg/version.GitVersion={self.required(MODULE)}"
-
-
-SHOP = JobSetWorkshop("jobset", HERE)
+SHOP = Workshop("jobset", HERE, variables=Version(MODULE, f"{MODULE}/pkg/version.GitVersion"))
 
 
 async def find() -> list[Path]:

@@ -8,15 +8,8 @@ from harness.gotools import Workshop
 MODULE = "sigs.k8s.io/krew"
 
 
-@dataclass(frozen=True, slots=True)
-class KrewWorkshop(Workshop):
-    """Does not tell krew its version: a development build never asks the network for a newer one."""
-
-    def _linking(self) -> str:
-        return "-s -w"
-
-
-WORKSHOP = KrewWorkshop("krew", Path(__file__).resolve().parent)
+# krew is not told its version: a development build never asks the network for a newer one.
+WORKSHOP = Workshop("krew", Path(__file__).resolve().parent)
 
 
 @dataclass(frozen=True, slots=True)
