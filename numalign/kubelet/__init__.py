@@ -1,15 +1,15 @@
 """
-What the kubelet does: its managers, the merge of their hints, and the admission of a pod.
+The kubelet's rules: its managers, the merge of their hints, and the admission of a pod.
 
-`cpu_manager`, `memory_manager` and `device_manager` are modules of the same few functions: the `state` of a
-node, the `topology_hints` for a step, the fewest zones by hardware (`min_affinity_size`), and `allocate`.
-`cpu_assignment` and `cpu_distribution` choose among CPUs, `assumed_machine` is the machine behind a node of
-which only amounts are known. `topology_manager` merges hints under a policy; `admit` walks a pod through
-all of them, `pod_level` where it is served as a whole; `managers_state` reads and writes their state.
-`observed_state` puts what was observed in place of what was predicted, and `validation` refuses what no
-kubelet starts with. `work_limit` says beforehand how much work an admission is.
+`cpu_manager`, `memory_manager` and `device_manager` have the same functions: the `state` of a node, the
+`topology_hints` for a step, the fewest zones by hardware (`min_affinity_size`), and `allocate`.
+`cpu_assignment` and `cpu_distribution` choose CPUs; `assumed_machine` is the machine assumed for a node of
+which only amounts are known. `topology_manager` merges hints under a policy. `admit` takes a pod through all
+of them, `pod_level` if it is served as a whole. `managers_state` reads and writes their state.
+`observed_state` replaces predictions with observations, and `validation` lists what no kubelet starts with.
+`work_limit` estimates the cost of an admission in advance.
 
-A step is *given* something of what is *free*; an init container's share is *reusable* by later containers;
-a pod *keeps* what is still out once its containers run; what the managers assigned to it, and get back
-when it is dropped, is what it *holds*.
+Terms: a step is *given* part of what is *free*; the share of an init container is *reusable* by later
+containers; a pod *keeps* what is still allocated once its containers run; it *holds* what the managers
+assigned to it, which they free when they drop the pod.
 """

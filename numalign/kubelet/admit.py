@@ -1,9 +1,9 @@
 """
-The admission of one pod: what the topology manager and the three managers would do, container by container.
+The admission of one pod by the topology manager and the three managers, container by container.
 
 Restates Admit of topologymanager/scope_container.go and scope_pod.go. Container scope asks for hints before
-each container, when earlier ones already hold something; pod scope asks once and binds every container to
-the same set of zones. Amounts are given out per container in both.
+each container, when earlier ones already hold resources; pod scope asks once and binds every container to the
+same set of zones. Both allocate per container.
 """
 
 from collections import defaultdict
@@ -53,14 +53,15 @@ from numalign.model.resources import CPU, MILLI, Resources
 from numalign.model.steps import Steps, finished
 
 NO_PLACEMENT = Placement()
-"""What a refused pod gets."""
+"""The placement of a refused pod."""
 
 
 class PodAdmitResult(NamedTuple):
-    """What the kubelet makes of a pod: a refusal, or the placement that `charge` then puts on the node.
+    """The result of an admission: a refusal, or the placement that `charge` then applies to the node.
 
-    `before` and `after` are the managers' state. Of a refused pod `after` is what the refused step found:
-    its earlier containers were served, and `held` is what they leave behind until the next admission.
+    `before` and `after` are the managers' state. For a refused pod `after` is the state before the refused
+    step: its earlier containers were served, and `held` is what they leave allocated until the next
+    admission.
     """
 
     refusal: Rejection | None
@@ -71,7 +72,7 @@ class PodAdmitResult(NamedTuple):
 
 
 class _Given(NamedTuple):
-    """What one container was given of CPUs and devices under its affinity."""
+    """The CPUs and devices that one container was given under its affinity."""
 
     step: Step
     affinity: TopologyHint
@@ -80,28 +81,28 @@ class _Given(NamedTuple):
 
 
 def admit(node: Node, demand: Demand) -> PodAdmitResult:
-    """Ask this node's kubelet to admit a pod on top of what it already gave out.
+    """Return how this node's kubelet admits a pod on top of what it already allocated.
 
-    What takes too long to work out (`work_limit`) is refused as not answered.
+    A pod that takes too long to evaluate (`work_limit`) is refused with `NOT_ANSWERED`.
     """
     return finished(admitting(node, demand))
 
 
 def admitting(node: Node, demand: Demand) -> Steps[PodAdmitResult]:
-    """As `admit`, container by container."""
+    """Admit as `admit` does, container by container."""
     demand = effective_demand(node, demand)
-    # Only devices that the pod names: to read all of a node takes time, and no other one changes.
+    # Only devices that the pod names: reading all of a node takes time, and no others change.
     start = read_state(node, demand.whole.devices)
     if not work_limit.answerable(node, demand):
         return _refused(Rejection(RejectionReason.NOT_ANSWERED, demand.whole), start, start)
-    # Policy none asks for no hints, so a scope makes no difference to it.
+    # Policy none asks for no hints, so the scope makes no difference.
     if node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
         return (yield from _by_container(node, demand, start, shared=None))
     level = _pod_level(node, demand)
-    # In pod scope with the gate the pod-level validation runs before the hints are made.
+    # In pod scope with the feature gate, the pod-level validation runs before the hints are generated.
     crowded = level.crowded if level else frozenset()
     decision = yield from _decide(node, start, demand.whole, crowded)
-    # scope_pod.go merges before it allocates anything, so a pod that is refused here holds nothing.
+    # scope_pod.go merges before it allocates anything, so a pod refused here holds nothing.
     if not decision.admitted:
         refusal = Rejection(RejectionReason.TOPOLOGY_AFFINITY, demand.whole, tuple(sorted(crowded)))
         return _refused(refusal, start, start)
@@ -112,11 +113,11 @@ def admitting(node: Node, demand: Demand) -> Steps[PodAdmitResult]:
 
 
 def effective_demand(node: Node, demand: Demand) -> Demand:
-    """Return what the managers of this node read in a pod: with their gate on, its resources as a whole.
+    """Return the demand as the managers of this node read it: with the feature gate on, at pod level.
 
-    Of devices that DRA serves they read only those of which the node has a device plugin.
+    Of devices that DRA serves they read only those for which the node has a device plugin.
     """
-    # DRA is no hint provider: the topology manager asks the three managers alone.
+    # DRA is not a hint provider: the topology manager asks only the three managers.
     if demand.by_dra:
         demand = by_plugins(demand, node.devices)
     level = _pod_level(node, demand)
@@ -124,20 +125,20 @@ def effective_demand(node: Node, demand: Demand) -> Demand:
 
 
 def _pod_level(node: Node, demand: Demand) -> PodLevel | None:
-    # PodLevelResourceManagers is off by default, in 1.37 too; without it the managers leave such pods alone.
+    # PodLevelResourceManagers is off by default, also in 1.37; without it the managers ignore such pods.
     return demand.pod_level if node.options.on(FeatureGate.POD_LEVEL_MANAGERS) else None
 
 
 def _by_container(
     node: Node, demand: Demand, start: ManagersState, shared: Decision | None
 ) -> Steps[PodAdmitResult]:
-    """Serve one container after another, each with an affinity of its own unless they share one."""
+    """Serve one container after another, each with its own affinity unless they share one."""
     state, served = start, list[_Given]()
     # Init containers as listed, sidecars in place among them, then apps: the order of scope_container.go.
     for step in demand.steps:
         if served:
             yield
-        # Container scope asks anew: earlier containers of the pod are in the state by now.
+        # Container scope asks again: by now earlier containers of the pod are in the state.
         decision = shared or (yield from _decide(node, state, step))
         if not decision.admitted:
             return _refused(Rejection(RejectionReason.TOPOLOGY_AFFINITY, step), start, state)
@@ -147,13 +148,13 @@ def _by_container(
             return _refused(outcome, start, state)
         state, given = outcome
         served.append(given)
-    # A later container may have taken over an init container's memory, so blocks are read at the end.
+    # A later container may reuse an init container's memory, so blocks are read at the end.
     memory = _memory_by_container(state)
     grants = tuple(_grant(node, given, state, memory[given.step.container]) for given in served)
-    # The next pod meets the memory as it is once AddContainer was called for every container of this one.
+    # The next pod gets the memory as it is after AddContainer was called for every container of this one.
     running = state._replace(memory=state.memory and memory_manager.containers_started(state.memory))
     held = assignments_since(start, running)
-    # A container alone holds what it was given.
+    # A single container holds what it was given.
     kept = grants[0].amounts if len(grants) == 1 else _amounts_of(node, running, held)
     return PodAdmitResult(None, Placement(grants, kept), start, running, held)
 
@@ -161,7 +162,7 @@ def _by_container(
 def _as_one(
     node: Node, demand: Demand, start: ManagersState, affinity: TopologyHint, crowded: frozenset[str]
 ) -> PodAdmitResult:
-    """Serve the pod as a whole, without devices, and let its containers divide it (AllocatePod)."""
+    """Serve the pod as a whole, without devices, and divide it among its containers (AllocatePod)."""
     whole = demand.whole
     # The CPU manager before the memory manager, the order in which providers were added.
     with_cpus = pod_level.allocate_cpus(start, demand, affinity, crowded)
@@ -170,7 +171,7 @@ def _as_one(
     state, cpus = with_cpus
     with_memory = pod_level.allocate_memory(state, demand, affinity, crowded)
     if isinstance(with_memory, RejectionReason):
-        # The pod's CPUs are stored by then (SetPodCPUSet), and no later error takes them back.
+        # The pod's CPUs are stored by then (SetPodCPUSet), and no later error frees them.
         given = state.cpus.given if state.cpus else 0
         return _refused(Rejection(with_memory, whole, tuple(whole.memory), given), start, start)
     state, memory = with_memory
@@ -189,14 +190,14 @@ def charge(node: Node, admission: PodAdmitResult) -> Node:
 
 
 def after_admission(node: Node, admission: PodAdmitResult) -> Node:
-    """Return the node as the last step of an admission left it or, if it was refused, found it."""
+    """Return the node after the last step of an admission, or before the refused step."""
     return with_state(node, admission.before, admission.after)
 
 
 def release(node: Node, leaving: Iterable[Assignments]) -> Node:
     """Return the node after the managers dropped pods that are gone, one after another (removeStaleState).
 
-    In which order the kubelet drops several is chance, and decides how the memory of a group is split.
+    The kubelet drops several pods in random order, which decides how the memory of a group is split.
     """
     gone = list(leaving)
     if not gone:
@@ -206,7 +207,7 @@ def release(node: Node, leaving: Iterable[Assignments]) -> Node:
 
 
 def min_widths(node: Node, step: Step) -> dict[str, int]:
-    """For each resource of a step that the node aligns: the fewest zones that could hold it by hardware."""
+    """Return the fewest zones that could hold each resource of a step by hardware, if the node aligns it."""
     state = read_state(node, step.devices)
     # minAffinitySize comes from totals: busy and reserved CPUs count, busy and unhealthy devices too.
     widths = {
@@ -222,7 +223,7 @@ def min_widths(node: Node, step: Step) -> dict[str, int]:
 
 
 def fits_together(node: Node, amounts: Mapping[str, int], zones: int) -> bool:
-    """Return whether any so many zones have all these amounts free, whatever managers make of it."""
+    """Return whether some set of `zones` zones has all these amounts free, whatever the managers do."""
     enough = [
         hint_sets.reaching(tuple([zone.free.get(name, 0) for zone in node.zones]), amount)
         for name, amount in amounts.items()
@@ -231,7 +232,7 @@ def fits_together(node: Node, amounts: Mapping[str, int], zones: int) -> bool:
 
 
 def whole_cores(node: Node) -> tuple[int, int]:
-    """Return how many threads a core has, and the millicores free in cores that keep none for the system."""
+    """Return the threads per core, and the free millicores in cores without a reserved thread."""
     cpus = cpu_manager.state(node)
     if cpus is None or not cpus.topology.cores:
         return 1, 0
@@ -239,11 +240,11 @@ def whole_cores(node: Node) -> tuple[int, int]:
 
 
 def numa_info(node: Node) -> NumaInfo:
-    """Return the zones as the merge compares them; distances that nobody published are all alike."""
-    # NewNUMAInfo reads distances under prefer-closest-numa-nodes alone.
+    """Return the zones as the merge compares them; without published distances all are equal."""
+    # NewNUMAInfo reads distances only under prefer-closest-numa-nodes.
     if TopologyOption.PREFER_CLOSEST not in node.options.topology:
         return NumaInfo(len(node.zones))
-    # By position: CalculateAverageFor reads rows by id, which goes wrong where ids have gaps.
+    # By position: CalculateAverageFor reads rows by id, which is wrong where ids have gaps.
     costs = [dict(zone.costs) for zone in node.zones]
     return NumaInfo(
         len(node.zones), tuple(tuple(row.get(zone.id, 0) for zone in node.zones) for row in costs)
@@ -252,7 +253,7 @@ def numa_info(node: Node) -> NumaInfo:
 
 def _refused(refusal: Rejection, before: ManagersState, after: ManagersState) -> PodAdmitResult:
     held = assignments_since(before, after)
-    # The CPU manager had served the refused step itself when the memory manager could not.
+    # The CPU manager had served the refused step itself before the memory manager failed.
     held = held._replace(cpus=held.cpus | refusal.cpus)
     return PodAdmitResult(refusal, NO_PLACEMENT, before, after, held)
 
@@ -262,7 +263,7 @@ def _decide(
 ) -> Steps[Decision]:
     """Ask the hint providers in the kubelet's order, and merge (calculateAffinity).
 
-    Of `crowded` resources a pod that is served as a whole can have none: validatePodScopeResources failed.
+    A pod served as a whole gets none of the `crowded` resources: validatePodScopeResources failed.
     """
     hints: list[ResourceHints] = []
     # scope_none.go asks no provider for hints and goes straight to Allocate (admitPolicyNone).
@@ -270,7 +271,7 @@ def _decide(
         hints += device_manager.topology_hints(state.devices, step)
         if state.cpus:
             hints += [impossible(CPU)] if CPU in crowded else cpu_manager.topology_hints(state.cpus, step)
-        # One crowded name is enough: GetPodTopologyHints then gives an empty list for each of them.
+        # One crowded name is enough: GetPodTopologyHints then returns an empty list for every name.
         if state.memory and crowded & step.memory.keys():
             hints += [impossible(name) for name in step.memory]
         elif state.memory:
@@ -281,7 +282,7 @@ def _decide(
 def _allocate(
     state: ManagersState, step: Step, affinity: TopologyHint
 ) -> tuple[ManagersState, _Given] | Rejection:
-    """Let each manager give out what a step requests, in the kubelet's order; the first failure refuses."""
+    """Let each manager allocate what a step requests, in the kubelet's order; the first failure refuses."""
     # Errors become UnexpectedAdmissionError (GetPodAdmitResult), except those with a reason of their own.
     allocated = device_manager.allocate(state.devices, step, affinity.mask)
     if isinstance(allocated, str):
@@ -295,7 +296,7 @@ def _allocate(
         if isinstance(served, RejectionReason):
             return Rejection(served, step, (CPU,))
         cpus, given = served
-    # Of a Guaranteed pod it looks even for a container without memory, and can then find no hint.
+    # For a Guaranteed pod it handles even a container without memory, and may then find no hint.
     if memory and step.managed:
         memory = memory_manager.allocate(memory, step, affinity)
         if memory is None:
@@ -336,7 +337,7 @@ def _amounts_of(node: Node, state: ManagersState, held: Assignments) -> Mapping[
 
 
 def _cpu_entries(state: CpuState | None, cpus: CpuSet) -> Iterable[Entry]:
-    # By where CPUs are and not by the affinity: allocateCPUs takes the rest from beyond it.
+    # By the zones of the CPUs and not by the affinity: allocateCPUs takes the rest from outside it.
     counts = cpu_manager.cpus_per_zone(state.topology, cpus) if state else ()
     return ((1 << at, CPU, count * MILLI) for at, count in enumerate(counts) if count)
 
@@ -346,7 +347,7 @@ def _device_entries(pool: DeviceState, name: str, amounts: ZoneAmounts) -> Itera
 
 
 def _by_zone_set(node: Node, entries: Iterable[Entry]) -> dict[ZoneSet, Resources]:
-    """Amounts under the sets of zones that they come from, the sets in ascending order."""
+    """Return amounts by the sets of zones that they come from, the sets in ascending order."""
     bags: dict[ZoneSet, dict[str, int]] = {}
     for mask, name, amount in entries:
         amounts = bags.setdefault(bitmask.ids(mask, node.ids), {})

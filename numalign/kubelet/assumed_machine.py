@@ -1,13 +1,13 @@
 """
-The machine that the rules assume behind a node of which only amounts are known.
+The machine that the rules assume for a node of which only amounts are known.
 
-There is one way through the rules, and it needs CPUs with ids. What nobody told is as it is by default: cores
-of as many threads as a label says, else of one, or of two where the kubelet gives out whole cores, an option
-that changes nothing for cores of one thread; one cache per zone; reserved CPUs in whole cores at the start
-of their zone, and free ones at its end. Sockets are read off the distances, where those are published: Linux
-calls a zone remote from a distance of 20 on (REMOTE_DISTANCE of include/linux/topology.h).
+All rules need CPUs with ids. What is not reported has its default: cores have as many threads as a label
+says, else one, or two if the kubelet allocates whole cores only (an option that changes nothing for cores of
+one thread). Each zone has one cache; reserved CPUs are whole cores at the start of their zone, free ones are
+at its end. Sockets are derived from distances, where they are published: for Linux a zone is remote from a
+distance of 20 on (REMOTE_DISTANCE of include/linux/topology.h).
 
-This restates no function of the kubelet, which reads its machine off cadvisor.
+This restates no function of the kubelet, which reads its machine from cadvisor.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,18 +23,18 @@ from numalign.model.resources import CPU, MILLI, Resources, ZoneId
 REMOTE = 20
 
 _THREADS = {False: 1, True: 2}
-"""Threads of a core that nobody told of, by whether the kubelet gives out whole cores only."""
+"""The assumed threads per core, by whether the kubelet allocates whole cores only."""
 
 
 class Assumed(NamedTuple):
-    """The CPUs that a node of counts would have, and those of them that a zone never gives out."""
+    """The assumed CPUs of a node, and the reserved ones, which a zone never allocates."""
 
     topology: CpuTopology
     reserved: CpuSet
 
 
 def assume(node: Node) -> Assumed:
-    """Return what is assumed of a node's CPUs, whatever is given out."""
+    """Return what is assumed of a node's CPUs, whatever is allocated."""
     zones = tuple(
         [
             _Zone(zone.id, zone.capacity.get(CPU), _whole_cpus(zone.allocatable), zone.costs)
@@ -45,12 +45,12 @@ def assume(node: Node) -> Assumed:
 
 
 def remembered() -> Cache:
-    """Return the machines that were assumed most recently: exporters decide how large these are."""
+    """Return the cache of assumed machines, whose size depends on what exporters publish."""
     return _assumed.cache
 
 
 def free_cpus(node: Node, topology: CpuTopology) -> CpuSet:
-    """Return the CPUs that are not given out: the last ones of each zone."""
+    """Return the CPUs that are not allocated: the last ones of each zone."""
     free = 0
     for cpus, zone in zip(topology.zones, node.zones, strict=True):
         if (count := _whole_cpus(zone.free)) > 0:
@@ -59,7 +59,7 @@ def free_cpus(node: Node, topology: CpuTopology) -> CpuSet:
 
 
 class _Zone(NamedTuple):
-    """A zone, its CPUs in millicores if it lists them, those that it may give out, and its distances."""
+    """A zone, its CPUs in millicores if it lists them, its allocatable CPUs, and its distances."""
 
     id: ZoneId
     capacity: int | None
@@ -84,10 +84,10 @@ def _assumed(zones: tuple[_Zone, ...], threads: int) -> Assumed:
 
 
 def _sizes(zones: tuple[_Zone, ...]) -> list[int]:
-    """Return the CPUs of each zone, those of a zone that is reserved as a whole included.
+    """Return the CPUs of each zone, including those of a fully reserved zone.
 
-    Such a zone lists no CPU. But some CPU is always reserved (the static policy does not start without), and
-    if none is in the zones that list any, it is in the first one of the others.
+    Such a zone lists no CPU. But some CPU is always reserved (the static policy does not start without one),
+    and if none is in the zones that list CPUs, it is in the first of the others.
     """
     sizes = [(zone.capacity or 0) // MILLI for zone in zones]
     silent = [at for at, zone in enumerate(zones) if zone.capacity is None]
@@ -106,7 +106,7 @@ def _cores(zones: tuple[_Zone, ...], sizes: list[int], threads: int) -> Iterator
 
 
 def _sockets(zones: tuple[_Zone, ...]) -> Mapping[ZoneId, int]:
-    """Zone -> the lowest zone on its socket: near zones share one."""
+    """Return the lowest zone on the socket of each zone: near zones share a socket."""
     sockets: dict[ZoneId, int] = {}
     for zone in zones:
         near = (sockets[other] for other, cost in zone.costs if cost < REMOTE and other in sockets)

@@ -1,12 +1,12 @@
 """
-Sets of zones as bits, so that all of them can be walked.
+Sets of zones as bits, so that all of them can be enumerated.
 
-Bit i stands for the zone with the i-th smallest id. The kubelet orders masks by their number, and an
-order-preserving renaming of zones does not change that order, so ids need not be dense. Outside this folder
-there are only ids.
+Bit i is the zone with the i-th smallest id. The kubelet orders masks by their number, and an order-preserving
+renaming of zones does not change that order, so ids need not be dense. Outside this package there are only
+ids.
 
-Eight zones make 255 sets, and each of them may be walked for each resource of each container. So the walks
-here are left to the interpreter's own loops (`map`), and `hint_sets` has many sets in one number.
+Eight zones have 255 sets, and each of them may be visited for each resource of each container. So the loops
+here are left to the interpreter (`map`), and `hint_sets` stores many sets in one number.
 """
 
 from collections.abc import Iterable
@@ -33,21 +33,21 @@ def ascending(count: int) -> range:
 
 @lru_cache(maxsize=4096)
 def ids(mask: Mask, order: tuple[ZoneId, ...]) -> ZoneSet:
-    """Return the ids that a mask stands for, where `order` lists all ids ascending."""
+    """Return the ids in a mask, where `order` lists all ids ascending."""
     return tuple([order[position] for position in members(mask)])
 
 
 def sums(amounts: tuple[int, ...]) -> tuple[int, ...]:
     """Return the total of every mask, indexed by the mask.
 
-    What a node has changes less often than what is asked of it, so totals are kept; but not those of more
-    zones than a kubelet aligns by default, for each zone doubles them.
+    What a node has changes less often than what is requested of it, so totals are cached; but not for more
+    zones than a kubelet aligns by default, because each zone doubles them.
     """
     return _kept_sums(amounts) if len(amounts) <= MOST_KEPT else _sums(amounts)
 
 
 def joined(parts: tuple[int, ...]) -> list[int]:
-    """Return all bits of the parts of every mask, indexed by the mask."""
+    """Return the union of the parts of every mask, indexed by the mask."""
     together = [0]
     for part in parts:
         together += list(map(part.__or__, together))
@@ -55,7 +55,7 @@ def joined(parts: tuple[int, ...]) -> list[int]:
 
 
 def fewest(amounts: Iterable[int], request: int) -> int | None:
-    """Return how many of these amounts it takes to reach what is asked; None if all are too little."""
+    """Return how many of these amounts are needed to satisfy a request; None if all are too little."""
     reached = 0
     for count, amount in enumerate(sorted(amounts, reverse=True), start=1):
         reached += amount

@@ -1,13 +1,13 @@
 """
-Which CPUs the CPU manager takes when it may choose (takeByTopology).
+The CPUs that the CPU manager takes if it has a choice (takeByTopology).
 
-A pod is admitted by amounts, but which CPUs it got decides what the next one finds: a zone that is broken
-into, a core that is split. So the choice of the static policy is restated here, CPU by CPU, its accidents
-included (kubernetes, pkg/kubelet/cm/cpumanager/cpu_assignment.go, v1.32 to v1.36).
+A pod is admitted by amounts, but the CPUs that it gets decide what the next pod finds: a partly used zone, a
+split core. So the choice of the static policy is restated here, CPU by CPU, including its quirks (kubernetes,
+pkg/kubelet/cm/cpumanager/cpu_assignment.go, v1.32 to v1.36).
 
-Packing goes from whole zones and sockets down to single threads, and of equal units the one with the fewest
-CPUs left comes first. How much a whole socket or core has is an average of the machine. So where sockets or
-cores differ in size the kubelet can take a CPU that was not available, and then so does this.
+Packing goes from whole zones and sockets down to single threads; of equal units the one with the fewest free
+CPUs comes first. The size of a whole socket or core is an average of the machine. So where sockets or cores
+differ in size the kubelet can take a CPU that was not available, and so does this code.
 """
 
 from bisect import bisect_left, bisect_right
@@ -23,12 +23,12 @@ from numalign.model.machine import CpuSet, CpuTopology
 
 @dataclass(frozen=True, slots=True)
 class StaticPolicyOptions:
-    """Those of cpuManagerPolicyOptions that decide which CPUs are taken.
+    """The cpuManagerPolicyOptions that decide which CPUs are taken.
 
     `distribute` is distribute-cpus-across-numa, in steps of `group` CPUs: the threads of a core under
     full-pcpus-only, else one. `spread` is distribute-cpus-across-cores. `by_cache` is
-    prefer-align-cpus-by-uncorecache, which `distribute` leaves aside; with `odd_cache_share` a part of a
-    cache can serve an odd number of CPUs too.
+    prefer-align-cpus-by-uncorecache, which `distribute` ignores; with `odd_cache_share` a part of a cache can
+    also serve an odd number of CPUs.
     """
 
     distribute: bool = False
@@ -43,22 +43,22 @@ def take_by_topology(
 ) -> CpuSet:
     """Return the CPUs that the kubelet chooses among the available ones (takeByTopology).
 
-    Returns no CPU where the kubelet does not admit the pod: there are too few, or its own accidents spoil
-    what it wanted to distribute. Where a cache reaches over several zones, `by_cache` can end with fewer than
-    `count`. Sockets are expected to lie within zones, or zones within sockets.
+    Returns no CPU if the kubelet does not admit the pod: there are too few, or its own quirks spoil the
+    distribution. Where a cache spans several zones, `by_cache` can return fewer than `count`. Sockets have to
+    be within zones, or zones within sockets.
     """
     if not 0 < count <= available.bit_count():
         return 0
-    # The order of steps depends on the machine and its options alone, so it is made once for each.
+    # The order of steps depends only on the machine and its options, so it is built once for each.
     steps = _steps(options, numa_first=_numa_first(topology))
-    # What does not come out even in groups is packed: takeByTopologyNUMADistributed begins with that.
+    # A request that is not a multiple of the group is packed: takeByTopologyNUMADistributed begins with that.
     if options.distribute and not count % options.group:
         return _numa_distributed(topology, available, count, options.group, steps)
     return _numa_packed(topology, available, count, steps)
 
 
 def choices(topology: CpuTopology, available: CpuSet, count: int, options: StaticPolicyOptions) -> int:
-    """How many ways `take_by_topology` compares to distribute so many CPUs; of packing there is one."""
+    """Return how many distributions `take_by_topology` compares; 0 for packing."""
     if not options.distribute or count % options.group or not 0 < count <= available.bit_count():
         return 0
     room = _room(_sorted_numa_nodes(topology, available), available)
@@ -67,16 +67,16 @@ def choices(topology: CpuTopology, available: CpuSet, count: int, options: Stati
 
 
 TakeStep = Callable[[CpuTopology, CpuSet, int], Iterable[CpuSet]]
-"""What one step takes, unit by unit, of the CPUs that are free while so many are needed."""
+"""What one step takes, unit by unit, from the free CPUs for a number of needed CPUs."""
 
 
 def _numa_packed(topology: CpuTopology, free: CpuSet, needed: int, steps: Iterable[TakeStep]) -> CpuSet:
-    """As takeByTopologyNUMAPacked: each step takes what it can of what the steps before it left."""
+    """Restate takeByTopologyNUMAPacked: each step takes what it can of what earlier steps left."""
     taken = 0
     for step in steps:
         for unit in step(topology, free & ~taken, needed) if needed else ():
             taken |= unit
-            # A unit of an uneven machine can have more than is needed, which ends the packing as well.
+            # A unit of an uneven machine can have more than is needed, which also ends the packing.
             needed -= unit.bit_count()
     return taken
 
@@ -84,7 +84,7 @@ def _numa_packed(topology: CpuTopology, free: CpuSet, needed: int, steps: Iterab
 def _numa_distributed(
     topology: CpuTopology, free: CpuSet, count: int, group: int, steps: Iterable[TakeStep]
 ) -> CpuSet:
-    """As takeByTopologyNUMADistributed: an even share from each of some zones, then what remains in turns."""
+    """Restate takeByTopologyNUMADistributed: an even share from some zones, then the remainder in turns."""
     # Zones without free CPUs are not among them, so they are not distributed over either.
     zones = _sorted_numa_nodes(topology, free)
     per_zone = _groups_per_zone(topology, group)
@@ -93,15 +93,15 @@ def _numa_distributed(
         return _numa_packed(topology, free, count, steps)
     # Inside a zone its share is packed, as if there were no other zone.
     taken = _from_each(topology, free, [zones[at] for at in best.zones], best.share, steps)
-    # What remains is given a group at a time, so that no zone gives two before another gives one.
+    # The remainder is taken one group at a time, so that no zone gives two before another gives one.
     turns = cpu_distribution.turns(_room(zones, free & ~taken), best.remainder, best.groups, group)
     taken |= _from_each(topology, free & ~taken, [zones[at] for at in turns], group, steps)
-    # The kubelet counts in the end, and what its own accidents spoiled is an error of the allocation.
+    # The kubelet counts at the end; what its own quirks spoiled is an error of the allocation.
     return taken if taken.bit_count() == count else 0
 
 
 def _groups_per_zone(topology: CpuTopology, group: int) -> int:
-    """As rangeNUMANodesNeededToSatisfy: divided by the zones that have CPUs, rounded up twice."""
+    """Restate rangeNUMANodesNeededToSatisfy: divided by the zones that have CPUs, rounded up twice."""
     return _ceil(_ceil(sum(topology.sizes), group), topology.zones_with_cpus)
 
 
@@ -120,17 +120,17 @@ def _room(zones: Iterable[CpuSet], free: CpuSet) -> list[int]:
 
 @lru_cache(maxsize=64)
 def _steps(options: StaticPolicyOptions, *, numa_first: bool) -> tuple[TakeStep, ...]:
-    """As takeFullFirstLevel and takeFullSecondLevel, caches between them and cores, then what is left."""
+    """Restate takeFullFirstLevel and takeFullSecondLevel; caches between them and cores, then the rest."""
     # numaFirst and socketsFirst differ in which of the two is the first level.
     units = (_full_numa_nodes, _full_sockets) if numa_first else (_full_sockets, _full_numa_nodes)
-    # The kubelet does not start with both options, but a part of a distribution is packed without caches.
+    # The kubelet does not start with both options, but part of a distribution is packed without caches.
     by_cache = options.by_cache and not options.distribute
     caches = (_UNCORE_CACHES[options.odd_cache_share],) if by_cache else ()
     return (*units, *caches, *_CORES_AND_CPUS[options.spread])
 
 
 def _full_numa_nodes(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
-    """As takeFullNUMANodes: zones of which every CPU is free, so none that keeps a reserved one."""
+    """Restate takeFullNUMANodes: zones whose CPUs are all free, so none with a reserved CPU."""
     full = [zone for zone in topology.zones if zone & free == zone and 0 < zone.bit_count() <= needed]
     return (
         _fitting((zone for zone in _sorted_numa_nodes(topology, free) if zone in full), needed)
@@ -140,9 +140,10 @@ def _full_numa_nodes(topology: CpuTopology, free: CpuSet, needed: int) -> Iterab
 
 
 def _full_sockets(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
-    """As takeFullSockets: by isSocketFree a socket is free that has as many free CPUs as the average socket.
+    """Restate takeFullSockets.
 
-    What is taken are all CPUs of it, whether or not they were free.
+    By isSocketFree, a socket is free if it has as many free CPUs as the average socket. All its CPUs are
+    taken, free or not.
     """
     size = _mean_size(topology, topology.sockets)
     full = [
@@ -158,8 +159,8 @@ def _full_sockets(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[
 
 
 def _full_cores(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[CpuSet]:
-    """As takeFullCores: isCoreFree compares with the average core too."""
-    # CPUsPerCore is an average too: of uneven cores only some are ever whole.
+    """Restate takeFullCores: isCoreFree also compares with the average core."""
+    # CPUsPerCore is an average too: on a machine of uneven cores only some are ever whole.
     size = topology.threads_per_core
     units = _innermost(topology, free) if needed >= size else ()
     cores = (
@@ -169,7 +170,7 @@ def _full_cores(topology: CpuTopology, free: CpuSet, needed: int) -> Iterable[Cp
 
 
 def _remaining_cpus(topology: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
-    """As takeRemainingCPUs, in the order of sortAvailableCPUs: cores that are broken into come first."""
+    """Restate takeRemainingCPUs, in the order of sortAvailableCPUs: partly used cores come first."""
     # The order of cores is taken once, at the start of the step, and kept while threads are taken.
     cores = ((core & unit & free for core in _cores(topology, unit)) for unit in _innermost(topology, free))
     parts = (sorted(filter(None, threads), key=int.bit_count) for threads in cores)
@@ -177,7 +178,7 @@ def _remaining_cpus(topology: CpuTopology, free: CpuSet, needed: int) -> Iterato
 
 
 def _spread_cpus(topology: CpuTopology, free: CpuSet, needed: int) -> Iterator[CpuSet]:
-    """As takeRemainingCPUs under distribute-cpus-across-cores: by id within sockets, whatever the core."""
+    """Restate takeRemainingCPUs under distribute-cpus-across-cores: by id in sockets, whatever the core."""
     return _threads((socket & free for socket in _sorted_sockets(topology, free)), needed)
 
 
@@ -191,7 +192,7 @@ def _threads(parts: Iterable[CpuSet], needed: int) -> Iterator[CpuSet]:
 
 
 def _fitting(units: Iterable[CpuSet], needed: int, *, smallest: int = 1) -> Iterator[CpuSet]:
-    """Those of the units, one after the other, that are not more than what is still needed (needsAtLeast)."""
+    """Yield the units that are not larger than what is still needed, one after another (needsAtLeast)."""
     for unit in units:
         if unit.bit_count() <= needed:
             yield unit
@@ -204,10 +205,10 @@ def _fitting(units: Iterable[CpuSet], needed: int, *, smallest: int = 1) -> Iter
 
 
 def _uncore_caches(topology: CpuTopology, free: CpuSet, needed: int, *, odd: bool) -> list[CpuSet]:
-    """Whole caches first, then a part of one that serves all of the rest: only just as many will do."""
+    """Take whole caches first, then a part of one cache that serves exactly the rest."""
     order = _within(_sorted_numa_nodes(topology, free), topology.caches, free)
     whole = [cache for cache in order if cache & free == cache]
-    # A request below the average cache goes straight to parts, even if some smaller cache is free.
+    # A request below the average cache goes straight to parts, even if a smaller cache is free.
     taken = list(_fitting(whole, needed)) if needed >= _mean_size(topology, topology.caches) else []
     missing = needed - sum(map(int.bit_count, taken))
     parts = (_cache_share(topology, cache & free, missing, odd=odd) for cache in order if cache not in taken)
@@ -215,11 +216,11 @@ def _uncore_caches(topology: CpuTopology, free: CpuSet, needed: int, *, odd: boo
 
 
 def _cache_share(topology: CpuTopology, free: CpuSet, needed: int, *, odd: bool) -> CpuSet:
-    """What a cache gives in its first cores; up to Kubernetes 1.33 it cannot serve a part of a core."""
+    """Return the share of a cache from its first cores; up to Kubernetes 1.33 only whole cores."""
     threads = topology.threads_per_core
     cores = (core & free for core in topology.cores if core & free)
     share = union(islice(cores, _ceil(needed, threads) if odd else needed // threads))
-    # One thread of the last core is left out again, so that the cache serves just as many as needed.
+    # One thread of the last core is left out, so that the cache serves exactly as many as needed.
     over = odd and needed % 2 and threads > 1 and share.bit_count() > needed
     return lowest(share, share.bit_count() - 1) if over else share
 
@@ -235,42 +236,45 @@ _CORES_AND_CPUS: Mapping[bool, tuple[TakeStep, ...]] = {
 
 
 def _numa_first(topology: CpuTopology) -> bool:
-    """Whether zones are taken to hold sockets (numaFirst), rather than sockets zones: only numbers decide."""
+    """Return whether zones are assumed to contain sockets (numaFirst), rather than sockets zones.
+
+    Only the numbers of both decide.
+    """
     return len(topology.sockets) >= topology.zones_with_cpus
 
 
 def _sorted_numa_nodes(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
-    """As sortAvailableNUMANodes."""
+    """Restate sortAvailableNUMANodes."""
     if _numa_first(topology):
         return _emptiest(topology.zones, free)
     return _within(_emptiest(topology.sockets, free), topology.zones, free)
 
 
 def _sorted_sockets(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
-    """As sortAvailableSockets."""
+    """Restate sortAvailableSockets."""
     if _numa_first(topology):
         return _within(_emptiest(topology.zones, free), topology.sockets, free)
     return _emptiest(topology.sockets, free)
 
 
 def _innermost(topology: CpuTopology, free: CpuSet) -> list[CpuSet]:
-    """Return the units that cores stand in, in the order of sortAvailableCores."""
+    """Return the units that contain cores, in the order of sortAvailableCores."""
     return (_sorted_sockets if _numa_first(topology) else _sorted_numa_nodes)(topology, free)
 
 
 def _within(outer: Iterable[CpuSet], inner: Sequence[CpuSet], free: CpuSet) -> list[CpuSet]:
-    # Only what is free of an outer unit counts: SocketsInNUMANodes and its like look at details.
+    # Only the free part of an outer unit counts: SocketsInNUMANodes and similar functions look at details.
     parts = [around & free for around in outer]
     return [unit for part in parts for unit in _emptiest([unit for unit in inner if unit & part], free)]
 
 
 def _emptiest(units: Iterable[CpuSet], free: CpuSet) -> list[CpuSet]:
-    # Sorting is stable, so units that are as full stay in the order of their ids.
+    # Sorting is stable, so equally full units stay in the order of their ids.
     return sorted([unit for unit in units if unit & free], key=lambda unit: (unit & free).bit_count())
 
 
 def _cores(topology: CpuTopology, unit: CpuSet) -> tuple[CpuSet, ...]:
-    """Return the cores from a unit's first to its last one; those of other units can lie between."""
+    """Return the cores from a unit's first to its last one; cores of other units may be between."""
     first = bisect_left(topology.cores, unit & -unit, key=_first_thread)
     return topology.cores[first : bisect_right(topology.cores, unit, lo=first, key=_first_thread)]
 
@@ -280,7 +284,7 @@ def _first_thread(core: CpuSet) -> CpuSet:
 
 
 def _mean_size(topology: CpuTopology, units: Sequence[CpuSet]) -> int:
-    """CPUsPerSocket and its like: of all CPUs, rounded down."""
+    """Return the average size of these units, rounded down, as CPUsPerSocket and similar functions do."""
     return sum(topology.sizes) // len(units)
 
 

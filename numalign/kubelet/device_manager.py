@@ -1,10 +1,10 @@
 """
-The device manager: the hints for devices, and where those come from that a container gets.
+The device manager: the hints for devices, and the places of the devices that a container gets.
 
-Restates topology_hints.go and devicesToAllocate of pkg/kubelet/cm/devicemanager. Devices that sit alike are
-equal, so amounts by place are all that counts: every zone is a place, and so is every set of zones between
-which a device sits, or none. Which of equal devices the kubelet takes is its free choice; the lowest place is
-as good as any and the same every time, and `Allocation.chosen` says where another would have been.
+Restates topology_hints.go and devicesToAllocate of pkg/kubelet/cm/devicemanager. Devices with the same zones
+are equal, so only amounts by place count: every zone is a place, and so is every set of zones between which a
+device is, or no zone. The kubelet chooses freely among equal devices; the lowest place is as good as any and
+deterministic, and `Allocation.chosen` is set if another would do.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ NOWHERE: Mask = 0
 
 @dataclass(frozen=True, slots=True)
 class Devices:
-    """All devices of one resource by place, whatever their state; the first so many places are the zones.
+    """All devices of one resource by place, whatever their state; the first `zones` places are the zones.
 
-    `hosts` are the zones that have one. `near` says that hints hold only these zones, as they do from
+    `hosts` are the zones that have a device. `near` means that hints include only these zones, as from
     Kubernetes 1.36 on.
     """
 
@@ -53,11 +53,11 @@ class Devices:
         return hint_sets.inside(self.hosts if self.near else bitmask.full(self.zones))
 
     def reaching(self, amounts: ZoneAmounts, request: int) -> HintSet:
-        """Return the masks that so many of these devices touch."""
+        """Return the masks that are touched by at least `request` of these devices."""
         return hint_sets.reaching(amounts[: self.zones], request, tuple(self._between_zones(amounts)))
 
     def in_zones(self, amounts: ZoneAmounts) -> ZoneAmounts:
-        """Return how many of these devices sit on each zone; one between zones counts for each of them."""
+        """Return how many of these devices each zone has; a device between zones counts for each of them."""
         if len(amounts) == self.zones:
             return amounts
         wide = list(self._between_zones(amounts))
@@ -74,7 +74,7 @@ class Devices:
 
 
 class DeviceState(NamedTuple):
-    """The devices of one resource while one pod is admitted, by place: free ones, and `reusable` ones.
+    """The devices of one resource while one pod is admitted, by place: free and `reusable` ones.
 
     The latter were given to init containers of this pod.
     """
@@ -84,13 +84,13 @@ class DeviceState(NamedTuple):
     reusable: ZoneAmounts
 
     def charged(self, taken: ZoneAmounts, role: Role) -> "DeviceState":
-        """Return the state after a container; what can be used again is used before anything new."""
+        """Return the state after a container; reusable devices are used before new ones."""
         if role is not Role.INIT and not any(self.reusable):
             return DeviceState(self.devices, subtract(self.free, taken), self.reusable)
-        # devicesToAllocate looks at reusable devices first, so whatever of a place is reusable is reused.
+        # devicesToAllocate takes reusable devices first, so all reusable ones of a place are reused.
         again = tuple(map(min, taken, self.reusable))
         new = subtract(taken, again)
-        # An init container adds to the set, a sidecar or an app takes out of it for good.
+        # An init container adds to the reusable devices, a sidecar or an app removes them for good.
         kept = add(self.reusable, new) if role is Role.INIT else subtract(self.reusable, again)
         return DeviceState(self.devices, subtract(self.free, new), kept)
 
@@ -100,16 +100,16 @@ DeviceStates = Mapping[str, DeviceState]
 
 
 class Allocation(NamedTuple):
-    """What a container gets of one resource, by place; `chosen` if equal devices elsewhere would do too."""
+    """The devices that a container gets of one resource, by place; `chosen` if others would do too."""
 
     amounts: ZoneAmounts
     chosen: bool
 
 
 def states(node: Node, names: Iterable[str]) -> DeviceStates:
-    """Return the devices of those among these resources that a plugin has registered on this node."""
+    """Return the state of those of these resources that a plugin has registered on this node."""
     if node.machine and node.stock:
-        # A described machine tells devices between zones and unhealthy ones; a topology shows neither.
+        # A described machine has devices between zones and unhealthy ones; a topology shows neither.
         stock, places = dict(node.stock.devices), dict(node.machine.devices)
         return {name: _described(node, places[name], stock[name]) for name in sorted(names) if name in places}
     return {name: _counted(node, name) for name in sorted(names) if name in node.devices}
@@ -118,9 +118,9 @@ def states(node: Node, names: Iterable[str]) -> DeviceStates:
 def topology_hints(states: DeviceStates, step: Step) -> list[ResourceHints]:
     """Return the hints for each device resource that a step names (GetTopologyHints).
 
-    There are none for a resource of which no device has NUMA information: that is "don't care".
+    There are none for a resource without any NUMA information, which means "don't care".
     """
-    # GetTopologyHints looks at no QoS class: devices of Burstable and BestEffort pods are aligned too.
+    # GetTopologyHints checks no QoS class: devices of Burstable and BestEffort pods are aligned too.
     return [
         _hints(name, state, step.devices[name])
         for name, state in states.items()
@@ -144,14 +144,14 @@ def min_affinity_size(devices: Devices, request: int) -> int:
 def allocate(
     states: DeviceStates, step: Step, mask: Mask | None
 ) -> tuple[DeviceStates, dict[str, Allocation]] | str:
-    """Return what a container gets of each resource; or the name of the first one of which there are too few.
+    """Return what a container gets of each resource, or the name of the first resource with too few.
 
-    The kubelet walks a Go map here, so the first by name is as good as any.
+    The kubelet iterates over a Go map here, so the first by name is as good as any.
     """
     after, taken = dict(states), {}
     for name in sorted(states.keys() & step.devices.keys()):
         state, request = states[name], step.devices[name]
-        # A plugin without a healthy device is as good as gone, even for a request of zero.
+        # A plugin without a healthy device counts as gone, even for a request of zero.
         if not state.devices.healthy or sum(state.free) + sum(state.reusable) < request:
             return name
         taken[name] = _allocation(state, request, mask)
@@ -163,7 +163,7 @@ def _described(node: Node, places: tuple[DevicePlace, ...], stock: tuple[int, ..
     position = {zone: at for at, zone in enumerate(node.ids)}
     devices = Devices(
         places=tuple(bits(position[zone] for zone in place.zones) for place in places),
-        # allDevices, unhealthy ones included, is what generateDeviceTopologyHints counts for the least width.
+        # generateDeviceTopologyHints counts allDevices, unhealthy ones included, for the least width.
         total=tuple(place.total for place in places),
         zones=len(position),
         healthy=any(place.healthy for place in places),
@@ -184,16 +184,16 @@ def _counted(node: Node, name: str) -> DeviceState:
 def _devices(
     capacity: tuple[Resources, ...], allocatable: tuple[Resources, ...], name: str, *, near: bool
 ) -> Devices:
-    """Devices of which a topology counts those of each zone."""
+    """Return the devices that a topology counts for each zone."""
     total = tuple(amounts.get(name, 0) for amounts in capacity)
     healthy = any(amounts.get(name, 0) for amounts in allocatable)
     return Devices(tuple(1 << at for at in range(len(total))), total, len(total), healthy, near)
 
 
 def _hints(name: str, state: DeviceState, request: int) -> ResourceHints:
-    """As generateDeviceTopologyHints: masks that enough healthy devices touch, free or reusable."""
+    """Restate generateDeviceTopologyHints: masks touched by enough healthy devices, free or reusable."""
     devices, available = state.devices, state.free
-    # Reusable devices count beside free ones, whichever init container left them.
+    # Reusable devices count as free ones, whichever init container left them.
     if any(state.reusable):
         available = add(available, state.reusable)
     # Devices without NUMA information count here, though they touch no mask.
@@ -202,7 +202,7 @@ def _hints(name: str, state: DeviceState, request: int) -> ResourceHints:
     # A device between zones touches each of them, and counts in full for each mask that it touches.
     enough = devices.hinted & devices.reaching(available, request)
     if any(state.reusable):
-        # Each reusable device anchors what follows to its zones, unless it has none.
+        # Each reusable device restricts the hints to masks that touch its zones, if it has any.
         for place, count in zip(devices.places, state.reusable, strict=True):
             if count and place != NOWHERE:
                 enough &= hint_sets.touching(place, devices.zones)
@@ -210,12 +210,12 @@ def _hints(name: str, state: DeviceState, request: int) -> ResourceHints:
 
 
 def _allocation(state: DeviceState, request: int, mask: Mask | None) -> Allocation:
-    """As devicesToAllocate: reusable ones, what touches the affinity, then what sits elsewhere or nowhere."""
+    """Restate devicesToAllocate: reusable devices, then those touching the affinity, then the others."""
     taken, chosen, missing = (0,) * len(state.free), False, request
     if any(state.reusable):
         taken, chosen = _drawn(state.reusable, range(len(state.free)), request)
         missing -= sum(taken)
-    # Aligned, unaligned, and without NUMA information: the next group is opened when one is used up.
+    # Aligned, unaligned, and without NUMA information: the next group is used when one is exhausted.
     for group in _by_affinity(state.devices, mask) if missing else ():
         more, either = _drawn(state.free, group, missing)
         taken, chosen, missing = add(taken, more), chosen or either, missing - sum(more)
@@ -225,17 +225,17 @@ def _allocation(state: DeviceState, request: int, mask: Mask | None) -> Allocati
 
 
 def _drawn(amounts: ZoneAmounts, group: Sequence[int], request: int) -> Allocation:
-    """So many from places that are as good as each other."""
-    # Where a group has more than is needed in several places, the kubelet picks in Go map order.
-    # A plugin with GetPreferredAllocation chooses by itself, which nobody outside of it can know.
+    """Take `request` devices from places that are equally good."""
+    # Where several places of a group have more than is needed, the kubelet picks in Go map order. A plugin
+    # with GetPreferredAllocation chooses by itself, which cannot be known from outside.
     open_to = [amounts[at] for at in group if amounts[at]]
     return Allocation(draw(amounts, group, request), len(open_to) > 1 and 0 < request < sum(open_to))
 
 
 def _by_affinity(devices: Devices, mask: Mask | None) -> Iterator[Sequence[int]]:
-    """Yield the places that are as good as each other, the best first (filterByAffinity)."""
+    """Yield the places that are equally good, the best first (filterByAffinity)."""
     places = list(enumerate(devices.places))
-    # All are alike to a container without affinity, and of a resource without any NUMA information.
+    # All are equal for a container without affinity, and for a resource without any NUMA information.
     if mask is None or not devices.hosts:
         yield range(len(places))
         return

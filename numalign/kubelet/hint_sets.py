@@ -1,10 +1,9 @@
 """
-Many sets of zones at once: what the kubelet walks mask by mask, as one number.
+Many sets of zones at once: what the kubelet visits mask by mask, as one number.
 
-Bit m of some `HintSet` says whether the mask m is among them, so what several resources have in common is a
-single AND, and the smallest mask is the lowest bit. Sixteen zones have 65,535 masks, which are 8 KiB; which
-of them have enough of a resource is put together from the 256 of either half. The mask of no zone is never
-among them.
+Bit m of a `HintSet` is set if the mask m is in it. So the intersection of several resources is a single AND,
+and the smallest mask is the lowest bit. Sixteen zones have 65,535 masks, which are 8 KiB; those that have
+enough of a resource are combined from the 256 masks of each half. The empty mask is never in a `HintSet`.
 """
 
 import sys
@@ -25,49 +24,49 @@ HintSet = int
 NONE: HintSet = 0
 
 Between = tuple[Mask, int]
-"""How much there is between the zones of a mask; it counts once for whoever has any of these zones."""
+"""An amount between the zones of a mask; it counts once for every mask with any of these zones."""
 
 MOST_KEPT = 8
-"""Hints of more zones than a kubelet aligns by default are long: few of them are kept."""
+"""Hints of more zones than a kubelet aligns by default are large: few of them are cached."""
 
 _BYTE = 3
-"""So many zones have as many masks as a byte has bits."""
+"""This many zones have as many masks as a byte has bits."""
 
 _ZONES_OF_SMALL = 16
-"""Of so many zones a mask is the intersection of two others, the empty one left out, less than 2^32 times."""
+"""With this many zones, a mask is the intersection of two others (not the empty one) less than 2^32 times."""
 
 _DIGITS = bytes.maketrans(b"01", b"\0\1")
 _LAST_BIT = bytes(ord("1") if byte & 1 else ord("0") for byte in range(256))
 
 
 def of(several: Iterable[Mask]) -> HintSet:
-    """These masks."""
+    """Return the set of these masks."""
     return reduce(or_, (1 << mask for mask in several), 0)
 
 
 def listed(hints: HintSet) -> list[Mask]:
     """Return the masks, by number."""
-    # Digits as bytes leave the walk over 2^n masks to C.
+    # Digits as bytes leave the loop over 2^n masks to C.
     bits = f"{hints:b}".encode().translate(_DIGITS)[::-1]
     return list(compress(range(len(bits)), bits))
 
 
 def lowest(hints: HintSet) -> Mask:
-    """Return the mask with the smallest number; there has to be one."""
-    # Of masks as wide as each other the kubelet takes the smaller number (IsLessThan of bitmask.go).
+    """Return the mask with the smallest number; the set must not be empty."""
+    # Of equally wide masks the kubelet takes the smaller number (IsLessThan of bitmask.go).
     return (hints & -hints).bit_length() - 1
 
 
 def every(zones: int) -> HintSet:
-    """Return all masks of so many zones."""
+    """Return all masks of `zones` zones."""
     # IterateBitMasks begins with masks of one zone, so bit 0 is never set.
     return (1 << (1 << zones)) - 2
 
 
 @lru_cache(maxsize=256)
 def inside(most: Mask) -> HintSet:
-    """Return the masks that hold nothing beyond this one."""
-    # Doubling takes one shift for each zone, where a walk takes one step for each mask.
+    """Return the subsets of this mask."""
+    # Doubling takes one shift per zone, where a loop takes one step per mask.
     hints = 1
     for zone in members(most):
         hints |= hints << (1 << zone)
@@ -76,7 +75,7 @@ def inside(most: Mask) -> HintSet:
 
 @lru_cache(maxsize=256)
 def around(least: Mask, zones: int) -> HintSet:
-    """Return the masks of so many zones that hold all of this one."""
+    """Return the masks of `zones` zones that contain this one."""
     hints = 1
     for zone in range(zones):
         further = hints << (1 << zone)
@@ -85,61 +84,61 @@ def around(least: Mask, zones: int) -> HintSet:
 
 
 def touching(some: Mask, zones: int) -> HintSet:
-    """Return the masks of so many zones that hold any of this one."""
-    # What touches none of these zones lies inside the others.
+    """Return the masks of `zones` zones that intersect this one."""
+    # Masks that touch none of these zones are subsets of the others.
     return every(zones) & ~inside(bitmask.full(zones) & ~some)
 
 
 def of_width(hints: HintSet, width: int) -> HintSet:
-    """Return those that have so many zones."""
+    """Return the masks with `width` zones."""
     by_width = _by_width(_zones(hints))
     return hints & by_width[width] if 0 < width < len(by_width) else NONE
 
 
 def narrowest_width(hints: HintSet, default: int) -> int:
-    """Return the fewest zones that one of them has."""
+    """Return the width of the narrowest mask."""
     return next((width for width, alike in enumerate(_by_width(_zones(hints))) if hints & alike), default)
 
 
 def narrowest(hints: HintSet) -> HintSet:
-    """Return those that have the fewest zones."""
+    """Return the masks with the fewest zones."""
     return next((narrow for alike in _by_width(_zones(hints)) if (narrow := hints & alike)), NONE)
 
 
 def reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ...] = ()) -> HintSet:
-    """The masks whose zones have as much as asked together, with what sits between zones for each of them."""
+    """Return the masks whose zones have enough together, counting what is between zones for each of them."""
     # A set is 32 bytes for the eight zones of max-allowable-numa-nodes' default, and 8 KiB for sixteen.
     find = _kept_reaching if len(amounts) <= MOST_KEPT else _few_reaching
     return find(amounts, request, between)
 
 
 def intersections(one: HintSet, other: HintSet, zones: int) -> HintSet:
-    """Return every mask but the empty one that is the intersection of one of each.
+    """Return every non-empty mask that is the intersection of one mask of each set.
 
-    How often a mask is such an intersection is counted by an AND-convolution over the lattice of masks; each
-    of its rounds adds up all masks at once, side by side in one long number.
+    An AND-convolution over the lattice of masks counts how often a mask is such an intersection; each of its
+    rounds adds up all masks at once, side by side in one long number.
     """
     counts = (_over_supersets(_side_by_side(hints, zones), zones) for hints in (one, other))
     code, size = _code(zones), _size(zones)
     # Mask by mask: one product of the long numbers would mix their fields.
     apart = (memoryview(count.to_bytes(size << zones, sys.byteorder)).cast(code) for count in counts)
     ways = int.from_bytes(array(code, map(mul, *apart)).tobytes(), sys.byteorder)
-    # The kubelet throws away a permutation whose merged mask is empty (policy.go).
+    # The kubelet drops a permutation whose merged mask is empty (policy.go).
     return _any_way(_exactly(ways, zones), zones) & ~1
 
 
 def _code(zones: int) -> Literal["I", "Q"]:
-    """Return the array of fields that are wide enough for counts of masks of so many zones."""
+    """Return the array type whose fields are wide enough for the counts of masks."""
     return "I" if zones <= _ZONES_OF_SMALL else "Q"
 
 
 def _size(zones: int) -> int:
-    """Return the bytes of such a field."""
+    """Return the size of such a field in bytes."""
     return array(_code(zones)).itemsize
 
 
 def _side_by_side(hints: HintSet, zones: int) -> int:
-    """1 for each of these masks, in fields by number."""
+    """Return a number with a field for each mask, 1 for each of these masks."""
     size = _size(zones)
     fields = bytearray(size << zones)
     fields[::size] = f"{hints:0{1 << zones}b}".encode().translate(_DIGITS)[::-1]
@@ -147,16 +146,16 @@ def _side_by_side(hints: HintSet, zones: int) -> int:
 
 
 def _over_supersets(fields: int, zones: int) -> int:
-    """Add to each mask all masks around it (the zeta transform over supersets)."""
+    """Add to each mask all its supersets (the zeta transform over supersets)."""
     bits = 8 * _size(zones)
-    # No field runs over into the next one: what it adds up is at most the number of masks.
+    # No field overflows into the next one: its sum is at most the number of masks.
     for zone, without in enumerate(_without_zone(zones)):
         fields += fields >> (bits << zone) & without
     return fields
 
 
 def _exactly(fields: int, zones: int) -> int:
-    """Take from each mask all masks around it (its inverse); what is left is a count, and never below 0."""
+    """Subtract from each mask all its supersets (the inverse); the results are counts, never below 0."""
     bits = 8 * _size(zones)
     for zone, without in enumerate(_without_zone(zones)):
         fields -= fields >> (bits << zone) & without
@@ -166,7 +165,7 @@ def _exactly(fields: int, zones: int) -> int:
 def _any_way(fields: int, zones: int) -> HintSet:
     """Return the masks whose field is not 0."""
     size = _size(zones)
-    # Shifts bring bits of the next field in only above the lowest bit, and that one alone is read.
+    # Shifts bring in bits of the next field only above the lowest bit, and only that one is read.
     for half in (8 * size >> fold for fold in range(1, (8 * size).bit_length())):
         fields |= fields >> half
     lowest_bytes = fields.to_bytes(size << zones, "little")[::size]
@@ -175,7 +174,7 @@ def _any_way(fields: int, zones: int) -> HintSet:
 
 @lru_cache(maxsize=32)
 def _without_zone(zones: int) -> tuple[int, ...]:
-    """By zone, all bits of the fields of the masks that do not hold it."""
+    """Return, by zone, all bits of the fields of the masks without it."""
     patterns, bits = [], 8 * _size(zones)
     for zone in range(zones):
         block = (1 << (bits << zone)) - 1
@@ -186,13 +185,13 @@ def _without_zone(zones: int) -> tuple[int, ...]:
 
 
 def _zones(hints: HintSet) -> int:
-    """So many zones have masks that reach as far."""
+    """Return how many zones the largest mask needs."""
     return (hints.bit_length() - 1).bit_length() if hints else 0
 
 
 @lru_cache(maxsize=64)
 def _by_width(zones: int) -> tuple[HintSet, ...]:
-    """Return all masks of so many zones and of none, by their width."""
+    """Return all masks of `zones` zones, the empty one included, by width."""
     if not zones:
         return (1,)
     before = (*_by_width(zones - 1), NONE)
@@ -203,27 +202,30 @@ def _by_width(zones: int) -> tuple[HintSet, ...]:
 
 
 def _reaching(amounts: tuple[int, ...], request: int, between: tuple[Between, ...]) -> HintSet:
-    """Return which masks of the first zones will do depends only on what the others have, and still touch."""
-    # Masks of three zones fill a byte, so parts of three zones or more can be joined as bytes.
+    """Return the masks with enough, from tables for the first zones.
+
+    Which masks of the first zones are enough depends only on what the others have and touch.
+    """
+    # Masks of three zones fill a byte, so parts of three or more zones can be joined as bytes.
     first = max(_BYTE, len(amounts) // 2)
     own, last = bitmask.sums(amounts[:first]), bitmask.sums(amounts[first:])
     tables: dict[tuple[Between, ...], _Least] = {}
     parts = []
     for others, more in enumerate(last):
         beyond = others << first
-        # What the others touch already counts once, and must not count again for the first zones.
+        # What the others already touch counts once, and must not count again for the first zones.
         apart = tuple([(place, count) for place, count in between if not place & beyond])
         if apart not in tables:
             tables[apart] = _least(own, apart)
         totals, least = tables[apart]
-        # One zone of several is enough for a device to count (AnySet of bitmask.go).
+        # A device counts if one of several zones is in the mask (AnySet of bitmask.go).
         missing = request - more - sum([count for place, count in between if place & beyond])
         parts.append(least[bisect_left(totals, missing)])
     return int.from_bytes(b"".join(parts), "little") & ~1
 
 
 _Least = tuple[list[int], list[bytes]]
-"""Totals, ascending, and the masks that have at least the one at a place."""
+"""Ascending totals, and at each position the masks that have at least that total."""
 
 
 def _least(own: Sequence[int], between: tuple[Between, ...]) -> _Least:

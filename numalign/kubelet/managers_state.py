@@ -1,9 +1,9 @@
 """
 The state of a node's managers: what is free, and what is assigned to a pod.
 
-A kubelet keeps it in checkpoints, by container; here it is read off the node when a pod asks, each manager
-changes its own, and the node is written anew from it. What was assigned stays so until the managers drop the
-pod (removeStaleState).
+A kubelet keeps it in checkpoints, by container. Here it is read from the node when a pod is evaluated, each
+manager changes its own part, and the node is written from it again. Assignments last until the managers drop
+the pod (removeStaleState).
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ class ManagersState(NamedTuple):
 
 
 class Assignments(NamedTuple):
-    """What the managers have assigned to one pod: CPU ids, devices by place, blocks of memory in order."""
+    """What the managers assigned to one pod: CPU ids, devices by place, blocks of memory in order."""
 
     cpus: CpuSet = 0
     devices: Mapping[str, ZoneAmounts] = MappingProxyType({})
@@ -39,12 +39,12 @@ class Assignments(NamedTuple):
 
 
 Entry = tuple[Mask, str, int]
-"""A set of zones, a resource, and how much of it comes from there."""
+"""A set of zones, a resource, and the amount that comes from there."""
 
 
 def read_state(node: Node, devices: Iterable[str]) -> ManagersState:
-    """Return the managers' state of a node, that of the device manager for these resources."""
-    # A manager of policy none has no opinion and charges nobody, so there is nothing to read of it.
+    """Return the managers' state of a node; the device manager's for these resources only."""
+    # A manager of policy none generates no hints and allocates nothing, so it has no state.
     return ManagersState(
         cpu_manager.state(node), memory_manager.state(node), device_manager.states(node, devices)
     )
@@ -52,18 +52,18 @@ def read_state(node: Node, devices: Iterable[str]) -> ManagersState:
 
 def assignments_since(before: ManagersState, after: ManagersState) -> Assignments:
     """Return what was assigned to one pod between two states."""
-    # While one pod is admitted nothing else is given out, so whatever is missing since then is its.
+    # Nothing else is allocated while one pod is admitted, so all that is missing since then is its own.
     cpus = after.cpus.given if after.cpus else 0
     devices = {name: subtract(pool.free, after.devices[name].free) for name, pool in before.devices.items()}
     return Assignments(cpus, devices, after.memory.blocks if after.memory else ())
 
 
 def removed(state: ManagersState, assignments: Assignments) -> ManagersState:
-    """Return the state after the managers dropped a pod to which this was assigned."""
+    """Return the state after the managers dropped a pod with these assignments."""
     cpus = state.cpus and state.cpus.released(assignments.cpus)
-    # Of memory the order matters in which pods go: RemoveContainer gives back to the lowest zone first.
+    # For memory the order of the pods matters: RemoveContainer frees memory of the lowest zone first.
     memory = state.memory and memory_manager.without_blocks(state.memory, assignments.blocks)
-    # Of devices it does not: UpdateAllocatedDevices counts anew what the pods that stay have.
+    # For devices it does not: UpdateAllocatedDevices counts again what the remaining pods have.
     devices = {
         name: pool._replace(free=add(pool.free, assignments.devices[name]))
         if name in assignments.devices
@@ -74,7 +74,7 @@ def removed(state: ManagersState, assignments: Assignments) -> ManagersState:
 
 
 def with_state(node: Node, before: ManagersState, after: ManagersState) -> Node:
-    """Return the node with what is free in a later state; `before` is the one that was read off it."""
+    """Return the node with the free amounts of a later state; `before` is the one read from it."""
     spent = _spent(before, after)
     zones = tuple(
         _zone(node, at, spent, after.memory) if _touched(at, spent, before.memory, after.memory) else zone
@@ -94,7 +94,7 @@ def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts
         counts = (cpu_manager.cpus_per_zone(cpus.topology, cpus.free) for cpus in (before.cpus, after.cpus))
         spent[CPU] = tuple(count * MILLI for count in subtract(*counts))
     if before.memory and after.memory:
-        # As updateMachineState took it from each zone; RTE takes the full block off every zone of it.
+        # As updateMachineState took it from each zone; RTE subtracts the full block from each of its zones.
         remaining = after.memory.free
         spent |= {name: subtract(free, remaining[name]) for name, free in before.memory.free.items()}
     return spent
@@ -103,8 +103,8 @@ def _spent(before: ManagersState, after: ManagersState) -> dict[str, ZoneAmounts
 def _touched(
     at: int, spent: Mapping[str, ZoneAmounts], before: MemoryState | None, after: MemoryState | None
 ) -> bool:
-    """Return whether anything of a zone was given out or came back."""
-    # Zones that stay as they are stay the same objects, so that nobody compares them again.
+    """Return whether resources of a zone were allocated or freed."""
+    # Unchanged zones stay the same objects, so that they need not be compared again.
     if any(amounts[at] for amounts in spent.values()):
         return True
     one, other = (
@@ -114,7 +114,7 @@ def _touched(
 
 
 def _zone(node: Node, at: int, spent: Mapping[str, ZoneAmounts], memory: MemoryState | None) -> Zone:
-    """Return one zone, less what was spent, with the memory manager's groups."""
+    """Return one zone, less what was allocated, with the memory manager's groups."""
     zone = node.zones[at]
     free = Resources(
         {name: amount - spent[name][at] if name in spent else amount for name, amount in zone.free.items()}
@@ -128,11 +128,14 @@ def _zone(node: Node, at: int, spent: Mapping[str, ZoneAmounts], memory: MemoryS
 
 
 def _stock(stock: Stock | None, before: ManagersState, after: ManagersState) -> Stock | None:
-    """CPU ids and devices by place; of an assumed machine only from the first CPUs on that it gave out."""
+    """Return CPU ids and devices by place.
+
+    For an assumed machine, None before its first CPUs are allocated.
+    """
     if stock is None and before.cpus == after.cpus:
         return None
     earlier = stock or Stock()
-    # Devices that the pod does not name were not read, and nobody took any.
+    # Devices that the pod does not name were not read, and none of them were allocated.
     devices = (
         (name, after.devices[name].free if name in after.devices else free) for name, free in earlier.devices
     )

@@ -1,10 +1,10 @@
 """
 The memory manager under policy Static.
 
-Restates pkg/kubelet/cm/memorymanager/policy_static.go. Two things set it apart from the other managers. A
-request that no set of zones can serve gives no hint at all ("don't care"), and fails when it is allocated,
-under every policy. And zones that share a block form a group (`cells`): a zone with a block of its own joins
-no group, and the zones of a group serve only that very set until their last block is gone.
+Restates pkg/kubelet/cm/memorymanager/policy_static.go. It differs from the other managers in two ways. A
+request that no set of zones can serve gives no hint at all ("don't care"), and fails at the allocation, under
+every policy. And zones that share a block form a group (`cells`): a zone with a block of its own joins no
+group, and the zones of a group serve only that exact set until their last block is gone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,7 +39,7 @@ Groups = tuple[tuple[int, Mask], ...]
 
 
 class MemoryState(NamedTuple):
-    """Bytes per zone of every memory resource, the zones' groups, and the blocks of this pod.
+    """The bytes per zone of every memory resource, the zones' groups, and the blocks of this pod.
 
     `cells` and `assignments` are Cells and NumberOfAssignments of the kubelet's NUMANodeState. `reusable` is
     what finished init containers leave to later containers, by the exact set of zones.
@@ -59,7 +59,7 @@ class MemoryState(NamedTuple):
 
 
 def state(node: Node) -> MemoryState | None:
-    """Return the memory before the pod's first container; None where the manager is off."""
+    """Return the memory before the pod's first container; None if the manager is off."""
     if node.memory_manager is not MemoryManager.STATIC:
         return None
     zones, order = node.zones, node.ids
@@ -67,7 +67,7 @@ def state(node: Node) -> MemoryState | None:
     return MemoryState(
         allocatable=allocatable,
         free={name: tuple([zone.free.get(name, 0) for zone in zones]) for name in allocatable},
-        # A zone of which no group is known is a group of its own.
+        # A zone without a known group is a group of its own.
         cells=tuple(
             [
                 bits(order.index(cell) for cell in zone.cells if cell in order) if zone.cells else 1 << at
@@ -79,9 +79,9 @@ def state(node: Node) -> MemoryState | None:
 
 
 def topology_hints(memory: MemoryState, request: Resources) -> list[ResourceHints]:
-    """Return the same hints under every requested name; none at all if no set of zones can serve them.
+    """Return the same hints under every requested name; none if no set of zones can serve them.
 
-    calculateHints makes the entry of a name with its first hint, so where there is none it has no opinion.
+    calculateHints creates the entry of a name with its first hint, so without one it has no preference.
     """
     if not request:
         return []
@@ -92,22 +92,22 @@ def topology_hints(memory: MemoryState, request: Resources) -> list[ResourceHint
 
 
 def min_affinity_size(memory: MemoryState, request: Resources) -> int:
-    """Return the fewest zones whose allocatable memory reaches a request, of all names together."""
+    """Return the fewest zones with enough allocatable memory for a request, for all names together."""
     return _large_enough(memory, request)[1]
 
 
 def allocate(memory: MemoryState, step: Step, affinity: TopologyHint) -> MemoryState | None:
-    """Reserve a block of every name; None where the kubelet's Allocate fails, whatever the policy."""
+    """Reserve a block for every name; None if the kubelet's Allocate fails, whatever the policy."""
     request = step.memory
-    # A hint of policy none or without an opinion: the manager makes the default hint for itself.
+    # A hint of policy none or without a preference: the manager generates the default hint itself.
     hint: TopologyHint | None = affinity
     if affinity.mask is None:
         hint = _best_around(memory, request, affinity)
-    # isAffinitySatisfyRequest looks at what is free, not at what init containers left, even after a hint
-    # that counts both; then extendTopologyManagerHint.
+    # isAffinitySatisfyRequest checks what is free, not what init containers left, even after a hint that
+    # counts both; then extendTopologyManagerHint.
     if hint and hint.mask is not None and not _satisfies(memory, request, hint.mask):
         hint = _best_around(memory, request, hint)
-    # The last test of Allocate; a merged hint of best-effort can be one that the manager never gave.
+    # The last check of Allocate; a merged hint of best-effort can be one that the manager never generated.
     if hint is None or hint.mask is None or _violates_group(memory.groups, hint.mask):
         return None
     mask = hint.mask
@@ -121,13 +121,16 @@ def with_blocks(memory: MemoryState, blocks: Iterable[Block]) -> MemoryState:
 
 
 def without_blocks(memory: MemoryState, blocks: Iterable[Block]) -> MemoryState:
-    """Return the memory after these blocks are given back, one after another (RemoveContainer)."""
+    """Return the memory after these blocks are freed, one after another (RemoveContainer)."""
     return reduce(_without_block, blocks, memory)
 
 
 def containers_started(memory: MemoryState) -> MemoryState:
-    """The memory once the pod's containers run: AddContainer drops the blocks of finished init containers."""
-    # CPUs and devices of finished init containers stay with the pod; only memory comes back.
+    """Return the memory once the pod's containers run.
+
+    AddContainer drops the blocks of finished init containers.
+    """
+    # CPUs and devices of finished init containers stay with the pod; only memory is freed.
     done = [block for block in memory.blocks if block.role is Role.INIT]
     if not done:
         return memory
@@ -137,15 +140,15 @@ def containers_started(memory: MemoryState) -> MemoryState:
 
 @lru_cache(maxsize=4096)
 def _allocatable(zones: tuple[Resources, ...]) -> Mapping[str, ZoneAmounts]:
-    """Return what each zone may give out of everything that a memory manager keeps."""
+    """Return the allocatable amounts of each zone, for every resource of the memory manager."""
     names = sorted({name for amounts in zones for name in amounts if kind(name) is Kind.MEMORY})
     return {name: tuple(amounts.get(name, 0) for amounts in zones) for name in names}
 
 
 def _hints(memory: MemoryState, request: Resources) -> ResourceHints:
-    """As calculateHints: of large enough sets those that groups leave open and that have enough free."""
+    """Restate calculateHints: of large enough sets, those that groups leave open with enough free."""
     possible, fewest = _large_enough(memory, request)
-    # Groups are looked at after the least width is known, and can leave no mask of it.
+    # Groups are checked after the least width is known, and can leave no mask of that width.
     if groups := memory.groups:
         possible &= _open(memory.cells, groups)
     for name, size in request.items() if possible else ():
@@ -154,7 +157,7 @@ def _hints(memory: MemoryState, request: Resources) -> ResourceHints:
 
 
 def _enough_with_reusable(memory: MemoryState, name: str, size: int) -> HintSet:
-    """Return the sets of zones of which init containers left so much that it suffices with what is free."""
+    """Return the sets of zones where free memory and what init containers left are enough together."""
     free = memory.free[name]
     return hint_sets.of(
         mask
@@ -164,12 +167,12 @@ def _enough_with_reusable(memory: MemoryState, name: str, size: int) -> HintSet:
 
 
 def _large_enough(memory: MemoryState, request: Resources) -> tuple[HintSet, int]:
-    """Return the sets of zones whose allocatable amounts reach a request, used or not, and their least width.
+    """Return the sets of zones with enough allocatable memory, used or not, and their least width.
 
-    The least width is found before groups and free amounts are looked at, so it can be one that nobody gets.
+    The least width is found before groups and free amounts are checked, so it can be unattainable.
     """
     zones = len(memory.cells)
-    # Of a resource that no zone lists there is nothing; the kubelet itself would panic over it.
+    # A resource that no zone lists does not exist; the kubelet itself would panic.
     enough, nothing = hint_sets.every(zones), (0,) * zones
     for name, size in request.items() if enough else ():
         enough &= hint_sets.reaching(memory.allocatable.get(name, nothing), size)
@@ -178,13 +181,13 @@ def _large_enough(memory: MemoryState, request: Resources) -> tuple[HintSet, int
 
 @lru_cache(maxsize=256)
 def _open(cells: tuple[Mask, ...], groups: Groups) -> HintSet:
-    """The sets of zones that can be used: a zone outside any group, several free ones, a group as it is."""
-    # A zone with blocks of its own serves alone, however many blocks there are on it.
+    """Return the usable sets of zones: one outside any group, several free ones, a whole group."""
+    # A zone with blocks of its own serves alone, however many blocks it has.
     single = hint_sets.of(1 << zone for zone, cell in enumerate(cells) if cell.bit_count() <= 1)
     whole = hint_sets.of(
         cell for _, cell in groups if cell.bit_count() > 1 and not _violates_group(groups, cell)
     )
-    # A wide mask must not touch a zone that holds anything, unless it is the group of that zone.
+    # A wide mask must not touch a zone that holds a block, unless it is the group of that zone.
     free = hint_sets.inside(bits(zone for zone in range(len(cells)) if zone not in dict(groups)))
     return single | whole | free & ~hint_sets.of_width(free, 1)
 
@@ -192,19 +195,20 @@ def _open(cells: tuple[Mask, ...], groups: Groups) -> HintSet:
 def _violates_group(groups: Groups, mask: Mask) -> bool:
     """Return whether a block over several zones would touch one that serves another set.
 
-    As isAffinityViolatingNUMAAllocations: a block on one zone is not looked at, and can break into a group.
+    Restates isAffinityViolatingNUMAAllocations: a block on one zone is not checked, and can break a group.
     """
     return mask.bit_count() > 1 and any(mask >> zone & 1 and cells != mask for zone, cells in groups)
 
 
 def _best_around(memory: MemoryState, request: Resources, affinity: TopologyHint) -> TopologyHint | None:
-    """Return the best hint that holds an affinity (any, if it is none); None if it would be a step down.
+    """Return the best hint that contains an affinity (any, if None); None if it would be worse.
 
-    As getDefaultHint and extendTopologyManagerHint: what was preferred must not become what is not.
+    Restates getDefaultHint and extendTopologyManagerHint: a preferred hint must not become one that is not
+    preferred.
     """
-    # Hints hang on names, so a request for nothing has none.
+    # Hints are by name, so a request for nothing has none.
     hints = _hints(memory, request) if request else impossible(MEMORY)
-    # Extending never leaves a zone of the affinity out: devices and CPUs may be there already.
+    # Extending never drops a zone of the affinity: devices and CPUs may be there already.
     around = hints.possible & hint_sets.around(affinity.mask or 0, len(memory.cells))
     preferred = around & hints.preferred
     if not around or (affinity.preferred and not preferred):
@@ -222,44 +226,47 @@ def _satisfies(memory: MemoryState, request: Resources, mask: Mask) -> bool:
 
 
 def _with_block(memory: MemoryState, block: Block) -> MemoryState:
-    """As updateMachineState: the lowest zone gives first, and all zones of the mask become one group."""
+    """Restate updateMachineState: the lowest zone gives first, and all zones of the mask form one group."""
     mask, name = block.mask, block.resource
     key, free = (mask, name), memory.free[name]
     reusable = memory.reusable.get(key, 0)
     taken = draw(free, members(mask), max(0, block.size - reusable))
-    # Init containers run one after another, so the largest of them is what can be used again.
+    # Init containers run one after another, so the largest of them is what can be reused.
     again = max(reusable, block.size) if block.role is Role.INIT else max(0, reusable - block.size)
     return MemoryState(
         memory.allocatable,
         free={**memory.free, name: subtract(free, taken)},
-        # Zones join the group, and count the block, even where they give nothing to it.
+        # Zones join the group, and count the block, even if they give nothing to it.
         cells=tuple([mask if mask >> zone & 1 else cell for zone, cell in enumerate(memory.cells)]),
         assignments=tuple([count + (mask >> zone & 1) for zone, count in enumerate(memory.assignments)]),
         reusable={**memory.reusable, key: again},
-        # Of init containers' blocks just as much is there as can be used again.
+        # Blocks of init containers keep exactly what can be reused.
         blocks=(*(_shrunken(memory.blocks, block) if reusable else memory.blocks), block),
     )
 
 
 def _shrunken(blocks: tuple[Block, ...], taker: Block) -> Iterator[Block]:
-    """Earlier init containers' blocks, less what a new one reuses (updateInitContainersMemoryBlocks)."""
+    """Yield earlier blocks, those of init containers reduced by what a new block reuses.
+
+    Restates updateInitContainersMemoryBlocks.
+    """
     missing = taker.size
     for block in blocks:
         same = (block.role, block.resource, block.mask) == (Role.INIT, taker.resource, taker.mask)
         used = min(block.size, missing) if same else 0
-        # Blocks are looked through in the order of the containers until the new size is covered.
+        # Blocks are taken in the order of the containers until the new size is covered.
         missing -= used
         yield block._replace(size=block.size - used) if used else block
 
 
 def _without_block(memory: MemoryState, block: Block) -> MemoryState:
-    """The lowest zone gets back first, as much as pods have of it: that need not be what it gave."""
+    """Free a block from the lowest zone on, as much as pods have of each: possibly not what it gave."""
     name, missing = block.resource, block.size
     counts, cells, free = list(memory.assignments), list(memory.cells), list(memory.free[name])
     for zone in members(block.mask):
         counts[zone] -= 1
         cells[zone] = cells[zone] if counts[zone] else 1 << zone
-        # What a zone cannot take back, and no later zone of the mask either, is lost to the kubelet.
+        # What neither a zone nor a later one of the mask can take back is lost to the kubelet.
         back = min(memory.allocatable[name][zone] - free[zone], missing)
         free[zone], missing = free[zone] + back, missing - back
     return memory._replace(

@@ -1,8 +1,9 @@
 """
-What a kubelet really did with a pod, in place of what was predicted. It restates no function of the kubelet.
+What a kubelet really did with a pod, in place of the prediction.
 
-Whoever watches a node learns what each container got, by sets of zones, and perhaps which CPUs and how much
-is left. This brings the managers' state to that, so that the next prediction starts from the truth.
+It restates no function of the kubelet. An observer of a node knows what each container got, by sets of zones,
+and perhaps which CPUs and how much is left. This brings the managers' state to that, so that the next
+prediction starts from facts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, ZoneId,
 
 @dataclass(frozen=True, slots=True)
 class ObservedContainer:
-    """What one container was observed to hold; `cpus` is None where only amounts are known."""
+    """What one container was observed to hold; `cpus` is None if only amounts are known."""
 
     container: str
     cpus: CpuSet | None
@@ -39,16 +40,16 @@ class ObservedContainer:
 
 
 FreeByZone = Mapping[ZoneSet, Resources]
-"""What every zone has left after a pod, all its containers running; devices between zones stand apart."""
+"""What every zone has left after a pod, with all its containers running; between zones apart."""
 
 
 def observe(
     node: Node, demand: Demand, observed: Sequence[ObservedContainer], free: FreeByZone | None = None
 ) -> tuple[Node, Assignments]:
-    """Return the node with a pod on it as it was observed, and what the pod holds.
+    """Return the node with a pod on it as observed, and what the pod holds.
 
-    `node` is as it was before the pod. What containers were observed to hold does not tell how much of it was
-    used twice; `free` does. Of a pod that was served as a whole, what stands under `WHOLE_POD` is all.
+    `node` is as it was before the pod. What containers were observed to hold does not show how much of it was
+    reused; `free` does. For a pod that was served as a whole, the entry `WHOLE_POD` is all it has.
     """
     roles = {WHOLE_POD: Role.APP} | {step.container: step.role for step in demand.steps}
     as_one = [container for container in observed if container.container == WHOLE_POD]
@@ -79,7 +80,7 @@ def _with_container(
     blocks = (
         Block(container.container, role, name, mask, amount)
         for mask, name, amount in entries
-        # A node may not report what was observed on it.
+        # A node may not report a resource that was observed on it.
         if kind(name) is Kind.MEMORY and state.memory and name in state.memory.free
     )
     return ManagersState(
@@ -90,7 +91,10 @@ def _with_container(
 
 
 def _cpus(state: CpuState, container: ObservedContainer, entries: list[Entry]) -> CpuSet:
-    """The CPUs themselves or, where only amounts are known, as many of their zones: reusable ones first."""
+    """Return the observed CPUs or, if only amounts are known, as many of their zones.
+
+    Reusable CPUs come first.
+    """
     if container.cpus is not None:
         return container.cpus
     chosen = 0
@@ -108,7 +112,7 @@ def _devices(pool: DeviceState, name: str, entries: list[Entry], role: Role) -> 
 
 
 def _with_free(memory: MemoryState, node: Node, free: FreeByZone | None) -> MemoryState:
-    """The memory with the free amounts that were observed: no block says which zone of a group gave."""
+    """Return the memory with the observed free amounts: a block does not show which zone of a group gave."""
     if free is None:
         return memory
     zones = [free.get((zone.id,), EMPTY) for zone in node.zones]
@@ -120,7 +124,7 @@ def _with_free(memory: MemoryState, node: Node, free: FreeByZone | None) -> Memo
 
 
 def _counted_cpus(state: CpuState, node: Node, free: FreeByZone) -> CpuSet:
-    """Return the free CPUs, as many of each zone as were observed."""
+    """Return the free CPUs, as many in each zone as were observed."""
     chosen = 0
     for zone, cpus in zip(node.ids, state.topology.zones, strict=True):
         own = state.free & cpus

@@ -1,9 +1,9 @@
 """
 One allocation for a whole pod, which its containers divide among themselves.
 
-So does the kubelet from 1.36 on with the gate PodLevelResourceManagers, in pod scope, for pods that state
-their resources as a whole (AllocatePod of the CPU and the memory manager). Containers that are not pinned
-share what the pinned ones leave. The device manager takes no part in it, and gives such a pod no devices.
+The kubelet does this from 1.36 on with the feature gate PodLevelResourceManagers, in pod scope, for pods with
+pod-level resources (AllocatePod of the CPU and the memory manager). Containers that are not pinned share what
+the pinned ones leave. The device manager does not take part, and gives such a pod no devices.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ from numalign.model.resources import CPU, MILLI, Resources
 def allocate_cpus(
     state: ManagersState, demand: Demand, affinity: TopologyHint, crowded: frozenset[str]
 ) -> tuple[ManagersState, Mapping[str, CpuSet]] | RejectionReason:
-    """The state with the CPUs of the pod, and those of each of its containers; else why it gets none."""
+    """Return the state with the CPUs of the pod, and those of each container; else why it gets none."""
     if not state.cpus or not demand.whole.cpu:
         return state, {}
-    # Policy none asks for no hints, so this is the first that hears of it.
+    # Policy none asks for no hints, so this is the first check.
     if CPU in crowded:
         return RejectionReason.EMPTY_SHARED_POOL
-    # enforceSMTAlignment is asked for what the pod states, and allocateCPUs has no reusable CPUs here.
+    # enforceSMTAlignment checks the pod-level request, and allocateCPUs has no reusable CPUs here.
     allocated = cpu_manager.allocate(state.cpus, demand.whole, affinity.mask)
     if isinstance(allocated, RejectionReason):
         return allocated
@@ -40,17 +40,17 @@ def allocate_cpus(
 def allocate_memory(
     state: ManagersState, demand: Demand, affinity: TopologyHint, crowded: frozenset[str]
 ) -> tuple[ManagersState, Mapping[str, tuple[Entry, ...]]] | RejectionReason:
-    """The state with the memory of the pod, and that of each of its containers; else why it gets none."""
+    """Return the state with the memory of the pod, and that of each container; else why it gets none."""
     whole = demand.whole
     if not state.memory or not whole.managed:
         return state, {}
     if crowded & whole.memory.keys():
         return RejectionReason.EMPTY_SHARED_POOL
-    # The steps of Allocate for what the pod states: default hint, extension, and the test of groups.
+    # The steps of Allocate for the pod-level request: default hint, extension, and the check of groups.
     after = memory_manager.allocate(state.memory, whole, affinity)
     if after is None:
         return RejectionReason.UNEXPECTED_ADMISSION
-    # All blocks of the pod come from one set of zones; without a block nobody has any.
+    # All blocks of the pod come from one set of zones; without a block no container has any.
     mask = after.blocks[0].mask if after.blocks else 0
     entries = {
         name: tuple((mask, resource, size) for resource, size in share.items() if mask)
@@ -62,15 +62,15 @@ def allocate_memory(
 def divide_cpus(
     state: CpuState, pod: CpuSet, steps: Sequence[Step]
 ) -> Mapping[str, CpuSet] | RejectionReason:
-    """Return the CPUs of each pinned container, by its name; why not, where there are too few for one.
+    """Return the CPUs of each pinned container, by name, or why there are too few for one.
 
-    An init container has ended when the next one takes its CPUs, so these stay in the pod's own pool.
+    An init container has ended when the next one takes its CPUs, so they stay in the pod's own pool.
     """
     shares, free = dict[str, CpuSet](), pod
     for step in steps:
         if step.cpu:
-            # Within what the pod was given, by the same choice as anywhere: no affinity decides any more.
-            # takeByTopology alone: a part of the pod can break a core even under full-pcpus-only.
+            # Within what the pod was given, by the same choice as elsewhere: no affinity applies any more.
+            # takeByTopology alone: a part of the pod can split a core even under full-pcpus-only.
             cpus = cpu_manager.allocate_cpus(state, free, step.cpu // MILLI)
             if isinstance(cpus, RejectionReason):
                 return cpus
@@ -80,7 +80,7 @@ def divide_cpus(
 
 
 def divide_memory(pod: Resources, steps: Sequence[Step]) -> Mapping[str, Resources]:
-    """Return the memory of each container, by its name, that which it shares included."""
+    """Return the memory of each container, by name, shared memory included."""
     shares, free = dict[str, Resources](), pod
     for step in steps:
         if step.memory:

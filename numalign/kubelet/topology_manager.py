@@ -1,13 +1,13 @@
 """
-The topology manager's merge: the hints of many resources in, one affinity out.
+The topology manager's merge of the hints of many resources into one affinity.
 
-The kubelet walks every permutation of hints (pkg/kubelet/cm/topologymanager/policy.go, mergePermutation and
-HintMerger.compare), which is 255^k on eight zones. The outcome depends on two sets only, and both have a
+The kubelet visits every permutation of hints (pkg/kubelet/cm/topologymanager/policy.go, mergePermutation and
+HintMerger.compare), which is 255^k on eight zones. The result depends on two sets only, and both have a
 closed form:
 
 * the preferred results are the masks that every list prefers;
-* the other results are all intersections of one mask from each list. Which ones exist is counted by an
-  AND-convolution over the lattice of masks, k * 2^n * n steps instead of (2^n)^k (`hint_sets.intersections`).
+* the other results are all intersections of one mask from each list. An AND-convolution over the lattice of
+  masks counts which ones exist, in k * 2^n * n steps instead of (2^n)^k (`hint_sets.intersections`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,10 +25,10 @@ from numalign.model.steps import Steps, finished
 
 
 class ResourceHints(NamedTuple):
-    """The list of hints of one resource: the masks that could serve it, and those of them that it prefers.
+    """The list of hints of one resource: the masks that could serve it, and those that it prefers.
 
-    No mask at all is the kubelet's empty list: the resource cannot be served. For a resource of which a
-    manager has no opinion ("don't care") there are no `ResourceHints`.
+    No mask at all is the kubelet's empty list: the resource cannot be served. A resource without a preference
+    ("don't care") has no `ResourceHints`.
     """
 
     resource: str
@@ -37,18 +37,18 @@ class ResourceHints(NamedTuple):
 
 
 Distances = tuple[tuple[int, ...], ...]
-"""From each zone to each, by position."""
+"""Distances from each zone to each, by position."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumaInfo:
-    """How many zones there are, and how far apart where the kubelet prefers the closest (NUMAInfo)."""
+    """The number of zones, and their distances if the kubelet prefers the closest ones (NUMAInfo)."""
 
     count: int
     distances: Distances | None = None
 
     def best(self, candidates: HintSet) -> Mask:
-        """The kubelet's choice among equals: fewest zones, then the closest, then the smaller number."""
+        """Return the kubelet's choice among equals: fewest zones, then the closest, then the lower mask."""
         narrow = hint_sets.narrowest(candidates)
         first = hint_sets.lowest(narrow)
         # prefer-closest-numa-nodes compares distances among masks of one width only.
@@ -57,19 +57,19 @@ class NumaInfo:
         return min(hint_sets.listed(narrow), key=_spreads(self.distances).__getitem__)
 
     def rank(self, mask: Mask) -> tuple[int, int, Mask]:
-        """By what the kubelet compares two sets of zones: the smaller is the better."""
+        """Return the key by which the kubelet compares two sets of zones: the smaller is the better."""
         return mask.bit_count(), _spreads(self.distances)[mask] if self.distances else 0, mask
 
 
 @lru_cache(maxsize=16)
 def _spreads(distances: Distances) -> Sequence[int]:
-    """Return all distances within each mask, each zone's to itself included (CalculateAverageFor).
+    """Return the sum of distances within each mask, each zone's to itself included (CalculateAverageFor).
 
-    They are not divided by the number of pairs: only masks of one width are compared.
+    The sums are not divided by the number of pairs: only masks of one width are compared.
     """
     spreads = [0]
     for zone, row in enumerate(distances):
-        # Distances need not be the same both ways, and CalculateAverageFor adds up both.
+        # Distances may differ by direction, and CalculateAverageFor adds up both.
         both = tuple([distance + distances[at][zone] for at, distance in enumerate(row[:zone])])
         spreads += [
             spread + more + row[zone] for spread, more in zip(spreads, bitmask.sums(both), strict=True)
@@ -85,7 +85,7 @@ class TopologyHint(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What Policy.Merge returns for a container: its affinity, and whether it is admitted."""
+    """The result of Policy.Merge for a container: its affinity, and whether it is admitted."""
 
     affinity: TopologyHint
     admitted: bool
@@ -95,12 +95,12 @@ _REFUSED = Decision(TopologyHint(None, preferred=False), admitted=False)
 
 
 def hints_preferring(resource: str, possible: HintSet, width: int) -> ResourceHints:
-    """Hints of which those of one width are preferred, as all managers do by default."""
+    """Return hints of which those of one width are preferred, as all managers do by default."""
     return ResourceHints(resource, possible, hint_sets.of_width(possible, width))
 
 
 def impossible(resource: str) -> ResourceHints:
-    """Return the empty list of hints, of a resource that no mask can serve."""
+    """Return the empty list of hints, for a resource that no mask can serve."""
     return ResourceHints(resource, hint_sets.NONE, hint_sets.NONE)
 
 
@@ -110,7 +110,7 @@ def merge(policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo) -> Dec
 
 
 def merging(policy: Policy, hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Decision]:
-    """As `merge`, step by step: a policy that aligns at best merges list after list."""
+    """Merge as `merge` does, step by step: best-effort merges list after list."""
     if policy is Policy.BEST_EFFORT:
         return (yield from _best_effort(hints, numa))
     return _POLICIES[policy](hints, numa)
@@ -126,25 +126,25 @@ def _best_effort(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Decisi
 
 
 def _restricted(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decision:
-    """Admit what all resources prefer; of a refused container no affinity is kept."""
-    # canAdmitPodResult of policy_restricted.go asks for Preferred alone, however wide the mask is.
+    """Admit what all resources prefer; a refused container keeps no affinity."""
+    # canAdmitPodResult of policy_restricted.go checks only Preferred, however wide the mask is.
     merged = _preferred(hints, numa)
     return Decision(merged, admitted=True) if merged else _REFUSED
 
 
 def _single_numa_node(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decision:
-    """Only preferred hints of one zone count (filterSingleNumaHints), however far apart zones are."""
+    """Count only preferred hints of one zone (filterSingleNumaHints), whatever the distances."""
     ones = [(resource, hint_sets.of_width(possible & best, 1)) for resource, possible, best in hints]
-    # Between single zones no distance decides: the comparison by distance is left to other policies.
+    # Distances do not decide between single zones: the comparison by distance is left to other policies.
     decision = _restricted([ResourceHints(name, one, one) for name, one in ones], NumaInfo(numa.count))
-    # An affinity to all zones is stored as none, which the managers read as "wherever".
+    # An affinity to all zones is stored as none, which the managers read as "don't care".
     if decision.affinity.mask == bitmask.full(numa.count):
         return Decision(TopologyHint(None, preferred=True), admitted=True)
     return decision
 
 
 def _preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> TopologyHint | None:
-    """Return the narrowest mask that every resource prefers; all zones where none has an opinion."""
+    """Return the narrowest mask that every resource prefers; all zones if none has a preference."""
     if not hints:
         return TopologyHint(bitmask.full(numa.count), preferred=True)
     # mergePermutation prefers a permutation only if all its masks are preferred and the same.
@@ -153,30 +153,30 @@ def _preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> TopologyHint |
 
 
 def _best_not_preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps[Mask]:
-    """As HintMerger.compare chooses among what is not preferred.
+    """Return the choice of HintMerger.compare among hints that are not preferred.
 
     The best has BestNonPreferredAffinityCount zones, which is the width of the narrowest hint of the resource
     that needs most; else it is the widest below, else the narrowest above.
     """
     lists, everything = [hint.possible for hint in hints if hint.possible], bitmask.full(numa.count)
-    # An empty list stands for a nil mask: it neither raises the limit nor takes a zone from the others.
+    # An empty list is a nil mask: it neither raises the limit nor removes a zone from the others.
     limit = max((hint_sets.narrowest_width(possible, 0) for possible in lists), default=0)
     # The lowest mask of the wanted width is often there, and no other can beat it.
     if not numa.distances and _first_is_reached(lists, bitmask.full(limit), everything):
         return bitmask.full(limit)
     reachable = yield from _intersections(lists, numa.count)
-    # Of the limit itself first, then closest to it from below, and only then anything wider.
+    # First the limit itself, then closest to it from below, and only then anything wider.
     for width in (*range(limit, 0, -1), *range(limit + 1, numa.count + 1)):
         if alike := hint_sets.of_width(reachable, width):
             return numa.best(alike)
-    # No permutation kept a zone, so the hint stays what the fold began with: all zones, not preferred.
+    # No permutation kept a zone, so the hint stays the initial one: all zones, not preferred.
     return everything
 
 
 def _first_is_reached(lists: Sequence[HintSet], first: Mask, everything: Mask) -> bool:
-    """Return whether some list holds the mask with the lowest number of its width, and all hold all zones.
+    """Return whether some list has the lowest mask of its width, and all lists have the full mask.
 
-    Beside lists that hold all zones a hint stays as it is, so nothing need be merged.
+    Merged with full masks a hint is unchanged, so no merge is needed.
     """
     if not all(possible >> everything & 1 for possible in lists):
         return False
@@ -184,7 +184,7 @@ def _first_is_reached(lists: Sequence[HintSet], first: Mask, everything: Mask) -
 
 
 def _intersections(lists: Sequence[HintSet], count: int) -> Steps[HintSet]:
-    """Return every mask but the empty one that is the intersection of one hint from each list."""
+    """Return every non-empty mask that is the intersection of one hint from each list."""
     if not lists:
         return 1 << bitmask.full(count)
     merged, *others = lists

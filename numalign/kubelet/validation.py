@@ -1,14 +1,14 @@
 """
-What a kubelet refuses to start with.
+The configurations with which a kubelet does not start.
 
-A kubelet that does not start admits nothing, so a node that was described in such a way is a mistake of the
-description, and its verdicts would be about a machine that cannot be. The kubelet stops at the first reason;
-whoever mends a configuration wants all of them.
+A kubelet that does not start admits nothing, so such a node is a mistake in its description, and its verdicts
+would be about an impossible machine. The kubelet stops at the first reason; a user who fixes a configuration
+wants all of them.
 
-Restates policy_options.go, policy_none.go, policy_static.go and cpu_manager.go of
-pkg/kubelet/cm/cpumanager, topology_manager.go, policy_options.go and numa_info.go of topologymanager, and
-memory_manager.go and policy_static.go of memorymanager, Kubernetes v1.32.13 to v1.36.3. Which options a
-feature gate lets through is left to the gates.
+Restates policy_options.go, policy_none.go, policy_static.go and cpu_manager.go of pkg/kubelet/cm/cpumanager,
+topology_manager.go, policy_options.go and numa_info.go of topologymanager, and memory_manager.go and
+policy_static.go of memorymanager, Kubernetes v1.32.13 to v1.36.3. Which options a feature gate allows is not
+checked here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -39,10 +39,10 @@ CLASHES = (
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The memory that a kubelet was told to keep for the system.
+    """The memory that a kubelet is configured to reserve for the system.
 
-    `zones` is its reservedMemory. `memory` is what it keeps of the node, in bytes: kubeReserved,
-    systemReserved and the hard eviction threshold; None where that cannot be summed up.
+    `zones` is its reservedMemory. `memory` is what it reserves of the node, in bytes: the sum of
+    kubeReserved, systemReserved and the hard eviction threshold; None if that cannot be computed.
     """
 
     zones: Mapping[ZoneId, Resources]
@@ -50,9 +50,9 @@ class Reserved:
 
 
 def start_errors(node: Node, reserved: Reserved | None = None) -> list[Mistake]:
-    """Why this node's kubelet would not start, at the fields of its configuration; nothing if it would.
+    """Return why this node's kubelet would not start, at the fields of its configuration; else nothing.
 
-    What turns on the machine is asked only where the machine is known.
+    What depends on the machine is checked only if the machine is known.
     """
     checks = [*_FOR_CPUS[node.cpu_manager], *_FOR_MEMORY[node.memory_manager]]
     checks += [] if node.policy is Policy.NONE else _FOR_ZONES
@@ -64,13 +64,13 @@ def start_errors(node: Node, reserved: Reserved | None = None) -> list[Mistake]:
 
 
 StartError = tuple[str, str]
-"""The field that a refusal is about, and the reason."""
+"""The field that is wrong, and the reason."""
 
 StartCheck = Callable[[Node, Reserved | None], Iterator[StartError]]
 
 
 def _options_without_use(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
-    # NewNonePolicy of policy_none.go takes no option, whichever it is.
+    # NewNonePolicy of policy_none.go accepts no options.
     if node.options.cpu:
         yield (
             CPU_OPTIONS,
@@ -112,7 +112,7 @@ def _no_reserved_memory(node: Node, _reserved: Reserved | None) -> Iterator[Star
 
 def _kept(zone: Zone) -> int:
     """Return the memory of a zone that is neither for pods nor in hugepages."""
-    # Hugepages are taken out of a zone's memory, whether they are for pods or reserved.
+    # Hugepages reduce a zone's memory, whether they are for pods or reserved.
     huge = sum(
         amount for name, amount in zone.capacity.items() if kind(name) is Kind.MEMORY and name != MEMORY
     )
@@ -128,11 +128,11 @@ def _strange_zones(node: Node, reserved: Reserved | None) -> Iterator[StartError
 def _unequal_sums(_node: Node, reserved: Reserved | None) -> Iterator[StartError]:
     if reserved is None:
         return
-    # validateReservedMemory: a name that one side does not mention counts as zero there.
+    # validateReservedMemory: a name that only one side has counts as zero on the other.
     zones = EMPTY
     for amounts in reserved.zones.values():
         zones = zones.plus(amounts)
-    # Of a node as a whole no hugepages can be kept (parseResourceList of cmd/kubelet/app/server.go).
+    # A node as a whole cannot reserve hugepages (parseResourceList of cmd/kubelet/app/server.go).
     node = Resources({**dict.fromkeys(zones, 0), MEMORY: reserved.memory or 0})
     for name in node:
         shown = [resources.render(name, bag.get(name, 0)) for bag in (zones, node)]
@@ -151,7 +151,7 @@ def _too_many_zones(node: Node, _reserved: Reserved | None) -> Iterator[StartErr
 
 
 def _no_distances(node: Node, _reserved: Reserved | None) -> Iterator[StartError]:
-    # NewNUMAInfo wants the distances of every zone, but only under this option.
+    # NewNUMAInfo needs the distances of every zone, but only under this option.
     silent = [str(zone.id) for zone in node.zones if not zone.costs]
     if node.machine and TopologyOption.PREFER_CLOSEST in node.options.topology and silent:
         where = f"{TOPOLOGY_OPTIONS}.{TopologyOption.PREFER_CLOSEST}"
@@ -166,5 +166,5 @@ _FOR_MEMORY: Mapping[MemoryManager, tuple[StartCheck, ...]] = {
     MemoryManager.NONE: (),
     MemoryManager.STATIC: (_no_reserved_memory, _strange_zones, _unequal_sums),
 }
-# Under policy none the topology manager looks at no option.
+# Under policy none the topology manager reads no options.
 _FOR_ZONES: tuple[StartCheck, ...] = (_too_many_zones, _no_distances)

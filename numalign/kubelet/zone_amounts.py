@@ -1,4 +1,4 @@
-"""Amounts of one resource by position, and how they are drawn from one position after another."""
+"""Amounts of one resource by position, and how they are taken from one position after another."""
 
 from collections.abc import Iterable
 
@@ -7,7 +7,7 @@ ZoneAmounts = tuple[int, ...]
 
 
 def draw(amounts: ZoneAmounts, positions: Iterable[int], request: int) -> ZoneAmounts:
-    """How much of a request each position gives, drawn from these in turn; less in all if they have less."""
+    """Return how much of a request each position gives, in turn; less in total if they have less."""
     taken = [0] * len(amounts)
     for at in positions:
         taken[at] = min(amounts[at], request)

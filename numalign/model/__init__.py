@@ -1,6 +1,7 @@
 """
-Values: what a pod asks for, what a node is, and what a pod gets there. Frozen, of the standard library alone.
+Values: the request of a pod, the state of a node, and the placement of a pod on it.
 
-In the order in which they build on each other: errors, quantity, resources, attributes, constraints, machine,
-options, pod, intent, demand, node, placement. Nothing here waits, logs, reads a file or knows the time.
+All are frozen and use only the standard library. In the order in which they build on each other: errors,
+quantity, resources, attributes, constraints, machine, options, pod, intent, demand, node, placement. Nothing
+here waits, logs, reads a file or uses the time.
 """

@@ -1,8 +1,8 @@
 """
-What of a node says who may go there, apart from what it has: its labels, its taints, and its condition.
+The attributes of a node that decide which pods may run there: labels, taints and conditions.
 
-Labels and taints stand on the Node and change with the team that runs it; some taints come and go with the
-condition of the node and say nothing about tomorrow.
+Labels and taints are on the Node object and are edited by the team that runs it. Some taints are set and
+removed with the condition of the node and do not last.
 """
 
 from collections.abc import ItemsView, Iterator, KeysView, Mapping
@@ -40,11 +40,11 @@ class Labels(Mapping[str, str]):
         return key in self._places
 
     def keys(self) -> KeysView[str]:
-        """Return the keys, in order; nodes with the same keys give the same view of them."""
+        """Return the keys, in order; nodes with the same keys return the same view."""
         return self._places.keys()
 
     def items(self) -> ItemsView[str, str]:
-        """Pairs of key and value, by key."""
+        """Return pairs of key and value, by key."""
         return dict(zip(self._places, self._values, strict=True)).items()
 
     def __hash__(self) -> int:
@@ -81,16 +81,16 @@ class Taint:
 
     @property
     def passing(self) -> bool:
-        """Whether it is set and taken back with the condition of the node, by its key."""
+        """Whether controllers set and remove it with the condition of the node; decided by its key."""
         return self.key in _PASSING or self.key.startswith(_PASSING_PREFIXES)
 
     def __str__(self) -> str:
-        """As kubectl writes it: `dedicated=gpu:NoSchedule`."""
+        """Return it as kubectl writes it: `dedicated=gpu:NoSchedule`."""
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
-# Set by the node lifecycle controller, cloud providers, network and storage plugins, autoscalers and who
-# repairs nodes, and taken back. Startup and status taints are those of cluster-autoscaler's FAQ.
+# Set and removed by the node lifecycle controller, cloud providers, network and storage plugins, autoscalers
+# and tools that repair nodes. Startup and status taints are those of cluster-autoscaler's FAQ.
 _PASSING_PREFIXES = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
@@ -116,15 +116,15 @@ _PASSING = frozenset(
 )
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable")
-"""What a cordoned node is tainted with."""
+"""The taint of a cordoned node."""
 
 NOT_READY = Taint("node.kubernetes.io/not-ready")
-"""What a node is tainted with that is not ready."""
+"""The taint of a node that is not ready."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What of a node says who may go there.
+    """The attributes of a node that decide which pods may run there.
 
     `taints` are those that keep pods away, passing ones included. `cordoned` nodes and those that are not
     `ready` take no new pods for now.
@@ -142,4 +142,4 @@ class Attributes:
 
 
 NO_ATTRIBUTES = Attributes()
-"""Of a node whose Node object is not known: no labels, no taints, ready."""
+"""The attributes of a node whose Node object is not known: no labels, no taints, ready."""

@@ -1,7 +1,7 @@
 """
-Sets of small numbers as the bits of one: CPUs by their ids, zones by their positions.
+Sets of small numbers as bits of an integer: CPUs by id, zones by position.
 
-All CPUs of a machine are one integer, so that to intersect, to join and to count are single operations.
+All CPUs of a machine fit into one integer, so intersection, union and count are single operations.
 """
 
 from collections.abc import Iterable, Iterator
@@ -10,7 +10,7 @@ from operator import or_
 
 
 def bits(members: Iterable[int]) -> int:
-    """Return the set of these numbers."""
+    """Return the set of these numbers as an integer."""
     return reduce(or_, (1 << member for member in members), 0)
 
 
@@ -23,12 +23,12 @@ def members(held: int) -> Iterator[int]:
 
 
 def union(sets: Iterable[int]) -> int:
-    """Return all that is in any of these sets."""
+    """Return the union of these sets."""
     return reduce(or_, sets, 0)
 
 
 def lowest(held: int, count: int) -> int:
-    """Return the so many smallest numbers of a set; all of them, if it has no more."""
+    """Return the `count` smallest numbers of a set, or all of them if there are fewer."""
     beyond = held
     for _ in range(count):
         beyond &= beyond - 1

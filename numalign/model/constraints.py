@@ -1,12 +1,12 @@
 """
-Which nodes a pod may go to, whatever they have: by labels, by taints, and by their condition.
+Which nodes a pod may run on by labels, taints and conditions, whatever their resources.
 
-A node selector, required node affinity and tolerations are asked of labels and taints, as kube-scheduler's
-plugins NodeAffinity, TaintToleration and NodeUnschedulable ask them. Taints that come and go with the
-condition of a node count for what may be placed now, never for what could ever be. Nobody is refused for
-what cannot be read here: a toleration of a newer API tolerates.
+Restates kube-scheduler's plugins NodeAffinity, TaintToleration and NodeUnschedulable, which match the node
+selector, required node affinity and tolerations with labels and taints. Passing taints, which follow the
+condition of a node, count for what can be placed now, never for what could ever be placed. No pod is refused
+for what cannot be read here: a toleration of a newer API tolerates every taint it may mean.
 
-Restates GetRequiredNodeAffinity of k8s.io/component-helpers/scheduling/corev1/nodeaffinity, and
+Sources: GetRequiredNodeAffinity of k8s.io/component-helpers/scheduling/corev1/nodeaffinity, and
 FindMatchingUntoleratedTaint of k8s.io/component-helpers/scheduling/corev1 with Toleration.ToleratesTaint.
 """
 
@@ -18,11 +18,11 @@ from types import MappingProxyType
 from numalign.model.attributes import NOT_READY, UNSCHEDULABLE, Attributes, Taint
 
 NAME_FIELD = "metadata.name"
-"""The one field of a node that a term can ask for."""
+"""The only field of a node that a term can match."""
 
 
 class Operator(StrEnum):
-    """How a label must stand to the values of a requirement."""
+    """How a requirement compares a label with its values."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -34,27 +34,27 @@ class Operator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """What one label must be, as v1.NodeSelectorRequirement and metav1.LabelSelectorRequirement have it."""
+    """A requirement on one label, as in v1.NodeSelectorRequirement and metav1.LabelSelectorRequirement."""
 
     key: str
     operator: Operator
     values: frozenset[str] = frozenset()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Return whether labels meet it; `NotIn` is met where there is no such label."""
+        """Return whether labels meet it; a missing label meets `NotIn`."""
         return self.allows(labels.get(self.key))
 
     def allows(self, value: str | None) -> bool:
-        """Return whether a label of this value meets it; None is no such label."""
+        """Return whether a label with this value meets it; None means that the label is missing."""
         return _ALLOWS[self.operator](value, self.values)
 
     def __str__(self) -> str:
-        """As kubectl writes it: `tier in (gold,silver)`."""
+        """Return it as kubectl writes it: `tier in (gold,silver)`."""
         return _SHOWN[self.operator].format(key=self.key, values=",".join(sorted(self.values)))
 
 
 def whole_number(text: str) -> int | None:
-    """Return the value of a label as strconv.ParseInt reads it; None for what is no whole number."""
+    """Return the value of a label as strconv.ParseInt reads it; None if it is not a whole number."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= _LONGEST_NUMBER else None
 
@@ -94,7 +94,7 @@ _SHOWN: Mapping[Operator, str] = MappingProxyType(
 
 
 class Tolerating(StrEnum):
-    """How a toleration compares itself with a taint."""
+    """How a toleration is compared with a taint."""
 
     EQUAL = "Equal"
     EXISTS = "Exists"
@@ -102,9 +102,9 @@ class Tolerating(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A v1.Toleration: an empty key stands for all keys, an empty effect for all effects.
+    """A v1.Toleration: an empty key matches all keys, an empty effect all effects.
 
-    `operator` is None for one of a newer API, which tolerates whatever it may be about.
+    `operator` is None for an operator of a newer API, which tolerates every taint that key and effect match.
     """
 
     key: str = ""
@@ -121,13 +121,13 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A v1.NodeSelectorTerm: all of it must hold, and one without any requirement holds nowhere."""
+    """A v1.NodeSelectorTerm: all requirements must hold, and a term without any matches no node."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
     def holds(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether all expressions hold for these labels and all fields for this name; False if empty."""
+        """Return whether all expressions match these labels and all fields this name; False if empty."""
         if not self.expressions and not self.fields:
             return False
         return all(one.allows(name) for one in self.fields) and all(
@@ -137,10 +137,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """What a pod says about nodes that it may go to.
+    """The nodes that a pod may run on.
 
-    Every requirement of its node `selector` must hold, and one of the `terms` of its required affinity, if it
-    has any. The default is a pod that says nothing.
+    Every requirement of its node `selector` must hold, and one of the `terms` of its required node affinity,
+    if it has any. The default is a pod without constraints.
     """
 
     selector: tuple[Requirement, ...] = ()
@@ -149,7 +149,7 @@ class Constraints:
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        # It is asked for with every look into what is remembered, and there may be a thousand requirements.
+        # Every cache lookup needs the hash, and there may be a thousand requirements.
         object.__setattr__(self, "_hash", hash((self.selector, self.terms, self.tolerations)))
 
     def __hash__(self) -> int:
@@ -161,18 +161,18 @@ class Constraints:
         return bool(self.selector) or self.terms is not None
 
     def select(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Return whether the node selector and the required affinity let the pod go to a node."""
+        """Return whether the node selector and the required node affinity match a node."""
         if not all(requirement.holds(labels) for requirement in self.selector):
             return False
         return self.terms is None or any(term.holds(name, labels) for term in self.terms)
 
     def tolerate(self, taints: Iterable[Taint]) -> bool:
-        """Return whether none of these taints keeps the pod away."""
+        """Return whether the pod tolerates all of these taints."""
         return all(any(toleration.tolerates(taint) for toleration in self.tolerations) for taint in taints)
 
 
 ANYWHERE = Constraints(tolerations=(Toleration(operator=Tolerating.EXISTS),))
-"""What is taken for granted of a pod of which nothing more can be read: it may go to every node."""
+"""The constraints of a pod whose own cannot be read: it may run on every node."""
 
 
 class Unmet(StrEnum):
@@ -185,19 +185,19 @@ class Unmet(StrEnum):
 
 
 def unmet_ever(constraints: Constraints, name: str, attributes: Attributes) -> Unmet | None:
-    """Why the pod may not go to a node as long as its labels and lasting taints stay; None if it may."""
+    """Return why the labels and lasting taints of a node keep the pod away; None if they do not."""
     if constraints.selective and not constraints.select(name, attributes.labels):
         return Unmet.AFFINITY
     return None if constraints.tolerate(attributes.lasting) else Unmet.TAINT
 
 
 def unmet_now(constraints: Constraints, name: str, attributes: Attributes) -> Unmet | None:
-    """Why the pod may not go to a node now, for its condition or a passing taint too; None if it may."""
+    """Return why the pod may not go to a node now, conditions and passing taints included; None if it may."""
     if lasting := unmet_ever(constraints, name, attributes):
         return lasting
     if attributes.cordoned and not constraints.tolerate([UNSCHEDULABLE]):
         return Unmet.CORDONED
-    # The scheduler looks at the taint that goes with the condition, and daemons tolerate it.
+    # The scheduler checks the taint that goes with the condition, and pods of DaemonSets tolerate it.
     if not attributes.ready and not constraints.tolerate([NOT_READY]):
         return Unmet.NOT_READY
     return None if constraints.tolerate(attributes.taints) else Unmet.TAINT

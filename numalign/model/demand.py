@@ -1,9 +1,9 @@
 """
-What the kubelet will be asked to align: one step per container, and one for the pod as a whole.
+What a pod requires of the kubelet's managers: one step per container, and one for the pod as a whole.
 
-A container gets exclusive CPUs only in a Guaranteed pod, and if it requests a whole number of them; memory
-counts in every Guaranteed pod; devices count in every pod. What a container asks for and no kubelet would
-align is kept by name (`loose`), because an owner who wrote an intent should hear of it.
+A container gets exclusive CPUs only in a Guaranteed pod, and only if it requests a whole number of them.
+Memory counts in every Guaranteed pod, devices count in every pod. Resources that a container requests and no
+kubelet would align are kept by name (`loose`), because the owner of an intent should be notified of them.
 
 Restates guaranteedCPUs and podGuaranteedCPUs of cpumanager/policy_static.go, getRequestedResources of
 memorymanager/policy_static.go, and the limits that the device manager reads.
@@ -18,17 +18,17 @@ from numalign.model.pod import Container, Pod, Qos, Role, peak, qos
 from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
 
 WHOLE_POD = ""
-"""The container name of the step that asks for the pod as a whole."""
+"""The container name of the step for the pod as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One question to the kubelet's managers.
+    """One allocation request to the kubelet's managers.
 
-    `cpu` is in millicores of exclusive CPUs, `memory` holds memory and hugepages in bytes, `devices` the
-    pieces of everything else, zeros included: naming a device is enough to be given hints for it. Names in
-    `loose` are asked for, but in a way that no manager pins. The memory manager looks at a `managed` step
-    even if it asks for no memory.
+    `cpu` is in millicores of exclusive CPUs. `memory` holds memory and hugepages in bytes. `devices` holds
+    the pieces of everything else, zeros included: naming a device is enough to get hints for it. Names in
+    `loose` are requested, but in a way that no manager pins. The memory manager handles a `managed` step even
+    if it requests no memory.
     """
 
     container: str
@@ -39,7 +39,7 @@ class Step:
     loose: tuple[str, ...] = ()
     managed: bool = False
     asks: Resources = field(init=False, compare=False)
-    """Amounts by name: those of `exclusive`, and devices of which more than zero are asked."""
+    """Amounts by name: those of `exclusive`, and devices with an amount above zero."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "asks", Resources({**self.exclusive, **self.devices.positive()}))
@@ -52,10 +52,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class PodLevel:
-    """What a pod that states resources as a whole asks of managers that heed it.
+    """What a pod with pod-level resources requires of managers that support them.
 
-    In `steps` only those containers are pinned whose own limits equal their requests; `whole` is what the pod
-    states. Of the resources in `crowded` these containers leave nothing for the others.
+    In `steps` only containers are pinned whose own limits equal their requests; `whole` is the pod-level
+    request. For the resources in `crowded`, the pinned containers leave nothing for the others.
     """
 
     steps: tuple[Step, ...]
@@ -65,11 +65,11 @@ class PodLevel:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one pod asks of a node: `steps` in the kubelet's order, `whole` as pod scope asks it.
+    """What one pod requires of a node: `steps` in the kubelet's order, `whole` in pod scope.
 
-    `total` is what the scheduler reserves on the node as a whole, requests and overhead. `pod_level` is there
-    if the pod states resources as a whole; by default the managers of CPU and memory leave such pods alone.
-    Of the devices `by_dra` a node is asked for those alone that its device plugins serve, see `by_plugins`.
+    `total` is what the scheduler reserves on the node as a whole, requests and overhead. `pod_level` is set
+    if the pod has pod-level resources; by default the CPU and memory managers ignore such pods. Of the
+    devices `by_dra`, only those count on a node that its device plugins serve, see `by_plugins`.
     """
 
     qos: Qos
@@ -87,7 +87,7 @@ class Demand:
 
     @property
     def alignable(self) -> bool:
-        """Whether any kubelet could pin anything for this pod."""
+        """Whether any kubelet could pin a resource for this pod."""
         return bool(self.kinds)
 
 
@@ -95,7 +95,7 @@ def of(pod: Pod) -> Demand:
     """Return the demand of a pod, whether or not the API server has filled in its defaults."""
     full = pod.defaulted()
     quality = qos(full)
-    # Unless PodLevelResourceManagers is on, the managers does not pin pods with pod-level resources.
+    # Unless PodLevelResourceManagers is on, the managers do not pin pods with pod-level resources.
     whole_is_stated = full.has_pod_level_resources
     pinned = quality is Qos.GUARANTEED and not whole_is_stated
     steps = tuple(_step(container, pinned=pinned, managed=pinned) for container in full.containers)
@@ -104,9 +104,9 @@ def of(pod: Pod) -> Demand:
 
 
 def with_request(demand: Demand, container: str, resource: str, amount: int) -> Demand:
-    """The same demand with another amount of one resource, in one container or, unnamed, in the whole pod.
+    """Return the demand with another amount of one resource, in one container or in the whole pod.
 
-    For the whole pod the answer is of a pod with a single container, which asks for all of it.
+    For `WHOLE_POD` the result is that of a pod with a single container, which requests all of it.
     """
     alone = container == WHOLE_POD
     before = (demand.whole,) if alone else demand.steps
@@ -119,7 +119,7 @@ def with_request(demand: Demand, container: str, resource: str, amount: int) -> 
 
 
 def without(demand: Demand, devices: AbstractSet[str]) -> Demand:
-    """The demand without these devices in any step or total, none `by_dra`; itself if it names none."""
+    """Return the demand without these devices and with none `by_dra`; itself if it names none of them."""
     if not any(name in devices for name in (*demand.total, *demand.whole.devices)):
         return demand
     steps = tuple(replace(step, devices=_less(step.devices, devices)) for step in demand.steps)
@@ -133,9 +133,9 @@ def without(demand: Demand, devices: AbstractSet[str]) -> Demand:
 
 
 def by_plugins(demand: Demand, listed: AbstractSet[str]) -> Demand:
-    """What is asked of a node whose zones list these devices: the other ones `by_dra` are no matter of its.
+    """Return the demand on a node whose zones list these devices, without the others `by_dra`.
 
-    A scheduler leaves an extended resource to DRA on a node that has none of it to give by a device plugin
+    A scheduler leaves an extended resource to DRA on a node without any of it from a device plugin
     (shouldDelegateResourceToDRA of pkg/scheduler/framework/plugins/noderesources/fit.go, Kubernetes 1.34).
     """
     away = demand.by_dra - listed
@@ -165,7 +165,7 @@ def _step(container: Container, *, pinned: bool, managed: bool) -> Step:
 
 
 def _pod_level(pod: Pod, *, guaranteed: bool) -> PodLevel:
-    """Restates what the managers of Kubernetes 1.36 read with the gate PodLevelResourceManagers on."""
+    """Restate what the managers of Kubernetes 1.36 read with the feature gate PodLevelResourceManagers on."""
     steps = tuple(
         _step(container, pinned=guaranteed and container.guaranteed, managed=guaranteed)
         for container in pod.containers
@@ -185,10 +185,10 @@ def _pod_level(pod: Pod, *, guaranteed: bool) -> PodLevel:
 def _crowded(
     steps: tuple[Step, ...], pinned: Callable[[Step], Resources], stated: Resources
 ) -> frozenset[str]:
-    """Return where pinned containers leave nothing for one that shares (validatePodScopeResources).
+    """Return the resources of which pinned containers leave nothing for shared ones.
 
-    What is held beside an init container only grows, so the last that shares has as little as any. Takes time
-    by the amounts, however many containers there are.
+    Restates validatePodScopeResources. What is held beside an init container only grows, so the last shared
+    container has the least. The time depends on the number of amounts, not of containers.
     """
     sharing = [at for at, step in enumerate(steps) if not pinned(step)]
     if not sharing:
@@ -210,7 +210,7 @@ def _memory(step: Step) -> Resources:
 
 
 def _whole(steps: tuple[Step, ...]) -> Step:
-    """Return the pod-scope request; memory counts only under names that an app container asks for."""
+    """Return the pod-scope request; memory counts only under names that an app container requests."""
     apps = {name for step in steps if step.role is Role.APP for name in step.memory}
     memory = _peak(steps, _memory)
     return Step(

@@ -1,17 +1,17 @@
 """
-Broken input, said once and completely.
+Invalid input, reported once and completely.
 
-A person who mends a manifest wants every mistake in one answer, each with its place. So whatever reads
-input collects `Mistake`s and raises one error that holds them all; a program decides what a mistake costs
-(a refused pod, an object left out of a snapshot, an exit code), never the reader.
+A user who fixes a manifest wants every mistake at once, each with its place. So every reader of input
+collects `Mistake`s and raises one error that holds them all. The program decides what a mistake costs (a
+refused pod, an object left out of a snapshot, an exit code), never the reader.
 
-What is wrong was often written by somebody who means harm: a name of megabytes, a million wrong entries. So a
-mistake is short whatever it tells of, and an error holds no more mistakes than anybody reads.
+Invalid input may be an attack: a name of megabytes, a million wrong entries. So a mistake is always short,
+and an error holds a limited number of mistakes.
 
     BadInput
     ├── BadQuantity    an amount that Kubernetes would not read either
-    ├── BadIntent      numalign annotations or namespace labels that say nothing clear
-    ├── BadPod         a pod whose resources cannot be reckoned
+    ├── BadIntent      invalid numalign annotations or namespace labels
+    ├── BadPod         a pod whose resources cannot be computed
     └── BadTopology    a node's topology that contradicts itself
 """
 
@@ -20,21 +20,21 @@ from dataclasses import dataclass
 from itertools import islice
 
 MOST_MISTAKES = 100
-"""In one error; whoever has mended these is told the rest."""
+"""The limit of mistakes in one error; the rest is reported after these are fixed."""
 
 LONGEST_WHERE = 500
 LONGEST_MESSAGE = 2000
 LONGEST_TEXT = 200
-"""Characters of a mistake's parts; of a text, those around the place."""
+"""The limits of a mistake's parts in characters; of a text, those around the place are kept."""
 
 _LEFT_OUT = "..."
 
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing that is wrong: where it stands, what is wrong, and (if text) the place in it.
+    """One mistake: the path of the field, a message, and (with `text`) the position in the text.
 
-    What is longer than a person reads is cut when the mistake is made, so that nobody else has to.
+    Long parts are cut when the mistake is made, so that no other code has to.
     """
 
     where: str
@@ -58,18 +58,18 @@ class Mistake:
         return f"{head}\n  {self.text}\n  {' ' * self.at}^"
 
     def under(self, prefix: str) -> "Mistake":
-        """Return the same mistake with `prefix` and a dot before its place."""
+        """Return the same mistake with `prefix` and a dot before its path."""
         where = f"{prefix}.{self.where}" if self.where else prefix
         return Mistake(where, self.message, self.text, self.at)
 
 
 def cut(text: str, most: int) -> str:
-    """Return the beginning of a text, in at most so many characters, with dots where the rest is left out."""
+    """Return the beginning of a text in at most `most` characters, with dots if the rest is cut."""
     return text if len(text) <= most else f"{text[: most - len(_LEFT_OUT)]}{_LEFT_OUT}"
 
 
 def _around(text: str, at: int | None) -> tuple[str, int | None]:
-    """`LONGEST_TEXT` characters of a longer text, its place among them, and where the place is then."""
+    """Return `LONGEST_TEXT` characters of a longer text around a position, and the position in them."""
     room = LONGEST_TEXT - 2 * len(_LEFT_OUT)
     begin = max(0, min((at or 0) - room // 2, len(text) - room))
     before = _LEFT_OUT if begin else ""
@@ -83,9 +83,9 @@ AND_MORE = Mistake("", "there are more mistakes: fix these first")
 
 
 class BadInput(ValueError):
-    """Input that cannot be used; `mistakes` holds what is wrong with it, never nothing.
+    """Input that cannot be used; `mistakes` holds at least one mistake.
 
-    That is everything, but for `MOST_MISTAKES` mistakes: what comes after them is only said to be there.
+    Beyond `MOST_MISTAKES` mistakes, it holds only the first ones and `AND_MORE`.
     """
 
     def __init__(self, mistakes: Iterable[Mistake]) -> None:

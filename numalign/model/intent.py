@@ -1,8 +1,8 @@
 """
-What the owner of a workload means by its annotations, and a platform team by its namespace labels.
+What the owner of a workload requests by annotations, and a platform team by namespace labels.
 
-The words are the kubelet's own four policies. Every mistake is reported at once, each with a caret under its
-place, because whoever mends a manifest wants to mend it once.
+The values are the kubelet's own four policies. Every mistake is reported at once, each with a caret under its
+position, so that a manifest needs to be fixed only once.
 """
 
 import re
@@ -45,17 +45,18 @@ CLASS_LABEL = PREFIX + "class"
 
 _WRITTEN_BY_OWNERS = (POLICY, RESOURCES, SCOPE, EXCLUSIVE)
 WRITTEN_ABOUT_PODS = (PLACEMENT, PLACEMENT_OBSERVED, PINNED_AT, ALIGNED, ALIGNED_WHY)
-"""What programs write on pods, which says nothing of what their owners want."""
+"""Annotations that programs write on pods, which are not part of the owner's request."""
 
 _ON_PODS = (*_WRITTEN_BY_OWNERS, *WRITTEN_ABOUT_PODS)
 _ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION, SCHEDULER, GATE, HEAL)
 
 
 MOST_NAMES = 64
-"""Of resources in one annotation; a pod asks for a handful."""
+"""The limit of resources in one annotation; a pod requests a handful."""
 
 LONGEST_NAME = 317
-"""Characters of a resource's name: a domain of 253, a slash and 63 (k8s.io/apimachinery, IsQualifiedName)."""
+"""The limit of characters in a resource name: a domain of 253, a slash and 63 (k8s.io/apimachinery,
+IsQualifiedName)."""
 
 _SCHEDULER = re.compile(r"(?=.{1,63}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _GUESSED = 16
@@ -79,7 +80,7 @@ _TIGHTNESS = {policy: at for at, policy in enumerate(Policy)}
 
 
 class Scope(StrEnum):
-    """What is aligned as one: each container by itself, or the whole pod."""
+    """What is aligned as a unit: each container by itself, or the whole pod."""
 
     CONTAINER = "container"
     POD = "pod"
@@ -93,27 +94,27 @@ class Match(StrEnum):
 
 
 class Exclusive(StrEnum):
-    """What a pod shares with no other pod that has an intent."""
+    """What a pod does not share with any other pod that has an intent."""
 
     ZONE = "zone"
 
 
 class Admission(StrEnum):
-    """Whether numalign looks at a namespace."""
+    """Whether numalign handles the pods of a namespace."""
 
     ENABLED = "enabled"
     DISABLED = "disabled"
 
 
 class Gate(StrEnum):
-    """Whether pods of a namespace that ask for alignment wait behind the gate `PLACEMENT_GATE`."""
+    """Whether pods of a namespace that request alignment wait behind the scheduling gate `PLACEMENT_GATE`."""
 
     ENABLED = "enabled"
     DISABLED = "disabled"
 
 
 class Heal(StrEnum):
-    """Which pods may be removed, so that their owners make others; `running` includes `failed`."""
+    """Which pods may be deleted, so that their owners recreate them; `running` includes `failed`."""
 
     NONE = "none"
     FAILED = "failed"
@@ -122,10 +123,10 @@ class Heal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a pod asks of its placement.
+    """What a pod requests of its placement.
 
-    `resources` are names or prefixes ending in `*`; empty means all that the node aligns. `scope` None
-    means the node's own scope. One that is `exclusive` shares its zones with no other pod that has an intent.
+    `resources` are names or prefixes ending in `*`; empty means all that the node aligns. `scope` None means
+    the node's own scope. An `exclusive` pod shares its zones with no other pod that has an intent.
     """
 
     policy: Policy
@@ -150,10 +151,10 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRules:
-    """What a namespace's labels say, None where a label is missing or cannot be read.
+    """The settings in a namespace's labels, None where a label is missing or cannot be read.
 
-    The policies are what is asked of its pods. `scheduler` is who places those that ask for alignment, `gate`
-    whether the controller does, and `heal` which pods it may remove.
+    The policies apply to its pods. `scheduler` places the pods that request alignment, `gate` is whether the
+    controller does, and `heal` is which pods it may delete.
     """
 
     default: Policy | None = None
@@ -177,11 +178,10 @@ UNRULED = NamespaceRules()
 
 @dataclass(frozen=True, slots=True)
 class IntentAnnotations:
-    """What the annotations of one pod say, whatever its namespace asks.
+    """The request in the annotations of one pod, whatever its namespace requests.
 
-    `policy` is None where they name none. `mistakes` are wrong everywhere; those of `without_policy` only
-    where no default gives the rest of them a policy, and those of `too_loose` where one does that binds
-    nobody.
+    `policy` is None if no annotation names one. `mistakes` are always wrong; those in `without_policy` only
+    without a default policy, and those in `too_loose` only with a default policy that is not binding.
     """
 
     policy: Policy | None = None
@@ -199,7 +199,7 @@ class IntentAnnotations:
         return self.mistakes if default.at_least(Policy.RESTRICTED) else (*self.mistakes, *self.too_loose)
 
     def intent(self, default: Policy | None = None, match: Match = Match.SATISFIES) -> Intent | None:
-        """Return what the pod asks for; None where neither it nor the default names a policy.
+        """Return the pod's intent; None if neither the pod nor the default names a policy.
 
         Raises `BadIntent` with every mistake.
         """
@@ -210,14 +210,14 @@ class IntentAnnotations:
 
 
 def read(annotations: Mapping[str, str]) -> IntentAnnotations:
-    """Read a pod's annotations; mistakes, unknown `numalign.io/` keys too, are returned, not raised."""
+    """Read a pod's annotations. Mistakes, unknown `numalign.io/` keys included, are returned, not raised."""
     mistakes = list(_unknown_keys(annotations, known=_ON_PODS, kind="annotations"))
     policy = _read_policy(annotations, mistakes)
     resources = tuple(_read_resources(annotations.get(RESOURCES), mistakes))
     scope = _read_word(Scope, annotations, SCOPE, mistakes)
     exclusive = _read_word(Exclusive, annotations, EXCLUSIVE, mistakes) is not None
     loose = tuple(_too_loose(policy)) if exclusive else ()
-    # A policy that cannot be read is told of already.
+    # A policy that cannot be read is reported already.
     named = annotations.keys() & {POLICY, VOLCANO_POLICY}
     lost = () if named else tuple(_without_policy(annotations))
     return IntentAnnotations(
@@ -232,9 +232,9 @@ def read(annotations: Mapping[str, str]) -> IntentAnnotations:
 
 
 def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mistake, ...]]:
-    """Return what a namespace's labels ask, and what of them cannot be read.
+    """Return the settings in a namespace's labels, and the mistakes in them.
 
-    A label that says nothing clear must not undo the others: what can be read holds.
+    An invalid label does not affect the others.
     """
     mistakes = list(_unknown_keys(labels, known=_ON_NAMESPACES, kind="labels"))
     default, enforce, warn, audit = (
@@ -255,21 +255,21 @@ def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mi
 
 
 def not_a_scheduler(name: str) -> str | None:
-    """Return why no scheduler can be called so; None, if one can."""
+    """Return why this cannot be the name of a scheduler; None if it can."""
     if _SCHEDULER.fullmatch(name):
         return None
     return f'"{cut(name, _SHOWN)}" is not a scheduler name, like numalign-scheduler'
 
 
 def policy(text: str, *, where: str) -> Policy:
-    """The policy of that name; raises `BadIntent` for a text that is none, with the one that may be meant."""
+    """Return the policy of that name; raise `BadIntent`, with the closest name, if there is none."""
     try:
         return Policy(text.strip())
     except ValueError:
         raise BadIntent([_no_word(Policy, text, where=where)]) from None
 
 
-# What other interfaces call the same thing.
+# The words of other interfaces for the same policies.
 _HABITS = MappingProxyType(
     {
         "besteffort": "best-effort",
@@ -295,7 +295,7 @@ def _covers(pattern: str, resource: str) -> bool:
 def _unknown_keys(written: Mapping[str, str], *, known: tuple[str, ...], kind: str) -> Iterator[Mistake]:
     unknown = (key for key in written if key.startswith(PREFIX) and key not in known)
     names = [name.removeprefix(PREFIX) for name in known]
-    # To guess takes time, and nobody reads the guesses of a thousand mistakes.
+    # A guess takes time, and no user reads the guesses of a thousand mistakes.
     for key in nsmallest(_GUESSED, unknown):
         close = closest_word(key.removeprefix(PREFIX), names)
         hint = f'; did you mean "{PREFIX}{close}"?' if close else f"; known keys: {', '.join(known)}"
@@ -327,7 +327,7 @@ def _read_word(
     *,
     kind: str = "annotations",
 ) -> Word | None:
-    """Return one of a few words; a text that is none of them becomes a mistake."""
+    """Return one member of an enumeration; any other text adds a mistake."""
     text = written.get(key)
     if text is None:
         return None
@@ -352,7 +352,7 @@ def _no_word(words: type[Word], text: str, *, where: str) -> Mistake:
 
 
 def _read_resources(text: str | None, mistakes: list[Mistake]) -> Iterator[str]:
-    """Comma separated names or prefixes with a trailing star, in order and each once."""
+    """Yield names, or prefixes with a trailing star, from a comma-separated text, in order and each once."""
     if text is None:
         return
     where, at, seen = f"metadata.annotations[{RESOURCES}]", 0, set()
@@ -384,7 +384,7 @@ def _wrong_name(name: str) -> str | None:
 
 
 def _without_policy(annotations: Mapping[str, str]) -> Iterator[Mistake]:
-    """Yield a scope, a list of resources or zones of its own alone ask for nothing."""
+    """Yield a mistake for each annotation that has no effect without a policy."""
     for key in (RESOURCES, SCOPE, EXCLUSIVE):
         if key in annotations:
             needs = f"has no effect without {POLICY}: add it ({', '.join(Policy)})"
@@ -392,7 +392,7 @@ def _without_policy(annotations: Mapping[str, str]) -> Iterator[Mistake]:
 
 
 def _too_loose(policy: Policy | None) -> Iterator[Mistake]:
-    """Zones are only a pod's own where its policy says which they may be."""
+    """Yield a mistake if the policy is too loose for exclusive zones: it has to say which zones."""
     if policy is None or not policy.at_least(Policy.RESTRICTED):
         under = f'"{policy}"' if policy else "the namespace's default"
         ways = f"set {POLICY} to {Policy.RESTRICTED} or {Policy.SINGLE_NUMA_NODE}, or remove it"

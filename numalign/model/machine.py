@@ -1,8 +1,8 @@
 """
-What a machine is made of, beyond the amounts of its zones: threads in cores, cores in caches and sockets.
+The parts of a machine beyond the amounts of its zones: threads, cores, caches and sockets.
 
-No topology object shows any of it, so it is known only of a node that somebody described. What is derived
-here is the same for a described machine and for the plain one that the rules assume of a node of which only
+Topology objects do not show them, so they are known only of a node with a machine description. Everything
+derived here is the same for a described machine and for the plain one that the rules assume where only
 amounts are known.
 """
 
@@ -16,16 +16,16 @@ from numalign.model.errors import cut
 from numalign.model.resources import ZoneId
 
 CpuSet = int
-"""A set of CPUs: bit i stands for the CPU with id i."""
+"""A set of CPUs: bit i is the CPU with id i."""
 
 MOST_CPUS = 8192
 """The largest NR_CPUS of Linux; an id beyond it is a mistake."""
 
 LARGEST_ZONE = 1023
-"""The largest id of a zone: CONFIG_NODES_SHIFT of Linux is 10 at most."""
+"""The largest id of a zone: CONFIG_NODES_SHIFT of Linux is at most 10."""
 
 LONGEST_LIST = 2**16
-"""Characters of a list of CPUs; one of every other CPU has a third of that."""
+"""The limit of characters in a list of CPUs; a list of every other CPU has a third of that."""
 
 _SHOWN = 64
 _PAIR = 2
@@ -34,7 +34,7 @@ _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """One physical core: its hardware threads, and where it sits."""
+    """One physical core: its hardware threads, and its zone, socket and cache."""
 
     zone: ZoneId
     socket: int
@@ -44,9 +44,9 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class DevicePlace:
-    """Devices of one resource that sit alike: on one zone, between several, or (no zones) nobody knows where.
+    """Devices of one resource with the same zones: one, several, or (no zones) an unknown place.
 
-    `total` counts all that the plugin lists, `healthy` those that can be given out.
+    `total` counts all that the plugin lists, `healthy` those that can be allocated.
     """
 
     zones: tuple[ZoneId, ...]
@@ -58,8 +58,8 @@ class DevicePlace:
 class CpuTopology:
     """The CPUs of a machine by what they share.
 
-    `zones` stand by position, those without CPUs included. `sockets` and `caches` ascend by id, `cores` by
-    their smallest thread, which is the kubelet's name for a core. `sizes` counts the CPUs of each zone.
+    `zones` are by position, those without CPUs included. `sockets` and `caches` are by ascending id, `cores`
+    by their smallest thread, which is the kubelet's name for a core. `sizes` counts the CPUs of each zone.
     """
 
     zones: tuple[CpuSet, ...]
@@ -72,9 +72,9 @@ class CpuTopology:
     hosts: tuple[int, ...] = field(init=False)
     """The positions of zones that own a CPU."""
     even: bool = field(init=False)
-    """Whether all zones with CPUs are of one size, and all sockets, and all cores."""
+    """Whether all zones with CPUs have the same size, and all sockets, and all cores."""
     pairs: tuple[tuple[int, CpuSet], ...] = field(init=False)
-    """Of cores of two threads the first ones, by how far off the second ones are."""
+    """The first threads of cores with two threads, by the distance of their second threads."""
 
     def __post_init__(self) -> None:
         sizes = tuple(map(int.bit_count, self.zones))
@@ -87,7 +87,7 @@ class CpuTopology:
 
     @property
     def zones_with_cpus(self) -> int:
-        """How many zones own a CPU: what the CPU manager calls the number of NUMA nodes."""
+        """The number of zones with CPUs: what the CPU manager calls the number of NUMA nodes."""
         return len(self.hosts)
 
     @property
@@ -96,16 +96,16 @@ class CpuTopology:
         return union(self.zones)
 
     def whole_pairs(self, cpus: CpuSet) -> CpuSet:
-        """Return the first threads of cores of two that are both among these CPUs."""
+        """Return the first threads of two-thread cores both of whose threads are among these CPUs."""
         return union(cpus & cpus >> apart & first for apart, first in self.pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine as somebody described it: its cores, the CPUs kept for the system, and where devices sit.
+    """One described machine: its cores, the CPUs reserved for the system, and the places of devices.
 
     `zones` are all zone ids, ascending. `devices` holds the places of every resource, by name, as
-    `all_places` makes them.
+    `all_places` returns them.
     """
 
     zones: tuple[ZoneId, ...]
@@ -120,9 +120,9 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """What a machine has not given out: CPU ids, and healthy devices in the order of their places.
+    """What is free on a machine: CPU ids, and healthy devices in the order of their places.
 
-    Of a machine that is only assumed, devices stand in its zones.
+    On an assumed machine, the places of devices are its zones.
     """
 
     cpus: CpuSet = 0
@@ -130,7 +130,7 @@ class Stock:
 
 
 def full_stock(machine: Machine) -> Stock:
-    """Return all CPUs but the reserved ones, and by resource the healthy devices of each place."""
+    """Return all CPUs but the reserved ones, and the healthy devices of each place by resource."""
     return Stock(
         machine.topology.everything & ~machine.reserved,
         tuple((name, tuple(place.healthy for place in places)) for name, places in machine.devices),
@@ -140,7 +140,7 @@ def full_stock(machine: Machine) -> Stock:
 def device_places(
     zones: Iterable[ZoneId], devices: Iterable[tuple[frozenset[ZoneId], bool]]
 ) -> tuple[DevicePlace, ...]:
-    """The places of devices, each of them told by its zones and its health: every zone, then others."""
+    """Return the places of devices, given as zones and health: first every zone, then others."""
     counts = Counter(devices)
     return all_places(
         zones,
@@ -152,7 +152,7 @@ def device_places(
 
 
 def all_places(zones: Iterable[ZoneId], places: Iterable[DevicePlace]) -> tuple[DevicePlace, ...]:
-    """Places no two of which are the same, as a machine holds them: every zone, then others."""
+    """Return distinct places in the order of a machine: first every zone, then others."""
     by_zones = {place.zones: place for place in places}
     alone = [(zone,) for zone in zones]
     others = sorted(by_zones.keys() - {*alone})
@@ -160,7 +160,7 @@ def all_places(zones: Iterable[ZoneId], places: Iterable[DevicePlace]) -> tuple[
 
 
 def cpu_topology(cores: Iterable[Core], zones: Iterable[ZoneId]) -> CpuTopology:
-    """Return the layout of these cores over these zones, which stand in ascending order."""
+    """Return the layout of these cores over these zones, which are in ascending order."""
     every = tuple(cores)
     by_zone = _joined((core.zone, core.threads) for core in every)
     return CpuTopology(
@@ -172,14 +172,14 @@ def cpu_topology(cores: Iterable[Core], zones: Iterable[ZoneId]) -> CpuTopology:
 
 
 def read_list(text: str) -> CpuSet:
-    """Read the kernel's list format, as in `0-3,8`; raises `ValueError` naming what is wrong."""
+    """Read the kernel's list format, as in `0-3,8`; raise `ValueError` if a part is invalid."""
     if len(text) > LONGEST_LIST:
         raise ValueError(f"a list of {len(text)} characters is too long: at most {LONGEST_LIST} are allowed")
     return union(_range(part.strip()) for part in text.split(",")) if text.strip() else 0
 
 
 def render_list(held: CpuSet) -> str:
-    """Return the set in the kernel's list format, as in `0-3,8`; an empty text for no CPU."""
+    """Return the set in the kernel's list format, as in `0-3,8`; an empty text for the empty set."""
     runs: list[tuple[int, int]] = []
     for one in members(held):
         first, last = runs[-1] if runs else (one, one - 2)
@@ -196,7 +196,7 @@ def _range(part: str) -> CpuSet:
 
 
 def _pairs(cores: Iterable[CpuSet]) -> Iterable[tuple[int, CpuSet]]:
-    """Return the threads of cores of two, of which nearly always all are equally far apart."""
+    """Return the first threads of two-thread cores by distance; nearly always all have the same distance."""
     both = ((core & -core, core & core - 1) for core in cores if core.bit_count() == _PAIR)
     return _joined((second.bit_length() - first.bit_length(), first) for first, second in both).items()
 

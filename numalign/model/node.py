@@ -1,11 +1,12 @@
 """
-What a node is: zones with amounts, and how its kubelet aligns.
+A node: zones with amounts, and how its kubelet aligns.
 
-A zone is a NUMA node. Its `capacity` is hardware, its `allocatable` what the kubelet may give out, its
-`free` what it has not given out yet. Everything but `free` (and the memory manager's groups) is static as
-long as the node is in health, so `Node.in_health` answers what could ever be.
+A zone is a NUMA node. Its `capacity` is hardware, its `allocatable` what the kubelet may allocate, its `free`
+what is not allocated yet. Everything but `free` (and the memory manager's groups) is static as long as the
+node is healthy, so `Node.in_health` tells what could ever be allocated.
 
-What is not told takes the kubelet's default. `known` says how much was told, and every verdict repeats it.
+Settings that are not reported have the kubelet's default. `known` is how much was reported, and every verdict
+repeats it.
 """
 
 import hashlib
@@ -24,7 +25,7 @@ from numalign.model.resources import CPU, MEMORY, MILLI, Kind, Resources, ZoneId
 from numalign.model.sharing import shared
 
 DEFAULT_MAX_ZONES = 8
-"""The kubelet's max-allowable-numa-nodes, unless its configuration says otherwise."""
+"""The kubelet's max-allowable-numa-nodes, unless its configuration sets another."""
 
 _GIB = 2**30
 _LABEL = 63
@@ -46,7 +47,7 @@ class MemoryManager(StrEnum):
 
 
 class Known(StrEnum):
-    """How much of a node is known; each level adds to the one before."""
+    """How much of a node is known; each level includes the one before."""
 
     COUNTS = "counts"
     CONFIGURED = "configured"
@@ -62,7 +63,7 @@ class Zone:
     """One NUMA node.
 
     `cells` are the zones that its memory is grouped with (itself alone, if empty) and `assignments` the
-    number of memory blocks that lie on it: the memory manager's own bookkeeping.
+    number of memory blocks on it: the memory manager's own bookkeeping.
     """
 
     id: ZoneId
@@ -75,7 +76,7 @@ class Zone:
     assignments: int = 0
 
     def emptied(self) -> "Zone":
-        """The zone with all that is allocatable free and no memory groups; itself if it is so already."""
+        """Return the zone with all allocatable amounts free and no memory groups; itself if it is so."""
         if not self.cells and not self.assignments and self.free == self.allocatable:
             return self
         return replace(self, free=self.allocatable, cells=frozenset(), assignments=0)
@@ -83,16 +84,17 @@ class Zone:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node; its zones stand in ascending order of their ids.
+    """One node; its zones are in ascending order of their ids.
 
-    `totals` is what the node as a whole may give out, None where nobody told. `label` is the node class
-    that its label names at present, if any. `threads` is how many hardware threads a core has, None if no
-    label tells. `stock` says which CPUs and devices are left, where somebody described the `machine` or pods
-    were charged to the one that is assumed; the zones' free amounts are then its
-    sums, so whoever changes them drops it. `attributes` say who may go there.
-    From the `occupied` zones pods with an intent hold what it is about, or may; from the `exclusive` ones a
-    pod that shares them with no other such.
-    Of a node that is ill `health` is the same node in health, with nothing on it.
+    `totals` is what the node as a whole may allocate, None if not reported. `label` is the topology class in
+    its label at present, if any. `threads` is the number of hardware threads per core, None if no label says
+    so. `stock` says which CPUs and devices are left, if the `machine` is described or pods were charged to
+    the assumed one. The zones' free amounts are then its sums, so code that changes them drops it.
+    `attributes` decide which pods may run there.
+
+    In the `occupied` zones, pods with an intent hold (or may hold) the resources of that intent; in the
+    `exclusive` ones, a pod that shares them with no other such pod. `health` of a degraded node is the same
+    node when healthy, with nothing allocated.
     """
 
     name: str
@@ -116,7 +118,7 @@ class Node:
     devices: frozenset[str] = field(init=False)
     ids: tuple[ZoneId, ...] = field(init=False, compare=False, repr=False)
     hinting: frozenset[Kind] = field(init=False, compare=False, repr=False)
-    """The kinds of resources of which the kubelet's managers give hints."""
+    """The kinds of resources for which the kubelet's managers generate hints."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "zones", tuple(sorted(self.zones, key=lambda zone: zone.id)))
@@ -128,7 +130,7 @@ class Node:
             object.__setattr__(self, "stock", full_stock(self.machine))
 
     def emptied(self) -> "Node":
-        """The node with its zones emptied, its machine's stock full, and nobody there; itself if it is so."""
+        """Return the node with nothing allocated and full stock; itself if nothing changes."""
         stock = full_stock(self.machine) if self.machine else None
         zones = tuple(zone.emptied() for zone in self.zones)
         if stock == self.stock and zones == self.zones and not self.occupied:
@@ -136,11 +138,11 @@ class Node:
         return replace(self, zones=zones, stock=stock, occupied=frozenset(), exclusive=frozenset())
 
     def in_health(self) -> "Node":
-        """Return the node with nothing given out: `health` of a node that is ill, of any other `emptied`."""
+        """Return the healthy node with nothing allocated: `health` of a degraded node, else `emptied`."""
         return self.health or self.emptied()
 
     def aligns(self, resource: str) -> bool:
-        """Whether this kubelet gives hints for a resource; of devices, for those that its zones list."""
+        """Return whether this kubelet hints a resource; for a device, only if its zones list it."""
         manager = kind(resource)
         return manager in self.hinting and (manager is not Kind.DEVICE or resource in self.devices)
 
@@ -155,9 +157,9 @@ class Node:
 
 
 def managers(zones: Iterable[Zone]) -> tuple[CpuManager, MemoryManager]:
-    """Return the managers' policies, read off what the zones list.
+    """Return the managers' policies, derived from what the zones list.
 
-    Exporters list exactly what the kubelet calls allocatable, and a manager whose policy is none calls
+    Exporters list exactly what the kubelet calls allocatable, and a manager with the policy none calls
     nothing allocatable (policy_none.go of cpumanager and memorymanager).
     """
     listed = {kind(name) for zone in zones for name, amount in zone.allocatable.items() if amount}
@@ -170,9 +172,9 @@ def managers(zones: Iterable[Zone]) -> tuple[CpuManager, MemoryManager]:
 def node_class(node: Node) -> str:
     """Return the name of a node's topology class, a valid label value: `<readable>-<hash8>`.
 
-    The class of a node that is ill is that which it has in health. Nodes of one class have the same policy,
-    scope, managers and zones; memory counts in whole GiB, so that a few reserved KiB do not split a fleet
-    into as many classes as nodes.
+    A degraded node has the class that it has when healthy. Nodes of one class have the same policy, scope,
+    managers and zones. Memory counts in whole GiB, so that a few reserved KiB do not split a fleet into as
+    many classes as nodes.
     """
     node = node.health or node
     zones = tuple((zone.id, _rounded(zone.capacity), _rounded(zone.allocatable)) for zone in node.zones)
@@ -183,10 +185,10 @@ _Rounded = tuple[tuple[str, int], ...]
 """Amounts by name, memory in whole GiB."""
 
 _Amounts = tuple[ZoneId, _Rounded, _Rounded]
-"""Of one zone: its id, its capacity, and what may be given out."""
+"""One zone: its id, its capacity, and its allocatable amounts."""
 
 
-# No two nodes have the same bytes, and thousands are of few classes.
+# No two nodes have exactly the same bytes, and thousands of nodes have few classes.
 @lru_cache(maxsize=4096)
 def _class_of(
     policy: Policy, scope: Scope, cpus: CpuManager, memory: MemoryManager, zones: tuple[_Amounts, ...]
@@ -206,7 +208,7 @@ def _rounded(amounts: Resources) -> _Rounded:
 
 
 def _readable(policy: Policy, scope: Scope, capacities: list[dict[str, int]]) -> str:
-    """Return what a person would call it: zones, then what the largest zone has, then the policy."""
+    """Return the readable part of the name: zones, then what the largest zone has, then the policy."""
     zones, devices = len(capacities), Counter[str]()
     for capacity in capacities:
         devices |= Counter({name: capacity[name] for name in capacity if _is_device(name)})
@@ -217,17 +219,17 @@ def _readable(policy: Policy, scope: Scope, capacities: list[dict[str, int]]) ->
 
 
 def _short(resource: str) -> str:
-    """Return the last part of a resource name, with only what a label value may hold."""
+    """Return the last part of a resource name, with only the characters of a label value."""
     return "".join(
         letter for letter in resource.rpartition("/")[2].lower() if letter.isascii() and letter.isalnum()
     )
 
 
 def alike(node: Node | None, before: Node | None) -> bool:
-    """Return whether two nodes differ in name, label and attributes at most; None is alike None alone."""
+    """Return whether two nodes differ at most in name, label and attributes; None is alike only to None."""
     if node is before or node is None or before is None:
         return node is before
-    # Parts that are one object are equal without being looked at.
+    # Identical objects are equal without a comparison.
     return _judged(node) == _judged(before) and alike(node.health, before.health)
 
 

@@ -1,8 +1,8 @@
 """
-What a kubelet is told beyond its policies, and what its version makes of it.
+The options of a kubelet beyond its policies, and how its version behaves.
 
-The options' words are the kubelet's own. A kubelet of which nobody told anything has none of them, and
-behaves like the newest version that was compared with the real one.
+The names of the options are the kubelet's own. A kubelet whose configuration is not known has none of them,
+and behaves like the newest version that was compared with the real one.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class CpuOption(StrEnum):
     DISTRIBUTE_ACROSS_NUMA = "distribute-cpus-across-numa"
     ALIGN_BY_SOCKET = "align-by-socket"
     DISTRIBUTE_ACROSS_CORES = "distribute-cpus-across-cores"
-    # It takes the reserved CPUs from the shared pool, and exclusive CPUs were never among them.
+    # It removes the reserved CPUs from the shared pool; exclusive CPUs never include them.
     STRICT_RESERVATION = "strict-cpu-reservation"
     PREFER_UNCORE_CACHE = "prefer-align-cpus-by-uncorecache"
 
@@ -30,7 +30,7 @@ class TopologyOption(StrEnum):
 
 
 class FeatureGate(StrEnum):
-    """The feature gates that change who is given what; off unless told."""
+    """The feature gates that change allocations; off by default."""
 
     POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
 
@@ -39,9 +39,9 @@ class FeatureGate(StrEnum):
 class Behaviour:
     """What differs between versions of the kubelet.
 
-    `hints_where_devices_are`: a device's hints hold only zones that have a device of the resource.
-    `rounds_cores_up`: a partial cache serves an odd number of CPUs from one more core.
-    `gates`: those that exist.
+    `hints_where_devices_are`: hints for a device include only zones that have a device of the resource.
+    `rounds_cores_up`: a partial cache serves an odd number of CPUs from one more core. `gates`: the feature
+    gates that exist.
     """
 
     hints_where_devices_are: bool
@@ -65,29 +65,29 @@ BEHAVIOURS: Mapping[int, Behaviour] = MappingProxyType(
 OLDEST, NEWEST = min(BEHAVIOURS), max(BEHAVIOURS)
 
 LEAVES_POD_LEVEL_ALONE = 34
-"""The minor version from which managers know pod-level resources by default and leave such pods alone."""
+"""The minor version from which managers ignore pods with pod-level resources by default."""
 
 COMPARED = frozenset({32, 34, 36})
-"""Those whose own code the rules were compared with; the others are read from the source."""
+"""The versions whose own code the rules were compared with; the others are read from the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What one kubelet was told, and its minor version, None where nobody told that."""
+    """The options of one kubelet, and its minor version, None if not known."""
 
     cpu: frozenset[CpuOption] = frozenset()
     topology: frozenset[TopologyOption] = frozenset()
     gates: frozenset[FeatureGate] = frozenset()
     minor: int | None = None
     behaviour: Behaviour = field(init=False, compare=False, repr=False)
-    """Of its version: the newest if nobody told it, the nearest if it is not in the table."""
+    """The behaviour of its version: the newest if it is not known, the nearest if it is not in the table."""
 
     def __post_init__(self) -> None:
         minor = NEWEST if self.minor is None else self.minor
         object.__setattr__(self, "behaviour", BEHAVIOURS[min(max(minor, OLDEST), NEWEST)])
 
     def on(self, gate: FeatureGate) -> bool:
-        """Return whether a gate was switched on and its version knows it."""
+        """Return whether a feature gate is on and exists in this version."""
         return gate in self.gates & self.behaviour.gates
 
 

@@ -1,8 +1,8 @@
 """
-Where a pod lands: for each container, the zones it is bound to and the amounts it gets from them.
+The placement of a pod: for each container, its zones and the amounts it gets from them.
 
-A block of memory may span zones, and then it binds them together; so amounts stand under *sets* of zones,
-never split by guess.
+A block of memory may span zones and binds them together. So amounts are by *sets* of zones, and are never
+split by guess.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,17 +16,17 @@ ZoneSet = tuple[ZoneId, ...]
 """Zone ids in ascending order."""
 
 Held = Mapping[tuple[str, ...], Resources]
-"""What a pod holds, by sets of zones; zones go by the names that the topology gives them."""
+"""What a pod holds, by sets of zones; zones have the names that the topology uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
     """What one container gets.
 
-    `affinity` is the set that the topology manager stored for it, None if it stored none; `preferred` what
-    it thought of it. `amounts` is by set of zones; empty for a container that gets nothing exclusive. `cpus`
-    are ids of the node's machine, or of the one that is assumed where nobody described it. `chosen` names
-    devices of which equal ones elsewhere would have done as well: the kubelet picks at random.
+    `affinity` is the set that the topology manager stored for it, None if it stored none; `preferred` is
+    whether that hint was preferred. `amounts` is by set of zones; empty for a container that gets nothing
+    exclusive. `cpus` are ids of the node's machine, or of the assumed one if none is described. `chosen`
+    names devices that the kubelet picks at random among equal ones, so others are as likely.
     """
 
     container: str
@@ -49,8 +49,8 @@ class Grant:
 class Placement:
     """The grants of a pod's containers, in the kubelet's order.
 
-    `kept` is what the pod holds once its containers run: the CPUs and devices of finished init containers
-    are in it, their memory is not. `whole` is there if the pod was served as a whole and its containers
+    `kept` is what the pod holds once its containers run: it includes the CPUs and devices of finished init
+    containers, but not their memory. `whole` is set if the pod was served as a whole and its containers
     divide what it got.
     """
 
@@ -60,5 +60,5 @@ class Placement:
 
     @property
     def zones(self) -> frozenset[ZoneId]:
-        """Every zone that the pod holds anything of."""
+        """Every zone in which the pod holds a resource."""
         return frozenset(zone for zones in self.kept for zone in zones)

@@ -1,9 +1,9 @@
 """
 The facts of a pod that the rules read, and its QoS class.
 
-The API server fills in what a manifest leaves out (a limit without a request is also the request), but a
-manifest on a laptop has not been there. `Container.defaulted` and `Pod.defaulted` restate that step, so the
-rules see the same pod before and after it.
+The API server sets what a manifest leaves out (a limit without a request is also the request), but a local
+manifest has no such defaults yet. `Container.defaulted` and `Pod.defaulted` restate that step, so the rules
+see the same pod before and after it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container and what it asks for."""
+    """One container with its requests and limits."""
 
     name: str
     role: Role = Role.APP
@@ -53,10 +53,10 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod. `containers` stand in the kubelet's order: init containers and sidecars, then apps.
+    """One pod. `containers` are in the kubelet's order: init containers and sidecars, then apps.
 
-    `pod_requests` and `pod_limits` are the pod-level resources of `spec.resources`, None if unset.
-    `overhead` is what the runtime class adds on the node as a whole.
+    `pod_requests` and `pod_limits` are the pod-level resources of `spec.resources`, None if unset. `overhead`
+    is what the RuntimeClass adds on the node as a whole.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Pod:
         return bool(self.pod_requests or self.pod_limits)
 
     def defaulted(self) -> "Pod":
-        """As the API server stores it (k8s.io/kubernetes pkg/apis/core/v1/defaults.go)."""
+        """Return the pod as the API server stores it (k8s.io/kubernetes pkg/apis/core/v1/defaults.go)."""
         containers = tuple(container.defaulted() for container in self.containers)
         if not self.has_pod_level_resources:
             return replace(self, containers=containers)
@@ -81,42 +81,43 @@ class Pod:
 
 
 def qos(pod: Pod) -> Qos:
-    """Return the class that `GetPodQOS` would compute: by pod-level resources where they are set."""
+    """Return the class that `GetPodQOS` computes, from pod-level resources if they are set."""
     if pod.has_pod_level_resources:
         pairs = [(pod.pod_requests or EMPTY, pod.pod_limits or EMPTY)]
     else:
         pairs = [(container.requests, container.limits) for container in pod.containers]
-    if not any(_said(bag) for pair in pairs for bag in pair):
+    if not any(_counted(bag) for pair in pairs for bag in pair):
         return Qos.BEST_EFFORT
-    limited = all(_said(limits).keys() == {CPU, MEMORY} for _, limits in pairs)
+    limited = all(_counted(limits).keys() == {CPU, MEMORY} for _, limits in pairs)
     equal = _total(requests for requests, _ in pairs) == _total(limits for _, limits in pairs)
     return Qos.GUARANTEED if limited and equal else Qos.BURSTABLE
 
 
-def _said(bag: Resources) -> dict[str, int]:
-    """Return what counts for the class: cpu and memory above zero."""
+def _counted(bag: Resources) -> dict[str, int]:
+    """Return the amounts that count for the class: cpu and memory above zero."""
     return {name: bag[name] for name in (CPU, MEMORY) if bag.get(name)}
 
 
 def _total(bags: Iterable[Resources]) -> dict[str, int]:
     total: dict[str, int] = {}
     for bag in bags:
-        for name, amount in _said(bag).items():
+        for name, amount in _counted(bag).items():
             total[name] = total.get(name, 0) + amount
     return total
 
 
 def peak(requests: Iterable[tuple[Role, Resources]]) -> Resources:
-    """The most that is held at once: init containers one after another, sidecars from then on, apps together.
+    """Return the most that is held at once.
 
-    Restates `PodRequests` of k8s.io/component-helpers; overhead is no part of it, for the kubelet's
-    managers do not count it either. Takes time by the amounts, however many containers there are.
+    Init containers run one after another, sidecars from then on, apps together. Restates `PodRequests` of
+    k8s.io/component-helpers without overhead, which the kubelet's managers do not count either. The time
+    depends on the number of amounts, not of containers.
     """
     beside: dict[str, int] = {}
     together: dict[str, int] = {}
     most: dict[str, int] = {}
     for role, amounts in requests:
-        # What stands beside stays, so there can be more than before of this container's own names only.
+        # Sidecars keep running, so only this container's own names can exceed the earlier maximum.
         if role is Role.INIT:
             _raise(most, {name: beside.get(name, 0) + amount for name, amount in amounts.items()})
         elif role is Role.SIDECAR:
@@ -134,14 +135,14 @@ def _add(sums: dict[str, int], amounts: Mapping[str, int]) -> None:
 
 
 def _raise(most: dict[str, int], held: Mapping[str, int]) -> None:
-    """Take over what is more than before, and names that are new."""
+    """Take over amounts that are larger than before, and new names."""
     for name, amount in held.items():
         if amount >= most.get(name, 0):
             most[name] = amount
 
 
 def _pod_requests(pod: Pod, containers: tuple[Container, ...]) -> Resources:
-    """Return what the pod asks for as a whole: as written, else what its containers ask, else its limit."""
+    """Return the pod-level requests: as written, else the sum of its containers, else the limit."""
     requests = peak((container.role, container.requests) for container in containers)
     shared = {name: requests[name] for name in requests if kind(name) in (Kind.CPU, Kind.MEMORY)}
     return Resources({**(pod.pod_limits or {}), **shared, **(pod.pod_requests or {})})

@@ -1,9 +1,9 @@
 """
 Kubernetes quantities as exact integers.
 
-`resource.ParseQuantity` of k8s.io/apimachinery reads decimal and binary suffixes and exponents, and keeps
-at most nine decimals. Its `Value` and `MilliValue` round up. We keep the same integers: nothing here is a
-float, and nothing is rounded but where Kubernetes itself rounds.
+`resource.ParseQuantity` of k8s.io/apimachinery reads decimal and binary suffixes and exponents, and keeps at
+most nine decimals. Its `Value` and `MilliValue` round up. This module returns the same integers: nothing is a
+float, and nothing is rounded except where Kubernetes itself rounds.
 """
 
 import re
@@ -15,16 +15,16 @@ NANO = 10**9
 MICRO = 10**6
 LARGEST = 2**63 - 1
 
-# An amount is at most 19 digits and nine decimals; a text far beyond is an attack, not an amount.
+# An amount has at most 19 digits and nine decimals; a much longer text is an attack.
 _LONGEST = 80
 
-# So many digits are below any limit.
+# A number with so many digits is below any limit.
 _PLAIN_DIGITS = 18
 _SHOWN = 32
 
 _SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?")
 
-# Suffix -> (factor, divisor). Kubernetes knows no other ones, and no capital K.
+# Suffix -> (factor, divisor). Kubernetes has no other suffixes, and no capital K.
 _SUFFIXES = MappingProxyType(
     {
         None: (1, 1),
@@ -46,7 +46,7 @@ _SUFFIXES = MappingProxyType(
     }
 )
 
-# What people write by habit, and what they mean.
+# Common mistakes, and the suffixes that they probably mean.
 _HABITS = MappingProxyType(
     {
         "K": "k or Ki",
@@ -60,15 +60,15 @@ _HABITS = MappingProxyType(
 
 
 def units(text: object) -> int:
-    """Whole units (bytes, pieces), rounded up like `Quantity.Value`.
+    """Return whole units (bytes, pieces), rounded up like `Quantity.Value`.
 
-    Raises `BadQuantity` for text that is no quantity, is negative, or exceeds 2^63-1 units.
+    Raises `BadQuantity` if the text is not a quantity, is negative, or exceeds 2^63-1 units.
     """
     return _ceiling(_nanos(text), NANO)
 
 
 def millis(text: object) -> int:
-    """Thousandths (millicores), rounded up like `Quantity.MilliValue`; raises as `units` does."""
+    """Return thousandths (millicores), rounded up like `Quantity.MilliValue`; raise as `units` does."""
     return _ceiling(_nanos(text), MICRO)
 
 
@@ -111,7 +111,7 @@ def _nanos(text: object) -> int:
 def _scaled(integer: str, fraction: str, suffix: str | None) -> int:
     digits = int((integer + fraction) or "0")
     if suffix and suffix[0] in "eE" and suffix[1:].lstrip("+-").isdigit():
-        # Beyond these an amount is too large, or no more than the least there is, whatever its digits.
+        # Beyond these exponents an amount is too large, or rounds up to the least, whatever its digits.
         exponent = max(-2 * _LONGEST, min(int(suffix[1:]), _LONGEST))
         factor, divisor = (10**exponent, 1) if exponent >= 0 else (1, 10**-exponent)
     else:

@@ -1,9 +1,8 @@
 """
-Bags of resources, and which manager of the kubelet answers for a name.
+Amounts of resources, and which manager of the kubelet handles a name.
 
 Amounts are integers in the unit that their name implies: cpu in millicores, memory and hugepages in bytes,
-everything else in pieces. A bag is frozen and hashable, because demands and nodes are keys of what is
-remembered.
+everything else in pieces. `Resources` are frozen and hashable, because demands and nodes are keys of caches.
 """
 
 import re
@@ -18,7 +17,7 @@ from numalign.model.errors import BadQuantity, Mistake
 T = TypeVar("T")
 
 ZoneId = NewType("ZoneId", int)
-"""The operating system's id of a NUMA node. Ids 0 and 3 may be all there are; never a list position."""
+"""The operating system's id of a NUMA node. Ids may have gaps, as in 0 and 3; never a list position."""
 
 CPU = "cpu"
 MEMORY = "memory"
@@ -29,13 +28,13 @@ MILLI = 1000
 NODE_LEVEL = frozenset({"ephemeral-storage", "storage", "pods"})
 
 LONGEST_EXACT = 8
-"""Characters; an exact amount that is longer is told in its largest unit, with one decimal."""
+"""The limit of characters; a longer exact amount is shown in its largest unit, with one decimal."""
 
 _UNITS = (("Ei", 2**60), ("Pi", 2**50), ("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 class Kind(StrEnum):
-    """Which of the kubelet's managers gives out a resource."""
+    """Which of the kubelet's managers allocates a resource."""
 
     CPU = "cpu"
     MEMORY = "memory"
@@ -63,7 +62,7 @@ class Resources(Mapping[str, int]):
 
     # Mapping would build these from __getitem__, name by name.
     def items(self) -> ItemsView[str, int]:
-        """Pairs of name and amount, by name."""
+        """Return pairs of name and amount, by name."""
         return self._amounts.items()
 
     def keys(self) -> KeysView[str]:
@@ -75,14 +74,14 @@ class Resources(Mapping[str, int]):
     @overload
     def get(self, name: str, default: "int | T", /) -> "int | T": ...
     def get(self, name: str, default: object = None, /) -> object:
-        """Return the amount of a name, or something else where there is none."""
+        """Return the amount of a name, or the default if there is none."""
         return self._amounts.get(name, default)
 
     def __contains__(self, name: object) -> bool:
         return name in self._amounts
 
     def __hash__(self) -> int:
-        # Most bags are never a key.
+        # Most instances are never a key.
         if self._hash is None:
             self._hash = hash(tuple(self._amounts.items()))
         return self._hash
@@ -104,13 +103,13 @@ class Resources(Mapping[str, int]):
         return Resources({name: max(self.get(name, 0), other.get(name, 0)) for name in {*self, *other}})
 
     def within(self, most: "Resources") -> bool:
-        """Whether no amount exceeds that of its name in the other, which is zero for a name it lacks."""
+        """Return whether no amount exceeds that of its name in the other; a missing name means zero."""
         return (
             self is most or self == most or all(amount <= most.get(name, 0) for name, amount in self.items())
         )
 
     def positive(self) -> "Resources":
-        """Only the names with amounts above zero."""
+        """Return only the names with amounts above zero."""
         return Resources({name: amount for name, amount in self.items() if amount > 0})
 
 
@@ -119,7 +118,7 @@ EMPTY = Resources()
 
 @lru_cache(maxsize=4096)
 def kind(name: str) -> Kind:
-    """Return the manager that gives out a resource of this name, by the name alone."""
+    """Return the manager that allocates a resource, by its name alone."""
     if name == CPU:
         return Kind.CPU
     if name == MEMORY or name.startswith("hugepages-"):
@@ -128,7 +127,7 @@ def kind(name: str) -> Kind:
 
 
 def parse(written: Mapping[str, object], *, where: str = "") -> Resources:
-    """Read a Kubernetes resource list; raises `BadQuantity` naming every amount that is none."""
+    """Read a Kubernetes resource list; raise `BadQuantity` with every invalid amount."""
     amounts: dict[str, int] = {}
     mistakes: list[Mistake] = []
     for name, text in written.items():
@@ -143,7 +142,7 @@ def parse(written: Mapping[str, object], *, where: str = "") -> Resources:
 
 
 def parse_amount(name: str, text: object) -> int:
-    """Read one amount in the unit of its name; raises `BadQuantity`."""
+    """Read one amount in the unit of its name; raise `BadQuantity` if it is invalid."""
     read = quantity.millis if name == CPU else quantity.units
     return read(text)
 
@@ -155,7 +154,7 @@ def render(name: str, amount: int) -> str:
 
 
 def quantities(amounts: Mapping[str, int]) -> dict[str, str]:
-    """Amounts as Kubernetes writes them, by name."""
+    """Return amounts as Kubernetes writes them, by name."""
     return {name: render(name, amount) for name, amount in amounts.items()}
 
 
@@ -169,7 +168,7 @@ def render_short(name: str, amount: int) -> str:
 
 
 def readable_zone(name: str) -> str:
-    """The name of a zone as people read it: `zone 0` for `node-0`; one of another form stays as it is."""
+    """Return a readable name of a zone: `zone 0` for `node-0`; other names are unchanged."""
     match = _ZONE_NAME.fullmatch(name)
     return f"zone {match[1]}" if match else name
 

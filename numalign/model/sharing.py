@@ -1,9 +1,9 @@
 """
-Equal values, kept once.
+Equal values, stored once.
 
-A cluster has thousands of nodes of a few models, and what is equal about them is read thousands of times.
-Values never change, so nobody can tell whether two nodes hold one bag of resources or two equal ones, except
-by the memory that they take.
+A cluster has thousands of nodes of a few models, and their equal parts are read thousands of times. Values
+never change, so it makes no difference whether two nodes hold the same object or two equal ones, except for
+the memory.
 """
 
 from collections.abc import Hashable
@@ -11,13 +11,13 @@ from functools import lru_cache
 from typing import TypeVar, cast
 
 REMEMBERED = 4096
-"""Values that others are compared with: those of a few hundred models, whatever else comes between."""
+"""The size of the cache: the values of a few hundred models, with room for others."""
 
 Value = TypeVar("Value", bound=Hashable)
 
 
 def shared(value: Value) -> Value:
-    """One object for all equal values: the first that came, as long as it is among the `REMEMBERED`."""
+    """Return one object for all equal values: the first one, as long as it is among the `REMEMBERED`."""
     return cast("Value", _first(value))
 
 

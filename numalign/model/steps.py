@@ -1,8 +1,8 @@
 """
-Work that can be done a step at a time.
+Computations that run a step at a time.
 
-The rules never wait, but whoever asks them may have others to answer. What can take long is a generator: it
-does nothing by itself, stops between its steps, and gives its answer in the end.
+The rules never wait, but their callers may have other requests to serve. A long computation is a generator:
+it does nothing by itself, pauses between its steps, and returns its result at the end.
 """
 
 from collections.abc import Generator
@@ -11,11 +11,11 @@ from typing import TypeAlias, TypeVar
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[None, None, T]
-"""A generator that yields None between its steps and returns the answer."""
+"""A generator that yields None between its steps and returns the result."""
 
 
 def finished(steps: Steps[T]) -> T:
-    """Return the value that the generator returns, after all its steps at once."""
+    """Return the result of the generator, after running all its steps at once."""
     while True:
         try:
             next(steps)
