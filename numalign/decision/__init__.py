@@ -1,1 +1,1 @@
-"""Would the pod run here as its owner means it, how good is it, and in which words."""
+"""Verdicts on pods: whether a pod would run on a node as its owner requests, its score, and the messages."""

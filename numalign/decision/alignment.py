@@ -1,13 +1,13 @@
 """
-Whether a running pod sits as its owner meant it: what was observed, held against the intent.
+Whether a running pod is aligned as its owner requested: the observed placement compared with the intent.
 
-A prediction is an opinion about tomorrow; here somebody has looked. So nothing is assumed: of a pod that
-nobody observed, or of which it is not clear which container holds what, nothing is said. How far it may be
-spread is the measure of `evaluate`, on the node in health: an owner who asked for `restricted` is not helped
-by hearing that it would fit into fewer zones of another machine.
+Unlike a prediction, this is based on observation. So nothing is assumed: a pod that was not observed, or for
+which it is not clear which container holds what, is not judged. How many zones it may use is decided as in
+`evaluate`, on the healthy node: for an owner who requested `restricted` it is irrelevant that the pod would
+fit into fewer zones of another machine.
 
-A best-effort intent promises nothing. Where it is not met that is a wish unmet, and often what the kubelet's
-own rule gives on that node as it was.
+A best-effort intent guarantees nothing. An unmet best-effort intent is only an unmet preference, and often
+what the kubelet's own rule gives on that node as it was.
 """
 
 from collections import Counter
@@ -28,17 +28,17 @@ from numalign.model.pod import Role
 from numalign.model.resources import readable_zone
 
 LONGEST_BYTES = 512
-"""Of a sentence, which is written on pods."""
+"""The limit of a sentence, which is written on pods."""
 
 MOST_TRIED = 4096
-"""Ways to part what a pod holds among its containers; of more, nothing is said."""
+"""The limit of ways to divide what a pod holds among its containers; with more the pod is not judged."""
 
 _LONGEST_NAME = 48
 _MOST_NAMED = 4
 
 
 class Judgement(StrEnum):
-    """How a pod sits."""
+    """The alignment of a pod."""
 
     ALIGNED = "aligned"
     MISALIGNED = "misaligned"
@@ -56,12 +56,12 @@ NOT_JUDGED: Mapping[Judgement, str] = MappingProxyType(
         Judgement.NOT_CLEAR: "it is not certain which container holds what in which NUMA zone",
     }
 )
-"""Why nothing is said of a pod, without a full stop."""
+"""Why a pod is not judged, without a full stop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What lies in more zones than `policy` allows: of a container, or of the pod if it has no name.
+    """Resources in more zones than `policy` allows, of a container or (without a name) of the pod.
 
     `places` has the names of the zones of each resource; `most` is how many of them are allowed.
     """
@@ -79,14 +79,14 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """How a pod sits, and what of it is spread if it is misaligned."""
+    """The alignment of a pod, and what is spread if it is misaligned."""
 
     judgement: Judgement
     spread: Spread | None = None
 
     @property
     def misaligned(self) -> bool:
-        """Whether it is certain that the pod does not sit as it was meant."""
+        """Whether it is certain that the pod is not aligned as requested."""
         return self.judgement is Judgement.MISALIGNED
 
 
@@ -100,9 +100,9 @@ def alignment(
     observed: Held | None,
     unknown: AbstractSet[str] = frozenset(),
 ) -> Alignment:
-    """How a pod with this intent sits on its node, by what was `observed` of it; None if nobody looked.
+    """Return the alignment of a pod on its node, by what was `observed`; None means not observed.
 
-    Of the resources that are `unknown` nobody knows where they are from.
+    The zones of the `unknown` resources are not known.
     """
     if intent.policy is Policy.NONE:
         return Alignment(Judgement.NOT_ASKED)
@@ -118,14 +118,14 @@ def alignment(
         return Alignment(Judgement.NOT_CLEAR)
     if not held:
         return Alignment(Judgement.HOLDS_NOTHING)
-    # A single zone keeps every promise.
+    # A single zone satisfies every policy.
     if len(zones) == 1:
         return ALIGNED
     return _SCOPES[intent.scope or node.scope](_Observed(node.in_health(), demand, intent.policy, held))
 
 
 def why(alignment: Alignment) -> str:
-    """Why a pod is misaligned, or is not judged, in at most 512 bytes; empty for one that is aligned."""
+    """Return why a pod is misaligned or not judged, in at most 512 bytes; empty for an aligned pod."""
     if alignment.spread is None:
         return NOT_JUDGED.get(alignment.judgement, "")
     spread = alignment.spread
@@ -150,7 +150,7 @@ _VERDICTS: Mapping[Policy, str] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
-    """What was observed of a pod, of the resources that its intent concerns, and the node in health."""
+    """What was observed of a pod, for the resources that its intent concerns, on the healthy node."""
 
     node: Node
     demand: Demand
@@ -167,11 +167,11 @@ class _Observed:
         return sum(bag.get(name, 0) for bag in self.held.values())
 
     def allowed(self, step: Step) -> int | None:
-        """Into how many zones the policy lets what a step holds; None if that is not known."""
+        """Return the number of zones that the policy allows for a step; None if that is not known."""
         return fewest_zones(self.node, step, self.policy, [name for name in self.names if name in step.asks])
 
     def judged(self, step: Step) -> Alignment:
-        """How all of it sits, if it is this step's."""
+        """Return the alignment of all that is held, if it belongs to this step."""
         most = self.allowed(step)
         if most is None:
             return Alignment(Judgement.NOT_CLEAR)
@@ -179,7 +179,7 @@ class _Observed:
         return Alignment(Judgement.MISALIGNED, spread) if len(spread.zones) > most else ALIGNED
 
     def spread(self, names: Iterable[str], container: str, most: int) -> Spread:
-        """Return where these resources are."""
+        """Return the zones of these resources."""
         return Spread(container, tuple((name, self._zones_of(name)) for name in names), most, self.policy)
 
     def _zones_of(self, name: str) -> tuple[str, ...]:
@@ -191,12 +191,15 @@ def _as_one(observed: _Observed) -> Alignment:
 
 
 def _by_container(observed: _Observed) -> Alignment:
-    """What is known is what the pod holds; which container has which part of it follows from the amounts."""
+    """Return the alignment in container scope.
+
+    Only what the pod holds is known; which container has which part of it follows from the amounts.
+    """
     names = observed.names
     asking = [step for step in observed.demand.steps if any(name in step.asks for name in names)]
     if len(asking) == 1:
         return observed.judged(asking[0])
-    # Finished init containers may still hold something, unless what the others ask for is all there is.
+    # Finished init containers may still hold resources, unless the requests of the others are all there is.
     running = [step for step in asking if step.role is not Role.INIT]
     if any(observed.total(name) != sum(step.asks.get(name, 0) for step in running) for name in names):
         return Alignment(Judgement.NOT_CLEAR)
@@ -206,7 +209,10 @@ def _by_container(observed: _Observed) -> Alignment:
 
 
 def _parted(observed: _Observed, steps: Sequence[Step]) -> Alignment:
-    """Of several containers that hold exactly what they ask for together, each in zones of its own."""
+    """Return the alignment of several containers that hold exactly what they request together.
+
+    Each of them is in zones of its own.
+    """
     allowed = [observed.allowed(step) for step in steps]
     if None in allowed:
         return Alignment(Judgement.NOT_CLEAR)
@@ -219,14 +225,14 @@ def _parted(observed: _Observed, steps: Sequence[Step]) -> Alignment:
 
 
 def _each_in_one(observed: _Observed, steps: Sequence[Step]) -> bool | None:
-    """Return whether what is held can be parted so that each container has its part in one zone.
+    """Return whether what is held can be divided so that each container has its part in one zone.
 
-    None where that takes too long to say, or something lies on several zones at once.
+    Returns None if that takes too long to compute, or if a resource spans several zones.
     """
     if any(len(zones) != 1 for zones in observed.held):
         return None
     asked = [{name: step.asks[name] for name in observed.names if name in step.asks} for step in steps]
-    # The largest first, so that what cannot be is seen early.
+    # The largest first, so that an impossible division is detected early.
     asked.sort(key=lambda asks: sorted(asks.values()), reverse=True)
     tries = iter(range(MOST_TRIED))
     try:
@@ -236,7 +242,7 @@ def _each_in_one(observed: _Observed, steps: Sequence[Step]) -> bool | None:
 
 
 def _parts(left: Sequence[Counter[str]], asked: Sequence[Mapping[str, int]], tries: Iterator[int]) -> bool:
-    """Whether each of these fits into one of what is left; raises `StopIteration` after so many tries."""
+    """Return whether each request fits into one of what is left; raise `StopIteration` if tries run out."""
     if not asked:
         return True
     first, *others = asked
@@ -274,5 +280,5 @@ def _short(name: str) -> str:
 
 
 def _within(text: str) -> str:
-    """As much of a text as annotations hold."""
+    """Return as much of a text as annotations hold."""
     return text.encode()[:LONGEST_BYTES].decode(errors="ignore")

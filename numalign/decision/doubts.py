@@ -1,8 +1,8 @@
 """
-What could make a prediction wrong: facts that the kubelet decides with and nobody told.
+What could make a prediction wrong: facts that the kubelet uses and that are not reported.
 
-A missing fact takes the kubelet's default, so a prediction from counts alone is often right and never looks
-like more than it is. Each doubt concerns only nodes and pods for which the missing fact would count.
+A missing fact has the kubelet's default, so a prediction from counts alone is often right, and its doubts
+show what it rests on. Each doubt concerns only nodes and pods for which the missing fact would matter.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from numalign.model.resources import CPU, MEMORY, Kind
 
 
 class Doubt(StrEnum):
-    """A fact that is missing, or a version that was not compared."""
+    """A missing fact, or a version that was not compared."""
 
     OPTIONS = "options"
     NO_VERSION = "no-version"
@@ -33,14 +33,17 @@ class Doubt(StrEnum):
 
 
 class _Row(NamedTuple):
-    """When a fact would count, and what a person is told of it."""
+    """When a fact matters, and the sentence for users."""
 
     applies: Callable[[Node, Demand], bool]
     sentence: str
 
 
 def doubts(node: Node, demand: Demand) -> tuple[Doubt, ...]:
-    """What could make a prediction for this pod on this node wrong; of a known machine, its version alone."""
+    """Return what could make a prediction for this pod on this node wrong.
+
+    For a known machine that is only its version.
+    """
     return tuple([doubt for doubt, row in _ROWS.items() if row.applies(node, demand)])
 
 
@@ -49,7 +52,7 @@ def _counted(node: Node) -> bool:
 
 
 def _cpus(node: Node, demand: Demand) -> bool:
-    """Return whether CPUs are given out here of which only amounts are known."""
+    """Return whether CPUs are allocated here and only their amounts are known."""
     return _counted(node) and node.cpu_manager is CpuManager.STATIC and Kind.CPU in demand.kinds
 
 
@@ -58,12 +61,12 @@ def _whole_cores(node: Node, demand: Demand) -> bool:
 
 
 def _used(node: Node, name: str) -> bool:
-    """Return whether some of it is given out already."""
+    """Return whether some of it is allocated already."""
     return any(zone.free.get(name) != zone.allocatable.get(name) for zone in node.zones)
 
 
 def _alignable(demand: Demand) -> bool:
-    """Return whether something could be pinned for the pod, under a gate that nobody told of at least."""
+    """Return whether something could be pinned for the pod, at least under a feature gate that may be on."""
     return demand.alignable or demand.pod_level is not None
 
 
@@ -102,7 +105,7 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
             lambda node, _: node.options.minor is not None and node.options.minor not in COMPARED,
             "this kubelet version is untested; only versions close to it were tested",
         ),
-        # A label tells that there are hyperthreads, not how many.
+        # A label shows that there are hyperthreads, not how many.
         Doubt.THREADS: _Row(
             lambda node, demand: node.threads != 1 and _whole_cores(node, demand),
             "the number of threads per core is uncertain, and only whole cores are allocated",
@@ -117,7 +120,7 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
         Doubt.DISTANCES: _Row(
             _distances, "the distances between NUMA zones are unknown, and the kubelet prefers the closest"
         ),
-        # One that is named is in question even where none is asked for.
+        # A named device is in question even if none is requested.
         Doubt.DEVICES: _Row(
             lambda node, demand: _counted(node) and any(step.devices for step in demand.steps),
             "the topology does not show devices that are broken, or on several NUMA zones or none",

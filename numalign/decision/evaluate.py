@@ -1,9 +1,9 @@
 """
-Can this pod run on this node as its owner means it?
+Whether a pod can run on a node as its owner requests.
 
-One definition decides: predict the placement that the kubelet would make, then ask whether it satisfies the
-pod's intent. The same question on the node in health and with nothing on it tells whether a refusal is
-permanent. There is no second rule anywhere.
+There is one definition: predict the placement that the kubelet would make, then check whether it satisfies
+the pod's intent. The same check on the healthy, empty node shows whether a refusal is permanent. There is no
+second rule anywhere.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,24 +26,24 @@ from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
 from numalign.model.steps import Steps, finished
 
 UNSATISFIED = "IntentNotSatisfied"
-"""The reason of a refusal that the kubelet would not make."""
+"""The reason of a refusal that the kubelet itself would not make."""
 
 NO_INTENT = Intent(Policy.NONE)
-"""The intent of a pod that states none: the node's own policy alone decides."""
+"""The intent of a pod without one: only the node's own policy decides."""
 
 
 def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
-    """Return the verdict on a pod as things stand on the node.
+    """Return the verdict on a pod on the node in its current state.
 
-    A refusal is permanent if the node would refuse in health and with nothing on it too, and then speaks of
-    that node. What takes too long to work out is not answered, which is no refusal. Never raises for values
+    A refusal is permanent if the healthy, empty node would refuse too, and then describes that node. A
+    verdict that takes too long to compute is not answered, which is not a refusal. Never raises for values
     that were read without error.
     """
     return finished(evaluating(node, demand, intent))
 
 
 def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[Verdict]:
-    """As `evaluate`, in steps of at most some hundredths of a second."""
+    """Evaluate as `evaluate` does, in steps of at most some hundredths of a second."""
     now = yield from _judging(node, kubelet.effective_demand(node, demand), intent)
     if now.admitted:
         return now
@@ -57,23 +57,23 @@ def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[
 
 
 def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> bool:
-    """Return whether the placement of a pod that the kubelet admits is what this intent asks of it.
+    """Return whether the placement of a pod that the kubelet admits satisfies this intent.
 
-    The intent may be another than the pod's own; which policy the node has to have is not asked.
+    The intent may be another than the pod's own; the policy that the node has to have is not checked.
     """
     demand = kubelet.effective_demand(node, demand)
     return not (unaligned(node, demand, intent) or any(too_wide(node, demand, intent, placement)))
 
 
 def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
-    """The refusal with its cause, needs and shortages on this node; None if the kubelet admitted the pod."""
+    """Return the refusal with its cause, needs and shortages; None if the kubelet admitted the pod."""
     refused = admission.refusal
     if refused is None:
         return None
     if refused.reason is RejectionReason.NOT_ANSWERED:
         step, cause = refused.step, Cause.NOT_ANSWERED
         return Refusal(Refuser.NOBODY, refused.reason, cause, node.policy, step.container, step.role)
-    # What earlier containers of the pod already hold is gone for this one.
+    # What earlier containers of the pod already hold is not free for this one.
     at_refusal = kubelet.after_admission(node, admission)
     why = _WHY[refused.reason](at_refusal, refused)
     return Refusal(
@@ -107,7 +107,7 @@ def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
 
 
 def _too_large(node: Node, demand: Demand) -> Refusal | None:
-    """The node as a whole has too little, whatever its zones; the kubelet would say OutOf<resource>."""
+    """Return the refusal if the node as a whole has too little; the kubelet would report OutOf<resource>."""
     needs = tuple(
         Need(name, request, len(node.zones), _total(node, name) or 0)
         for name, request in demand.total.items()
@@ -119,25 +119,28 @@ def _too_large(node: Node, demand: Demand) -> Refusal | None:
 
 
 def _total(node: Node, name: str) -> int | None:
-    """Return what the node as a whole may give out; None where nobody told."""
+    """Return the allocatable amount of the node as a whole; None if not reported."""
     if node.totals is not None:
         return node.totals.get(name, 0) if name in node.totals or name not in NODE_LEVEL else None
     listed = [zone.allocatable[name] for zone in node.zones if name in zone.allocatable]
-    # A manager that is off shows as no amount at all; devices that are gone show as none left.
+    # A manager that is off shows as no amount at all; devices that are gone show as zero.
     if not any(listed) and not (listed and kind(name) is Kind.DEVICE):
         return None
     return sum(listed)
 
 
 def most_of(node: Node, name: str) -> int | None:
-    """The most that a pod can ask of the node as a whole, in the unit of the name; None if not known."""
+    """Return the most that a pod can request of the node as a whole, in the unit of the name.
+
+    Returns None if it is not known.
+    """
     has = _total(node, name)
-    # CPUs are reserved whole, so beyond what its zones list a node may have almost one more.
+    # CPUs are reserved whole, so a node may have almost one more than its zones list.
     return has + MILLI - 1 if has is not None and name == CPU and node.totals is None else has
 
 
 def by_kind(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
-    """The refusal for the node's policy or what its kubelet does not align, whatever it has; else None."""
+    """Return the refusal for the node's policy or for what its kubelet does not align, whatever it has."""
     return _other_policy(node, intent) or unaligned(node, demand, intent)
 
 
@@ -148,14 +151,17 @@ def _other_policy(node: Node, intent: Intent) -> Refusal | None:
 
 
 def unaligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
-    """The refusal of a binding intent for what is not pinned or aligned here; None on a node of one zone."""
+    """Return the refusal of a binding intent for what is not pinned or aligned here.
+
+    Returns None on a node with one zone.
+    """
     if not intent.binding or len(node.zones) == 1:
         return None
     return _not_exclusive(demand, intent) or _not_aligned(node, demand, intent)
 
 
 def _not_exclusive(demand: Demand, intent: Intent) -> Refusal | None:
-    """Resources named in the intent that no kubelet would pin for this pod."""
+    """Return the refusal for resources named in the intent that no kubelet would pin for this pod."""
     for step in demand.steps:
         named = [name for name in step.loose if intent.names(name)]
         if named:
@@ -193,7 +199,7 @@ def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
 
 
 class _Why(NamedTuple):
-    """What a refusal of the kubelet comes down to, and what it took."""
+    """The cause of a kubelet's refusal, and what it would have needed."""
 
     cause: Cause
     needs: tuple[Need, ...]
@@ -209,7 +215,7 @@ def _not_alignable(node: Node, refused: Rejection) -> _Why:
 
 def _not_allocatable(node: Node, refused: Rejection) -> _Why:
     asks, every = refused.step.asks, len(node.zones)
-    # A container can name a device without asking for any, and be refused all the same.
+    # A container can name a device without requesting any, and still be refused.
     needs = (Need(name, asks.get(name, 0), every, _most(node, name, every)) for name in refused.resources)
     return _Why(Cause.NOT_ALLOCATED, tuple(needs))
 
@@ -246,22 +252,22 @@ def _by_intent(node: Node, demand: Demand, intent: Intent, placement: Placement)
 def too_wide(
     node: Node, demand: Demand, intent: Intent, placement: Placement
 ) -> Iterator[tuple[Step, tuple[Need, ...]]]:
-    """Yield what of an admitted pod is in more zones than its binding policy allows, and what it needs."""
+    """Yield the parts of an admitted pod in more zones than its binding policy allows, with their needs."""
     if not intent.binding:
         return
     for step, grants in _units(intent.scope or node.scope, demand, placement):
         names = [name for name in step.asks if intent.concerns(name) and node.aligns(name)]
         zones = frozenset[int]().union(*(grant.zones_of(names) for grant in grants))
-        # A single zone keeps every promise.
+        # A single zone satisfies every policy.
         if len(zones) > 1 and len(zones) > (fewest_zones(node, step, intent.policy, names) or 1):
             needs = _needs(node, step, intent.policy)
             yield step, tuple(need for need in needs if need.resource in names)
 
 
 def fewest_zones(node: Node, step: Step, policy: Policy, names: Iterable[str]) -> int | None:
-    """Into how many zones a policy lets these resources of a step go; None if no hardware says it.
+    """Return the number of zones that a policy allows for these resources of a step; None if not known.
 
-    For all but `single-numa-node` that is the fewest that could hold one of them by the node's hardware.
+    For all policies but `single-numa-node` that is the fewest that could hold one of them by hardware.
     """
     if policy is Policy.SINGLE_NUMA_NODE:
         return 1
@@ -270,7 +276,7 @@ def fewest_zones(node: Node, step: Step, policy: Policy, names: Iterable[str]) -
 
 
 def _by_neighbours(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
-    """Return the refusal for who is on the pod's zones already; None on a node where nobody is."""
+    """Return the refusal for pods in the pod's zones; None on a node without any."""
     for cause, taken in _TAKEN.items():
         if zones := taken(node, demand, intent, placement):
             names = tuple(zone.name for zone in node.zones if zone.id in zones)
@@ -284,7 +290,7 @@ _TAKEN: Mapping[Cause, Callable[[Node, Demand, Intent, Placement], Zones]] = Map
 
 
 def _units(scope: Scope, demand: Demand, placement: Placement) -> Iterator[tuple[Step, tuple[Grant, ...]]]:
-    """Yield what must sit together: each container by itself, or all of them."""
+    """Yield what has to be aligned together: each container by itself, or all of them."""
     grants = placement.grants
     if scope is Scope.POD:
         yield demand.whole, grants
@@ -293,8 +299,8 @@ def _units(scope: Scope, demand: Demand, placement: Placement) -> Iterator[tuple
 
 
 def _needs(node: Node, step: Step, policy: Policy) -> tuple[Need, ...]:
-    """Into how many zones a policy lets each aligned resource go, and what so many could give at most."""
-    # A device that is named is given hints even where none is asked for.
+    """Return how many zones a policy allows for each aligned resource, and the most that these have."""
+    # A named device gets hints even if none is requested.
     asks = {**step.asks, **step.devices}
     single = policy is Policy.SINGLE_NUMA_NODE
     allowed = dict.fromkeys(asks, 1) if single else min_widths(node, step)
@@ -320,7 +326,7 @@ def _cause(node: Node, needs: tuple[Need, ...]) -> Cause:
 
 
 def _shortages(node: Node, step: Step) -> Iterator[Shortage]:
-    """Yield every resource of every zone that falls short on its own."""
+    """Yield every resource of every zone that is too small on its own."""
     aligned = [(name, request) for name, request in step.asks.items() if node.aligns(name)]
     for zone in node.zones:
         for name, request in aligned:

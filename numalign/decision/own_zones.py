@@ -1,13 +1,14 @@
 """
-The zones that are a pod's own, and whether it may have them to itself.
+The zones of a pod's own, and whether it may have them exclusively.
 
-A pod's own zones are those from which it holds what its intent is about. One that is exclusive shares them
-with no other pod that has an intent; of pods without one nobody asks anything, so these may come to any zone.
-No kubelet knows of this. So it is asked of the placement that is predicted, and only what holds zones now
-can speak against it: on an empty node nobody does, so it is never a refusal for good.
+A pod's own zones are those in which it holds resources that its intent concerns. An exclusive pod shares them
+with no other pod that has an intent; pods without one are not restricted, so they may use any zone.
 
-Where it is open to which zones an exclusive pod comes, it has to be alone wherever that may be. Others are
-refused for what is predicted of them alone.
+The kubelet does not know exclusive zones. So the predicted placement is checked, and only pods that hold
+zones now can conflict: on an empty node there are none, so this is never a permanent refusal.
+
+If the zones of an exclusive pod are not certain, it has to be alone in all possible ones. Other pods are
+refused only for their predicted zones.
 """
 
 from collections.abc import Mapping
@@ -24,18 +25,18 @@ NO_ZONES: Zones = frozenset()
 
 
 def own_zones(node: Node, demand: Demand, intent: Intent, held: Mapping[ZoneSet, Resources]) -> Zones:
-    """Return the zones from which a pod that holds these amounts holds what its intent is about."""
+    """Return the zones in which a pod with these amounts holds resources that its intent concerns."""
     if intent.policy is Policy.NONE:
         return NO_ZONES
     if len(node.zones) == 1:
-        # All that is asked of such a node comes from there, whether or not a manager gives it out.
+        # All that is requested of such a node comes from its zone, whether or not a manager allocates it.
         asked = any(intent.concerns(name) for step in demand.steps for name in step.asks)
         return frozenset(node.ids) if asked else NO_ZONES
     return frozenset(zone for zones, bag in held.items() if any(map(intent.concerns, bag)) for zone in zones)
 
 
 def occupied_by_others(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Zones:
-    """The zones to which a pod that has to be alone may come, and that hold another pod with an intent."""
+    """Return the possible zones of an exclusive pod that hold another pod with an intent."""
     if not (intent.exclusive and node.occupied):
         return NO_ZONES
     zones = own_zones(node, demand, intent, placement.kept)
@@ -46,7 +47,7 @@ def occupied_by_others(node: Node, demand: Demand, intent: Intent, placement: Pl
 
 
 def held_by_another(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Zones:
-    """Return the zones to which a pod with an intent comes, and that another one has to itself."""
+    """Return the zones of a pod with an intent that another pod holds exclusively."""
     if not node.exclusive:
         return NO_ZONES
     return own_zones(node, demand, intent, placement.kept) & node.exclusive

@@ -1,7 +1,7 @@
 """
-Why a placement has its score, in words: the figures that `scoring` counts with, each as often as it counts.
+Explanations of scores: the figures that `scoring` uses, each as often as it counts.
 
-What is said adds up to the score, so a reader who wonders why one node is better than another can see it.
+The explanation adds up to the score, so a reader can see why one node is better than another.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 def why(strategy: Strategy, node: Node, demand: Demand, placement: Placement) -> str:
     """Return why an admitted pod has its score on a node, by a strategy in which every resource counts once.
 
-    A few words without a full stop, to follow the score.
+    The text is a few words without a full stop, to follow the score.
     """
     units = scoring.scored_units(node, demand, placement)
     if not units:
@@ -41,7 +41,7 @@ def _zones_and_distance(node: Node, units: list[ScoredUnit]) -> str:
 
 
 def _shares(words: str) -> Callable[[Node, list[ScoredUnit]], str]:
-    """Return what of the free amounts of its zones is taken, by resource, of each that is placed as one."""
+    """Return a function that lists the used share of the zones' free amounts, by unit and resource."""
 
     def listed(node: Node, units: list[ScoredUnit]) -> str:
         parts = ["; ".join(_taken(node, unit)) for unit in units]

@@ -1,9 +1,10 @@
 """
-How good a placement is: 0 to 100, by one of four strategies.
+The score of a placement: 0 to 100, by one of four strategies.
 
 The formulas are those of scheduler-plugins' NodeResourceTopologyMatch (least_numa.go, least_allocated.go,
 most_allocated.go, balanced_allocation.go), with the same whole units and the same rounding. They are applied
-to the zones that the kubelet would really pick, where that plugin, not knowing them, assumes the worst zone.
+to the zones that the kubelet would really choose, where that plugin, which does not know them, assumes the
+worst zone.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,10 +26,10 @@ from numalign.model.resources import CPU, MILLI, ZoneId
 
 HIGHEST = 100
 UNKNOWN_COST = 255
-"""The distance between zones whose topology lists none."""
+"""The distance between zones if the topology lists none."""
 
 MOST_SETS = 20_000
-"""So many sets of zones are compared to find the closest: all of sixteen zones."""
+"""The limit of sets of zones that are compared to find the closest: all sets of sixteen zones."""
 
 Weights = Mapping[str, int]
 """By resource name; a resource without a weight, or with one below 1, counts once."""
@@ -47,15 +48,15 @@ class Strategy(StrEnum):
 
 
 Amount = tuple[str, int, int]
-"""A resource, what is asked of it and what is free, in the units of `whole`."""
+"""A resource, the requested and the free amount, in the units of `whole`."""
 
 
 def score(
     strategy: Strategy, node: Node, demand: Demand, placement: Placement, weights: Weights = EVEN
 ) -> int:
-    """How good the placement of an admitted pod is on this node as it is before the pod, 0 to 100.
+    """Return the score of the placement of an admitted pod on this node as it is before the pod, 0 to 100.
 
-    A pod for which the node aligns nothing is as good here as anywhere: 100.
+    A pod for which the node aligns nothing has the highest score, 100.
     """
     (value,) = scores((strategy,), node, demand, placement, weights)
     return value
@@ -68,7 +69,7 @@ def scores(
     placement: Placement,
     weights: Weights = EVEN,
 ) -> tuple[int, ...]:
-    """As `score`, by each of these strategies."""
+    """Return the scores by each of these strategies, as `score` does."""
     units = scored_units(node, demand, placement)
     if not units:
         return (HIGHEST,) * len(strategies)
@@ -78,8 +79,8 @@ def scores(
 def aligned(node: Node, demand: Demand, placement: Placement, intent: Intent = NO_INTENT) -> bool:
     """Return whether the kubelet of this node really aligns a pod that it admits, best effort or more.
 
-    A pod whose intent is `best-effort` is aligned where the same intent would be kept as `restricted`; one
-    whose intent is to be kept is, and one without an intent is by the policy of the node.
+    A pod with a `best-effort` intent is aligned if the same intent would be satisfied as `restricted`; one
+    with a binding intent is aligned, and one without an intent is by the policy of the node.
     """
     if intent.policy is Policy.NONE:
         return _ALIGNED_BY[node.policy](node, placement)
@@ -88,7 +89,7 @@ def aligned(node: Node, demand: Demand, placement: Placement, intent: Intent = N
 
 _ALIGNED_BY: Mapping[Policy, Callable[[Node, Placement], bool]] = MappingProxyType(
     {
-        # Where a pod lands by chance is no alignment, unless there is nowhere else to land.
+        # A random placement is not alignment, unless there is only one zone.
         Policy.NONE: lambda node, placement: len(node.zones) == 1 or not placement.zones,
         Policy.BEST_EFFORT: lambda _, placement: all(grant.preferred for grant in placement.grants),
         Policy.RESTRICTED: lambda *_: True,
@@ -98,14 +99,14 @@ _ALIGNED_BY: Mapping[Policy, Callable[[Node, Placement], bool]] = MappingProxyTy
 
 
 class ScoredUnit(NamedTuple):
-    """What is placed as one: what it asks that zones have, and all zones that it touches."""
+    """What is placed as a unit: its requests of resources that zones list, and all its zones."""
 
     asks: Mapping[str, int]
     zones: frozenset[ZoneId]
 
 
 def scored_units(node: Node, demand: Demand, placement: Placement) -> list[ScoredUnit]:
-    """What of an admitted pod is placed as one and has zones; none where the node aligns nothing of it."""
+    """Return the units of an admitted pod that have zones; none if the node aligns nothing of it."""
     return [unit for unit in _units(node, effective_demand(node, demand), placement) if unit.zones]
 
 
@@ -131,13 +132,13 @@ def _pinned(step: Step, listed: frozenset[str]) -> Mapping[str, int]:
 
 
 def _least_numa_nodes(node: Node, units: list[ScoredUnit], _weights: Weights) -> int:
-    """Fewer zones first, and among as many the ones that are closest to each other."""
+    """Prefer fewer zones, and among equally many those that are closest to each other."""
     step, most = HIGHEST // node.max_zones, max(len(unit.zones) for unit in units)
     return max(0, HIGHEST - most * step + (step // 2 if closest(node, units) else 0))
 
 
 def closest(node: Node, units: Iterable[ScoredUnit]) -> bool:
-    """Return whether for no unit there are as many zones that are closer to each other."""
+    """Return whether no unit could have equally many zones that are closer to each other."""
     costs = tuple((zone.id, zone.costs) for zone in node.zones)
     return all(nearest(costs, zones) for zones in {unit.zones for unit in units})
 
@@ -147,7 +148,10 @@ CostTable = tuple[tuple[ZoneId, tuple[tuple[ZoneId, int], ...]], ...]
 
 
 def nearest(costs: CostTable, zones: Collection[ZoneId]) -> bool:
-    """Whether no set of as many zones has a smaller sum of distances; perhaps False beyond `MOST_SETS`."""
+    """Return whether no set of equally many zones has a smaller sum of distances.
+
+    With more than `MOST_SETS` sets the result may be False by mistake.
+    """
     return _distance(_table(costs), zones) == _least_distance(costs, len(zones))
 
 
@@ -156,21 +160,21 @@ _Table = Mapping[ZoneId, Mapping[ZoneId, int]]
 
 @lru_cache(maxsize=256)
 def _table(costs: CostTable) -> _Table:
-    """Return the cost from each zone to each, itself included."""
+    """Return the distance from each zone to each, itself included."""
     listed = {zone: dict(mine) for zone, mine in costs}
     return {one: {other: listed[one].get(other, UNKNOWN_COST) for other in listed} for one in listed}
 
 
 def _distance(table: _Table, zones: Iterable[ZoneId]) -> int:
-    """Return all costs between zones together: compares as their mean does, among sets of as many zones."""
+    """Return the sum of all distances between zones; among sets of one size it orders as the mean does."""
     chosen = tuple(zones)
     return sum(table[one][other] for one in chosen for other in chosen)
 
 
-# There are as many different tables as kinds of machines, and thousands of sets of eight zones of sixteen.
+# There are as many tables as kinds of machines, and thousands of sets of eight zones of sixteen.
 @lru_cache(maxsize=1024)
 def _least_distance(costs: CostTable, count: int) -> int:
-    """What no set of so many zones is below; where there are too many sets, perhaps none comes down to it."""
+    """Return a lower bound of the distance of `count` zones; exact unless there are too many sets."""
     table = _table(costs)
     if comb(len(table), count) > MOST_SETS:
         nearest = sorted(sum(sorted(row.values())[:count]) for row in table.values())
@@ -181,9 +185,9 @@ def _least_distance(costs: CostTable, count: int) -> int:
 def _mean_over_units(
     of_amounts: Callable[[list[Amount], Weights], int],
 ) -> Callable[[Node, list[ScoredUnit], Weights], int]:
-    """A score of a node from a score of amounts: each unit on its zones, and the mean of them, truncated.
+    """Return a score of a node from a score of amounts: the mean over all units, truncated.
 
-    A pod may have zones by one of its containers, and as a whole ask for nothing that zones give out.
+    A pod may have zones by one of its containers, and as a whole request nothing that zones allocate.
     """
 
     def mean(node: Node, units: list[ScoredUnit], weights: Weights) -> int:
@@ -194,7 +198,7 @@ def _mean_over_units(
 
 
 def amounts(node: Node, unit: ScoredUnit) -> list[Amount]:
-    """Return what a unit asks of each resource, and what its zones have free of it together."""
+    """Return the request of a unit for each resource, and what its zones have free of it together."""
     chosen = [zone.free for zone in node.zones if zone.id in unit.zones]
     return [
         (name, whole(name, request), sum(whole(name, free.get(name, 0)) for free in chosen))
@@ -203,7 +207,7 @@ def amounts(node: Node, unit: ScoredUnit) -> list[Amount]:
 
 
 def whole(name: str, amount: int) -> int:
-    """Return an amount in whole units: millicores as CPUs, rounded up, anything else as it is."""
+    """Return an amount in whole units: millicores as CPUs, rounded up, anything else unchanged."""
     return -(-amount // MILLI) if name == CPU else amount
 
 
@@ -224,9 +228,9 @@ def _weighted(amounts: list[Amount], weights: Weights, value: Callable[[int, int
 
 
 def _balanced(amounts: list[Amount], _weights: Weights) -> int:
-    """Return the more alike the used shares of all resources, the better; one resource alone is in balance.
+    """Return a higher score for more equal shares of all resources; a single resource is balanced.
 
-    That is 100 less the sample variance of the shares, in hundredths, reckoned in whole numbers.
+    That is 100 minus the sample variance of the shares, in hundredths, computed in integers.
     """
     shares = [(request, free) if free else (1, 1) for _, request, free in amounts]
     count, common = len(shares), prod(free for _, free in shares)
@@ -247,7 +251,7 @@ OF_AMOUNTS: Mapping[Strategy, Callable[[list[Amount], Weights], int]] = MappingP
         Strategy.BALANCED_ALLOCATION: _balanced,
     }
 )
-"""The score of one unit's amounts, 0 to 100, by the strategies that look at nothing else."""
+"""The score of one unit's amounts, 0 to 100, by the strategies that use only amounts."""
 
 _STRATEGIES: Mapping[Strategy, Callable[[Node, list[ScoredUnit], Weights], int]] = MappingProxyType(
     {

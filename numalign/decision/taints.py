@@ -1,14 +1,14 @@
 """
-What a pod has to ask for that tolerates a taint of nodes which are kept for aligned pods.
+What a pod has to request if it tolerates a taint of nodes that are reserved for aligned pods.
 
-Before kubelets had managers it was proposed that such nodes have the taints `CPUAffinity=dedicated`,
-`NUMACPUAffinity=strict` and `NUMAMemoryPolicy=strict` or `preferred`, and that pods which tolerate them ask
-for what the taint says (Derek Carr, CPU Affinity and NUMA Topology Awareness, 2016). No kubelet checks it. A
-pod that tolerates a taint by name says that it is for such nodes; if it asks for what contradicts that, one
-of both is a mistake, wherever it runs. One table has what each taint demands.
+Before kubelets had managers it was proposed to taint such nodes with `CPUAffinity=dedicated`,
+`NUMACPUAffinity=strict` and `NUMAMemoryPolicy=strict` or `preferred`, and that pods which tolerate them
+request what the taint means (Derek Carr, CPU Affinity and NUMA Topology Awareness, 2016). No kubelet checks
+it. A pod that tolerates a taint by name declares that it is for such nodes; if its requests contradict that,
+one of both is a mistake, wherever it runs. One table has the demands of each taint.
 
-A toleration without a key tolerates everything, as daemons do, and says nothing of what its pod is for; one
-of a key without a value says no more than what all taints of that key demand.
+A toleration without a key tolerates everything, as DaemonSets have it, and says nothing about its pod; one of
+a key without a value means only what all taints of that key demand.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -36,18 +36,18 @@ class TaintContradiction:
 
     @property
     def warning(self) -> str:
-        """In short, for whoever is only warned."""
+        """The short text of a warning."""
         return f"it tolerates {self.taint}, but {self.lacks}"
 
     @property
     def refusal(self) -> str:
-        """In full: two sentences."""
+        """The full text of a refusal: two sentences."""
         change = f"{self.change[0].upper()}{self.change[1:]}"
         return f"{self.warning}. {change}, or remove the toleration."
 
 
 class _Demanded(NamedTuple):
-    """What a pod lacks, None if nothing; and what to change then."""
+    """What a pod lacks, None if nothing, and what to change then."""
 
     lacks: Callable[[Demand, Intent], str | None]
     change: str
@@ -56,9 +56,9 @@ class _Demanded(NamedTuple):
 def contradictions(
     demand: Demand, intent: Intent, tolerations: Iterable[Toleration]
 ) -> tuple[TaintContradiction, ...]:
-    """Return what a pod does not ask for that the taints demand which it tolerates by name, each taint once.
+    """Return what a pod lacks for the taints that it tolerates by name, each taint once.
 
-    Of a pod that states resources as a whole nobody knows what kubelets give it, so it contradicts nothing.
+    What kubelets give a pod with pod-level resources is not known, so it contradicts nothing.
     """
     if demand.pod_level is not None:
         return ()
@@ -75,17 +75,17 @@ _Taint = tuple[str, str]
 
 
 def _named(toleration: Toleration) -> frozenset[_Taint]:
-    """Return the taints whose demands a toleration is sure to mean."""
+    """Return the taints that a toleration certainly means."""
     of_key = [taint for taint in _DEMANDED if taint[0] == toleration.key]
     if toleration.operator is Tolerating.EQUAL:
         return frozenset(taint for taint in of_key if taint[1] == toleration.value)
-    # Who tolerates all values may go where the least is demanded.
+    # A toleration of all values may use the node with the least demands.
     least = toleration.operator is Tolerating.EXISTS and len(of_key) == 1
     return frozenset(of_key if least else ())
 
 
 def _shares_cpus(demand: Demand, _intent: Intent) -> str | None:
-    """Return a container that is to run for long and gets no exclusive CPUs; init containers end."""
+    """Return a long-running container without exclusive CPUs; init containers end."""
     sharing = next((step for step in demand.steps if step.role is not Role.INIT and not step.cpu), None)
     return f"{_subject(sharing)} gets no exclusive CPUs" if sharing else None
 

@@ -1,9 +1,9 @@
 """
-Yes or no for one pod on one node, and everything that made it so.
+The verdict on one pod on one node, with all its reasons.
 
-A verdict is never a bare boolean. It says who refused and why, whether the empty node would refuse as well,
-what each zone lacks, and which zones the pod would get. Sentences are made of these fields when someone
-asks (`wording`), never stored.
+A verdict is never a bare boolean. It has the refuser and the cause, whether the empty node would refuse as
+well, what each zone lacks, and which zones the pod would get. Sentences are built from these fields on demand
+(`wording`), never stored.
 """
 
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ from numalign.model.resources import ZoneId
 
 
 class Refuser(StrEnum):
-    """Who says no: the node as a whole, its kubelet, or an intent; nobody, if nobody was asked.
+    """What refuses: the node as a whole, its kubelet, or an intent; nobody if it is not answered.
 
-    The intent is the pod's own, or that of a pod that has zones of the node to itself.
+    The intent is the pod's own, or that of a pod with exclusive zones on the node.
     """
 
     NODE = "node"
@@ -31,11 +31,11 @@ class Refuser(StrEnum):
 
 
 class Cause(StrEnum):
-    """What a refusal comes down to.
+    """The cause of a refusal.
 
-    For a new one: decide it in `evaluate`, put it into words in the one table of `wording`, whose order ranks
-    causes as well, and tell its rows apart in `numalign.cache.batch_refusals`, where columns restate it.
-    Nothing else knows causes one by one.
+    To add one: decide it in `evaluate`, put it into words in the table of `wording`, whose order also ranks
+    causes, and distinguish its rows in `numalign.cache.batch_refusals`, where columns restate it. No other
+    code handles causes one by one.
     """
 
     NODE_TOO_SMALL = "node-too-small"
@@ -50,16 +50,16 @@ class Cause(StrEnum):
     NOT_ALIGNED = "not-aligned"
     OTHER_POLICY = "other-policy"
     NOT_ALONE = "not-alone"
-    """It is to have its zones to itself, and others with an intent are there."""
+    """The pod is exclusive, and other pods with an intent are in its zones."""
     NOT_SHARED = "not-shared"
-    """Another pod has the zones to itself."""
+    """Another pod has the zones exclusively."""
     NOT_ANSWERED = "not-answered"
-    """It would take too long to say; neither a yes nor a no."""
+    """The verdict would take too long; neither a yes nor a no."""
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one resource takes: `asked` of it in at most `zones` zones, which can give `most` together."""
+    """A request for one resource: `asked` in at most `zones` zones, which have at most `most` together."""
 
     resource: str
     asked: int
@@ -69,7 +69,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """One resource that one zone cannot give, in the unit of its name."""
+    """One resource that one zone cannot provide, in the unit of its name."""
 
     zone: ZoneId
     zone_name: str
@@ -80,12 +80,12 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why not: `reason` as the pod's status or our own answer names it, `policy` the one not satisfied.
+    """A refusal: `reason` as in the pod's status or from numalign, `policy` is the one not satisfied.
 
-    `container` is empty where the pod as a whole is refused; `beside` says that there would be more if
-    earlier containers of the pod did not hold it. `detail` names what `cause` turns on: the node's policy,
-    why a resource is not pinned, or the size of a core that is broken. `zones` are the names of those that
-    hold other pods.
+    `container` is empty if the pod as a whole is refused; `beside` means that there would be more if earlier
+    containers of the pod did not hold it. `detail` depends on `cause`: the node's policy, why a resource is
+    not pinned, or the size of a core that would be split. `zones` are the names of those that hold other
+    pods.
     """
 
     refuser: Refuser
@@ -108,11 +108,11 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of one pod on one node.
+    """The result for one pod on one node.
 
-    `permanent` means that the node would refuse it with nothing on it as well. `known` says what the verdict
-    rests on, and `doubts` what could make it wrong. A verdict has no truth value: ask for `admitted`. One
-    that is not `answered` promises nothing, and nothing may be refused for it.
+    `permanent` means that the empty node would refuse it as well. `known` is what the verdict rests on, and
+    `doubts` what could make it wrong. A verdict has no truth value: use `admitted`. One that is not
+    `answered` guarantees nothing, and no pod may be refused for it.
     """
 
     refusal: Refusal | None
@@ -123,19 +123,19 @@ class Verdict:
 
     @property
     def admitted(self) -> bool:
-        """Whether the kubelet would take the pod and the intent be kept."""
+        """Whether the kubelet would admit the pod and its intent would be satisfied."""
         return self.refusal is None
 
     @property
     def answered(self) -> bool:
-        """Whether it was worked out what becomes of the pod (`kubelet.work_limit`)."""
+        """Whether the verdict was computed (`kubelet.work_limit`)."""
         return self.refusal is None or self.refusal.cause is not Cause.NOT_ANSWERED
 
     @property
     def refused(self) -> bool:
-        """Whether the pod is refused, which is known."""
+        """Whether the pod is certainly refused."""
         return self.answered and not self.admitted
 
     def __bool__(self) -> bool:
-        """Refuse to be mistaken for a yes."""
+        """Raise `TypeError`, so that a verdict is not mistaken for a yes."""
         raise TypeError("a verdict is not a boolean: ask for .admitted")

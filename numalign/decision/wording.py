@@ -1,13 +1,13 @@
 """
-Texts of refusals, in the scheduler's idiom: so many nodes have this, so many that.
+Texts of refusals, in the scheduler's style: how many nodes have which reason.
 
-One table has the words for each cause. Whatever tells of refusals takes them from there: the refusal of a pod
-counts all nodes, `explain` speaks of one, and kube-scheduler prints a reason for each, which it counts by its
-text. So every cause is described in two ways: with what nodes of their own have, and alike for all of them.
+One table has the words for each cause. All messages about refusals use it: the refusal of a pod counts all
+nodes, `explain` describes one, and kube-scheduler prints a reason for each, which it counts by its text. So
+every cause is described in two ways: with the amounts of single nodes, and identically for all of them.
 
-What is asked for is written by tenants. So no more than `MOST_NAMED` resources are named at once, names of
-containers are cut, and a refusal is no longer than `LONGEST`: event notes are cut at 1,024 characters, and
-clients repeat the text beside words of their own.
+Requests are written by tenants. So at most `MOST_NAMED` resources are named at once, names of containers are
+cut, and a refusal has at most `LONGEST` characters: event notes are cut at 1,024 characters, and clients add
+words of their own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -27,16 +27,16 @@ from numalign.model.resources import readable_zone, render
 from numalign.model.spelling import closest_word
 
 LONGEST = 900
-"""Characters of a refusal."""
+"""The limit of characters in a refusal."""
 
 LONGEST_REASON = 400
-"""Characters of what is said of one sort of nodes: a scheduler repeats it for thousands of them."""
+"""The limit of characters for one group of nodes: a scheduler repeats the text for thousands of them."""
 
 MOST_NAMED = 16
-"""Resources that are named at once."""
+"""The limit of resources that are named at once."""
 
 NO_TOPOLOGY = "publish no NUMA topology"
-"""Of nodes of which only the Node object is known."""
+"""The words for nodes of which only the Node object is known."""
 
 _LONGEST_SUBJECT = 100
 _LONGEST_CLAUSE = 240
@@ -44,15 +44,15 @@ _LONGEST_RESOURCE = 64
 _LONGEST_AMOUNT = 120
 
 
-# What is said of nodes that refuse, by cause.
+# The words for nodes that refuse, by cause.
 
 
 _Text = str | Callable[[Refusal], str]
-"""A text with the names of `_PARTS` in braces, or what chooses one."""
+"""A text with the names of `_PARTS` in braces, or a function that chooses one."""
 
 
 class _Words(NamedTuple):
-    """How nodes are described, in the plural: by what they have themselves, and alike for all of them."""
+    """The words for nodes, in the plural: with their own amounts, and identically for all of them."""
 
     own: _Text
     alike: _Text = ""
@@ -69,8 +69,8 @@ def _unaligned(refusal: Refusal) -> str:
     return "have a kubelet that does not align {names}"
 
 
-# The most telling cause comes first: one that speaks of alignment says more to an owner than a node that is
-# out of the question.
+# The most helpful cause comes first: one about alignment says more to an owner than a node that cannot take
+# the pod for other reasons.
 _WORDS: Mapping[Cause, _Words] = MappingProxyType(
     {
         Cause.ZONES_TOO_SMALL: _Words("have {short}{after}", "have no {zone} with {asked}{free}"),
@@ -103,15 +103,15 @@ _WORDS: Mapping[Cause, _Words] = MappingProxyType(
 )
 _TELLING = {cause: at for at, cause in enumerate(_WORDS)}
 
-# What a text can speak of; the second argument is what stands after an amount: " free" for nodes as they are,
-# nothing for empty ones.
+# The parts of a text; the second argument follows an amount: " free" for nodes as they are, nothing for empty
+# ones.
 _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
     {
         "asked": lambda refusal, _: _amounts(refusal.needs) or "what it requests",
         "after": lambda refusal, _: " after the pod's other containers" if refusal.beside else "",
         "detail": lambda refusal, _: refusal.detail,
         "free": lambda _, free: free,
-        # An empty node is only too small for now if it is degraded.
+        # An empty node is too small only for now if it is degraded.
         "in_total": lambda _, free: " now" if free else " in total",
         "most": lambda refusal, _: _list([*map(_at_most, refusal.needs[:MOST_NAMED])]),
         "names": lambda refusal, _: _named(need.resource for need in refusal.needs) or "what it requests",
@@ -136,7 +136,7 @@ _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
 
 
 class _Parts(dict[str, str]):
-    """The parts of one refusal, made when a text asks for them."""
+    """The parts of one refusal, built when a text uses them."""
 
     def __init__(self, refusal: Refusal, free: str) -> None:
         self._refusal, self._free = refusal, free
@@ -157,7 +157,7 @@ def _most_in(needs: list[Need], zones: int, free: str) -> str:
 
 
 def _by_zones(needs: Iterable[Need]) -> Iterator[tuple[int, list[Need]]]:
-    """Needs by the number of zones that they may come from, ascending."""
+    """Return needs by the number of zones that they may come from, ascending."""
     alike = groupby(sorted(needs, key=attrgetter("zones")), key=attrgetter("zones"))
     return ((zones, list(group)) for zones, group in alike)
 
@@ -166,34 +166,37 @@ def _by_zones(needs: Iterable[Need]) -> Iterator[tuple[int, list[Need]]]:
 
 
 def sentence(verdict: Verdict) -> str:
-    """Why a node refuses, in one sentence without a full stop; raises `ValueError` for one that does not."""
+    """Return why a node refuses, in one sentence without a full stop.
+
+    Raises `ValueError` for a node that does not refuse.
+    """
     refusal = _refusal(verdict)
     return refused(refusal, free=_free(verdict))
 
 
 def refused(refusal: Refusal, *, free: str = " free") -> str:
-    """As `sentence`, of a refusal alone; `free` follows amounts, empty for a node with nothing on it."""
+    """Return the sentence for a refusal alone; `free` follows amounts, empty for an empty node."""
     policy = f' (Topology Manager policy "{refusal.policy}")' if _by_topology_manager(refusal) else ""
     return f"{_subject(refusal)}: the node {_singular(_written(refusal, free))}{policy}"
 
 
 def reason(verdict: Verdict) -> str:
-    """Return why nodes refuse, the same for all that refuse alike, in the plural; raises like `sentence`.
+    """Return why nodes refuse, in the plural, identical for all nodes with the same reason.
 
-    It says what is asked and what kind of no it is, never what this very node has: forty nodes with forty
-    texts would tell nobody anything.
+    Raises as `sentence` does. The text has the request and the kind of refusal, never the amounts of one
+    node: forty nodes with forty texts would not help anybody.
     """
     refusal = _refusal(verdict)
     return cut(_written(refusal, _free(verdict), alike=True), LONGEST_REASON)
 
 
 def of_node(verdict: Verdict) -> str:
-    """Return why a node refuses, as words that follow its name; raises like `sentence`."""
+    """Return why a node refuses, as words that follow its name; raise as `sentence` does."""
     return _singular(_written(_refusal(verdict), _free(verdict)))
 
 
 def shortage(short: Shortage) -> str:
-    """Return one line: the zone, the resource, how much is asked and how much is free."""
+    """Return one line: the zone, the resource, the requested and the free amount."""
     request, free = render(short.resource, short.asked), render(short.resource, short.free)
     return f"{readable_zone(short.zone_name)}: {short.resource} {request} requested, {free} free"
 
@@ -203,7 +206,7 @@ def shortage(short: Shortage) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """So many nodes, or shapes, that refuse alike with nothing on them."""
+    """The number of nodes, or shapes, with the same refusal when empty."""
 
     count: int
     refusal: Refusal
@@ -213,8 +216,8 @@ class Counted:
 class Tally:
     """All nodes and shapes, counted by why they refuse a pod.
 
-    `nodes` that the pod may go to refuse it; others are `kept_away` by their labels and taints, and so many
-    publish no topology (`unknown`). `shapes` are those of which no node is here.
+    `nodes` are those that the pod may use and that refuse it; others are `kept_away` by their labels and
+    taints, and `unknown` ones publish no topology. `shapes` are those without a node at present.
     """
 
     nodes: tuple[Counted, ...] = ()
@@ -224,18 +227,19 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """How many nodes there are."""
+        """The number of nodes."""
         return sum(entry.count for entry in self.nodes) + sum(self.kept_away.values()) + self.unknown
 
 
 Enough = Callable[[str, str, int], bool]
-"""Whether some node could take the pod if a container (unnamed: the pod) asked for so much of a resource."""
+"""Whether some node could take the pod if a container (unnamed: the pod) requested so much of a resource."""
 
 
 def refusal_text(tally: Tally, intent: Intent, *, looser: Policy | None, enough: Enough) -> str:
-    """Why no node can take a pod, and what its owner can do; `looser` is a policy with which some node could.
+    """Return why no node can take a pod, and what its owner can do.
 
-    Raises `ValueError` where nothing refuses. The numbers add up to all nodes; without nodes, to all shapes.
+    `looser` is a policy with which some node could take it. Raises `ValueError` if nothing refuses. The
+    numbers add up to all nodes; without nodes, to all shapes.
     """
     ranked = _ranked([*tally.nodes, *tally.shapes], intent)
     if not ranked:
@@ -260,26 +264,26 @@ def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str
 
 
 def unlisted(resource: str, resources: Iterable[str]) -> str:
-    """Return the message that no node lists a resource, with the known name that is most like it, if any."""
+    """Return the message that no node lists a resource, with the closest known name, if any."""
     close = closest_word(resource, resources)
     hint = f'; did you mean "{close}"?' if close else ""
     return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{hint}'
 
 
 def lacking(missing: Mapping[str, int]) -> str:
-    """Return the amounts that a node had in health and lacks now, as words that follow its name."""
+    """Return the amounts that a node had when healthy and lacks now, as words that follow its name."""
     amounts = _named(f"{render(name, amount)} {name}" for name, amount in missing.items())
     return f"lacks {amounts} that it had when healthy"
 
 
 def kept_away(unmet: Unmet, *, lasting: bool) -> str:
-    """Return why a pod may not go to a node; one that is `lasting` says something about tomorrow too."""
+    """Return why a pod may not go to a node; a reason that is not `lasting` may be temporary."""
     passing = "" if lasting else " (this may be temporary)"
     return f"the node {_singular(unmet.value)}{passing}"
 
 
 def ago(seconds: float) -> str:
-    """A time in its largest whole unit, as `2 days`, `3 h` or `5 min`; below one, `less than a minute`."""
+    """Return a time in its largest whole unit: `2 days`, `3 h`, `5 min` or `less than a minute`."""
     for unit, one, many in _UNITS:
         count = int(seconds // unit)
         if count > 0:
@@ -301,7 +305,7 @@ def first_sentence(text: str) -> str:
 
 
 def _ranked(counted: Iterable[Counted], intent: Intent) -> list[Counted]:
-    """Return those that are told alike but for amounts put together, with the largest; most telling first."""
+    """Return the entries with the same words merged, with the largest amounts; the most helpful first."""
     alike: dict[object, Counted] = {}
     for entry in counted:
         key = _told_alike(entry.refusal, intent)
@@ -310,28 +314,28 @@ def _ranked(counted: Iterable[Counted], intent: Intent) -> list[Counted]:
 
 
 def _told_alike(refusal: Refusal, intent: Intent) -> object:
-    """Return what is told of a refusal, whatever there is of that which is short."""
+    """Return the key of the words for a refusal, without the amounts that are short."""
     short = tuple(replace(need, most=0) for need in _short(refusal))
     own = _written(replace(refusal, needs=short or refusal.needs), "")
     return own, bool(short), refusal.subject, _policy(refusal, intent)
 
 
 def _policy(refusal: Refusal, intent: Intent) -> str:
-    """Return the kubelet's policy where that decides and is another than the pod's."""
+    """Return the kubelet's policy if it decides and differs from the pod's."""
     if refusal.policy is intent.policy or not _by_topology_manager(refusal):
         return ""
     return f' (Topology Manager policy "{refusal.policy}")'
 
 
 def _together(one: Counted, other: Counted) -> Counted:
-    """Both, which differ in amounts alone."""
+    """Return both entries as one; they differ only in amounts."""
     pairs = zip(_short(one.refusal), _short(other.refusal), strict=True)
     short = tuple(replace(mine, most=max(mine.most, theirs.most)) for mine, theirs in pairs)
     return Counted(one.count + other.count, replace(one.refusal, needs=short or one.refusal.needs))
 
 
 def _closeness(counted: Counted) -> tuple[int, Fraction, int, str]:
-    """Most telling first, then those that have most of what is asked, then the most."""
+    """Return the sort key: most helpful cause, then largest share of the request, then most nodes."""
     refusal = counted.refusal
     shares = [Fraction(need.most, need.asked) for need in _short(refusal)]
     share = min(shares, default=Fraction(0))
@@ -343,7 +347,7 @@ def _clauses(counted: Iterable[Counted], first: Refusal, intent: Intent) -> list
 
 
 def _clause(refusal: Refusal, first: Refusal, intent: Intent) -> str:
-    """Return what is said of some nodes; of whom, where it is another container than the first's."""
+    """Return the words for some nodes, with the container if it is not that of the first refusal."""
     other = refusal.container and refusal.container != first.container
     whom = f" for {_subject(refusal)}" if other else ""
     return f"{cut(_written(refusal, ''), _LONGEST_CLAUSE)}{whom}{_policy(refusal, intent)}"
@@ -362,7 +366,7 @@ def _aligned(refusal: Refusal, intent: Intent) -> str:
 
 
 def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
-    """As many as there is room for, in so many characters; the others are counted."""
+    """Return as many clauses as fit into `room` characters; the others are counted."""
     texts, remaining = list[str](), sum(count for count, _ in clauses)
     for count, words in clauses:
         text = f"{count} {_singular(words) if count == 1 else words}"
@@ -375,14 +379,14 @@ def _fitting(clauses: list[tuple[int, str]], room: int) -> str:
 
 
 def _asked(tally: Tally) -> str:
-    """Return how many nodes, and how many shapes without nodes, could have taken the pod: none of so many."""
+    """Return how many nodes, and how many shapes without nodes, were checked: none could take the pod."""
     shapes = sum(entry.count for entry in tally.shapes)
     noun = "node shape" if shapes == 1 else "node shapes"
     return f"0 of {nodes(tally.total)}" + (f", 0 of {shapes} {noun} without nodes" if shapes else "")
 
 
 def _advice(refusal: Refusal, looser: Policy | None, enough: Enough) -> str:
-    """Return what would make the pod fit: less of the one thing that is short, or a looser policy."""
+    """Return what would make the pod fit: less of the one resource that is short, or a looser policy."""
     ways = [*_less(refusal, enough), *([f'set annotation {POLICY} to "{looser}"'] if looser else [])]
     if refusal.cause is Cause.NOT_EXCLUSIVE:
         ways.append("set equal requests and limits and whole CPUs in every container")
@@ -412,12 +416,12 @@ def _free(verdict: Verdict) -> str:
 
 
 def _by_topology_manager(refusal: Refusal) -> bool:
-    """Return whether the kubelet's own policy decides, whatever the pod asks for."""
+    """Return whether the kubelet's own policy decides, whatever the pod requests."""
     return refusal.reason == RejectionReason.TOPOLOGY_AFFINITY
 
 
 def _subject(refusal: Refusal) -> str:
-    """Who is refused: the pod, or one of its containers by name."""
+    """Return what is refused: the pod, or one of its containers by name."""
     return cut(refusal.subject, _LONGEST_SUBJECT)
 
 
@@ -446,13 +450,13 @@ def _amount(need: Need, amount: int) -> str:
 
 
 def _named(words: Iterable[str]) -> str:
-    """Return the first of these words; that there are others is said by the last."""
+    """Return the first of these words, and `more` if there are others."""
     first = [*islice(words, MOST_NAMED + 1)]
     return _list([*first[:MOST_NAMED], *(["more"] if len(first) > MOST_NAMED else [])])
 
 
 def _list(parts: list[str]) -> str:
-    """Words as a person lists them."""
+    """Return words as a list in a sentence."""
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))
 
 

@@ -1,1 +1,1 @@
-"""Who holds what on each node, and what is free beside that."""
+"""The ledger: which pods hold what on each node, and what is free."""

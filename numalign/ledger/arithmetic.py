@@ -1,8 +1,8 @@
 """
-Held amounts, taken from what the zones of a node have free and given back to it.
+Held amounts, subtracted from the free amounts of a node's zones and added back to them.
 
-Records name zones, nodes number them. An amount that lies on several zones at once is drawn from the first of
-them that have it, those on a single zone before all others, since they have no choice.
+Records use the names of zones, nodes their ids. An amount that spans several zones is drawn from the first of
+them that have it, after those on a single zone, which have no choice.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,11 +18,11 @@ from numalign.model.pod import Qos, Role
 from numalign.model.resources import CPU, EMPTY, Resources
 
 Amounts = Mapping[ZoneSet, Resources]
-"""Amounts by sets of zones, which go by their ids."""
+"""Amounts by sets of zones, given by their ids."""
 
 
 def named(amounts: Amounts, node: Node) -> Held:
-    """Return the same amounts, except for empty ones, by the names of the node's zones."""
+    """Return the same amounts, without empty ones, by the names of the node's zones."""
     names = {zone.id: zone.name for zone in node.zones}
     return MappingProxyType(
         {tuple(names[zone] for zone in zones): bag for zones, bag in amounts.items() if bag}
@@ -30,7 +30,7 @@ def named(amounts: Amounts, node: Node) -> Held:
 
 
 def by_id(held: Held, node: Node) -> Amounts | None:
-    """Return the same amounts by the ids of zones; None if one of them is not there: all is void then."""
+    """Return the same amounts by the ids of zones; None if one of them does not exist."""
     ids = {zone.name: zone.id for zone in node.zones}
     if any(name not in ids for names in held for name in names):
         return None
@@ -38,7 +38,7 @@ def by_id(held: Held, node: Node) -> Amounts | None:
 
 
 def same(one: Held, other: Held) -> bool:
-    """Return whether the same amounts are held on the same zones, in whichever order these are listed."""
+    """Return whether the same amounts are held on the same zones, in any order."""
     mine, theirs = ({frozenset(zones): bag for zones, bag in held.items()} for held in (one, other))
     return mine == theirs
 
@@ -60,12 +60,12 @@ def entries(amounts: Amounts) -> Iterator[tuple[ZoneSet, str, int]]:
 
 
 def debited(node: Node, amounts: Amounts) -> Node:
-    """Return the node with less free by these amounts, no zone ever below zero."""
+    """Return the node with these amounts less free, no zone below zero."""
     return _moved(node, amounts, -1)
 
 
 def credited(node: Node, amounts: Amounts) -> Node:
-    """Return the node with more free by these amounts, no zone ever above what it may give out."""
+    """Return the node with these amounts more free, no zone above its allocatable amount."""
     return _moved(node, amounts, 1)
 
 
@@ -84,7 +84,7 @@ def _moved(node: Node, amounts: Amounts, sign: int) -> Node:
 
 
 def less_everywhere(node: Node, bag: Resources) -> Node:
-    """Return the node with less free by this bag on every single zone, none ever below zero."""
+    """Return the node with these amounts less free on every zone, none below zero."""
     return with_free(
         node,
         lambda zone: Resources({name: max(0, free - bag.get(name, 0)) for name, free in zone.free.items()}),
@@ -92,9 +92,10 @@ def less_everywhere(node: Node, bag: Resources) -> Node:
 
 
 def allocated(node: Node, amounts: Amounts, cpus: CpuSet = 0) -> Node:
-    """Return the node, where nothing is allocated yet, once its managers have given all of this out.
+    """Return the empty node after its managers allocated all of this.
 
-    `cpus` are given out beside the amounts, by their ids. Those of the amounts are any others of their zones.
+    `cpus` are allocated in addition to the amounts, by id. The CPUs of the amounts are any others of their
+    zones.
     """
     observed = [ObservedContainer(WHOLE_POD, cpus, {})] if cpus else []
     if amounts:
@@ -104,7 +105,7 @@ def allocated(node: Node, amounts: Amounts, cpus: CpuSet = 0) -> Node:
 
 
 def without_cpus(amounts: Amounts) -> Amounts:
-    """Return the amounts of all else."""
+    """Return the amounts of all other resources."""
     return {
         zones: Resources({name: amount for name, amount in bag.items() if name != CPU})
         for zones, bag in amounts.items()

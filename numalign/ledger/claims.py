@@ -1,16 +1,15 @@
 """
-How much of a pod's record is believed: as much as the pod's own request bears out.
+How much of a pod's record is trusted: as much as matches the pod's own request.
 
-A record stands in an annotation, and whoever may write annotations can claim a whole node for a tiny pod, or
-nothing at all for a huge one. But how much a kubelet gives a pod follows from what the pod asks for; only the
-zones do not. So of every resource that the node's managers give out, a record is believed if what it lists
-of it comes to what they give the pod, no more and no less, and lies where so much could lie: memory on no
-more zones than its policy would have taken, since a block binds them together. Of a resource of which it is
-not believed nobody knows what the pod holds. A record may list what no manager gives out: that is nobody's
-business here, and left out.
+A record is an annotation, and a user who may write annotations can claim a whole node for a tiny pod, or
+nothing for a huge one. But the amounts that a kubelet gives a pod follow from its requests; only the zones do
+not. So for every resource that the node's managers allocate, a record is trusted if its amounts are exactly
+what they give the pod, and if its zones could hold them: memory on no more zones than its policy would have
+used, since a block binds them together. If a resource is not trusted, it is unknown what the pod holds of it.
+Resources that no manager allocates are ignored.
 
-It goes resource by resource, since there are exporters that leave some out by design: KAI's lists neither
-memory nor devices that lie on several zones, and what its scheduler is told to ignore not at all.
+This is decided resource by resource, since some exporters omit resources by design: KAI's lists neither
+memory nor devices that span several zones, nor what its scheduler is configured to ignore.
 """
 
 from collections.abc import Collection, Iterable
@@ -31,10 +30,10 @@ from numalign.model.resources import Kind, Resources, kind
 
 
 class Due(NamedTuple):
-    """What the managers of a node give a pod of their resources, zeros left out.
+    """What the managers of a node give a pod of their resources, without zeros.
 
     `running` is what its containers and sidecars get. `finished` is what its init containers get one by one:
-    of that CPUs and devices may stay with the pod, as far as no later container uses them again.
+    their CPUs and devices may stay with the pod, as far as no later container reuses them.
     """
 
     running: Resources
@@ -42,25 +41,25 @@ class Due(NamedTuple):
 
     @property
     def all(self) -> Resources:
-        """The most that it can ever come to."""
+        """The most that it can ever be."""
         return self.running.plus(self.finished)
 
     @property
     def left_behind(self) -> Resources:
-        """The most that finished init containers leave to their pod; exporters list only what runs."""
+        """The most that finished init containers leave to their pod; exporters list only running ones."""
         kept = (name for name in self.finished if kind(name) is not Kind.MEMORY)
         return Resources({name: self.finished[name] for name in kept})
 
 
 class Belief(NamedTuple):
-    """What of a record is believed, and the resources of which it is `refuted`."""
+    """The trusted part of a record, and the resources for which it is `refuted`."""
 
     held: Held
     refuted: frozenset[str]
 
 
 def given_out(node: Node, name: str) -> bool:
-    """Return whether a manager of this node's kubelet gives pods this resource of their own, by zones."""
+    """Return whether a manager of this node's kubelet allocates this resource exclusively, by zones."""
     match kind(name):
         case Kind.CPU:
             return node.cpu_manager is CpuManager.STATIC
@@ -73,7 +72,7 @@ def given_out(node: Node, name: str) -> bool:
 
 
 class StaticFacts(NamedTuple):
-    """Everything about a node that a belief rests on; none of it changes as pods come and go."""
+    """Everything about a node on which trust depends; none of it changes as pods come and go."""
 
     policy: Policy
     scope: Scope
@@ -84,7 +83,7 @@ class StaticFacts(NamedTuple):
 
 
 def static_facts(node: Node) -> StaticFacts:
-    """Return what beliefs rest on: as long as it is the same, so are they."""
+    """Return the facts on which trust depends: as long as they are the same, so is the result."""
     every = chain(node.zones, node.health.zones if node.health else ())
     zones = tuple((zone.name, zone.capacity, zone.allocatable) for zone in every)
     managers = (node.cpu_manager, node.memory_manager)
@@ -92,7 +91,7 @@ def static_facts(node: Node) -> StaticFacts:
 
 
 def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
-    """Return what the managers of a node look at in a pod, one after another, as they serve it."""
+    """Return what the managers of a node allocate for a pod, one request after another."""
     effective = kubelet.effective_demand(node, demand)
     if effective is demand or node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
         return ((step.role, step.asks) for step in effective.steps)
@@ -101,12 +100,15 @@ def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
 
 
 def holds(node: Node, demand: Demand) -> bool:
-    """Return whether the managers of this node's kubelet would give the pod anything of its own."""
+    """Return whether the managers of this node's kubelet would give the pod exclusive resources."""
     return any(given_out(node, name) for _, asks in steps(node, demand) for name in asks)
 
 
 def exclusive(node: Node, demand: Demand) -> bool:
-    """Whether an exporter counts a pod among those with exclusive resources; it sees no init containers."""
+    """Return whether an exporter counts a pod among those with exclusive resources.
+
+    It does not see init containers.
+    """
     return any(
         kind(name) is not Kind.DEVICE or name in node.devices
         for step in demand.steps
@@ -127,9 +129,9 @@ def due(node: Node, demand: Demand) -> Due:
 
 
 def believed(node: Node, demand: Demand, held: Held) -> Belief:
-    """Return what is believed of a record of a pod with this demand.
+    """Return the trusted part of a record of a pod with this demand.
 
-    Nothing is believed of one that names a zone that is not there.
+    A record that names a missing zone is not trusted at all.
     """
     given = due(node, demand)
     names = {zone.name for zone in node.zones}
@@ -151,9 +153,9 @@ def believed(node: Node, demand: Demand, held: Held) -> Belief:
 
 
 def capacity(node: Node, zones: Collection[str], name: str) -> int:
-    """How much of a resource there is on these zones, used or not; what lies on none may be nowhere else.
+    """Return how much of a resource these zones have, used or not; of no zones, without a known place.
 
-    Of an ill node it counts what was there before: pods keep the devices that were given to them.
+    For a degraded node it counts what was there before: pods keep the devices that were allocated to them.
     """
     if not zones:
         return nowhere(node, name)
@@ -162,13 +164,13 @@ def capacity(node: Node, zones: Collection[str], name: str) -> int:
 
 
 def nowhere(node: Node, name: str) -> int:
-    """Return how many devices of a resource sit nobody knows where; only a described machine has such."""
+    """Return how many devices of a resource have no known zone; only a described machine has such devices."""
     places = dict(node.machine.devices).get(name, ()) if node.machine else ()
     return sum(place.total for place in places if not place.zones)
 
 
 def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:
-    """Memory that is said to lie on more zones than a policy that insists on the fewest would have taken."""
+    """Return the memory on more zones than a policy that enforces the fewest would have used."""
     blocks = [
         (len(zones), name)
         for zones, amounts in held.items()
@@ -184,7 +186,7 @@ def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:
 
 
 def _fewest(node: Node, memory: Resources) -> int:
-    """Return the fewest zones that have all this memory, if that is one; else no fewer than these are."""
+    """Return the fewest zones with all this memory, if that is one; else an upper bound."""
     if any(all(zone.allocatable.get(name, 0) >= memory[name] for name in memory) for zone in node.zones):
         return 1
     fewest = 0
@@ -198,7 +200,7 @@ _INSISTING = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
 
 
 def _only(held: Held, names: AbstractSet[str]) -> Held:
-    """Return the record with these resources alone; the very same if it has no others."""
+    """Return the record with only these resources; the same object if it has no others."""
     if all(amounts.keys() <= names for amounts in held.values()):
         return held
     bags = (

@@ -2,18 +2,18 @@
 What is free on a node.
 
 A topology object lags behind its kubelet by seconds or a minute, and a scheduler places pods in between. So
-what is free is worked out from the best that is known, in one of three ways:
+what is free is computed from the best facts, in one of three ways:
 
-1. observed: of every pod on the node it is known what it holds, so that is subtracted from what the kubelet
-   may give out, and no topology needs to be waited for;
+1. observed: what every pod on the node holds is known, so it is subtracted from what the kubelet may
+   allocate, without waiting for a topology;
 2. anchored: the topology carries a fingerprint of the pods that it accounts for, so only the others are
    subtracted, and those that left since are added;
-3. reported: what the topology says is free, less all that came since and may not be in it yet.
+3. reported: what the topology reports as free, less all that came since and may not be in it yet.
 
-Nothing is ever guessed in favour of a pod. One that holds nobody knows what counts in full on every zone, and
-what leaves is given back only where it is known to have been taken; of two bounds from below the higher one
-counts. All of it follows from facts about pods and topologies, so it does not matter in which order they are
-learned, and a process that starts anew comes to the same.
+Nothing is ever guessed in favour of a pod. A pod with unknown resources counts in full on every zone, and
+what leaves is added back only where it is known to have been taken; of two lower bounds the higher one
+counts. All of it follows from facts about pods and topologies, so the order in which they become known does
+not matter, and a restarted process gets the same result.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,21 +32,22 @@ from numalign.model.node import Known, MemoryManager, Node
 from numalign.model.resources import EMPTY, Kind, Resources, ZoneId, kind
 
 MOST_RECENT = 6
-"""So many pods that came last, and so many that left last, may or may not be in a topology yet."""
+"""How many of the latest pods that came, and that left, may or may not be in a topology yet."""
 
 _LENIENT = frozenset({Policy.NONE, Policy.BEST_EFFORT})
-"""Under these the zones of a group still serve whoever is content with all of them."""
+"""Under these policies the zones of a group still serve pods that use all of them."""
 
 _Counted = tuple[Node, Basis, bool]
-"""A node with its free amounts, what they rest on, and whether they are exactly the kubelet's."""
+"""A node with its free amounts, their basis, and whether they are exactly the kubelet's."""
 
 
 def free_capacity(
     info: NodeInfo, *, now: float, lag: float, before: tuple[NodeInfo, FreeCapacity] | None = None
 ) -> FreeCapacity:
-    """What is free on a node; `lag` is after how many seconds a topology accounts for a pod at the latest.
+    """Return what is free on a node.
 
-    `before` is what was known of the node a while ago, and what followed from it.
+    `lag` is after how many seconds a topology accounts for a pod at the latest. `before` is what was known of
+    the node earlier, and the result then.
     """
     holding = tuple(pod for pod in info.assigned_pods if pod.holds(info.node))
     pending = tuple(sorted((pod for pod in holding if not pod.admitted), key=AssignedPod.in_turn))
@@ -57,7 +58,7 @@ def free_capacity(
 
 
 def _hold_the_same(one: NodeInfo, other: NodeInfo) -> bool:
-    """Return whether the pods are the same, and no topology accounts for them: stages alone may differ."""
+    """Return whether the pods are the same, and no topology accounts for them: only stages may differ."""
     pods, others = one.assigned_pods, other.assigned_pods
     if (
         one.node is not other.node
@@ -77,7 +78,7 @@ def _holds_the_same(one: AssignedPod, other: AssignedPod) -> bool:
 
 
 def _observed(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None:
-    """What the kubelet may give out, less what every pod holds; None unless all of that is known and fits."""
+    """Return what the kubelet may allocate, less what every pod holds; None unless all is known and fits."""
     if not info.complete:
         return None
     held, unknown = _recorded(info.node, holding)
@@ -89,9 +90,9 @@ def _observed(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None
 
 
 def _allocated(node: Node, holding: Sequence[AssignedPod], held: Amounts) -> Node:
-    """The node, where nothing is allocated yet, once it has given out all that is held, by ids of CPUs.
+    """Return the empty node after it allocated all that is held, by ids of CPUs.
 
-    Where it is not known which CPUs a pod has, any others of their zones are as good.
+    If it is not known which CPUs a pod has, any others of their zones are equivalent.
     """
     cpus = _known_cpus(holding) if node.machine else {}
     if not cpus:
@@ -103,7 +104,7 @@ def _allocated(node: Node, holding: Sequence[AssignedPod], held: Amounts) -> Nod
 
 
 def _known_cpus(holding: Sequence[AssignedPod]) -> Mapping[str, CpuSet]:
-    """Return the ids of pods' CPUs, by uid; of two that were predicted the same, one at most gets them."""
+    """Return the ids of pods' CPUs, by uid; of two pods with the same predicted CPUs at most one has them."""
     records = ((pod, pod.record) for pod in holding if pod.record)
     known = [(pod, record.source, record.cpus) for pod, record in records if record.cpus is not None]
     once = twice = 0
@@ -113,7 +114,7 @@ def _known_cpus(holding: Sequence[AssignedPod]) -> Mapping[str, CpuSet]:
 
 
 def _in_amounts(info: NodeInfo) -> NodeInfo:
-    """The same of a node of which no more is known than amounts; which CPUs are free nobody can tell."""
+    """Return the same for a node of which only amounts are known; which CPUs are free is not known."""
     node, threads = info.node, info.node.threads
     if node.machine:
         threads = node.machine.topology.threads_per_core
@@ -123,7 +124,7 @@ def _in_amounts(info: NodeInfo) -> NodeInfo:
 
 
 def _overdrawn(node: Node, held: Amounts) -> bool:
-    """Whether pods are said to hold more of some zones than these may give out: something is wrong then."""
+    """Return whether pods claim more of some zones than is allocatable: then something is wrong."""
     most = {zone.id: zone.allocatable for zone in node.zones}
     return any(
         amount > (sum(most[zone].get(name, 0) for zone in zones) if zones else claims.nowhere(node, name))
@@ -133,10 +134,10 @@ def _overdrawn(node: Node, held: Amounts) -> bool:
 
 
 def _contradicted(info: NodeInfo, node: Node) -> bool:
-    """Return whether a topology that accounts for exactly the pods that are there has less to give.
+    """Return whether a topology that accounts for exactly the present pods has less free.
 
-    It may have more: exporters do not see what finished init containers leave to their pod. Memory is left
-    out, for exporters differ in what they make of a block that lies on several zones.
+    It may have more: exporters do not see what finished init containers leave to their pod. Memory is
+    ignored, because exporters differ in how they count a block that spans several zones.
     """
     if info.fingerprint is None or not all(pod.admitted for pod in info.assigned_pods):
         return False
@@ -151,10 +152,10 @@ def _contradicted(info: NodeInfo, node: Node) -> bool:
 
 
 def _published(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) -> _Counted:
-    """Return what is free by what was published, and what is known of pods beside that."""
+    """Return what is free by what was published, and by what else is known of pods."""
     if info.node.machine is None:
         return _anchored(info, holding) or _reported(info, holding, before=before)
-    # What is free of a machine is no longer what a fingerprint is of: its agent's word on pods went into it.
+    # A fingerprint does not match the free amounts of a machine: its agent's reports on pods are included.
     return (
         _reported(_in_amounts(info), holding, before=before)
         if holding
@@ -163,11 +164,14 @@ def _published(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float)
 
 
 def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None:
-    """What the topology says is free, less what came since, with what left since; None if nobody can tell."""
+    """Return what the topology reports as free, less what came since, plus what left since.
+
+    Returns None if the fingerprint does not match.
+    """
     accounted = info.fingerprint and info.fingerprint(info.node, *_accountable(info))
     if accounted is None:
         return None
-    # Of two pods of one name, one gone and one there, it is not known which it accounts for.
+    # Of two pods with one name, one gone and one present, it is not known which one it accounts for.
     again = {pod.name for pod in info.departed} & {pod.name for pod in info.assigned_pods}
     came = [pod for pod in holding if pod.name not in accounted or pod.name in again]
     gone = [
@@ -186,7 +190,7 @@ def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None
 
 
 def _accountable(info: NodeInfo) -> tuple[list[AssignedPod], list[AssignedPod]]:
-    """Return the pods that a topology surely accounts for, and those that it may."""
+    """Return the pods that a topology certainly accounts for, and those that it may."""
     settled = sorted((pod for pod in info.assigned_pods if pod.admitted), key=lambda pod: pod.since)
     bound = [pod for pod in info.assigned_pods if pod.stage is Stage.BOUND]
     recent = [*settled[-MOST_RECENT:], *bound, *info.departed[: -MOST_RECENT - 1 : -1]]
@@ -194,13 +198,16 @@ def _accountable(info: NodeInfo) -> tuple[list[AssignedPod], list[AssignedPod]]:
 
 
 def _reported(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) -> _Counted:
-    """What the topology says is free, less all that may not be in it yet; what left counts when it tells."""
+    """Return what the topology reports as free, less all that may not be in it yet.
+
+    What left counts only when the topology reports it.
+    """
     recent = [pod for pod in holding if not pod.admitted or pod.since > before]
     node, _ = _less_unlisted(info.node, (pod for pod in holding if pod not in recent))
     node, _ = _less(node, recent)
     node, _ = _grouped(node, holding)
     if info.complete and not _overdrawn(info.node, _recorded(info.node, holding)[0]):
-        # What is given out at the most says as well what is free at the least.
+        # What is allocated at most is also a bound for what is free at least.
         counted, _ = _less(info.node.emptied(), holding)
         least = {zone.id: zone.free for zone in counted.zones}
         node = arithmetic.with_free(node, lambda zone: zone.free.most(least[zone.id]))
@@ -208,7 +215,7 @@ def _reported(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float) 
 
 
 def _less(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
-    """The node less what pods hold, in full on every zone where that is not known; and whether it was."""
+    """Return the node less what pods hold, in full on every zone if unknown; and whether it was known."""
     held, unknown = _recorded(node, pods)
     node = arithmetic.debited(node, held)
     for pod in unknown:
@@ -220,7 +227,7 @@ def _less(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
 
 
 def _recorded(node: Node, pods: Iterable[AssignedPod]) -> tuple[Amounts, list[AssignedPod]]:
-    """What pods hold as far as that is known, and those of which it is not, or not of all that they hold."""
+    """Return what pods hold as far as known, and the pods for which it is not fully known."""
     bags, unknown = list[Amounts](), list[AssignedPod]()
     for pod in pods:
         held = arithmetic.by_id(pod.record.held, node) if pod.record else None
@@ -232,7 +239,7 @@ def _recorded(node: Node, pods: Iterable[AssignedPod]) -> tuple[Amounts, list[As
 
 
 def _unknown(node: Node, pod: AssignedPod) -> Resources | None:
-    """Return what a pod may hold, and nobody knows on which zones; None if that may be anything."""
+    """Return what a pod may hold on unknown zones; None if that may be anything."""
     if pod.demand is None:
         return None
     due = claims.due(node, pod.demand).all
@@ -241,10 +248,10 @@ def _unknown(node: Node, pod: AssignedPod) -> Resources | None:
 
 
 def _grouped(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
-    """The node with the memory manager's groups, which no topology tells; and whether they are all known.
+    """Return the node with the memory manager's groups, which topologies omit; and whether all are known.
 
-    Where it is not known which zones a pod's memory lies on, none is free to join others. And if that may be
-    a group, zones of it serve nothing else under a policy that insists on narrow hints.
+    If the zones of a pod's memory are not known, no zone is free to join others. And if the pod's memory may
+    form a group, its zones serve nothing else under a policy that enforces narrow hints.
     """
     if node.memory_manager is not MemoryManager.STATIC:
         return node, True
@@ -267,13 +274,13 @@ def _grouped(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
 
 
 def _hides_memory(node: Node, pod: AssignedPod) -> bool:
-    """Return whether a pod of which not all is known may hold memory anywhere."""
+    """Return whether a pod that is not fully known may hold memory anywhere."""
     bag = _unknown(node, pod)
     return bag is None or any(kind(name) is Kind.MEMORY for name in bag)
 
 
 def _narrow(node: Node, demand: Demand | None) -> bool:
-    """Return whether a single zone could hold the memory that a pod asks for at once."""
+    """Return whether a single zone could hold the memory that a pod requests at once."""
     if demand is None:
         return False
     heeded = kubelet.effective_demand(node, demand)
@@ -286,7 +293,7 @@ def _without_memory(free: Mapping[str, int]) -> Resources:
 
 
 def _less_unlisted(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]:
-    """The node less what it accounts for and does not list of these pods; and whether there is nothing."""
+    """Return the node less what these pods hold and it does not list; and whether that is nothing."""
     hidden = [bag for pod in pods if (bag := _unlisted(node, pod))]
     for bag in hidden:
         node = arithmetic.less_everywhere(node, bag)
@@ -294,5 +301,5 @@ def _less_unlisted(node: Node, pods: Iterable[AssignedPod]) -> tuple[Node, bool]
 
 
 def _unlisted(node: Node, pod: AssignedPod) -> Resources:
-    """Return what finished init containers may keep at the most; exporters see only containers that run."""
+    """Return what finished init containers may keep at most; exporters see only running containers."""
     return EMPTY if pod.demand is None else claims.due(node, pod.demand).left_behind

@@ -1,4 +1,4 @@
-"""What a ledger is made of: pods assigned to nodes, what is known of each node, and what follows."""
+"""The values of a ledger: pods assigned to nodes, what is known of each node, and the results."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +19,10 @@ PodName = tuple[str, str]
 
 
 class Source(StrEnum):
-    """How it is known what a pod holds; the first one known counts.
+    """How it is known what a pod holds; the first known source counts.
 
-    The agent beside the pod's own kubelet says `kubelet`. All others stand on the pod, where whoever may
-    write annotations can claim them, so these are checked against what the pod asks for.
+    The agent of the pod's own node reports `kubelet`. All others are annotations on the pod, where a user who
+    may write annotations can forge them, so these are checked against the pod's requests.
     """
 
     KUBELET = "kubelet"
@@ -32,14 +32,14 @@ class Source(StrEnum):
 
 
 SEEN = frozenset({Source.KUBELET, Source.OBSERVED})
-"""What somebody saw, once the pod was there: nothing that happened before can make it wrong."""
+"""The sources that observed the running pod: nothing that happened before can make them wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementRecord:
-    """What a pod holds, and how that is known; of what is `unknown` nobody knows from which zones it is.
+    """What a pod holds, and how that is known; the zones of `unknown` resources are not known.
 
-    `cpus` are the ids of CPUs that are the pod's own, on a node whose machine is known; None if nobody told.
+    `cpus` are the ids of the pod's exclusive CPUs, on a node with a known machine; None if not reported.
     """
 
     held: Held
@@ -49,7 +49,7 @@ class PlacementRecord:
 
 
 class Stage(StrEnum):
-    """How far a pod has come on its node."""
+    """The stages of a pod on its node."""
 
     RESERVED = "reserved"
     BOUND = "bound"
@@ -61,14 +61,13 @@ class AssignedPod:
     """A pod on a node, or one with a reservation there.
 
     `demand` is None for a pod that cannot be read. `created` is in whole seconds since 1970, as the kubelet
-    compares it; `since` is when the pod came to its stage, in the seconds of whoever keeps the ledger. Of a
-    pod without `record`, `guess` may be what was reserved for it without certainty: it is kept free for it,
-    and nothing is built on it. `turn` orders the reservations of a node: the earlier one is bound earlier.
-    What was predicted or recorded of a `doubtful` pod is not believed. One that is `terminating` was deleted,
-    and its kubelet may let go of it at any time. Of one that is `unconfirmed` nobody knew whether it was
-    bound, or when: its kubelet may take it before others, after them, or never. `refuted` are resources of
-    which its record says what cannot be (`counted_on`). `intent` is what somebody asks of its placement,
-    policy none where nobody does.
+    compares it; `since` is when the pod reached its stage, in seconds of the ledger's clock. For a pod
+    without `record`, `guess` may be what was reserved for it without certainty: it is kept free for it, and
+    no prediction relies on it. `turn` orders the reservations of a node: the earlier one is bound earlier. A
+    prediction or record of a `doubtful` pod is not trusted. A `terminating` pod was deleted, and its kubelet
+    may release it at any time. For an `unconfirmed` pod it was not known whether it was bound, or when: its
+    kubelet may admit it before others, after them, or never. `refuted` are resources for which its record is
+    impossible (`counted_on`). `intent` is what is requested of its placement, policy none if nothing is.
     """
 
     uid: str
@@ -93,28 +92,28 @@ class AssignedPod:
 
     @property
     def admitted(self) -> bool:
-        """Whether its kubelet has taken it."""
+        """Whether its kubelet has admitted it."""
         return self.stage is Stage.ADMITTED
 
     @property
     def expected(self) -> Held | None:
-        """What is kept free for it; None if nobody knows."""
+        """What is kept free for it; None if unknown."""
         return self.record.held if self.record and not self.record.unknown else self.guess
 
     def holds(self, node: Node) -> bool:
-        """Return whether the managers of this node's kubelet give it anything of its own, or were seen to."""
+        """Return whether this node's managers give it exclusive resources, or were seen to do so."""
         if self.record and self.record.source is Source.KUBELET:
             return bool(self.record.held)
         return self.demand is None or claims.holds(node, self.demand)
 
     def in_turn(self) -> tuple[int, str]:
-        """Sorts pods by the order of their reservations."""
+        """Return the sort key for the order of reservations."""
         return self.turn, self.uid
 
     def counted_on(self, node: Node) -> "AssignedPod":
-        """Return the pod with as much of its record as is believed on this node, see `claims`.
+        """Return the pod with the trusted part of its record on this node, see `claims`.
 
-        A kubelet's own word is not held against what the pod asks for: it was resized since, perhaps.
+        A kubelet's own report is not compared with the pod's requests: the pod may have been resized since.
         """
         record, demand = self.record, self.demand
         if record is None or record.source is Source.KUBELET:
@@ -130,7 +129,7 @@ class AssignedPod:
         return replace(self, record=kept, refuted=refuted)
 
     def observed_as(self, record: PlacementRecord) -> "AssignedPod":
-        """Return the pod as its kubelet has it, which has admitted it and knows better than anybody."""
+        """Return the pod as its kubelet reports it, which has admitted it and is authoritative."""
         return replace(
             self,
             stage=Stage.ADMITTED,
@@ -143,7 +142,7 @@ class AssignedPod:
 
 
 class Basis(StrEnum):
-    """What the free amounts of a node rest on, the best first."""
+    """The basis of a node's free amounts, the best first."""
 
     OBSERVED = "observed"
     ANCHORED = "anchored"
@@ -151,18 +150,18 @@ class Basis(StrEnum):
 
 
 FingerprintReader = Callable[[Node, Sequence[AssignedPod], Sequence[AssignedPod]], frozenset[PodName] | None]
-"""Reads the fingerprint in a node's topology: the names of all pods that it stands for, given those that must
-be among them and those that may be; None if it stands for others."""
+"""Reads the fingerprint in a node's topology: the names of all pods that it covers, given those that must be
+among them and those that may be; None if it covers others."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """All that is known of one node: the topology as it was published, and the pods.
+    """All that is known of one node: the topology as published, and the pods.
 
-    `node` has the free amounts that its topology reports, and `fingerprint` reads which pods these account
-    for; None if the topology has none. `departed` are pods that are gone. All pods are as `counted_on` the
-    node. If not `complete`, there may be other pods, so that nothing can be counted up from what the kubelet
-    may give out.
+    `node` has the free amounts that its topology reports, and `fingerprint` reads for which pods these
+    account; None if the topology has none. `departed` are pods that are gone. All pods are as `counted_on`
+    the node. If not `complete`, there may be other pods, so the free amounts cannot be computed from the
+    allocatable ones.
     """
 
     node: Node
@@ -177,7 +176,7 @@ class NodeInfo:
         return replace(self, assigned_pods=tuple(pod for pod in self.assigned_pods if pod.uid not in gone))
 
     def after(self, uids: Iterable[str]) -> "NodeInfo":
-        """Return the same once some of its pods have left."""
+        """Return the same after some of its pods have left."""
         gone = frozenset(uids)
         leavers = (pod for pod in self.assigned_pods if pod.uid in gone)
         return replace(self.without(gone), departed=(*self.departed, *leavers))
@@ -188,7 +187,7 @@ class FreeCapacity:
     """A node with what is free on it now.
 
     If `exact`, the free amounts are the kubelet's, as far as records are right; otherwise there may be more.
-    `pending` are pods whose kubelet has not taken them yet, in the order of their reservations.
+    `pending` are pods that their kubelet has not admitted yet, in the order of their reservations.
     """
 
     node: Node
@@ -198,12 +197,12 @@ class FreeCapacity:
 
 
 class Prediction(NamedTuple):
-    """What a node answers a pod now; `node` is as it is without the pod.
+    """The prediction for a pod on a node now; `node` is as it is without the pod.
 
-    An admitted verdict with `waits_for` pods holds only once their kubelet has taken these. With pods that
-    are `terminating` it holds, but where the pod comes to depends on whether these are gone by then. `held`
-    is what the pod would hold as far as is known, None where it is not admitted; `record` the same, where
-    that is certain.
+    An admitted verdict with `waits_for` pods holds only after the kubelet has admitted these. With
+    `terminating` pods it holds, but the zones of the pod depend on whether these are gone by then. `held` is
+    what the pod would hold as far as known, None if it is not admitted; `record` is the same if it is
+    certain.
     """
 
     node: Node
@@ -216,5 +215,5 @@ class Prediction(NamedTuple):
 
     @property
     def reservable(self) -> bool:
-        """Whether the pod can be given a reservation that will come true."""
+        """Whether the pod can get a reservation that will be right."""
         return self.verdict.admitted and not self.waits_for and not self.terminating

@@ -1,11 +1,11 @@
 """
-What the agent beside a kubelet says of its pods, as far as it can be so on that node.
+Reports of a node's agent about its pods, as far as they are possible on that node.
 
-Only the agent of a node can write what stands there, so how much a pod holds is not held against what the pod
-asks for: the kubelet may have resized it, or have served it in a way that nobody has restated. But an agent
-can be confused, or be of another version, and its node be known by another machine. So of a pod nothing is
-believed that lies on zones or CPUs that are not there, and of all pods nothing if together they hold more
-than there is: nobody could tell which of them is wrong.
+Only the agent of a node can write these reports, so the amounts are not compared with the pods' requests: the
+kubelet may have resized a pod, or have served it in a way that is not restated here. But an agent can be
+wrong, or have another version, or its node may be known with another machine. So a pod's report is not
+trusted if it has zones or CPUs that do not exist, and no report is trusted if together they exceed what
+exists: which of them is wrong is unknown.
 """
 
 from collections import Counter, defaultdict
@@ -26,12 +26,12 @@ ObservedPods = Mapping[str, PlacementRecord]
 """What pods hold, by uid."""
 
 RELEASED = PlacementRecord({}, Source.KUBELET, cpus=0)
-"""What a pod holds of which its kubelet has let go."""
+"""What a pod holds after its kubelet released it."""
 
 
 def believed(node: Node, observed: ObservedPods) -> ObservedPods:
-    """Return what of this can be so on the node, without what none of its managers gives out."""
-    # Most pods hold nothing, and of these there is nothing to doubt.
+    """Return the reports that are possible on the node, without resources that no manager allocates."""
+    # Most pods hold nothing, so there is nothing to check.
     holding = {uid: told for uid, told in observed.items() if told.held or told.cpus}
     most = _most(node)
     possible = {
@@ -46,9 +46,9 @@ def believed(node: Node, observed: ObservedPods) -> ObservedPods:
 
 
 def given_away(node: Node, seen: ObservedPods, others: Collection[PlacementRecord]) -> frozenset[str]:
-    """Return the uids of pods that were seen to have what others have by now, or what is gone.
+    """Return the uids of pods whose resources others hold by now, or are gone.
 
-    The others together hold no more than there is.
+    The others together hold no more than exists.
     """
     if not seen:
         return frozenset()
@@ -62,11 +62,11 @@ def given_away(node: Node, seen: ObservedPods, others: Collection[PlacementRecor
 
 
 _Most = Callable[[tuple[str, ...], str], int]
-"""How much of a resource pods can hold at the most that lies on exactly these zones, by their names."""
+"""The most of a resource that pods can hold on exactly these zones, given by their names."""
 
 
 def _together(node: Node, records: Iterable[PlacementRecord]) -> Mapping[tuple[str, ...], Mapping[str, int]]:
-    """Return what all of these hold; those on zones that are not there hold nothing."""
+    """Return what all of these hold; records with missing zones count as nothing."""
     names = {zone.name for zone in node.zones}
     total: dict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
     for record in records:
@@ -83,7 +83,7 @@ def _within(
     most: _Most,
     beside: Mapping[tuple[str, ...], Mapping[str, int]] = MappingProxyType({}),
 ) -> bool:
-    """Return whether there is so much, beside what is held already."""
+    """Return whether there is enough, in addition to what is held already."""
     return all(
         amount + beside.get(zones, {}).get(name, 0) <= most(zones, name)
         for zones, bag in held.items()
@@ -92,7 +92,7 @@ def _within(
 
 
 def _given_out(node: Node, held: Held) -> Held:
-    """What lies on zones of things that a manager gives out; memory of a manager that is off is nobody's."""
+    """Return the held resources that a manager allocates; memory of a manager that is off is ignored."""
     bags = (
         (zones, Resources({name: amount for name, amount in bag.items() if claims.given_out(node, name)}))
         for zones, bag in held.items()
@@ -111,7 +111,7 @@ def _possible(node: Node, record: PlacementRecord, most: _Most) -> bool:
 
 
 def _are_there(node: Node, machine: Machine, record: PlacementRecord) -> bool:
-    """Return whether a pod's CPUs are there, not kept for the system, and as many of each zone as it has."""
+    """Return whether a pod's CPUs exist, are not reserved, and match its amounts in each zone."""
     cpus = record.cpus
     if cpus is None:
         return True
@@ -122,7 +122,7 @@ def _are_there(node: Node, machine: Machine, record: PlacementRecord) -> bool:
 
 
 def _most(node: Node) -> _Most:
-    """Return what a node has, looked up once: a report may name a thousand pods and a thousand places."""
+    """Return a lookup of what a node has, built once: a report may name a thousand pods and places."""
     ids = {zone.name: zone.id for zone in node.zones}
     places = {
         (name, frozenset(place.zones)): place.total

@@ -1,9 +1,9 @@
 """
-Which zones of a node pods with an intent hold, and which of them a pod has to itself.
+Which zones of a node pods with an intent hold, and which of them exclusively.
 
-What is not known counts against a pod that wants to be alone, for nothing is guessed in its favour, and never
-against others: of an exclusive pod of which nobody knows where it is, no zone is kept from anybody. What was
-predicted of it counts, even where that is not certain: by the same prediction it was let there.
+Unknown facts count against an exclusive pod, because nothing is guessed in its favour, and never against
+others: an exclusive pod on unknown zones reserves no zone. Its predicted zones count even if not certain: it
+was admitted by the same prediction.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,17 @@ from numalign.model.resources import Resources, ZoneId
 
 
 class _Own(NamedTuple):
-    """A pod's own zones as far as is known, and whether these are all."""
+    """A pod's own zones as far as known, and whether these are all."""
 
     zones: Zones
     all: bool
 
 
 def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> Node:
-    """The node with the zones that these pods hold; unless `exact`, nobody can be sure to be alone there."""
+    """Return the node with the zones that these pods hold.
+
+    Unless `exact`, no pod can be sure to be alone there.
+    """
     every, occupied, exclusive = frozenset(node.ids), NO_ZONES, NO_ZONES
     ids = {zone.name: zone.id for zone in node.zones}
     for pod in pods:
@@ -43,7 +46,7 @@ def with_occupants(node: Node, pods: Iterable[AssignedPod], *, exact: bool) -> N
 
 
 def sharing(node: Node, pods: Iterable[AssignedPod], pod: AssignedPod) -> tuple[AssignedPod, ...]:
-    """Return those of the pods with an intent that hold a zone of another one's own, as far as is known."""
+    """Return the other pods with an intent that hold one of the pod's own zones, as far as known."""
     ids = {zone.name: zone.id for zone in node.zones}
     mine = _own(node, ids, pod).zones
     others = (other for other in pods if other.uid != pod.uid and other.intent.policy is not Policy.NONE)
@@ -51,7 +54,7 @@ def sharing(node: Node, pods: Iterable[AssignedPod], pod: AssignedPod) -> tuple[
 
 
 def nowhere_alone(node: Node) -> Node:
-    """Return the node for a pod that may come to any of its zones: if one is occupied, all are."""
+    """Return the node for a pod that may use any of its zones: if one is occupied, all are."""
     return replace(node, occupied=frozenset(node.ids)) if node.occupied else node
 
 
@@ -66,7 +69,7 @@ def _own(node: Node, ids: Mapping[str, ZoneId], pod: AssignedPod) -> _Own:
 
 
 def _by_id(ids: Mapping[str, ZoneId], held: Held) -> Mapping[ZoneSet, Resources] | None:
-    """Return what is held by the ids of zones, in whichever order; None if one of them is not there."""
+    """Return what is held by the ids of zones, in any order; None if one of them does not exist."""
     if not all(name in ids for names in held for name in names):
         return None
     return {tuple([ids[name] for name in names]): bag for names, bag in held.items()}

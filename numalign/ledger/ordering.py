@@ -1,9 +1,9 @@
 """
-What a node answers a pod, whichever pods its kubelet takes in or lets go of first.
+Predictions for a pod, whichever pods the kubelet admits or releases first.
 
-A kubelet takes pods in the order in which they were bound, but those that it hears of at once it sorts by
-the second of creation (HandlePodAdditions of pkg/kubelet/kubelet.go), and it lets go of a pod before the API
-server hears of its end. So whatever may have happened is tried, as far as that is little enough work.
+A kubelet admits pods in the order in which they were bound, but sorts pods that arrive together by the second
+of their creation (HandlePodAdditions of pkg/kubelet/kubelet.go), and it releases a pod before the API server
+is notified of its end. So all possible orders are tried, as far as the work is small enough.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,13 +36,13 @@ from numalign.model.node import Node
 from numalign.model.placement import Held, Placement
 
 MOST_PENDING = 3
-"""Pods of which it may be open in which order a kubelet takes them: with n there are n! orders to try."""
+"""The limit of pods in unknown order: n pods have n! orders to try."""
 
 MOST_TRIED = 2 * work_limit.LIMIT
-"""So much work it may be at the most to try what else could have happened; beyond that it is not known."""
+"""The limit of work to try what else could have happened; beyond it the result is unknown."""
 
 _Expected = tuple[Demand | None, Held | None]
-"""What a pod asks for, and what it is expected to get."""
+"""The demand of a pod, and what it is expected to get."""
 
 
 def predict(  # noqa: PLR0913  a node, a pod, and the time
@@ -55,10 +55,10 @@ def predict(  # noqa: PLR0913  a node, a pod, and the time
     lag: float,
     free: FreeCapacity | None = None,
 ) -> Prediction:
-    """What a node answers a pod that was `created` then; `free` is its free capacity, if already known.
+    """Return the prediction for a pod that was `created` then; `free` is its free capacity, if known.
 
-    A pod waits for those that are on their way to the node unless each was created before it, or all come to
-    the same places in every order.
+    A pod waits for the pending pods of the node unless each was created before it, or all get the same places
+    in every order.
     """
     current = free or free_capacity(info, now=now, lag=lag)
     verdict = evaluate(current.node, demand, intent)
@@ -91,14 +91,14 @@ def predict(  # noqa: PLR0913  a node, a pod, and the time
 
 
 def _cpus(node: Node, placement: Placement) -> CpuSet | None:
-    """Return the ids of all CPUs that a pod is given; None on a machine that is only assumed."""
-    # What init containers leave behind stays the pod's.
+    """Return the ids of all CPUs that a pod is given; None on an assumed machine."""
+    # What init containers leave behind stays with the pod.
     grants = (*placement.grants, *filter(None, (placement.whole,)))
     return union(grant.cpus for grant in grants) if node.machine else None
 
 
 def _rivals(current: FreeCapacity, created: int) -> tuple[AssignedPod, ...]:
-    """Pods on their way whose places were predicted, and that the kubelet may take after this one."""
+    """Return pending pods with predicted places that the kubelet may admit after this one."""
     return tuple(
         pod
         for pod in current.pending
@@ -109,7 +109,7 @@ def _rivals(current: FreeCapacity, created: int) -> tuple[AssignedPod, ...]:
 def _once_some_left(
     info: NodeInfo, leavers: Sequence[AssignedPod], demand: Demand, *, now: float, lag: float
 ) -> Sequence[Node] | None:
-    """Return the node with any of the leavers gone; None if that is too much to try."""
+    """Return the nodes after any of the leavers are gone; None if that is too much to try."""
     if len(leavers) > MOST_PENDING or not _triable(info.node, [demand], 2 ** len(leavers)):
         return None
     uids = [pod.uid for pod in leavers]
@@ -120,9 +120,9 @@ def _once_some_left(
 def _shared_by_then(
     node: Node, after: Sequence[Node] | None, demand: Demand, intent: Intent
 ) -> Verdict | None:
-    """Return the refusal of a pod that would share zones not to be shared, if some have left by then.
+    """Return the refusal of a pod that would share exclusive zones, if some pods have left by then.
 
-    Where that cannot be tried, only a pod that is to be alone itself is refused, unless nobody is there.
+    If that cannot be tried, only an exclusive pod is refused, unless no other pod is there.
     """
     if not (node.exclusive or intent.exclusive):
         return None
@@ -132,11 +132,11 @@ def _shared_by_then(
 
 
 def doubted(info: NodeInfo, leaver: str, *, now: float, within: float) -> tuple[str, ...]:
-    """Return the uids of pods that may have come to other zones than expected, for a pod has left.
+    """Return the uids of pods that may have other zones than expected, because a pod has left.
 
-    A kubelet lets go of a pod before the API server hears of its end. What it admitted `within` so many
-    seconds may have found the room of the `leaver` already; its record holds only if that is no difference,
-    neither to itself nor to those that came before it.
+    A kubelet releases a pod before the API server is notified of its end. Pods that it admitted in the last
+    `within` seconds may already have got the room of the `leaver`; their records hold only if that makes no
+    difference, neither for them nor for those that came before them.
     """
     if not any(pod.uid == leaver and pod.holds(info.node) for pod in info.assigned_pods):
         return ()
@@ -149,12 +149,12 @@ def doubted(info: NodeInfo, leaver: str, *, now: float, within: float) -> tuple[
 def at_risk(
     info: NodeInfo, demand: Demand, intent: Intent = NO_INTENT, *, now: float, within: float
 ) -> tuple[AssignedPod, ...]:
-    """Pods that were taken in lately, and may sit where this one would be refused for them.
+    """Return recently admitted pods that may be on other zones, so that this one would be refused.
 
-    As long as nobody has heard of the end of a pod, its room may have gone to one that came after it, which
-    then left free what was expected of it. So with any single pod gone before they came, the late ones and
-    this one after them have to be admitted all the same; otherwise this one waits until they are late no
-    more. One that is to be alone waits as well where they might have come to other zones than expected.
+    Until the end of a pod is reported, its room may have gone to one that came after it, which then left free
+    what was expected of it. So with any single pod gone before they came, the late ones and this one after
+    them have to be admitted all the same; otherwise this one waits until they are no longer late. An
+    exclusive pod also waits if they might have got other zones than expected.
     """
     late = _late(info, "", since=now - within)
     if not late or not claims.holds(info.node, demand):
@@ -173,9 +173,9 @@ def at_risk(
 
 
 def _distinct(info: NodeInfo) -> list[str]:
-    """Return one uid of all pods that would leave the same behind if they left, of those that hold anything.
+    """Return one uid for each group of pods that would leave the same behind, of those that hold anything.
 
-    A fingerprint is of names, so where a topology carries one no two pods are alike.
+    A fingerprint covers names, so no two pods are alike if a topology carries one.
     """
     alike: dict[object, str] = {}
     for pod in info.assigned_pods:
@@ -186,7 +186,7 @@ def _distinct(info: NodeInfo) -> list[str]:
 
 
 def _triable(node: Node, demands: Iterable[Demand | None], times: int) -> bool:
-    """Return whether so many trials of admitting all of these are not too much work."""
+    """Return whether trying to admit all of these `times` times is within the limit."""
     units = (work_limit.units(node, kubelet.effective_demand(node, demand)) for demand in demands if demand)
     return times * sum(units) <= MOST_TRIED
 
@@ -201,7 +201,7 @@ def _all_admitted(node: Node, demands: Iterable[Demand]) -> bool:
 
 
 def _late(info: NodeInfo, leaver: str, *, since: float) -> tuple[AssignedPod, ...]:
-    """Other pods than the leaver that came so late, of which it was only predicted what they hold."""
+    """Return recent pods other than the leaver whose holdings are only predicted."""
     return tuple(
         sorted(
             (
@@ -217,7 +217,7 @@ def _late(info: NodeInfo, leaver: str, *, since: float) -> tuple[AssignedPod, ..
 
 
 def _surely_there(node: Node, late: Sequence[AssignedPod]) -> frozenset[str]:
-    """The uids of those that come to where they were expected, in whichever order the kubelet takes them."""
+    """Return the uids of those that get what was expected, in whichever order the kubelet admits them."""
     ordered = [pod for pod in late if not pod.unconfirmed]
     if not all(one.turn < other.turn and one.created < other.created for one, other in pairwise(ordered)):
         wanted = [(pod.demand, pod.expected) for pod in late]
@@ -236,7 +236,7 @@ def _surely_there(node: Node, late: Sequence[AssignedPod]) -> frozenset[str]:
 def _orders(
     ordered: Sequence[AssignedPod], unconfirmed: Sequence[AssignedPod]
 ) -> Iterator[tuple[AssignedPod, ...]]:
-    """All orders in which some come in their turn, and others at any time; whoever is last may never come."""
+    """Yield all orders in which some come in turn, and others at any time; the last may never come."""
     count = len(ordered) + len(unconfirmed)
     for positions in permutations(range(count), len(unconfirmed)):
         at, in_turn = dict(zip(positions, unconfirmed, strict=True)), iter(ordered)
@@ -244,14 +244,14 @@ def _orders(
 
 
 def _in_any_order(node: Node, wanted: Sequence[_Expected]) -> bool:
-    """Return whether all of these come to where they were expected, whichever comes first."""
+    """Return whether all of these get what was expected, whichever comes first."""
     if not _triable(node, [demand for demand, _ in wanted], factorial(len(wanted))):
         return False
     return all(_come_true(node, order) == len(wanted) for order in permutations(wanted))
 
 
 def _come_true(node: Node, order: Iterable[_Expected]) -> int:
-    """Return how many pods, one after another, come to the places that were expected, before one does not."""
+    """Return how many pods, one after another, get what was expected, before one does not."""
     count = 0
     for demand, held in order:
         admission = kubelet.admit(node, demand) if demand else None

@@ -1,8 +1,8 @@
 """
-What nodes would answer if some pods had left and others had come.
+Predictions after some pods have left and others have come.
 
-Whoever looks for a better order of things tries many, of which at most one comes true. So here nothing is
-reserved: the ledger stays as it is, and each try is a value of its own.
+A search for a better placement tries many rearrangements, of which at most one comes true. So nothing is
+reserved here: the ledger is unchanged, and each try is a value of its own.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,23 +20,23 @@ from numalign.model.intent import Intent
 from numalign.model.resources import Resources
 
 PODS = "pods"
-"""How many pods a node takes, among its totals."""
+"""The name of the number of pods that a node can run, among its totals."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rearrangement:
-    """A ledger as of `now`, but for the nodes that have `changed`."""
+    """A ledger at the time `now`, except for the nodes that have `changed`."""
 
     reservations: Reservations
     now: float
     changed: Mapping[str, NodeInfo] = field(default_factory=dict)
 
     def info(self, name: str) -> NodeInfo | None:
-        """Return all that would be known of a node; None if its topology is not."""
+        """Return all that would be known of a node; None if its topology is not known."""
         return self.changed.get(name) or self.reservations.node_info(name)
 
     def leaving(self, name: str, uids: Iterable[str]) -> "Rearrangement":
-        """Return the same, once these pods have left this node, as far as they are there."""
+        """Return the same after these pods have left this node, as far as they are on it."""
         info, gone = self.info(name), frozenset(uids)
         leavers = {pod.uid: pod for pod in info.assigned_pods if pod.uid in gone} if info else {}
         if info is None or not leavers:
@@ -45,11 +45,11 @@ class Rearrangement:
         return self._with(name, info.without(expected).after(leavers.keys() - expected))
 
     def coming(self, name: str, pod: AssignedPod, prediction: Prediction) -> "Rearrangement":
-        """The same, once this pod is on this node as was predicted; where nobody knows, it counts in full."""
+        """Return the same with this pod on this node as predicted; unknown amounts count in full."""
         info = self.info(name)
         if info is None:
             return self
-        # Names tell pods apart in fingerprints, and a replacement may be called like what it replaces.
+        # Fingerprints identify pods by name, and a replacement may have the name of its predecessor.
         newcomer = replace(
             pod,
             uid=f"{pod.uid} again",
@@ -64,7 +64,7 @@ class Rearrangement:
         return self._with(name, replace(info, assigned_pods=(*info.assigned_pods, newcomer)))
 
     def predict(self, name: str, demand: Demand, intent: Intent = NO_INTENT) -> Prediction | None:
-        """Return what a node would answer a pod; None if its topology is not known."""
+        """Return the prediction for a pod on a node; None if its topology is not known."""
         info = self.info(name)
         if info is None:
             return None
@@ -72,7 +72,7 @@ class Rearrangement:
         return ordering.predict(info, demand, intent, now=self.now, lag=lag, free=self.free(name))
 
     def predict_settled(self, name: str, demand: Demand, intent: Intent = NO_INTENT) -> Prediction | None:
-        """The same, once its kubelet has taken all pods that are on their way there, as was predicted."""
+        """Return the prediction after the kubelet has admitted all pending pods, as predicted."""
         info, free = self.info(name), self.free(name)
         if info is None or free is None:
             return None
@@ -86,7 +86,7 @@ class Rearrangement:
         return free_capacity(self.changed[name], now=self.now, lag=self.reservations.lag)
 
     def fits(self, name: str, demand: Demand) -> bool:
-        """Whether the node as a whole would have room for a pod beside what all others request there."""
+        """Return whether the node as a whole would have room for a pod beside all other requests."""
         info = self.info(name)
         return info is not None and not short_of(info, demand)
 
@@ -95,10 +95,10 @@ class Rearrangement:
 
 
 def short_of(info: NodeInfo, demand: Demand) -> Resources:
-    """What a node as a whole lacks for a pod, whatever its zones have, the number of its pods included.
+    """Return what a node as a whole lacks for a pod, whatever its zones have, pod count included.
 
-    Restates fitsRequest of pkg/scheduler/framework/plugins/noderesources/fit.go; nothing where nobody told
-    what the node may give out.
+    Restates fitsRequest of pkg/scheduler/framework/plugins/noderesources/fit.go; nothing if the allocatable
+    amounts of the node are not known.
     """
     totals = info.node.totals
     if totals is None:

@@ -1,10 +1,9 @@
 """
-What the going of pods could bring on a node at the most.
+An upper bound of what removing pods could free on a node.
 
-To ask the rules about every choice of pods on thousands of nodes would take minutes, and most choices are
-out of the question by their amounts alone. So amounts are added up first, always in favour of the pod that
-wants in: whatever is ruled out here the rules would refuse as well, and the rules have the last word on all
-the rest.
+Applying the rules to every choice of pods on thousands of nodes would take minutes, and most choices are
+impossible by their amounts alone. So amounts are added up first, always in favour of the incoming pod: the
+rules would also refuse whatever is excluded here, and they decide all the rest.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,10 +27,10 @@ _NARROW = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
 
 @dataclass(frozen=True, slots=True)
 class Leaver:
-    """A pod that could go, and how much of what is asked for that would free at the most.
+    """A pod that could leave, and at most how much of the requested resources that would free.
 
     `zones` are amounts by zone, in full on each zone that they may come from; `requests` those of the node as
-    a whole. Of one that is `unread` nobody knows anything, so it may free all.
+    a whole. Nothing is known of an `unread` pod, so it may free everything.
     """
 
     uid: str
@@ -40,22 +39,22 @@ class Leaver:
     unread: bool = False
 
     def frees(self, zone: ZoneId, name: str) -> int:
-        """Return how much of a resource in a zone."""
+        """Return how much of a resource it frees in a zone."""
         amounts = self.zones.get(zone)
         return amounts.get(name, 0) if amounts else 0
 
     def everywhere(self, name: str) -> int:
-        """Return how much of a resource in all zones together."""
+        """Return how much of a resource it frees in all zones together."""
         return sum([amounts.get(name, 0) for amounts in self.zones.values()])
 
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """One node, one pod that wants in, and the pods that could go, the cheapest first.
+    """One node, one incoming pod, and the pods that could leave, the cheapest first.
 
-    `free` is what its zones may have free as things are, at the most. For each part that must come from a
-    single zone `lacking` has what each zone lacks for it; `total` is what all zones lack together, and
-    `short` what the node as a whole does. Where the pod is served in `one_zone`, no other zone matters.
+    `free` is the most that its zones may have free at present. For each part that must come from a single
+    zone `lacking` has what each zone lacks for it; `total` is what all zones lack together, and `short` what
+    the node as a whole lacks. If the pod is served in `one_zone`, no other zone matters.
     """
 
     node: Node
@@ -68,7 +67,7 @@ class Relief:
     leavers: tuple[Leaver, ...]
 
     def suffices(self, chosen: Sequence[Leaver]) -> bool:
-        """Return whether the pod may be let in once these are gone."""
+        """Return whether the pod may be admitted after these are gone."""
         if any(leaver.unread for leaver in chosen):
             return True
         return (
@@ -93,12 +92,12 @@ class Relief:
         )
 
     def choices(self, size: int) -> Iterator[tuple[Leaver, ...]]:
-        """Yield all choices of so many pods that could make a difference, each once."""
+        """Yield all choices of `size` pods that could make a difference, each once."""
         pools = [*self._pools()]
         if len(pools) == 1:
             yield from combinations(pools[0], size)
             return
-        # Of few zones each: a pod stands in several pools only if it may hold something in all of these.
+        # There are few zones: a pod is in several pools only if it may hold something in all of these.
         tried = set[tuple[str, ...]]()
         for pool in pools:
             for chosen in combinations(pool, size):
@@ -108,14 +107,14 @@ class Relief:
                     yield chosen
 
     def least(self) -> int | None:
-        """No fewer than so many have to go; None if not even all of them would do."""
+        """Return a lower bound for the number of leavers; None if not even all of them would do."""
         if not self.suffices(self.leavers):
             return None
-        # Of those that could go all may be needed: how many follows from the largest amounts alone.
+        # All leavers may be needed: the number follows from the largest amounts alone.
         return next((size for size in range(len(self.leavers)) if self._could_do(size)), len(self.leavers))
 
     def room_for(self, chosen: Sequence[Leaver], other: Demand) -> bool:
-        """Whether there may be room for another pod beside the one that wants in, once these are gone."""
+        """Return whether there may be room for another pod beside the incoming one after these are gone."""
         if any(leaver.unread for leaver in chosen):
             return True
         # What finished init containers had may be free again when the other one comes.
@@ -127,7 +126,7 @@ class Relief:
         )
 
     def _could_do(self, size: int) -> bool:
-        """Whether the largest so many amounts of each resource would be enough, wherever they come from."""
+        """Return whether the `size` largest amounts of each resource would be enough, wherever they are."""
         leavers = self.leavers
         if any(leaver.unread for leaver in leavers):
             return size > 0
@@ -153,7 +152,7 @@ class Relief:
         )
 
     def _pools(self) -> Iterator[Sequence[Leaver]]:
-        """Leavers among which a choice is looked for: those of one zone, if one zone is all that is asked."""
+        """Yield the leavers among which to choose: those of one zone, if only one zone is needed."""
         if not self.one_zone:
             yield self.leavers
             return
@@ -172,7 +171,7 @@ class Relief:
 def relief(
     info: NodeInfo, free: FreeCapacity, demand: Demand, intent: Intent, leavers: Iterable[str]
 ) -> Relief:
-    """Return what the going of these pods, by uid, could bring to one that asks for this."""
+    """Return what removing these pods, by uid, could free for one with this demand."""
     node = info.node
     heeded = effective_demand(node, demand)
     names = frozenset(name for step in (*heeded.steps, heeded.whole) for name in step.asks)
@@ -201,12 +200,12 @@ def relief(
 
 
 def _lacks(has: _ByName, wanted: _ByName) -> _ByName:
-    """Return what is wanted beyond what there is."""
+    """Return the requested amounts beyond what is there."""
     return {name: amount - has.get(name, 0) for name, amount in wanted.items() if amount > has.get(name, 0)}
 
 
 def _most_free(info: NodeInfo, free: FreeCapacity) -> _ByZone:
-    """Return what is free by zone, or what would be by the records of pods alone: the more of both."""
+    """Return what is free by zone, or would be by the records of pods alone: the larger of both."""
     held: dict[ZoneId, dict[str, int]] = {}
     for pod in info.assigned_pods:
         for zones, amounts in _recorded(info.node, pod).items():
@@ -250,7 +249,7 @@ def _add(bag: dict[str, int], amounts: _ByName) -> None:
 
 
 def _units(node: Node, demand: Demand, intent: Intent) -> Sequence[_ByName]:
-    """What has to come from one zone, each as a whole: what the node, or the intent, lets no pod spread."""
+    """Return what has to come from one zone, each as a whole, by the node's policy or the intent."""
     by_node = [*_by_node(node, demand)] if node.policy in _NARROW else []
     by_intent = [*_by_intent(node, demand, intent)] if intent.policy is Policy.SINGLE_NUMA_NODE else []
     return by_node if by_node == by_intent else [*by_node, *by_intent]
@@ -275,7 +274,7 @@ def _steps(demand: Demand, scope: Scope) -> Sequence[Step]:
 
 
 def _fits_one_zone(node: Node, asks: _ByName) -> bool:
-    """Return whether some zone may give out enough of each, so that the kubelet lets none of it spread."""
+    """Return whether some zone may allocate enough of each, so that the kubelet does not spread any."""
     return all(
         any(zone.allocatable.get(name, 0) >= amount for zone in node.zones) for name, amount in asks.items()
     )

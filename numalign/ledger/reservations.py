@@ -1,9 +1,9 @@
 """
 What is assigned and reserved on all nodes, as pods and topologies come and go.
 
-Whoever ranks and binds asks the same nodes again and again, so what is free on a node is worked out once and
-kept until something about that node changes. Nothing here is remembered that could not be learned anew: a
-reservation lives until its pod is seen bound, and then the pod itself says what it holds.
+Ranking and binding ask about the same nodes again and again, so the free capacity of a node is computed once
+and cached until the node changes. No state is kept that could not be learned again: a reservation lasts until
+its pod is seen bound, and then the pod itself has the record of what it holds.
 """
 
 import math
@@ -35,25 +35,25 @@ LAG_SECONDS = 75.0
 """After how long a topology accounts for a pod: exporters publish once a minute."""
 
 RELEASE_SECONDS = 10.0
-"""How long before the API server hears of a pod's end its kubelet may have let go of it."""
+"""How long before the API server is notified of a pod's end its kubelet may have released it."""
 
 NEWS_SECONDS = 2.0
-"""How long the news of a pod's end take, nearly always."""
+"""How long the notification of a pod's end takes in nearly all cases."""
 
 UNKNOWN = "unknown"
-"""In place of a source, of pods of which nobody knows what they hold."""
+"""In place of a source, for pods whose holdings are unknown."""
 
 KEPT_SECONDS = 60.0
-"""How long a reservation is kept for a pod that nobody sees bound: a scheduler gives up earlier."""
+"""How long a reservation is kept for a pod that is not seen bound: a scheduler gives up earlier."""
 
 
 @dataclass(slots=True)
 class _NodeEntry:
-    """What is known of one node; `node` is None as long as its topology is not.
+    """What is known of one node; `node` is None as long as its topology is not known.
 
-    `counted` are the assigned pods as they count there, by the `facts` of the node. `told` is what the agent
-    beside its kubelet says now, `observed` what of that is believed, and `last` what was believed last of
-    pods that are there still and that are not in it any more. `told` is None where no agent says anything.
+    `counted` are the assigned pods as they count there, by the `facts` of the node. `told` is the current
+    report of the node's agent, `observed` the trusted part of it, and `last` the last trusted reports on pods
+    that are still there but not in `observed` any more. `told` is None if no agent reports.
     """
 
     node: Node | None = None
@@ -71,7 +71,7 @@ class _NodeEntry:
     until: float = math.inf
 
     def relabel(self, node: Node) -> None:
-        """Take a node that differs from this one in its labels and in who may go there alone."""
+        """Take a node that differs from this one only in its labels and attributes."""
         self.node = node
         self.info = self.info and replace(self.info, node=node)
         self.free = self.free and _relabelled(self.free, node)
@@ -80,10 +80,10 @@ class _NodeEntry:
             self.before = replace(info, node=node), _relabelled(free, node)
 
     def seen(self, pod: AssignedPod) -> PlacementRecord | None:
-        """Return what the kubelet has down for a pod, as far as its agent ever said.
+        """Return what the kubelet recorded for a pod, as far as its agent ever reported it.
 
-        An agent leaves out pods of which it is not sure. But a pod that was deleted and is left out is gone,
-        as long as there is an agent: one that was taken away says nothing of any pod.
+        An agent omits pods of which it is not sure. But a deleted pod that is omitted is gone, as long as
+        there is an agent: without an agent there are no reports on any pod.
         """
         if record := self.observed.get(pod.uid):
             return record
@@ -92,14 +92,14 @@ class _NodeEntry:
         return RELEASED if last and pod.terminating and left_out else last
 
     def impossible(self, pod: AssignedPod) -> frozenset[str]:
-        """Return the resources of a pod of which the agent says what cannot be."""
+        """Return the resources of a pod for which the agent's report is impossible."""
         told = (self.told or {}).get(pod.uid)
         if told is None or pod.uid in self.observed:
             return frozenset()
         return frozenset(name for bag in told.held.values() for name in bag)
 
     def word_on(self, pod: AssignedPod) -> tuple[PlacementRecord | None, frozenset[str]]:
-        """Return what there is of the agent that a pod counts by."""
+        """Return the agent's reports that matter for a pod."""
         return self.seen(pod), self.impossible(pod)
 
 
@@ -127,9 +127,9 @@ class Reservations:
         return self._lag
 
     def on_change(self, callback: Callable[[str], object]) -> None:
-        """Call back with a node's name whenever nothing that was worked out for it holds any more.
+        """Register a callback that gets a node's name whenever results for it become invalid.
 
-        What time alone changes is not reported: see `valid_until`.
+        Changes by time alone are not reported: see `valid_until`.
         """
         self._callbacks.append(callback)
 
@@ -145,7 +145,7 @@ class Reservations:
     # Nodes.
 
     def update_node(self, node: Node, fingerprint: FingerprintReader | None = None) -> None:
-        """Take what a topology says of a node, and what reads the fingerprint of the pods it accounts for."""
+        """Take a node from its topology, and the reader of the fingerprint of the pods it accounts for."""
         entry = self._entry(node.name)
         if entry.node is node and entry.fingerprint == fingerprint:
             return
@@ -163,11 +163,11 @@ class Reservations:
         self._changed(node.name)
 
     def update_observed(self, name: str, told: ObservedPods | None, *, now: float) -> None:
-        """Take what the agent beside a node's kubelet says of its pods, by uid; of no other node's pods.
+        """Take the report of a node's agent on its pods, by uid; not on pods of other nodes.
 
-        It is None where there is no agent, or nothing of it can be read: who says nothing lets go of nothing.
-        Of a pod that is not in it any more nothing is forgotten, until it leaves or was deleted, or others
-        have what it had.
+        `told` is None if there is no agent, or its report cannot be read: a missing report releases nothing.
+        A pod that is no longer in the report is not forgotten until it leaves or is deleted, or others hold
+        what it had.
         """
         entry = self._entries.get(name)
         if entry is None or entry.told == told:
@@ -186,14 +186,14 @@ class Reservations:
             self._release(name, uid, now=now)
 
     def _release(self, name: str, uid: str, *, now: float) -> None:
-        """Take that a kubelet has let go of a pod that is there still; others may have found its room."""
+        """Note that a kubelet released a pod that still exists; others may have got its room."""
         self._doubt(name, uid, now=now)
         entry = self._entries[name]
         self._count(entry, entry.assigned_pods[uid])
         self._changed(name)
 
     def _observe(self, entry: _NodeEntry) -> None:
-        """Believe what the agent says as far as it can be so on the node as it is now."""
+        """Trust the agent's report as far as it is possible on the node as it is now."""
         node = entry.node
         if node is None:
             return
@@ -215,7 +215,7 @@ class Reservations:
                 del self._entries[name]
 
     def set_complete(self, complete: bool) -> None:  # noqa: FBT001  the one thing that it is about
-        """Take whether every pod on every node is listed; a file may hold topologies alone."""
+        """Set whether every pod on every node is listed; a file may contain only topologies."""
         if complete is not self._complete:
             self._complete = complete
             for name in self._entries:
@@ -224,7 +224,7 @@ class Reservations:
     # Pods on nodes.
 
     def update_pod(self, name: str, assigned_pod: AssignedPod) -> None:
-        """Take a pod that is bound to or admitted by this node; what was reserved for it there stays."""
+        """Take a pod that is bound to or admitted by this node; its reservation there stays."""
         before = self.assigned_pod(assigned_pod.uid)
         if before and self._node_of[assigned_pod.uid] == name:
             assigned_pod = _continued(before, assigned_pod)
@@ -236,7 +236,7 @@ class Reservations:
         self._enter(name, assigned_pod)
 
     def _moved(self, name: str, assigned_pod: AssignedPod) -> AssignedPod:
-        """A pod with a reservation elsewhere: what it gets here is guessed, for the kubelet decides now."""
+        """Return a pod that had a reservation on another node, with a guess: its kubelet decides now."""
         if assigned_pod.record or assigned_pod.demand is None:
             return assigned_pod
         created, now = assigned_pod.created, assigned_pod.since
@@ -244,18 +244,18 @@ class Reservations:
         return replace(assigned_pod, guess=prediction.held) if prediction else assigned_pod
 
     def update_intent(self, uid: str, intent: Intent) -> None:
-        """Take what somebody asks of a pod's placement from now on."""
+        """Set the intent of a pod from now on."""
         assigned_pod = self.assigned_pod(uid)
         if assigned_pod and assigned_pod.intent != intent:
             self._enter(self._node_of[uid], replace(assigned_pod, intent=intent))
 
     def mark_terminating(self, uid: str, *, now: float) -> None:
-        """Take that a pod was deleted: from now on its kubelet may let go of it at any time."""
+        """Note that a pod was deleted: from now on its kubelet may release it at any time."""
         if uid in self._node_of:
             self._doubt(self._node_of[uid], uid, now=now)
 
     def remove_pod(self, uid: str, *, now: float) -> None:
-        """Take that a pod is gone, or has ended: it holds nothing any more."""
+        """Note that a pod is gone or has ended: it no longer holds anything."""
         assigned_pod = self.assigned_pod(uid)
         if assigned_pod is None:
             return
@@ -270,7 +270,7 @@ class Reservations:
                 del entry.departed[next(iter(entry.departed))]
 
     def _doubt(self, name: str, leaver: str, *, now: float) -> None:
-        """No longer build on what was predicted of pods that may have found the leaver's room."""
+        """Stop relying on predictions for pods that may have got the leaver's room."""
         info = self.node_info(name)
         if info is None:
             return
@@ -284,22 +284,22 @@ class Reservations:
     # Reservations.
 
     def reserve(self, name: str, assigned_pod: AssignedPod, prediction: Prediction | None) -> None:
-        """Reserve for a pod what a node was predicted to give it, in place of an earlier reservation.
+        """Reserve what a node is predicted to give a pod, in place of an earlier reservation.
 
-        Without a prediction nobody knows the node: the pod is expected there, and holds nobody knows what.
+        Without a prediction the node is unknown: the pod is expected there, and what it holds is unknown.
         """
         self._remove(assigned_pod.uid)
         self._turn += 1
         self._enter(name, _given(replace(assigned_pod, stage=Stage.RESERVED, turn=self._turn), prediction))
 
     def take_over(self, name: str, assigned_pod: AssignedPod) -> None:
-        """Take a reservation that somebody else made, as he wrote it down; nobody knows when it is bound."""
+        """Take over a reservation of another process, as recorded; when it is bound is unknown."""
         self._remove(assigned_pod.uid)
         self._turn += 1
         self._enter(name, replace(assigned_pod, stage=Stage.RESERVED, turn=self._turn, unconfirmed=True))
 
     def update_reservation(self, uid: str, prediction: Prediction) -> None:
-        """Reserve what is predicted by now for a pod that has a reservation, which keeps its turn."""
+        """Update the reservation of a pod to a new prediction; it keeps its turn."""
         assigned_pod = self.assigned_pod(uid)
         if assigned_pod and assigned_pod.reserved:
             updated = _given(replace(assigned_pod, doubtful=False), prediction)
@@ -307,13 +307,13 @@ class Reservations:
                 self._enter(self._node_of[uid], updated)
 
     def mark_unconfirmed(self, uid: str) -> None:
-        """Take that nobody knows whether a pod with a reservation was bound, until it is seen."""
+        """Note that it is unknown whether a pod with a reservation was bound, until it is seen."""
         assigned_pod = self.assigned_pod(uid)
         if assigned_pod and assigned_pod.reserved:
             self._enter(self._node_of[uid], replace(assigned_pod, unconfirmed=True))
 
     def unreserve(self, uid: str) -> None:
-        """Remove the reservation of a pod; nothing happens to one that is on a node already."""
+        """Remove the reservation of a pod; no effect on one that is on a node already."""
         if uid in self._reserved:
             self._remove(uid)
 
@@ -356,11 +356,11 @@ class Reservations:
         return None if name is None else self._entries[name].assigned_pods[uid]
 
     def assigned_pods(self) -> Iterator[AssignedPod]:
-        """Return all pods on nodes and on their way to them."""
+        """Return all pods on nodes and pods with reservations."""
         return (pod for entry in self._entries.values() for pod in entry.assigned_pods.values())
 
     def assigned_to(self, name: str) -> Collection[AssignedPod]:
-        """Return the pods on one node and on their way there."""
+        """Return the pods on one node, and those with reservations there."""
         entry = self._entries.get(name)
         return entry.assigned_pods.values() if entry else ()
 
@@ -369,27 +369,27 @@ class Reservations:
         return (pod for entry in self._entries.values() for pod in entry.counted.values())
 
     def observed(self, uid: str) -> PlacementRecord | None:
-        """What the agent beside its kubelet says of a pod on its node; None as long as that is nothing."""
+        """Return the agent's trusted report on a pod; None if there is none."""
         name = self._node_of.get(uid)
         return None if name is None else self._entries[name].observed.get(uid)
 
     def is_observed(self, name: str) -> bool:
-        """Return whether an agent says what the pods of a node hold."""
+        """Return whether an agent reports what the pods of a node hold."""
         entry = self._entries.get(name)
         return bool(entry and entry.told)
 
     def refuted(self) -> Iterator[tuple[str, AssignedPod]]:
-        """Pods whose record says what cannot be, as they count on their node, each with its node's name."""
+        """Yield pods whose record is impossible, as they count on their node, each with its node's name."""
         for uid in self._refuted:
             name = self._node_of[uid]
             yield name, self._entries[name].counted[uid]
 
     def count_refuted(self) -> int:
-        """Return how many of these there are."""
+        """Return the number of refuted pods."""
         return len(self._refuted)
 
     def count_by_basis(self) -> dict[Basis, int]:
-        """How many nodes' free capacity rests on which basis, of those asked about since anything changed."""
+        """Return the number of nodes by the basis of their free capacity, of those that have a cached one."""
         counts = dict.fromkeys(Basis, 0)
         for entry in self._entries.values():
             if entry.free:
@@ -397,9 +397,9 @@ class Reservations:
         return counts
 
     def count_by_source(self, names: Iterable[str]) -> Mapping[str, int]:
-        """How it is known of how many pods what they hold, of those on these nodes that hold anything.
+        """Return how many pods hold exclusive resources on these nodes, by how that is known.
 
-        Of a pod that counts as `unknown` nobody knows all that it holds.
+        For a pod that counts as `unknown`, what it holds is not fully known.
         """
         infos = filter(None, map(self.node_info, names))
         counts = Counter(_source(pod, info.node) for info in infos for pod in info.assigned_pods)
@@ -431,7 +431,7 @@ class Reservations:
         return entry.free
 
     def valid_until(self, name: str) -> float:
-        """When time alone will change what `free_capacity` returned last; infinite if it never will."""
+        """Return when time alone will change the last `free_capacity`; infinite if it never will."""
         entry = self._entries.get(name)
         return entry.until if entry and entry.free else math.inf
 
@@ -445,7 +445,7 @@ class Reservations:
         now: float,
         without: Iterable[str] = (),
     ) -> Prediction | None:
-        """What a node answers a pod, once those in `without` are gone; None if its topology is not known."""
+        """Return the prediction for a pod after those in `without` are gone; None if the node is unknown."""
         info = self.node_info(name)
         if info is None:
             return None
@@ -465,7 +465,7 @@ class Reservations:
         now: float,
         without: Iterable[str] = (),
     ) -> tuple[AssignedPod, ...]:
-        """Pods taken in lately, but those in `without`, that may sit where this one would be refused."""
+        """Return recently admitted pods, except `without`, that may be where this one would be refused."""
         info = self.node_info(name)
         if info is None:
             return ()
@@ -477,7 +477,7 @@ class Reservations:
         return self._entries.setdefault(name, _NodeEntry())
 
     def _count(self, entry: _NodeEntry, assigned_pod: AssignedPod) -> None:
-        """Keep a pod as it counts on its node."""
+        """Store a pod as it counts on its node."""
         seen, impossible = entry.word_on(assigned_pod) if entry.node else (None, frozenset[str]())
         counted = assigned_pod.counted_on(entry.node) if entry.node and not seen else assigned_pod
         if seen:
@@ -492,7 +492,7 @@ class Reservations:
         before = entry.assigned_pods.get(uid)
         entry.assigned_pods[uid] = assigned_pod
         if before and entry.counted[uid] is before and _claims_the_same(before, assigned_pod):
-            # All of it was believed, and is for the same reasons.
+            # All of the record was trusted, and still is for the same reasons.
             entry.counted[uid] = assigned_pod
         else:
             self._count(entry, assigned_pod)
@@ -516,42 +516,42 @@ class Reservations:
 
 
 def _source(pod: AssignedPod, node: Node) -> str | None:
-    """How it is known what a pod holds; None of one that holds nothing."""
+    """Return how it is known what a pod holds; None if it holds nothing."""
     if pod.record and not pod.record.unknown:
         return pod.record.source if pod.record.held else None
     return UNKNOWN if pod.holds(node) else None
 
 
 def _relabelled(free: FreeCapacity, node: Node) -> FreeCapacity:
-    """Return what is free, on a node that is alike."""
+    """Return the free capacity with an otherwise equal node."""
     relabelled = replace(free.node, label=node.label, attributes=node.attributes, health=node.health)
     return replace(free, node=relabelled)
 
 
 def _claims_the_same(one: AssignedPod, other: AssignedPod) -> bool:
-    """Return whether both ask for the same, and have records of the same."""
+    """Return whether both have the same demand and records of the same amounts."""
     mine, theirs = (pod.record and pod.record.held for pod in (one, other))
     return mine == theirs and one.demand == other.demand
 
 
 def _continued(before: AssignedPod, now: AssignedPod) -> AssignedPod:
-    """A pod that is seen again on its node: what is better known counts, and a stage has begun only once."""
+    """Return the pod as seen again on its node: the better facts count, and stages begin only once."""
     record = now.record or before.record
     if now.record and before.record and now.record.held == before.record.held and now.record.cpus is None:
-        # What was written down at bind has no ids.
+        # The record written at binding has no ids.
         record = replace(now.record, cpus=before.record.cpus)
     if before.doubtful and record and record.source not in SEEN:
         record = None
     return replace(
         now,
-        # A kubelet takes back nothing that its managers gave: it does not resize such a pod in place.
+        # A kubelet does not take back what its managers allocated: it does not resize such a pod in place.
         demand=before.demand if before.admitted and before.demand else now.demand,
         since=before.since if before.stage is now.stage else now.since,
         turn=before.turn,
         record=record,
         guess=before.guess,
         doubtful=before.doubtful,
-        # Its call may have been the last of all to be heard.
+        # The notification of its binding may have arrived last of all.
         unconfirmed=before.unconfirmed,
     )
 
