@@ -1,8 +1,8 @@
 """
-The API server: the only folder that knows how Kubernetes writes things down, and that calls it.
+The API server: the only package that knows the objects of Kubernetes and calls its API.
 
-`client` asks one API server, `informer` follows one kind of objects there, `lease` elects who leads,
-`bindings` binds pods and `events` tells their owners. `decode` makes one value of one object, `files` reads
-the documents, snapshots and policies that people keep in files. A `ClusterState` is filled with objects one
-by one and is a cluster at every moment; programs follow it through a `feed`, from a file or live.
+`client` calls one API server, `informer` follows one kind of objects, `lease` elects a leader, `bindings`
+binds pods and `events` reports to their owners. `decode` turns one object into one value, `files` reads
+documents, snapshots and policies from files. A `ClusterState` gets objects one by one and represents a
+cluster at every moment; programs follow it through a `feed`, from a file or live.
 """

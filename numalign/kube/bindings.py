@@ -1,14 +1,14 @@
 """
-Binding a pod, and recording why, in one write that is soon over.
+Binding a pod and recording the reason, in one write with a deadline.
 
-The API server copies the annotations of a Binding to the pod in the same write that gives it its node
-(pkg/registry/core/pod/storage of Kubernetes, assignPod). So there is no moment at which a pod is bound and
-nobody can read what it was promised, and no second write that could fail.
+The API server copies the annotations of a Binding to the pod in the same write that sets its node
+(pkg/registry/core/pod/storage of Kubernetes, assignPod). So there is no moment at which a pod is bound
+without its record, and no second write that could fail.
 
-Nor is there a write that lands when somebody else leads already. Whoever is not answered within
-`BIND_SECONDS` goes away, and so does the API server, which gives each request the time that its `timeout`
-asks for, its calls to webhooks included (WithRequestDeadline of k8s.io/apiserver). So a bind that is begun at
-all has landed or failed after twice that time, whatever became of who began it.
+Nor does a write take effect when another replica already leads. The client gives up after `BIND_SECONDS`, and
+so does the API server, which gives each request the time of its `timeout`, calls to webhooks included
+(WithRequestDeadline of k8s.io/apiserver). So a bind has succeeded or failed after at most twice that time,
+whatever happened to its sender.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Un
 from numalign.runtime.clock import Sleep
 
 BIND_SECONDS = 4.0
-"""How long a bind may take, here and, from when it arrives there, on the API server."""
+"""How long a bind may take, in this process and, from its arrival, on the API server."""
 
 _ANSWERS = (Conflict, Forbidden, NotFound, Unauthorized)
-"""After these it is known what became of a bind."""
+"""After these answers the result of a bind is known."""
 
 
 async def bind(  # noqa: PLR0913  a pod, a node, and what is recorded
@@ -32,9 +32,9 @@ async def bind(  # noqa: PLR0913  a pod, a node, and what is recorded
 ) -> None:
     """Bind a pod to a node, and add these annotations to it, or do nothing.
 
-    Raises `ClusterError`: `Conflict` for a pod that is bound already, is being deleted, waits behind a
-    scheduling gate, or is not the one with this uid, and `NotFound` for one that is gone. After `Unreachable`
-    nobody knows whether it was done, until the pod is seen.
+    Raises `ClusterError`: `Conflict` if the pod is bound already, is being deleted, waits behind a scheduling
+    gate, or has another uid, and `NotFound` if it is gone. After `Unreachable` the result is unknown until
+    the pod is seen.
     """
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}/binding"
     metadata = {"name": name, "namespace": namespace, "uid": uid, "annotations": dict(annotations)}
@@ -49,7 +49,7 @@ async def bind(  # noqa: PLR0913  a pod, a node, and what is recorded
 
 
 class BindsInFlight:
-    """Binds that were begun through it and may still land; called as `bind` is without its API server."""
+    """The binds that may still take effect; called as `bind` is, without its API server."""
 
     def __init__(
         self,
@@ -65,21 +65,21 @@ class BindsInFlight:
         self._lost_until = 0.0
 
     async def __call__(self, **binding: object) -> None:
-        """Bind a pod; raises `ClusterError`."""
+        """Bind a pod; raise `ClusterError` if it fails."""
         self._flying += 1
         try:
             await self._write(**binding)
         except _ANSWERS:
             raise
         except (ClusterError, asyncio.CancelledError):
-            # The API server may be at it for as long as it was given.
+            # The API server may still be working on it until its deadline.
             self._lost_until = self._clock() + BIND_SECONDS
             raise
         finally:
             self._flying -= 1
 
     async def landed(self) -> None:
-        """Wait until nothing that was begun can land any more; that takes at most twice `BIND_SECONDS`."""
+        """Wait until no started bind can take effect any more; that takes at most twice `BIND_SECONDS`."""
         while self._flying or self._clock() < self._lost_until:
             await self._sleep(_LOOK_SECONDS)
 

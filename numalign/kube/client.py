@@ -1,10 +1,9 @@
 """
-One API server, asked as one user.
+One API server, called as one user.
 
-The client library knows how to find a cluster and who asks; of its models nothing is used, for they are slow
-and know only yesterday's fields. What is asked and answered here is bytes and plain values. Every way in
-which a cluster can fail is mapped here onto one of `numalign.kube.errors` with a sentence that says what to
-do; how it can refuse, `refusals` knows.
+The client library finds a cluster and the credentials; its models are not used, because they are slow and
+lack new fields. Requests and answers here are bytes and plain values. Every failure of a cluster becomes one
+of `numalign.kube.errors` with a sentence that says what to do; `refusals` handles the refusals.
 """
 
 import os
@@ -39,11 +38,11 @@ TIMEOUT = aiohttp.ClientTimeout(sock_connect=10, sock_read=60)
 """Seconds to connect, and between two pieces of an answer."""
 
 LONGEST_LINE = 2**24
-"""Bytes of one event of a watch; etcd stores objects of at most a tenth of it."""
+"""The limit of bytes in one event of a watch; etcd stores objects of at most a tenth of it."""
 
 _JSON = "application/json"
 _READ_AHEAD = 2**21
-"""Bytes of an answer that may wait to be read; events of a watch come in bursts."""
+"""The bytes of an answer that may wait to be read; events of a watch come in bursts."""
 
 _RESOURCE = re.compile(r"/apis?/(?:[^/]+/)?v\w+/(?:namespaces/[^/]+/)?([^/]+)(?:/[^/]+(?:/([^/]+))?)?$")
 _LEASES = "/leases"
@@ -53,7 +52,7 @@ Query = Sequence[tuple[str, str]]
 
 
 class Patch(StrEnum):
-    """How a patch is meant, as its content type."""
+    """The types of patches, as content types."""
 
     MERGE = "application/merge-patch+json"
     STRATEGIC = "application/strategic-merge-patch+json"
@@ -61,17 +60,17 @@ class Patch(StrEnum):
 
 
 class ObjectWriter(Protocol):
-    """What of an `Api` makes objects; the real one raises `ClusterError`."""
+    """The part of an `Api` that creates objects; the real one raises `ClusterError`."""
 
     async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
-        """Make an object in the collection at a path, and give it as it is stored."""
+        """Create an object in the collection at a path, and return it as stored."""
 
 
 class Api:
-    """An API server; made by `connected`, which knows of the `connection`.
+    """An API server; created by `connected` from a `connection`.
 
-    `host` is its address and `namespace` the one that whoever asks usually means. `what` names in errors what
-    is asked for, like `pod default/web`. Every method raises `ClusterError`.
+    `host` is its address and `namespace` the default one of the user. `what` names the object in errors, like
+    `pod default/web`. Every method raises `ClusterError`.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Api:
         self._tracer = tracer
         self._impersonation = connection.impersonation
         self._timeout = _timeout(connection)
-        # What the client's own calls do beside this is for its models, and takes longer than the call.
+        # The client's own calls convert to its models, which takes longer than the call.
         self._session: aiohttp.ClientSession = client.rest_client.pool_manager
         self._way = _way(client.rest_client)
         self.namespace = namespace
@@ -97,35 +96,35 @@ class Api:
         return str(self._client.configuration.host)
 
     async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
-        """Return what stands at a path; `most` is how many bytes of it make sense."""
+        """Return the object at a path; `most` is the limit of its bytes."""
         return await self._asked("GET", path, query, what=what, most=most)
 
     async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
-        """Make an object in the collection at a path, and give it as it is stored."""
+        """Create an object in the collection at a path, and return it as stored."""
         return await self._asked("POST", path, query, body=body, what=what)
 
     async def replace(self, path: str, body: object, *, what: str) -> object:
-        """Put an object in place of the one at its path, if that still has the body's `resourceVersion`."""
+        """Replace the object at a path, if it still has the body's `resourceVersion`."""
         return await self._asked("PUT", path, body=body, what=what)
 
     async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
-        """Change what a patch says of the object at a path."""
+        """Patch the object at a path."""
         return await self._asked("PATCH", path, query, body=body, content_type=how, what=what)
 
     async def delete(self, path: str, options: object, *, what: str) -> object:
-        """Delete the object at a path as `options`, a v1 DeleteOptions, say, and give what is left of it.
+        """Delete the object at a path with `options`, like a v1 DeleteOptions; return what is left of it.
 
-        Raises `Conflict` where it is not what their preconditions name.
+        Raises `Conflict` if their preconditions do not hold.
         """
         return await self._asked("DELETE", path, body=options, what=what)
 
     async def lines(
         self, path: str, query: Query, *, what: str, silence: float
     ) -> AsyncGenerator[bytes, None]:
-        """Yield what a watch says, line by line, until it ends; first an empty line, once it is accepted.
+        """Yield the events of a watch, line by line, until it ends; first an empty line, once it is accepted.
 
-        A last line that was cut off is left out. Raises `Unreachable` after so many seconds of `silence`, and
-        for a line of more than `LONGEST_LINE` bytes.
+        A truncated last line is dropped. Raises `Unreachable` after `silence` seconds without data, and for a
+        line of more than `LONGEST_LINE` bytes.
         """
         within = aiohttp.ClientTimeout(sock_connect=TIMEOUT.sock_connect, sock_read=silence)
         answer = await self._answered("GET", path, query, within=within)
@@ -136,7 +135,7 @@ class Api:
             pieces = [b""]
             async for piece in answer.content.iter_any():
                 *lines, incomplete = piece.split(b"\n")
-                # What comes in a crowd is there at once, and nothing else would happen until it is read.
+                # A burst is there at once, and nothing else would run until it is read.
                 time_slice = TimeSlice()
                 for line in lines:
                     yield b"".join((*pieces, line))
@@ -188,7 +187,7 @@ class Api:
     def _writing(
         self, method: str, path: str, what: str
     ) -> Iterator[tuple[CallSpan | None, Mapping[str, str]]]:
-        """The span of a write, and the headers that pass it on; nothing for reads and for leases."""
+        """Provide the span of a write and the headers that propagate it; none for reads and leases."""
         if self._tracer is None or method == "GET" or _LEASES in path:
             yield None, NO_TRACE
             return
@@ -221,8 +220,8 @@ class Api:
             raise self._unreachable(error) from error
 
     async def _headers(self, content_type: str) -> Sequence[tuple[str, str]]:
-        """Who asks, by a token that may have been renewed, in whose name, and for what."""
-        # Whoever has a client has paid for this already.
+        """Return the headers with the token, which may have been renewed, the impersonation and the type."""
+        # Code that has a client has imported this already.
         import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
 
         headers = {**self._client.default_headers, "Accept": _JSON, "Content-Type": content_type}
@@ -244,12 +243,12 @@ class Api:
 async def connected(
     connection: Connection = FROM_KUBECONFIG, *, account: Path = ACCOUNT, tracer: Tracer | None = None
 ) -> AsyncIterator[Api]:
-    """The API server that a connection leads to, by default the one that kubectl would ask.
+    """Provide the API server of a connection, by default the one that kubectl would use.
 
-    Without a kubeconfig that means `KUBECONFIG`, or else `~/.kube/config`, or else the pod's own service
+    Without a kubeconfig that is `KUBECONFIG`, or else `~/.kube/config`, or else the pod's own service
     account, which is mounted at `account`. Writes are traced by `tracer`. Raises `Unconfigured`.
     """
-    # To import it takes a second, and a command that reads a file needs none of it.
+    # Its import takes a second, and a command that reads a file does not need it.
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
 
     configuration = kubernetes.client.Configuration()
@@ -266,10 +265,10 @@ async def connected(
 
 
 async def access(connection: Connection = FROM_KUBECONFIG) -> Access:
-    """Return what a kubeconfig leads to, for clients that are none of ours; raises `Unconfigured`.
+    """Return the access in a kubeconfig, for other clients; raise `Unconfigured` if there is none.
 
-    Without one, that is `KUBECONFIG`, or else `~/.kube/config`. A token is as it is now, and certificates
-    that stand in the kubeconfig itself are written to files that stay.
+    Without a kubeconfig, that is `KUBECONFIG`, or else `~/.kube/config`. The token is the current one, and
+    certificates inside the kubeconfig are written to files that stay.
     """
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as above
 
@@ -287,9 +286,9 @@ async def access(connection: Connection = FROM_KUBECONFIG) -> Access:
 
 
 def _collection(path: str) -> str:
-    """Return the resource that a path is of, and its subresource: `nodes`, `pods/binding`.
+    """Return the resource of a path, and its subresource: `nodes`, `pods/binding`.
 
-    No name is in it.
+    It contains no name.
     """
     match = _RESOURCE.match(path)
     return "/".join(filter(None, match.groups())) if match else "objects"
@@ -302,7 +301,7 @@ def _timeout(connection: Connection) -> aiohttp.ClientTimeout:
 
 
 def _way(rest_client: "RESTClientObject") -> dict[str, Any]:
-    """By which way a kubeconfig leads to its API server, as arguments of a request."""
+    """Return how a kubeconfig reaches its API server, as arguments of a request."""
     way = {
         "proxy": rest_client.proxy,
         "proxy_headers": rest_client.proxy_headers,
@@ -312,9 +311,9 @@ def _way(rest_client: "RESTClientObject") -> dict[str, Any]:
 
 
 def _ask_directly(client: "ApiClient") -> None:
-    """Keep a session from looking for a proxy, and for passwords in netrc, in a thread before each call.
+    """Keep a session from looking up proxies, and passwords in netrc, in a thread before each call.
 
-    A password in netrc would even be sent in place of the token, and be refused.
+    A password in netrc would even be sent in place of the token, and be rejected.
     """
     rest_client = client.rest_client
     looking = rest_client.pool_manager
@@ -323,7 +322,7 @@ def _ask_directly(client: "ApiClient") -> None:
 
 
 async def _from_kubeconfig(configuration: "Configuration", connection: Connection) -> str:
-    """Fill in who asks whom, and give the namespace of the context."""
+    """Set the server and the credentials, and return the namespace of the context."""
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as above
 
     path = connection.kubeconfig or os.environ.get("KUBECONFIG") or _HOME
@@ -333,12 +332,12 @@ async def _from_kubeconfig(configuration: "Configuration", connection: Connectio
     if not _exists(path):
         raise Unconfigured(f"there is no kubeconfig at {path}: {_ELSEWHERE}")
     try:
-        # Tokens that were renewed are not written back: the file is the user's.
+        # Renewed tokens are not written back: the file belongs to the user.
         loader = await kubernetes.config.load_kube_config(
             path, context=connection.context, client_configuration=configuration, persist_config=False
         )
         _override(configuration, connection)
-        # A certificate that cannot be read is found out by whoever first needs it.
+        # A certificate that cannot be read is reported at its first use.
         await kubernetes.client.ApiClient(configuration).close()
     except (kubernetes.config.ConfigException, *_BROKEN_FILE) as error:
         reason = " ".join(str(error).split()) or "a part of it is missing"
@@ -347,12 +346,12 @@ async def _from_kubeconfig(configuration: "Configuration", connection: Connectio
 
 
 def _override(configuration: "Configuration", connection: Connection) -> None:
-    """Put what somebody says in place of what the kubeconfig does; raises `Unconfigured`."""
+    """Replace what the kubeconfig says by explicit flags; raise `Unconfigured` if they are invalid."""
     if connection.server:
-        # The name that a certificate is to show is that of the kubeconfig's own server.
+        # The name in a certificate is that of the kubeconfig's own server.
         configuration.host, configuration.tls_server_name = connection.server.rstrip("/"), None
     if connection.token:
-        # A server looks at a certificate first, so with both the token would count for nothing.
+        # A server checks a certificate first, so with both the token would be ignored.
         configuration.cert_file = configuration.key_file = configuration.refresh_api_key_hook = None
         configuration.api_key = {"BearerToken": f"Bearer {connection.token}"}
     if connection.insecure:
@@ -364,7 +363,7 @@ def _override(configuration: "Configuration", connection: Connection) -> None:
 
 
 def _from_account(configuration: "Configuration", account: Path) -> str:
-    """As above, of the pod that this process runs in."""
+    """Configure from the service account of the pod that this process runs in."""
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as above
 
     try:
@@ -383,12 +382,12 @@ def _from_account(configuration: "Configuration", account: Path) -> str:
 
 
 def _exists(path: str) -> bool:
-    """Return whether one at least of the kubeconfigs is there."""
+    """Return whether at least one of the kubeconfigs exists."""
     return any(Path(candidate).expanduser().is_file() for candidate in path.split(os.pathsep) if candidate)
 
 
 async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) -> bytes:
-    """Return all of an answer; raises `Unreachable` as soon as it is longer than makes sense."""
+    """Return the whole answer; raise `Unreachable` as soon as it exceeds the limit."""
     if most is None:
         return await answer.read()
     pieces = bytearray()
@@ -407,7 +406,7 @@ _VERBS: Mapping[str, str] = MappingProxyType(
 
 _BROKEN_CONNECTION = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
 
-# What the client raises for a file that is no kubeconfig, or one that names what is not there.
+# What the client raises for a file that is not a kubeconfig, or one that names missing entries.
 _BROKEN_FILE = (
     aiohttp.ClientError,
     AssertionError,

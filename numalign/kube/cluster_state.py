@@ -1,9 +1,9 @@
 """
-All that was seen of a cluster, object by object, and the cluster that it makes together.
+Everything seen of a cluster, object by object, and the cluster that it represents.
 
-Objects come one by one and in any order, from a file or from watches; each is decoded once and its text
-forgotten. A snapshot joins what there is at the moment, and joins again only what has changed. One broken
-object never stops the rest: it is left out and told of, with its kind, its name and all its mistakes.
+Objects arrive one by one and in any order, from a file or from watches; each is decoded once, and its text is
+dropped. A snapshot joins the current objects, and joins again only what has changed. One invalid object never
+stops the rest: it is left out and reported, with its kind, its name and all its mistakes.
 """
 
 import time
@@ -46,19 +46,21 @@ _NODES_A_STEP = 4
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A cluster as it was found.
+    """A cluster at one moment.
 
-    `nodes` are those whose topology is known, by name; `unknown` the names of the others, and `bare` what
-    the Node objects of those tell. `shapes` are all that this cluster has, had, or was told of. `labels` is
-    the class that each Node is labelled with, None if it has none; a Node that is invalid, or whose
-    topology is, is not in it. `node_labels` are all labels of each Node. `namespaces` are the
-    rules of each, and `namespace_labels` all of its labels.
-    `fingerprints` are those of the pods that the free amounts of a node account for, where its exporter tells
-    one. `placements` are what the agent of a node saw its pods hold, by uid. `observed_at` is when it last
-    looked, in seconds since 1970, None if that cannot be read; it is always that of now, for nothing else
-    changes with it.
-    `served` are the extended resources that DRA serves. `pods` counts what was listed, and `ignored` the
-    objects of kinds that nobody reads, by kind and group (`Deployment.apps`).
+    `nodes` are those with a known topology, by name; `unknown` the names of the others, and `bare` the facts
+    of their Node objects. `shapes` are all that this cluster has, had, or has declared. `labels` is the class
+    label of each Node, None if it has none; a Node that is invalid, or whose topology is, is not in it.
+    `node_labels` are all labels of each Node. `namespaces` are the rules of each, and `namespace_labels` all
+    of its labels.
+
+    `fingerprints` are those of the pods that the free amounts of a node account for, if its exporter
+    publishes one. `placements` are what the agent of a node saw its pods hold, by uid. `observed_at` is when
+    it last looked, in seconds since 1970, None if that cannot be read; it is always the current one, because
+    nothing else changes with it.
+
+    `served` are the extended resources that DRA serves. `pods` counts the listed pods, and `ignored` the
+    objects of kinds that are not read, by kind and group (`Deployment.apps`).
     """
 
     nodes: tuple[Node, ...] = ()
@@ -80,7 +82,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What snapshots say of each node, by its name."""
+    """What snapshots contain for each node, by its name."""
 
     nodes: SortedValues[Node] = field(default_factory=SortedValues)
     bare: NamedValues[UnknownNode] = field(default_factory=NamedValues)
@@ -92,12 +94,11 @@ class _Told:
 
 
 class ClusterState:
-    """What was seen so far; `snapshot` is the cluster that it makes.
+    """Everything seen so far; `snapshot` is the cluster that it represents.
 
-    A topology without a Node is an orphan that its exporter left behind, and makes no node. But a file may
-    hold nothing but topologies: unless its Nodes are `complete`, as an API server's are, there is no orphan
-    where there is no Node at all. The `shape_history` knows the nodes in health, `reader` the pods that are
-    counted.
+    A topology without a Node is an orphan that its exporter left behind, and is ignored. But a file may
+    contain only topologies: unless its Nodes are `complete`, as an API server's are, there are no orphans if
+    there is no Node at all. The `shape_history` knows the healthy nodes, `reader` the counted pods.
     """
 
     def __init__(
@@ -136,21 +137,21 @@ class ClusterState:
         self._may_have_others = True
 
     def caches(self) -> Caches:
-        """Return what is remembered of what agents wrote, by its name in metrics."""
+        """Return the caches of what agents wrote, by their names in metrics."""
         return {"machine_reports": self.topologies.reports, "machines": self.built_machines.cache}
 
     @property
     def version(self) -> int:
-        """Grows whenever `snapshot` would give something else, pods aside."""
+        """A number that grows whenever `snapshot` would change, pods aside."""
         return self.shape_history.version + sum(store.version for store in self._stores)
 
     def has_nodes(self) -> bool:
-        """Return whether any topology makes a node now."""
+        """Return whether any topology represents a node now."""
         finished(self._join_changed())
         return bool(self._joined)
 
     def snapshot(self) -> Snapshot:
-        """Return the cluster that all objects make now; only nodes that have changed are joined anew."""
+        """Return the cluster that all objects represent now; only changed nodes are joined again."""
         finished(self.work())
         told, ruled = self._told, dict(self.namespaces.decoded())
         bare = told.bare.copy()
@@ -172,31 +173,31 @@ class ClusterState:
         )
 
     def work(self) -> Steps[None]:
-        """Work out in steps what `snapshot` then gives at once, changes that come meanwhile included."""
+        """Compute in steps what `snapshot` then returns at once, including changes in the meantime."""
         while True:
             self._recall_changed()
             yield from self._join_changed()
             yield from self._examine_changed()
             if not any(store.changed for store in (*self._joins, self.remembered_shapes)):
                 break
-        # These are no part of any node.
+        # These are not part of any node.
         self.namespaces.changed.clear()
         self.device_classes.changed.clear()
         self.topologies.observed_at.changed.clear()
 
     def _recall_changed(self) -> None:
-        """What was remembered stays known for as long as the history says, whatever becomes of the object."""
+        """Recall remembered shapes; they stay known as long as the history keeps them."""
         for name in sorted(self.remembered_shapes.changed):
             self.shape_history.load(self.remembered_shapes.get(name) or RememberedShapes())
         self.remembered_shapes.changed.clear()
 
     def _join_changed(self) -> Steps[None]:
-        """Join anew the nodes of which anything has changed since this was done last."""
+        """Join the nodes that have changed since the last time."""
         orphans = self._complete or any(self.nodes)
         if orphans != self._can_have_orphans:
             self._can_have_orphans = orphans
             self._unjoined |= {*self.topologies, *self.numatopologies}
-        # What is remembered counts when it is recalled, and whoever only asks for nodes does not.
+        # Remembered shapes count when they are recalled; a request for nodes alone does not recall them.
         for store in self._joins:
             self._unjoined |= store.changed
             store.changed.clear()
@@ -208,7 +209,7 @@ class ClusterState:
                 yield
 
     def _examine_changed(self) -> Steps[None]:
-        """Ask for the health of these nodes, and of those of whose past they made more known."""
+        """Update the health of these nodes, and of those about whose past they revealed more."""
         if self._may_have_others:
             self._may_have_others = False
             self.shape_history.retain_nodes(self._joined.keys())
@@ -229,7 +230,7 @@ class ClusterState:
         return self.shape_history.update_node(node, identity=node_facts.identity, most=node_facts.most)
 
     def _tell(self, name: str, known: Node | None) -> None:
-        """Keep what snapshots say of a node."""
+        """Store what snapshots contain for a node."""
         told, node_facts, topology = self._told, self.nodes.get(name), self.topologies.get(name)
         told.nodes.set(name, known)
         told.bare.set(name, self._facts(name).bare() if known is None and name in self.nodes else None)
@@ -273,7 +274,7 @@ class ClusterState:
         return node, problems
 
     def _joined_from_cpus(self, name: str) -> tuple[Node | None, tuple[Problem, ...]]:
-        """Return a node of which Volcano's exporter tells, and no other one."""
+        """Return a node that only Volcano's exporter reports."""
         report = self.numatopologies.get(name)
         if report is None:
             return None, ()
@@ -286,20 +287,19 @@ class ClusterState:
         return _joined(report.topology, numatopologies.KIND, node_facts=node_facts, configured=configured)
 
     def _is_orphan(self, name: str) -> bool:
-        """Return whether nodes are told, and none of this name."""
+        """Return whether there are Nodes, and none with this name."""
         return self._can_have_orphans and name not in self.nodes
 
     def _is_told(self, name: str) -> bool:
-        """Return whether anybody tells of this node's zones, sense or not."""
+        """Return whether this node's zones are reported at all, valid or not."""
         return name in self.topologies or name in self.numatopologies
 
     def _reported(
         self, topology: Topology, node_facts: NodeFacts | None
     ) -> tuple[Node | None, tuple[Problem, ...]]:
-        """The node with the machine that its agent tells, and what is free on it; None if there is none.
+        """Return the node with the machine that its agent reports, and what is free on it; None without one.
 
-        What an agent says of machine and configuration counts before what anybody else does: it is the
-        kubelet's own, and newer.
+        The agent's report on machine and configuration takes precedence: it is the kubelet's own, and newer.
         """
         name = topology.name
         report = self.topologies.machines.get(name)
@@ -320,7 +320,7 @@ class ClusterState:
         return self._occupied(before[1], topology)
 
     def _occupied(self, node: Node, topology: Topology) -> tuple[Node, tuple[Problem, ...]]:
-        """Return the node with what is free there; placements that contradict it count for nothing."""
+        """Return the node with what is free there; placements that contradict it are ignored."""
         placements = self.topologies.placements.get(node.name) or {}
         try:
             return machine_nodes.occupied(node, placements, topology), ()
@@ -330,7 +330,7 @@ class ClusterState:
 
     def _problems_of(self, name: str) -> Iterator[Problem]:
         yield from self._join_problems.get(name, ())
-        # A configuration under a name that no node has is nearly always a misspelt one.
+        # A configuration for a name that no node has is nearly always misspelt.
         if name in self.configurations and name not in self.nodes and not self._is_told(name):
             yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
 
@@ -342,11 +342,11 @@ class ClusterState:
 
 
 _ToldMachine = tuple[MachineReport, Policy, Scope, int, NodeFacts | None]
-"""What a node with a machine is made of while it is empty."""
+"""The parts of a node with a machine while it is empty."""
 
 
 def _in_annotation(name: str, key: str, mistakes: Iterable[Mistake]) -> Problem:
-    """Return what is wrong with an annotation of a node's topology."""
+    """Return the problem in an annotation of a node's topology."""
     where = f"metadata.annotations[{key}]"
     return Problem(nrt.KIND, name, tuple(mistake.under(where) for mistake in mistakes))
 
@@ -356,7 +356,7 @@ _NO_SUCH_NODE = Mistake("metadata.name", "no node in this snapshot has this name
 
 
 def _in_order(names: Iterable[str]) -> Iterator[str]:
-    """Yield the names in order, each found when it is asked for: to sort thousands takes milliseconds."""
+    """Yield the names in order, one at a time: sorting thousands at once takes milliseconds."""
     heap = [*names]
     heapify(heap)
     while heap:
@@ -366,7 +366,7 @@ def _in_order(names: Iterable[str]) -> Iterator[str]:
 def _joined(
     topology: Topology, kind: str, *, node_facts: NodeFacts | None, configured: KubeletConfiguration | None
 ) -> tuple[Node | None, tuple[Problem, ...]]:
-    """A node whose kubelet would not start as it was configured is known by its topology, of this kind."""
+    """Return the node; one whose kubelet would not start as configured is known by its topology alone."""
     try:
         return nodes.join(topology, node_facts=node_facts, configured=configured), ()
     except BadNode as error:

@@ -1,8 +1,8 @@
 """
-A snapshot of a running cluster, through the kubeconfig of whoever asks.
+A snapshot of a running cluster, through the user's kubeconfig.
 
-What is fetched is cut down at once to what the decoders read: a snapshot gets sent around, and neither the
-environment of a container nor the images on a node belong in it.
+Fetched objects are cut down at once to what the decoders read: snapshots are passed on, and should contain
+neither the environment of a container nor the images on a node.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from numalign.kube.live_feed import OF_SOME
 from numalign.kube.resource_types import POD, ResourceType
 
 PAGE = 500
-"""Objects per page, as kubectl asks for them."""
+"""Objects per page, as kubectl requests them."""
 
 
 async def collect(
@@ -32,10 +32,10 @@ async def collect(
     kubelets: Progress | None = None,
     left_out: Callable[[str, ClusterError], object] = lambda _what, _error: None,
 ) -> Object:
-    """Return the cluster as a v1 `List`, as `snapshot.of` and a snapshot file take it; raises `ClusterError`.
+    """Return the cluster as a v1 `List`, as `snapshot.of` and a snapshot file have it.
 
-    What whoever asks may not see and a snapshot can do without is told to `left_out`. Which cluster is asked
-    is said at `client.connected`. With a listener for them, `kubelets` are asked too.
+    Optional kinds that the user may not read are reported to `left_out`. `client.connected` says which
+    cluster is used. With a listener `kubelets`, the kubelets are asked too. Raises `ClusterError`.
     """
     async with connected(connection) as api:
         with _advised():
@@ -54,7 +54,7 @@ async def collect(
 
 
 async def _remembered(api: Api, left_out: Callable[[str, ClusterError], object]) -> list[Object]:
-    """Return the ConfigMap of the shapes that are remembered, where numalign is installed."""
+    """Return the ConfigMap of the remembered shapes, if numalign is installed."""
     try:
         place = await installation.namespace(api)
         data = await installation.config_map(api, place, shapes.NAME) if place else None
@@ -71,7 +71,7 @@ async def _remembered(api: Api, left_out: Callable[[str, ClusterError], object])
 async def _if_served(
     api: Api, versions: Sequence[Collection], left_out: Callable[[str, ClusterError], object]
 ) -> list[Object]:
-    """In the newest version that is served; none in clusters that do without this kind."""
+    """Return objects in the newest served version; none in clusters without this kind."""
     try:
         return await _list_first(api, versions)
     except NotFound:
@@ -88,7 +88,7 @@ async def one(
     namespace: str | None = None,
     connection: Connection = FROM_KUBECONFIG,
 ) -> Object:
-    """Return one object as it is stored, a pod or what makes pods; raises `ClusterError`.
+    """Return one object as stored, a pod or a workload; raise `ClusterError` if that fails.
 
     `namespace` None means the one of the context, or else `default`.
     """
@@ -107,7 +107,7 @@ async def one(
 
 
 async def _preferred_version(api: Api, type_: ResourceType, *, what: str) -> str:
-    """Return the version of an API group that its cluster would have everybody use."""
+    """Return the preferred version of an API group in its cluster."""
     group = Part(await api.get(f"/apis/{quote(type_.group, safe='')}", what=f"the API group of {what}"))
     if version := group["preferredVersion"]["version"].text():
         return quote(version, safe="")
@@ -115,7 +115,7 @@ async def _preferred_version(api: Api, type_: ResourceType, *, what: str) -> str
 
 
 async def pods(connection: Connection = FROM_KUBECONFIG) -> list[Object]:
-    """Return all pods, as a snapshot file holds them; raises `ClusterError`."""
+    """Return all pods, as a snapshot file has them; raise `ClusterError` if that fails."""
     async with connected(connection) as api:
         with _advised():
             return await _list(api, kinds.PODS_IN_FILES)
@@ -123,7 +123,7 @@ async def pods(connection: Connection = FROM_KUBECONFIG) -> list[Object]:
 
 @contextmanager
 def _advised() -> Iterator[None]:
-    """Tell a person whom to ask for what the cluster denies."""
+    """Add advice to `Forbidden` on which permission is missing."""
     try:
         yield
     except Forbidden as error:
@@ -137,7 +137,7 @@ _GRANT = (
 
 
 async def _list_topologies(api: Api, left_out: Callable[[str, ClusterError], object]) -> list[Object]:
-    """In the newest version that is served; none where none is."""
+    """Return topologies in the newest served version; none if none is served."""
     with suppress(NotFound):
         return await _list_first(api, kinds.TOPOLOGIES_IN_FILES)
     left_out(kinds.TOPOLOGIES[0].plural, _NOT_SERVED)
@@ -152,7 +152,7 @@ _NOT_SERVED = NotFound(
 
 
 async def _list_first(api: Api, versions: Sequence[Collection]) -> list[Object]:
-    """Return every object of a kind in the first version that is served; raises `NotFound` where none is."""
+    """Return every object of a kind in the first served version; raise `NotFound` if there is none."""
     *others, last = versions
     for collection in others:
         with suppress(NotFound):
@@ -171,7 +171,7 @@ async def _list(api: Api, collection: Collection) -> list[Object]:
         except Gone:
             if not query or "continue" not in dict(query):
                 raise
-            # The next page is too old to be had; only all of them at once are one state of the cluster.
+            # The next page has expired; only all objects at once are one consistent state of the cluster.
             items, query = [], []
             continue
         part = Part(page)

@@ -1,8 +1,8 @@
 """
-What programs for people share: errors in a sentence, and the options that lead to a cluster.
+What command line programs share: errors as sentences, and the options for a cluster.
 
-Whoever types is told what is wrong and what to do, never where in the program it was noticed. The names of
-options are kubectl's own.
+Users see what is wrong and what to do, never where in the program it was detected. The names of options are
+kubectl's own.
 """
 
 import inspect
@@ -26,22 +26,22 @@ Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 _STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 FILE = click.Path(readable=False)
-"""The name of a file, which a shell completes; whoever opens it tells what is wrong with it."""
+"""The name of a file, which a shell completes; errors are reported when it is opened."""
 
 INTERRUPTED = 128 + signal.SIGINT
-"""The exit code of a program that was ended by Ctrl-C, as shells have it."""
+"""The exit code of a program that was ended by Ctrl-C, as in shells."""
 
 
 def for_terminal(text: str) -> str:
-    """Return the same lines without what would steer a terminal or turn the direction of reading.
+    """Return the same lines without characters that control a terminal or the reading direction.
 
-    Manifests, annotations and answers of servers hold anything.
+    Manifests, annotations and answers of servers may contain any characters.
     """
     return _STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class Trouble(click.ClickException):
-    """What cannot be done, for a reason that the caller can mend; exit code 2."""
+    """An error that the user can fix; exit code 2."""
 
     exit_code = 2
 
@@ -51,18 +51,18 @@ class Trouble(click.ClickException):
 
 
 class NarrowHelp(click.HelpFormatter):
-    """Help that stays readable on a few columns: there, what an option does stands below it."""
+    """A help formatter for narrow terminals: there the description of an option is below it."""
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
-        """Options, or commands, and what they do."""
+        """Write options, or commands, and what they do."""
         super().write_dl(rows, min(col_max, 4) if self.width < _NARROW else col_max, col_spacing)
 
 
 class NarrowContext(click.Context):
-    """A context whose help is as wide as the terminal, down to forty columns."""
+    """A context whose help is as wide as the terminal, at least forty columns."""
 
     def make_formatter(self) -> click.HelpFormatter:
-        """Return what writes the help."""
+        """Return the formatter of the help."""
         columns = min(shutil.get_terminal_size().columns, _WIDEST)
         return NarrowHelp(width=max(columns, _NARROWEST) - 2)
 
@@ -71,7 +71,7 @@ _NARROWEST, _NARROW, _WIDEST = 40, 60, 80
 
 
 class CommandGroup(click.Group):
-    """A group of commands that turns bad input and bad weather into sentences with exit code 2."""
+    """A group of commands that turns invalid input and cluster errors into sentences with exit code 2."""
 
     context_class = NarrowContext
 
@@ -91,7 +91,7 @@ class CommandGroup(click.Group):
 
 
 def joined(argument: str, build: Callable[..., object], *options: Option) -> Option:
-    """Adds options, in this order; what `build` makes of their values is one argument of the command."""
+    """Add options, in this order; `build` turns their values into one argument of the command."""
 
     def add(command: Callable[..., object]) -> Callable[..., object]:
         @wraps(command)
@@ -112,7 +112,7 @@ _SECONDS = MappingProxyType({"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0})
 
 
 def duration(text: str) -> float:
-    """Seconds, written as kubectl reads them: `30`, `30s`, `1m30s`, `500ms`; raises `ValueError`."""
+    """Return seconds from text as kubectl reads it: `30`, `30s`, `1m30s`, `500ms`; raise `ValueError`."""
     if re.fullmatch(r"[0-9]{1,9}", text):
         return float(text)
     parts = _DURATION.findall(text)
@@ -124,7 +124,7 @@ def duration(text: str) -> float:
 
 
 def _limit(_context: click.Context, _option: click.Parameter, text: str) -> float | None:
-    """Seconds; None for 0, which is no limit."""
+    """Return seconds; None for 0, which is no limit."""
     try:
         return duration(text) or None
     except ValueError as error:
@@ -179,4 +179,4 @@ from_kubeconfig = joined(
         " responses.",
     ),
 )
-"""Adds kubectl's flags that say which cluster is asked and as whom, joined into one argument `connection`."""
+"""Adds kubectl's flags for the cluster and the credentials, joined into one argument `connection`."""

@@ -1,7 +1,7 @@
 """
-What every program is composed of, so that each says only what is its own.
+The common parts of all programs, so that each contains only its own.
 
-A program has settings, a log and a metrics registry. It follows a cluster, or looks at a file of one; it may
+A program has settings, a log and a metrics registry. It follows a cluster, or reads a file of one; it may
 hold a lease there; and tasks run beside its server. Nothing here decides what is served or written.
 """
 
@@ -71,7 +71,7 @@ class SnapshotSource:
     api: Api | None = None
 
     async def load(self, take: Take) -> None:
-        """Give `take` what a file holds: whoever starts the program may ask as soon as it listens."""
+        """Pass the content of a file to `take`, so that the first request finds it."""
         if isinstance(self.feed, FileFeed):
             await self.feed.load(take)
 
@@ -88,22 +88,22 @@ class Program(ABC, Generic[S]):
 
     @abstractmethod
     async def serve(self, stop: Stop) -> int:
-        """Run until `stop` is asked; the exit code.
+        """Run until `stop` is requested; return the exit code.
 
-        Raises `BadInput` and `ClusterError` for what is wrong before anything is served.
+        Raises `BadInput` and `ClusterError` for errors before anything is served.
         """
 
     def connected(self) -> AbstractAsyncContextManager[Api]:
-        """Return the API server that the settings name, inside an `async with`; raises `Unconfigured`."""
+        """Return the API server of the settings, for an `async with`; raise `Unconfigured` there."""
         connection = Connection(self.settings.kubeconfig, self.settings.context)
         return client.connected(connection, tracer=self.tracer)
 
     def namespace(self, api: Api) -> str:
-        """Return where the program itself is: its lease and its certificate are kept there."""
+        """Return the program's own namespace: its lease and its certificate are stored there."""
         return self.settings.namespace or api.namespace
 
     def election(self, api: Api, lease: str, *, handover: Handover = NO_HANDOVER) -> LeaderElector:
-        """Return the replica as a candidate for a lease."""
+        """Return this replica as a candidate for a lease."""
         return LeaderElector(
             api,
             namespace=self.namespace(api),
@@ -116,11 +116,11 @@ class Program(ABC, Generic[S]):
         )
 
     def recorder(self, api: Api, component: str) -> Recorder:
-        """Writes Events in the name of a component."""
+        """Return a recorder of Events for a component."""
         return Recorder(api, component=component, log=self.log, registry=self.registry)
 
     def kubelet_configs(self, api: Api, feed: LiveFeed) -> dict[str, BackgroundTask]:
-        """Return the task that asks kubelets for their configuration, where that is allowed."""
+        """Return the task that reads the kubelets' configurations, if that is enabled."""
         if not self.settings.kubelet_configs:
             return {}
         return {
@@ -130,10 +130,10 @@ class Program(ABC, Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class ClusterProgram(Program[C]):
-    """A program that answers calls from snapshots of a cluster, under a policy."""
+    """A program that answers requests from snapshots of a cluster, under a policy."""
 
     def policy(self) -> PolicyKeeper:
-        """Return the policy in force, read for the first time; raises `BadPolicy`."""
+        """Return the policy after its first load; raise `BadPolicy` if it is invalid."""
         policy = PolicyKeeper(self.settings.policy, log=self.log, registry=self.registry)
         policy.load()
         return policy
@@ -148,10 +148,10 @@ class ClusterProgram(Program[C]):
         reader: PodReader | None = None,
         see: Callable[[Object], object] = lambda _pod: None,
     ) -> AsyncIterator[SnapshotSource]:
-        """The source that the settings name, inside an `async with`; raises `Unconfigured`.
+        """Provide the source that the settings name; raise `Unconfigured` if there is none.
 
-        Of a cluster the `watched` kinds are followed, and what is optional. Pods go to `pods`, if given, else
-        they are counted as `reader` reads them, and those of an API server shown to `see`. The policy is
+        In a cluster the `watched` kinds are followed, and optional ones. Pods go to `pods`, if given, else
+        they are counted as `reader` reads them, and those of an API server are passed to `see`. The policy is
         followed too.
         """
         settings = self.settings
@@ -190,7 +190,7 @@ class ClusterProgram(Program[C]):
 
 
 def start(prog: str, settings: S, build: Callable[[S, Log, CollectorRegistry], Program[S]]) -> int:
-    """Run the program `prog` until it is told to stop: the last call of a `main`; its exit code."""
+    """Run the program `prog` until it is stopped, and return its exit code: the last call of a `main`."""
     log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
     program = build(settings, log, metrics.registry(program=prog))
     try:
@@ -203,7 +203,7 @@ def start(prog: str, settings: S, build: Callable[[S, Log, CollectorRegistry], P
 
 
 def _tracer(prog: str, program: Program[S]) -> AbstractContextManager[Tracer | None]:
-    """Return what traces the program, inside a `with`; None where its settings name no receiver."""
+    """Return the tracer of the program, for a `with`; None if its settings name no receiver."""
     settings = program.settings
     if settings.otlp_endpoint is None:
         return nullcontext()

@@ -1,10 +1,10 @@
 """
-The kubelets' own configurations, asked for through the API server.
+The kubelets' own configurations, read through the API server.
 
-An exporter tells what a kubelet has; how it was told to share it out, the kubelet alone tells. It is asked at
-`/api/v1/nodes/NAME/proxy/configz`, one node after another and slowly, for each call goes through the API
-server to a machine that has better things to do. The right to ask (get on nodes/proxy) lets its owner do much
-more, so many clusters give it to nobody: then that is said once, and nodes are known by their topologies.
+An exporter reports what a kubelet has; only the kubelet knows its allocation policies. They are read at
+`/api/v1/nodes/NAME/proxy/configz`, one node after another and slowly, because each call goes through the API
+server to a busy machine. The permission (get on nodes/proxy) allows much more, so many clusters grant it to
+nobody: that is logged once, and nodes are then known by their topologies.
 
 A kubelet answers `{"kubeletconfig": {...}}`: a KubeletConfiguration with the names of the fields as in
 kubelet.config.k8s.io/v1beta1, defaults filled in and durations as texts; before 1.36 without its kind
@@ -40,18 +40,18 @@ RIGHT = "a ClusterRole must allow the verb get on nodes/proxy"
 EVERY_SECONDS = 0.2
 AGAIN_SECONDS = 3600.0
 ANSWER_SECONDS = 5.0
-# A kubelet that is away is nearly always one that restarts.
+# A kubelet that is unreachable is nearly always restarting.
 FIRST_RETRY_SECONDS = 30.0
-# A configuration is some 5 KiB; whoever owns a node decides what comes instead.
+# A configuration has some 5 KiB; the owner of a node could return anything instead.
 LONGEST = 2**20
 TOGETHER = 4
 
-# How far a pause may be from what it should be, so that replicas do not ask all at once.
+# The relative jitter of a pause, so that replicas do not call all at once.
 _JITTER = 0.2
 
 
 class ConfigzResult(StrEnum):
-    """What came of asking one kubelet."""
+    """The outcome of reading one kubelet's configuration."""
 
     READ = "read"
     FORBIDDEN = "forbidden"
@@ -62,8 +62,8 @@ class ConfigzResult(StrEnum):
 async def configuration(api: Api, node: str, *, within: float = ANSWER_SECONDS) -> Object:
     """Return the configuration of a node's kubelet, as `kubelet_config.kubelet_configuration` takes it.
 
-    Raises `Forbidden` with the right that is missing, another `ClusterError` if the kubelet does not answer
-    `within` so many seconds, and `BadTopology` with all errors in it.
+    Raises `Forbidden` with the missing permission, another `ClusterError` if the kubelet does not answer
+    `within` this many seconds, and `BadTopology` with all errors in the answer.
     """
     what = f"the configuration of node {node}'s kubelet"
     path = f"/api/v1/nodes/{quote(node, safe='')}/proxy/configz"
@@ -79,7 +79,7 @@ async def configuration(api: Api, node: str, *, within: float = ANSWER_SECONDS) 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Who hears of a long work: how many of all nodes were asked, and which is left out for what reason."""
+    """Callbacks for progress: how many of all nodes were read, and which is left out for what reason."""
 
     ask: Callable[[int, int], None]
     left_out: Callable[[str, ClusterError | BadInput], None]
@@ -88,7 +88,7 @@ class Progress:
 async def configurations(
     api: Api, nodes: Sequence[str], listener: Progress, *, within: float = ANSWER_SECONDS
 ) -> list[Object]:
-    """Return the configurations of these nodes' kubelets, asked a few at a time; raises `Forbidden`."""
+    """Return the configurations of these nodes' kubelets, read a few at a time; raise `Forbidden`."""
     answered: dict[str, Object] = {}
     waiting = iter(enumerate(nodes, start=1))
 
@@ -98,7 +98,7 @@ async def configurations(
             try:
                 answered[node] = await configuration(api, node, within=within)
             except (ClusterError, BadInput) as error:
-                # Where others answer, it is this kubelet alone that says no.
+                # If others answer, only this kubelet refuses.
                 if isinstance(error, Forbidden) and not answered:
                     raise
                 listener.left_out(node, error)
@@ -113,7 +113,10 @@ async def configurations(
 
 
 def _sensible(node: str, answer: object) -> Object:
-    """Return a configuration under the name of its node, cut down to what is read; raises `BadTopology`."""
+    """Return a configuration with the name of its node, cut down to the fields that are read.
+
+    Raises `BadTopology` if it is invalid.
+    """
     part = Part(answer)
     fields = part["kubeletconfig"].required()
     kept = {name: part.value for name, part in fields.members() if name in FIELDS}
@@ -130,7 +133,7 @@ def _sensible(node: str, answer: object) -> Object:
 
 @dataclass(slots=True)
 class _Visit:
-    """When a node's kubelet is asked next, how often it has failed since it last answered, what was said."""
+    """When a node's kubelet is read next, its failures since the last answer, and the last result."""
 
     due: float = -math.inf
     failures: int = 0
@@ -138,7 +141,7 @@ class _Visit:
     held: bool = False
 
     def news(self, result: ConfigzResult) -> bool:
-        """Return whether this is something else than what was said last."""
+        """Return whether this result differs from the last one."""
         before, self.last_result = self.last_result, result
         return before is not result
 
@@ -146,10 +149,10 @@ class _Visit:
 class ConfigzReader:
     """Keeps reading the configurations of all nodes, new ones first.
 
-    `names` are the nodes that there are. `take` is given each configuration that makes sense, as an object,
-    and `drop` the name of a node that is gone or no longer says anything that makes sense. Between two nodes
-    there are `every` seconds, a node that answered is asked again after about `again`, and one that does not
-    answer `within` so many seconds sooner, but ever later.
+    `names` are the present nodes. `take` gets each valid configuration, as an object, and `drop` the name of
+    a node that is gone or no longer has a valid one. There are `every` seconds between two nodes; a node that
+    answered is read again after about `again` seconds, and one that does not answer `within` its limit
+    sooner, with growing delays.
     """
 
     def __init__(  # noqa: PLR0913  what it depends on
@@ -187,13 +190,13 @@ class ConfigzReader:
             self._results.labels(result)
 
     async def run(self) -> NoReturn:
-        """Ask one kubelet after another, for ever; what fails is said and tried again."""
+        """Read one kubelet after another, forever; failures are logged and retried."""
         while True:
             await self.step()
             await self._sleep(self._every)
 
     async def step(self) -> None:
-        """Forget the nodes that are gone, and ask the one that is due, if there is any."""
+        """Forget the nodes that are gone, and read the one that is due, if any."""
         self._follow()
         now = self._clock()
         if now < self._forbidden_until or not self._visits:
@@ -227,14 +230,14 @@ class ConfigzReader:
         return ConfigzResult.READ
 
     def _denied(self, node: str, visit: _Visit, error: Forbidden) -> ConfigzResult:
-        """Nobody is asked for a while; if another did just answer, this kubelet alone."""
+        """Pause all reads for a while; only this kubelet's, if another has just answered."""
         self._later(visit, self._again)
         if self._trusted:
             self._trusted = False
             if visit.news(ConfigzResult.FORBIDDEN):
                 self._log.info("kubelet_config.refused", node=node, error=error)
             return ConfigzResult.FORBIDDEN
-        # Then another node is asked first, in case it was this kubelet after all.
+        # Then another node is read first, in case only this kubelet refused.
         self._forbidden_until = visit.due
         if not self._told:
             self._told = True
@@ -242,7 +245,7 @@ class ConfigzReader:
         return ConfigzResult.FORBIDDEN
 
     def _unanswered(self, node: str, visit: _Visit, error: ClusterError) -> ConfigzResult:
-        """Return what it said before still counts: a kubelet that restarts is nearly always told the same."""
+        """Keep the earlier configuration: a restarting kubelet nearly always has the same again."""
         self._later(visit, FIRST_RETRY_SECONDS * 2.0 ** min(visit.failures, 16))
         visit.failures += 1
         if visit.news(ConfigzResult.UNANSWERED):
@@ -267,7 +270,7 @@ class ConfigzReader:
 
 
 def reader_for(state: ClusterState, api: Api, *, log: Log, registry: CollectorRegistry) -> ConfigzReader:
-    """Keeps the nodes of a cluster state configured as their kubelets say."""
+    """Return a reader that updates the configurations of a cluster state."""
     store = state.configurations
     return ConfigzReader(
         api,

@@ -1,7 +1,7 @@
 """
-Which API server is asked, and as whom: a kubeconfig, and what somebody says in place of its words.
+Which API server is called, and as which user: a kubeconfig, and flags that override it.
 
-The fields are kubectl's own flags, and mean what they mean there. Nothing is opened here.
+The fields are kubectl's own flags, and mean the same. Nothing is opened here.
 """
 
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from numalign.model.errors import BadInput, Mistake
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A kubeconfig and what counts before it; what is None is as the kubeconfig has it.
+    """A kubeconfig and its overrides; fields that are None are as in the kubeconfig.
 
     `kubeconfig` None is the one that kubectl would use, and `context` None its current one. `server` is the
-    URL of the API server, `token` a bearer token that is shown in place of all other credentials, `user` and
-    `groups` who is impersonated. A request may take `request_timeout` seconds, None for as long as something
-    comes. `certificate_authority` is the file of whoever signs the server's certificate, which is not looked
-    at if it is `insecure`.
+    URL of the API server, `token` a bearer token that replaces all other credentials, `user` and `groups` are
+    impersonated. A request may take `request_timeout` seconds; None means as long as data arrives.
+    `certificate_authority` is the file of the CA of the server's certificate, which is not verified if
+    `insecure` is set.
 
     Raises `BadInput` with all errors at once.
     """
@@ -54,12 +54,12 @@ class Connection:
 
     @property
     def named(self) -> bool:
-        """Whether somebody says which cluster is meant."""
+        """Whether a cluster is named explicitly."""
         return bool(self.kubeconfig or self.context or self.server)
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """The flags that were given and say how an API server is called, and not which one is meant."""
+        """The given flags that say how an API server is called, not which one."""
         given = (
             ("--server", self.server),
             ("--token", self.token),
@@ -72,13 +72,13 @@ class Connection:
 
     @property
     def impersonation(self) -> tuple[tuple[str, str], ...]:
-        """The headers that say in whose name a request is made."""
+        """The headers for impersonation."""
         user = (("Impersonate-User", self.user),) if self.user else ()
         return (*user, *(("Impersonate-Group", group) for group in self.groups))
 
 
 FROM_KUBECONFIG = Connection()
-"""What kubectl would ask without any flag."""
+"""What kubectl would use without any flag."""
 
 
 def _is_address(text: str) -> bool:

@@ -1,1 +1,1 @@
-"""What objects of Kubernetes say, as values: each decoder makes one value or raises with every mistake."""
+"""Decoders of Kubernetes objects: each returns one value, or raises an error with every mistake."""

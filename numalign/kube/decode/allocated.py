@@ -1,10 +1,10 @@
 """
-What a kubelet admitted of a pod, where its spec was resized since.
+What a kubelet admitted of a pod whose spec was resized since.
 
-A resize in place changes the spec at once; what the pod has follows when its kubelet carries it out, or
-never: one whose CPU or memory manager is static refuses to resize a Guaranteed pod (canResizePod of
-pkg/kubelet/allocation/allocation_manager.go; recorded in tests/e2e_kubelets/test_resizes.py). What was
-admitted stands in `status.containerStatuses[].allocatedResources`, since Kubernetes 1.33 of every container.
+A resize in place changes the spec at once; the allocation follows when the kubelet carries it out, or never:
+one whose CPU or memory manager is static refuses to resize a Guaranteed pod (canResizePod of
+pkg/kubelet/allocation/allocation_manager.go; recorded in tests/e2e_kubelets/test_resizes.py). The admitted
+amounts are in `status.containerStatuses[].allocatedResources`, since Kubernetes 1.33 for every container.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ _GUARANTEED = "Guaranteed"
 
 
 def admitted(pod: object) -> object:
-    """Return the pod as its kubelet took it: the same object, unless it was resized since.
+    """Return the pod as its kubelet admitted it: the same object, unless it was resized since.
 
-    Only a Guaranteed pod has anything of its own that could be resized, and its limits are its requests.
+    Only a Guaranteed pod has exclusive resources that could be resized, and its limits are its requests.
     """
     if inner(inner(pod, "status"), "qosClass") != _GUARANTEED:
         return pod
@@ -28,7 +28,7 @@ def admitted(pod: object) -> object:
 
 
 def _containers(pod: object, key: str, statuses: str) -> list[object] | None:
-    """Return the containers of one list; None where all are as they were taken."""
+    """Return the containers of one list; None if all are as admitted."""
     listed, told = inner(inner(pod, "spec"), key), inner(inner(pod, "status"), statuses)
     if not isinstance(listed, list) or not isinstance(told, list):
         return None
@@ -50,7 +50,7 @@ def _container(container: object, amounts: object) -> object:
 
 
 def _amounts(asked: object, amounts: Mapping[str, object]) -> object:
-    """Return what is asked for, unless something else was allocated; the API server writes both alike."""
+    """Return the request, unless another amount was allocated; the API server writes both alike."""
     if not isinstance(asked, dict) or all(amounts.get(name, asked[name]) == asked[name] for name in asked):
         return asked
     return {name: amounts.get(name, amount) for name, amount in asked.items()}

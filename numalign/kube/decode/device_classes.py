@@ -1,9 +1,9 @@
 """
 DeviceClass: which extended resources are not served by device plugins.
 
-A pod may ask for devices of DRA as for an extended resource: by the name that the class states, or by a name
-that every class has (KEP-5004; k8s.io/api/resource/v1, ResourceDeviceClassPrefix). No device manager hears of
-them, so its rules hold for none of them.
+A pod may request devices of DRA like an extended resource: by the name that the class sets, or by a name that
+every class has (KEP-5004; k8s.io/api/resource/v1, ResourceDeviceClassPrefix). The device manager does not
+handle them, so none of its rules apply.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from numalign.model.intent import LONGEST_NAME
 GROUP = "resource.k8s.io"
 KIND = "DeviceClass"
 PREFIX = "deviceclass.resource.kubernetes.io/"
-"""Before the name of a class: the name that it has as an extended resource."""
+"""The prefix of a class name that forms its extended resource name."""
 
 COLLECTIONS = tuple(
     Collection(
@@ -32,7 +32,7 @@ COLLECTIONS = tuple(
 
 
 def served(raw: Mapping[str, object]) -> tuple[frozenset[str], tuple[Mistake, ...]]:
-    """Return the extended resources that a DeviceClass serves, and all that is wrong with it."""
+    """Return the extended resources that a DeviceClass serves, and all its mistakes."""
     device_class = Part(raw)
     return frozenset(_names(device_class)), tuple(device_class.mistakes)
 

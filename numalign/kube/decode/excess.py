@@ -1,10 +1,9 @@
 """
-Pods with more in them than anybody means.
+Pods with an excessive number of entries.
 
-A mutating webhook is asked before the API server validates anything, so a pod may have a hundred thousand
+A mutating webhook is called before the API server validates anything, so a pod may have a hundred thousand
 terms, and a patch that tightens each of them would be as long again. Such a pod is never refused for it, and
-never steered. What there is is measured from the outside in and not read, so that it costs no more than
-another pod to find out.
+never steered. Its lists are only measured, not read, so that this costs no more than for any other pod.
 """
 
 from numalign.cache.pod_question import (
@@ -27,7 +26,7 @@ _REQUIREMENTS = ("matchExpressions", "matchFields")
 
 
 def excess(pod: object) -> ExceededLimit | None:
-    """What there is too much of in a pod; what has another shape than Kubernetes gives it counts as none."""
+    """Return the limit that a pod exceeds; values with an unexpected shape count as empty."""
     terms = _list(pod, *_TERMS)
     lengths = {
         ExceededLimit.OWNERS: (len(_list(pod, *_OWNERS)), MOST_OWNERS),
@@ -50,19 +49,19 @@ def crowded(owned: object) -> bool:
 
 
 def _at(value: object, *steps: str) -> object:
-    """Return what stands at the end of some members; None, if they are not there."""
+    """Return the value at the end of a path of members; None if it does not exist."""
     for step in steps:
         value = value.get(step) if isinstance(value, dict) else None
     return value
 
 
 def _list(value: object, *steps: str) -> list[object]:
-    """Return the list at the end of some members; empty, if there is none."""
+    """Return the list at the end of a path of members; empty if there is none."""
     value = _at(value, *steps)
     return value if isinstance(value, list) else []
 
 
 def _object(value: object, *steps: str) -> dict[object, object]:
-    """Return the object at the end of some members; empty, if there is none."""
+    """Return the object at the end of a path of members; empty if there is none."""
     value = _at(value, *steps)
     return value if isinstance(value, dict) else {}

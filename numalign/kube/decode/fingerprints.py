@@ -1,12 +1,12 @@
 """
-Which pods a topology accounts for.
+The pods that a topology accounts for.
 
-An exporter looks at a node at some moment, and what it publishes is seen some moments later: meanwhile pods
-have come and gone. So it adds a fingerprint of the pods that it saw. Nobody can tell the pods from it; but
-whoever knows which pods it may have seen can try them, and then knows what the amounts include.
+An exporter looks at a node at some moment, and what it publishes is seen later: meanwhile pods have come and
+gone. So it adds a fingerprint of the pods that it saw. The pods cannot be derived from it, but candidates can
+be tried, which shows what the amounts include.
 
-The fingerprint is that of github.com/k8stopologyawareschedwg/podfingerprint: of each pod the namespace and
-the name, in no order.
+The fingerprint is that of github.com/k8stopologyawareschedwg/podfingerprint: of the namespace and name of
+each pod, independent of their order.
 """
 
 import re
@@ -20,16 +20,16 @@ from xxhash import xxh64_hexdigest, xxh64_intdigest
 from numalign.ledger.model import PodName
 
 PREFIX = "pfp0v001"
-"""What every fingerprint of this version begins with."""
+"""The prefix of every fingerprint of this version."""
 
 MOST_TRIES = 4096
-"""Sets of pods that are tried before a fingerprint counts as one of pods that nobody knows."""
+"""The limit of sets of pods that are tried before a fingerprint counts as one of unknown pods."""
 
 _SHAPE = re.compile(PREFIX + "[0-9a-f]{16}")
 
 
 class Method(StrEnum):
-    """Which pods of a node are in a fingerprint, as the exporter words it.
+    """Which pods of a node are in a fingerprint, in the exporter's words.
 
     Those `WITH_EXCLUSIVE_RESOURCES` are Guaranteed with whole CPUs, memory or hugepages, or have devices that
     the topology lists.
@@ -41,16 +41,16 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The fingerprint of a set of pods, and which pods of a node were put into it."""
+    """The fingerprint of a set of pods, and which pods of a node it includes."""
 
     value: str
     method: Method = Method.ALL
 
 
 def told(value: object, method: object) -> Fingerprint | None:
-    """Return what an exporter tells; None, if that is no fingerprint or its method is not known.
+    """Return an exporter's fingerprint; None if it is invalid or its method is not known.
 
-    One that names no method has put in all pods.
+    Without a method it includes all pods.
     """
     if not isinstance(value, str) or not _SHAPE.fullmatch(value):
         return None
@@ -60,7 +60,7 @@ def told(value: object, method: object) -> Fingerprint | None:
 
 
 def fingerprint(pods: Iterable[PodName]) -> str:
-    """Return the fingerprint of a set of pods, in whatever order they come."""
+    """Return the fingerprint of a set of pods, in any order."""
     return _value(_written(pod_hash) for pod_hash in sorted(map(_hash, pods)))
 
 
@@ -71,10 +71,10 @@ def accounted(
     *,
     tries: int = MOST_TRIES,
 ) -> frozenset[PodName] | None:
-    """Return those of the uncertain pods that are in a fingerprint together with all the certain ones.
+    """Return the uncertain pods that are in a fingerprint together with all the certain ones.
 
-    None if no set of them is, as far as was tried: all of them first, then none, then all but one, then one
-    alone, and so on, the first pods before the others.
+    Returns None if no set of them matches, as far as tried: all of them first, then none, then all but one,
+    then a single one, and so on, the first pods before the others.
     """
     sure = frozenset(certain)
     doubted = [pod for pod in dict.fromkeys(uncertain) if pod not in sure]
@@ -89,11 +89,11 @@ def accounted(
 
 
 def _choices(size: int, doubted: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Yield every choice of so many pods once: 1 for those that are in it, as all are that nobody doubts."""
+    """Yield every choice of doubted pods once, with 1 for each pod in it; certain pods always are."""
     every = bytearray(b"\1" * size)
     none = _turned(every, doubted)
     for few in range(len(doubted) // 2 + 1):
-        # Half of them left out of all is the other half alone.
+        # Leaving out half of them is the same as taking the other half.
         for start in (every, none) if 2 * few < len(doubted) else (every,):
             for some in combinations(doubted, few):
                 yield _turned(start, some)

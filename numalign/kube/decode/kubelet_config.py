@@ -1,9 +1,9 @@
 """
-A kubelet's own configuration, which rides along in a snapshot under the name of its node.
+A kubelet's own configuration, stored in a snapshot under the name of its node.
 
-It tells what an exporter cannot: the managers by name in place of what their absence suggests, their options,
-and what is kept for the system. Only what is written counts; the rest stays as the node's topology has it,
-for both were read off the same kubelet.
+It has what an exporter lacks: the managers by name instead of derived from their absence, their options, and
+what is reserved for the system. Only fields that are set count; the rest is as in the node's topology,
+because both were read from the same kubelet.
 """
 
 from collections.abc import Mapping
@@ -37,14 +37,14 @@ FIELDS = (
     "topologyManagerPolicyOptions",
     "topologyManagerScope",
 )
-"""What is read of a configuration, and so kept of it; it also holds paths and addresses."""
+"""The fields that are read of a configuration, and so kept; it also contains paths and addresses."""
 
 UNKNOWN_OPTION = "the kubelet has no such option"
-"""How a mistake begins about an option of a manager that is not known here: a newer kubelet may know it."""
+"""The beginning of a mistake about an unknown option of a manager: a newer kubelet may have it."""
 
 _ABSENT = Part(None)
 
-# The words that Go's strconv.ParseBool takes.
+# The texts that Go's strconv.ParseBool accepts.
 _SWITCHES: Mapping[str, bool] = MappingProxyType(
     {
         **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
@@ -52,23 +52,23 @@ _SWITCHES: Mapping[str, bool] = MappingProxyType(
     }
 )
 
-# What setUnsetAlphaGates of k8s.io/component-base/featuregate/feature_gate.go goes by.
+# The gate of setUnsetAlphaGates in k8s.io/component-base/featuregate/feature_gate.go.
 _ALL_ALPHA = "AllAlpha"
 
 _THRESHOLD = "memory.available"
-# What a kubelet keeps on Linux if nobody says (DefaultEvictionHard of eviction/defaults_linux.go).
+# The kubelet's default on Linux (DefaultEvictionHard of eviction/defaults_linux.go).
 _DEFAULT_THRESHOLD = 100 * 2**20
-# Those that cmd/kubelet/app/server.go takes (parseResourceList).
+# The resources that cmd/kubelet/app/server.go accepts (parseResourceList).
 _RESERVABLE = (CPU, MEMORY, "ephemeral-storage", "pid")
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletConfiguration:
-    """What one kubelet was told; None, or nothing, where it was told nothing.
+    """The settings of one kubelet; None, or empty, if not set.
 
-    `cpu_options` are on, `cpu_options_off` were told to be off. `reserved_cpus` are those that are named;
-    `kept_cpus` is how many CPUs kubeReserved and systemReserved come to, rounded up; `reserved` is the memory
-    kept, by zone and in all.
+    `cpu_options` are on, `cpu_options_off` are explicitly off. `reserved_cpus` are those set by id;
+    `kept_cpus` is the number of CPUs in kubeReserved and systemReserved together, rounded up; `reserved` is
+    the reserved memory, by zone and in total.
     """
 
     name: str
@@ -87,7 +87,10 @@ class KubeletConfiguration:
 
 
 def kubelet_configuration(raw: Mapping[str, object]) -> KubeletConfiguration:
-    """The configuration of the node that `metadata.name` tells; raises `BadTopology` with every mistake."""
+    """Return the configuration of the node named in `metadata.name`.
+
+    Raises `BadTopology` with every mistake.
+    """
     part = Part(raw)
     read = configuration(part, part["metadata"]["name"].required_text())
     part.raise_mistakes(BadTopology)
@@ -95,9 +98,9 @@ def kubelet_configuration(raw: Mapping[str, object]) -> KubeletConfiguration:
 
 
 def configuration(part: Part, name: str) -> KubeletConfiguration:
-    """As `kubelet_configuration`, of the node with this name; mistakes are left in the part."""
+    """Return the configuration of the node with this name; mistakes are left in the part."""
     policy, system = part["topologyManagerPolicy"].one_of(Policy), _system(part)
-    # Under policy none the kubelet does not look at these, whatever stands there.
+    # Under policy none the kubelet ignores these, whatever they are.
     topology_options = _ABSENT if policy is Policy.NONE else part["topologyManagerPolicyOptions"]
     cpu_options = _options(part["cpuManagerPolicyOptions"], CpuOption)
     return KubeletConfiguration(
@@ -118,7 +121,7 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
 
 
 def _options(listed: Part, words: type[Word], *others: str) -> Mapping[bool, frozenset[Word]]:
-    """Return the options that are switched on, and those that are switched off; `others` are no switches."""
+    """Return the options that are switched on, and those that are switched off; `others` are not switches."""
     settings: dict[Word, bool] = {}
     for name, part in listed.members():
         if name in {*words}:
@@ -129,7 +132,7 @@ def _options(listed: Part, words: type[Word], *others: str) -> Mapping[bool, fro
 
 
 def _worded(part: Part) -> bool:
-    """Return a switch that is a text."""
+    """Return the value of a switch that is a text."""
     text = part.text()
     if part.value is not None and text not in _SWITCHES:
         part.wrong(f'{named(text)} is neither "true" nor "false"')
@@ -137,15 +140,15 @@ def _worded(part: Part) -> bool:
 
 
 def _gates(listed: Part) -> frozenset[FeatureGate]:
-    """Return the gates that are on, of those that matter: by name, or else with all that are alpha."""
-    # Every gate that matters is alpha; so AllBeta switches none of them.
+    """Return the relevant feature gates that are on, by name or with all alpha gates."""
+    # Every relevant gate is alpha, so AllBeta switches none of them.
     alpha = listed[_ALL_ALPHA].boolean()
     settings = {gate: listed[gate].boolean() for gate in FeatureGate}
     return frozenset(gate for gate, on in settings.items() if (alpha if on is None else on))
 
 
 def _system(configuration: Part) -> Resources:
-    """Return what is kept of the node as a whole, for the kubelet and for the system."""
+    """Return what is reserved on the node as a whole, for the kubelet and for the system."""
     total = EMPTY
     for part in (configuration["kubeReserved"], configuration["systemReserved"]):
         total = total.plus(part.amounts())
@@ -156,7 +159,7 @@ def _system(configuration: Part) -> Resources:
 
 
 def _reserved(configuration: Part, system: int) -> Reserved | None:
-    """Return the memory that is kept by zone and in all; None where nobody told of zones."""
+    """Return the reserved memory by zone and in total; None if zones are not configured."""
     threshold, zones = _threshold(configuration), _by_zone(configuration["reservedMemory"])
     if zones is None:
         return None
@@ -164,7 +167,7 @@ def _reserved(configuration: Part, system: int) -> Reserved | None:
 
 
 def _threshold(configuration: Part) -> int | None:
-    """Return the memory that is kept free before pods are evicted; None if it is a share of the node's."""
+    """Return the memory below which pods are evicted; None if it is a share of the node's."""
     hard, merged = configuration["evictionHard"], configuration["mergeDefaultEvictionSettings"].boolean()
     least = hard[_THRESHOLD]
     if hard.value is None or (merged and least.value is None):
@@ -175,7 +178,7 @@ def _threshold(configuration: Part) -> int | None:
 
 
 def _by_zone(listed: Part) -> Mapping[ZoneId, Resources] | None:
-    """Return the memory that is kept of each zone; None where nobody told."""
+    """Return the reserved memory of each zone; None if not configured."""
     if listed.value is None:
         return None
     reserved: dict[ZoneId, dict[str, int]] = {}

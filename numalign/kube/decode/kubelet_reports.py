@@ -1,8 +1,8 @@
 """
-What the agent beside a kubelet says of its node, in annotations of the node's topology.
+The reports of a node's agent, in annotations of the node's topology.
 
-A topology has amounts by zone and no more. Which CPUs share a core, which of them are kept for the system and
-how the kubelet was told to share them out, and what each pod holds, is written beside it, in the same write:
+A topology has only amounts by zone. Which CPUs share a core, which of them are reserved, how the kubelet is
+configured, and what each pod holds, is written beside it, in the same write:
 
     numalign.io/machine      {"version": 1,
                               "kubelet": {"version": "v1.34.4", "cpuManagerPolicy": "static", ...},
@@ -10,10 +10,10 @@ how the kubelet was told to share them out, and what each pod holds, is written 
                                           "devices": {"x/gpu": [{"zones": [0], "total": 4, "healthy": 3}]}}}
     numalign.io/placements   {"version": 1, "pods": {"<uid>": {"held": [...], "cpus": "2-3,9-10"}}}
 
-The machine has the fields of one that somebody described (`machines`), but that devices are counted where
-they sit; what a pod holds is written as on a pod (`placements`). Both are read as a whole or not at all, for
-half of one says something else than the whole. And a version that is not known is not read: whoever wrote it
-may mean something else by the same words.
+The machine has the fields of a described one (`machines`), except that devices are counted by place; what a
+pod holds is written as on a pod (`placements`). Both are read as a whole or not at all, because half of a
+report means something else than the whole. A report of an unknown version is not read, because the same words
+may mean something else there.
 """
 
 from collections import defaultdict
@@ -43,16 +43,16 @@ OBSERVED_AT = f"{PREFIX}observed-at"
 """When the agent last looked and wrote, RFC 3339 in UTC."""
 
 LONGEST_MACHINE = 96 * 2**10
-"""Bytes; a machine of 4,096 cores in 64 zones has 90 KiB."""
+"""The limit of bytes; a machine of 4,096 cores in 64 zones has 90 KiB."""
 
 LONGEST_PLACEMENTS = 128 * 2**10
-"""Bytes; the API server stores 256 KiB of all annotations of an object together."""
+"""The limit of bytes; the API server stores 256 KiB of all annotations of an object together."""
 
 MOST_PLACES = 1024
-"""Sets of zones with devices, of all resources together."""
+"""The limit of sets of zones with devices, for all resources together."""
 
 MOST_DEVICES = 10**6
-"""In one place; plugins that share a device list it some thousand times."""
+"""The limit in one place; plugins that share a device list it some thousand times."""
 
 _VERSION = 1
 _PLACE_FIELDS = ("zones", "total", "healthy")
@@ -60,7 +60,7 @@ _POD_FIELDS = ("held", "cpus")
 
 
 class BadReport(BadInput):
-    """Raised when a text is no report of a machine or of placements."""
+    """Raised when a text is not a valid report of a machine or of placements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class ObservedPlacement:
 
 
 def read_machine(text: object, name: str) -> MachineReport:
-    """Return the report of the machine of the node with this name; raises `BadReport` with every mistake."""
+    """Return the report on the machine of this node; raise `BadReport` with every mistake."""
     report = _report(text, LONGEST_MACHINE)
     kubelet, machine = report["kubelet"].required(), report["machine"].required()
     _measure(machine)
@@ -96,7 +96,7 @@ def read_machine(text: object, name: str) -> MachineReport:
 
 
 def read_placements(text: object) -> Mapping[str, ObservedPlacement]:
-    """Return what each pod was given, by its uid; raises `BadReport` with every mistake."""
+    """Return what each pod was given, by its uid; raise `BadReport` with every mistake."""
     report = _report(text, LONGEST_PLACEMENTS)
     pods = report["pods"].required()
     read = {uid: _placement(pod) for uid, pod in pods.members() if Part(uid, uid, pods).uid()}
@@ -107,7 +107,7 @@ def read_placements(text: object) -> Mapping[str, ObservedPlacement]:
 def write_machine(machine: DescribedMachine, kubelet: Mapping[str, object]) -> str:
     """Return the report of a machine; `kubelet` has its `version` and the fields of its configuration.
 
-    Raises `BadReport` if the report is too long, or nobody could read it.
+    Raises `BadReport` if the report is too long or cannot be read back.
     """
     text = _written({"kubelet": kubelet, "machine": _machine(machine)}, LONGEST_MACHINE)
     read_machine(text, "")
@@ -115,7 +115,7 @@ def write_machine(machine: DescribedMachine, kubelet: Mapping[str, object]) -> s
 
 
 def write_placements(pods: Mapping[str, ObservedPlacement]) -> str:
-    """Return the report of what pods were given, by their uids; raises `BadReport` if it is too long."""
+    """Return the report of what pods were given, by their uids; raise `BadReport` if it is too long."""
     rendered = {
         uid: {
             "held": placements.render_held(pod.held),
@@ -127,10 +127,10 @@ def write_placements(pods: Mapping[str, ObservedPlacement]) -> str:
 
 
 def _report(text: object, longest: int) -> Part:
-    """Return a report of a version that is known, as a part that has no mistake yet; raises `BadReport`."""
+    """Return a report of a known version, as a part without mistakes; raise `BadReport` for any other."""
     if not isinstance(text, str):
         raise BadReport([Mistake("", f"must be a string, not {named(text)}")])
-    # What is no text of Unicode is no JSON, and has a length all the same.
+    # Text that is not valid Unicode is not JSON, but still has a length.
     _check_length(len(text.encode(errors="surrogatepass")), longest)
     try:
         report = Part(orjson.loads(text))
@@ -157,7 +157,7 @@ def _check_length(length: int, longest: int) -> None:
 
 
 def _measure(machine: Part) -> None:
-    """Note what there is too much of, without reading it."""
+    """Note what exceeds a limit, without reading it."""
     zones, devices = machine["zones"], machine["devices"]
     if isinstance(zones.value, list) and len(zones.value) > MOST_ZONES:
         zones.wrong(f"has {len(zones.value)} entries: at most {MOST_ZONES} are allowed")
@@ -168,7 +168,7 @@ def _measure(machine: Part) -> None:
 
 
 def _places(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
-    """Yield where the devices of one resource sit, counted."""
+    """Yield the places of one resource's devices, with counts."""
     places: dict[tuple[ZoneId, ...], Part] = {}
     for part in listed.objects():
         part.only(_PLACE_FIELDS)
@@ -197,9 +197,9 @@ def _placement(pod: Part) -> ObservedPlacement:
 
 
 def _plain_placement(pod: Any) -> ObservedPlacement | None:  # noqa: ANN401  whatever JSON has
-    """What a pod was given, if every value has the type that it should have; None if anything is wrong.
+    """Return what a pod was given, if every value has the right type; None if anything is wrong.
 
-    Nearly all are so, and of thousands of nodes each has a hundred pods.
+    Nearly all are valid, and each of thousands of nodes has a hundred pods.
     """
     held: dict[tuple[str, ...], Resources] = {}
     try:
@@ -254,12 +254,12 @@ def _zone(bank: ZoneMemory, cores: Sequence[Core]) -> dict[str, Any]:
 
 
 def _by_core(numbers: list[int]) -> list[int] | int:
-    """Return a number of each core, as `machines.described` takes them: one, if all have the same."""
+    """Return a number for each core, as `machines.described` takes them: one if all have the same."""
     return numbers[0] if len({*numbers}) == 1 else numbers
 
 
 def _pages(huge: tuple[str, int]) -> tuple[str, int]:
-    """Return the size of a page, and how many of them there are."""
+    """Return the size of a page, and the number of pages."""
     name, amount = huge
     size = name.removeprefix("hugepages-")
     return size, amount // quantity.units(size)

@@ -1,4 +1,4 @@
-"""What a label may look like, as Kubernetes has it: better said here than first by an API server."""
+"""The syntax of labels in Kubernetes, so that errors are reported before the API server does."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ VALUE = re.compile(rf"({_NAME})?")
 
 
 def impossible(key: str, values: Iterable[str]) -> str | None:
-    """Return why no label can have this key and one of these values; None if each can be."""
+    """Return why no label can have this key and one of these values; None if each can."""
     wrong = [] if KEY.fullmatch(key) else [f"key {key!r}"]
     wrong += [f"value {value!r}" for value in values if not VALUE.fullmatch(value)]
     return f"no label can have the {', '.join(wrong)}" if wrong else None

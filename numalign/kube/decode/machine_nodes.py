@@ -1,9 +1,9 @@
 """
-One node whose machine was described: what its kubelet makes of the machine, zone by zone.
+One node with a described machine: the zones that its kubelet derives from the machine.
 
-Which CPUs are kept for the system and what every zone has to give out turns on the kubelet's configuration,
-so a description alone says neither. The two may also tell of different machines, and then nothing that
-follows from them would hold.
+Which CPUs are reserved and what every zone can allocate depends on the kubelet's configuration, so a
+description alone is not enough. The two may also describe different machines, and then nothing derived from
+them would be right.
 """
 
 from collections import Counter, defaultdict
@@ -31,15 +31,15 @@ from numalign.model.pod import Qos, Role
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources, ZoneId
 
 MOST_MACHINES = 512
-"""Machines that are kept for other nodes to have as well, as far as their bytes allow."""
+"""The limit of machines cached for other nodes, as far as their bytes allow."""
 
 DevicePlaces = tuple[tuple[str, tuple[DevicePlace, ...]], ...]
 Build = Callable[[tuple[ZoneId, ...], tuple[Core, ...], CpuSet, DevicePlaces], Machine]
-"""Gives the machine of these zones, cores, reserved CPUs and devices."""
+"""Returns the machine of these zones, cores, reserved CPUs and devices."""
 
 
 class BuiltMachines:
-    """Machines for other nodes to have as well; to lay out the CPUs of one takes its time."""
+    """A cache of machines for nodes with the same parts; laying out the CPUs of one takes time."""
 
     def __init__(self) -> None:
         self.cache = LRU[tuple[object, ...], Machine](MOST_MACHINES)
@@ -47,7 +47,7 @@ class BuiltMachines:
     def build(
         self, zones: tuple[ZoneId, ...], cores: tuple[Core, ...], reserved: CpuSet, devices: DevicePlaces
     ) -> Machine:
-        """Return the machine of these parts, the same one for all who ask."""
+        """Return the machine of these parts, the same object for the same parts."""
         parts = zones, cores, reserved, devices
         return self.cache.get(parts, lambda: Machine(*parts))
 
@@ -60,16 +60,16 @@ def join(
     configured: KubeletConfiguration | None = None,
     build: Build = Machine,
 ) -> Node:
-    """Return the node with this machine; of the topology only its name and what it says of policies count.
+    """Return the node with this machine; of the topology only its name and policies are used.
 
-    Raises `BadNode` with every mistake: where the machine and the configuration contradict each other, or
-    else as `nodes.join` does.
+    Raises `BadNode` with every mistake: if the machine and the configuration contradict each other, or else
+    as `nodes.join` does.
     """
     configuration = configured or KubeletConfiguration(topology.name)
     if mistakes := [*_contradictions(described, configuration)]:
         raise BadNode((), mistakes)
     plain = nodes.unchecked(topology, node_facts=node_facts, configured=configured)
-    # Which CPUs are kept can turn on a walk as well.
+    # Which CPUs are reserved can also depend on a search over zones.
     if mistakes := [*nodes.unwalkable(plain, len(described.zones))]:
         raise BadNode(mistakes, ())
     kept = _kept(described, configuration, plain.options)
@@ -85,9 +85,9 @@ def join(
 
 
 def _threads(machine: Machine) -> int | None:
-    """Return how many threads a core has; None if that differs.
+    """Return the threads per core; None if cores differ.
 
-    A shape of the node remembers this of its cores.
+    A shape of the node stores this number for its cores.
     """
     sizes = {*map(int.bit_count, machine.topology.cores)}
     return next(iter(sizes)) if len(sizes) == 1 else None
@@ -100,9 +100,9 @@ def reported(
     node_facts: NodeFacts | None = None,
     build: Build = Machine,
 ) -> Node:
-    """The empty node that its agent tells of; of the topology the name and policies count, as for `join`.
+    """Return the empty node that its agent reports; topology name and policies are used as in `join`.
 
-    Raises `BadNode` as `join` does, with the places of the report, and if the topology has other zones.
+    Raises `BadNode` as `join` does, with the places in the report, and if the topology has other zones.
     """
     strange = (zone.id for zone in topology.zones if zone.id not in report.machine.zones)
     if mistakes := [_no_such_zone(zone) for zone in strange]:
@@ -125,10 +125,10 @@ def _no_such_zone(zone: ZoneId) -> Mistake:
 
 
 def occupied(node: Node, placements: Mapping[str, ObservedPlacement], topology: Topology) -> Node:
-    """Return an empty node once its kubelet has given its pods, by uid, what these were observed to hold.
+    """Return the node after its kubelet gave its pods, by uid, what they were observed to hold.
 
-    No zone has more free than the topology says: there may be pods of which nobody could tell what they hold.
-    Raises `BadTopology` where pods hold what is not there.
+    No zone has more free than in the topology: there may be pods whose holdings could not be determined.
+    Raises `BadTopology` if pods hold what does not exist.
     """
     if mistakes := [*_strange(node, placements)]:
         raise BadTopology(mistakes)
@@ -144,7 +144,7 @@ _ASKS_NOTHING = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
 
 
 def _strange(node: Node, placements: Mapping[str, ObservedPlacement]) -> Iterator[Mistake]:
-    """Yield where pods hold what the machine does not have, or what another one holds."""
+    """Yield mistakes where pods hold what the machine does not have, or what another pod holds."""
     everything = node.machine.topology.everything if node.machine else 0
     names = {zone.name for zone in node.zones}
     given = 0
@@ -171,7 +171,7 @@ def _sum(node: Node, pods: Iterable[ObservedPlacement]) -> Mapping[ZoneSet, Reso
 
 
 def _overdrawn(node: Node) -> Iterator[Mistake]:
-    """Yield where more is held than there is."""
+    """Yield mistakes where more is held than exists."""
     for zone in node.zones:
         for name, amount in zone.free.items():
             if amount < 0:
@@ -183,7 +183,7 @@ def _overdrawn(node: Node) -> Iterator[Mistake]:
 
 
 def _limited(node: Node, most: Mapping[ZoneId, Resources]) -> Node:
-    """Return the node with no more free on any zone than this, where that is told."""
+    """Return the node with no more free on any zone than this, where it is reported."""
     zones = tuple(_less(zone, most.get(zone.id, EMPTY)) for zone in node.zones)
     if zones == node.zones or node.machine is None or node.stock is None:
         return node
@@ -198,7 +198,7 @@ def _less(zone: Zone, most: Resources) -> Zone:
 
 
 def _cpus_within(machine: Machine, cpus: CpuSet, zones: Sequence[Zone]) -> CpuSet:
-    """Return the last free CPUs of each zone, as many as it has free; as of a machine that is assumed."""
+    """Return the last free CPUs of each zone, as many as it has free, as on an assumed machine."""
     spare = (
         (own, own.bit_count() - zone.free.get(CPU, 0) // MILLI)
         for zone, held in zip(zones, machine.topology.zones, strict=True)
@@ -210,7 +210,7 @@ def _cpus_within(machine: Machine, cpus: CpuSet, zones: Sequence[Zone]) -> CpuSe
 def _devices_within(
     machine: Machine, name: str, free: Sequence[int], zones: Sequence[Zone]
 ) -> tuple[int, ...]:
-    """The free devices of each place, so that no zone has more than it has free; between zones last."""
+    """Return the free devices of each place, limited to what its zones have free; between zones last."""
     left = {zone.id: zone.free.get(name, 0) for zone in zones}
     kept = []
     for place, amount in zip(dict(machine.devices)[name], free, strict=True):
@@ -221,7 +221,7 @@ def _devices_within(
 
 
 def _contradictions(described: DescribedMachine, configuration: KubeletConfiguration) -> Iterator[Mistake]:
-    """Yield where a configuration tells of another machine than the description."""
+    """Yield mistakes where a configuration contradicts the description of the machine."""
     both = described.reserved is not None and configuration.reserved_cpus is not None
     if both and described.reserved != configuration.reserved_cpus:
         lists = [f'"{render_list(held or 0)}"' for held in (configuration.reserved_cpus, described.reserved)]
@@ -252,14 +252,14 @@ def _contradiction(bank: ZoneMemory, configuration: KubeletConfiguration) -> Ite
 
 
 def _reserving(bank: ZoneMemory, configuration: KubeletConfiguration) -> int:
-    """Return the memory that is kept of a zone: what the configuration says, else the machine."""
+    """Return the reserved memory of a zone: from the configuration, else from the machine."""
     if configuration.reserved is None:
         return bank.reserved or 0
     return configuration.reserved.zones.get(bank.zone, EMPTY).get(MEMORY, 0)
 
 
 def _kept(described: DescribedMachine, configuration: KubeletConfiguration, options: Options) -> CpuSet:
-    """The CPUs that are kept for the system: those that are named, else as the kubelet would choose them."""
+    """Return the CPUs reserved for the system: those set by id, else those the kubelet would choose."""
     named_ones = described.reserved if configuration.reserved_cpus is None else configuration.reserved_cpus
     if named_ones is not None:
         return named_ones
@@ -275,7 +275,7 @@ def _zones(
     node: Node, built: Machine, described: DescribedMachine, configuration: KubeletConfiguration
 ) -> tuple[Zone, ...]:
     """Return the zones as an exporter would publish them while the node is empty."""
-    # A kubelet gives every zone every size of page that any of them has.
+    # A kubelet gives every zone every page size that any of them has.
     sizes = Resources({name: 0 for bank in described.banks for name in bank.huge})
     return tuple(
         _zone(

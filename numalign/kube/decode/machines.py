@@ -1,10 +1,10 @@
 """
-A machine as somebody described it: its cores, caches, memory and devices, zone by zone.
+A described machine: its cores, caches, memory and devices, zone by zone.
 
-Nothing in a cluster publishes all of it, so people and recordings write it down; and a slip in a description
-makes another machine of it. So unknown fields are mistakes here, and what contradicts itself is refused with
-every mistake. What a kubelet makes of a machine turns on its policies, and so the amounts of its zones are
-reckoned elsewhere, where the machine is joined with the rest.
+Nothing in a cluster publishes all of it, so users and recordings write it down, and an error in a description
+makes it another machine. So unknown fields are mistakes here, and contradictions are refused with every
+mistake. The amounts of zones depend on the kubelet's policies, so they are computed elsewhere, where the
+machine is joined with the rest.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ _ZONE_FIELDS = (
 _DEVICE_FIELDS = ("id", "zones", "healthy")
 
 PlacesReader = Callable[[Part, Sequence[ZoneId]], Iterable[DevicePlace]]
-"""Reads where the devices of one resource sit, on a machine of these zones, as all that are listed say."""
+"""Reads the places of one resource's devices, on a machine with these zones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class DescribedMachine:
 
 
 def machine(raw: Mapping[str, object]) -> DescribedMachine:
-    """Return the machine in a description; raises `BadTopology` with every mistake."""
+    """Return the machine in a description; raise `BadTopology` with every mistake."""
     part = Part(raw)
     read = described(part)
     part.raise_mistakes(BadTopology)
@@ -93,12 +93,12 @@ def machine(raw: Mapping[str, object]) -> DescribedMachine:
 
 
 def one_by_one(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
-    """Where devices sit that are listed each with its id, its zones (none: nobody knows) and its health."""
+    """Return the places of devices that are listed with id, zones (none: unknown) and health."""
     return device_places(zones, _devices(listed, zones))
 
 
 def described(part: Part, places: PlacesReader = one_by_one) -> DescribedMachine:
-    """As `machine`, with devices listed as `places` reads them; mistakes are left in the part."""
+    """Return the machine with devices listed as `places` reads them; mistakes are left in the part."""
     part.only(_FIELDS)
     listed = part["zones"].required()
     zones = [*_numbered(listed)]
@@ -132,7 +132,7 @@ def _numbered(listed: Part) -> Iterator[tuple[ZoneId, Part]]:
 
 
 def _cores(zones: Sequence[tuple[ZoneId, Part]]) -> Iterator[Core]:
-    """Yield the cores of all zones; caches without ids are numbered on from zone to zone."""
+    """Yield the cores of all zones; caches without ids are numbered from zone to zone."""
     by_cpu: dict[int, Part] = {}
     with_ids = any(part["uncoreCacheIDs"].value is not None for _, part in zones)
     first = 0
@@ -151,7 +151,7 @@ def _cores(zones: Sequence[tuple[ZoneId, Part]]) -> Iterator[Core]:
 
 
 def _by_core(told: Part, count: int) -> Sequence[int]:
-    """Return a number of each core of a zone: one for all of them, or a list."""
+    """Return a number for each core of a zone: one for all of them, or a list."""
     if not isinstance(told.value, list):
         return [told.integer() or 0] * count
     numbers = [part.required().integer() or 0 for part in told.elements()]
@@ -162,7 +162,7 @@ def _by_core(told: Part, count: int) -> Sequence[int]:
 
 
 def _cache_ids(zone: Part, count: int) -> Sequence[int]:
-    """Return the cache of each core of a zone by its id, which is one on the whole machine."""
+    """Return the cache of each core of a zone by its id, which is unique on the machine."""
     grouped = zone["uncoreCaches"]
     if grouped.value is not None:
         grouped.wrong("cannot be combined with uncoreCacheIDs: remove one of them")
@@ -171,7 +171,7 @@ def _cache_ids(zone: Part, count: int) -> Sequence[int]:
 
 
 def _cpus(listed: Part, by_cpu: dict[int, Part]) -> CpuSet:
-    """Return the CPUs in a list, none of which may have been seen before."""
+    """Return the CPUs in a list, none of which may have been listed before."""
     cpus = 0
     for part in listed.elements():
         number = part.required().integer() or 0
@@ -187,7 +187,7 @@ def _cpus(listed: Part, by_cpu: dict[int, Part]) -> CpuSet:
 
 
 def _caches(listed: Part, cpus: CpuSet) -> list[CpuSet]:
-    """Return the CPUs of each cache of a zone; one cache, if none is told."""
+    """Return the CPUs of each cache of a zone; one cache if none is listed."""
     by_cpu: dict[int, Part] = {}
     caches = []
     for part in listed.elements():
@@ -199,7 +199,7 @@ def _caches(listed: Part, cpus: CpuSet) -> list[CpuSet]:
 
 
 def _cache_of(core: Part, threads: CpuSet, caches: list[CpuSet]) -> int:
-    """Return the cache that a core has, as a position."""
+    """Return the position of the cache of a core."""
     for at, cache in enumerate(caches):
         if threads & ~cache == 0:
             return at
@@ -208,7 +208,7 @@ def _cache_of(core: Part, threads: CpuSet, caches: list[CpuSet]) -> int:
 
 
 def _reserved(part: Part, cpus: CpuSet) -> tuple[CpuSet | None, int | None]:
-    """Return the CPUs that are kept for the system, by name or by number."""
+    """Return the CPUs reserved for the system, by id or by number."""
     by_name, by_number = part["reservedSystemCPUs"], part["reservedCPUs"]
     reserved, kept = by_name.cpu_list(), by_number.integer()
     if reserved and reserved & ~cpus:
@@ -232,7 +232,7 @@ def _bank(zone: ZoneId, part: Part, count: int) -> ZoneMemory:
 
 
 def _hugepages(listed: Part) -> Resources:
-    """Pages of each size as bytes, under the name of their resource."""
+    """Return pages of each size as bytes, under the name of their resource."""
     pages: dict[str, int] = {}
     for size, part in listed.members():
         try:
@@ -273,7 +273,7 @@ def _devices(listed: Part, zones: Sequence[ZoneId]) -> Iterator[tuple[frozenset[
 
 
 def known_zone(part: Part, zones: Sequence[ZoneId]) -> ZoneId:
-    """Return a zone by its id; a mistake, and 0, if it is none of these."""
+    """Return a zone by its id; note a mistake and return 0 if it is unknown."""
     number = part.required().integer()
     if part.value is not None and number not in zones:
         part.wrong(f"there is no zone {number} on this machine")

@@ -1,8 +1,8 @@
 """
-The keys by which a pod says whether it may be moved, and that it is one of several that run as one.
+The keys by which a pod says whether it may be moved, or is one of a group that runs together.
 
-Each is the constant of the project that reads it. What is made of them stands in
-`numalign.scheduling.evictable`; here is what of a pod has to be kept for that.
+Each is the constant of the project that reads it. `numalign.scheduling.evictable` interprets them; this
+module lists what has to be kept of a pod for that.
 """
 
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from types import MappingProxyType
 from numalign.kube.decode.templates import GroupKind
 
 EVICT = "descheduler.alpha.kubernetes.io/evict"
-"""`"true"`: the pod may go whatever it holds."""
+"""`"true"`: the pod may be evicted whatever it holds."""
 
 PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
-"""The pod should stay, whatever the text is."""
+"""The pod should stay, whatever the value is."""
 
 STAYS: Mapping[str, str] = MappingProxyType(
     {
@@ -22,11 +22,11 @@ STAYS: Mapping[str, str] = MappingProxyType(
         "karpenter.sh/do-not-disrupt": "true",
     }
 )
-"""What other programs that move pods are told of those that should stay."""
+"""What other programs that move pods read on pods that should stay."""
 
 MIRROR = "kubernetes.io/config.mirror"
 SOURCE = "kubernetes.io/config.source"
-"""Where a kubelet has the pod from: `api`, or a file of its own."""
+"""The source of a kubelet's pod: `api`, or a file of its own."""
 
 _LABELS = frozenset(
     {
@@ -73,7 +73,7 @@ _ANNOTATIONS = frozenset(
     }
 )
 GANG_KEYS: Mapping[str, frozenset[str]] = MappingProxyType({"labels": _LABELS, "annotations": _ANNOTATIONS})
-"""The labels and the annotations of pods that run as one with others."""
+"""The labels and the annotations of pods that run as a group."""
 
 GANGS: frozenset[GroupKind] = frozenset(
     {("batch.volcano.sh", "Job"), ("jobset.x-k8s.io", "JobSet"), ("sparkoperator.k8s.io", "SparkApplication")}
@@ -81,9 +81,9 @@ GANGS: frozenset[GroupKind] = frozenset(
 GANG_GROUPS = frozenset(
     {"kubeflow.org", "trainer.kubeflow.org", "leaderworkerset.x-k8s.io", "ray.io", "grove.io"}
 )
-"""API groups all of whose kinds make pods that run as one."""
+"""API groups all of whose kinds create pods that run as a group."""
 
 ANNOTATIONS = (EVICT, PREFER_NO_EVICTION, *STAYS, MIRROR, SOURCE, *sorted(_ANNOTATIONS))
 
 VOLUMES = ("emptyDir", "hostPath", "persistentVolumeClaim", "ephemeral")
-"""Sorts of volumes that a pod leaves behind, or that are tied to where it is."""
+"""Kinds of volumes that a pod leaves behind, or that bind it to its place."""

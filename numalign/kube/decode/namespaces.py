@@ -1,8 +1,8 @@
 """
-Namespaces: what a platform team asks of the pods inside, by labels.
+Namespaces: what a platform team requests of the pods inside, by labels.
 
-The labels are read by the rules; here is only the way to them. All of them are kept, for a cluster's own
-policy may select namespaces by any.
+The rules read the labels; this module only decodes them. All of them are kept, because a cluster's own policy
+may select namespaces by any.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from numalign.model.intent import UNRULED, NamespaceRules
 
 @dataclass(frozen=True, slots=True)
 class NamespaceFacts:
-    """What a namespace's own labels ask, and all of its labels."""
+    """The rules in a namespace's own labels, and all of its labels."""
 
     rules: NamespaceRules = UNRULED
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def facts(raw: Mapping[str, object]) -> tuple[NamespaceFacts, tuple[Mistake, ...]]:
-    """Return what the labels of a v1 Namespace say, and all that is wrong with it; what can be read holds."""
+    """Return the rules in the labels of a v1 Namespace, and all mistakes; valid labels count."""
     namespace = Part(raw)
     namespace["metadata"]["name"].required_text()
     labels = namespace["metadata"]["labels"].text_map()
