@@ -1,6 +1,6 @@
 """
-DOOR 1: the API server comes in.
+The admission webhook.
 
-It asks about a pod before it stores it, in an AdmissionReview; it is answered with a patch that keeps
-the pod off nodes that could never align it, a warning, or a refusal.
+The API server sends each pod before it stores it, in an AdmissionReview. The response is a patch that keeps
+the pod off nodes that could never align it, a warning, or a denial.
 """

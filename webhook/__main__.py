@@ -1,4 +1,4 @@
-"""`numalign-webhook`: reads settings, serves until told to stop."""
+"""`numalign-webhook`: reads settings, serves until stopped."""
 
 import gc
 import os
@@ -14,15 +14,17 @@ PROGRAM = "numalign-webhook"
 
 
 def main() -> int:
-    """Serve; the exit code of the program."""
+    """Serve; return the exit code."""
     settings = from_command_line(WebhookSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
     return compose.start(PROGRAM, settings, partial(WebhookProgram, settled=_settle))
 
 
 def _settle() -> None:
-    """Let no later search for garbage walk through the nodes: with 15,000 of them that takes 0.1 s each time.
+    """
+    Keep later garbage collections away from the nodes: with 15,000 nodes each would take 0.1 s.
 
-    Whoever waits for an answer then would wait as long. What is frozen is still freed when nobody holds it.
+    Reviews that wait meanwhile would be delayed as much. Frozen objects are still freed when their reference
+    count reaches 0.
     """
     gc.collect()
     gc.freeze()

@@ -1,9 +1,9 @@
 """
-Which nodes a pod that is created had better avoid, for they have just refused one like it.
+Which nodes a new pod should avoid because they recently rejected a similar pod.
 
-Pods are watched anyway, to be counted. Of those that a kubelet refused it is noted which node that was; of
-all others nothing. What is written is a preference of a pod that is new, so it ends with
-that pod, and no pod waits for want of another node.
+Pods are watched anyway, to be counted. For pods that a kubelet rejected, the node is remembered; of all
+others nothing. The patch is a preference of a new pod, so it ends with that pod, and no pod stays pending for
+lack of another node.
 """
 
 from dataclasses import dataclass
@@ -20,19 +20,19 @@ from webhook.review import Allowed, Patched
 from webhook.subject import ReviewedPod
 
 AVOIDED = "avoided"
-"""The audit annotation with the nodes that a pod is to avoid."""
+"""The audit annotation with the nodes that a pod should avoid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Avoidance:
-    """What was seen of pods that a kubelet refused, read by `reader`."""
+    """Recent rejections by kubelets; pods are read by `reader`."""
 
     refusals: RecentRefusals
     reader: PodReader
 
     def see(self, pod: Object) -> None:
-        """A pod is there like this; what cannot be read of it tells nothing."""
-        # Nearly all pods are none of these, and there are a hundred thousand.
+        """Handle a pod that was added or changed; ignore what cannot be read."""
+        # Nearly all pods are not failed, and there may be a hundred thousand.
         phase = pod["status"].get("phase") if isinstance(pod.get("status"), dict) else None
         if phase != Phase.FAILED:
             return
@@ -50,19 +50,19 @@ class Avoidance:
             self.refusals.put(metadata["namespace"].text(), demand, node=node, at=at)
 
     def nodes(self, pod: ReviewedPod) -> tuple[str, ...]:
-        """The nodes that a pod under review should not be sent to first."""
+        """Return the nodes that a pod under review should avoid."""
         return self.refusals.nodes(pod.request.namespace, pod.request.question.demand)
 
 
 def avoiding(answer: Allowed | Patched, pod: ReviewedPod, nodes: tuple[str, ...]) -> Allowed | Patched:
-    """The answer about a pod, which avoids these nodes too, if it asks to be aligned at all."""
+    """Return the response about a pod, extended to avoid these nodes if the pod requests alignment."""
     if not nodes or not pod.request.asks:
         return answer
     before = answer.operations if isinstance(answer, Patched) else ()
     try:
         operations = patch.avoid(pod.pod, nodes, after=before)
     except Unsteered:
-        # Whoever kept it from classes has said so.
+        # The operation that keeps it off classes has already reported that.
         return answer
     if not operations:
         return answer

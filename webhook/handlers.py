@@ -1,9 +1,9 @@
 """
-The endpoints of the webhook: each reads an AdmissionReview of the API server and answers it.
+The endpoints of the webhook: each decodes an AdmissionReview of the API server and answers it.
 
-Three ways to be wrong, never mixed. The *call* is bad: HTTP 4xx, the API server is told. The *pod* is bad: a
-review that says no, its owner is told. *We* are bad: the server's middleware answers 500, and the failure
-policy of the webhook configuration decides.
+There are three kinds of errors, never mixed. For an invalid *request*, the API server gets HTTP 4xx. For an
+invalid *pod*, its owner gets a denied review. For an *internal* error, the server's middleware answers 500,
+and the failure policy of the webhook configuration decides.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ _BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 
 
 
 class ReviewMetrics:
-    """What is counted of reviews."""
+    """The metrics of reviews."""
 
     def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry) -> None:
         counter = partial(Counter, registry=registry)
@@ -93,7 +93,7 @@ class ReviewMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What reviews are answered with."""
+    """What the endpoints need to answer reviews."""
 
     holder: SnapshotHolder
     policy: PolicyKeeper
@@ -108,7 +108,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is answered: the name of the decision, the answer, and its bytes."""
+    """The name of a decision, the response, and its bytes."""
 
     decision: str
     answer: Allowed | Patched | Denied
@@ -128,7 +128,7 @@ def application(  # noqa: PLR0913  what is known, how it is read, and what every
     registry: CollectorRegistry,
     audit: RefusalAudit | None = None,
 ) -> web.Application:
-    """The webhook's routes on the common server; refusals are written to `audit` where there is one."""
+    """Return the webhook's routes on the common server; denials are written to `audit`, if there is one."""
     metrics = ReviewMetrics(holder, registry)
     reader = avoidance.reader
     context = Context(holder, policy, settings, log, reader, metrics, QuietLog(log), avoidance, audit)
@@ -146,7 +146,7 @@ def application(  # noqa: PLR0913  what is known, how it is read, and what every
 
 
 async def _handle(request: web.Request, *, context: Context, name: str) -> web.Response:
-    """Read, decide, answer; a call that is no review is answered with what is wrong with it."""
+    """Decode, decide, respond; a request that is not a review gets a response with its mistakes."""
     try:
         review = read(_body(request))
     except BadReview as error:
@@ -155,7 +155,7 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
         return web.json_response({"error": str(error)}, status=error.status)
     snapshot = context.holder.snapshot
     if snapshot is None:
-        # The API server asks again after a second, within the time that it has.
+        # The API server retries after a second, within its timeout.
         reason = {"error": "the state of the cluster is not known yet"}
         return web.json_response(reason, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
     try:
@@ -188,13 +188,13 @@ async def _mutation(context: Context, review: Review, snapshot: Snapshot) -> Out
         for placer in _placers(answer):
             context.metrics.handed_over.labels(placer).inc()
     else:
-        # What cannot be read is refused at validation, as it would be stored.
+        # A pod that cannot be read is denied at validation, as it would be stored.
         answer, decision = Allowed(), "skipped" if isinstance(pod, SkipReason) else "invalid"
     return Outcome(decision, answer, answer_mutation(review.uid, answer))
 
 
 async def _steered(context: Context, pod: ReviewedPod) -> Allowed | Patched:
-    """What is written into a pod; in the middle of an update, what was to be is worked out again after it."""
+    """Return what to write into a pod; a patch computed during a cache update is computed again after it."""
     holder, answer = context.holder, await _steered_by_now(context, pod)
     if isinstance(answer, Patched) and holder.updating:
         async with holder.lock:
@@ -211,14 +211,14 @@ async def _steered_by_now(context: Context, pod: ReviewedPod) -> Allowed | Patch
 
 
 def _avoiding(context: Context, pod: ReviewedPod, answer: Allowed | Patched) -> Allowed | Patched:
-    """The answer with the nodes that the pod should avoid, unless nothing is ever written about nodes."""
+    """Return the response, extended by the nodes to avoid, unless injection is off."""
     if context.settings.injection is Mode.OFF:
         return answer
     return avoiding(answer, pod, context.avoidance.nodes(pod))
 
 
 def _placers(answer: Allowed | Patched | Denied) -> dict[str, str]:
-    """What of an answer says who places the pod."""
+    """Return the audit annotations for what places the pod."""
     return {key: answer.audit[key] for key in PLACERS if key in answer.audit}
 
 
@@ -240,13 +240,13 @@ async def _validation(context: Context, review: Review, snapshot: Snapshot) -> O
 
 
 def _validated(review: Review, answer: Allowed | Denied, decision: str = "") -> Outcome:
-    """The outcome of a validation, by default named after the answer."""
+    """Return the outcome of a validation, named after the response by default."""
     named = "denied" if isinstance(answer, Denied) else "warned" if answer.warnings else "admitted"
     return Outcome(decision or named, answer, answer_validation(review.uid, answer))
 
 
 async def _decided(context: Context, pods: Iterable[PodQuestion]) -> Decide:
-    """What is decided about these pods, each as things stand by then; whatever is looked up is counted."""
+    """Decide about these pods one by one, each in the state by then; return a function that counts uses."""
     decisions: dict[PodQuestion, AdmissionDecision] = {}
     for pod in pods:
         if decisions:
@@ -262,7 +262,7 @@ async def _decided(context: Context, pods: Iterable[PodQuestion]) -> Decide:
 
 
 async def _decision(context: Context, pod: PodQuestion) -> AdmissionDecision:
-    """What is decided about a pod; who is refused in the middle of an update is looked at again after it."""
+    """Decide about a pod; a denial during a cache update is decided again after it."""
     holder, decision = context.holder, await _decision_by_now(context, pod)
     if decision.refusal and decision.state not in admission.BY_ITSELF and holder.updating:
         async with holder.lock:
@@ -272,7 +272,7 @@ async def _decision(context: Context, pod: PodQuestion) -> AdmissionDecision:
 
 
 async def _decision_by_now(context: Context, pod: PodQuestion) -> AdmissionDecision:
-    """Find out what has to be known, and let others be answered meanwhile; then decide."""
+    """Compute what the decision needs, while other requests are answered; then decide."""
     holder = context.holder
     await patiently(admission.steps(pod, holder.cache, served=holder.served))
     policy, may_fit = context.policy.now, context.settings.unknown_nodes == "may-fit"
@@ -291,7 +291,7 @@ async def _workloads(context: Context, review: Review, snapshot: Snapshot) -> Ou
 
 
 def _state(context: Context) -> dict[str, object]:
-    """What the webhook knows, for whoever hunts a fault."""
+    """Return what the webhook knows, for debugging."""
     holder, snapshot = context.holder, context.holder.snapshot
     return {
         "age_seconds": holder.feed.age(),
@@ -315,7 +315,7 @@ def _subject(context: Context, review: Review, snapshot: Snapshot) -> ReviewedPo
 
 
 def _log(log: Log, name: str, review: Review, outcome: Outcome) -> None:
-    """One line per decision; those that changed nothing only for whoever hunts a fault."""
+    """Log one line per decision; those that change nothing at level debug."""
     line = log.debug if outcome.decision in _QUIET else log.info
     refusal = {"message": outcome.answer.message} if isinstance(outcome.answer, Denied) else {}
     line(
@@ -335,7 +335,7 @@ def _log(log: Log, name: str, review: Review, outcome: Outcome) -> None:
 
 
 def _shown(review: Review, outcome: Outcome) -> SpanAttributes:
-    """What a trace shows of a review."""
+    """Return the span attributes of a review."""
     kind = review.kind.kind
     return {
         "numalign.review.uid": review.uid,
@@ -349,12 +349,12 @@ def _shown(review: Review, outcome: Outcome) -> SpanAttributes:
 
 
 def _name(pod: Mapping[str, object]) -> str:
-    """The name, or its stem while it is still to be made up, as for all pods of a controller."""
+    """Return the name, or the prefix of a name still to be generated, as for all pods of a controller."""
     metadata = Part(pod)["metadata"]
     return metadata["name"].text() or metadata["generateName"].text()
 
 
-# As OpenTelemetry names them (semantic conventions of k8s resources).
+# OpenTelemetry has attribute names for these kinds (semantic conventions of k8s resources).
 _NAMED_IN_TRACES = frozenset(
     {"Pod", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"}
 )

@@ -1,12 +1,12 @@
 """
-Pods held against what their namespaces ask: those that are there already, and those that come.
+Count pods below the levels of their namespaces: those that exist, and those that are reviewed.
 
-Whoever is about to enforce a level wants to know first how many pods would have been refused. So the running
-pods are counted by namespace and level whenever the metrics are read; nothing is done to them. Those that are
-reviewed are counted as they come.
+Before enforcing a level, users want to know how many pods it would deny. So the running pods are counted by
+namespace and level whenever the metrics are read; nothing is done to them. Reviewed pods are counted at their
+review.
 
-A series costs memory and a line of every scrape for as long as it is there. So a namespace has one only while
-the cluster has the namespace: what a review calls it is up to its caller.
+A series costs memory and a line of every scrape as long as it exists. So only existing namespaces have one:
+the namespace in a review is chosen by its caller.
 """
 
 import collections
@@ -29,11 +29,12 @@ from webhook.snapshot_holder import SnapshotHolder
 
 @dataclass(frozen=True, slots=True)
 class PodsBelow(Collector):
-    """Counts the pods that have not ended, by namespace and by the level that they fall short of.
+    """
+    Counts the pods that have not ended, by namespace and by the level that they are below.
 
-    They count as at admission: those that are exempt, or would be refused as unreadable, are left out.
+    They count as at admission: pods that are exempt, or would be denied as invalid, are left out.
 
-    Every namespace that asks for a level is counted, also where no pod falls short of it.
+    Every namespace that sets a level is counted, even if no pod is below it.
     """
 
     holder: SnapshotHolder
@@ -41,7 +42,7 @@ class PodsBelow(Collector):
     reader: PodReader
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The counts as they are when they are asked for."""
+        """Return the current counts."""
         family = GaugeMetricFamily(
             f"{PREFIX}pods_below",
             "Running pods below a level of their namespace.",
@@ -69,11 +70,11 @@ class PodsBelow(Collector):
 
 
 UNKNOWN = ""
-"""The label of all namespaces that the cluster does not have; none can be called so."""
+"""The label for all namespaces that do not exist in the cluster; no namespace can have this name."""
 
 
 class ReviewsBelow(Collector):
-    """Counts the reviewed pods that fall short of a level, by namespace."""
+    """Counts the reviewed pods below a level, by namespace."""
 
     def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry) -> None:
         self._holder = holder
@@ -87,22 +88,22 @@ class ReviewsBelow(Collector):
         registry.register(self)
 
     def count(self, namespace: str, levels: Iterable[str]) -> None:
-        """A pod in this namespace falls short of these levels."""
+        """Count a pod in this namespace below these levels."""
         namespaces = self._namespaces()
         name = namespace if namespace in namespaces else UNKNOWN
         for level in levels:
             self._named.add(name)
             self._counter.labels(name, level).inc()
-        # Namespaces may come and go while nobody reads the metrics.
+        # Namespaces may be created and deleted while nobody reads the metrics.
         if len(self._named) > len(namespaces) + 1:
             self._forget()
 
     def describe(self) -> Iterable[Metric]:
-        """What is counted, without any number."""
+        """Return the metric without its values."""
         return self._counter.describe()
 
     def collect(self) -> Iterable[Metric]:
-        """The counts of namespaces that are still there."""
+        """Return the counts of namespaces that still exist."""
         self._forget()
         return self._counter.collect()
 

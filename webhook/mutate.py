@@ -1,14 +1,14 @@
 """
-What is written into a pod: who places it, and that it keeps away from node classes that could never align it.
+What is written into a pod: its scheduler or gate, and a requirement that excludes unsuitable node classes.
 
-Mutation never refuses. The pod may still be changed by webhooks after this one, and what is refused must be
-what would be stored; so a pod that is broken or fits nowhere is kept from nothing and ends at validation.
-One that holds more than is read passes untouched as well, and the audit log says so. A class counts, too,
-if its nodes have gone or may come: what is written holds for as long as the pod waits.
+Mutation never denies. Other webhooks may still change the pod, and a denial must be about the pod as it would
+be stored; so a pod that is invalid or fits nowhere is not restricted, and is denied at validation. A pod with
+more in it than is read passes unchanged as well, and the audit log notes it. Classes without nodes now, or
+whose nodes may come later, count too: the requirement holds as long as the pod is pending.
 
-Which scheduler places a pod follows from the pod and its namespace alone, so that all pods of one owner go to
-the same one, whatever nodes are there when each is made. A gate is added only where some class could take the
-pod: any other is refused, or goes where nothing is known, and there is no node to wait for.
+The scheduler of a pod follows from the pod and its namespace alone, so that all pods of one owner get the
+same one, whatever nodes exist when each is created. A gate is added only if some class could take the pod:
+any other pod is denied, or goes to unknown nodes, and there is no node to wait for.
 """
 
 from collections.abc import Iterator
@@ -25,18 +25,18 @@ from webhook.review import Allowed, Patched
 from webhook.subject import ReviewedPod
 
 UNSTEERED = "unsteered"
-"""The audit annotation of a pod that was left as it is, though something could have been written into it."""
+"""The audit annotation of a pod that was left unchanged, although something could have been written."""
 
 CLASSES, SCHEDULER, GATE = "classes", "scheduler", "gate"
 """The audit annotations of what was written."""
 
 PLACERS = (SCHEDULER, GATE)
-"""Those of them that say who places the pod."""
+"""Those for what places the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """What may be written into pods: how they are kept from classes, and whether anybody lifts gates."""
+    """What may be written into pods: how they are kept off classes, and whether a controller lifts gates."""
 
     injection: Mode = Mode.EXCLUDE
     gates: bool = False
@@ -44,7 +44,7 @@ class Steering:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Something that is written into a pod, and what the audit log keeps of it under which key."""
+    """A change of a pod, with the key and the text of its audit annotation."""
 
     key: str
     text: str
@@ -54,12 +54,13 @@ class _Change:
 def mutate(
     pod: ReviewedPod, cache: ClusterCache, steering: Steering, *, served: AbstractSet[str] = frozenset()
 ) -> Allowed | Patched:
-    """Hand the pod to who is to place it, and keep it from the classes that could never take it.
-
-    No class is written if none could or all could. For resources that DRA serves it is kept from none, for no
-    class tells of them.
     """
-    # Wherever the pod may go: which classes could take it is the same for all that ask this.
+    Set what places the pod, and keep it off the classes that could never take it.
+
+    No class is written if none could or all could. Resources that DRA serves exclude no class, because
+    classes do not describe them.
+    """
+    # The survey ignores the pod's constraints: it is the same for all pods with this question.
     surveyed = needs_survey(pod, steering)
     survey = cache.ever(dra.sure(pod.request.question, served)) if surveyed else None
     try:
@@ -74,13 +75,13 @@ def mutate(
 
 
 def needs_survey(pod: ReviewedPod, steering: Steering) -> bool:
-    """Whether what is written depends on which classes could ever take the pod."""
+    """Return whether the changes depend on which classes could ever take the pod."""
     keeps = routing.concerns(pod.request) and steering.injection is not Mode.OFF
     return keeps or _gate(pod, steering) is not None
 
 
 def _changes(pod: ReviewedPod, survey: Survey | None, steering: Steering) -> Iterator[_Change]:
-    """Each thing that is to be written; raises `Unsteered` where the pod holds more than is read."""
+    """Yield the changes; raise `Unsteered` if the pod has more in it than is read."""
     name, gate = routing.scheduler(pod.pod["spec"], pod.request), _gate(pod, steering)
     gate = gate if survey and survey.feasible else None
     if pod.request.excess and (name or gate):
@@ -94,12 +95,12 @@ def _changes(pod: ReviewedPod, survey: Survey | None, steering: Steering) -> Ite
 
 
 def _gate(pod: ReviewedPod, steering: Steering) -> str | None:
-    """The gate that the pod's namespace wants, where somebody lifts gates."""
+    """Return the gate that the pod's namespace requests, if a controller lifts gates."""
     return routing.gate(pod.pod["spec"], pod.request) if steering.gates else None
 
 
 def _classes(pod: ReviewedPod, survey: Survey, mode: Mode) -> _Change:
-    """The requirement on the pod's node class."""
+    """Return the requirement on the pod's node class."""
     operator, classes = Operator.IN, survey.feasible
     if mode is Mode.EXCLUDE:
         operator, classes = Operator.NOT_IN, survey.infeasible

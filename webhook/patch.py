@@ -1,17 +1,16 @@
 """
-What numalign writes into a pod: one requirement on the nodes that may run it, and who places it.
+The patch for a pod: a requirement on its nodes, its scheduler, and its scheduling gate.
 
-The API server refuses the whole request when a patch does not apply, even where the webhook is set to be
-ignored (k8s.io/apiserver, mutating/dispatcher.go). So every operation is made for the exact object that
-was received: missing parents are created, nothing is tested or removed, and nothing replaced but a
-requirement on our own key and the name of the scheduler, where that is nobody's choice. After the patch a pod
-matches the same nodes as before or fewer, never another one, the only gate that came is ours, and a second
-pass finds nothing to do.
+The API server rejects the whole request when a patch does not apply, even if the webhook's failure policy is
+Ignore (k8s.io/apiserver, mutating/dispatcher.go). So every operation is made for the exact object that was
+received: missing parents are created, nothing is tested or removed, and nothing is replaced but a requirement
+on our own key, and the name of the scheduler if nobody has chosen it. After the patch a pod matches the same
+nodes as before or fewer, never another one, the only new gate is ours, and a second pass changes nothing.
 
-Terms are ORed and a term without requirements matches no node (k8s.io/component-helpers, nodeaffinity):
-to add to such a term would open it, so it stays as it is.
+Terms are ORed and a term without requirements matches no node (k8s.io/component-helpers, nodeaffinity): a
+requirement added to such a term would make it match, so it is left unchanged.
 
-Nobody has validated the pod yet. One with more in it than is read (`excess`) is left alone.
+The pod has not been validated yet. A pod with more in it than is read (`excess`) is left alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,22 +29,22 @@ from numalign.model.errors import BadPod
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
 
-# The heaviest that Kubernetes knows: the owner asked for alignment in so many words.
+# The highest weight in Kubernetes: the owner requests alignment explicitly.
 WEIGHT = 100
 
 LONGEST_PATCH = 2**19
-"""Bytes of a patch; an API server stores no object of more than some 1.5 MiB."""
+"""Bytes of a patch; an API server stores no object of more than about 1.5 MiB."""
 
 _REQUIRED = ("affinity", "nodeAffinity", scheduling.REQUIRED)
 _PREFERRED = ("affinity", "nodeAffinity", scheduling.PREFERRED)
 
 
 class Unsteered(Exception):
-    """Raised for a pod that is left as it is; `str()` is what there is too much of."""
+    """Raised for a pod that is left unchanged; `str()` is what there is too much of."""
 
 
 class Mode(StrEnum):
-    """How hard a pod is kept to the nodes that can align it."""
+    """How a pod is kept on the nodes that can align it."""
 
     EXCLUDE = "exclude"
     INCLUDE = "include"
@@ -55,7 +54,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One step of a JSON patch (RFC 6902); its fields, in order, are the members on the wire."""
+    """One operation of a JSON patch (RFC 6902); its fields, in order, are the members of the JSON object."""
 
     op: Literal["add", "replace"]
     path: str
@@ -64,11 +63,11 @@ class Operation:
 
 def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -> tuple[Operation, ...]:
     """
-    Operations that make the pod ask for the requirement; none where it asks for as much already.
+    Return operations that add the requirement to a pod; none if it has as much already.
 
-    A requirement of no values asks for nothing, and a pinned pod is never patched. Raises `BadPod` where the
-    pod's affinity has not the shape that Kubernetes gives it, `Unsteered` where there is too much of it or of
-    the patch, and `ValueError` for a requirement that no label can meet or that contradicts the mode.
+    A requirement without values changes nothing, and a pinned pod is never patched. Raise `BadPod` if the
+    pod's affinity is malformed, `Unsteered` if it or the patch is too large, and `ValueError` for a
+    requirement that no label can meet or that contradicts the mode.
     """
     if wrong := label_syntax.impossible(requirement.key, sorted(requirement.values)):
         raise ValueError(wrong)
@@ -86,22 +85,22 @@ def avoid(
     pod: Mapping[str, object], nodes: Sequence[str], *, after: Iterable[Operation] = ()
 ) -> tuple[Operation, ...]:
     """
-    Operations that make the pod prefer all other nodes, in a patch `after` those that it has already.
+    Return operations that make the pod prefer all other nodes, in a patch `after` its other operations.
 
-    They do not depend on `after` being applied alone: what that plants is not planted again. A pinned pod is
-    never patched. Raises `BadPod` and `Unsteered` as `inject` does.
+    They take `after` into account: parents that it creates are not created again. A pinned pod is never
+    patched. Raise `BadPod` and `Unsteered` as `inject` does.
     """
     if not nodes or _affinity(pod) is None:
         return ()
-    # Of a field there may be one value in a requirement (ValidateNodeFieldSelectorRequirement of k8s.io/
-    # kubernetes, pkg/apis/core/validation); those of one term are ANDed.
+    # A requirement on a field may have one value (ValidateNodeFieldSelectorRequirement of k8s.io/kubernetes,
+    # pkg/apis/core/validation); those of one term are ANDed.
     fields: Json = [{"key": NAME_FIELD, "operator": "NotIn", "values": [name]} for name in nodes]
     term: Json = {"weight": WEIGHT, "preference": {"matchFields": fields}}
-    return tuple(_wish(_planted(_spec(pod), after), term))
+    return tuple(_add_preferred(_planted(_spec(pod), after), term))
 
 
 def _affinity(pod: Mapping[str, object]) -> NodeAffinity | None:
-    """The node affinity of a pod; None if somebody has placed it. Raises `BadPod` and `Unsteered`."""
+    """Return the node affinity of a pod; None if it is pinned. Raise `BadPod` and `Unsteered`."""
     part = Part(pod)
     spec = part["spec"].required()
     affinity = scheduling.node_affinity(part, spec)
@@ -120,12 +119,12 @@ def _spec(pod: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def route(scheduler: str) -> Operation:
-    """Hand a pod that names nobody to this scheduler, over what the API server wrote there itself."""
+    """Set the scheduler of a pod that names none, replacing the default that the API server set."""
     return Operation("add", "/spec/schedulerName", scheduler)
 
 
 def hold(spec: Mapping[str, object], gate: str) -> Operation:
-    """Have a pod of this spec wait at one more gate."""
+    """Add a scheduling gate to a pod with this spec."""
     entry: Json = {"name": gate}
     if spec.get("schedulingGates") is None:
         return Operation("add", "/spec/schedulingGates", [entry])
@@ -133,12 +132,12 @@ def hold(spec: Mapping[str, object], gate: str) -> Operation:
 
 
 def whole(operations: Iterable[Operation]) -> tuple[Operation, ...]:
-    """The operations as one patch; raises `Unsteered` where that is too long."""
+    """Return the operations as one patch; raise `Unsteered` if it is too long."""
     return tuple(_short(operations))
 
 
 def _short(operations: Iterable[Operation]) -> Iterator[Operation]:
-    """The operations, one by one; raises `Unsteered` at the one that makes the patch too long."""
+    """Yield the operations; raise `Unsteered` at the one that makes the patch too long."""
     room = LONGEST_PATCH
     for operation in operations:
         room -= len(orjson.dumps(operation))
@@ -150,7 +149,7 @@ def _short(operations: Iterable[Operation]) -> Iterator[Operation]:
 def _require(
     spec: Mapping[str, object], affinity: NodeAffinity, requirement: Requirement
 ) -> Iterator[Operation]:
-    """AND the requirement into each term that can match a node, or make the only term."""
+    """AND the requirement into each term that can match a node, or add the only term."""
     if affinity.required is None:
         only: Json = {"matchExpressions": [_wire(requirement)]}
         yield _plant(spec, _REQUIRED, {"nodeSelectorTerms": [only]})
@@ -174,17 +173,17 @@ def _tighten(term: NodeTerm, path: str, requirement: Requirement) -> Operation |
 
 
 def _implies(written: Expression, requirement: Requirement) -> bool:
-    """Whether every node that passes what is written passes the requirement as well."""
+    """Return whether every node that meets `written` meets the requirement as well."""
     enough = _ENOUGH.get((written.operator, requirement.operator))
     return bool(enough and written.key == requirement.key and enough(written.values, requirement.values))
 
 
 def _joins(written: Expression, requirement: Requirement) -> bool:
     """
-    Whether the requirement can be written into what stands there.
+    Return whether the requirement can be merged into an existing one.
 
-    Only exclusions grow together: nobody can tell whose values these are, so none is ever taken away. One
-    without values is a mistake that Kubernetes will name; values from us would hide it.
+    Only exclusions are merged: it is unknown who added their values, so none is ever removed. An exclusion
+    without values is a mistake that Kubernetes will report; our values would hide it.
     """
     return (
         requirement.operator is Operator.NOT_IN
@@ -196,23 +195,23 @@ def _joins(written: Expression, requirement: Requirement) -> bool:
 def _prefer(
     spec: Mapping[str, object], _affinity: NodeAffinity, requirement: Requirement
 ) -> Iterator[Operation]:
-    """Add our preference beside what the owner prefers, unless it is there."""
-    return _wish(spec, {"weight": WEIGHT, "preference": {"matchExpressions": [_wire(requirement)]}})
+    """Add our preference to those of the owner, unless it exists."""
+    return _add_preferred(spec, {"weight": WEIGHT, "preference": {"matchExpressions": [_wire(requirement)]}})
 
 
-def _wish(spec: Mapping[str, object], term: Json) -> Iterator[Operation]:
-    """Add a preferred term, unless it is there."""
-    wishes: object = spec
+def _add_preferred(spec: Mapping[str, object], term: Json) -> Iterator[Operation]:
+    """Add a preferred term, unless it exists."""
+    terms: object = spec
     for step in _PREFERRED:
-        wishes = wishes.get(step) if isinstance(wishes, dict) else None
-    if not isinstance(wishes, list):
+        terms = terms.get(step) if isinstance(terms, dict) else None
+    if not isinstance(terms, list):
         yield _plant(spec, _PREFERRED, [term])
-    elif term not in wishes:
+    elif term not in terms:
         yield Operation("add", "/".join(("/spec", *_PREFERRED, "-")), term)
 
 
 def _planted(spec: Mapping[str, object], operations: Iterable[Operation]) -> Mapping[str, object]:
-    """The spec with what operations plant above our preference, or in its place."""
+    """Return the spec after operations on our preference or its parents."""
     for operation in operations:
         steps = tuple(operation.path.split("/")[2:])
         if steps and steps == _PREFERRED[: len(steps)]:
@@ -221,14 +220,14 @@ def _planted(spec: Mapping[str, object], operations: Iterable[Operation]) -> Map
 
 
 def _with(parent: Mapping[str, object], steps: Sequence[str], leaf: object) -> Mapping[str, object]:
-    """A copy with another value at the end of these steps, all parents of which are there."""
+    """Return a copy with another value at the end of these steps; all parents exist."""
     step, *below = steps
     child = parent.get(step)
     return {**parent, step: _with(child, below, leaf) if below and isinstance(child, dict) else leaf}
 
 
 def _plant(parent: Mapping[str, object], steps: Sequence[str], leaf: Json, path: str = "/spec") -> Operation:
-    """Add a leaf with every parent of it that is missing or null."""
+    """Add a leaf with every parent that is missing or null."""
     step, *below = steps
     child, path = parent.get(step), f"{path}/{step}"
     if isinstance(child, dict):
@@ -239,7 +238,7 @@ def _plant(parent: Mapping[str, object], steps: Sequence[str], leaf: Json, path:
 
 
 def _wire(requirement: Requirement) -> Json:
-    """As Kubernetes writes it; values are sorted, so that the same set gives the same bytes."""
+    """Return the JSON of Kubernetes; values are sorted, so that equal sets give equal bytes."""
     return {
         "key": requirement.key,
         "operator": requirement.operator.value,
@@ -247,7 +246,7 @@ def _wire(requirement: Requirement) -> Json:
     }
 
 
-# What is written, what we would write -> when the first makes the second needless.
+# (operator in the pod, our operator) -> whether the pod's values make ours unnecessary.
 _ENOUGH: Mapping[tuple[str, str], Callable[[frozenset[str], frozenset[str]], bool]] = MappingProxyType(
     {
         ("NotIn", "NotIn"): frozenset.issuperset,

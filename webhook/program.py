@@ -1,8 +1,8 @@
 """
 The webhook: a server that answers reviews from the last snapshot of a cluster or a file.
 
-With an API server it also reads the certificate that all replicas serve. Nothing is written anywhere: that is
-the controller's.
+With an API server it also reads the certificate that all replicas share. It writes nothing to the cluster:
+only the controller does.
 """
 
 import tempfile
@@ -36,14 +36,15 @@ from webhook.snapshot_holder import SnapshotHolder
 
 @dataclass(frozen=True, slots=True)
 class WebhookProgram(ClusterProgram[WebhookSettings]):
-    """The webhook that these settings describe; `settled` is called once, when it knows the cluster."""
+    """The webhook with these settings; `settled` is called once, when it knows the cluster."""
 
     settled: Callable[[], object] = lambda: None
 
     async def serve(self, stop: Stop) -> int:
-        """Answer until told to stop; the exit code.
+        """
+        Serve until stopped; return the exit code.
 
-        Raises `BadPolicy`, `BadInput` and `ClusterError` for what is wrong before anything is served.
+        Raise `BadPolicy`, `BadInput` and `ClusterError` for errors before anything is served.
         """
         policy, reader = self.policy(), PodReader(self.settings.policy_match)
         avoidance = Avoidance(RecentRefusals(clock=time.monotonic, wall=time.time), reader)
@@ -65,7 +66,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
 
     @contextmanager
     def _audit(self) -> Iterator[RefusalAudit | None]:
-        """Where refusals are written; None where the settings name no place."""
+        """Yield where denials are written; None if the settings name no file."""
         target = self.settings.audit_log
         if target is None:
             yield None
@@ -110,7 +111,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder for as long as the program runs; raises `BadInput` where none can be made."""
+    """Yield a directory for as long as the program runs; raise `BadInput` if it cannot be created."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="numalign-")
     except OSError as error:

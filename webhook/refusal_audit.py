@@ -1,8 +1,9 @@
 """
-One line of JSON for each review that is refused, for whoever has to account for refusals.
+Write one line of JSON for each denied review, for audits.
 
-Names and messages hold what tenants wrote: each text is cut to so many bytes, and everything but printable
-ASCII is escaped, so that no line is longer than `LONGEST_LINE`, none becomes two, and none steers a terminal.
+Names and messages contain text of tenants: each text is cut to a number of bytes, and everything but
+printable ASCII is escaped. So no line is longer than `LONGEST_LINE`, no text contains a line break, and none
+controls a terminal.
 """
 
 import json
@@ -20,10 +21,10 @@ from numalign.runtime.metrics import PREFIX
 from webhook.review import Denied, Review
 
 LONGEST_LINE = 4096
-"""Bytes with the line break: what a pipe takes in one piece (PIPE_BUF on Linux, pipe(7))."""
+"""Bytes with the line break: what a pipe accepts atomically (PIPE_BUF on Linux, pipe(7))."""
 
 MOST_OWNERS_READ = 16
-"""Of one object; nearly all have one."""
+"""Most owner references that are read of one object; nearly all have one."""
 
 _LONGEST: Mapping[str, int] = MappingProxyType(
     {
@@ -40,11 +41,11 @@ _LONGEST: Mapping[str, int] = MappingProxyType(
         "reason": 1024,
     }
 )
-"""Bytes of each text, as JSON writes it."""
+"""Most bytes of each text as JSON."""
 
 
 def audit_lines(registry: CollectorRegistry) -> Counter:
-    """Counts lines by what became of them."""
+    """Return a counter of lines, by result."""
     return Counter(
         f"{PREFIX}audit_lines",
         "Audit lines of denied reviews, by result.",
@@ -55,18 +56,18 @@ def audit_lines(registry: CollectorRegistry) -> Counter:
 
 @dataclass(frozen=True, slots=True)
 class RefusalAudit:
-    """Has a line of each refusal written by `write`, which never waits; `wall` tells the time."""
+    """Writes a line for each denial with `write`, which never blocks; `wall` returns the time."""
 
     write: Callable[[bytes], object]
     wall: Clock
 
     def refused(self, review: Review, webhook: str, denied: Denied, *, nodes: int) -> None:
-        """Have a refusal written; `nodes` is how many of known topology there are."""
+        """Write a denial; `nodes` is the number of nodes with known topology."""
         self.write(line(review, webhook, denied, nodes=nodes, now=self.wall()))
 
 
 def line(review: Review, webhook: str, denied: Denied, *, nodes: int, now: datetime) -> bytes:
-    """A refusal, in at most `LONGEST_LINE` bytes with the line break to come."""
+    """Return a denial as at most `LONGEST_LINE` bytes, including the line break to be added."""
     metadata = Part(review.object)["metadata"]
     texts = {
         "uid": review.uid,
@@ -88,7 +89,7 @@ def line(review: Review, webhook: str, denied: Denied, *, nodes: int, now: datet
 
 
 def _owner(metadata: Part) -> str:
-    """Kind and name of the controller that made the object; empty where there is none among the first."""
+    """Return kind and name of the controller; "" if there is none among the first owners."""
     for owner in islice(metadata["ownerReferences"].elements(), MOST_OWNERS_READ):
         if owner["controller"].value is True:
             return f"{owner['kind'].text()}/{owner['name'].text()}"
@@ -96,7 +97,7 @@ def _owner(metadata: Part) -> str:
 
 
 def cut_to(text: str, most: int) -> str:
-    """The beginning of a text that takes at most so many bytes as JSON, quotes left out."""
+    """Return the longest beginning of a text with at most `most` bytes as JSON, without quotes."""
     beginning = text[:most]
     if len(json.dumps(beginning)) - 2 <= most:
         return beginning

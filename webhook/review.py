@@ -1,12 +1,12 @@
 """
-AdmissionReview v1 on the wire, read and answered.
+Decode and encode AdmissionReview v1.
 
-The one place where the webhook meets JSON. A call that is no review, or not one that the API server of
-Kubernetes would make, ends here with everything that is wrong with it (`BadReview`, HTTP 4xx); a pod that
-is wrong is not our matter. Fields nobody here needs are ignored, so that newer API servers are understood.
+This is the only module of the webhook that handles JSON. A request that is not a review, or not one that a
+Kubernetes API server would send, is rejected with all its mistakes (`BadReview`, HTTP 4xx); an invalid pod is
+handled elsewhere. Unused fields are ignored, so that newer API servers are understood.
 
-What may be answered is a type: validation cannot carry a patch, a refusal cannot either, and the code of
-a refusal follows from its reason, never one that clients take for "try again" (409, 429, 5xx).
+Types restrict the responses: a validation cannot contain a patch, nor can a denial. The code of a denial
+follows from its reason, and is never one that clients retry (409, 429, 5xx).
 """
 
 import base64
@@ -29,21 +29,21 @@ API_VERSION = "admission.k8s.io/v1"
 KIND = "AdmissionReview"
 LONGEST_UID = 128
 
-# Controllers repeat a refusal in an Event, whose note is cut at 1,024 characters.
+# Controllers repeat a denial in an Event, whose note is cut at 1,024 characters.
 MESSAGE = 900
 CAUSES = 32
 
-# The API server cuts every warning to 256 once all of a request exceed 4,096, and drops the rest
+# The API server cuts every warning to 256 characters once all of a request exceed 4,096, and drops the rest
 # (k8s.io/apiserver, endpoints/filters/warning.go).
 WARNING = 256
 WARNINGS = 4096
 
 AUDIT = 1000
-"""Characters of one audit annotation."""
+"""Most characters of one audit annotation."""
 
 
 class BadReview(BadInput):
-    """Raised when a call is not an AdmissionReview that can be answered; `status` is for HTTP."""
+    """Raised when a request is not a valid AdmissionReview; `status` is the HTTP status."""
 
     def __init__(self, status: HTTPStatus, mistakes: Iterable[Mistake]) -> None:
         self.status = status
@@ -51,7 +51,7 @@ class BadReview(BadInput):
 
 
 class AdmissionOperation(StrEnum):
-    """What the caller of the API server does with the object."""
+    """What the client of the API server does with the object."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -64,7 +64,7 @@ _OPERATIONS = MappingProxyType({operation.value: operation for operation in Admi
 
 @dataclass(frozen=True, slots=True)
 class GroupVersionKind:
-    """What sort of object it is; the group of pods is empty."""
+    """The type of an object; the group of pods is empty."""
 
     group: str
     version: str
@@ -73,7 +73,7 @@ class GroupVersionKind:
 
 @dataclass(frozen=True, slots=True)
 class GroupVersionResource:
-    """Under which name the API server serves the object."""
+    """The resource under which the API server serves the object."""
 
     group: str
     version: str
@@ -82,7 +82,7 @@ class GroupVersionResource:
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """Who calls the API server; for the pods of a workload that is a controller."""
+    """The client of the API server; for the pods of a workload that is a controller."""
 
     username: str
     groups: tuple[str, ...]
@@ -91,11 +91,11 @@ class UserInfo:
 @dataclass(frozen=True, slots=True)
 class Review:
     """
-    What the API server asks.
+    A request of the API server.
 
-    `uid` is of this call alone. `name` is empty for a name still to be generated, `namespace` for objects
-    that have none. `object` is as received, `old` as it was before; either is empty where the operation
-    carries none.
+    `uid` identifies this request alone. `name` is empty for a name still to be generated, `namespace` for
+    cluster-scoped objects. `object` is as received, `old` is the object before; each is empty if the
+    operation has none.
     """
 
     uid: str
@@ -112,7 +112,7 @@ class Review:
 
 
 class StatusReason(StrEnum):
-    """Why a request is refused, in the words of the Kubernetes API."""
+    """Why a request is denied, as a reason of the Kubernetes API."""
 
     FORBIDDEN = "Forbidden"
     INVALID = "Invalid"
@@ -121,11 +121,11 @@ class StatusReason(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Notes:
     """
-    What may go with any answer.
+    What may be part of any response.
 
-    Warnings reach whoever called the API server. Audit keys hold no slash, since the API server puts the
-    webhook's name and one before them; `ValueError` where one does. Values must be the same in every pass,
-    and are cut after `AUDIT` characters.
+    Warnings are shown to the client of the API server. Audit keys must not contain a slash, because the API
+    server prefixes them with the webhook's name and one: otherwise raise `ValueError`. Values must be the
+    same in every pass, and are cut after `AUDIT` characters.
     """
 
     warnings: tuple[str, ...] = ()
@@ -140,12 +140,12 @@ class _Notes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed(_Notes):
-    """Yes, as it is."""
+    """Allowed, without changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patched(_Notes):
-    """Yes, with these operations; with none of them the same as `Allowed`."""
+    """Allowed, with these operations; without any it equals `Allowed`."""
 
     operations: tuple[Operation, ...]
 
@@ -153,7 +153,7 @@ class Patched(_Notes):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied(_Notes):
     """
-    No, and why: the first sentence of the message decides.
+    Denied, with the reason: the first sentence of the message is the decisive one.
 
     The message is cut after 900 characters, at the end of a sentence if one is near.
     """
@@ -164,9 +164,10 @@ class Denied(_Notes):
 
 
 def read(body: bytes) -> Review:
-    """What the API server asks; raises `BadReview` with all that is wrong with the call.
+    """
+    Return the request of the API server; raise `BadReview` with all mistakes.
 
-    Null is taken for absent, as the API server's own decoder does.
+    Null counts as absent, as in the API server's own decoder.
     """
     document = _json(body)
     if not isinstance(document, dict):
@@ -185,7 +186,7 @@ def read(body: bytes) -> Review:
 
 
 def _review(request: Part) -> Review | None:
-    """The review of a request; None where the operation is none. Mistakes are noted in the request."""
+    """Return the review of a request; None if the operation is unknown. Mistakes are added to the request."""
     uid, operation, created, old = (request[name] for name in ("uid", "operation", "object", "oldObject"))
     if len(uid.required_text()) > LONGEST_UID:
         uid.wrong(f"is longer than {LONGEST_UID} characters")
@@ -215,7 +216,7 @@ def _review(request: Part) -> Review | None:
 
 
 def _is_object(part: Part) -> bool:
-    """Whether there is an object; a mistake, if there is something else."""
+    """Return whether there is a value; note a mistake if it is not an object."""
     if part.value is not None and not isinstance(part.value, dict):
         part.wrong(f"must be an object, not {named(part.value)}")
     return part.value is not None
@@ -227,7 +228,7 @@ def _object(part: Part) -> dict[str, Any]:
 
 
 def _names(part: Part, last: str) -> tuple[str, str, str]:
-    """Group, version and one name more."""
+    """Return group, version and one more name."""
     if not _is_object(part.required()):
         return "", "", ""
     return part["group"].text(), part["version"].required().text(), part[last].required().text()
@@ -242,21 +243,21 @@ def _json(body: bytes) -> object:
 
 
 def answer_validation(uid: str, answer: Allowed | Denied) -> bytes:
-    """The body to answer a validating call with."""
+    """Return the body of the response to a validating webhook call."""
     return _body(uid, answer)
 
 
 def answer_mutation(uid: str, answer: Allowed | Patched | Denied) -> bytes:
-    """The body to answer a mutating call with."""
+    """Return the body of the response to a mutating webhook call."""
     return _body(uid, answer)
 
 
 def _body(uid: str, answer: Allowed | Patched | Denied) -> bytes:
-    """The answer on the wire, without the members that say nothing."""
+    """Return the response as JSON, without empty members."""
     response: dict[str, object] = {"uid": uid, "allowed": not isinstance(answer, Denied)}
     if isinstance(answer, Denied):
         response["status"] = _status(answer)
-    # An empty patch with its type would be an error to the API server.
+    # An empty patch with a patch type is an error for the API server.
     elif isinstance(answer, Patched) and answer.operations:
         patch = base64.b64encode(orjson.dumps(answer.operations)).decode("ascii")
         response |= {"patchType": "JSONPatch", "patch": patch}
@@ -283,17 +284,17 @@ def _cause(mistake: Mistake) -> dict[str, str]:
 
 
 def _shown(message: str) -> str:
-    """A message as it is answered; of one that is far too long, the beginning alone is looked at."""
+    """Return a message as it is sent; only the beginning of a very long one is processed."""
     return _cut(_harmless(message[: 2 * MESSAGE]), MESSAGE)
 
 
 def _harmless(text: str) -> str:
-    """Without what would steer a terminal; lines stay, for a caret stands under its place."""
+    """Replace control characters; keep line breaks, because a caret may point at the line above."""
     return _UNSEEN.sub(" ", text)
 
 
 def _warnings(texts: Iterable[str]) -> list[str]:
-    """Warnings that the API server will neither cut nor drop, and a last one that counts the others."""
+    """Return warnings that the API server neither cuts nor drops, and a last one that counts the others."""
     lines = (_cut(_CONTROL.sub(" ", text[: 4 * WARNING]).strip(), WARNING) for text in texts)
     short = [line for line in dict.fromkeys(lines) if line]
     if sum(map(len, short)) <= WARNINGS:
@@ -304,7 +305,7 @@ def _warnings(texts: Iterable[str]) -> list[str]:
 
 
 def _cut(text: str, limit: int) -> str:
-    """A text of at most so many characters, ended where a sentence or else a word ends."""
+    """Cut a text to `limit` characters, at the end of a sentence or else of a word."""
     if len(text) <= limit:
         return text
     ends = [end.end() for end in _SENTENCE_END.finditer(text, limit // 2, limit + 1)]
@@ -314,10 +315,10 @@ def _cut(text: str, limit: int) -> str:
     return f"{text[: word.start() if word else limit - 1]}…"
 
 
-# Kubernetes reads the name of an audit annotation as a qualified name.
+# Kubernetes parses the name of an audit annotation as a qualified name.
 _AUDIT_KEY = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
-# A warning with a control character is lost as a whole (k8s.io/apimachinery, util/net/http.go).
+# A warning with a control character is dropped as a whole (k8s.io/apimachinery, util/net/http.go).
 _CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
 _UNSEEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")

@@ -1,4 +1,4 @@
-"""Settings of the webhook, beyond those that every program has."""
+"""The settings of the webhook, in addition to those of every program."""
 
 from collections.abc import Iterator
 
@@ -61,10 +61,10 @@ class WebhookSettings(PairSettings, ClusterSettings):
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """One certificate, and an API server to read it from if it is in a Secret."""
+        """Check for one certificate, and for an API server to read it from if it is in a Secret."""
         files = ("tls_cert", "tls_key", "insecure_http")
         for clash in super().contradictions():
-            # A Secret takes the place of files.
+            # A Secret replaces the files.
             if clash.names != files or not self.tls_secret:
                 yield clash
         if self.tls_secret and (self.tls_cert or self.tls_key or self.insecure_http):

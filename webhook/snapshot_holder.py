@@ -1,9 +1,9 @@
 """
 What the webhook knows of the cluster.
 
-A review never waits for a file or an API server: it is answered from the last snapshot there was. The next
-one is put into the cache in slices, with reviews answered in between. Only a refusal waits for the last one:
-half of one cluster and half of another may lack what both have.
+A review never waits for a file or an API server: it is answered from the last snapshot. The next one is
+loaded into the cache in slices, with reviews answered in between. Only a denial waits for the end of an
+update: a mix of two snapshots may lack a node that both have.
 """
 
 import asyncio
@@ -27,9 +27,10 @@ _PROBLEMS_LOGGED = 20
 
 
 class SnapshotHolder:
-    """The last `snapshot` that a feed gave, and the `cache` of its nodes, which are put in place.
+    """
+    The last `snapshot` of a feed, and the `cache` of its nodes, which is updated in place.
 
-    `settled` is called once, when there is a first one: most of what will ever be in memory is there then.
+    `settled` is called once, after the first snapshot: most long-lived objects exist then.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class SnapshotHolder:
         self.snapshot: Snapshot | None = None
         self.cache = ClusterCache()
         self.lock = asyncio.Lock()
-        """Whoever holds it reads the cache as one snapshot made it."""
+        """While it is held, the cache is that of one snapshot."""
         self.updating = False
         self._settled = settled
         self.feed = feed
@@ -58,26 +59,26 @@ class SnapshotHolder:
         registry.register(ExporterMetrics(lambda: self.snapshot, time.time))
 
     def waiting_for(self) -> str | None:
-        """What readiness lacks: a first snapshot."""
+        """Return what readiness is waiting for: a first snapshot."""
         return (
             None if self.snapshot else self.feed.waiting_for() or ("the first complete state of the cluster")
         )
 
     def caches(self) -> Caches:
-        """What is remembered of the nodes, and of what was said of them."""
+        """Return the caches of the nodes and of the feed."""
         return {**self.cache.caches(), **self.feed.caches()}
 
     @property
     def served(self) -> frozenset[str]:
-        """The extended resources that DRA serves, as of the nodes in the cache."""
+        """Return the extended resources that DRA serves, of the nodes in the cache."""
         return self.snapshot.served if self.snapshot else frozenset()
 
     async def follow(self) -> None:
-        """Keep up with the feed; never returns."""
+        """Follow the feed; never returns."""
         await self.feed.follow(self.take)
 
     async def take(self, snapshot: Snapshot) -> None:
-        """Answer from a snapshot from now on, without holding up reviews meanwhile."""
+        """Answer from a snapshot from now on, without delaying reviews meanwhile."""
         async with self.lock:
             self.updating = True
             try:
@@ -97,7 +98,7 @@ class SnapshotHolder:
         self._broken.set(len(snapshot.problems))
 
     def _log_changes(self, snapshot: Snapshot) -> None:
-        """A line for what is new: a cluster that is followed changes all the time."""
+        """Log what is new; a repeated summary at level debug, because a live cluster changes all the time."""
         for problem in self._new_problems(snapshot):
             self._log.warning("snapshot.problem", error=problem)
         counts = {

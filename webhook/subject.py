@@ -1,7 +1,7 @@
 """
-The pod under review, as everybody reads it, or why the review is skipped.
+Read the pod under review, or determine why the review is skipped.
 
-Both endpoints for pods read the same facts, and so does the one for workloads of each of their templates.
+Both endpoints for pods use the same facts, and so does the one for workloads, for each of their templates.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ POD = GroupVersionKind("", "v1", "Pod")
 
 
 class SkipReason(StrEnum):
-    """Why a review is none of our business."""
+    """Why a review is skipped."""
 
     KIND = "kind"
     OPERATION = "operation"
@@ -33,12 +33,12 @@ class SkipReason(StrEnum):
 
 
 class InvalidPod(BadInput):
-    """Raised when a pod that numalign must look at cannot be read."""
+    """Raised when a pod that numalign must evaluate cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewedPod:
-    """One pod under review: what it asks, and the pod itself."""
+    """One pod under review: what it requests, and the pod itself."""
 
     request: PodQuestion
     pod: Mapping[str, Any]
@@ -47,7 +47,7 @@ class ReviewedPod:
 def subject(
     review: Review, snapshot: Snapshot, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
 ) -> ReviewedPod | SkipReason:
-    """Read the pod under review; raises `InvalidPod` with every mistake of what it asks for."""
+    """Read the pod under review; raise `InvalidPod` with every mistake in its requests."""
     if review.kind != POD:
         return SkipReason.KIND
     if review.operation is not AdmissionOperation.CREATE or review.sub_resource:
@@ -56,12 +56,12 @@ def subject(
 
 
 def exempt(pod: object, review: Review, policy: EffectivePolicy) -> str | None:
-    """Why a pod under review is left alone, or a template in what is; None if it is not."""
+    """Return why a pod, or a pod template, is exempt; None if it is not."""
     return policy.exemption(review.namespace, runtime_class=runtime_class(pod), user=review.user.username)
 
 
 def read(pod: object, review: Review, policy: EffectivePolicy, reader: PodReader) -> ReviewedPod | SkipReason:
-    """A pod under review, or a template in what is; raises `InvalidPod` as `subject` does."""
+    """Read a pod or a pod template under review; raise `InvalidPod` as `subject` does."""
     request = reader.read(pod, review.namespace, policy, review.user.username)
     if isinstance(request, Invalid):
         raise InvalidPod(request.mistakes)

@@ -1,8 +1,7 @@
 """
-Yes or no to a pod as it would be stored, and what its owner should know.
+Allow or deny a pod as it would be stored, and warn its owner.
 
-Whether it may be admitted is decided in `numalign.cache.admission`; here the decision becomes an answer to
-the API server.
+`numalign.cache.admission` decides; this module turns the decision into a response to the API server.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,18 +16,18 @@ from webhook.subject import InvalidPod
 SPEAKER = "numalign"
 
 LONGEST_WARNING = 120
-"""Characters of a warning, as Kubernetes asks of webhooks."""
+"""Most characters of a warning, as Kubernetes recommends for webhooks."""
 
 LONGEST_SHOWN = 256
-"""Characters of a refusal that is only a warning, and of what names a place: what is longer, the API server
-may cut."""
+"""Most characters of a denial that is only a warning, and of one with a location; the API server may cut what
+is longer."""
 
 Decide = Callable[[PodQuestion], AdmissionDecision]
-"""Decides about a pod as things stand."""
+"""Decides about a pod in the current state."""
 
 
 def refuse_broken(error: InvalidPod) -> Denied:
-    """The answer to a pod whose annotations or amounts cannot be read, each mistake at its place."""
+    """Return the denial of a pod whose annotations or amounts are invalid, with the field of each mistake."""
     return Denied(
         reason=StatusReason.INVALID,
         message=f"{SPEAKER}: {invalid_text(error.mistakes)}",
@@ -38,7 +37,7 @@ def refuse_broken(error: InvalidPod) -> Denied:
 
 
 def validate(pod: PodQuestion, decide: Decide) -> Allowed | Denied:
-    """Refuse what a namespace does not let pass and what no shape could ever keep; warn of the rest."""
+    """Deny what the namespace does not admit or no shape could ever align; warn about the rest."""
     decision = decide(pod)
     if decision.refusal:
         return Denied(
@@ -50,30 +49,30 @@ def validate(pod: PodQuestion, decide: Decide) -> Allowed | Denied:
 
 
 def warnings(decision: AdmissionDecision) -> Iterator[str]:
-    """The warnings of a pod that is admitted, as clients show them."""
+    """Yield the warnings of an admitted pod, as clients show them."""
     if decision.waived:
         yield in_full(wording.first_sentence(decision.waived))
     yield from map(warning, decision.warnings)
 
 
 def refused(pod: PodQuestion, decision: AdmissionDecision) -> dict[str, str]:
-    """What the audit log keeps of a pod that is refused: on what that rests, and what asks for how much."""
+    """Return the audit annotations of a denied pod: the basis of the decision, its policy and the level."""
     level = {"level": pod.rules.enforce} if pod.rules.enforce else {}
     return {"verdict": "denied", "state": decision.state, "policy": policy_word(pod), **level}
 
 
 def admitted(pod: PodQuestion) -> str:
-    """What the audit log keeps of a pod that passes."""
+    """Return the audit annotation of an admitted pod."""
     level = LEVELS["audit"](pod.rules)
     below = f", below {level}" if level and pod.question.asks_less_than(level) else ""
     return f"admitted with {policy_word(pod)}{below}"
 
 
 def warning(text: str) -> str:
-    """A warning as clients show it, none longer than `LONGEST_WARNING`."""
+    """Return a warning as clients show it, at most `LONGEST_WARNING` characters long."""
     return cut(f"{SPEAKER}: {text}", LONGEST_WARNING)
 
 
 def in_full(text: str) -> str:
-    """A warning that cannot be said shortly, as clients show it, none longer than `LONGEST_SHOWN`."""
+    """Return a warning that needs more room, as clients show it, at most `LONGEST_SHOWN` characters long."""
     return cut(f"{SPEAKER}: {text}", LONGEST_SHOWN)

@@ -1,9 +1,9 @@
 """
-The review of a workload when it is applied: what would happen to its pods.
+Review a workload when it is applied: what would happen to its pods.
 
-A refused pod is seen by its controller alone; its owner finds an event, if anything. Whoever applies a
-workload is still there to read. So this endpoint warns, and refuses only where a platform team wants it to,
-for what no later step can mend. Nothing is ever written into a workload, and its pods are reviewed as well.
+Only the controller sees the denial of a pod; its owner finds an event, if anything. The user who applies a
+workload is still there to read. So this endpoint warns, and denies only if the platform team wants it to, for
+what no later step can fix. It never changes a workload, and the pods are reviewed as well.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,13 +31,13 @@ from webhook.review import AdmissionOperation, Allowed, Denied, Review, StatusRe
 from webhook.subject import InvalidPod, ReviewedPod, SkipReason, exempt, read
 from webhook.validate import SPEAKER, Decide, admitted, in_full, refuse_broken, refused
 
-# A warning must have room for its reason beside the place.
+# A warning must have room for its reason after the location.
 _LONGEST_PLACE = 56
 _ANNOTATIONS = "metadata.annotations"
 
 
 class Workloads(StrEnum):
-    """What happens to a workload whose pods could never run as they are meant."""
+    """What happens to a workload whose pods could never run as requested."""
 
     WARN = "warn"
     DENY = "deny"
@@ -46,9 +46,10 @@ class Workloads(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReviewedTemplate:
-    """A pod template of which somebody asks something, and where it stands in the object.
+    """
+    A pod template that has requests or rules, and its location in the object.
 
-    Nobody is refused for one that is `guessed`.
+    A workload is never denied for a template that is `guessed`.
     """
 
     where: str
@@ -58,11 +59,12 @@ class ReviewedTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A workload under review: its templates, and the mistakes in those that cannot be read.
+    """
+    A workload under review: its templates, and the mistakes in those that cannot be read.
 
-    The mistakes in what the owner said to numalign are `unclear`; the others are the API server's to refuse,
-    and those of guessed templates may be none. There are no more than `MOST_MISTAKES` of either; the
-    templates after so many were not read. `notes` say how it was read.
+    Mistakes in numalign's annotations are `unclear`; the others are for the API server to reject, and those
+    of guessed templates may be none. There are at most `MOST_MISTAKES` of either; templates after that many
+    were not read. `notes` describe how it was read.
     """
 
     kind: str
@@ -73,11 +75,11 @@ class Workload:
 
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
-        """All of them, those that the owner can mend for us first."""
+        """Return all mistakes, first those in numalign's annotations."""
         return (*self.unclear, *self.unreadable)
 
     def questions(self, mode: Workloads) -> tuple[PodQuestion, ...]:
-        """What has to be found out about its pods, each question once."""
+        """Return the questions to answer about its pods, each once."""
         requests = [template.subject.request for template in self.templates]
         tolerant = map(_tolerant, requests) if mode is Workloads.DENY else ()
         return tuple(dict.fromkeys((*requests, *tolerant)))
@@ -86,31 +88,32 @@ class Workload:
 def workload(
     review: Review, snapshot: Snapshot, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
 ) -> Steps[Workload | SkipReason]:
-    """Read the workload under review, a template at each step, or say why it is none of our business.
+    """
+    Read the workload under review, one template per step, or return why it is skipped.
 
-    Of an update only the templates count that it changes.
+    Of an update, only the templates that it changes count.
     """
     sort = (review.kind.group, review.kind.kind)
-    asked_of_pods = EffectivePolicy.of(snapshot, policy)
-    if reason := _skipped(review, sort, asked_of_pods):
+    effective = EffectivePolicy.of(snapshot, policy)
+    if reason := _skipped(review, sort, effective):
         return reason
     scan = templates.scan(review.object, sort, extra=policy.templates)
     before = templates.scan(review.old, sort, extra=policy.templates)
-    # Values themselves would be compared each with each, and every one of them may be long.
+    # Comparing the values themselves would take a comparison of each pair, and each may be long.
     old = set(filter(None, map(_written, before.places)))
     changed = [place for place in scan.places if _written(place) not in old]
     if before.places and not (changed or scan.mistakes or scan.misplaced != before.misplaced):
         return SkipReason.UNCHANGED
-    places = tuple(place for place in changed if not exempt(place.raw, review, asked_of_pods))
+    places = tuple(place for place in changed if not exempt(place.raw, review, effective))
     if changed and not places:
         return SkipReason.EXEMPT
-    reviewed = yield from _workload(review, replace(scan, places=places), asked_of_pods, reader)
+    reviewed = yield from _workload(review, replace(scan, places=places), effective, reader)
     paths = templates.paths_of(sort, extra=policy.templates)
     return reviewed or (SkipReason.SILENT if paths or scan.places else SkipReason.KIND)
 
 
 def _skipped(review: Review, sort: GroupKind, policy: EffectivePolicy) -> SkipReason | None:
-    """Why the review is skipped, whatever its templates say."""
+    """Return why the review is skipped, whatever its templates contain."""
     if sort == templates.POD:
         return SkipReason.KIND
     if review.operation not in _WRITES or review.sub_resource:
@@ -124,7 +127,7 @@ _WRITES = frozenset({AdmissionOperation.CREATE, AdmissionOperation.UPDATE})
 
 
 def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
-    """Whether a controller made it from an object that was looked at itself."""
+    """Return whether a controller created it from an object that is reviewed itself."""
     if crowded(raw):
         return False
     for owner in Part(raw)["metadata"]["ownerReferences"].elements():
@@ -135,7 +138,7 @@ def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
 
 
 def _written(place: TemplateLocation) -> tuple[str, bytes] | None:
-    """A place and what stands there, to be compared; None for what is nested too deep for that."""
+    """Return a location and its content, for comparison; None if it is nested too deeply."""
     try:
         return place.where, orjson.dumps(place.raw, option=orjson.OPT_SORT_KEYS)
     except orjson.JSONEncodeError:
@@ -145,9 +148,9 @@ def _written(place: TemplateLocation) -> tuple[str, bytes] | None:
 def _workload(
     review: Review, scan: TemplateScan, policy: EffectivePolicy, reader: PodReader
 ) -> Steps[Workload | None]:
-    """What the templates request; None if they request nothing."""
+    """Return what the templates request; None if they request nothing."""
     reviewed: list[ReviewedTemplate] = []
-    # As for a pod that is none: where nobody asks anything, no mistake is shown.
+    # As for pods: without any rules or requests, no mistake is shown.
     mistakes = list(scan.mistakes) if policy.rules_for(review.namespace).asks else []
     unclear: list[Mistake] = []
     for place in scan.places:
@@ -175,7 +178,7 @@ def _workload(
 
 
 def judge(workload: Workload, decide: Decide, *, mode: Workloads) -> Allowed | Denied:
-    """Warn of what would become of its pods; refuse only in the mode that may."""
+    """Warn of what would happen to its pods; deny only in the mode that may."""
     if mode is Workloads.OFF:
         return Allowed()
     if mode is Workloads.DENY and (refusal := _refusal(workload, decide)):
@@ -203,10 +206,12 @@ def _refusal(workload: Workload, decide: Decide) -> Denied | None:
 def _final_refusal(
     template: ReviewedTemplate, workload: Workload, decide: Decide
 ) -> AdmissionDecision | None:
-    """By what its pods would be refused for the nodes that there are, if nothing later could help.
+    """
+    Return the decision that would deny its pods for the nodes that exist, if nothing later could help.
 
-    Pods of a DaemonSet, and those that name their node, are never refused for a node, and nobody is for a
-    guess. Where a container leaves something out, a LimitRange may still say it; tolerations may be added.
+    Pods of a DaemonSet, and pods that name their node, are never denied because of a node, and nothing is
+    denied for a guess. If a container leaves something out, a LimitRange may still set it. Tolerations may be
+    added later.
     """
     request = template.subject.request
     if workload.kind == "DaemonSet" or request.pin or template.guessed:
@@ -219,12 +224,12 @@ def _final_refusal(
 
 
 def _tolerant(pod: PodQuestion) -> PodQuestion:
-    """The same of a pod that tolerates every taint."""
+    """Return the same question for a pod that tolerates every taint."""
     return replace(pod, constraints=replace(pod.constraints, tolerations=ANYWHERE.tolerations))
 
 
 def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
-    """What its owner should know, the decisive first."""
+    """Yield the warnings for its owner, the decisive ones first."""
     for mistake in workload.mistakes:
         yield in_full(f"{_short(mistake.where)}: {mistake.message}")
     decided = [(_short(template.where), decide(template.subject.request)) for template in workload.templates]
@@ -244,5 +249,5 @@ def _audit(workload: Workload) -> dict[str, str]:
 
 
 def _short(where: str) -> str:
-    """A place with its end, which tells more than its beginning."""
+    """Shorten a location, keeping its end, which is more specific than its beginning."""
     return where if len(where) <= _LONGEST_PLACE else f"...{where[3 - _LONGEST_PLACE :]}"
