@@ -1,1 +1,1 @@
-"""Door 2: the scheduler comes in."""
+"""The scheduler extender: answers calls of schedulers."""

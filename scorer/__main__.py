@@ -1,4 +1,4 @@
-"""`numalign-scorer`: reads settings, serves until told to stop."""
+"""`numalign-scorer`: reads settings, serves until stopped."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ PROGRAM = "numalign-scorer"
 
 
 def main() -> int:
-    """Serve; the exit code of the program."""
+    """Serve; return the exit code."""
     settings = from_command_line(ScorerSettings, prog=PROGRAM, argv=sys.argv[1:], environ=os.environ)
     return compose.start(PROGRAM, settings, ScorerProgram)
 

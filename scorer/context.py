@@ -20,13 +20,13 @@ from scorer.settings import ReserveAt
 
 
 def tell_trace(namespace: str, pod: str, **more: str) -> None:
-    """Tell the trace of a call, where there is one, which pod it is about."""
+    """Add the pod of a call to its trace, if there is one."""
     if span := tracing.current():
         span.add({"k8s.namespace.name": namespace, "k8s.pod.name": pod, **more})
 
 
 ANSWERS = ("fits", "not_now", "never")
-"""What a node can answer to filter."""
+"""How a node can answer a filter call."""
 
 _BUCKETS = (
     *(0.0001, 0.0002, 0.0003, 0.0004, 0.0005, 0.0006, 0.0007, 0.0008, 0.001, 0.0015, 0.002, 0.003, 0.004),
@@ -36,7 +36,7 @@ _BUCKETS = (
 
 @dataclass(frozen=True, slots=True)
 class CallMetrics:
-    """What is counted of calls; `nodes` by what they answered."""
+    """The metrics of calls; `nodes` by their answer."""
 
     calls: Counter
     nodes: Mapping[str, Counter]
@@ -45,7 +45,7 @@ class CallMetrics:
 
     @classmethod
     def of(cls, registry: CollectorRegistry) -> "CallMetrics":
-        """Metrics that this registry shows."""
+        """Return metrics in this registry."""
         nodes = Counter(
             f"{PREFIX}filtered_nodes",
             "Nodes in filter calls, by answer.",
@@ -73,9 +73,11 @@ class CallMetrics:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What calls are answered with.
+    """
+    What the handlers need to answer calls.
 
-    `leading` says whether reservations may be made here, `elsewhere` whether that is for another replica.
+    `leading` returns whether this replica may reserve zones, `elsewhere` whether another one should be
+    called.
     """
 
     state: SchedulerState
@@ -93,22 +95,22 @@ class CallContext:
     calls: Calls = field(default_factory=Calls)
 
     def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
-        """The pod of a call, of which its trace is told; raises `BadInput` with every mistake in it."""
+        """Return the pod of a call, and add it to the trace; raise `BadInput` with every mistake in it."""
         pending = self.state.pending_pod(pod)
         tell_trace(pending.namespace, pending.name)
         return pending
 
     async def ranks(self, names: Sequence[str], pod: PendingPod) -> Ranks:
-        """What these nodes are worth to a pod, by their position in the call."""
+        """Return the ranks of these nodes for a pod, by their position in the call."""
         await patiently(self.nodes.work(names, pod))
         return self.ranker.ranks(self.nodes.batch(names, pod), self.state.labels, opted_out=pod.opted_out)
 
     def may_reserve(self, pod: PendingPod) -> bool:
-        """Whether zones may be reserved for a pod that somebody else binds, and that is on no node yet."""
+        """Return whether to reserve zones for a pod that the scheduler binds, and that is on no node yet."""
         assigned_pod = self.state.reservations.assigned_pod(pod.uid)
         return bool(pod.uid) and self.leading() and (assigned_pod is None or assigned_pod.reserved)
 
     def reserve(self, pod: PendingPod, answer: NodeAnswer) -> None:
-        """Reserve for a pod what a node has for it."""
+        """Reserve the predicted placement on a node for a pod."""
         assigned_pod = pod.assigned_pod(now=self.clock())
         self.state.reservations.reserve(answer.name, assigned_pod, answer.prediction)

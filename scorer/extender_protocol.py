@@ -1,17 +1,17 @@
 """
-The protocol of kube-scheduler's extenders (v1) on the wire, read and answered.
+Decode and encode the protocol of kube-scheduler's extenders (v1).
 
-The one place where the scorer meets the JSON of a scheduler; nothing is judged here. Keys are the names that
-Go has for them (`NodeNames`, `PodUID`). What is spelled otherwise is told, though Go would read it, since a
-key that is passed over in silence makes a call that says something else. Keys that nobody knows are passed
-over, so that newer schedulers are understood; only in a call that is wrong anyway they are told as well.
+This is the only module of the scorer that handles the JSON of a scheduler; it makes no decisions. Keys are
+Go's field names (`NodeNames`, `PodUID`). A different spelling is a mistake, although Go would accept it,
+because ignoring a key silently would change the meaning of a call. Unknown keys are ignored, so that newer
+schedulers are understood; only in a call with other mistakes they are reported as well.
 
-A scheduler takes a filter's answer for no nodes at all if it is not of the form in which it asked, and gives
-up the attempt if a name comes back that it did not send. So an answer is made of the call that it answers.
-Of a key that is there twice the last counts, as in Go.
+A scheduler takes a filter response to mean no nodes if its form differs from that of the call, and gives up
+the attempt if a name is returned that it did not send. So a response is built from its call. Of a duplicate
+key the last one counts, as in Go.
 
-Most calls carry a pod that was sent a moment ago with other names, for whoever filters prioritizes next. Such
-a call is known by its bytes, and only the names are read; whatever is not exactly so is read in full.
+Most calls have a pod that was just sent with other names, because prioritize follows filter. Such a call is
+recognized by its bytes, and only the names are parsed; any other call is parsed in full.
 """
 
 import contextlib
@@ -34,15 +34,16 @@ MAX_SCORE = 10
 """The best score of a node; 0 is the worst (MaxExtenderPriority, k8s.io/kube-scheduler/extender/v1)."""
 
 MOST_MISTAKES = 32
-"""So many are told of one call."""
+"""Most mistakes that are reported for one call."""
 
 REMEMBERED = 16
-"""Pods that are known by their bytes: a scheduler has one in its hands, and there are few schedulers."""
+"""Pods that are recognized by their bytes: a scheduler handles one at a time, and there are few
+schedulers."""
 
-# One more is looked for, to know that there are more.
+# One more is collected, to know whether there are more.
 _ENOUGH = MOST_MISTAKES + 1
 
-# Parsed, JSON takes up to so many times as much memory (lists in lists).
+# Parsed JSON takes up to this many times as much memory (lists in lists).
 _PARSED = 60
 _LONGEST_PLACE = 512
 _LONGEST_POD = 2**17
@@ -50,7 +51,7 @@ _LONGEST_NAME = 253
 
 
 class BadCall(BadInput):
-    """Raised when a call cannot be read; `status` is for HTTP, which only people look at."""
+    """Raised when a call cannot be read; `status` is the HTTP status, which only people look at."""
 
     def __init__(
         self, mistakes: Iterable[Mistake], *, status: HTTPStatus = HTTPStatus.UNPROCESSABLE_ENTITY
@@ -64,9 +65,9 @@ class Candidates:
     """
     A pod, and the nodes to filter or to score for it.
 
-    `names` are in the order of the call, each once. `nodes` is None where the scheduler sent names only;
-    otherwise it has each node as it came, in JSON. Of the pod's metadata, `name`, `namespace` and `uid` are
-    texts if they are there, and nothing else of it has been looked at.
+    `names` are in the order of the call, each once. `nodes` is None if the scheduler sent only names;
+    otherwise it has each node as received, in JSON. Of the pod's metadata, `name`, `namespace` and `uid` are
+    strings if present, and nothing else of it has been checked.
     """
 
     pod: Mapping[str, Any]
@@ -76,7 +77,7 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The pods that would be evicted from a node, and how many of their disruption budgets that violates."""
+    """The pods that would be evicted from a node, and how many disruption budgets that violates."""
 
     uids: tuple[str, ...]
     violations: int
@@ -84,7 +85,7 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionCall:
-    """A pod, and who would be evicted for it, by node."""
+    """A pod, and the pods that would be evicted for it, by node."""
 
     pod: Mapping[str, Any]
     victims: Mapping[str, Victims]
@@ -92,38 +93,39 @@ class PreemptionCall:
 
 @dataclass(frozen=True, slots=True)
 class RankCall:
-    """A pod, and the nodes to rank for it in the order of the call, each once; None for all there are."""
+    """A pod, and the nodes to rank for it in the order of the call, each once; None for all nodes."""
 
     pod: Mapping[str, Any]
     names: tuple[str, ...] | None
 
 
 class _ReadPod(NamedTuple):
-    """A pod that was read, and how many bytes were."""
+    """A pod that was read, and the number of its bytes."""
 
     pod: Mapping[str, Any]
     length: int
 
 
 class Calls:
-    """Reads what is asked by filter or prioritize; so many pods that were read last are `remembered`."""
+    """Reads filter and prioritize calls; remembers the last `remembered` pods."""
 
     def __init__(self, remembered: int = REMEMBERED) -> None:
-        # Each is read once or twice, and to weigh all its parts would take longer than to read them.
+        # Each is read once or twice, and weighing all its parts would take longer than reading them.
         self._pods: LRU[bytes, _ReadPod] = LRU(remembered, weigh=lambda _key, read: _PARSED * read.length)
 
     def caches(self) -> Caches:
-        """What is remembered of calls."""
+        """Return the caches of calls."""
         return {"calls": self._pods}
 
     def candidates(self, body: bytes) -> Candidates:
-        """The call in a body; of calls that are alike up to the names, all but the names is read once.
-
-        Raises `BadCall`.
         """
-        # No text holds these bytes, for its quotes would be escaped. So if nothing but a list and the end of
-        # the call comes after them, all that is before them is the call without that list.
-        before, mark, after = body.rpartition(_NAMES_COME)
+        Return the call in a body; if only the names differ from an earlier call, only they are parsed.
+
+        Raise `BadCall`.
+        """
+        # No string contains these bytes, because its quotes would be escaped. So if only a list and the end
+        # of the call follow, everything before them is the call without that list.
+        before, mark, after = body.rpartition(_BEFORE_NAMES)
         key = digest(before) if mark and len(before) <= _LONGEST_POD else None
         read = self._pods.peek(key) if key else None
         names = None if read is None else _names_alone(after)
@@ -137,7 +139,7 @@ class Calls:
 
 
 def _names_alone(written: bytes) -> tuple[str, ...] | None:
-    """The names that a call ends with, their bracket open already; None if anything else comes."""
+    """Return the names at the end of a call, after their bracket; None if anything else follows."""
     if not written.endswith(b"]}"):
         return None
     try:
@@ -158,7 +160,7 @@ def _candidates(call: Part) -> Candidates:
 
 
 def read_binding(body: bytes) -> BindingCall:
-    """Which pod to bind where; raises `BadCall`, also for names that nothing in Kubernetes can have."""
+    """Return which pod to bind where; raise `BadCall`, also for names that are invalid in Kubernetes."""
     call = document(body, "ExtenderBindingArgs")
     texts = [_matching(call[key], pattern) for key, pattern in _BINDING.items()]
     settle(call, *_BINDING)
@@ -166,7 +168,7 @@ def read_binding(body: bytes) -> BindingCall:
 
 
 def read_preemption(body: bytes) -> PreemptionCall:
-    """For which pod who would be evicted; raises `BadCall`, also for a victim without a UID."""
+    """Return a pod and the victims for it; raise `BadCall`, also for a victim without a UID."""
     call = document(body, "ExtenderPreemptionArgs")
     pod = read_pod(call["Pod"])
     pods, uids = call["NodeNameToVictims"], call["NodeNameToMetaVictims"]
@@ -179,9 +181,9 @@ def read_preemption(body: bytes) -> PreemptionCall:
 
 def read_rank(body: bytes) -> RankCall:
     """
-    What to rank: `{"pod": v1.Pod, "nodes": ["n1"]}`, where `nodes` may be left out, or only the pod itself.
+    Return what to rank: `{"pod": v1.Pod, "nodes": ["n1"]}`, without `nodes`, or only the pod itself.
 
-    Raises `BadCall`. This protocol is our own, so that a key which nobody knows is a mistake.
+    Raise `BadCall`. This protocol is our own, so an unknown key is a mistake.
     """
     call = document(body, "a pod, or a pod and nodes")
     if call["kind"].value is not None:
@@ -195,7 +197,7 @@ def read_rank(body: bytes) -> RankCall:
 
 
 def answer_filter(call: Candidates, filtered: Filtered) -> bytes:
-    """The body to answer filter with; what is `fit` must have been asked for."""
+    """Return the response to filter; nodes in `fit` must be part of the call."""
     fit = tuple(filtered.fit)
     items = None if call.nodes is None else [orjson.Fragment(call.nodes[name]) for name in fit]
     result = {
@@ -208,27 +210,28 @@ def answer_filter(call: Candidates, filtered: Filtered) -> bytes:
 
 
 def answer_filter_error(error: str) -> bytes:
-    """The body that ends the attempt to schedule the pod, and says why on it; goes with HTTP 200."""
+    """Return the response that ends the attempt to schedule the pod, with a reason; send it with HTTP 200."""
     return orjson.dumps({**_FILTER_RESULT, "Error": error})
 
 
 def answer_scores(names: Sequence[str], scores: Sequence[int]) -> bytes:
-    """The body to answer prioritize with, a score for each name.
+    """
+    Return the response to prioritize, with a score for each name.
 
-    Raises `KeyError` for a score that is none of 0 to 10, `ValueError` if there are more scores or fewer.
+    Raise `KeyError` for a score that is not 0 to 10, `ValueError` if there are more scores or fewer.
     """
     if not names:
         return b"[]"
-    # There may be thousands, so what stands between two names is written once for each score.
+    # There may be thousands, so the text between two names is prepared once for each score.
     parts = [""] * (2 * len(names))
     parts[::2] = _quoted(names)
     parts[1::2] = [_BETWEEN[score] for score in scores]
-    # After the last name another one begins, which does not come.
+    # Remove the start of a next entry after the last one.
     return f"[{_FIRST}{''.join(parts)[: -len(_NEXT)]}]".encode()
 
 
 def _quoted(names: Sequence[str]) -> Sequence[str]:
-    """Names as they stand between quotes; nearly always as they are."""
+    """Return names escaped for JSON, without quotes; nearly always they are unchanged."""
     joined = "".join(names)
     if len(orjson.dumps(joined)) == len(joined) + len('""'):
         return names
@@ -236,12 +239,12 @@ def _quoted(names: Sequence[str]) -> Sequence[str]:
 
 
 def answer_binding(error: str = "") -> bytes:
-    """The body to answer bind with: the pod is bound, or `error` says why not and it is scheduled anew."""
+    """Return the response to bind: the pod is bound, or `error` says why it is scheduled again."""
     return orjson.dumps({"Error": error})
 
 
 def answer_preemption(kept: Mapping[str, Victims]) -> bytes:
-    """The body to answer preempt with: the nodes where to evict these pods would help."""
+    """Return the response to preempt: the nodes where evicting these pods would help."""
     meta = {
         node: {"Pods": [{"UID": uid} for uid in victims.uids], "NumPDBViolations": victims.violations}
         for node, victims in kept.items()
@@ -250,7 +253,7 @@ def answer_preemption(kept: Mapping[str, Victims]) -> bytes:
 
 
 def document(body: bytes, what: str) -> Part:
-    """The object that a body holds; raises `BadCall` if there is none, and then says `what` it must be."""
+    """Return the object in a body; raise `BadCall` if there is none, saying `what` it must be."""
     try:
         call = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -263,7 +266,7 @@ def document(body: bytes, what: str) -> Part:
 
 
 def read_pod(part: Part) -> Mapping[str, Any]:
-    """A pod, of which only the metadata is looked at."""
+    """Return a pod, of which only the metadata is checked."""
     pod = needed_object(part)
     if pod is None:
         return _NOTHING
@@ -276,11 +279,11 @@ def read_pod(part: Part) -> Mapping[str, Any]:
 
 
 def read_names(part: Part) -> tuple[str, ...]:
-    """The texts of a list in their order, each once. Without a `Part` for each: there may be thousands."""
+    """Return the strings of a list in order, each once. Without a `Part` for each: there may be thousands."""
     names = part.value
     if type(names) is list:
         with contextlib.suppress(TypeError):
-            # Nothing but texts can be joined.
+            # Only strings can be joined.
             "".join(names)
             return tuple(names if len({*names}) == len(names) else dict.fromkeys(names))
     for name in part.elements():
@@ -290,7 +293,7 @@ def read_names(part: Part) -> tuple[str, ...]:
 
 
 def needed_object(part: Part) -> Mapping[str, Any] | None:
-    """An object; None and a mistake, if there is none."""
+    """Return an object; None and a mistake if there is none."""
     value = part.value
     if isinstance(value, dict):
         return value
@@ -299,12 +302,12 @@ def needed_object(part: Part) -> Mapping[str, Any] | None:
 
 
 def objects(part: Part) -> Iterator[Part]:
-    """Each object of a list."""
+    """Yield each object of a list."""
     return (entry for entry in part.elements() if needed_object(entry) is not None)
 
 
 def settle(call: Part, *keys: str) -> None:
-    """End the reading of a call that may have these `keys`; raises `BadCall` with all that is wrong."""
+    """Finish reading a call that may have these `keys`; raise `BadCall` with all mistakes."""
     spelled(call, *keys)
     if not call.mistakes:
         return
@@ -317,7 +320,7 @@ def settle(call: Part, *keys: str) -> None:
 
 
 def spelled(part: Part, *keys: str) -> None:
-    """Note the keys of an object that Go would read as known ones, though nobody writes them so."""
+    """Note the keys of an object that Go would accept as known ones in spite of their spelling."""
     lower = {key.lower(): key for key in keys}
     fields = part.value if type(part.value) is dict else {}
     for key in fields:
@@ -326,7 +329,7 @@ def spelled(part: Part, *keys: str) -> None:
 
 
 def written(part: Part, key: str) -> Part:
-    """A member that Go always writes, though it may be null."""
+    """Return a member that Go always writes, although it may be null."""
     spelled(part, key)
     member = part[key]
     if type(part.value) is dict and key not in part.value:
@@ -335,44 +338,44 @@ def written(part: Part, key: str) -> Part:
 
 
 def as_json(part: Part) -> bytes:
-    """A value as it came, to be sent back; a mistake, if that cannot be."""
+    """Return a value as JSON, to be sent back; note a mistake if that is impossible."""
     try:
         return orjson.dumps(part.value)
     except orjson.JSONEncodeError:
-        # Reading goes deeper than writing.
+        # Parsing allows deeper nesting than serializing.
         part.wrong("is nested too deeply")
         return b""
 
 
 def _unknown(call: Part, keys: Sequence[str]) -> None:
     fields = call.value if type(call.value) is dict else {}
-    strange = [key for key in fields if key not in keys]
+    unknown = [key for key in fields if key not in keys]
     wrong = {mistake.where for mistake in call.mistakes}
-    for key in strange[:_ENOUGH]:
+    for key in unknown[:_ENOUGH]:
         if call[key].where not in wrong:
             call[key].wrong(f"is not a known field: expected one of {', '.join(keys)}")
 
 
 def _cut(where: str) -> str:
-    """A place that is not as long as a body, though keys may be."""
+    """Cut a location, because keys may be as long as a body."""
     return where if len(where) <= _LONGEST_PLACE else f"{where[:_LONGEST_PLACE]}..."
 
 
 def _one_of(call: Part, one: Part, other: Part) -> None:
-    """Note if not exactly one of two members is filled; an empty one is filled."""
+    """Note a mistake unless exactly one of two members is set; an empty one is set."""
     if (one.value is None) == (other.value is None):
         both = "both are set" if other.value is not None else "neither is set"
         call.mistakes.append(Mistake("", f"either {one.where} or {other.where} must be set: {both}"))
 
 
 def _nodes(part: Part) -> Mapping[str, bytes]:
-    """Each node of a list, by its name."""
+    """Return each node of a list, by name."""
     items = written(part, "items")
     return {node["metadata"]["name"].required_text(): as_json(node) for node in objects(items)}
 
 
 def _values(part: Part) -> Iterator[tuple[str, Part]]:
-    """Each member of an object; ends where enough is wrong."""
+    """Yield each member of an object; stop after enough mistakes."""
     fields = part.value if type(part.value) is dict else {}
     if part.value is not None and fields is not part.value:
         part.wrong(f"must be an object, not {named(part.value)}")
@@ -406,8 +409,8 @@ def _matching(part: Part, pattern: re.Pattern[str]) -> str:
     return text
 
 
-# As Go writes a call with names: the pod, no nodes, and the names.
-_NAMES_COME = b',"Nodes":null,"NodeNames":['
+# A call with names as Go writes it: the pod, no nodes, and the names.
+_BEFORE_NAMES = b',"Nodes":null,"NodeNames":['
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -423,8 +426,8 @@ _FILTER_RESULT: Mapping[str, object] = MappingProxyType(
     {"Nodes": None, "NodeNames": None, "FailedNodes": {}, "FailedAndUnresolvableNodes": {}, "Error": ""}
 )
 
-# What the API server takes for names (k8s.io/apimachinery, util/validation: DNS-1123 subdomain and label).
-# They become a path of the API; a UID is only compared.
+# What the API server accepts as names (k8s.io/apimachinery, util/validation: DNS-1123 subdomain and label).
+# They become part of an API path; a UID is only compared.
 _SUBDOMAIN = re.compile(
     rf"(?=.{{1,{_LONGEST_NAME}}}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 )

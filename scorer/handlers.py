@@ -1,8 +1,8 @@
 """
-A scheduler sends a pod and the names of nodes, and is answered which of them take it, and how well.
+Answer a scheduler that sends a pod and the names of nodes: which of them fit, and how well.
 
-Filter, prioritize and preempt only read. What they answer is right at the moment, from what is in memory, and
-nobody waits for an API server; what counts is settled at bind.
+Filter, prioritize and preempt only read. Their answers reflect the current state in memory, and never wait
+for an API server; the final decision is made at bind.
 
 An invalid call is answered with a status that the scheduler treats as a failure. Errors in a pod are part of
 the answer, where its owner will find them.
@@ -40,7 +40,7 @@ def application(  # noqa: PLR0913  what the server and the handlers are made of
     checks: Mapping[str, Check],
     state: DebugState,
 ) -> web.Application:
-    """The scorer's routes on the common server."""
+    """Return the scorer's routes on the common server."""
     return server.application(
         [web.post(f"/{name}", partial(_handle, context=context, name=name)) for name in HANDLERS],
         log=log,
@@ -52,16 +52,16 @@ def application(  # noqa: PLR0913  what the server and the handlers are made of
 
 
 async def _handle(request: web.Request, *, context: CallContext, name: str) -> web.Response:
-    """Answer; whoever calls the wrong replica is sent away."""
+    """Answer; close the connection if another replica should be called."""
     response = await _response(calls.body(request), context, name)
     if context.elsewhere():
-        # A scheduler keeps its connections: only one that is closed comes to whoever leads by now.
+        # A scheduler keeps its connections: only a new one is routed to the current leader.
         response.force_close()
     return response
 
 
 async def _response(body: bytes, context: CallContext, name: str) -> web.Response:
-    """Read, decide, answer; an invalid call gets an error."""
+    """Decode, decide, respond; an invalid call gets an error."""
     if context.state.snapshot is None:
         error = {"error": "the state of the cluster is not known yet"}
         return web.json_response(error, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
@@ -78,7 +78,7 @@ async def _response(body: bytes, context: CallContext, name: str) -> web.Respons
     return web.Response(body=answer, content_type="application/json")
 
 
-# kube-scheduler.
+# Calls of kube-scheduler.
 
 
 async def _filter(context: CallContext, body: bytes) -> bytes:
@@ -92,7 +92,7 @@ async def _filter(context: CallContext, body: bytes) -> bytes:
     context.metrics.not_answered.inc(not answered)
     for answer, nodes in zip(ANSWERS, (filtered.fit, filtered.failed, filtered.unresolvable), strict=True):
         context.metrics.nodes[answer].inc(len(nodes))
-    # With a single node left nobody asks which is the best.
+    # With a single node left, the scheduler does not call prioritize.
     if len(filtered.fit) == 1 and _reserves(context, pod):
         context.reserve(pod, *context.nodes.of(filtered.fit, pod))
     return extender_protocol.answer_filter(call, filtered)
@@ -109,7 +109,7 @@ async def _prioritize(context: CallContext, body: bytes) -> bytes:
 
 
 def _reserves(context: CallContext, pod: PendingPod) -> bool:
-    """Whether zones are reserved for a pod before it is bound."""
+    """Return whether to reserve zones for a pod before it is bound."""
     return context.reserve_at is ReserveAt.PRIORITIZE and context.may_reserve(pod)
 
 
@@ -126,7 +126,7 @@ async def _preempt(context: CallContext, body: bytes) -> bytes:
     return extender_protocol.answer_preemption(context.preemption.worthwhile(pod, call.victims))
 
 
-# People.
+# Calls of users.
 
 
 async def _rank(context: CallContext, body: bytes) -> bytes:
@@ -158,4 +158,4 @@ HANDLERS: Mapping[str, Callable[[CallContext, bytes], Awaitable[bytes]]] = Mappi
         **volcano.HANDLERS,
     }
 )
-"""By path: what answers a body, or raises `BadInput`."""
+"""The handlers by path; each returns a response body, or raises `BadInput`."""

@@ -1,9 +1,9 @@
 """
-Which victims would make room that is aligned.
+Filter preemption candidates by whether evicting the victims would make aligned room.
 
-kube-scheduler chooses pods to evict by amounts of the whole node, and would evict two pods on two zones for
-one that needs a zone. A node where the victims' room does not let the pod in is taken off its list, so that
-nobody is evicted in vain; where it is not certain what the victims hold, nobody is kept from trying.
+kube-scheduler chooses pods to evict by amounts of the whole node, and would evict two pods on two zones for a
+pod that needs one zone. A node where evicting the victims does not admit the pod is removed from the
+candidates, so that no pod is evicted in vain; if it is uncertain what the victims hold, the node is kept.
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from scorer.extender_protocol import Victims
 
 
 class Preemption:
-    """Looks through candidates for preemption."""
+    """Evaluates candidates for preemption."""
 
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
 
     def worthwhile(self, pod: PendingPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
-        """The nodes, with their victims as they came, where to evict these would let the pod in."""
+        """Return the nodes, with their victims as received, where evicting these would admit the pod."""
         return {name: pods for name, pods in victims.items() if self._helps(name, pods, pod)}
 
     def _helps(self, name: str, victims: Victims, pod: PendingPod) -> bool:
@@ -29,7 +29,7 @@ class Preemption:
             return True
         verdict = prediction.verdict
         if not verdict.answered:
-            # No eviction makes the answer any shorter.
+            # An eviction does not make the evaluation any shorter.
             return not pod.question.intent.binding
         certain = verdict.permanent or prediction.basis is not Basis.REPORTED
         return verdict.admitted or not certain

@@ -1,9 +1,9 @@
 """
 The scorer: a server that answers schedulers, from a cluster or from a file.
 
-Only one may reserve zones. So in a cluster only the holder of a Lease is ready, and a Service leads
-schedulers to it alone; the others follow the cluster and wait, so that the next one needs no more than the
-Lease. A file is for looking: there is nobody to bind for.
+Only one replica may reserve zones. So in a cluster only the holder of a Lease is ready, and a Service routes
+schedulers to it alone; the others follow the cluster and wait, so that the next leader needs no more than the
+Lease. A file is for inspection: nothing is bound.
 """
 
 import asyncio
@@ -49,15 +49,16 @@ from scorer.warming import Warming
 LEASE = "numalign-scorer"
 
 LOOK_SECONDS = 1.0
-"""How often reservations are looked through for those that nobody came for, and pods for false records."""
+"""Interval in seconds at which unused reservations are expired, and records and predictions are checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """What the process is among its replicas: who writes binds and events, and whether it leads.
+    """
+    What this process is among its replicas: how it writes bindings and events, and whether it leads.
 
-    `acts_for` gives for how many seconds it leads for sure, see `LeaderElector`; `elsewhere` is whether
-    another one should. With a file it never leads, and there is no pod that an event could be about.
+    `acts_for` returns for how many seconds it certainly leads, see `LeaderElector`; `elsewhere` returns
+    whether another replica should be called. With a file it never leads, and there is no pod for an event.
     """
 
     write: Write | None = None
@@ -69,12 +70,13 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ScorerProgram(ClusterProgram[ScorerSettings]):
-    """The scorer that these settings describe."""
+    """The scorer with these settings."""
 
     async def serve(self, stop: Stop) -> int:
-        """Answer until told to stop; the exit code.
+        """
+        Serve until stopped; return the exit code.
 
-        Raises `BadInput` and `ClusterError` for what is wrong before anything is served.
+        Raise `BadInput` and `ClusterError` for errors before anything is served.
         """
         rules = _rules(self.settings)
         policy = self.policy()
@@ -93,7 +95,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             match=settings.policy_match,
             clock=time.monotonic,
             wall=time.time,
-            # A file without a single pod is one that pods were left out of.
+            # In a file without a single pod, the pods were left out.
             complete=lambda snapshot: snapshot.pods > 0 or not settings.snapshot,
         )
 
@@ -174,7 +176,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         )
 
     def _replica(self, api: Api) -> Replica:
-        """The replica in a cluster, where it leads while it holds the lease."""
+        """Return the replica in a cluster, which leads while it holds the lease."""
         flights = BindsInFlight(partial(bindings.bind, api))
         handover = Handover(NEWS_SECONDS, BIND_SECONDS + NEWS_SECONDS, flights.landed)
         election = self.election(api, LEASE, handover=handover)
@@ -191,7 +193,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         )
 
     def _expire(self, state: SchedulerState) -> None:
-        """Give up the reservations that nobody came for."""
+        """Release the reservations whose pods were not seen bound."""
         for pod in state.expire():
             self.log.warning("reservation.expired", pod="/".join(pod.name))
 
@@ -219,20 +221,20 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
 
 
 async def _repeat(look: Callable[[], None]) -> None:
-    """Look again and again; never returns."""
+    """Call `look` again and again; never returns."""
     while True:
         look()
         await asyncio.sleep(LOOK_SECONDS)
 
 
 def _rules(settings: ScorerSettings) -> RankingRules:
-    """How nodes are ranked; raises `BadInput` for a file that is wrong."""
+    """Return how nodes are ranked; raise `BadInput` for an invalid file."""
     default = Ranking(ranking.parse_strategies(settings.strategies), ranking.parse_weights(settings.weights))
     return ranking_file.read(settings.ranking, default=default) if settings.ranking else RankingRules(default)
 
 
 def _waiting_for(state: SchedulerState, feed: Feed) -> str | None:
-    """What readiness lacks: a first snapshot, and all pods."""
+    """Return what readiness is waiting for: a first snapshot, and all pods."""
     return feed.waiting_for() or (None if state.snapshot else ("the first complete state of the cluster"))
 
 

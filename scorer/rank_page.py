@@ -21,13 +21,14 @@ def page(  # noqa: PLR0913  what a page is made of
     not_eligible: Sequence[NodeAnswer] = (),
     sources: Callable[[str], Mapping[str, int]],
 ) -> bytes:
-    """Every node with what it answers, the best first, as JSON.
+    """
+    Return every node with its answer, the best first, as JSON.
 
-    `sources` gives by a node's name how it is known of how many of its pods what they hold.
-    The `ranks` are of the nodes of `answers`; those that the pod may not go to come last, by name.
+    `sources` returns, for a node's name, how many of its pods' placements are known from which source. The
+    `ranks` are of the nodes of `answers`; those that the pod may not use come last, by name.
     """
     best_first = ranks.order([answer.name for answer in answers])
-    # To those who refuse alike, and last, belong those that nobody knows: of these there is the least to say.
+    # Among nodes that do not fit, unknown ones come last: the least can be said about them.
     order = sorted(best_first, key=lambda position: answers[position].prediction is None)
     intent = pod.question.intent
     return orjson.dumps(
@@ -67,7 +68,7 @@ def _shown(
 
 
 def _refused(answer: NodeAnswer) -> Mapping[str, Any]:
-    """What is shown of a node that does not take the pod."""
+    """Return what is shown of a node that does not fit the pod."""
     shown = {"name": answer.name, "fits": False, "permanent": answer.permanent, "reason": answer.reason}
     verdict = answer.prediction.verdict if answer.prediction else None
     if verdict is None or verdict.refusal is None:

@@ -1,8 +1,8 @@
 """
-Other strategies for other nodes, as a file says it.
+Read a file with ranking strategies for some nodes.
 
-What is best differs between machines of one cluster: GPU nodes are packed full, so that whole ones stay free,
-while nodes for databases keep some room. Whoever writes such a file is told of every mistake at once.
+Machines of one cluster may need different strategies: GPU nodes are packed full, so that whole ones stay
+free, while nodes for databases keep some room. All mistakes in a file are reported at once.
 """
 
 from collections.abc import Mapping
@@ -18,23 +18,24 @@ from numalign.model.errors import BadInput
 from numalign.scheduling.ranking import HEAVIEST, MEASURES, WEIGHS, Choice, RankingRules, no_resource, not_one
 
 MOST_WEIGHTS = 64
-"""Of resources in one entry; a pod asks for a handful."""
+"""Most resources in one entry; a pod requests only a few."""
 
 
 class BadRanking(BadInput):
-    """Raised when a file of rankings cannot be used, with every mistake in it."""
+    """Raised when a ranking file cannot be used, with every mistake in it."""
 
 
 def read(path: Path, *, default: Ranking) -> RankingRules:
-    """The rankings in a file; raises `BadRanking` with every mistake and its place.
+    """
+    Return the rankings in a file; raise `BadRanking` with every mistake and its position.
 
-    What the file does not say of all nodes is as in `default`.
+    What the file does not set for all nodes is as in `default`.
     """
     return edited.read(path, partial(parse, default=default), error=BadRanking)
 
 
 def parse(data: bytes, *, default: Ranking) -> RankingRules:
-    """The rankings that YAML or JSON says; raises `BadRanking` with every mistake and its path."""
+    """Return the rankings in YAML or JSON; raise `BadRanking` with every mistake and its path."""
     return edited.parse(data, partial(_rules, default=default), what="ranking", error=BadRanking)
 
 
@@ -45,7 +46,7 @@ def _rules(document: Part, *, default: Ranking) -> RankingRules:
 
 
 def _choice(part: Part, general: Ranking) -> Choice:
-    """What one entry leaves out is as for all nodes; one that says nothing, or of no nodes, is a slip."""
+    """Return one entry, completed by the general ranking; without nodes or content it is a mistake."""
     only(part, "nodeSelector", "strategies", "weights")
     before = len(part.mistakes)
     selected = tuple(requirements(part["nodeSelector"]))
@@ -89,7 +90,7 @@ def _weights(part: Part) -> Mapping[str, int]:
 
 
 def _weight(name: str, member: Part) -> int:
-    """How much a resource counts; once, if that cannot be read."""
+    """Return the weight of a resource; 1 if it is invalid."""
     weight = member.value
     if why := no_resource(name):
         member.wrong(why)

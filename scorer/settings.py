@@ -1,4 +1,4 @@
-"""Settings of the scorer, beyond those that every program has."""
+"""The settings of the scorer, in addition to those of every program."""
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
@@ -140,7 +140,7 @@ class ScorerSettings(ClusterSettings):
     )
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """What a file cannot do."""
+        """Check that a snapshot is not combined with settings that need a cluster."""
         yield from super().contradictions()
         if self.snapshot and self.reserve_at is ReserveAt.PRIORITIZE:
             yield Contradiction(

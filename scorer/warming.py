@@ -1,9 +1,9 @@
 """
-Answers that are there before the first call.
+Compute answers before the first call.
 
-Who was waiting when a replica starts is asked about first, and nothing is worked out by then: neither what is
-free on thousands of nodes, nor what they say to a pod. So that is done before the replica is ready, for as
-long as readiness may be kept waiting; what is left is worked out when it is asked, as ever.
+When a replica starts, schedulers first ask about pods that are already pending, and nothing is computed by
+then: neither what is free on thousands of nodes, nor how they answer about a pod. So this is done before the
+replica is ready, within a time limit; the rest is computed when it is asked for, as usual.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from numalign.scheduling.scheduler_state import AT_ONCE, PendingPod
 from scorer.context import CallContext
 
 SECONDS = 3.0
-"""After which nothing more is begun."""
+"""Seconds after which nothing more is started."""
 
 MOST_QUESTIONS = 32
-"""That are answered ahead: those that most of the waiting pods ask."""
+"""Most questions that are answered ahead: the most frequent ones of pending pods."""
 
 LOOK_SECONDS = 0.05
-"""How often it is looked whether there is a cluster to ask about."""
+"""Interval in seconds at which to check whether the cluster is known."""
 
 
 @dataclass(eq=False)
 class Warming:
-    """What is worked out once, as soon as nothing is `lacking`. Times are seconds of `clock`."""
+    """Computes answers once, as soon as nothing is `lacking`. Times are seconds of `clock`."""
 
     context: CallContext
     lacking: Callable[[], str | None]
@@ -40,11 +40,11 @@ class Warming:
     _done: bool = field(init=False, default=False)
 
     def waiting_for(self) -> str | None:
-        """What readiness lacks because of it; nothing more while something else is lacking."""
+        """Return what readiness waits for because of this; None while something else is lacking."""
         return None if self._done or self.lacking() is not None else "the evaluation of pending pods"
 
     async def run(self) -> None:
-        """Work out what the nodes say to pending pods; what cannot be worked out keeps nobody from asking."""
+        """Compute how the nodes answer about pending pods; an error does not keep others from asking."""
         while self.lacking() is not None:
             await self.sleep(LOOK_SECONDS)
         try:
@@ -67,7 +67,7 @@ class Warming:
             self.context.nodes.filtered(names, pod)
 
     def _examples(self) -> Generator[None, None, Iterable[PendingPod]]:
-        """Of each question that waiting pods ask one of them, the most frequent first; a pod at each step."""
+        """Return one pending pod for each question, the most frequent question first; one pod per step."""
         state, examples, counts = self.context.state, dict[Question, PendingPod](), Counter[Question]()
         for seen in [*state.pods.values()]:
             pod = None if seen.node or seen.ended or seen.leaving else state.waiting(seen.uid)

@@ -1,1 +1,1 @@
-"""How the scorer answers Volcano."""
+"""Answers calls of Volcano."""

@@ -1,7 +1,7 @@
 """
-What Volcano's extender plugin asks, answered.
+Answer the calls of Volcano's extender plugin.
 
-Its client understands nothing but HTTP 200, so whatever is wrong with a call or a pod stands in the answer.
+Its client accepts only HTTP 200, so mistakes in a call or a pod are part of the response.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -44,7 +44,7 @@ async def _preemptable(context: CallContext, body: bytes) -> bytes:
 
 
 async def _allocate(context: CallContext, body: bytes) -> bytes:
-    """Within its session Volcano tells where it has put a task, so the zones can be reserved at once."""
+    """Reserve zones for a task that Volcano has placed in its session."""
     task = protocol.read_task(body)
     pod = context.pending_pod(task.pod)
     if not task.node_name or not pod.uid:
@@ -63,7 +63,7 @@ async def _deallocate(context: CallContext, body: bytes) -> bytes:
 
 
 async def _session(_context: CallContext, _body: bytes) -> bytes:
-    """Sessions begin and end; what is known here does not depend on them."""
+    """Answer the start or end of a session; the state here does not depend on it."""
     return protocol.answer_task()
 
 
@@ -85,11 +85,11 @@ _WITHOUT_TEXT: Mapping[str, bytes] = MappingProxyType(
         "preemptable": protocol.answer_preemptable(Vote.ABSTAIN),
     }
 )
-"""What is answered to a call that cannot be read where an answer has no room for a text: that is logged."""
+"""Responses to calls that cannot be read, for verbs without a text in the response: the mistake is logged."""
 
 
 async def _answer(context: CallContext, body: bytes, *, verb: str) -> bytes:
-    """What a verb answers, or what is wrong with the call or its pod."""
+    """Return the response of a verb, or the mistakes in the call or its pod."""
     try:
         return await _VERBS[verb](context, body)
     except BadInput as error:
@@ -107,4 +107,4 @@ async def _answer(context: CallContext, body: bytes, *, verb: str) -> bytes:
 HANDLERS: Mapping[str, Callable[[CallContext, bytes], Awaitable[bytes]]] = MappingProxyType(
     {f"volcano/{verb}": partial(_answer, verb=verb) for verb in _VERBS}
 )
-"""By path; none raises for anything that a body holds."""
+"""The handlers by path; none raises for any content of a body."""

@@ -1,14 +1,15 @@
 """
-The protocol of Volcano's extender plugin on the wire, read and answered.
+Decode and encode the protocol of Volcano's extender plugin.
 
-Nothing like kube-scheduler's: predicate is called for each task and node, and the bodies are Volcano's own
-structures in full, a node with every pod on it and tens of megabytes where many nodes are sent. Little of
-that is anybody's business here, so only `Pod`, `UID`, `Name`, `Namespace` and `NodeName` of a task and `Name`
-of a node are read. (Sets of CPUs arrive as `{}` in any case: what a node has free is known from elsewhere.)
+It differs from that of kube-scheduler: predicate is called for each task and node, and the bodies are
+Volcano's own structures in full, a node with every pod on it and tens of megabytes for many nodes. Only
+`Pod`, `UID`, `Name`, `Namespace` and `NodeName` of a task and `Name` of a node are read. (Sets of CPUs arrive
+as `{}` in any case: what a node has free is known from elsewhere.)
 
-Volcano takes everything but HTTP 200 for a broken extender, and then goes on without it or gives the node
-up, as it is configured; the body is not read. So whatever is to be said is said with 200, a refusal to
-read the call too: how, stands with each answer. (pkg/scheduler/plugins/extender of volcano-sh/volcano.)
+Volcano treats everything but HTTP 200 as a broken extender, and then ignores it or gives up the node,
+depending on its configuration; it does not read the body. So every response has status 200, also to a call
+that cannot be read; each `answer` function describes its form. (pkg/scheduler/plugins/extender of
+volcano-sh/volcano.)
 """
 
 import math
@@ -37,15 +38,15 @@ class Code(IntEnum):
 
     FITS = 0
     BROKEN = 1
-    """The call cannot be answered: nobody is evicted, nothing is known of the node."""
+    """The call cannot be answered: no pod is evicted, and nothing is known of the node."""
     BUSY = 2
-    """Not now: others may be evicted for the task."""
+    """Not now: other pods may be evicted for the task."""
     NEVER = 3
-    """Not even if others are evicted."""
+    """Not even if other pods are evicted."""
 
 
 class Vote(IntEnum):
-    """What becomes of the tasks that might be evicted (pkg/scheduler/framework/session_plugins.go)."""
+    """What happens to the tasks that might be evicted (pkg/scheduler/framework/session_plugins.go)."""
 
     REJECT = -1
     ABSTAIN = 0
@@ -55,9 +56,9 @@ class Vote(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Task:
     """
-    A pod as Volcano knows it. `uid` is the pod's own; `node_name` is empty as long as it has no node.
+    A pod in Volcano's terms. `uid` is the pod's own; `node_name` is "" until it has a node.
 
-    `json` is the task as it came, where it may have to be sent back.
+    `json` is the task as received, if it may have to be sent back.
     """
 
     uid: str
@@ -69,7 +70,7 @@ class Task:
 
 
 def read_predicate(body: bytes) -> tuple[Task, str]:
-    """A task and the name of the node that may run it; raises `BadCall`."""
+    """Return a task and the name of the node that may run it; raise `BadCall`."""
     call = document(body, "PredicateRequest")
     task, node = _task(call["task"]), _node_name(call["node"])
     settle(call, "task", "node")
@@ -77,7 +78,7 @@ def read_predicate(body: bytes) -> tuple[Task, str]:
 
 
 def read_prioritize(body: bytes) -> tuple[Task, tuple[str, ...]]:
-    """A task and the names of the nodes that may run it, in their order, each once; raises `BadCall`."""
+    """Return a task and the names of the nodes that may run it, in order, each once; raise `BadCall`."""
     call = document(body, "PrioritizeRequest")
     task = _task(call["task"])
     names = dict.fromkeys([_node_name(node) for node in objects(written(call, "nodes"))])
@@ -86,7 +87,7 @@ def read_prioritize(body: bytes) -> tuple[Task, tuple[str, ...]]:
 
 
 def read_preemptable(body: bytes) -> tuple[Task, tuple[Task, ...]]:
-    """The task that needs room, and those that might be evicted for it; raises `BadCall`."""
+    """Return the task that needs room, and those that might be evicted for it; raise `BadCall`."""
     call = document(body, "PreemptableRequest")
     evictor = _task(call["evictor"])
     evictees = tuple(replace(_task(task), json=as_json(task)) for task in objects(written(call, "evictees")))
@@ -95,7 +96,7 @@ def read_preemptable(body: bytes) -> tuple[Task, tuple[Task, ...]]:
 
 
 def read_task(body: bytes) -> Task:
-    """The task that was given a node, or had one, in this round of scheduling; raises `BadCall`."""
+    """Return the task whose node was allocated or deallocated in this session; raise `BadCall`."""
     call = document(body, "EventHandlerRequest")
     task = _task(call["task"])
     settle(call, "task")
@@ -104,10 +105,10 @@ def read_task(body: bytes) -> Task:
 
 def answer_predicate(status: str = "", code: Code = Code.FITS) -> bytes:
     """
-    The body to answer predicate with; a call that cannot be read is answered with the mistake and `BROKEN`.
+    Return the response to predicate; a call that cannot be read is answered with the mistake and `BROKEN`.
 
-    Volcano asks only whether there is a text, so that `ValueError` is raised for a text without a code or a
-    code without a text.
+    Volcano checks only whether there is a text: so raise `ValueError` for a text without a code or a code
+    without a text.
     """
     if bool(status) != bool(code):
         raise ValueError(f"a refusal has a text and a code, and nothing else has one: {status!r}, {code!r}")
@@ -116,10 +117,10 @@ def answer_predicate(status: str = "", code: Code = Code.FITS) -> bytes:
 
 def answer_prioritize(scores: Mapping[str, float], error: str = "") -> bytes:
     """
-    The body to answer prioritize with, added by Volcano as it is to the points of its other plugins.
+    Return the response to prioritize, whose scores Volcano adds to those of its other plugins.
 
-    A call that cannot be read is answered without scores. With an `error` Volcano drops the points of all
-    other plugins too. `ValueError` for what is no number in JSON.
+    A call that cannot be read is answered without scores. With an `error`, Volcano drops the scores of all
+    other plugins too. Raise `ValueError` for scores that are not numbers in JSON.
     """
     endless = [name for name, score in scores.items() if not math.isfinite(score)]
     if endless:
@@ -129,10 +130,10 @@ def answer_prioritize(scores: Mapping[str, float], error: str = "") -> bytes:
 
 def answer_preemptable(vote: Vote, victims: Iterable[Task] = ()) -> bytes:
     """
-    The body to answer preemptable with; a call that cannot be read is answered with `ABSTAIN`.
+    Return the response to preemptable; a call that cannot be read is answered with `ABSTAIN`.
 
-    The victims are those of the evictees that may go. To Volcano one vote is as good as the other, if only
-    it is not `ABSTAIN`: victims decide. So `ValueError` is raised for victims with any vote but `PERMIT`.
+    The victims are those of the evictees that may be evicted. Volcano treats all votes but `ABSTAIN` alike:
+    the victims decide. So raise `ValueError` for victims with any vote but `PERMIT`.
     """
     tasks = [orjson.Fragment(victim.json) for victim in victims]
     if tasks and vote is not Vote.PERMIT:
@@ -141,7 +142,7 @@ def answer_preemptable(vote: Vote, victims: Iterable[Task] = ()) -> bytes:
 
 
 def answer_task(error: str = "") -> bytes:
-    """The body to answer allocate and deallocate with; `error` tells also of a call that cannot be read."""
+    """Return the response to allocate and deallocate; `error` is also for a call that cannot be read."""
     return orjson.dumps({"errorMessage": error})
 
 
