@@ -44,20 +44,20 @@ class BadOrder(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What a server needs and what its callers trust, as PEM. Keep `key_pem` to yourself."""
+    """What a server needs and what its callers trust, as PEM. Keep `key_pem` secret."""
 
     ca_pem: bytes
     cert_pem: bytes
     key_pem: bytes
 
     def __repr__(self) -> str:
-        """Nothing: a key must not reach a log."""
+        """Return no contents: a key must not get into a log."""
         return "Pair(...)"
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Where a pair was written."""
+    """The paths of the files of a pair."""
 
     ca: Path
     cert: Path
@@ -65,10 +65,11 @@ class Files:
 
 
 def issue(*, names: Sequence[str], days: int, now: datetime) -> Pair:
-    """A serving pair for DNS names and IP addresses, from an authority that exists only for it.
+    """
+    Return a serving pair for DNS names and IP addresses, from an authority that exists only for it.
 
-    The authority vouches for servers only, never for other authorities. Raises `BadOrder` with everything
-    that is wrong with the names and days.
+    The authority vouches for servers only, never for other authorities. Raise `BadOrder` with every mistake
+    in the names and days.
     """
     mistakes = [*wrong_names(names)]
     if not 1 <= days <= LONGEST_DAYS:
@@ -101,10 +102,11 @@ def issue(*, names: Sequence[str], days: int, now: datetime) -> Pair:
 
 
 def write(pair: Pair, folder: Path) -> Files:
-    """Write `ca.crt`, `tls.crt` and `tls.key`, the names Kubernetes gives them in a TLS secret.
+    """
+    Write `ca.crt`, `tls.crt` and `tls.key`, the names that Kubernetes uses in a TLS Secret.
 
-    The folder is made if need be; the key is readable by its owner alone. Each file is replaced in one step,
-    so a server that looks at them meanwhile never sees half a file.
+    The directory is created if necessary; the key is readable by its owner alone. Each file is replaced
+    atomically, so a server that reads them meanwhile never sees half a file.
     """
     folder.mkdir(parents=True, exist_ok=True)
     files = Files(folder / "ca.crt", folder / "tls.crt", folder / "tls.key")
@@ -127,7 +129,7 @@ def _replace(path: Path, content: bytes, *, mode: int) -> None:
 
 
 def wrong_names(names: Sequence[str]) -> Iterator[Mistake]:
-    """Why no certificate can be issued for these names."""
+    """Yield why no certificate can be issued for these names."""
     if isinstance(names, str):
         yield Mistake("names", f"{names!r} is a string: pass a list of names")
         return
@@ -154,7 +156,7 @@ def _general_name(name: str) -> x509.GeneralName:
 def _certificate(
     subject: str, key: ec.EllipticCurvePublicKey, *, issuer: str, now: datetime, until: datetime
 ) -> x509.CertificateBuilder:
-    """What an authority's certificate and a server's have in common."""
+    """Return what a CA certificate and a serving certificate have in common."""
     issuer_name, subject_name = (
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in (issuer, subject)
     )

@@ -24,7 +24,7 @@ INJECTED = ("cert-manager.io/inject-ca-from", "cert-manager.io/inject-ca-from-se
 
 @dataclass(frozen=True, slots=True)
 class WebhookConfiguration:
-    """One webhook configuration as it was last read, or why it could not be."""
+    """One webhook configuration as last read, or why it could not be read."""
 
     kind: str
     name: str
@@ -33,35 +33,35 @@ class WebhookConfiguration:
 
     @property
     def path(self) -> str:
-        """The path of the object."""
+        """Return the path of the object."""
         return f"/apis/admissionregistration.k8s.io/v1/{self.kind.lower()}s/{self.name}"
 
     @property
     def injected(self) -> bool:
-        """Whether cert-manager injects its bundle."""
+        """Return whether cert-manager injects its bundle."""
         annotations = Part(self.raw)["metadata"]["annotations"]
         return any(annotations[name].value for name in INJECTED)
 
     @property
     def version(self) -> str:
-        """The resource version that was read; empty, if none was."""
+        """Return the resource version that was read; "" if there is none."""
         return Part(self.raw)["metadata"]["resourceVersion"].text()
 
     def carries(self, bundle: bytes) -> bool:
-        """Whether all of its webhooks trust the bundle."""
+        """Return whether all of its webhooks trust the bundle."""
         if self.injected:
             wanted = set(_certificates(bundle))
             return all(wanted <= set(_certificates(_bytes(text))) for _, text in self._webhooks())
         return not self._without(bundle)
 
     def problem(self, bundle: bytes) -> str | None:
-        """Why it does not carry the bundle; None if it does."""
+        """Return why it does not have the bundle; None if it does."""
         if self.error or self.carries(bundle):
             return str(self.error) if self.error else None
         return "cert-manager has not injected the CA of this certificate yet"
 
     def distrust(self, chain: Sequence[x509.Certificate]) -> str | None:
-        """Why callers would not accept a pair with these certificates; None if they would."""
+        """Return why callers would not accept a pair with these certificates; None if they would."""
         if self.error:
             return str(self.error)
         trusted = ((name, tuple(_certificates(_bytes(text)))) for name, text in self._webhooks())
@@ -71,11 +71,11 @@ class WebhookConfiguration:
         )
 
     async def read(self, api: Api) -> "WebhookConfiguration":
-        """The configuration as it is now, or its error."""
+        """Return the current configuration, or its error."""
         return await self._answered(api.get(self.path, what=f"{self.kind} {self.name}"))
 
     async def publish(self, api: Api, bundle: bytes) -> "WebhookConfiguration":
-        """Patch the bundle in where it is missing and ours; raises `Conflict`, any other is its error."""
+        """Patch the bundle in if it is missing and ours; raise `Conflict`, keep any other error."""
         if self.error or self.injected or self.carries(bundle):
             return self
         config = {"caBundle": base64.b64encode(bundle).decode()}
@@ -102,34 +102,35 @@ class WebhookConfiguration:
 
 
 async def read(api: Api, name: str) -> tuple[WebhookConfiguration, ...]:
-    """Both configurations of that name, as they are now; each with its error if it cannot be had."""
+    """Return both current configurations of that name; each has its error if it cannot be read."""
     return tuple(await asyncio.gather(*(WebhookConfiguration(kind, name).read(api) for kind in KINDS)))
 
 
 async def publish(
     api: Api, configurations: Iterable[WebhookConfiguration], *, bundle: bytes
 ) -> tuple[WebhookConfiguration, ...]:
-    """Let each configuration carry the bundle, and return them as they are then.
+    """
+    Set the bundle in each configuration, and return the results.
 
-    Those that are missing, or cert-manager's, are left alone; one that cannot be changed has its error.
-    Raises `Conflict` if one was changed since it was read: read everything again.
+    Those that are missing, or managed by cert-manager, are left alone; one that cannot be changed has its
+    error. Raise `Conflict` if one was changed since it was read: read everything again.
     """
     return tuple([await configuration.publish(api, bundle) for configuration in configurations])
 
 
 def trusted(configurations: Sequence[WebhookConfiguration], bundle: bytes) -> bool:
-    """Whether all callers trust the bundle: each configuration that exists carries it."""
+    """Return whether all callers trust the bundle: each configuration that exists has it."""
     present = [config for config in configurations if not isinstance(config.error, NotFound)]
     return bool(present) and not problems(present, bundle)
 
 
 def versions(configurations: Iterable[WebhookConfiguration]) -> tuple[str, ...]:
-    """What changes whenever one of them is changed."""
+    """Return values that change whenever one of them is changed."""
     return tuple(configuration.version for configuration in configurations)
 
 
 def problems(configurations: Iterable[WebhookConfiguration], bundle: bytes) -> Mapping[str, str]:
-    """Why configurations do not carry the bundle, by their kinds; empty if all do."""
+    """Return why configurations do not have the bundle, by kind; empty if all do."""
     reasons = ((configuration.kind, configuration.problem(bundle)) for configuration in configurations)
     return {kind: problem for kind, problem in reasons if problem is not None}
 

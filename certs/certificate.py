@@ -24,17 +24,17 @@ _UNREADABLE = (
 
 
 def first(pem: bytes) -> x509.Certificate:
-    """The first certificate of a PEM file that was found good."""
+    """Return the first certificate of a PEM file that is known to be valid."""
     return x509.load_pem_x509_certificates(pem)[0]
 
 
 def as_pem(certificate: x509.Certificate) -> bytes:
-    """The certificate as written to files, always in the same spelling."""
+    """Return the certificate as written to files, always with the same bytes."""
     return certificate.public_bytes(Encoding.PEM)
 
 
 def names(certificate: x509.Certificate) -> tuple[str, ...]:
-    """The DNS names and addresses that it may be shown for; none, if they cannot be read."""
+    """Return the DNS names and addresses that it is valid for; none if they cannot be read."""
     try:
         listed = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except _UNREADABLE:
@@ -44,13 +44,13 @@ def names(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def unnamed(certificate: x509.Certificate, wanted: Iterable[str]) -> tuple[str, ...]:
-    """Those of the wanted names that clients would not accept it for."""
+    """Return those of the wanted names for which clients would not accept it."""
     listed = {_plain(name) for name in names(certificate)}
     return tuple(name for name in wanted if listed.isdisjoint(_accepted(name)))
 
 
 def rotates(certificate: x509.Certificate) -> datetime:
-    """When two thirds of its life are over."""
+    """Return when two thirds of its validity are over."""
     since, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     return since + (until - since) * 2 / 3
 
@@ -58,7 +58,7 @@ def rotates(certificate: x509.Certificate) -> datetime:
 def root(
     chain: Sequence[x509.Certificate], authorities: Sequence[x509.Certificate]
 ) -> x509.Certificate | None:
-    """The authority that vouches for a serving certificate, through those that follow it in its file."""
+    """Return the authority that vouches for a serving certificate, through the others of its chain."""
     for link, above in zip(chain, (*chain[1:], None), strict=True):
         for authority in authorities:
             if _issued(link, authority):
@@ -77,14 +77,14 @@ def _issued(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 
 
 def _accepted(name: str) -> Iterator[str]:
-    """A name as a certificate may list it: itself, and with a star for its first label."""
+    """Yield a name as a certificate may list it: itself, and with a wildcard for its first label."""
     yield _plain(name)
     if not _address(name):
         yield f"*.{name.lower().partition('.')[2]}"
 
 
 def _plain(name: str) -> str:
-    """A name or an address in the one spelling in which it is compared."""
+    """Return a name or an address in the form in which it is compared."""
     return _address(name) or name.lower()
 
 

@@ -46,7 +46,7 @@ class ClusterAccess:
     namespace: str | None
 
     def run(self, work: Callable[[Api, str], Awaitable[R]]) -> R:
-        """What work returns that needs the API server and the namespace; raises `ClusterError`."""
+        """Return the result of work that needs the API server and the namespace; raise `ClusterError`."""
 
         async def connect_and_work() -> R:
             async with connected(self.connection) as api:

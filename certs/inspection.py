@@ -26,7 +26,7 @@ _DAY = "%Y-%m-%d %H:%M UTC"
 
 @dataclass(frozen=True, slots=True)
 class CertificateRole:
-    """One certificate, its role, and when it rotates if it does."""
+    """One certificate, its role, and when it is rotated, if it is."""
 
     role: str
     certificate: x509.Certificate
@@ -35,11 +35,11 @@ class CertificateRole:
     rotates: datetime | None = None
 
     def mistakes(self, *, now: datetime) -> Iterator[Mistake]:
-        """Why it is not valid now."""
+        """Yield why it is not valid now."""
         return (Mistake(self.role, text) for text in tls.out_of_date(self.certificate, now=now))
 
     def to_json(self, *, now: datetime) -> dict[str, Any]:
-        """For programs."""
+        """Return it for programs."""
         shown = self.certificate
         return {
             "role": self.role,
@@ -54,7 +54,7 @@ class CertificateRole:
         }
 
     def lines(self, *, now: datetime) -> Iterator[tuple[str, str]]:
-        """For people: what, and its value."""
+        """Yield labels and values for people."""
         since, until = self.certificate.not_valid_before_utc, self.certificate.not_valid_after_utc
         facts = self.to_json(now=now)
         yield "certificate", self.role
@@ -77,20 +77,20 @@ class Report:
     trust: Mapping[str, str | None] | None = None
 
     def with_trust(self, configurations: Sequence[WebhookConfiguration]) -> "Report":
-        """The same, with why the callers of these configurations do not trust the pair."""
+        """Return the same report, with why the callers of these configurations do not trust the pair."""
         if not self.certificates:
             return self
         chain = self.certificates[0].chain
         return replace(self, trust={config.kind: config.distrust(chain) for config in configurations})
 
     def wrong(self, *, now: datetime) -> list[Mistake]:
-        """Why the first certificate must not be served; empty if it may."""
+        """Return why the first certificate must not be served; empty if it may."""
         untimely = self.certificates[0].mistakes(now=now) if self.certificates else ()
         distrust = [Mistake(kind, text) for kind, text in (self.trust or {}).items() if text]
         return [*self.mistakes, *untimely, *distrust]
 
     def to_json(self, *, now: datetime) -> dict[str, Any]:
-        """For programs."""
+        """Return it for programs."""
         return {
             "certificates": [entry.to_json(now=now) for entry in self.certificates],
             "trust": dict(self.trust or {}),
@@ -99,7 +99,7 @@ class Report:
 
 
 def of_state(state: PairState, *, ours: bool) -> list[CertificateRole]:
-    """The certificates of a state, the one that is served first; only ours rotate."""
+    """Return the certificates of a state, the served one first; only our own are rotated."""
     roles = [_of_pem(SERVED, state.current.cert_pem, rotation.rotates(state) if ours else None)]
     if state.next:
         roles.append(_of_pem(NEXT, state.next.cert_pem))
@@ -107,7 +107,7 @@ def of_state(state: PairState, *, ours: bool) -> list[CertificateRole]:
 
 
 def of_chain(chain: Sequence[x509.Certificate]) -> list[CertificateRole]:
-    """The certificates of one file, by their numbers in it."""
+    """Return the certificates of one file, by their numbers in it."""
     return [
         CertificateRole(f"number {number}", held, chain[number - 1 :]) for number, held in enumerate(chain, 1)
     ]
@@ -119,7 +119,7 @@ def _of_pem(role: str, pem: bytes, rotates: datetime | None = None) -> Certifica
 
 
 def remaining(span: timedelta) -> str:
-    """How far away a time is, in words."""
+    """Return how far away a time is, in words."""
     if span <= timedelta(0):
         return "past"
     for unit, length in (("days", timedelta(days=1)), ("hours", timedelta(hours=1))):

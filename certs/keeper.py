@@ -21,7 +21,8 @@ from numalign.runtime.metrics import PREFIX
 
 @dataclass(slots=True)
 class Certificates(SecretWatcher):
-    """Keeps the pair of a Secret and `configuration`'s bundle fresh, while `leading` says yes.
+    """
+    Keeps the pair of a Secret and the CA bundle of `configuration` fresh, while `leading` returns True.
 
     Replicas that serve the pair read it as often: `settle`, the seconds to wait after each step of a
     rotation, has to be several times as long as both intervals together.
@@ -40,7 +41,7 @@ class Certificates(SecretWatcher):
     _read: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        """Declare what is counted."""
+        """Create the rotator and the metrics."""
         self._rotator = Rotator(
             self.api,
             ref=self.ref,
@@ -66,7 +67,7 @@ class Certificates(SecretWatcher):
 
     @property
     def ready(self) -> bool:
-        """Whether there was a pair that can be served."""
+        """Return whether there was a pair that can be served."""
         return self._read
 
     async def _look(self) -> None:

@@ -1,7 +1,7 @@
 """
-A rotation by hand: begun now, and followed until the old authority is no longer trusted.
+A rotation by hand: started now, and followed until the old authority is no longer trusted.
 
-To follow it is also to do what is due, as the controller does, so that the rotation ends even while no
+Following it includes doing what is due, as the controller does, so that the rotation ends even if no
 controller runs.
 """
 
@@ -29,19 +29,20 @@ _EARLY = "is not valid before {}: check the clocks. If they are right, delete th
 
 
 class NotRotatable(BadInput):
-    """Raised for a Secret that does not exist, is not ours to change, or is not valid yet."""
+    """Raised for a Secret that does not exist, is not managed by numalign, or is not valid yet."""
 
 
 async def begin(api: Api, ref: SecretRef, *, settle: float, now: Clock) -> RotationPlan:
-    """Stage a pair like the one that is served, unless a rotation is under way; returns the plan to follow.
+    """
+    Stage a pair like the one that is served, unless a rotation is in progress; return the plan to follow.
 
-    Raises `NotRotatable`, `BadSecret`, and `ClusterError`.
+    Raise `NotRotatable`, `BadSecret`, and `ClusterError`.
     """
     return await retry_conflicts(lambda: _begin(api, ref, settle=settle, now=now))
 
 
 async def follow(rotator: Rotator, *, every: float, say: Callable[[str], None], sleep: Sleep) -> None:
-    """Do what is due and say each step, until only one authority is left; raises `ClusterError`."""
+    """Do what is due and report each step, until only one authority is left; raise `ClusterError`."""
     last = ""
     while last != DROPPED:
         phase = _phase(await rotator.reconcile(), now=rotator.now())
@@ -69,7 +70,7 @@ async def _begin(api: Api, ref: SecretRef, *, settle: float, now: Clock) -> Rota
 
 
 def _phase(observation: RotationState, *, now: datetime) -> str:
-    """What has been done last, and what it is that is not done yet."""
+    """Return the last completed step, and what the next one is waiting for."""
     state = observation.secret.state
     if state is None:
         raise BadSecret(observation.secret.mistakes or [Mistake(str(observation.secret.ref), _NO_PAIR)])

@@ -1,10 +1,10 @@
 """
 A webhook replica's part in the certificates: serve the pair in the Secret, and write nothing.
 
-The server watches a folder, as it does for files made by hand; the pair in the Secret is written there. A
-server must listen before it has reached the API server, so the folder begins with a pair that no caller
-trusts, and readiness waits for the shared one, which the controller creates. After that no failure here takes
-a pair away: a good pair is served further on, and each failure is logged once.
+The server watches a directory, as it does for files created by hand; the pair in the Secret is written there.
+A server must listen before it has connected to the API server, so the directory first has a pair that no
+caller trusts, and readiness waits for the shared one, which the controller creates. After that no failure
+here removes a pair: a valid pair continues to be served, and each failure is logged once.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,23 +22,25 @@ NOT_CREATED = "numalign-controller has not created it yet"
 
 
 def start_pair(folder: Path, *, names: Sequence[str], now: datetime) -> Files:
-    """A pair for a server to listen with until the shared one exists; no caller trusts it.
+    """
+    Write a pair for a server to listen with until the shared one exists; no caller trusts it.
 
-    Raises `BadOrder` for names that cannot be certified, and `OSError`.
+    Raise `BadOrder` for names that cannot be certified, and `OSError`.
     """
     return authority.write(authority.issue(names=names, days=START_DAYS, now=now), folder)
 
 
 def _nothing() -> None:
-    """For a server that looks at the folder by itself often enough."""
+    """Do nothing, for a server that checks the directory often enough."""
 
 
 @dataclass(slots=True)
 class SharedCertificate(SecretWatcher):
-    """Keeps the pair of a Secret in `folder`; one that numalign did not create has to be for `names`.
+    """
+    Keeps the pair of a Secret in `folder`; one that numalign did not create has to be valid for `names`.
 
-    The server must read the folder as often. `changed` is called when a new pair is in the folder, so that a
-    server can read it at once.
+    The server must read the directory as often. `changed` is called when a new pair is in the directory, so
+    that a server can read it at once.
     """
 
     _: KW_ONLY
@@ -48,11 +50,11 @@ class SharedCertificate(SecretWatcher):
 
     @property
     def ready(self) -> bool:
-        """Whether a pair is served that callers can trust."""
+        """Return whether a pair is served that callers can trust."""
         return self._served is not None
 
     async def _look(self) -> None:
-        """Write a new pair into the folder, unless no client would accept it now."""
+        """Write a new pair into the directory, unless no client would accept it now."""
         shared = await secret.read_for(self.api, self.ref, names=self.names, now=self.now())
         mistakes = shared.mistakes
         if shared.state:

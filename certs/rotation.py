@@ -23,7 +23,7 @@ MOST_NAMES = 32
 
 
 class RotationStep(StrEnum):
-    """What is done to the shared state."""
+    """A step that changes the shared state."""
 
     CREATED = "created"
     RESTORED = "restored"
@@ -35,7 +35,7 @@ class RotationStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RotationPlan:
-    """What pairs are issued for, how many days they live, and the seconds that each step is given."""
+    """The names and the validity of new pairs, and the seconds that each step is given."""
 
     names: Sequence[str]
     days: int = DAYS
@@ -44,7 +44,7 @@ class RotationPlan:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A step that is due, and the state that it leads to."""
+    """A step that is due, and the resulting state."""
 
     step: RotationStep
     state: PairState
@@ -53,10 +53,12 @@ class Transition:
 def due(
     state: PairState | None, *, plan: RotationPlan, now: datetime, published: float | None
 ) -> Transition | None:
-    """The next step; None while there is nothing to do.
+    """
+    Return the next step; None while there is nothing to do.
 
-    `published` is for how many seconds the webhook's callers have been known to trust the bundle of this very
-    state; None if they do not. Raises `BadOrder` if nothing can be issued for the plan's names and days.
+    `published` is the number of seconds for which the webhook's callers have been known to trust the bundle
+    of this state; None if they do not. Raise `BadOrder` if nothing can be issued for the plan's names and
+    days.
     """
     if state is None:
         return Transition(RotationStep.CREATED, PairState(_issued(plan, now)))
@@ -80,16 +82,17 @@ def due(
             return None
         return Transition(RotationStep.PROMOTED, PairState(coming, retired=(current.ca_pem,)))
     if now >= rotates(state) or not _good(current, plan, now):
-        # Old, or not for the names that callers use.
+        # Due for rotation, or not valid for the names that callers use.
         return Transition(RotationStep.STAGED, staged(state, plan=_widened(plan, current), now=now))
     return None
 
 
 def restore(remembered: PairState | None, *, plan: RotationPlan, now: datetime) -> Transition:
-    """What to do when the shared state was lost: restore what is remembered, if it is still good.
+    """
+    Return what to do when the shared state was lost: restore what is remembered, if it is still valid.
 
-    A pair that is still trusted is served further on, so that no call fails, but is rotated at once, since it
-    was probably deleted for a reason.
+    A pair that is still trusted continues to be served, so that no call fails, but is rotated at once,
+    because it was probably deleted for a reason.
     """
     if remembered is None or secret.untimely(remembered.current, now=now):
         return Transition(RotationStep.CREATED, PairState(_issued(plan, now)))
@@ -97,29 +100,31 @@ def restore(remembered: PairState | None, *, plan: RotationPlan, now: datetime) 
 
 
 def staged(state: PairState, *, plan: RotationPlan, now: datetime) -> PairState:
-    """The state with a new pair that will take over."""
+    """Return the state with a new pair that will take over."""
     return replace(state, next=_issued(plan, now))
 
 
 def rotates(state: PairState) -> datetime:
-    """When the pair that is served begins to be changed."""
+    """Return when rotation of the served pair begins."""
     return certificate.rotates(certificate.first(state.current.cert_pem))
 
 
 def is_retiring(state: PairState, *, now: datetime) -> bool:
-    """Whether an old authority is still trusted because replicas may still serve its pair.
+    """
+    Return whether an old authority is still trusted because replicas may still serve its pair.
 
-    One that has expired does not count, and goes with the next rotation: it does no harm, and if our clock is
-    ahead, other machines still need it.
+    One that has expired does not count, and is removed by the next rotation: it does no harm, and if our
+    clock is ahead, other machines still need it.
     """
     return any(now < certificate.first(pem).not_valid_after_utc for pem in state.retired)
 
 
 def _widened(plan: RotationPlan, pair: Pair) -> RotationPlan:
-    """The plan; if a pair lacks some of its names, with those of the pair, which callers may still use.
+    """
+    Return the plan; if a pair lacks some of its names, add those of the pair, which callers may still use.
 
     Otherwise replicas of two releases would rotate in turns for as long as both run. Names that are no longer
-    used go with the next rotation.
+    used are removed by the next rotation.
     """
     served = certificate.first(pair.cert_pem)
     if not certificate.unnamed(served, plan.names):
@@ -129,7 +134,7 @@ def _widened(plan: RotationPlan, pair: Pair) -> RotationPlan:
 
 
 def _good(pair: Pair, plan: RotationPlan, now: datetime) -> bool:
-    """Whether a pair has not expired, and is for all names."""
+    """Return whether a pair has not expired, and is valid for all names."""
     served = certificate.first(pair.cert_pem)
     return now < served.not_valid_after_utc and not certificate.unnamed(served, plan.names)
 

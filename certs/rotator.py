@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 async def retry_conflicts(action: Callable[[], Awaitable[R]]) -> R:
-    """The result of an action that is retried after each `Conflict`; raises the last of so many."""
+    """Return the result of an action, retried after each `Conflict`; raise that of the last attempt."""
     for _ in range(ATTEMPTS - 1):
         try:
             return await action()
@@ -37,7 +37,7 @@ async def retry_conflicts(action: Callable[[], Awaitable[R]]) -> R:
 
 @dataclass(frozen=True, slots=True)
 class RotationState:
-    """The Secret and the webhook configurations as they are now, and the transitions that were made."""
+    """The current Secret and webhook configurations, and the transitions that were made."""
 
     secret: SharedSecret
     configurations: tuple[WebhookConfiguration, ...]
@@ -46,7 +46,7 @@ class RotationState:
 
 @dataclass(slots=True)
 class Rotator:
-    """Rotates the pair of one Secret, which callers of a `configuration` trust. `clock` counts seconds."""
+    """Rotates the pair of one Secret, which callers of a `configuration` trust. `clock` is in seconds."""
 
     api: Api
     _: KW_ONLY
@@ -60,12 +60,12 @@ class Rotator:
     _since: float = field(default=0.0, init=False)
 
     async def reconcile(self) -> RotationState:
-        """Read everything, do the step that is due, publish the CA bundle; raises `ClusterError`."""
+        """Read everything, do the step that is due, publish the CA bundle; raise `ClusterError`."""
         transitions: list[Transition] = []
         return await retry_conflicts(lambda: self._reconcile(transitions))
 
     async def observe(self) -> RotationState:
-        """Read everything and change nothing, but remember it as well; raises `ClusterError`."""
+        """Read everything and change nothing, but remember it as well; raise `ClusterError`."""
         configurations, shared = await self._read()
         if shared.state:
             self._remember(shared, configurations)

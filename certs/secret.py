@@ -38,7 +38,7 @@ NEXT_CERT = "next-tls.crt"
 NEXT_KEY = "next-tls.key"
 
 LABEL = "app.kubernetes.io/managed-by"
-"""On a Secret that is ours to change it says `numalign`."""
+"""The label whose value is `numalign` on a Secret that numalign may change."""
 OURS = "numalign"
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -52,7 +52,7 @@ class BadSecret(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class PairState:
-    """The pair that is served, the one that will be, and authorities of those that were served before."""
+    """The served pair, the next one, and the authorities of earlier pairs."""
 
     current: Pair
     next: Pair | None = None
@@ -60,7 +60,7 @@ class PairState:
 
     @property
     def bundle(self) -> bytes:
-        """All authorities, each once: what an API server has to trust. A promotion does not change it."""
+        """Return all authorities, each once: what API servers must trust. A promotion does not change it."""
         coming = (self.next.ca_pem,) if self.next else ()
         return b"".join(dict.fromkeys((*self.retired, self.current.ca_pem, *coming)))
 
@@ -74,22 +74,22 @@ class SecretRef:
 
     @property
     def collection(self) -> str:
-        """The path of all Secrets beside it."""
+        """Return the path of the Secrets in its namespace."""
         return f"/api/v1/namespaces/{quote(self.namespace, safe='')}/secrets"
 
     @property
     def path(self) -> str:
-        """Its own path."""
+        """Return its path."""
         return f"{self.collection}/{quote(self.name, safe='')}"
 
     def __str__(self) -> str:
-        """Its name, as errors say it."""
+        """Return its name in errors."""
         return f"Secret {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSecret:
-    """A Secret as it was read: not there (`raw` None), with a state, or with mistakes."""
+    """A Secret as read: missing (`raw` is None), with a state, or with mistakes."""
 
     ref: SecretRef
     raw: Mapping[str, Any] | None = None
@@ -98,17 +98,17 @@ class SharedSecret:
 
     @property
     def ours(self) -> bool:
-        """Whether it is ours to change."""
+        """Return whether numalign may change it."""
         return Part(self.raw)["metadata"]["labels"][LABEL].value == OURS
 
     @property
     def lost(self) -> bool:
-        """Whether it has to be created, or created again."""
+        """Return whether it has to be created, or created again."""
         return self.raw is None or (self.ours and self.state is None)
 
 
 async def read(api: Api, ref: SecretRef) -> SharedSecret:
-    """Read the Secret; raises `ClusterError`, but not for one that does not exist."""
+    """Read the Secret; raise `ClusterError`, but not for one that does not exist."""
     try:
         raw = await api.get(ref.path, what=str(ref))
     except NotFound:
@@ -117,9 +117,10 @@ async def read(api: Api, ref: SecretRef) -> SharedSecret:
 
 
 async def read_for(api: Api, ref: SecretRef, *, names: Sequence[str], now: datetime) -> SharedSecret:
-    """As `read`; a state of another program that no client would accept now is a mistake.
+    """
+    Do the same as `read`; a state of another program that no client would accept now is a mistake.
 
-    One of ours is replaced anyway.
+    A state of our own is replaced anyway.
     """
     secret = await read(api, ref)
     if secret.state is None or secret.ours:
@@ -130,7 +131,7 @@ async def read_for(api: Api, ref: SecretRef, *, names: Sequence[str], now: datet
 
 
 async def write(api: Api, secret: SharedSecret, state: PairState) -> SharedSecret:
-    """Write a state in place of what was read; raises `Conflict` if it was changed meanwhile."""
+    """Write a state in place of what was read; raise `Conflict` if it was changed meanwhile."""
     ref = secret.ref
     body = render(state, namespace=ref.namespace, name=ref.name, before=secret.raw or EMPTY)
     if secret.raw is None:
@@ -149,27 +150,28 @@ def _parsed(ref: SecretRef, raw: object) -> SharedSecret:
 
 
 def untimely(pair: Pair, *, now: datetime) -> tuple[Mistake, ...]:
-    """Why a pair must not be served now; empty if it may."""
+    """Return why a pair must not be served now; empty if it may."""
     return tuple(Mistake(CERT, text) for text in tls.out_of_date(certificate.first(pair.cert_pem), now=now))
 
 
 def misnamed(pair: Pair, *, names: Sequence[str]) -> tuple[Mistake, ...]:
-    """Which of the names that clients will call are not in a pair's certificate."""
+    """Return which of the names that clients use are not in a pair's certificate."""
     served = certificate.first(pair.cert_pem)
     listed = ", ".join(certificate.names(served)) or "none at all"
     missing = certificate.unnamed(served, names)
     return tuple(Mistake(CERT, f"is not valid for {name}: its names are {listed}") for name in missing)
 
 
-# Its form.
+# The form of the Secret.
 
 
 def render(
     state: PairState, *, namespace: str, name: str, before: Mapping[str, Any] = EMPTY
 ) -> dict[str, object]:
-    """The v1 Secret that holds a state, marked as ours; in place of the one `before`, if there is one.
+    """
+    Return the v1 Secret with a state, labelled as ours; in place of the one `before`, if there is one.
 
-    A Secret's type cannot be changed once it is made, so it stays what it was.
+    The type of a Secret cannot be changed after its creation, so it is kept.
     """
     metadata = before.get("metadata", {"namespace": namespace, "name": name})
     files = {CA: state.bundle, CERT: state.current.cert_pem, KEY: state.current.key_pem}
@@ -185,7 +187,7 @@ def render(
 
 
 def parse(raw: object) -> PairState:
-    """The state in a v1 Secret; raises `BadSecret` with everything that is wrong with it."""
+    """Return the state in a v1 Secret; raise `BadSecret` with every mistake."""
     data = Part(raw)["data"]
     files = {name: content for name, part in data.members() if (content := _decoded(part)) is not None}
     mistakes: list[Mistake] = []
@@ -199,7 +201,7 @@ def parse(raw: object) -> PairState:
 
 
 def of_files(files: Mapping[str, bytes]) -> PairState:
-    """The state in files named like the keys of the Secret; raises `BadSecret` with everything wrong."""
+    """Return the state in files named like the keys of the Secret; raise `BadSecret` with every mistake."""
     mistakes: list[Mistake] = []
     state = _state(files, mistakes)
     if state is None or mistakes:
@@ -219,7 +221,7 @@ def _decoded(part: Part) -> bytes | None:
 
 
 def _state(files: Mapping[str, bytes], mistakes: list[Mistake]) -> PairState | None:
-    """The state; None, with the mistakes added to those there are, if there is no pair."""
+    """Return the state; None, with the mistakes added to `mistakes`, if there is no pair."""
     authorities = _parse_file(files, CA, tls.chain, mistakes) or ()
     current = _pair(files, CERT, KEY, authorities=authorities, mistakes=mistakes)
     coming = None
@@ -255,7 +257,7 @@ def _pair(
 
 
 def _public_key(content: bytes) -> bytes | str:
-    """The public half of a private key, or what is wrong with its file."""
+    """Return the public half of a private key, or what is wrong with its file."""
     key = tls.private_key(content)
     return key if isinstance(key, str) else tls.public(key)
 
@@ -263,7 +265,7 @@ def _public_key(content: bytes) -> bytes | str:
 def _parse_file(
     files: Mapping[str, bytes], name: str, parse_content: Callable[[bytes], T | str], mistakes: list[Mistake]
 ) -> T | None:
-    """What a file holds; None with a mistake added, if it does not."""
+    """Return the parsed content of a file; None, with a mistake added, if it is invalid."""
     content = parse_content(files[name]) if files.get(name) else "is missing"
     if isinstance(content, str):
         mistakes.append(Mistake(name, content))

@@ -10,7 +10,7 @@ from numalign.runtime.settings import Settings
 
 
 def _certifiable(text: str) -> str:
-    """Comma-separated names; raises `ValueError` with all that no certificate can be issued for."""
+    """Return comma-separated names; raise `ValueError` with all names that cannot be certified."""
     wrong = [mistake.message for mistake in authority.wrong_names(_names(text))] if text else []
     if wrong:
         raise ValueError("; ".join(wrong))
@@ -41,10 +41,10 @@ class PairSettings(Settings):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that the certificate in `tls_secret` is issued for, beside those of the service."""
+        """Return the names of the certificate in `tls_secret` in addition to those of the Service."""
         return _names(self.tls_names)
 
     def names_in(self, namespace: str) -> tuple[str, ...]:
-        """All names by which callers reach the webhook of a namespace: API servers use the first."""
+        """Return all names of the webhook in a namespace: API servers use the first."""
         service = f"{self.service}.{namespace}.svc"
         return (service, f"{service}.cluster.local", *self.names)

@@ -13,12 +13,12 @@ from numalign.runtime.logs import Log
 
 LOOK_SECONDS = 10.0
 WAITING_SECONDS = 1.0
-"""The interval until there is a pair, as no call can be answered without one."""
+"""The interval until there is a pair, because no call can be answered without one."""
 
 
 @dataclass(slots=True)
 class SecretWatcher(ABC):
-    """Looks at the Secret of a pair for `names`, `every` so many seconds."""
+    """Checks the Secret of a pair for `names`, every `every` seconds."""
 
     api: Api
     _: KW_ONLY
@@ -34,26 +34,26 @@ class SecretWatcher(ABC):
 
     @property
     def ref(self) -> SecretRef:
-        """The Secret."""
+        """Return the reference of the Secret."""
         return SecretRef(self.namespace, self.secret)
 
     @property
     @abstractmethod
     def ready(self) -> bool:
-        """Whether there was a pair that can be served."""
+        """Return whether there was a pair that can be served."""
 
     def trouble(self) -> str | None:
-        """What a pair that can be served waits for, for readiness; None once there was one."""
+        """Return what readiness is waiting for; None once there was a pair that can be served."""
         return None if self.ready else f"waiting for the certificate in {self.ref}: {self._awaited}"
 
     async def run(self) -> None:
-        """Look again and again; never returns, and no failure of the cluster or the disk ends it."""
+        """Check again and again; never returns, and no failure of the cluster or the disk ends it."""
         while True:
             await self.look()
             await self.sleep(self.every if self.ready else min(self.every, WAITING_SECONDS))
 
     async def look(self) -> None:
-        """Look once, and do what is due."""
+        """Check once, and do what is due."""
         try:
             await self._look()
             self._report("certificates.failing", None)
@@ -63,7 +63,7 @@ class SecretWatcher(ABC):
 
     @abstractmethod
     async def _look(self) -> None:
-        """Look once, and do what is due; raises `ClusterError` and `OSError`."""
+        """Check once, and do what is due; raise `ClusterError` and `OSError`."""
 
     def _report(self, event: str, problem: object, **fields: object) -> None:
         """Log a problem, but the same one only once."""
