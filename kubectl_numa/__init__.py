@@ -1,13 +1,13 @@
 """
-`kubectl numa`, the third entry point: for people.
+`kubectl numa`: the command-line program.
 
-What the rules say about pods and nodes, as text or JSON, from a snapshot or a live cluster. In order:
+It prints what the rules say about pods and nodes, from a snapshot or a cluster. The modules in order:
 
     manifests, questions, notices -> running_cluster -> clusters, explanation
     lines -> nodemap, pages -> checking
     events -> replaying
     -> options -> commands -> lazy -> cli
 
-A command is imported when it is chosen, and `running_cluster` when one is asked. `examples` holds what `demo`
-plays.
+A command is imported when it is used, and `running_cluster` when a cluster is read. `examples` has what
+`demo` plays.
 """

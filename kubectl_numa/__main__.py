@@ -8,30 +8,30 @@ import sys
 from kubectl_numa.interrupts import end_at_once, ending_at_once
 
 _NEW, _TURNS = 200_000, 50
-"""How many new objects are searched for garbage, and after how many times the older ones are too."""
+"""The thresholds of the garbage collector: new objects, then how many times for older generations."""
 
 
 def main() -> None:
-    """Run the program; ends the process with its exit code."""
-    # Nodes that were read stay until the end: to search them for garbage takes a quarter of all the time.
+    """Run the program; end the process with its exit code."""
+    # Nodes that were read stay until the end: collecting garbage among them takes a quarter of the time.
     gc.set_threshold(_NEW, _TURNS, _TURNS)
     with ending_at_once():
         from kubectl_numa.cli import program  # noqa: PLC0415  Ctrl-C is heeded first
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A name that a terminal cannot show must not end the answer.
+            # A name that a terminal cannot show must not end the program.
             stream.reconfigure(errors="backslashreplace")
     try:
         program.main(prog_name="kubectl-numa")
     finally:
         _flush()
-        # What is left is to take down the interpreter.
+        # Only the interpreter's shutdown is left.
         end_at_once()
 
 
 def _flush() -> None:
-    """Write what is buffered while Ctrl-C cannot lose it; to nobody, if the reader of a pipe has gone."""
+    """Write what is buffered before Ctrl-C can lose it; ignore a closed pipe."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

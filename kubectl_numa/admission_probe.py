@@ -1,7 +1,8 @@
-"""Two pods, created as a dry run, show whether API servers send pods to the admission webhook.
+"""
+Check with two pods, created as a dry run, whether API servers send pods to the admission webhook.
 
-One asks for a policy that does not exist, which the webhook denies whatever it knows of the nodes. The
-other asks for alignment where it can be had, which every node can give.
+One requests a policy that does not exist, which the webhook denies whatever it knows of the nodes. The other
+requests best-effort alignment, which every node allows.
 """
 
 import asyncio
@@ -17,23 +18,23 @@ from numalign.kube.errors import ClusterError
 from numalign.model.intent import POLICY, Policy
 
 INTERVAL = 2.0
-"""Seconds between two tries: API servers follow a new webhook, and new roles, within a second or two."""
+"""Seconds between two tries: API servers notice a new webhook, and new roles, within a second or two."""
 
 _DENIAL = re.compile(r'admission webhook "([a-z0-9.-]+\.numalign\.io)" denied the request')
 _DRY_RUN = (("dryRun", "All"),)
 
 
 class PodCreator(Protocol):
-    """Where a pod is created; raises `ClusterError` where it is not."""
+    """Creates pods."""
 
     async def create(
         self, path: str, body: object, query: Sequence[tuple[str, str]] = (), *, what: str
     ) -> object:
-        """Make an object in the collection at a path."""
+        """Create an object in the collection at `path`; raise `ClusterError`."""
 
 
 class ProbeOutcome(StrEnum):
-    """The outcome for a pod; `FAILED` if anything but numalign kept it from being created."""
+    """The outcome for a pod; `FAILED` if it was not created for any reason but numalign."""
 
     ADMITTED = "admitted"
     DENIED = "denied"
@@ -42,9 +43,10 @@ class ProbeOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbedPod:
-    """A pod with this policy, the outcome, and the one that a working installation has.
+    """
+    A pod with this policy, its outcome, and the outcome in a working installation.
 
-    `detail` is the webhook that denied it, or the error where it failed.
+    `detail` is the webhook that denied it, or the error if it failed.
     """
 
     policy: str
@@ -54,18 +56,18 @@ class ProbedPod:
 
     @property
     def passed(self) -> bool:
-        """Whether the outcome is the expected one."""
+        """Return whether the outcome is the expected one."""
         return self.outcome is self.expected
 
 
 EXPECTED: Mapping[str, ProbeOutcome] = MappingProxyType(
     {"no-such-policy": ProbeOutcome.DENIED, Policy.BEST_EFFORT: ProbeOutcome.ADMITTED}
 )
-"""The policies that the pods ask for."""
+"""The policies of the pods, with the expected outcomes."""
 
 
 async def probe(api: PodCreator, *, namespace: str, patience: float) -> Sequence[ProbedPod]:
-    """Both pods, tried again for so many seconds until the outcome is the expected one."""
+    """Return the outcomes of both pods; retry for `patience` seconds until they are as expected."""
     loop = asyncio.get_running_loop()
     until = loop.time() + patience
     while True:
@@ -88,7 +90,7 @@ async def _probed(api: PodCreator, namespace: str, policy: str) -> ProbedPod:
 
 
 def _pod(policy: str) -> dict[str, Any]:
-    """A pod that namespaces of every Pod Security level take, and whose image is never pulled."""
+    """Return a pod that every Pod Security level allows, and whose image is never pulled."""
     container = {
         "name": "probe",
         "image": "numalign.invalid/probe",

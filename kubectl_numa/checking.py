@@ -2,7 +2,7 @@
 What the webhook would decide for pods: the check of manifests in a pipeline.
 
 A pod is denied if it fits no node shape that is present, remembered or declared, or if its namespace does not
-allow it. That it does not fit at the moment is no mistake in a manifest, so it is only a warning.
+allow it. That it does not fit at the moment is not a mistake in a manifest, so it is only a warning.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from numalign.model.errors import BadInput
 
 
 class CheckResult(StrEnum):
-    """What a check says of one manifest."""
+    """The result of checking one manifest."""
 
     OK = "ok"
     NEVER = "never"
@@ -37,9 +37,10 @@ _CODES: Mapping[CheckResult, int] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One manifest, checked; `pod` is None if it cannot be read.
+    """
+    One manifest, checked; `pod` is None if it cannot be read.
 
-    `able` counts the nodes here that could run its pod, `unanswered` those among them that took too long to
+    `able` counts the nodes that could run its pod, `unanswered` those among them that took too long to
     evaluate.
     """
 
@@ -50,7 +51,7 @@ class Checked:
 
     @property
     def result(self) -> CheckResult:
-        """What the check says."""
+        """Return the result."""
         if self.pod is None:
             return CheckResult.BAD
         if self.refusal is None:
@@ -60,24 +61,24 @@ class Checked:
 
     @property
     def refusal(self) -> str | None:
-        """The webhook's message, if it denies the pod; if the pod cannot be read, the first mistake."""
+        """Return the webhook's message if it denies the pod; the first mistake if the pod cannot be read."""
         if self.pod:
             return self.pod.decision.refusal
         return admission.invalid_text(self.manifest.mistakes) if self.manifest.mistakes else None
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The webhook's warnings."""
+        """Return the webhook's warnings."""
         return self.pod.decision.all_warnings if self.pod else ()
 
     def line(self, nodes: int) -> str:
-        """The check of the pod in one line, without its result; the topology of so many nodes is known."""
+        """Return the check of the pod in one line, without its result; `nodes` counts those with topology."""
         pod, manifest = self.manifest.pod, self.manifest
         name = f"{pod.namespace}/{pod.name}" if pod else manifest.kind or "nothing"
         guessed = ", guessed" if manifest.place.guessed else ""
-        return f"{name} ({manifest.where}{guessed}): {self.refusal or self._hopes(nodes)}"
+        return f"{name} ({manifest.where}{guessed}): {self.refusal or self._nodes_text(nodes)}"
 
-    def _hopes(self, nodes: int) -> str:
+    def _nodes_text(self, nodes: int) -> str:
         intent = self.pod.intent if self.pod else None
         more = f", {self.unanswered} not evaluated" if self.unanswered else ""
         policy = intent.policy if intent else "no intent"
@@ -85,7 +86,7 @@ class Checked:
         return f"{policy}, {self.able - self.unanswered} of {nodes} nodes could run it{more}{placed}"
 
     def to_json(self) -> dict[str, Any]:
-        """The result for programs."""
+        """Return the result for programs."""
         pod = self.manifest.pod
         return {
             "file": self.manifest.file,
@@ -108,7 +109,7 @@ class Checked:
 
 
 def listing(results: Sequence[Checked], *, text: Callable[[Paper], object]) -> Listing:
-    """The checks as a command lists them; `text` draws them for people."""
+    """Return the checks as a listing; `text` draws them for people."""
     return Listing(
         ("result", "namespace", "name", "kind", "where"),
         (ListedRow(_type_and_name(checked), _cells(checked)) for checked in results),
@@ -136,7 +137,7 @@ def check(manifest: Manifest, cluster: ClusterView) -> Checked:
         return Checked(manifest)
     name = manifest.pod.name if manifest.pod else ""
     try:
-        # If a pod's amounts cannot be read, the webhook still reports its other mistakes, and so does this.
+        # If a pod's amounts are invalid, the webhook still reports its other mistakes, and so does this.
         pod = cluster.decide(manifest.place.raw, name=name, namespace=manifest.namespace)
     except BadInput as error:
         return Checked(manifest.wrong_pod(error))
@@ -147,13 +148,13 @@ def check(manifest: Manifest, cluster: ClusterView) -> Checked:
 
 
 def exit_code(results: list[Checked]) -> int:
-    """0 if all could run, 1 if one never could, 2 if one could not be read; nothing depends on a guess."""
+    """Return 0 if all could run, 1 if one never could, 2 if one could not be read; ignore guesses."""
     sure = (checked.result for checked in results if not checked.manifest.place.guessed)
     return max((_CODES[result] for result in sure), default=0)
 
 
 def summary(results: list[Checked]) -> str:
-    """How many pods there were, and what came of them."""
+    """Return how many pods there were, by result."""
     if not results:
         return "the manifests contain no pods"
     counts = Counter(checked.result for checked in results)

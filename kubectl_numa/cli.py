@@ -1,8 +1,8 @@
 """
 The program and its commands.
 
-A command is imported when it is chosen: the columns and the API server's client take most of the time to
-start, and no command needs all of them.
+A command is imported when it is used: NumPy and the API server's client take most of the start-up time, and
+no command needs everything.
 """
 
 import click

@@ -1,8 +1,8 @@
 """
-Where the nodes come from: a snapshot file, standard input, or the cluster of one's kubeconfig.
+Where the nodes come from: a snapshot file, standard input, or the cluster of the kubeconfig.
 
-Whatever the source, the same decoders read it. What they could not use is reported on standard error, so that
-no answer rests on half a cluster without saying so.
+The same decoders read all sources. What they cannot use is reported on standard error, so that no answer
+silently depends on half a cluster.
 """
 
 import time
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSource:
-    """A snapshot file (`-` is standard input), or else the cluster that a connection leads to.
+    """
+    A snapshot file (`-` is standard input), or else the cluster of a connection.
 
-    Raises `Trouble` for flags of a connection beside a snapshot, which needs none.
+    Raise `Trouble` for connection flags together with a snapshot, which needs none.
     """
 
     snapshot: str | None = None
@@ -51,21 +52,22 @@ class ClusterSource:
 
     @property
     def has_context(self) -> bool:
-        """Whether a kubeconfig says what is meant: a snapshot file has none beside it unless one is named."""
+        """Return whether a kubeconfig provides defaults: with a snapshot file only if one is named."""
         return self.snapshot is None or self.connection.named
 
     @property
     def running(self) -> "RunningCluster":
-        """The cluster that is asked."""
+        """Return the running cluster."""
         # Imported here, so that reading a file does not wait for the API server's client.
-        from kubectl_numa.running_cluster import RunningCluster  # noqa: PLC0415  as said above
+        from kubectl_numa.running_cluster import RunningCluster  # noqa: PLC0415  imported only if needed
 
         return RunningCluster(self.connection)
 
     def documents(self, *, with_pods: bool = False) -> list[object]:
-        """Everything there is, undecoded; raises `BadInput` and `ClusterError`.
+        """
+        Return all objects, undecoded; raise `BadInput` and `ClusterError`.
 
-        A running cluster is asked for its pods only `with_pods`; of a file they are part if they are in it.
+        Pods of a running cluster are included only `with_pods`; those of a file always.
         """
         if self.snapshot is not None:
             with waiting("reading the snapshot"):
@@ -76,16 +78,18 @@ class ClusterSource:
             raise Unconfigured(f"{error}, or read a file with --snapshot") from error
 
     def with_pods(self, objects: list[object]) -> list[object]:
-        """These documents with all pods, where a running cluster has not been asked for them yet.
+        """
+        Return these documents with all pods, if a running cluster has not been asked for them yet.
 
-        Raises `ClusterError`.
+        Raise `ClusterError`.
         """
         return objects if self.snapshot is not None else [*objects, *self.running.pods()]
 
     def view(self, options: WebhookOptions = DEFAULTS, *, objects: list[object] | None = None) -> ClusterView:
-        """The cluster of these documents, by default all there are, as its webhook sees it now.
+        """
+        Return the cluster of these documents, by default of all, as its webhook sees it now.
 
-        What could not be used is reported on standard error. Raises as `documents` and `policy`.
+        What could not be used is reported on standard error. Raise as `documents` and `policy` do.
         """
         objects = self.documents() if objects is None else objects
         cluster_policy, now = self.policy(options.policy), time.time()
@@ -96,7 +100,8 @@ class ClusterSource:
         return ClusterView(cluster, cluster_policy, options, now=now, seen=self.seen(cluster, now=now))
 
     def decoded(self, objects: list[object], history: ShapeHistory | None = None) -> Snapshot:
-        """The cluster of these documents; raises `BadSnapshot`.
+        """
+        Return the cluster of these documents; raise `BadSnapshot`.
 
         What could not be used is among its problems. The `history` knows what was there before.
         """
@@ -104,14 +109,15 @@ class ClusterSource:
         return snapshot.of(objects, shape_history=history, where=where)
 
     def seen(self, cluster: Snapshot, *, now: float) -> float:
-        """When a cluster was like that: `now`, or when its file was written; in seconds since 1970."""
+        """Return the time of a cluster's state, `now` or when its file was written, in seconds since 1970."""
         return now if self.snapshot is None else exporters.newest(cluster, now=now)
 
     def namespace(self, name: str | None) -> Namespace:
-        """Where pods are that name no namespace; raises `ClusterError`.
+        """
+        Return the namespace of pods that name none; raise `ClusterError`.
 
-        That is the one that was asked for by `name`, or else that of the kubeconfig's context. A file has no
-        context, so beside one a context counts only if it is named.
+        That is the given `name`, or else that of the kubeconfig's context. A file has no context, so with a
+        file a context counts only if it is named.
         """
         if name:
             return Namespace(name, asked=True)
@@ -120,18 +126,20 @@ class ClusterSource:
         return Namespace(self.running.namespace())
 
     def policy(self, file: str | None) -> ClusterPolicy:
-        """The cluster's policy: that of a file, or else the one that is installed in the running cluster.
+        """
+        Return the cluster's policy: that of a file, or else the installed one of the running cluster.
 
-        Raises `BadPolicy` and `ClusterError`.
+        Raise `BadPolicy` and `ClusterError`.
         """
         if file is not None:
             return policy.read(Path(file))
         return self.running.policy() if self.snapshot is None else NO_POLICY
 
     def one(self, named: TypedName, *, namespace: str, objects: list[object]) -> dict[str, Any]:
-        """An object by its name: out of `objects` if that is a snapshot, else from the running cluster.
+        """
+        Return an object by its name: from `objects` if that is a snapshot, else from the running cluster.
 
-        Raises `BadInput` for what the snapshot lacks, and `ClusterError`.
+        Raise `BadInput` for an object that the snapshot lacks, and `ClusterError`.
         """
         if self.snapshot is None:
             return self.running.one(named, namespace=namespace)

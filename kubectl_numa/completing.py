@@ -1,10 +1,9 @@
 """
-What a shell completes, and how it asks.
+Shell completion, and kubectl's protocol for it.
 
-kubectl asks a plugin by the program `kubectl_complete-numa`: with the words after `kubectl numa`, the last of
-which is to be completed, and reads a completion a line, its description behind a tab, and in the last line a
-number that says how the shell goes on (k8s.io/kubectl/pkg/cmd/plugin/plugin_completion.go, and cobra's
-ShellCompDirective).
+kubectl runs the program `kubectl_complete-numa` with the words after `kubectl numa`, the last of which is to
+be completed. It reads one completion per line, with its description after a tab, and in the last line a
+directive for the shell (k8s.io/kubectl/pkg/cmd/plugin/plugin_completion.go, and cobra's ShellCompDirective).
 """
 
 import os
@@ -18,20 +17,20 @@ from click.shell_completion import ShellComplete
 from kubectl_numa.interrupts import end_at_once
 
 PROGRAM, VARIABLE = "kubectl-numa", "_KUBECTL_NUMA_COMPLETE"
-"""The program, and the variable by which a shell's script asks it."""
+"""The program, and the variable with which a shell's script calls it for completions."""
 
 FILES, NO_FILES = ":0", ":4"
-"""The shell goes on with files, or with nothing."""
+"""The directives: complete files, or nothing else."""
 
 
 def script(shell: type[ShellComplete], program: click.Command) -> str:
-    """What a shell reads to complete the program."""
-    # The class's own way starts a shell first, to see how old it is.
+    """Return the script with which a shell completes the program."""
+    # The class's own method first starts a shell, to determine its version.
     return ShellComplete.source(shell(program, {}, PROGRAM, VARIABLE))
 
 
 def answer(program: click.Command, words: Sequence[str]) -> Iterator[str]:
-    """What kubectl reads: completions of the last word, a line each, and how its shell goes on."""
+    """Yield what kubectl reads: completions of the last word, one per line, and a directive."""
     *before, incomplete = words or [""]
     items = ShellComplete(program, {}, PROGRAM, VARIABLE).get_completions(list(before), incomplete)
     for item in items:
@@ -41,7 +40,7 @@ def answer(program: click.Command, words: Sequence[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    """`kubectl_complete-numa`, which kubectl starts."""
+    """Run as `kubectl_complete-numa`, which kubectl starts."""
     from kubectl_numa.cli import program  # noqa: PLC0415  it knows of this module
 
     end_at_once()

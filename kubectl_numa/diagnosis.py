@@ -1,9 +1,9 @@
 """
 What is missing for exact predictions, node by node, and how to fix it.
 
-A prediction is exact where an agent described the machine a moment ago, and the rules were compared with the
-version of its kubelet. Anything less is a finding: one row of a table, with when it holds, what follows from
-it, and what to do. Nodes with the same finding are grouped, since they are fixed together.
+A prediction is exact if an agent described the machine a moment ago, and the rules were compared with the
+version of its kubelet. Anything less is a finding: one row of a table, with when it holds, its consequence,
+and what to do. Nodes with the same finding are grouped, because they are fixed together.
 """
 
 from collections import defaultdict
@@ -38,7 +38,7 @@ class Severity(StrEnum):
 
 
 class Finding(StrEnum):
-    """What a node lacks, or what is worth knowing about it, in the order in which it is reported."""
+    """What a node lacks, or what is worth knowing about it, in the order of reporting."""
 
     NO_TOPOLOGY = "no-topology"
     BAD_TOPOLOGY = "bad-topology"
@@ -63,7 +63,8 @@ class Finding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What objects show that the rules do not read, by node.
+    """
+    What objects show that the rules do not read, by node.
 
     `writers` are the programs that wrote its topology, `asking` the pods there that request alignment.
     """
@@ -74,11 +75,12 @@ class Traces:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedNode:
-    """All facts that findings about one node are based on.
+    """
+    All facts that findings about one node are based on.
 
-    `present` is whether there is such a node; some names have other objects that were left behind. `node` is
-    None if its topology is not known. `agents` is whether any node of the cluster has an agent. `mistakes`
-    are those in its objects, by the finding that they lead to.
+    `present` is whether the node exists; some names have only other objects that were left behind. `node` is
+    None if its topology is unknown. `agents` is whether any node of the cluster has an agent. `mistakes` are
+    those in its objects, by the finding that they lead to.
     """
 
     name: str
@@ -93,14 +95,14 @@ class ExaminedNode:
 
 
 class FoundOnNode(NamedTuple):
-    """A finding about one node; `detail` says more, where there is more to say."""
+    """A finding about one node; `detail` is "" if there is nothing to add."""
 
     finding: Finding
     detail: str
     remedy: str
 
     def to_json(self) -> dict[str, Any]:
-        """The finding for programs."""
+        """Return the finding for programs."""
         row = _ROWS[self.finding]
         return {
             "finding": self.finding,
@@ -113,23 +115,23 @@ class FoundOnNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DiagnosedNode:
-    """A node, and what was found."""
+    """A node, and its findings."""
 
     examined: ExaminedNode
     found: tuple[FoundOnNode, ...]
 
     @property
     def name(self) -> str:
-        """The name of the node."""
+        """Return the name of the node."""
         return self.examined.name
 
     @property
     def lacking(self) -> bool:
-        """Whether something is missing."""
+        """Return whether something is missing."""
         return any(_ROWS[each.finding].severity is Severity.LACK for each in self.found)
 
     def to_json(self) -> dict[str, Any]:
-        """The node for programs."""
+        """Return the node for programs."""
         node = self.examined.node
         return {
             "name": self.name,
@@ -149,35 +151,36 @@ class FindingGroup:
 
     @property
     def severity(self) -> Severity:
-        """Whether they lack something."""
+        """Return whether they lack something."""
         return _ROWS[self.finding].severity
 
     @property
     def what(self) -> str:
-        """What follows from it, in a sentence without a full stop."""
+        """Return the consequence, in a sentence without a full stop."""
         return _ROWS[self.finding].what
 
     @property
     def names(self) -> Sequence[str]:
-        """All of the nodes, each once."""
+        """Return all of the nodes, each once."""
         return sorted({name for names in self.names_by_detail.values() for name in names})
 
 
 def diagnose(snapshot: Snapshot, traces: Traces, *, seen: float) -> tuple[DiagnosedNode, ...]:
-    """What was found on every node, by name, as it was `seen`, in seconds since 1970.
+    """
+    Return the findings about every node, by name, at the time `seen`, in seconds since 1970.
 
-    Names under which only a topology or a configuration is there count as nodes too.
+    Names that have only a topology or a configuration count as nodes too.
     """
     return tuple(DiagnosedNode(node, tuple(_found(node))) for node in _examined(snapshot, traces, seen=seen))
 
 
 def is_of_node(problem: Problem) -> bool:
-    """Whether a problem is one of a node, and so is among what is found there."""
+    """Return whether a problem is about a node, and so among its findings."""
     return problem.kind in {*_TOPOLOGIES, kubelet_config.KIND, _NODE}
 
 
 def groups(nodes: Iterable[DiagnosedNode]) -> list[FindingGroup]:
-    """The same findings put together: what is missing first, and of that what most nodes lack."""
+    """Return the same findings grouped: what is missing first, and of that what most nodes lack."""
     same = defaultdict[tuple[Finding, str], dict[str, list[str]]](dict)
     for node in nodes:
         for finding, detail, remedy in node.found:
@@ -217,7 +220,7 @@ def _examined(snapshot: Snapshot, traces: Traces, *, seen: float) -> Iterator[Ex
 def _mistakes(
     problems: Iterable[Problem], present: set[str]
 ) -> Mapping[str, Mapping[Finding, Sequence[str]]]:
-    """By name of the node the mistakes in its objects, by what they lead to."""
+    """Return, by node name, the mistakes in its objects, by the finding that they lead to."""
     by_name = defaultdict[str, dict[Finding, list[str]]](dict)
     for problem in filter(is_of_node, problems):
         for mistake in problem.mistakes:
@@ -243,7 +246,7 @@ def _found(examined: ExaminedNode) -> Iterator[FoundOnNode]:
 
 
 class _FindingRow(NamedTuple):
-    """When a finding holds (a detail for each time it does), what follows from it, and what to do."""
+    """When a finding holds (a detail for each time it does), its consequence, and what to do."""
 
     severity: Severity
     details: Callable[[ExaminedNode], Iterable[str]]
@@ -252,17 +255,17 @@ class _FindingRow(NamedTuple):
 
 
 def _where(holds: Callable[[ExaminedNode], bool]) -> Callable[[ExaminedNode], Iterable[str]]:
-    """A finding that holds or does not; there is no more to say of it."""
+    """Return the details of a finding without details: one "" if it holds."""
     return lambda examined: ("",) if holds(examined) else ()
 
 
 def _on_node(details: Callable[[Node], Iterable[str]]) -> Callable[[ExaminedNode], Iterable[str]]:
-    """A finding about what is known of a node."""
+    """Return the details of a finding about a known node."""
     return lambda examined: details(examined.node) if examined.node else ()
 
 
 def _wrong(finding: Finding) -> Callable[[ExaminedNode], Iterable[str]]:
-    """A finding for each mistake of a kind."""
+    """Return the details of a finding with one for each mistake of a kind."""
     return lambda examined: examined.mistakes.get(finding, ())
 
 
@@ -275,7 +278,7 @@ def _have_agent(examined: ExaminedNode) -> str:
 
 
 def _knows(level: Known, source: TopologySource) -> Callable[[ExaminedNode], Iterable[str]]:
-    """A level at which this source leaves a node."""
+    """Return the details of a finding about nodes that this source leaves at this level."""
     return _where(
         lambda examined: (
             examined.node is not None and examined.node.known is level and examined.exporter.source is source
@@ -288,23 +291,23 @@ def _without_topology(examined: ExaminedNode) -> bool:
 
 
 def _silent(examined: ExaminedNode) -> bool:
-    """Whether an agent does not report its machine, and no mistake is to blame."""
+    """Return whether an agent does not report its machine, and no mistake explains that."""
     if examined.node is None or examined.exporter.source is not TopologySource.AGENT:
         return False
-    return examined.node.known is not Known.MACHINE and examined.mistakes.keys().isdisjoint(_UNTOLD)
+    return examined.node.known is not Known.MACHINE and examined.mistakes.keys().isdisjoint(_EXPLAINED)
 
 
-_UNTOLD = frozenset({Finding.BAD_REPORT, Finding.UNKNOWN_OPTION, Finding.BAD_CONFIGURATION})
+_EXPLAINED = frozenset({Finding.BAD_REPORT, Finding.UNKNOWN_OPTION, Finding.BAD_CONFIGURATION})
 
 
-def _hear_agent(examined: ExaminedNode) -> str:
-    """Why an agent does not report the machine: before 1.33, mostly for want of a permission."""
+def _restore_agent(examined: ExaminedNode) -> str:
+    """Return how to fix an agent that does not report the machine: before 1.33, mostly by a permission."""
     minor = examined.node.options.minor if examined.node else None
     return _READ_LOG if minor is None or minor >= _FINE_RIGHTS else _GRANT_PROXY
 
 
 _FINE_RIGHTS = 33
-"""The minor version from which there is a right to a kubelet's configuration alone (KEP-2862)."""
+"""The minor version from which a permission for a kubelet's configuration alone exists (KEP-2862)."""
 
 
 def _stale(examined: ExaminedNode) -> Iterable[str]:
@@ -409,7 +412,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.LACK,
             _where(_silent),
             "The agent does not report the machine",
-            _hear_agent,
+            _restore_agent,
         ),
         Finding.NO_FINGERPRINT: _FindingRow(
             Severity.LACK,

@@ -1,9 +1,9 @@
 """
-What happens to a node, one JSON value a line.
+Events on a node, one JSON value per line.
 
 Another program writes these lines and waits for the answers, and after a mistake the two would disagree about
-the node. So unknown fields are mistakes, and a wrong line is rejected with all its mistakes. The format is
-the one in which decisions of the real kubelet are recorded.
+the node. So unknown fields are mistakes, and an invalid line is rejected with all its mistakes. The format is
+that of the recordings of a real kubelet's decisions.
 """
 
 import re
@@ -37,29 +37,30 @@ CONTAINER_FIELDS = ("affinity", "preferred", "cpus", "amounts", "choices")
 
 
 class BadLine(BadInput):
-    """Raised when a line is not one of the events, or is impossible at this point."""
+    """Raised when a line is not a valid event, or is impossible at this point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A node that starts with nothing on it."""
+    """A node that starts without pods."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A pod that the kubelet is asked to admit."""
+    """A pod that the kubelet is to admit."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a kubelet really did with a pod.
+    """
+    What a kubelet really did with a pod.
 
-    `seen` is what its containers hold, and under `WHOLE_POD` what the pod holds of which they divide parts;
-    None if the pod was refused. `left` is what each set of zones has left after it, None where nobody told.
+    `seen` is what its containers hold and, under `WHOLE_POD`, the pod-level resources that they share; None
+    if the pod was rejected. `left` is what each set of zones has left after it, None if unknown.
     """
 
     pod: str
@@ -78,7 +79,7 @@ NodeEvent = Started | Created | Observed | Deleted
 
 
 def read(line: bytes) -> NodeEvent:
-    """The event in a line; raises `BadLine` with every mistake."""
+    """Return the event in a line; raise `BadLine` with every mistake."""
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -117,14 +118,14 @@ def _under(part: Part, mistakes: Iterable[Mistake]) -> Iterator[Mistake]:
 
 
 def _object(part: Part, fields: tuple[str, ...]) -> None:
-    """Stop at what is no object at all: that each of its fields is missing says nothing more."""
+    """Stop at a missing object: that each of its fields is missing says nothing more."""
     part.only(fields)
     if part.value is None:
         part.raise_mistakes(BadLine)
 
 
 def _topology(part: Part, name: str) -> Topology:
-    """The topology, under the name of the node."""
+    """Return the topology, under the name of the node."""
     if part.value is None:
         return Topology(name, ())
     topology = _decoded(part, nrt.topology)
@@ -139,7 +140,7 @@ def _created(part: Part) -> Created:
 
 
 def _decoded(part: Part, decode: Callable[[Mapping[str, object]], Read]) -> Read | None:
-    """What a decoder of whole objects makes of a part; None if it is wrong."""
+    """Return the result of a decoder of whole objects; None if the part is invalid."""
     if not isinstance(part.value, dict):
         part.wrong(f"must be an object, not {named(part.value)}")
         return None
@@ -167,13 +168,13 @@ def _observed(part: Part) -> Observed:
 def _container(container: str, part: Part) -> ObservedContainer:
     part.only(CONTAINER_FIELDS)
     cpus, amounts = part["cpus"].cpu_list(), _by_zones(part["amounts"])
-    # Of a container whose CPU ids are not given, only their number is known.
+    # If a container's CPU IDs are not given, only their number is known.
     unknown = cpus is None and any(CPU in bag for bag in amounts.values())
     return ObservedContainer(container, None if unknown else cpus or 0, amounts)
 
 
 def _by_zones(listed: Part) -> dict[ZoneSet, Resources]:
-    """Amounts by set of zones: integers in millicores, bytes and pieces."""
+    """Return amounts by set of zones: integers in millicores, bytes and units."""
     return {_zone_set(name, part): _integers(part) for name, part in listed.members()}
 
 

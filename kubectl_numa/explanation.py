@@ -1,8 +1,8 @@
 """
-How every node evaluates one pod: the values, before they are drawn.
+How every node evaluates one pod, as values to be drawn.
 
-Nodes with the same answer make one group, since people read groups. The answer of one node is made in
-`numalign.scheduling.node_explanation`.
+Nodes with the same answer form one group, because that is easier to read.
+`numalign.scheduling.node_explanation` makes the answer of one node.
 """
 
 from collections import defaultdict
@@ -36,20 +36,20 @@ class ShapeAnswer:
 
     @property
     def chance(self) -> Chance:
-        """The verdict in a word: nothing fits on a node that is not there."""
+        """Return the verdict in a word: nothing fits on a node that does not exist."""
         if not self.verdict.answered:
             return Chance.UNANSWERED
         return Chance.NEVER if self.unmet or self.verdict.refused else Chance.LATER
 
     @property
     def reason(self) -> str | None:
-        """Why not ever, in one sentence without a full stop."""
+        """Return why it never fits, in one sentence without a full stop."""
         if self.unmet:
             return f"its nodes {self.unmet}"
         return wording.sentence(self.verdict) if self.verdict.refusal else None
 
     def to_json(self) -> dict[str, Any]:
-        """The answer for programs."""
+        """Return the answer for programs."""
         return {
             "name": self.known.shape.name,
             "class": self.known.shape.node_class,
@@ -62,7 +62,7 @@ class ShapeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes of one class that say the same, by name; `answer` is the first one's."""
+    """Nodes of one class with the same answer, by name; `answer` is that of the first one."""
 
     answer: NodeExplanation
     names: tuple[str, ...]
@@ -70,11 +70,12 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """All answers to one pod, by name of the node, and those of shapes of which no node is here.
+    """
+    All answers for one pod, by node name, and those of shapes without nodes.
 
     `never` is why no node could ever run a pod that requests no alignment, which the webhook does not deny.
-    `room` is what it would take for the pod to fit, in words, if it fits nowhere now but could later.
-    The scores are those of the `strategy`.
+    `room` is what it would take for the pod to fit, in words, if it fits nowhere now but could later. The
+    scores are those of the `strategy`.
     """
 
     pod: PodDecision
@@ -87,15 +88,15 @@ class Explanation:
 
     @property
     def only_later(self) -> bool:
-        """Whether there are nodes that could take the pod, and none has room now."""
+        """Return whether some nodes could take the pod, and none has room now."""
         return not self.count(Chance.FITS) and self.count(Chance.LATER) > 0
 
     def count(self, chance: Chance) -> int:
-        """How many nodes say this."""
+        """Return the number of nodes with this answer."""
         return sum(answer.chance is chance for answer in self.answers)
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation for programs."""
+        """Return the explanation for programs."""
         pod, intent, demand = self.pod, self.pod.intent, self.pod.demand
         return {
             "pod": pod.name,
@@ -137,7 +138,7 @@ class Explanation:
 def explain(
     pod: PodDecision, cluster: ClusterView, *, strategy: Strategy = Strategy.LEAST_NUMA_NODES
 ) -> Explanation:
-    """Ask every node."""
+    """Evaluate the pod on every node."""
     question = cluster.by_node(pod)
     answers = tuple(sorted(_answers(pod, cluster, strategy), key=lambda answer: answer.node.name))
     absent = tuple(
@@ -149,7 +150,7 @@ def explain(
         for shape in cluster.snapshot.shapes
         if not shape.nodes
     )
-    # What the pod may not go to has nothing against it.
+    # A node that is excluded by constraints has no reason of its own.
     refusing = [answer.permanent and not answer.lasting for answer in answers]
     hopeless = refusing and all(refusing) and all(answer.chance is Chance.NEVER for answer in absent)
     never = cluster.why_not(pod) if hopeless and pod.question.intent.policy is Policy.NONE else None
@@ -166,9 +167,10 @@ def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iter
 
 
 def groups(answers: Iterable[NodeExplanation]) -> Iterator[NodeGroup]:
-    """Answers that differ only in the node's name, put together; the best first.
+    """
+    Group answers that differ only in the node's name; yield the best first.
 
-    The rules are asked about the nodes of a group when its turn comes.
+    The rules are evaluated for a group only when its turn comes.
     """
     ranked = defaultdict[_Rank, list[NodeExplanation]](list)
     for answer in answers:
@@ -182,7 +184,7 @@ def groups(answers: Iterable[NodeExplanation]) -> Iterator[NodeGroup]:
 
 
 _Rank = tuple[int, int, str]
-"""By the place of the chance, then the best score first, then the class."""
+"""The place of the chance, then the negative score, then the class."""
 
 
 def _rank(answer: NodeExplanation) -> _Rank:
@@ -190,7 +192,7 @@ def _rank(answer: NodeExplanation) -> _Rank:
 
 
 def provenance(shape: KnownShape) -> dict[str, Any]:
-    """By what a shape is known, for programs, and when the last node of it was here."""
+    """Return how a shape is known, for programs, and when its last node was present."""
     last_seen = None if shape.seen is None else datetime.fromtimestamp(shape.seen, UTC).isoformat()
     if shape.nodes:
         return {"known": PRESENT, "lastSeen": last_seen}

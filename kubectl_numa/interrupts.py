@@ -1,4 +1,4 @@
-"""Ctrl-C where no command runs: while the program is imported, reads its arguments, or is taken down."""
+"""Handle Ctrl-C while no command runs: during imports, argument parsing and shutdown."""
 
 import os
 import signal
@@ -7,16 +7,17 @@ from contextlib import contextmanager
 
 
 def end_at_once() -> None:
-    """From now on Ctrl-C ends the process without a word, with the exit code that shells give it.
+    """
+    Make Ctrl-C end the process silently from now on, with the exit code that shells use.
 
-    An import that is interrupted need not fail: what imports runs callbacks in which an exception is lost.
+    An interrupted import need not fail: imported modules run callbacks in which an exception is lost.
     """
     signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(128 + signal.SIGINT))
 
 
 @contextmanager
 def ending_at_once() -> Iterator[None]:
-    """The same for a while."""
+    """Do the same inside a `with` block."""
     heeded = signal.getsignal(signal.SIGINT)
     end_at_once()
     try:

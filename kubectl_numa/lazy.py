@@ -1,4 +1,4 @@
-"""Commands that are imported when they are chosen."""
+"""Commands that are imported when they are used."""
 
 from importlib import import_module
 
@@ -10,9 +10,10 @@ from numalign.kube.command_line import CommandGroup, NarrowContext
 
 
 class LazyCommand(click.Command):
-    """A command as a list shows it, imported when it is chosen from the module that is called as it is.
+    """
+    A command in a list, imported from the module of its name when it is used.
 
-    `summary` is what its own help begins with.
+    `summary` is the first sentence of its own help.
     """
 
     def __init__(self, name: str, summary: str) -> None:
@@ -20,7 +21,7 @@ class LazyCommand(click.Command):
         self._module, self._attribute = f"{commands.__name__}.{name}", name
 
     def load(self) -> click.Command:
-        """The command itself."""
+        """Return the command itself."""
         with ending_at_once():
             command: click.Command = getattr(import_module(self._module), self._attribute)
         command.context_class = NarrowContext
@@ -28,16 +29,16 @@ class LazyCommand(click.Command):
 
 
 class LazyGroup(CommandGroup):
-    """A group that imports of its commands the one that is chosen."""
+    """A group that imports only the command that is used."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What stands before the command."""
+        """Parse the arguments before the command."""
         with ending_at_once():
             return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called, and what it is called with."""
+        """Return the command that is called, and its arguments."""
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest

@@ -1,9 +1,9 @@
 """
-Lines that stay readable at eighty columns and in a pipe.
+Lines that are readable at eighty columns and in a pipe.
 
-A label, and words that hang beside it when they do not fit in one line. Words are never broken, since a
-class or an annotation is there to be copied, and lines that begin with a space (a caret under its place)
-stay as they are. Text from manifests is never read as markup.
+An entry is a label with words beside it, indented if they take several lines. Words are never broken, because
+a class or an annotation is there to be copied, and lines that start with a space (a caret under a position)
+are unchanged. Text from manifests is never interpreted as markup.
 """
 
 import re
@@ -25,43 +25,43 @@ _LEAST_WORDS = 10
 
 
 class Paper:
-    """A terminal or a pipe, written on line by line."""
+    """A terminal or a pipe, written line by line."""
 
     def __init__(self, console: Console) -> None:
-        # COLUMNS may say anything, and on no columns nothing would be shown.
+        # COLUMNS may have any value, and without columns nothing would be shown.
         console.width = max(console.width, NARROWEST)
         self.console = console
 
     @property
     def width(self) -> int:
-        """Columns; 80 where there is no terminal."""
+        """Return the number of columns; 80 without a terminal."""
         return self.console.width
 
     @property
     def plain(self) -> bool:
-        """Whether nothing but ASCII can be shown."""
+        """Return whether only ASCII can be shown."""
         return self.console.options.ascii_only
 
     def write(self, *lines: Text | str) -> None:
-        """Write lines as they are, but for what would steer the terminal: manifests hold anything."""
+        """Write lines unchanged, except for control characters: manifests may contain anything."""
         for line in lines:
             text = line.copy() if isinstance(line, Text) else Text(line)
             text.plain = for_terminal(text.plain)
             if self.console.color_system is None:
-                # Rendering what has no style in the end takes most of the time of long answers.
+                # Rendering takes most of the time of long answers, and is unnecessary without styles.
                 self.console.file.write(f"{text.plain}\n")
             else:
                 self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def line(self, label: str, words: str, *, indent: int, style: str = "", label_style: str = "") -> None:
-        """As an entry, but in one line where nobody looks at a screen: programs search line by line."""
+        """Write an entry, but on one line unless on a terminal: programs search line by line."""
         if self.console.is_terminal or self.width < USUAL:
             self.entry(label, words, indent=indent, style=style, label_style=label_style)
         else:
             self.write(Text.assemble((f"{label:<{indent}}", label_style), (words, style)))
 
     def entry(self, label: str, words: str, *, indent: int, style: str = "", label_style: str = "") -> None:
-        """A label, and words from column `indent` on, in as many lines as they need."""
+        """Write a label, and words from column `indent` on, in as many lines as they need."""
         head = f"{label:<{indent}}"
         for line in _wrapped(words, max(self.width - indent, _LEAST_WORDS)) or [""]:
             both = Text.assemble((head, label_style), (line, style))
@@ -70,7 +70,7 @@ class Paper:
 
 
 def some(names: Iterable[str], *, most: int = 4) -> str:
-    """Names as a person lists them; only the first ones, where there are many."""
+    """Return names as a readable list; only the first ones, if there are many."""
     every = list(names)
     if len(every) > most:
         return f"{', '.join(every[: most - 1])} and {len(every) - most + 1:,} more"
@@ -78,17 +78,17 @@ def some(names: Iterable[str], *, most: int = 4) -> str:
 
 
 def counted(count: int, what: str = "node") -> str:
-    """A number of things: `1 node`, `1,523 nodes`."""
+    """Return a number of things: `1 node`, `1,523 nodes`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def amounts(quantities: Mapping[str, Any]) -> str:
-    """Quantities with their resources: `8 cpu, 48Gi memory`."""
+    """Return quantities with their resources: `8 cpu, 48Gi memory`."""
     return ", ".join(f"{quantity} {resource}" for resource, quantity in quantities.items())
 
 
 def zones(placement: Iterable[Mapping[str, Any]]) -> str:
-    """A placement in words: `zone 0: 8 cpu; zone 0 and zone 1 together: 64Gi memory`."""
+    """Return a placement in words: `zone 0: 8 cpu; zone 0 and zone 1 together: 64Gi memory`."""
     parts = [
         f"{', '.join(more)} and {last} together: {amounts(entry['amount'])}"
         if more
@@ -108,7 +108,7 @@ def _wrapped(words: str, width: int) -> list[str]:
 
 
 def _filled(line: str, width: int) -> Iterator[str]:
-    """The line in pieces, none of which parts a zone from its number."""
+    """Yield the line in pieces that never separate a zone from its number."""
     joined = _ZONE.sub(f"zone{_STAYS}", line)
     for part in textwrap.wrap(joined, width, break_long_words=False, break_on_hyphens=False):
         yield part.replace(_STAYS, " ")

@@ -1,10 +1,10 @@
 """
-What a command lists, and the forms in which it is printed: `-o text|wide|name|json|yaml`.
+What a command lists, and the output formats: `-o text|wide|name|json|yaml`.
 
-Every command that lists makes one `Listing`, so that a form looks alike everywhere. `text` is drawn for
-people by the command itself, or else it is the table of the columns; `wide` is the table with more of them,
-one line each however long, as kubectl prints it; `name` is TYPE/NAME, one a line; `json` and `yaml` are the
-same documents, for programs.
+Every command that lists creates a `Listing`, so that a format looks the same everywhere. `text` is drawn by
+the command itself, or else it is a table of the columns; `wide` is the table with more columns, one line each
+however long, as in kubectl; `name` is TYPE/NAME, one per line; `json` and `yaml` contain the same documents,
+for programs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,13 +14,13 @@ from enum import StrEnum
 from kubectl_numa.lines import Paper
 
 NO_VALUE = "<none>"
-"""What stands in a table where there is nothing to say, as kubectl writes it."""
+"""An empty cell of a table, as in kubectl."""
 
 _GAP = 3
 
 
 class Output(StrEnum):
-    """The forms of an answer."""
+    """The output formats."""
 
     TEXT = "text"
     WIDE = "wide"
@@ -31,7 +31,7 @@ class Output(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListedRow:
-    """One thing that is listed: its TYPE/NAME, as `pod/web`, and its cells, those of wide columns last."""
+    """One listed object: its TYPE/NAME, such as `pod/web`, and its cells, those of wide columns last."""
 
     name: str
     cells: tuple[object, ...] = ()
@@ -39,10 +39,11 @@ class ListedRow:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a command lists.
+    """
+    What a command lists.
 
-    `rows` are looked at for `name`, `wide` and tables, and may be made as they are; `documents` makes what
-    JSON and YAML hold, a list with a document for each thing; `text`, if given, draws for people.
+    `rows` are used for `name`, `wide` and tables, and may be an iterator; `documents` returns the contents of
+    JSON and YAML, a list with a document for each object; `text`, if given, draws the text for people.
     """
 
     columns: tuple[str, ...]
@@ -52,23 +53,23 @@ class Listing:
     text: Callable[[Paper], object] | None = None
 
     def draw(self, paper: Paper) -> None:
-        """The text for people."""
+        """Write the text for people."""
         if self.text:
             self.text(paper)
         else:
             paper.write(*table(self.columns, self.rows))
 
     def draw_wide(self, paper: Paper) -> None:
-        """The table with all columns."""
+        """Write the table with all columns."""
         paper.write(*table((*self.columns, *self.wide_columns), self.rows))
 
     def names(self) -> Iterator[str]:
-        """TYPE/NAME of each that has one."""
+        """Return TYPE/NAME of each object that has one."""
         return (_on_one_line(row.name) for row in self.rows if row.name)
 
 
 def table(columns: Sequence[str], rows: Iterable[ListedRow]) -> Iterator[str]:
-    """A line for each row below one with the names of the columns; cells beyond those are left out."""
+    """Yield the header, then a line for each row; cells beyond the columns are left out."""
     lines = [[column.upper() for column in columns], *(_cells(row, len(columns)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -81,5 +82,5 @@ def _cells(row: ListedRow, count: int) -> list[str]:
 
 
 def _on_one_line(text: str) -> str:
-    # A cell or a name stays in its line, whatever somebody wrote into it.
+    # A cell or a name stays on its line, whatever it contains.
     return " ".join(text.split())

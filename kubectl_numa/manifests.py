@@ -1,9 +1,9 @@
 """
-The pods in manifests.
+Read the pods in manifests.
 
 All mistakes in a folder of manifests are listed together, each with its file and document, so reading never
-stops at the first. Workloads stand for the pods that they would create; objects that create no pods are only
-counted. Nothing is skipped without saying so.
+stops at the first. A workload counts as the pods that it would create; objects that create no pods are only
+counted. Nothing is skipped silently.
 """
 
 from collections import Counter
@@ -27,11 +27,12 @@ STANDARD_INPUT = "standard input"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """One object of a file: a pod that it is or would make, or all that is wrong with it.
+    """
+    One object of a file: a pod that it is or would create, or all its mistakes.
 
-    An object with several pod templates gives one for each, at its place in the object; one without any has
-    neither a pod nor mistakes. Its pod is, or would be, in `namespace`. `notes` are what its owner should
-    know of how it was read. A file that cannot be read at all is one without document and kind.
+    An object with several pod templates yields one for each, with its location in the object; an object
+    without any has neither a pod nor mistakes. Its pod is, or would be, in `namespace`. `notes` are for its
+    owner, about how it was read. A file that cannot be read at all yields one without document and kind.
     """
 
     file: str
@@ -45,26 +46,26 @@ class Manifest:
 
     @property
     def template(self) -> str:
-        """The place in the object, empty for a pod itself."""
+        """Return the location in the object, "" for a pod itself."""
         return self.place.where
 
     @property
     def counts(self) -> bool:
-        """Whether it is a pod, or should be."""
+        """Return whether it is a pod, or should be."""
         return self.pod is not None or bool(self.mistakes)
 
     @property
     def where(self) -> str:
-        """The place as people say it."""
+        """Return the location in readable form."""
         numbered = f"document {self.document}" if self.document is not None else ""
         return ", ".join(filter(None, (self.file, numbered, self.template)))
 
     def wrong_pod(self, error: BadInput) -> "Manifest":
-        """The same object, its pod found broken; the mistakes get their place in the object."""
+        """Return the same object with an invalid pod; the mistakes get their location in the object."""
         return replace(self, mistakes=tuple(map(self.place.in_object, error.mistakes)))
 
     def located_mistakes(self) -> tuple[Mistake, ...]:
-        """Its mistakes, each with its file and document."""
+        """Return its mistakes, each with its file and document."""
         if self.document is None:
             return self.mistakes
         name = f" ({self.kind} {self.pod.name})" if self.pod else f" ({self.kind})" if self.kind else ""
@@ -77,9 +78,10 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """Where pods are whose manifests name no namespace.
+    """
+    The namespace of pods whose manifests name none.
 
-    If somebody `asked` for it, a manifest that names another is a mistake.
+    If the user specified it (`asked`), a manifest that names another one is a mistake.
     """
 
     name: str = "default"
@@ -90,7 +92,7 @@ DEFAULT = Namespace()
 
 
 def files(names: Iterable[str]) -> tuple[list[str], list[Mistake]]:
-    """Every file and URL among files and folders, folders searched to the bottom; and what is none."""
+    """Return all files and URLs, with folders searched recursively, and mistakes for invalid names."""
     paths: dict[str, None] = {}
     mistakes: list[Mistake] = []
     for name in names:
@@ -118,7 +120,8 @@ def read(
     extra: TemplatePaths = NO_TEMPLATES,
     stdin: BinaryIO | None = None,
 ) -> list[Manifest]:
-    """Every object of a file, its pods read, and everything that is wrong in it.
+    """
+    Return every object of a file with its pods, and all mistakes in it.
 
     `extra` are the kinds that the cluster's policy adds.
     """
@@ -145,7 +148,7 @@ def _behind(url: str) -> list[object]:
 def of_object(
     raw: object, named: TypedName, *, namespace: Namespace = DEFAULT, extra: TemplatePaths = NO_TEMPLATES
 ) -> list[Manifest]:
-    """An object that a cluster holds, read as `read` does one of a file; its name stands for the file."""
+    """Return the pods of an object in a cluster, as `read` does for a file; its name replaces the file's."""
     return [
         manifest
         for document in documents.objects([raw])
@@ -154,7 +157,7 @@ def of_object(
 
 
 def notes(manifests: Iterable[Manifest]) -> Iterator[str]:
-    """Notes on how they were read, and how many objects without pods there are."""
+    """Yield notes on how they were read, and how many objects without pods there are."""
     left_out = Counter[str]()
     for manifest in manifests:
         yield from (f"{manifest.where}: {note}" for note in manifest.notes)
@@ -167,7 +170,7 @@ def notes(manifests: Iterable[Manifest]) -> Iterator[str]:
 def _manifests(
     document: Document, blank: Manifest, namespace: Namespace, extra: TemplatePaths
 ) -> Iterator[Manifest]:
-    """The object's pods or mistakes; the object alone for one that makes no pods."""
+    """Yield the object's pods or mistakes; the object alone if it creates no pods."""
     metadata = document.raw.get("metadata")
     own = metadata.get("namespace") if isinstance(metadata, dict) else None
     blank = replace(blank, namespace=own if isinstance(own, str) and own else namespace.name)

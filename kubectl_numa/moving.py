@@ -1,8 +1,8 @@
 """
 Which pods would have to move for one to fit: the cluster with all its pods, and the answer for programs.
 
-Pods come out of the same documents as everything else. Each is read twice: as what holds something on its
-node, by the one reader of pods on nodes, and, once it might have to move, as what its owner would recreate.
+Pods come from the same documents as everything else. Each is read twice: as a pod on its node, by the common
+reader, and, once it might have to move, as what its owner would recreate.
 """
 
 import asyncio
@@ -50,14 +50,15 @@ from numalign.scheduling.scheduler_state import SchedulerState
 _CLASSES: Mapping[str, int] = MappingProxyType(
     {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 )
-"""The priorities that every cluster has (pkg/apis/scheduling/types.go)."""
+"""The priority classes of every cluster (pkg/apis/scheduling/types.go)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedPods:
-    """The pods of a cluster: as a ledger sees them, and as they are stored, by uid.
+    """
+    The pods of a cluster: as a ledger sees them, and as they are stored, by UID.
 
-    `problems` are what could not be read. If not `complete`, there may be pods that are not known.
+    `problems` are what could not be read. Unless `complete`, there may be unknown pods.
     """
 
     state: SchedulerState
@@ -67,12 +68,12 @@ class PlacedPods:
 
     @property
     def running(self) -> Iterable[PodInfo]:
-        """Those that are on a node and have not ended."""
+        """Return those that are on a node and have not ended."""
         return (pod for pod in self.state.pods.values() if pod.node and not pod.ended)
 
 
 def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, complete: bool) -> PlacedPods:
-    """The pods in these documents, on the nodes of a cluster; `complete` if they were all asked for."""
+    """Return the pods in these documents, on the nodes of a cluster; `complete` if all were requested."""
     stored = {_uid(raw): raw for raw in map(_stored, _pods(objects))}
     keeper = PolicyKeeper(None, log=_silent(), registry=CollectorRegistry())
     keeper.now = view.policy
@@ -95,7 +96,7 @@ def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, c
 
 
 def _silent() -> Log:
-    """A log for nobody: what is wrong with pods is reported with everything else that was skipped."""
+    """Return a log that discards everything: invalid pods are reported with all that was skipped."""
     return logs.to(StringIO(), level="error", form="text")
 
 
@@ -108,7 +109,7 @@ def _pods(objects: Iterable[object]) -> Iterable[Object]:
 
 
 def _stored(raw: Object) -> Object:
-    """The pod as it would be stored: files written by hand name neither namespace nor uid."""
+    """Return the pod as it would be stored: files written by hand have neither namespace nor UID."""
     pod = PODS_IN_FILES.described(raw)
     metadata = pod.get("metadata")
     if not isinstance(metadata, dict):
@@ -124,7 +125,7 @@ def _uid(pod: Object) -> str:
 
 
 def priority_of(pod: object, placed: PlacedPods) -> int | None:
-    """The priority of a pod, that of its class if it has none yet; None if nobody here knows the class."""
+    """Return the priority of a pod, or that of its class; None if the class is unknown here."""
     spec = inner(pod, "spec")
     stated, name = inner(spec, "priority"), inner(spec, "priorityClassName")
     if isinstance(stated, int):
@@ -149,7 +150,7 @@ def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wan
     plans: int = 1,
     progress: Callable[[str], object] = lambda _doing: None,
 ) -> Advice:
-    """Who would have to move for a pod to fit on one of these nodes, by default on any."""
+    """Return which pods would have to move for a pod to fit on one of these nodes, by default on any."""
     residents = defaultdict[str, list[Resident]](list)
     for each in placed.running:
         residents[each.node].append(_resident(each, placed.stored[each.uid]))
@@ -178,9 +179,10 @@ def _resident(pod: PodInfo, stored: Object) -> Resident:
 
 
 def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer | None:
-    """What a stored pod requests when its owner recreates it; None if it is invalid.
+    """
+    Return what a stored pod requests when its owner recreates it; None if it is invalid.
 
-    A pin of numalign's own goes with the pod that has it.
+    A pin by numalign is not part of the recreated pod.
     """
     metadata = stored["metadata"]
     uid, name = _uid(stored), (str(metadata["namespace"]), str(metadata["name"]))
@@ -198,7 +200,7 @@ def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer |
 
 
 def summary(advice: Advice) -> str:
-    """The answer in a sentence without a full stop."""
+    """Return the answer in a sentence without a full stop."""
     if advice.remedy is Remedy.FITS:
         return f"fits now on {some(advice.fitting)}: nothing has to move"
     if advice.remedy is Remedy.NEVER:
@@ -218,17 +220,17 @@ def _candidates(advice: Advice) -> str:
 
 
 def named(pod: Resident) -> str:
-    """Namespace and name."""
+    """Return namespace and name."""
     return "/".join(pod.name)
 
 
 def listed(pods: Sequence[Resident]) -> str:
-    """The first ones by name, and how many more there are."""
+    """Return the first ones by name, and how many more there are."""
     return some(map(named, pods))
 
 
 def to_json(pod: PodDecision, priority: int, advice: Advice) -> dict[str, Any]:
-    """The advice for programs."""
+    """Return the advice for programs."""
     return {
         "pod": pod.name,
         "namespace": pod.namespace,

@@ -22,7 +22,7 @@ _STYLES = {
 
 
 def show(pod: PodDecision, advice: Advice, paper: Paper, *, now: float, never: str = "") -> None:
-    """The whole advice; `now` is in seconds since 1970, `never` is why no node ever takes the pod."""
+    """Write the whole advice; `now` is in seconds since 1970, `never` is why no node ever takes the pod."""
     paper.entry("", f"{pod.namespace}/{pod.name} {wish(pod)}", indent=0, style="bold")
     paper.entry("  ", summary(advice), indent=2, style=_STYLES[advice.remedy])
     if never:
@@ -37,7 +37,7 @@ def show(pod: PodDecision, advice: Advice, paper: Paper, *, now: float, never: s
 
 
 def certainty(advice: Advice) -> str:
-    """Whether there may be a better plan; empty if none was looked for."""
+    """Return whether there may be a better plan; "" if none was looked for."""
     if advice.remedy in (Remedy.FITS, Remedy.NEVER):
         return ""
     if advice.plans:

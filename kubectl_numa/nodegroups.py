@@ -1,8 +1,8 @@
 """
-The nodes of a cluster class by class: how many there are, how many are idle or full, what is wrong with some.
+The nodes of a cluster by class: how many there are, how many are idle or full, and problems.
 
-Nodes of one class are made alike, so hundreds of them read as one: their zones are drawn with what all of
-them have together. What a single node looks like, `nodemap` draws.
+Nodes of one class are built alike, so hundreds of them are shown as one: their zones are drawn with what all
+of them have together. `nodemap` draws single nodes.
 """
 
 from collections import Counter, defaultdict
@@ -29,7 +29,7 @@ _INDENT = 2
 
 
 class NodeStatus(StrEnum):
-    """What can be said of a node besides its amounts."""
+    """The statuses of a node."""
 
     IDLE = "idle"
     PARTLY_USED = "partly-used"
@@ -52,12 +52,12 @@ class SeenNode:
 
     @property
     def statuses(self) -> tuple[NodeStatus, ...]:
-        """All statuses that it has, in the order in which they are reported."""
+        """Return all its statuses, in the order of reporting."""
         return tuple(status for status, holds in _HOLDS.items() if holds(self))
 
 
 def _use(node: Node) -> NodeStatus:
-    """How much of a node is taken: full is one whose zones have nothing left of something they give out."""
+    """Return how much of a node is allocated; it is full if its zones have nothing left of some resource."""
     if all(zone.free == zone.allocatable for zone in node.zones):
         return NodeStatus.IDLE
     given = {name for zone in node.zones for name, amount in zone.allocatable.items() if amount}
@@ -91,7 +91,7 @@ class ClassOfNodes:
 
     @property
     def zones(self) -> tuple[Zone, ...]:
-        """What the zones of all of them have together, zone by zone."""
+        """Return what the zones of all of them have together, zone by zone."""
         by_name = defaultdict[str, list[Zone]](list)
         for seen in self.nodes:
             for zone in seen.node.zones:
@@ -100,7 +100,7 @@ class ClassOfNodes:
 
     @property
     def statuses(self) -> Counter[NodeStatus]:
-        """How many nodes are in each status."""
+        """Return how many nodes have each status."""
         return Counter(status for seen in self.nodes for status in seen.statuses)
 
 
@@ -113,7 +113,7 @@ def _together(zones: Sequence[Zone]) -> Zone:
 
 
 def by_class(nodes: Iterable[SeenNode]) -> list[ClassOfNodes]:
-    """The classes, those with the most nodes first."""
+    """Return the classes, those with the most nodes first."""
     grouped = defaultdict[str, list[SeenNode]](list)
     for seen in nodes:
         grouped[node_class(seen.node)].append(seen)
@@ -122,7 +122,7 @@ def by_class(nodes: Iterable[SeenNode]) -> list[ClassOfNodes]:
 
 
 def draw_class(each: ClassOfNodes, paper: Paper) -> None:
-    """One class: how many nodes of how many zones, what can be said of them, their zones, and some names."""
+    """Draw one class: the number of nodes and zones, the statuses, the zones, and some names."""
     node, statuses = each.nodes[0].node, each.statuses
     paper.entry("", each.name, indent=0, style="bold")
     zones = counted(len(node.zones), "zone")
@@ -135,7 +135,7 @@ def draw_class(each: ClassOfNodes, paper: Paper) -> None:
 
 
 def in_words(statuses: Mapping[NodeStatus, int], nodes: Sequence[SeenNode]) -> str:
-    """How many nodes are in each status: `3 idle, 1 partly used, 2 full, 1 stale`."""
+    """Return how many nodes have each status: `3 idle, 1 partly used, 2 full, 1 stale`."""
     always = {*_USES}
     if any(seen.misaligned is not None for seen in nodes):
         always.add(NodeStatus.MISALIGNED)
@@ -145,14 +145,14 @@ def in_words(statuses: Mapping[NodeStatus, int], nodes: Sequence[SeenNode]) -> s
 
 
 def summary(nodes: Sequence[SeenNode], classes: Sequence[ClassOfNodes]) -> str:
-    """All nodes in a line."""
+    """Return a summary of all nodes in a line."""
     statuses = Counter(status for seen in nodes for status in seen.statuses)
     of = "1 class" if len(classes) == 1 else f"{len(classes):,} classes"
     return f"{counted(len(nodes))} of {of}: {in_words(statuses, nodes)}"
 
 
 def row(seen: SeenNode) -> ListedRow:
-    """One node as a row of `COLUMNS` and `WIDE_COLUMNS`; amounts are taken/allocatable in all its zones."""
+    """Return one node as a row; amounts are allocated/allocatable in all its zones."""
     node, amounts = seen.node, _together(seen.node.zones)
     devices = [name for name in amounts.allocatable if kind(name) is Kind.DEVICE]
     return ListedRow(
@@ -175,7 +175,7 @@ def row(seen: SeenNode) -> ListedRow:
 
 
 def hidden_row(name: str) -> ListedRow:
-    """A node that publishes no topology."""
+    """Return the row of a node that publishes no topology."""
     return ListedRow(f"node/{name}", (name, "no-topology", *(None,) * (len(COLUMNS) + len(WIDE_COLUMNS) - 2)))
 
 

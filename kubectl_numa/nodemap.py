@@ -1,8 +1,8 @@
 """
-The NUMA map: what each zone of each node has, and how much of it is taken.
+The NUMA map: what each zone of each node has, and how much of it is allocated.
 
-A row for each zone and a column for each resource, so that an imbalance is seen and not read. Columns share
-what the line is wide; resources that do not fit beside each other follow below.
+There is a row for each zone and a column for each resource, so that an imbalance is visible without reading
+numbers. Columns share the width of the line; resources that do not fit beside each other follow below.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,10 +23,10 @@ from numalign.shapes import KnownShape
 from numalign.shapes.health import missing_devices
 
 NOTHING = "nothing"
-"""How much is known of a node that publishes no topology."""
+"""The level of knowledge about a node that publishes no topology."""
 
 BLOCKS, ASCII = ("█", "░"), ("#", ".")
-"""What bars are drawn with: what is used, what is free."""
+"""The characters of bars: used, free."""
 
 _LEAST_BAR, _MOST_BAR = 4, 16
 _GAP = 2
@@ -36,7 +36,7 @@ _SHAPE_INDENT = 9
 
 
 def to_json(snapshot: Snapshot, exporter: Callable[[Node], ExporterHealth]) -> list[dict[str, Any]]:
-    """All nodes for programs, then those without topology, then the shapes that no node is here of."""
+    """Return all nodes for programs, then those without topology, then the shapes without nodes."""
     nodes = (
         _EMPTY
         | {
@@ -60,7 +60,7 @@ def to_json(snapshot: Snapshot, exporter: Callable[[Node], ExporterHealth]) -> l
 
 
 def shape_to_json(known_shape: KnownShape) -> dict[str, Any]:
-    """A shape for programs, with the fields of a node; None stands for any value of a label."""
+    """Return a shape for programs, with the fields of a node; None is any value of a label."""
     shape = known_shape.shape
     return {
         **_EMPTY,
@@ -90,15 +90,16 @@ def _zone(zone: Zone) -> dict[str, Any]:
 
 
 def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
-    """One node: what its kubelet does, what reported it, what is wrong with it, then its zones.
+    """
+    Draw one node: its policy, what reported it, problems, then its zones.
 
     Its label is shown if it is not the node's class.
     """
     name = node_class(node)
     like = f"{node.policy}, scope {node.scope}"
     paper.entry(f"{node.name}  ", like, indent=len(node.name) + 2, label_style="bold")
-    provenance = f"known: {node.known}, {told_by(health)}"
-    paper.entry("", provenance, indent=_INDENT, style="red" if health.stale else "")
+    source = f"known: {node.known}, {told_by(health)}"
+    paper.entry("", source, indent=_INDENT, style="red" if health.stale else "")
     paper.entry("", name, indent=_INDENT, style="dim")
     if node.label != name:
         paper.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))
@@ -113,12 +114,12 @@ def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
 
 
 def draw_zones(zones: Sequence[Zone], paper: Paper) -> None:
-    """A row for each zone, a column for each resource: how much is taken of what may be given out."""
+    """Draw a row for each zone, a column for each resource: how much of what is allocatable is used."""
     paper.write(*_map(zones, paper))
 
 
 def told_by(health: ExporterHealth) -> str:
-    """What reported a node, in words."""
+    """Return what reported a node, in words."""
     reported = _REPORTED[health.source]
     if health.age is None:
         return reported
@@ -134,7 +135,8 @@ _REPORTED = {
 
 
 def draw_shape(known_shape: KnownShape, paper: Paper, *, now: float) -> None:
-    """A shape without nodes: how it is known, its labels and taints, then its zones.
+    """
+    Draw a shape without nodes: how it is known, its labels and taints, then its zones.
 
     `now` is in seconds since 1970.
     """
@@ -150,7 +152,7 @@ def draw_shape(known_shape: KnownShape, paper: Paper, *, now: float) -> None:
 
 
 def how_known(known_shape: KnownShape, *, now: float) -> str:
-    """By what a shape is known, in words; `now` is in seconds since 1970."""
+    """Return how a shape is known, in words; `now` is in seconds since 1970."""
     if known_shape.nodes:
         return f"{counted(known_shape.nodes)} present"
     if known_shape.seen is None:
@@ -160,13 +162,13 @@ def how_known(known_shape: KnownShape, *, now: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """A resource, and how wide its longest figures are."""
+    """A resource, and the width of its longest figures."""
 
     name: str
     figures: int
 
     def width(self, ink: int) -> int:
-        """How wide it is with bars of this length."""
+        """Return its width with bars of this length."""
         return max(ink + 1 + self.figures, len(self.name))
 
 
@@ -184,7 +186,7 @@ def _map(zones: Sequence[Zone], paper: Paper) -> Iterator[Text]:
 
 
 def _blocks(columns: Iterable[_Column], *, room: int) -> list[list[_Column]]:
-    """Columns that fit beside each other with the shortest bars."""
+    """Return groups of columns that fit beside each other with the shortest bars."""
     blocks: list[list[_Column]] = []
     for column in columns:
         if blocks and _fits([*blocks[-1], column], _LEAST_BAR, room=room):
@@ -232,9 +234,10 @@ def _used(zone: Zone, name: str) -> int:
 
 
 def bar(used: int, total: int, *, width: int, ink: tuple[str, str]) -> str:
-    """`used` of `total` as `width` characters.
+    """
+    Return `used` of `total` as `width` characters.
 
-    A bar is read before any number, so it must not lie at its ends: only what is empty looks empty, and only
+    A bar is read before any number, so it must be right at its ends: only what is empty looks empty, and only
     what is full looks full.
     """
     cells = used * width // total if total else 0

@@ -1,4 +1,4 @@
-"""Notices on standard error beside an answer: what was skipped, and what takes a while."""
+"""Notices on standard error, in addition to the answer: what was skipped, and progress."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,14 +15,14 @@ SECONDS = 1.0
 
 
 def tell(words: str) -> None:
-    """One remark."""
+    """Print one notice."""
     console = Console(stderr=True)
     # A terminal wraps at words; a log keeps each notice on one line, so that it can be searched.
     console.print(for_terminal(words), markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
 
 def tell_left_out(problems: Sequence[object]) -> None:
-    """The first few, and how many more there are."""
+    """Print the first few problems, and how many more there are."""
     for problem in problems[:PROBLEMS_SHOWN]:
         tell(f"skipped: {problem}")
     if len(problems) > PROBLEMS_SHOWN:
@@ -31,7 +31,7 @@ def tell_left_out(problems: Sequence[object]) -> None:
 
 @contextmanager
 def waiting(doing: str) -> Iterator[Callable[[str], None]]:
-    """Show on a terminal what takes over a second; call what is yielded with the progress so far."""
+    """Show on a terminal work that takes over a second; yield a function to call with the progress."""
     console = Console(file=sys.stderr)
     if not console.is_terminal:
         yield lambda _now: None
@@ -43,6 +43,6 @@ def waiting(doing: str) -> Iterator[Callable[[str], None]]:
         yield lambda now: status.update(f"{now} ...")
     finally:
         timer.cancel()
-        # It may be starting at this very moment.
+        # The timer may be starting the status at this moment.
         timer.join()
         status.stop()

@@ -1,5 +1,5 @@
 """
-The options that commands share, and how answers leave the program.
+The options that commands share, and how answers are printed.
 
 The names are kubectl's own where kubectl has one.
 """
@@ -24,7 +24,7 @@ from numalign.runtime.spans import seconds
 
 
 def choice(*names: str, values: type[StrEnum], default: StrEnum, help_: str) -> Option:
-    """An option whose value is one of an enumeration; the command gets the member."""
+    """Return an option whose value is one of an enumeration; the command gets the member."""
     return click.option(
         *names,
         type=click.Choice([value.value for value in values]),
@@ -186,14 +186,14 @@ of_shapes = joined("webhook", WebhookOptions, *_OF_SHAPES)
 
 
 def print_json(value: Any) -> None:  # noqa: ANN401 any JSON document
-    """The answer for programs, on standard output."""
+    """Print an answer for programs as JSON."""
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2))
 
 
 def print_yaml(value: Any) -> None:  # noqa: ANN401 any JSON document
-    """The same as YAML."""
+    """Print an answer for programs as YAML."""
     # Imported here, so that other formats do not wait for it.
-    import yaml  # noqa: PLC0415  as said above
+    import yaml  # noqa: PLC0415  imported only if needed
 
     # The dumper knows neither enumerations nor read-only mappings.
     plain = orjson.loads(orjson.dumps(value))
@@ -202,12 +202,12 @@ def print_yaml(value: Any) -> None:  # noqa: ANN401 any JSON document
 
 
 def print_document(value: object, output: Output) -> None:
-    """An answer for programs, as JSON or YAML."""
+    """Print an answer for programs as JSON or YAML."""
     print_yaml(value) if output is Output.YAML else print_json(value)
 
 
 def print_listing(listing: Listing, output: Output) -> None:
-    """What a command lists, in the form that was asked for, on standard output."""
+    """Print a listing in the requested format."""
     match output:
         case Output.JSON | Output.YAML:
             print_document(listing.documents(), output)
@@ -220,11 +220,11 @@ def print_listing(listing: Listing, output: Output) -> None:
 
 
 def paper() -> Paper:
-    """Where text for people goes: standard output, coloured only on a terminal."""
+    """Return the paper for standard output, coloured only on a terminal."""
     return Paper(Console())
 
 
 def note(lines: Iterable[object]) -> None:
-    """Mistakes and remarks beside the answer, one a line, on standard error."""
+    """Print mistakes and notes, one per line, on standard error."""
     for line in lines:
         click.echo(for_terminal(str(line)), err=True)

@@ -1,5 +1,5 @@
 """
-An explanation as text: what the pod requests, the result, then every group of nodes.
+Write an explanation as text: what the pod requests, the result, then every group of nodes.
 
 The result comes before its reasons, so that its first three lines are enough to know whether the pod fits.
 """
@@ -36,9 +36,10 @@ _DEPTH = 21
 
 
 def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | None = None) -> None:
-    """The whole explanation; `now` is in seconds since 1970.
+    """
+    Write the whole explanation; `now` is in seconds since 1970.
 
-    At most `limit` groups of nodes are shown one by one, the best ones; the nodes of others are counted.
+    Show at most `limit` groups of nodes one by one, the best ones; count the nodes of others.
     """
     pod, decision = explanation.pod, explanation.pod.decision
     paper.entry("", f"{pod.namespace}/{pod.name} {wish(pod)}", indent=0, style="bold")
@@ -66,11 +67,11 @@ def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | Non
         _detail("why", absent.reason, paper)
     if explanation.answers:
         paper.write("")
-        paper.entry("  based on ", _rests_on(explanation), indent=_INDENT, label_style="dim", style="dim")
+        paper.entry("  based on ", _basis(explanation), indent=_INDENT, label_style="dim", style="dim")
 
 
 def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -> None:
-    """One node in detail: its zones as they are, what the kubelet would do, and what is short where."""
+    """Write one node in detail: its zones, what the kubelet would do, and which zones are short of what."""
     node, verdict, demand = answer.node, answer.verdict, explanation.pod.demand
     paper.write("")
     draw(node, paper, answer.exporter)
@@ -95,7 +96,7 @@ def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -
 
 
 def wish(pod: PodDecision) -> str:
-    """What a pod asks of its placement, in words."""
+    """Return what a pod requests of its placement, in words."""
     if pod.exempt:
         return f"is not checked: {pod.exempt}; each node's kubelet policy applies"
     if pod.intent is None:
@@ -154,19 +155,19 @@ def _detail(label: str, words: str | None, paper: Paper, *, style: str = "") -> 
         paper.entry(" " * _INDENT + label, words, indent=_INNER, label_style="dim", style=style)
 
 
-def _told_by(source: TopologySource, count: int) -> str:
-    """What reported so many nodes, after their number; an exporter is the usual case and not named."""
+def _reported_by(source: TopologySource, count: int) -> str:
+    """Return what reported this many nodes, after their number; "" for exporters, the usual case."""
     if source is not TopologySource.AGENT:
         return ""
     return " from its agent" if count == 1 else " from their agents"
 
 
-def _rests_on(explanation: Explanation) -> str:
-    """How much was known about the nodes, and what else could matter, in a word each."""
+def _basis(explanation: Explanation) -> str:
+    """Return how much was known about the nodes, and what else could matter, in a word each."""
     levels = Counter((answer.node.known, answer.exporter.source) for answer in explanation.answers)
     doubts = {doubt for answer in explanation.answers for doubt in answer.doubts}
     levels_known = ", ".join(
-        f"{level} of {counted(count)}{_told_by(source, count)}"
+        f"{level} of {counted(count)}{_reported_by(source, count)}"
         for (level, source), count in levels.most_common()
     )
     missing = ", ".join(doubt.value.replace("-", " ") for doubt in Doubt if doubt in doubts)

@@ -36,11 +36,12 @@ _INDENT = 4
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """A pod, its alignment, and what is known that it holds; None if nothing is known.
+    """
+    A pod, its alignment, and what it is known to hold; None if nothing is known.
 
-    `intent` is None if no alignment is requested. `cpus` are the ids of its own CPUs by the name of their
-    zone, if they were reported and the machine is known. `beside` are the names of pods with an intent on the
-    zones of a pod that requests them exclusively.
+    `intent` is None if no alignment is requested. `cpus` has the IDs of its exclusive CPUs by the name of
+    their zone, if they were reported and the machine is known. `beside` has the names of pods with an intent
+    on the zones of a pod that requests them exclusively.
     """
 
     pod: PodInfo
@@ -52,39 +53,39 @@ class PodRow:
 
     @property
     def policy(self) -> Policy:
-        """What it asks for."""
+        """Return the policy that it requests."""
         return self.intent.policy if self.intent else Policy.NONE
 
     @property
     def exclusive(self) -> bool:
-        """Whether it requests its zones exclusively."""
+        """Return whether it requests its zones exclusively."""
         return self.intent is not None and self.intent.exclusive
 
     @property
     def aligned(self) -> bool | None:
-        """Whether it is aligned; None if that is not known."""
+        """Return whether it is aligned; None if that is unknown."""
         return _ALIGNED.get(self.alignment.judgement)
 
     @property
     def word(self) -> str:
-        """The same as a word."""
+        """Return the same as a word."""
         if self.intent is None:
             return UNASKED
         return NOT_JUDGED if self.aligned is None else self.alignment.judgement.value
 
     @property
     def zones(self) -> tuple[str, ...]:
-        """The names of the zones from which it holds anything."""
+        """Return the names of the zones from which it holds anything."""
         held = self.record.held if self.record else {}
         return tuple(sorted({zone for several in held for zone in several}))
 
     @property
     def cpu_ids(self) -> str | None:
-        """The ids of its own CPUs in the kernel's list format; None if they were not reported."""
+        """Return the IDs of its exclusive CPUs in the kernel's list format; None if not reported."""
         return render_list(self.record.cpus) if self.record and self.record.cpus else None
 
     def amount(self, *kinds: Kind) -> str:
-        """What it holds of the resources of these kinds: `8`, `64Gi`, `2 nvidia.com/gpu`."""
+        """Return what it holds of the resources of these kinds: `8`, `64Gi`, `2 nvidia.com/gpu`."""
         totals: dict[str, int] = {}
         for bag in (self.record.held if self.record else {}).values():
             for name, amount in bag.items():
@@ -99,9 +100,10 @@ _ALIGNED: Mapping[Judgement, bool] = MappingProxyType({Judgement.ALIGNED: True, 
 
 
 def rows(placed: PlacedPods, selection: PodSelection, *, every: bool = False) -> tuple[PodRow, ...]:
-    """The running pods that request alignment, by namespace and name.
+    """
+    Return the running pods that request alignment, by namespace and name.
 
-    With `every` also those that request none, if resources of zones are allocated to them.
+    With `every`, also those that request none, if resources of zones are allocated to them.
     """
     reservations = placed.state.reservations
     listed = [
@@ -149,7 +151,7 @@ def _cpus_by_zone(record: PlacementRecord | None, node: Node) -> Mapping[str, Cp
 
 
 def listing(listed: Sequence[PodRow]) -> Listing:
-    """These pods as a command lists them."""
+    """Return these pods as a listing."""
     return Listing(
         ("namespace", "name", "node", "policy", "aligned", "zones", "cpus"),
         (ListedRow(f"pod/{row.pod.name}", _cells(row)) for row in listed),
@@ -169,7 +171,7 @@ def _cells(row: PodRow) -> tuple[object, ...]:
 
 
 def draw(listed: Sequence[PodRow], paper: Paper) -> None:
-    """Every pod in two or three lines, and how many there are of each sort."""
+    """Draw every pod in two or three lines, and how many there are of each kind."""
     for row in listed:
         pod = row.pod
         alone = ", exclusive" if row.exclusive else ""
@@ -187,7 +189,7 @@ def draw(listed: Sequence[PodRow], paper: Paper) -> None:
 
 
 def _cpu_ids(row: PodRow) -> str:
-    """The ids by zone, where the machine is known."""
+    """Return the IDs by zone, if the machine is known."""
     by_zone = [f"{render_list(ids)} in {zone}" for zone, ids in row.cpus.items()]
     return "; ".join(by_zone) or str(row.cpu_ids)
 
@@ -200,13 +202,13 @@ def _summary(listed: Sequence[PodRow]) -> str:
 
 
 def _words(listed: Iterable[PodRow]) -> Iterator[str]:
-    """Those that matter first."""
+    """Return the words of the pods, the most important ones first."""
     order = [Judgement.MISALIGNED.value, Judgement.ALIGNED.value, NOT_JUDGED, UNASKED]
     return iter(sorted((row.word for row in listed), key=order.index))
 
 
 def to_json(listed: Iterable[PodRow]) -> list[dict[str, Any]]:
-    """The same for programs; `aligned` is null if not known, and `known` is the source of what it holds."""
+    """Return it for programs; `aligned` is null if unknown, and `known` is the source of what it holds."""
     return [
         {
             "namespace": row.pod.namespace,

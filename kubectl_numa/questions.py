@@ -1,8 +1,8 @@
 """
-What one pod requests of a cluster, and what its webhook decides.
+What a pod requests of a cluster, and what its webhook decides.
 
-Checking, explaining and the demo read a pod as the webhook does, and let the same functions decide. Only this
-module asks the cache.
+Checking, explaining and the demo read a pod as the webhook does, and decide with the same functions. Only
+this module uses the cache.
 """
 
 from collections.abc import Iterator
@@ -35,9 +35,11 @@ from numalign.shapes.history import REMEMBER_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class WebhookOptions:
-    """The settings of the webhook that decide about pods, under its own names.
+    """
+    The settings of the webhook that affect decisions about pods, under its own names.
 
-    `policy` is a file. Shapes are remembered for so many seconds. `created_by` is who creates the pods.
+    `policy` is a file. Shapes are remembered for `remember` seconds. `created_by` is the user who creates the
+    pods.
     """
 
     policy: str | None = None
@@ -56,11 +58,12 @@ NOT_LOOKED_AT = AdmissionDecision(AdmissionState.NOT_ASKED)
 
 @dataclass(frozen=True, slots=True)
 class PodDecision:
-    """One pod, read, and what the webhook decides.
+    """
+    One pod as read, and what the webhook decides.
 
     `exempt` is why the webhook does not check it; its kubelet aligns it all the same. `by` is None if neither
-    the pod nor its namespace requests alignment. `scheduler` is the one that it is assigned to as it is
-    created, `gate` the scheduling gate that it gets then, if the webhook runs with `--gates`.
+    the pod nor its namespace requests alignment. `scheduler` is the one that it is assigned to when it is
+    created, `gate` the scheduling gate that it then gets, if the webhook runs with `--gates`.
     """
 
     name: str
@@ -75,17 +78,17 @@ class PodDecision:
 
     @property
     def demand(self) -> Demand:
-        """What its containers ask for."""
+        """Return what its containers request."""
         return self.question.demand
 
     @property
     def intent(self) -> Intent | None:
-        """How it is to be aligned; None if neither it nor its namespace requests alignment."""
+        """Return how it is to be aligned; None if neither it nor its namespace requests alignment."""
         return self.question.intent if self.by else None
 
     @property
     def handed_over(self) -> str:
-        """What places it, in words; empty if that is the scheduler that it names."""
+        """Return what places it, in words; "" if that is the scheduler that it names."""
         if self.scheduler:
             return f"assigned to the scheduler {self.scheduler} by its namespace"
         return (
@@ -94,9 +97,10 @@ class PodDecision:
 
 
 class ClusterView:
-    """A cluster as its webhook sees it at a time, in seconds since 1970.
+    """
+    A cluster as its webhook sees it at a time, in seconds since 1970.
 
-    `seen` is when it was like that, if that was not just now.
+    `seen` is the time of its state, if that is not `now`.
     """
 
     def __init__(
@@ -118,9 +122,10 @@ class ClusterView:
         )
 
     def decide(self, raw: object, *, name: str, namespace: str) -> PodDecision:
-        """What a pod, or a template of one, requests, and what is decided.
+        """
+        Return what a pod, or a pod template, requests, and what is decided.
 
-        Raises `BadPod` with every mistake, including those that the API server itself would refuse.
+        Raise `BadPod` with every mistake, including those that the API server itself would reject.
         """
         pod = self._reader.read(raw, namespace, self.policies, self._user)
         match pod:
@@ -141,11 +146,12 @@ class ClusterView:
         return admission.decide(pod, self._cache, self._refusals, now=self.now, served=served, runs=runs)
 
     def judge(self) -> RunningPodJudge:
-        """What judges running pods by this cluster and its policy."""
+        """Return the judge of running pods for this cluster and its policy."""
         return RunningPodJudge(self._reader, self.policies, partial(self._decided, runs=True), self._user)
 
     def _placers(self, raw: object, pod: PodQuestion) -> dict[str, str | None]:
-        """The scheduler that a pod is assigned to as it is created, or else the gate that it gets.
+        """
+        Return the scheduler that a pod is assigned to when it is created, or else the gate that it gets.
 
         A pod that exists keeps its scheduler; one that no node could ever run gets no gate.
         """
@@ -158,19 +164,20 @@ class ClusterView:
         return {"scheduler": routing.scheduler(spec, pod), "gate": gate if could_fit else None}
 
     def exporter(self, node: Node) -> ExporterHealth:
-        """What publishes the topology of a node, and how old it was when the cluster was seen."""
+        """Return what publishes the topology of a node, and how old it was at the time of the state."""
         return exporters.of_node(self.snapshot, node.name, now=self.seen)
 
     def ever(self, pod: PodDecision) -> Survey:
-        """How the nodes evaluate a pod when they are healthy and empty."""
+        """Return how the nodes evaluate a pod when they are healthy and empty."""
         return self._cache.ever(dra.sure(pod.question, self.snapshot.served), pod.constraints)
 
     def by_node(self, pod: PodDecision) -> Question:
-        """What a pod requests of each node, as the scorer asks it."""
+        """Return what a pod requests of each node, as the scorer asks it."""
         return dra.by_node(pod.question, self.snapshot.served)
 
     def answers(self, pod: PodDecision, strategy: Strategy) -> Iterator[NodeResult]:
-        """What each node answers now, as the scorer gets it; constraints of the pod are not considered.
+        """
+        Yield how each node answers now, as the scorer gets it; constraints of the pod are not considered.
 
         A refusal has its kind and whether it is permanent, not what the node has (`numalign.cache.Refusals`).
         """
@@ -183,5 +190,5 @@ class ClusterView:
             yield NodeResult(node, None, *refused) if refused else NodeResult(node, score)
 
     def why_not(self, pod: PodDecision) -> str:
-        """Why no node could ever take a pod."""
+        """Return why no node could ever take a pod."""
         return self._cache.why_not(self.by_node(pod), pod.constraints)

@@ -1,9 +1,9 @@
 """
-A node as one thing after another happens to it, and what its kubelet is predicted to say.
+Events on a node one after another, and the predicted admissions of its kubelet.
 
-The kubelet lets go of nothing when a pod ends: what a deleted pod held, and what a refused one had been given
-before its refusal, comes back when the next pod asks. Predictions are charged until somebody says what really
-happened, so that each question starts from the best that is known.
+The kubelet releases nothing when a pod ends: what a deleted pod held, and what a rejected one had been
+allocated before its rejection, is released when the next pod is admitted. Predictions count as allocated
+until an observation replaces them, so that each prediction starts from the best known state.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,10 +30,11 @@ from numalign.model.resources import CPU
 
 @dataclass(frozen=True, slots=True)
 class PredictedAdmission:
-    """What a kubelet is predicted to say to a pod.
+    """
+    The predicted admission of a pod by a kubelet.
 
-    `reason` and `message` are None if it admits the pod. `whole` is what the pod gets of which its containers
-    divide parts, where it is served as a whole. `doubts` are what could make the answer wrong.
+    `reason` and `message` are None if it admits the pod. `whole` is what a pod with pod-level resources gets,
+    of which its containers get parts. `doubts` are what could make the prediction wrong.
     """
 
     pod: str
@@ -45,7 +46,7 @@ class PredictedAdmission:
     doubts: tuple[Doubt, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The answer for programs: millicores, bytes and pieces."""
+        """Return the prediction for programs: millicores, bytes and units."""
         why = {"reason": self.reason, "message": self.message} if self.reason else {}
         shared = {"shared": self._held(self.whole)} if self.whole else {}
         uncertain = {"doubts": [str(doubt) for doubt in self.doubts]} if self.doubts else {}
@@ -64,7 +65,7 @@ class PredictedAdmission:
         return {"affinity": grant.affinity, "preferred": grant.preferred, **self._held(grant), **choices}
 
     def _held(self, grant: Grant) -> dict[str, Any]:
-        # The ids of CPUs say something only where somebody told which there are.
+        # CPU IDs are meaningful only if the machine was described.
         cpus = {"cpus": render_list(grant.cpus)} if self.node.machine and grant.cpus else {}
         amounts = {",".join(map(str, zones)): dict(bag) for zones, bag in grant.amounts.items()}
         return {**cpus, "amounts": amounts}
@@ -72,9 +73,10 @@ class PredictedAdmission:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A pod that asked to be admitted, and what it holds; None if it was refused.
+    """
+    A pod that was to be admitted, and what it holds; None if it was rejected.
 
-    `seen` says that this is what really happened, and no guess.
+    `seen` is True for an observation, False for a prediction.
     """
 
     demand: Demand
@@ -84,7 +86,7 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionTurn:
-    """A pod that asked to be admitted, and what really became of it, where somebody told."""
+    """A pod that was to be admitted, and what really happened, if that was observed."""
 
     pod: str
     demand: Demand
@@ -92,23 +94,23 @@ class AdmissionTurn:
 
 
 Turn = AdmissionTurn | Observed | Deleted
-"""What happened, in order; an observation stands for itself where nothing before it is a guess any more."""
+"""What happened, in order; an observation is a turn of its own if nothing before it is a guess any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node and the pods on it; `leaving` is what comes back when the next pod asks, first gone first."""
+    """A node and the pods on it; `leaving` is what the next admission releases, in the order of leaving."""
 
     node: Node
     pods: Mapping[str, Stay] = field(default_factory=dict)
     leaving: tuple[Stay, ...] = ()
 
     def released(self) -> Node:
-        """The node after the managers dropped what is leaving."""
+        """Return the node after its managers released what is leaving."""
         return kubelet.release(self.node, [stay.held for stay in self.leaving if stay.held is not None])
 
     def stay(self, pod: str, where: str) -> Stay:
-        """That of a pod on the node; raises `BadLine` for another, at the place that names it."""
+        """Return the stay of a pod on the node; raise `BadLine` with this location if there is none."""
         if pod not in self.pods:
             raise BadLine([Mistake(where, f'there is no pod "{pod}" on the node')])
         return self.pods[pod]
@@ -116,10 +118,10 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A conversation about one node: what was true at `first`, and after each turn since.
+    """
+    A conversation about one node: its state at `first`, and after each turn since.
 
-    A truth that comes late changes its turn, and all later ones are gone through again, so that no guess
-    outlives it.
+    A late observation changes its turn, and all later turns are computed again, so that no guess survives it.
     """
 
     first: NodeState
@@ -127,18 +129,19 @@ class Session:
 
     @property
     def now(self) -> NodeState:
-        """What is true after the last turn."""
+        """Return the state after the last turn."""
         return self.turns[-1][1] if self.turns else self.first
 
     @property
     def node(self) -> Node:
-        """The node as it is believed to be."""
+        """Return the node in its assumed state."""
         return self.now.node
 
     def after(self, *turns: Turn, kept: int | None = None) -> "Session":
-        """The conversation with more turns, behind the first `kept` ones, by default all.
+        """
+        Return the conversation with more turns, after the first `kept` ones, by default all.
 
-        First turns that nothing can change any more are forgotten, but for the last one.
+        First turns that nothing can change any more are forgotten, except for the last one.
         """
         steps = [*self.turns[:kept]]
         for turn in turns:
@@ -150,7 +153,7 @@ class Session:
 
 
 def follow(session: Session | None, event: NodeEvent) -> tuple[Session, PredictedAdmission | None]:
-    """What is after an event, and the answer if it was a question; raises `BadLine` where it cannot be."""
+    """Return the session after an event, and the prediction for a new pod; raise `BadLine` if impossible."""
     if isinstance(event, Started):
         return Session(NodeState(event.node)), None
     if session is None:
@@ -177,7 +180,7 @@ def _created(session: Session, event: Created) -> tuple[Session, PredictedAdmiss
 
 
 def _observed(session: Session, event: Observed) -> Session:
-    """The truth about the pod's last admission, or where that is settled, a turn of its own."""
+    """Add an observation to the pod's last admission or, if that is settled, as a turn of its own."""
     for at, (turn, _) in reversed([*enumerate(session.turns)]):
         if isinstance(turn, AdmissionTurn) and turn.pod == event.pod:
             _check(event, turn.demand, session.node)
@@ -208,7 +211,7 @@ def _turned(state: NodeState, turn: Turn) -> NodeState:
 def _admitted(state: NodeState, turn: AdmissionTurn) -> NodeState:
     node, pod, demand = state.released(), turn.pod, turn.demand
     if turn.truth and turn.truth.seen is not None:
-        return _truly(NodeState(node, state.pods), pod, demand, turn.truth)
+        return _with_truth(NodeState(node, state.pods), pod, demand, turn.truth)
     admission = kubelet.admit(node, demand)
     if admission.refusal:
         pods = {**state.pods, pod: Stay(demand, None, turn.truth is not None)}
@@ -219,17 +222,17 @@ def _admitted(state: NodeState, turn: AdmissionTurn) -> NodeState:
 
 
 def _corrected(state: NodeState, turn: Observed) -> NodeState:
-    """What was seen of a pod once more; what had been left then is no longer so."""
+    """Apply another observation of a pod; what was left at the time is outdated."""
     stay = state.pods[turn.pod]
     node = state.node if stay.held is None else kubelet.release(state.node, [stay.held])
     if turn.seen is None:
         return NodeState(node, {**state.pods, turn.pod: Stay(stay.demand, None, seen=True)}, state.leaving)
     before = NodeState(node, state.pods, state.leaving)
-    return _truly(before, turn.pod, stay.demand, replace(turn, left=None))
+    return _with_truth(before, turn.pod, stay.demand, replace(turn, left=None))
 
 
-def _truly(state: NodeState, pod: str, demand: Demand, truth: Observed) -> NodeState:
-    """The state with what a pod really holds; guesses of the same CPUs were wrong and are made again."""
+def _with_truth(state: NodeState, pod: str, demand: Demand, truth: Observed) -> NodeState:
+    """Return the state with what a pod really holds; wrong guesses of the same CPUs are made again."""
     node, held = _seen(state.node, demand, truth)
     contested = held.cpus if _given_once(node) else 0
     leaving = tuple(_yielding(stay, contested) for stay in state.leaving)
@@ -242,14 +245,14 @@ def _truly(state: NodeState, pod: str, demand: Demand, truth: Observed) -> NodeS
 
 
 def _given_once(node: Node) -> bool:
-    """Whether no CPU is ever given to two pods; where sockets or cores are uneven, a kubelet does that."""
+    """Return whether no CPU is ever allocated twice; with uneven sockets or cores, a kubelet does that."""
     laid = node.machine.topology if node.machine else None
     units = (laid.sockets, laid.caches, laid.cores) if laid else ()
     return all(len({unit.bit_count() for unit in alike}) == 1 for alike in units)
 
 
 def _yielding(stay: Stay, cpus: CpuSet) -> Stay:
-    """A pod without CPUs of which it was only guessed that it holds them."""
+    """Return a pod without these CPUs if it was only predicted to hold them."""
     if stay.seen or stay.held is None or not stay.held.cpus & cpus:
         return stay
     return replace(stay, held=stay.held._replace(cpus=stay.held.cpus & ~cpus))
@@ -261,11 +264,11 @@ def _guessed(node: Node, demand: Demand) -> tuple[Node, Stay]:
 
 
 def _seen(node: Node, demand: Demand, truth: Observed) -> tuple[Node, Assignments]:
-    """The node with what the containers were seen to hold, in the order in which they were admitted."""
+    """Return the node with what the containers were observed to hold, in the order of admission."""
     places = _places(demand)
     containers = sorted(truth.seen or (), key=lambda entry: places[entry.container])
     if not node.machine:
-        # Ids of CPUs mean nothing on a machine that is only assumed; that there are none does.
+        # CPU IDs mean nothing on a machine that is only assumed; that there are none does.
         containers = [
             replace(entry, cpus=None if any(CPU in bag for bag in entry.amounts.values()) else 0)
             for entry in containers
@@ -294,7 +297,7 @@ def _check(event: Observed, demand: Demand, node: Node) -> None:
 
 
 def _strange(event: Observed, containers: Mapping[str, int], node: Node) -> Iterator[Mistake]:
-    """What was seen of things that are not there."""
+    """Yield mistakes for observations of things that do not exist."""
     for entry in event.seen or ():
         where = (
             "observed.shared" if entry.container == WHOLE_POD else f"observed.containers.{entry.container}"

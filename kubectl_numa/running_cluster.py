@@ -1,4 +1,4 @@
-"""The cluster of one's kubeconfig, asked once for each thing."""
+"""The cluster of the kubeconfig."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,19 +19,20 @@ from numalign.kube.installed_versions import InstalledVersions
 
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
-    """The cluster that a connection leads to. Every method raises `ClusterError`."""
+    """The cluster of a connection. Every method raises `ClusterError`."""
 
     connection: Connection = FROM_KUBECONFIG
 
     def namespace(self) -> str:
-        """The namespace of the context; read from the kubeconfig alone."""
+        """Return the namespace of the context; read only from the kubeconfig."""
         return asyncio.run(installation.context_namespace(self.connection))
 
     def policy(self) -> ClusterPolicy:
-        """The policy that is installed.
+        """
+        Return the installed policy.
 
-        Its name, or that it may not be read, is reported on standard error. Raises `BadPolicy` for one that
-        is invalid, since the programs then keep an older one, which cannot be read from here.
+        Its name, or that it may not be read, is reported on standard error. Raise `BadPolicy` for an invalid
+        one, because the programs then keep an older one, which cannot be read from here.
         """
         try:
             installed = asyncio.run(installation.policy(self.connection))
@@ -48,7 +49,8 @@ class RunningCluster:
             raise BadPolicy(mistake.under(f"ConfigMap {name}") for mistake in error.mistakes) from error
 
     def collect(self, *, with_pods: bool = False, with_kubelet_configs: bool = False) -> dict[str, Any]:
-        """All that the rules need, as a List.
+        """
+        Return all objects that the rules need, as a List.
 
         Kubelets that do not show their configuration, and optional objects that may not be read, are reported
         on standard error.
@@ -75,12 +77,16 @@ class RunningCluster:
         return objects
 
     def one(self, named: TypedName, *, namespace: str) -> dict[str, Any]:
-        """An object by its type and name."""
+        """Return an object by its type and name."""
         work = collect.one(named.type, named.name, namespace=namespace, connection=self.connection)
         return asyncio.run(work)
 
     def versions(self) -> InstalledVersions:
-        """What runs there. If its programs may not be listed, that is reported on standard error."""
+        """
+        Return the versions in the cluster.
+
+        If its programs may not be listed, that is reported on standard error.
+        """
 
         async def asked() -> InstalledVersions:
             async with connected(self.connection) as api:
@@ -95,5 +101,5 @@ class RunningCluster:
             return asyncio.run(asked())
 
     def pods(self) -> list[dict[str, Any]]:
-        """All pods, as a snapshot file holds them."""
+        """Return all pods, as in a snapshot file."""
         return asyncio.run(collect.pods(self.connection))

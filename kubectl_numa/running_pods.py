@@ -22,12 +22,12 @@ from numalign.kube.pod_informer import PodInfo
 from numalign.scheduling.running_pods import PodRule, RuleOutcome, RuleResult, RunningPod, runs
 from numalign.scheduling.sitting import sittings
 
-_TOLD_EACH = 500
+_PROGRESS_EVERY = 500
 """Pods between two messages of progress."""
 
 _CODES: Mapping[RuleOutcome, int] = MappingProxyType({RuleOutcome.FAIL: 1, RuleOutcome.ERROR: 2})
 
-_SAID: Mapping[tuple[PodRule, RuleOutcome], str] = MappingProxyType(
+_WORDS: Mapping[tuple[PodRule, RuleOutcome], str] = MappingProxyType(
     {
         (PodRule.ADMITTED, RuleOutcome.ERROR): "unreadable",
         (PodRule.ALIGNED, RuleOutcome.FAIL): "misaligned",
@@ -40,7 +40,7 @@ _SAID: Mapping[tuple[PodRule, RuleOutcome], str] = MappingProxyType(
         (PodRule.ADMITTED, RuleOutcome.WARN): "would get a warning now",
     }
 )
-"""The result of a rule, in words; those that matter most first. That a rule is met needs none."""
+"""The result of a rule, in words, the most important first. A rule that is met needs none."""
 
 STYLES: Mapping[RuleOutcome, str] = MappingProxyType(
     {RuleOutcome.ERROR: "magenta", RuleOutcome.FAIL: "red", RuleOutcome.WARN: "yellow"}
@@ -49,7 +49,7 @@ _ALIGNED: Mapping[Judgement, bool] = MappingProxyType({Judgement.ALIGNED: True, 
 
 
 def _chosen(placed: PlacedPods, selection: PodSelection) -> list[PodInfo]:
-    """The pods that run and are meant, by namespace and name."""
+    """Return the running pods that are selected, by namespace and name."""
     chosen = [
         pod
         for pod in placed.state.pods.values()
@@ -59,7 +59,7 @@ def _chosen(placed: PlacedPods, selection: PodSelection) -> list[PodInfo]:
 
 
 def labels_of(stored: object) -> Mapping[str, str]:
-    """The labels of a v1 Pod."""
+    """Return the labels of a v1 Pod."""
     return Part(stored)["metadata"]["labels"].text_map()
 
 
@@ -70,12 +70,12 @@ def judged(
     *,
     progress: Callable[[str], object] = lambda _doing: None,
 ) -> tuple[RunningPod, ...]:
-    """The result of each rule for the running pods, by namespace and name."""
+    """Return the results of each rule for the running pods, by namespace and name."""
     chosen, judge = _chosen(placed, selection), view.judge()
     alignments = _alignments(placed, {pod.node for pod in chosen}, progress)
     results: list[RunningPod] = []
     for at, pod in enumerate(chosen):
-        if not at % _TOLD_EACH:
+        if not at % _PROGRESS_EVERY:
             progress(f"checking pods: {at:,} of {len(chosen):,}")
         results.append(judge.judge(pod, alignments.get(pod.uid)))
     return tuple(results)
@@ -84,7 +84,7 @@ def judged(
 def _alignments(
     placed: PlacedPods, nodes: Iterable[str], progress: Callable[[str], object]
 ) -> Mapping[str, Alignment]:
-    """The alignment of the pods on these nodes, by uid."""
+    """Return the alignment of the pods on these nodes, by UID."""
     alignments: dict[str, Alignment] = {}
     for node in nodes:
         alignments |= {sitting.pod.uid: sitting.alignment for sitting in sittings(placed.state, node)}
@@ -93,12 +93,12 @@ def _alignments(
 
 
 def exit_code(pods: Iterable[RunningPod]) -> int:
-    """1 if one is misaligned or would be refused today, 2 if one cannot be read; warnings are none."""
+    """Return 1 if one is misaligned or would be denied today, 2 if one cannot be read; ignore warnings."""
     return max((_CODES.get(pod.outcome, 0) for pod in pods), default=0)
 
 
 def listing(listed: Sequence[RunningPod], every: Sequence[RunningPod]) -> Listing:
-    """The pods that are `listed`, of `every` one that was looked at, as a command lists them."""
+    """Return the pods that are `listed`, of `every` one that was checked, as a listing."""
     return Listing(
         ("namespace", "name", "outcome", "policy", "aligned", "below", "admitted"),
         (ListedRow(f"pod/{pod.pod.name}", _cells(pod)) for pod in listed),
@@ -127,7 +127,7 @@ def _is_admitted(pod: RunningPod) -> bool | None:
 
 
 def draw(listed: Sequence[RunningPod], every: Sequence[RunningPod], paper: Paper) -> None:
-    """The pods that are `listed`, by namespace, and how many of `every` one fall short."""
+    """Draw the pods that are `listed`, by namespace, and how many of `every` one have findings."""
     totals = Counter(pod.pod.namespace for pod in every)
     for namespace, group in groupby(listed, key=lambda pod: pod.pod.namespace):
         pods = tuple(group)
@@ -143,7 +143,7 @@ def _draw_pod(pod: RunningPod, paper: Paper) -> None:
     paper.line("  ", f"{pod.pod.name}  on {pod.pod.node}  {asks}", indent=2)
     if pod.exempt:
         paper.entry("", f"exempt: {pod.exempt}", indent=6)
-    shortfalls = [result for result in pod.results if (result.rule, result.outcome) in _SAID]
+    shortfalls = [result for result in pod.results if (result.rule, result.outcome) in _WORDS]
     for result in shortfalls:
         paper.entry("      ", _sentence(result), indent=6, style=STYLES.get(result.outcome, ""))
     if not shortfalls and not pod.exempt:
@@ -151,7 +151,7 @@ def _draw_pod(pod: RunningPod, paper: Paper) -> None:
 
 
 def _sentence(result: RuleResult) -> str:
-    words = _SAID[result.rule, result.outcome]
+    words = _WORDS[result.rule, result.outcome]
     return f"{words}: {result.message}" if result.message else words
 
 
@@ -165,9 +165,9 @@ def _with_findings(short: Sequence[RunningPod]) -> str:
 
 
 def _sorts(pods: Iterable[RunningPod]) -> str:
-    """How many there are of each sort, those that matter most first."""
-    sorts = Counter(_SAID[key] for pod in pods for key in _shortfalls(pod))
-    words = [word for word in dict.fromkeys(_SAID.values()) if sorts[word]]
+    """Return how many there are of each kind, the most important first."""
+    sorts = Counter(_WORDS[key] for pod in pods for key in _shortfalls(pod))
+    words = [word for word in dict.fromkeys(_WORDS.values()) if sorts[word]]
     return f": {', '.join(f'{sorts[word]:,} {word}' for word in words)}" if words else ""
 
 
@@ -176,7 +176,7 @@ def _shortfalls(pod: RunningPod) -> set[tuple[PodRule, RuleOutcome]]:
 
 
 def summary(every: Sequence[RunningPod]) -> str:
-    """How many pods run, and how many of them fall short of what."""
+    """Return how many pods run, and how many of them have which findings."""
     if not every:
         return "no matching pod is running"
     short = [pod for pod in every if pod.falls_short]
@@ -186,7 +186,7 @@ def summary(every: Sequence[RunningPod]) -> str:
 
 
 def to_json(pod: RunningPod) -> dict[str, Any]:
-    """The same for programs; `aligned` is null if not known, and `admitted` if not checked."""
+    """Return it for programs; `aligned` is null if unknown, and `admitted` if not checked."""
     owner = pod.pod.owner
     return {
         "namespace": pod.pod.namespace,

@@ -1,4 +1,4 @@
-"""Which pods are meant: by namespace and by labels, as kubectl's -n, -A and -l say it."""
+"""Select pods by namespace and by labels, like kubectl's -n, -A and -l."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,10 @@ from numalign.kube.selectors import EVERYTHING, LabelSelector
 
 @dataclass(frozen=True, slots=True)
 class PodSelection:
-    """The pods of a `namespace`, or of all with `everywhere`, whose labels the `selector` selects.
+    """
+    The pods of a `namespace`, or of all with `everywhere`, whose labels match the `selector`.
 
-    Where both are asked for, all are meant, as for kubectl.
+    If both are given, all namespaces are selected, as in kubectl.
     """
 
     namespace: str | None = None
@@ -20,13 +21,14 @@ class PodSelection:
 
     @property
     def given(self) -> bool:
-        """Whether anything was asked for."""
+        """Return whether anything was specified."""
         return self != PodSelection()
 
     def resolved(self, source: ClusterSource) -> "PodSelection":
-        """The same with the namespace of the context, if none was given; raises `ClusterError`.
+        """
+        Return the same with the namespace of the context, if none was given; raise `ClusterError`.
 
-        A snapshot file has no context, so there all namespaces are meant.
+        A snapshot file has no context, so all its namespaces are selected.
         """
         if self.namespace or self.everywhere:
             return self
@@ -35,5 +37,5 @@ class PodSelection:
         return PodSelection(source.namespace(None).name, selector=self.selector)
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether a pod there with these labels is meant."""
+        """Return whether a pod in this namespace with these labels is selected."""
         return (self.everywhere or self.namespace in {None, namespace}) and self.selector.matches(labels)

@@ -1,7 +1,7 @@
 """
-The map on one's own machine: served from a cluster that is watched, or from a file that is read again.
+Serve the map to this machine, from a cluster that is watched or a file that is reread.
 
-It is served to this machine only, and shows all that the user who runs it may read.
+It listens only on the loopback address, and shows all that the user who runs it may read.
 """
 
 import asyncio
@@ -40,18 +40,19 @@ from numalign.scheduling.scheduler_state import SchedulerState
 
 LOOPBACK = "127.0.0.1"
 RELOAD_SECONDS = 2.0
-"""How often it is looked whether the file has changed."""
+"""Interval in seconds at which to check whether the file has changed."""
 
 LOOK_SECONDS = 0.1
-"""How often it is looked whether the cluster is known by now."""
+"""Interval in seconds at which to check whether the cluster is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalMap:
-    """A map to be served to this machine.
+    """
+    A map to be served to this machine.
 
-    `policy` is what the cluster asks of pods. Once there is something to show, `opened` is called with the
-    address of the map, in which `path` is the first page. What goes wrong meanwhile is logged.
+    `policy` is the cluster's policy. Once there is something to show, `opened` is called with the address of
+    the map, in which `path` is the first page. Later errors are logged.
     """
 
     source: ClusterSource
@@ -63,7 +64,7 @@ class LocalMap:
     log: Log
 
     async def serve(self, stop: Stop) -> int:
-        """Serve until told to stop; the exit code. Raises `BadInput` and `ClusterError`."""
+        """Serve until stopped; return the exit code. Raise `BadInput` and `ClusterError`."""
         registry = CollectorRegistry()
         state = self._state(registry)
         pods = PodInformer(state, state.reader, log=self.log, registry=registry)
@@ -96,14 +97,14 @@ class LocalMap:
             match=self.match,
             clock=time.monotonic,
             wall=lambda: time.time() if live else _written(state),
-            # A file without a single pod is one that pods were left out of.
+            # In a file without a single pod, the pods were left out.
             complete=lambda snapshot: live or snapshot.pods > 0,
         )
         return state
 
     @asynccontextmanager
     async def _feed(self, pods: PodInformer, registry: CollectorRegistry) -> AsyncIterator[Feed]:
-        """Where snapshots and pods come from; raises `ClusterError`."""
+        """Yield the source of snapshots and pods; raise `ClusterError`."""
         if self.source.snapshot is not None:
             path = Path(self.source.snapshot)
             yield FileFeed(path, every=RELOAD_SECONDS, log=self.log, registry=registry, pods=pods)
@@ -126,7 +127,7 @@ class LocalMap:
         return app
 
     async def _announce(self, feed: Feed, port: int) -> None:
-        """Tell where the map is, once there is one."""
+        """Announce the address of the map, once there is one."""
         with waiting("reading the cluster") as now:
             while (lacking := feed.waiting_for()) is not None:
                 now(f"waiting for {lacking}")
@@ -135,13 +136,13 @@ class LocalMap:
 
 
 async def _load(feed: FileFeed, state: SchedulerState) -> None:
-    """Read the file for the first time; raises `BadInput`."""
+    """Read the file for the first time; raise `BadInput`."""
     await feed.load(state.update_snapshot)
     if reason := feed.waiting_for():
         raise BadInput([Mistake("--snapshot", f"nothing to show without {reason}")])
 
 
 def _written(state: SchedulerState) -> float:
-    """When the cluster in a file was as it is there, in seconds since 1970."""
+    """Return the time of the state in a file, in seconds since 1970."""
     now = time.time()
     return exporters.newest(state.snapshot, now=now) if state.snapshot else now

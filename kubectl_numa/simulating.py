@@ -1,7 +1,7 @@
 """
-Replaying a trace on the nodes of a cluster, or on those of the trace with zones made up, for people.
+Replay a trace on the nodes of a cluster, or on those of the trace with assumed zones.
 
-Everything is read before anything is replayed, and every mistake in it is told at once.
+Everything is read before anything is replayed, and every mistake in it is reported at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,13 +41,13 @@ class MadeUpZones:
     scope: Scope | None = None
 
     def zoning(self) -> Zoning:
-        """The zones, with defaults for what was not given."""
+        """Return the zones, with defaults for what was not given."""
         return Zoning(
             self.zones or DEFAULT_ZONES, self.policy or DEFAULT_POLICY, self.scope or Scope.CONTAINER
         )
 
     def none_without_a_table(self) -> None:
-        """Raises `Trouble` if something is given that the nodes of a cluster have already."""
+        """Raise `Trouble` if something is given that the nodes of a cluster already have."""
         flags = {"--zones": self.zones, "--topology-policy": self.policy, "--topology-scope": self.scope}
         if given_flags := [flag for flag, value in flags.items() if value is not None]:
             raise Trouble(
@@ -57,7 +57,7 @@ class MadeUpZones:
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """Which resource of a cluster's nodes are the GPUs, and which label tells their model."""
+    """The resource of a cluster's nodes for GPUs, and the label for their model."""
 
     resource: str
     model_label: str
@@ -65,7 +65,7 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What is replayed: these nodes and pods, with `ratio` times the GPUs asked for, once for each seed."""
+    """What is replayed: these nodes and pods, with `ratio` times the GPUs requested, once for each seed."""
 
     nodes: Sequence[GpuNode]
     pods: Trace
@@ -78,7 +78,7 @@ class Simulation:
             raise Trouble("no node has a GPU, so there is nothing to allocate")
 
     def run(self, progress: Callable[[str], None]) -> "Simulated":
-        """Replay them all; `progress` is told what is done by now."""
+        """Replay them all; call `progress` with what has been done."""
         replays: dict[str, list[list[Sample]]] = {name: [] for name in self.strategies}
         for name in self.strategies:
             for at, seed in enumerate(self.seeds, start=1):
@@ -92,13 +92,13 @@ class Simulation:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What came of it, by strategy and seed."""
+    """The results, by strategy and seed."""
 
     simulation: Simulation
     replays: Mapping[str, Sequence[Sequence[Sample]]] = field(default_factory=dict)
 
     def rows(self) -> Iterator[ListedRow]:
-        """A line for each strategy: per cent of all GPUs, refusals as a mean."""
+        """Yield a row for each strategy: per cent of all GPUs, refusals as a mean."""
         for name, replays in self.replays.items():
             last = [samples[-1] for samples in replays]
             mean, allocated = mean_of(last), [sample.allocated for sample in last]
@@ -108,9 +108,10 @@ class Simulated:
             yield ListedRow(f"strategy/{name}", (*cells, *wide))
 
     def documents(self) -> list[dict[str, Any]]:
-        """A document for each strategy: the mean, how each seed ended, and the curve.
+        """
+        Return a document for each strategy: the mean, how each seed ended, and the curve.
 
-        All is in per cent of all GPUs, but `refusals`, which are pods.
+        All is in per cent of all GPUs, except `refusals`, which are pods.
         """
         return [
             {
@@ -127,7 +128,7 @@ class Simulated:
         ]
 
     def write_charts(self, folder: Path) -> list[Path]:
-        """Write a chart for each figure into a folder that there is; raises `OSError`."""
+        """Write a chart for each figure into an existing folder; raise `OSError`."""
         curves = {name: mean_curve(replays) for name, replays in self.replays.items()}
         written = []
         for figure, chart in replay_charts(curves, f"{len(self.simulation.nodes):,} nodes").items():
@@ -138,7 +139,7 @@ class Simulated:
 
 
 def strategies(text: str) -> tuple[str, ...]:
-    """Names with commas between them; raises `BadInput` with every one that there is not."""
+    """Return comma-separated strategies; raise `BadInput` with every unknown one."""
     small = {name.lower(): name for name in ZONE_SCHEDULERS}
     names = [word.strip() for word in text.split(",")]
     mistakes = [Mistake("--strategies", _unknown(name)) for name in names if name.lower() not in small]
@@ -154,12 +155,12 @@ def _unknown(name: str) -> str:
 
 
 def read_tables(nodes: Path | None, pods: Path) -> Trace:
-    """Both tables, or pods alone; raises `BadInput` with every mistake in either, and `OSError`."""
+    """Return both tables, or pods alone; raise `BadInput` with every mistake in either, and `OSError`."""
     return Trace((), read_pods(pods)) if nodes is None else read_trace(nodes, pods)
 
 
 def nodes_of_cluster(nodes: Sequence[Node], gpus: Gpus) -> list[GpuNode]:
-    """The nodes of a cluster whose zones are known; raises `Trouble` where there is none."""
+    """Return the nodes of a cluster whose zones are known; raise `Trouble` if there are none."""
     if not nodes:
         raise Trouble("no node publishes its zones: pass nodes of a trace with --nodes")
     return [gpu_node(node, gpus.resource, gpus.model_label) for node in nodes]

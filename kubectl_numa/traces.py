@@ -15,7 +15,7 @@ _TOPOLOGY = ("f:zones", "f:attributes", "f:topologyPolicies")
 
 
 def traces(values: Iterable[object]) -> Traces:
-    """The traces in values from JSON or YAML, lists of objects included; invalid values have none."""
+    """Return the traces in values from JSON or YAML, also inside Lists; invalid values have none."""
     writers, asking = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for document in documents.objects(values):
         part = Part(document.raw)
@@ -28,7 +28,7 @@ def traces(values: Iterable[object]) -> Traces:
 
 
 def _writers(topology: Part) -> Iterator[str]:
-    """The programs that own a part of what an exporter writes; annotations may come from any program."""
+    """Yield the programs that own a part of what an exporter writes; anyone may write annotations."""
     for entry in topology["metadata"]["managedFields"].objects():
         written = {name for name, _ in entry["fieldsV1"].members()}
         if not written.isdisjoint(_TOPOLOGY) and (manager := entry["manager"].text()):
@@ -36,7 +36,7 @@ def _writers(topology: Part) -> Iterator[str]:
 
 
 def _asks_on(pod: Part) -> str:
-    """The node of a pod that asks for alignment; empty for any other pod, and for one that has ended."""
+    """Return the node of a pod that requests alignment; "" for any other pod, and for one that has ended."""
     annotations = pod["metadata"]["annotations"]
     if pod["status"]["phase"].text() in _ENDED or not any(annotations[key].text() for key in _ASKING):
         return ""

@@ -1,4 +1,4 @@
-"""What people name on the command line: NAME, or TYPE/NAME as kubectl has it."""
+"""Names on the command line: NAME, or TYPE/NAME as in kubectl."""
 
 from dataclasses import dataclass
 
@@ -17,9 +17,10 @@ class TypedName:
 
     @classmethod
     def read(cls, text: str, *, default: ResourceType) -> "TypedName":
-        """What a text names, of the `default` type if it names none.
+        """
+        Return the object that a text names, of the `default` type if it names none.
 
-        Raises `click.UsageError` for what is no name, and `BadInput` for a type that is not known.
+        Raise `click.UsageError` for an invalid name, and `BadInput` for an unknown type.
         """
         type_name, slash, name = text.rpartition("/")
         if (slash and not type_name) or not name or "/" in type_name:
@@ -27,12 +28,12 @@ class TypedName:
         return cls(resource_types.named(type_name, where=text) if slash else default, name)
 
     def __str__(self) -> str:
-        """TYPE/NAME."""
+        """Return TYPE/NAME."""
         return f"{self.type.singular}/{self.name}"
 
 
 def pod_or_workload(text: str) -> TypedName:
-    """A pod, or what makes pods; raises as `TypedName.read`, and for a node."""
+    """Return a pod or workload; raise as `TypedName.read` does, and for a node."""
     named = TypedName.read(text, default=POD)
     if named.type == NODE:
         raise click.UsageError(f"{named} creates no pods: name a pod or a workload")
@@ -40,7 +41,7 @@ def pod_or_workload(text: str) -> TypedName:
 
 
 def names(arguments: tuple[str, ...], type_: ResourceType) -> tuple[str, ...]:
-    """The names of things that are all of one type; raises as `TypedName.read`, and for another type."""
+    """Return the names of objects of one type; raise as `TypedName.read` does, and for another type."""
     read = [TypedName.read(argument, default=type_) for argument in arguments]
     if other := next((each for each in read if each.type != type_), None):
         raise click.UsageError(f"{other}: this command takes only {type_.plural}")

@@ -1,1 +1,1 @@
-"""The commands: each reads its options, asks, and shows; what they say is decided elsewhere."""
+"""The commands: each parses its options, calls other modules for the answer, and prints it."""

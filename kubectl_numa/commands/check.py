@@ -1,4 +1,4 @@
-"""`kubectl numa check`: which manifests, and which running pods, fall short."""
+"""`kubectl numa check`: which manifests, and which running pods, have findings."""
 
 from typing import NoReturn
 

@@ -120,7 +120,7 @@ def defrag(  # noqa: PLR0913 - one argument for each option
 
 @dataclass(frozen=True, slots=True)
 class _AskedPod:
-    """The pod that is asked about, or a template of it; the `uid` is empty if it is not there yet."""
+    """Return the pod in question, or a template of it; the `uid` is "" if it does not exist yet."""
 
     raw: Any
     name: str
@@ -143,7 +143,7 @@ def _named(
 
 
 def _written(file: str, place: Namespace, view: ClusterView) -> _AskedPod:
-    """The one pod in a file; raises `BadInput` and `Trouble` if there is none, or more than one."""
+    """Return the one pod in a file; raise `BadInput` and `Trouble` if there is none, or more than one."""
     paths, missing = manifests.files([file])
     if missing:
         raise BadInput(missing)
@@ -154,7 +154,7 @@ def _written(file: str, place: Namespace, view: ClusterView) -> _AskedPod:
 
 
 def _only_pod(where: str, read: list[Manifest]) -> _AskedPod:
-    """The one pod among these; raises `BadInput` and `Trouble` if there is none, or more than one."""
+    """Return the one pod among these; raise `BadInput` and `Trouble` if there is none, or more than one."""
     if mistakes := [mistake for each in read for mistake in each.located_mistakes()]:
         raise BadInput(mistakes)
     pods = [(each, each.pod) for each in read if each.pod]
@@ -189,5 +189,5 @@ def _priority(asked: _AskedPod, placed: PlacedPods) -> int:
 
 
 def _never(pod: PodDecision, view: ClusterView) -> str:
-    """Why no node could ever take the pod, as `explain` says it."""
+    """Return why no node could ever take the pod, as in `explain`."""
     return pod.decision.refusal or view.why_not(pod)

@@ -20,7 +20,7 @@ from numalign.kube.resource_types import NODE
 from numalign.kube.selectors import LabelSelector
 
 LACKING = 1
-"""The exit code where something is missing."""
+"""The exit code if something is missing."""
 
 _STYLES = {Severity.LACK: "red", Severity.NOTE: "yellow"}
 _INDENT = 8
@@ -107,7 +107,7 @@ def _row(node: DiagnosedNode) -> ListedRow:
 
 
 def _narrowed(nodes: Sequence[DiagnosedNode], names: Sequence[str]) -> Sequence[DiagnosedNode]:
-    """The nodes that are named, by default all."""
+    """Return the named nodes, by default all."""
     there = {node.name for node in nodes}
     if strange := [name for name in names if name not in there]:
         raise Trouble(f"no such node: {some(strange)}; the nodes are {some(sorted(there), most=8)}")
@@ -115,7 +115,7 @@ def _narrowed(nodes: Sequence[DiagnosedNode], names: Sequence[str]) -> Sequence[
 
 
 def _show(nodes: Sequence[DiagnosedNode], paper: Paper, *, most: int | None) -> None:
-    """All findings, each with at most so many names and details."""
+    """Print all findings, each with a limited number of names and details."""
     lacking = sum(node.lacking for node in nodes)
     paper.entry("", _summary(len(nodes), lacking), indent=0, style="bold")
     for group in diagnosis.groups(nodes):

@@ -135,7 +135,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
 def _explain(
     given: list[Manifest], cluster: ClusterView, strategy: Strategy
 ) -> tuple[list[tuple[Explanation, Manifest]], list[Manifest]]:
-    """Every pod that can be read, and the others with their mistakes."""
+    """Return every pod that can be read, and the others with their mistakes."""
     explained: list[tuple[Explanation, Manifest]] = []
     wrong: list[Manifest] = []
     for manifest in given:
@@ -153,7 +153,7 @@ def _explain(
 
 @dataclass(frozen=True)
 class _Advisor:
-    """Finds the pods that would have to move; a cluster's pods are read only when they are needed."""
+    """Finds the pods that would have to move; a cluster's pods are read only if needed."""
 
     source: ClusterSource
     objects: list[object]
@@ -162,7 +162,7 @@ class _Advisor:
 
     @cached_property
     def placed(self) -> moving.PlacedPods:
-        """All pods, on their nodes; raises `ClusterError`."""
+        """Return all pods, on their nodes; raise `ClusterError`."""
         return moving.placed_pods(
             self.view,
             self.source.with_pods(self.objects),
@@ -171,7 +171,7 @@ class _Advisor:
         )
 
     def advice(self, pod: PodDecision, raw: object) -> str | None:
-        """What it would take, in words; None where the cluster's pods are not known."""
+        """Return what it would take, in words; None if the cluster's pods are unknown."""
         try:
             placed = self.placed
         except ClusterError:
@@ -184,7 +184,7 @@ class _Advisor:
 
 
 def _with_room(explanation: Explanation, manifest: Manifest, advisor: _Advisor) -> Explanation:
-    """With what would make room, if the pod fits nowhere now."""
+    """Return the explanation with what would make room, if the pod fits nowhere now."""
     if not explanation.only_later:
         return explanation
     pod = explanation.pod
@@ -197,7 +197,7 @@ def _with_room(explanation: Explanation, manifest: Manifest, advisor: _Advisor) 
 
 
 def _narrowed(explanation: Explanation, only: str | None) -> Explanation:
-    """With one node's answer alone, if that is asked for."""
+    """Return the explanation with one node's answer alone, if one is named."""
     if only is None:
         return explanation
     answers = tuple(answer for answer in explanation.answers if answer.node.name == only)
@@ -208,7 +208,7 @@ def _narrowed(explanation: Explanation, only: str | None) -> Explanation:
 
 
 def _rows(explained: list[Explanation], *, only_fitting: bool) -> Iterator[ListedRow]:
-    """Every node by every pod, the best first; of `-o name` those on which the pod fits now."""
+    """Return every node for every pod, the best first; with `-o name` those on which the pod fits now."""
     for explanation in explained:
         pod = explanation.pod
         for group in groups(explanation.answers):

@@ -32,7 +32,7 @@ _DEFAULT_PORT = 8081
 def _filters(
     *, labels: str, node_class: str, topology_policy: str | None, resource: str, only: Sequence[str]
 ) -> FleetQuery:
-    """Which nodes are shown; raises `BadInput`."""
+    """Return which nodes are shown; raise `BadInput`."""
     single = {"labels": labels, "class": node_class, "policy": topology_policy or "", "resource": resource}
     return fleet_query.parse([*single.items(), *(("only", condition) for condition in only)])
 
@@ -144,7 +144,7 @@ _WRITERS: Mapping[str, WriteMap] = MappingProxyType(
 
 
 def _writer(output: str) -> WriteMap:
-    """What writes such a file; raises `Trouble`."""
+    """Return the function that writes such a file; raise `Trouble`."""
     suffix = HTML if output == STDOUT else Path(output).suffix.lower()
     if suffix not in _WRITERS:
         raise Trouble(f"-o {output}: use a file name that ends in {HTML} or {SVG}, or - for standard output")
@@ -154,7 +154,7 @@ def _writer(output: str) -> WriteMap:
 def _views(
     source: ClusterSource, webhook: WebhookOptions, query: FleetQuery
 ) -> tuple[Fleet, Sequence[NodeView]]:
-    """The fleet, and the nodes of which a file has pages."""
+    """Return the fleet, and the nodes that have pages in the file."""
     objects = source.documents(with_pods=True)
     view = source.view(webhook, objects=objects)
     placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
@@ -173,7 +173,7 @@ async def _built(map_state: MapState, query: FleetQuery) -> tuple[Fleet, Sequenc
 
 
 def _write(output: str, chunks: Iterator[str]) -> None:
-    """Write a file; raises `OSError`."""
+    """Write a file; raise `OSError`."""
     if output == STDOUT:
         for chunk in chunks:
             click.echo(chunk.encode(errors="replace"), nl=False)

@@ -81,7 +81,7 @@ def nodes(  # noqa: PLR0913 - one keyword for each option
 
 
 def _named(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
-    """The nodes that are named, in the order of their names on the command line, by default all."""
+    """Return the named nodes, in the order of the command line, by default all."""
     if not names:
         return snapshot
     published = {node.name: node for node in snapshot.nodes}
@@ -96,7 +96,7 @@ def _named(snapshot: Snapshot, names: Sequence[str]) -> Snapshot:
 
 
 def _selected(snapshot: Snapshot, selector: LabelSelector) -> Snapshot:
-    """The nodes with these labels; shapes are no nodes, and have none."""
+    """Return the nodes with these labels, without shapes, which have no labels of a node."""
     if selector == EVERYTHING:
         return snapshot
     labels = snapshot.node_labels
@@ -109,7 +109,7 @@ def _selected(snapshot: Snapshot, selector: LabelSelector) -> Snapshot:
 def _misaligned(
     view: ClusterView, objects: Sequence[object], webhook: WebhookOptions, source: ClusterSource
 ) -> Counter[str]:
-    """How many pods of each node are misaligned."""
+    """Return how many pods of each node are misaligned."""
     with waiting("reading the pods"):
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
         return Counter(

@@ -53,6 +53,6 @@ def snapshot(output: str, *, with_pods: bool, with_kubelet_configs: bool, connec
 
 
 def contents(cluster: dict[str, Any]) -> str:
-    """What a snapshot holds, in words."""
+    """Return a summary of a snapshot in words."""
     counts = Counter(str(item["kind"]) for item in cluster["items"])
     return ", ".join(f"{count:,} {kind}" for kind, count in counts.items()) or "nothing"

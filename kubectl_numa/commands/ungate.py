@@ -20,10 +20,10 @@ from numalign.kube.errors import ClusterError, Forbidden, NotFound
 from numalign.kube.gates import LEASE, WaitingPod
 
 FAILED = 1
-"""The exit code where the gate of some pod could not be lifted."""
+"""The exit code if the gate of some pod could not be lifted."""
 
 GONE_SECONDS = 300
-"""How old a controller's lease has to be before its gates are lifted without --force."""
+"""The age of a controller's lease from which gates are lifted without --force."""
 
 USUAL_NAMESPACE = "numalign-system"
 
@@ -33,14 +33,14 @@ AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class UngatedPod:
-    """A pod, and why its gate could not be lifted; empty if it was, or would be."""
+    """A pod, and why its gate could not be lifted; "" if it was, or would be."""
 
     pod: WaitingPod
     error: str = ""
 
     @property
     def name(self) -> str:
-        """As people write it."""
+        """Return it in readable form."""
         return f"{self.pod.namespace}/{self.pod.name}"
 
 
@@ -100,7 +100,7 @@ def ungate(
 
 
 async def _check(api: Api) -> None:
-    """Raises `Trouble` while a controller is there."""
+    """Raise `Trouble` while a controller runs."""
     try:
         place = await _place(api)
         at = await gates.renewed(api, namespace=place)
@@ -117,14 +117,14 @@ async def _check(api: Api) -> None:
 
 
 async def _place(api: Api) -> str:
-    """The namespace of the controllers; the usual one if numalign is no longer installed."""
+    """Return the namespace of the controllers; the usual one if numalign is no longer installed."""
     with suppress(NotFound):
         return await installation.namespace(api) or USUAL_NAMESPACE
     return USUAL_NAMESPACE
 
 
 async def _lift(api: Api, pods: Sequence[WaitingPod], now: Callable[[str], None]) -> Sequence[UngatedPod]:
-    """Lift the gates of all, several at once; one that cannot be lifted stops no other."""
+    """Lift all gates, several at once; one that cannot be lifted does not stop the others."""
     turns, done = asyncio.Semaphore(AT_ONCE), 0
 
     async def lifted(pod: WaitingPod) -> UngatedPod:

@@ -17,7 +17,7 @@ from numalign.kube.connection import Connection
 from numalign.model.intent import POLICY
 
 UNEXPECTED = 1
-"""The exit code if a pod has another outcome than with a working installation."""
+"""The exit code if a pod has another outcome than in a working installation."""
 
 _REMEDIES = {
     ProbeOutcome.ADMITTED: "the API server does not send these pods to the webhook, or the webhook does not"

@@ -45,7 +45,7 @@ def version(*, only_client: bool, connection: Connection, output: Output) -> Non
         _print(client, None, output)
         return
     # Imported here, so that --client does not wait for the API server's client.
-    from kubectl_numa.running_cluster import RunningCluster  # noqa: PLC0415  as said above
+    from kubectl_numa.running_cluster import RunningCluster  # noqa: PLC0415  imported only if needed
 
     try:
         installed = RunningCluster(connection).versions()
@@ -65,7 +65,7 @@ def _print(client: str, installed: "InstalledVersions | None", output: Output) -
 
 
 def to_json(client: str, installed: "InstalledVersions | None") -> dict[str, Any]:
-    """The versions for programs; null stands for what was not asked for or is not known."""
+    """Return the versions for programs; null for what was not requested or is unknown."""
     return {
         "client": client,
         "kubernetes": installed and installed.kubernetes,
@@ -88,7 +88,7 @@ def _draw(client: str, installed: "InstalledVersions | None", paper: Paper) -> N
 
 
 def skew(client: str, programs: Sequence["InstalledProgram"] | None) -> Iterator[str]:
-    """Warnings if numalign's programs do not all have one version."""
+    """Return warnings if numalign's programs have different versions."""
     ours = [each for each in programs or () if each.ours]
     if len({each.version for each in ours if each.version}) > 1:
         yield f"versions differ in the cluster ({_listed(ours)}): run the same version of all programs"
