@@ -19,11 +19,12 @@ def look_after_misaligned(placing: Placing) -> Background:
         return Background()
     sitting_pods = SittingPods(placing.state)
     placing.registry.register(sitting_pods)
-    healer = _healer(placing, sitting_pods)
+    owners = Owners()
     marks = MarkWriter(
         api=placing.api,
         state=placing.state,
         sitting_pods=sitting_pods,
+        owners=owners,
         leading=placing.leading,
         tell=placing.tell,
         log=placing.log,
@@ -31,6 +32,7 @@ def look_after_misaligned(placing: Placing) -> Background:
         clock=placing.clock,
         sleep=placing.sleep,
     )
+    healer = _healer(placing, sitting_pods, owners, marks)
     placing.watch(sitting_pods.update_pod)
     return Background({"marks": marks.run, "healing": healer.run})
 
@@ -40,8 +42,8 @@ def rates(settings: ControllerSettings) -> Rates:
     return Rates(settings.heal_owner_seconds, settings.heal_node_seconds, 60 / settings.heal_per_minute)
 
 
-def _healer(placing: Placing, sitting_pods: SittingPods) -> Healer:
-    settings, state, owners = placing.settings, placing.state, Owners()
+def _healer(placing: Placing, sitting_pods: SittingPods, owners: Owners, marks: MarkWriter) -> Healer:
+    settings, state = placing.settings, placing.state
     return Healer(
         api=placing.api,
         state=state,
@@ -62,6 +64,7 @@ def _healer(placing: Placing, sitting_pods: SittingPods) -> Healer:
         ),
         gates=settings.gates,
         unplaceable=unjudged,
+        written_until=marks.written_until,
         leading=placing.leading,
         acts_for=placing.election.acts_for,
         tell=placing.tell,

@@ -44,8 +44,14 @@ class EvictionAnswer(StrEnum):
     UNANSWERED = "unanswered"
 
 
-def eviction(pod: PodInfo, *, resource_version: str, reason: str) -> Mapping[str, object]:
-    """The Eviction of this very pod as it was read, and of no other.
+def eviction(pod: PodInfo, *, reason: str) -> Mapping[str, object]:
+    """The Eviction of this very pod, and of no other.
+
+    It names no resourceVersion. An API server compares that only after it has counted the pod in its
+    PodDisruptionBudget (EvictionREST.Create of k8s.io/kubernetes, in
+    pkg/registry/core/pod/storage/eviction.go): a write to the pod in between, such as a kubelet's, would keep
+    the pod and use up the budget until the disruption controller forgets it (DeletionTimeout, two minutes),
+    and whoever asks again is counted again.
 
     The annotations are those that descheduler writes, so that audit logs and interceptors find the same
     (sigs.k8s.io/descheduler, pkg/descheduler/evictions/evictions.go: evictPod).
@@ -58,22 +64,17 @@ def eviction(pod: PodInfo, *, resource_version: str, reason: str) -> Mapping[str
             "namespace": pod.namespace,
             "annotations": {"reason": reason[:LONGEST_REASON], "requested-by": REQUESTED_BY},
         },
-        "deleteOptions": {"preconditions": {"uid": pod.uid, "resourceVersion": resource_version}},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
     }
 
 
-async def ask_to_go(
-    api: Evictions, pod: PodInfo, *, resource_version: str, reason: str
-) -> tuple[EvictionAnswer, str]:
+async def ask_to_go(api: Evictions, pod: PodInfo, *, reason: str) -> tuple[EvictionAnswer, str]:
     """Ask for a pod to go, within its budget; what came of it, and what the API server said.
 
     After `UNANSWERED` nobody knows whether it goes, until it is seen. Never raises `ClusterError`.
     """
     path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/eviction"
-    body, what = (
-        eviction(pod, resource_version=resource_version, reason=reason),
-        f"the eviction of pod {pod.namespace}/{pod.name}",
-    )
+    body, what = eviction(pod, reason=reason), f"the eviction of pod {pod.namespace}/{pod.name}"
     try:
         async with asyncio.timeout(EVICT_SECONDS):
             await api.create(path, body, [("timeout", f"{EVICT_SECONDS:g}s")], what=what)
@@ -95,6 +96,7 @@ def _answer(error: Exception) -> EvictionAnswer:
 _ANSWERS: Mapping[type[ClusterError], EvictionAnswer] = {
     Throttled: EvictionAnswer.BUDGET,
     NotFound: EvictionAnswer.GONE,
+    # Another pod has its name.
     Conflict: EvictionAnswer.GONE,
     Forbidden: EvictionAnswer.FORBIDDEN,
 }

@@ -4,7 +4,7 @@ Moving misaligned pods, one step at a time, each of which may be the last that t
     look     which pods sit misaligned, where the namespace wants them moved
     read     the pod as it is stored: may it go at all, and what would come in its place
     hold     a better place in the ledger, in the same step in which it was predicted
-    ask      for the pod to go: of this uid and version, within its budget
+    ask      for the pod to go: of this uid, and read again, within its budget
     follow   until its replacement runs, and see how that sits
 
 Who is killed before the pod is asked to go has done nothing: what is held dies with it. Who is killed while
@@ -98,8 +98,9 @@ class Candidate:
 class Healer:
     """Moves pods while `leading` says yes. `clock` is that of the ledger, `wall` in seconds since 1970.
 
-    `gates` says whether replacements can be held back until they are given what is held for them, and
-    `unplaceable` what of a pod keeps anybody from choosing its node.
+    `gates` says whether replacements can be held back until they are given what is held for them,
+    `unplaceable` what of a pod keeps anybody from choosing its node, and `written_until` until when a write
+    of this controller to the pod of a uid may be under way.
     """
 
     api: HealingApi
@@ -112,6 +113,7 @@ class Healer:
     moves: Moves
     gates: bool
     unplaceable: Callable[[Object], tuple[str, ...]]
+    written_until: Callable[[str], float]
     leading: Callable[[], bool]
     acts_for: Callable[[], float]
     tell: Callable[[Event], None]
@@ -230,9 +232,9 @@ class Healer:
         return self.leading() and self.acts_for() > EVICT_SECONDS
 
     def _is_still_due(self, candidate: Candidate) -> bool:
-        """Whether nothing of the same owner, node or cluster came in between, such as a refusal."""
+        """Whether nothing of the same pod, owner, node or cluster came in between, such as a refusal."""
         owner, pod = candidate.owner, candidate.sitting.pod
-        if owner is None or owner in self.owners.moves:
+        if owner is None or owner in self.owners.moves or self._is_written_to(pod):
             return False
         return self.clock() >= self._due(owner, pod.node) and self.state.pods.get(pod.uid) is not None
 
@@ -258,6 +260,11 @@ class Healer:
         if better is None:
             self._leave(pod, NO_BETTER_PLACE, LOOKED_SECONDS)
             return
+        # Looking took its time: all this was decided about the pod as it was, so one that changed is looked
+        # at anew.
+        again = await self._read(pod)
+        if again is None or _version(again) != _version(raw):
+            return
         # From here to the call there is no moment in which anybody else has a turn.
         if not self._may_ask() or not self._is_still_so(sitting, owner):
             return
@@ -268,7 +275,7 @@ class Healer:
         if not self.paces.take(owner, pod.node, self.clock()):
             self.held.give_up(pod.uid)
             return
-        await self._ask(sitting, raw, better)
+        await self._ask(sitting, better)
 
     async def _read(self, pod: PodInfo) -> Object | None:
         """The v1 Pod as it is stored; None if it is not to be had, or another has its name."""
@@ -305,15 +312,20 @@ class Healer:
         pod = self.state.pods.get(sitting.pod.uid)
         if now is None or pod is None or pod.leaving or pod.ended or not now.alignment.misaligned:
             return False
+        if self._is_written_to(pod):
+            return False
         return owner not in self.owners.moves and owner not in restless(self.state.pods.values())
 
-    async def _ask(self, sitting: Sitting, raw: Object, better: str) -> None:
+    def _is_written_to(self, pod: PodInfo) -> bool:
+        """Whether a write of this controller to the pod may be under way; it would race the eviction."""
+        return self.clock() < self.written_until(pod.uid)
+
+    async def _ask(self, sitting: Sitting, better: str) -> None:
         """Ask for the pod to go, whose replacement's place is held."""
         pod = sitting.pod
         move = self.moves.begin(pod, better)
         reason = f"{why(sitting.alignment)}; node {better} has room where it would be aligned"
-        version = str(raw["metadata"].get("resourceVersion", ""))
-        answer, text = await ask_to_go(self.api, pod, resource_version=version, reason=reason)
+        answer, text = await ask_to_go(self.api, pod, reason=reason)
         self.moves.answered(move, answer, text or reason)
 
     # Words.
@@ -354,6 +366,10 @@ NO_BETTER_PLACE = "another node that would align it now"
 
 def _oldest(sitting: Sitting) -> tuple[int, str]:
     return sitting.pod.created, sitting.pod.uid
+
+
+def _version(raw: Object) -> object:
+    return raw["metadata"].get("resourceVersion")
 
 
 def _grace(raw: Object) -> float:

@@ -3,7 +3,7 @@ What stands on a pod about how it sits: two annotations, and an event when they 
 
 They are for people and for other programs; nothing here is ever decided by them, for whoever may change a
 pod may write them. They are written when they are wrong, slowly, by whoever leads, and never in a race: who
-keeps changing them back is answered later and later.
+keeps changing them back is answered later and later, and a pod that was asked to go is not written to.
 """
 
 import asyncio
@@ -15,9 +15,11 @@ from urllib.parse import quote
 
 from prometheus_client import CollectorRegistry, Counter
 
+from controller.healing.evictions import EVICT_SECONDS
 from controller.healing.observing import SittingPods
+from controller.healing.owners import Owners
 from numalign.decision.alignment import Judgement, why
-from numalign.kube.client import Patch
+from numalign.kube.client import Patch, Query
 from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound
 from numalign.kube.events import Event, Type
 from numalign.kube.pod_informer import UNMARKED, AlignmentMark, PodInfo
@@ -34,7 +36,16 @@ TURN_SECONDS = 1.0
 PER_TURN = 10
 """Patches; each one is an event for everybody who watches pods."""
 
-PATCH_SECONDS = 5.0
+PATCH_SECONDS = EVICT_SECONDS
+"""How long a write may take, here and, from when it arrives there, on the API server.
+
+As an eviction, so that whoever leads next waits for either.
+"""
+
+TIMEOUT: Query = (("timeout", f"{PATCH_SECONDS:g}s"),)
+LANDED_SECONDS = 2 * PATCH_SECONDS
+"""After how long a write has landed or never will."""
+
 FIRST_WAIT, LONGEST_WAIT = 30.0, 1800.0
 """Seconds before the same pod is written to again, doubled each time that it was in vain."""
 
@@ -45,7 +56,7 @@ MOST_REMEMBERED = 65536
 class PodPatches(Protocol):
     """What of an `Api` is used; the real one raises `ClusterError`."""
 
-    async def patch(self, path: str, body: object, *, how: Patch, what: str) -> object:
+    async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
         """Change the object at a path."""
 
 
@@ -80,6 +91,7 @@ class MarkWriter:
     api: PodPatches
     state: SchedulerState
     sitting_pods: SittingPods
+    owners: Owners
     leading: Callable[[], bool]
     tell: Callable[[Event], None]
     log: Log
@@ -111,10 +123,17 @@ class MarkWriter:
         await self.sitting_pods.look()
         now = self.clock()
         self._forget()
-        due = [(pod, mark) for pod, mark in self._due() if self._may_write(pod.uid, now)]
+        due = [(pod, mark) for pod, mark in self._due() if self._may_write(pod, now)]
         for pod, mark in due[:PER_TURN]:
+            # While the ones before were written to, this one may have been asked to go.
+            if not self._may_write(pod, now):
+                continue
             if not self.leading() or not await self._write(pod, mark):
                 return
+
+    def written_until(self, uid: str) -> float:
+        """Until when a write to the pod of this uid may be under way, here or on the API server."""
+        return self._written.get(uid, _NEVER).at + LANDED_SECONDS
 
     def _due(self) -> Iterator[tuple[PodInfo, AlignmentMark]]:
         for sitting in self.sitting_pods:
@@ -124,9 +143,9 @@ class MarkWriter:
             if mark is not None and pod and pod.mark != mark:
                 yield pod, mark
 
-    def _may_write(self, uid: str, now: float) -> bool:
-        last = self._written.get(uid, _NEVER)
-        return now >= last.at + last.wait
+    def _may_write(self, pod: PodInfo, now: float) -> bool:
+        last = self._written.get(pod.uid, _NEVER)
+        return now >= last.at + last.wait and not self.owners.is_moving(pod)
 
     def _forget(self) -> None:
         if len(self._written) > MOST_REMEMBERED:
@@ -151,7 +170,7 @@ class MarkWriter:
         what = f"the marks of pod {pod.namespace}/{pod.name}"
         try:
             async with asyncio.timeout(PATCH_SECONDS):
-                await self.api.patch(path, {"metadata": metadata}, how=Patch.MERGE, what=what)
+                await self.api.patch(path, {"metadata": metadata}, TIMEOUT, how=Patch.MERGE, what=what)
         except (NotFound, Conflict):
             return "gone"
         except Forbidden as error:

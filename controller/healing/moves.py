@@ -137,7 +137,7 @@ class Moves:
         self._stop(move, f"the API server cannot evict a pod with two PodDisruptionBudgets: {text}")
 
     def _not_there(self, move: PodMove, _text: str) -> None:
-        """It has gone or changed since it was read; if it is there, it is looked at anew."""
+        """It has gone, and maybe another pod has its name; nothing is left to move."""
         self._drop(move)
 
     def _may_not(self, move: PodMove, text: str) -> None:

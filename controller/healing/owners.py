@@ -74,6 +74,12 @@ class Owners:
         """Nothing of it is ours any more."""
         self.moves, self._records = {}, {}
 
+    def is_moving(self, pod: PodInfo) -> bool:
+        """Whether this very pod was asked to go, and its move is not over."""
+        owner = owner_key(pod)
+        move = self.moves.get(owner) if owner else None
+        return move is not None and move.pod.uid == pod.uid
+
     def tries(self, owner: OwnerKey) -> int:
         """Tries in a row that were in vain."""
         return self._records.get(owner, _UNKNOWN).tries

@@ -101,6 +101,7 @@ async def plan(
         ),
         gates=rules.gates,
         unplaceable=unjudged,
+        written_until=lambda _uid: -_FOR_EVER,
         leading=lambda: False,
         acts_for=lambda: 0.0,
         tell=lambda _event: None,

@@ -7,6 +7,7 @@ a leader does; a new leader then begins on the same cluster.
 
 import asyncio
 import copy
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,16 +15,16 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from controller.healing.healer import Healer
-from controller.healing.marks import MarkWriter
+from controller.healing.marks import TIMEOUT, MarkWriter
 from controller.healing.moves import Moves
 from controller.healing.observing import SittingPods
 from controller.healing.owners import Owners
 from controller.healing.paces import Paces, Rates
 from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces
-from numalign.kube.client import Patch
+from numalign.kube.client import Patch, Query
 from numalign.kube.decode.kubelet_reports import ObservedPlacement
-from numalign.kube.errors import ClusterError, Conflict, NotFound
+from numalign.kube.errors import ClusterError, Conflict, NotFound, Throttled
 from numalign.kube.events import Event
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.pod_informer import PodInformer
@@ -77,7 +78,9 @@ class Cluster:
     """What the API server stores, and what happens to it. `placements` are what agents saw, by node and uid.
 
     `fails` is raised by the next calls of a method, one each; `after` runs once a call of a method was done,
-    before it is answered. Owners make another pod at once if `makes_anew`, which waits at the gate.
+    before it is answered, and `between` once an eviction was counted, before the pod is deleted. `budget` is
+    how many pods a PodDisruptionBudget lets go, if there is one. Owners make another pod at once if
+    `makes_anew`, which waits at the gate.
     """
 
     nodes: dict[str, Node]
@@ -87,6 +90,8 @@ class Cluster:
     placements: dict[str, dict[str, ObservedPlacement]] = field(default_factory=dict)
     fails: dict[str, list[BaseException]] = field(default_factory=dict)
     after: dict[str, Callable[[], None]] = field(default_factory=dict)
+    between: Callable[[], None] = lambda: None
+    budget: float = math.inf
     evicted: list[tuple[float, str]] = field(default_factory=list)
     asked: list[Raw] = field(default_factory=list)
     makes_anew: bool = True
@@ -144,9 +149,10 @@ class Cluster:
         self._done("get")
         return copy.deepcopy(stored)
 
-    async def patch(self, path: str, body: Any, *, how: Patch, what: str) -> object:  # noqa: ANN401  JSON
-        """A merge patch of annotations."""
+    async def patch(self, path: str, body: Any, query: Query = (), *, how: Patch, what: str) -> object:  # noqa: ANN401  JSON
+        """A merge patch of annotations, which lands within a time that is known."""
         assert how is Patch.MERGE
+        assert query == TIMEOUT
         await asyncio.sleep(0)
         self._fail("patch")
         namespace, name = path.split("/")[4], path.split("/")[6]
@@ -162,7 +168,7 @@ class Cluster:
         return {}
 
     async def create(self, path: str, body: Any, _query: object = (), *, what: str) -> object:  # noqa: ANN401
-        """An eviction."""
+        """An eviction, in the order of EvictionREST.Create: counted first, and then compared."""
         assert path.endswith("/eviction")
         await asyncio.sleep(0)
         self._fail("evict")
@@ -170,6 +176,11 @@ class Cluster:
         stored = self.pods.get((namespace, name))
         if stored is None:
             raise NotFound(what)
+        if not self.budget:
+            raise Throttled(f"{what}: Cannot evict pod as it would violate the pod's disruption budget.")
+        self.budget -= 1
+        self.between()
+        stored = self.pods[namespace, name]
         metadata, wanted = stored["metadata"], body["deleteOptions"]["preconditions"]
         if {key: metadata[key] for key in wanted} != wanted:
             raise Conflict(what)
@@ -273,6 +284,7 @@ class Leader:
             api=self.cluster,
             state=self.state,
             sitting_pods=self.sitting,
+            owners=self.owners,
             leading=lambda: self.leads,
             tell=self.events.append,
             log=log,
@@ -294,6 +306,7 @@ class Leader:
             moves=self.moves,
             gates=self.gates,
             unplaceable=lambda made: ("volumes",) if made["spec"].get("volumes") else (),
+            written_until=self.marks.written_until,
             leading=lambda: self.leads,
             acts_for=lambda: 10.0 if self.leads else 0.0,
             tell=self.events.append,

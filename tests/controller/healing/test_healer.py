@@ -1,13 +1,16 @@
 """Misaligned pods are moved one by one, with a place held for what comes, and never twice."""
 
+import asyncio
 import json
 
 import pytest
 
 from controller.healing.healer import HANDOVER_SECONDS
 from controller.healing.marks import EVENT as MISALIGNED
+from controller.healing.marks import LANDED_SECONDS
 from controller.healing.paces import Rates
 from numalign.kube.errors import Conflict, Failing, Forbidden, Throttled, Unreachable
+from numalign.kube.pod_informer import UNMARKED
 from numalign.model.intent import ALIGNED, PLACEMENT_OBSERVED
 from tests.controller.healing.conftest import (
     HEALED,
@@ -53,14 +56,13 @@ async def test_a_misaligned_pod_is_moved_to_where_its_replacement_is_aligned() -
 async def test_who_asks_says_why_and_of_which_pod() -> None:
     cluster = await a_cluster("a", "b")
     await spread(cluster, "web-1")
-    version = cluster.pods[TEAM, "web-1"]["metadata"]["resourceVersion"]
     leader = await a_leader(cluster)
 
     await leader.turns(601)
 
     [eviction] = cluster.asked
     assert eviction["apiVersion"] == "policy/v1"
-    assert eviction["deleteOptions"]["preconditions"] == {"uid": uid("web-1"), "resourceVersion": version}
+    assert eviction["deleteOptions"]["preconditions"] == {"uid": uid("web-1")}
     annotations = eviction["metadata"]["annotations"]
     assert annotations["requested-by"] == "numalign-controller"
     assert annotations["reason"].startswith('container "c0" holds cpu in zone 0 and zone 1')
@@ -212,9 +214,55 @@ async def test_a_pod_that_changed_since_it_was_read_is_looked_at_anew() -> None:
 
     await leader.turns(601)
     assert cluster.evicted == []
+    assert cluster.asked == []
     assert leader.state.reservations.reserved() == ()
 
-    await leader.turns(700)
+    await leader.turns(1)
+    assert len(cluster.evicted) == 1
+
+
+async def test_a_write_to_the_pod_while_it_is_evicted_does_not_use_up_its_budget() -> None:
+    """As a kubelet's: an API server has counted the pod by then, and would count it once more."""
+    cluster = await a_cluster("a", "b", budget=1)
+    await spread(cluster, "web-1")
+    leader = await a_leader(cluster)
+    cluster.between = lambda: cluster.put(cluster.pods[TEAM, "web-1"])
+
+    await leader.turns(601, settle=False)
+
+    assert [pod for _, pod in cluster.evicted] == [uid("web-1")]
+    assert leader.reasons() == ["NUMAHealing"]
+
+
+async def test_a_pod_that_was_marked_is_evicted_once_the_mark_has_landed() -> None:
+    cluster = await a_cluster("a", "b")
+    await spread(cluster, "web-1")
+    leader = await a_leader(cluster, rates=Rates(0, 0, 0))
+    await leader.turns(HANDOVER_SECONDS)
+    await leader.marks.turn()
+
+    await leader.turns(LANDED_SECONDS - 1)
+    assert cluster.evicted == []
+
+    await leader.turns(1)
+    assert len(cluster.evicted) == 1
+    assert leader.state.pods[uid("new-1")].mark == UNMARKED
+
+
+@pytest.mark.parametrize("error", [None, Unreachable("nobody answers")], ids=["written", "unanswered"])
+async def test_a_mark_that_is_written_while_the_pod_is_read_goes_first(error: Exception | None) -> None:
+    """Without an answer it may land on the API server later."""
+    cluster = await a_cluster("a", "b")
+    await spread(cluster, "web-1")
+    leader = await a_leader(cluster, rates=Rates(0, 0, 0))
+    await leader.turns(HANDOVER_SECONDS)
+    cluster.fails["patch"] = [error] if error else []
+
+    await asyncio.gather(leader.turns(1), leader.marks.turn())
+    assert leader.reasons() == ([] if error else [MISALIGNED])
+    assert cluster.evicted == []
+
+    await leader.turns(LANDED_SECONDS)
     assert len(cluster.evicted) == 1
 
 

@@ -1,6 +1,10 @@
 """What stands on pods about how they sit is written when it is wrong, and believed by nobody."""
 
+from controller.healing.healer import HANDOVER_SECONDS
 from controller.healing.marks import EVENT, FIRST_WAIT, PER_TURN
+from controller.healing.moves import UNANSWERED_SECONDS
+from controller.healing.owners import PodMove
+from controller.healing.paces import Rates
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from numalign.kube.events import Type
 from numalign.model.intent import ALIGNED, ALIGNED_WHY
@@ -176,6 +180,35 @@ async def test_another_pod_of_that_name_is_not_written_to() -> None:
 
     assert leader.count("numalign_alignment_marks_total", result="gone") == 1
     assert leader.events == []
+
+
+async def test_a_pod_is_not_written_to_while_its_eviction_may_be_under_way() -> None:
+    cluster = await a_cluster("a", "b")
+    await cluster.runs(web("web-1"), "a", SPREAD)
+    leader = await a_leader(cluster, rates=Rates(0, 0, 0))
+    cluster.fails["evict"] = [Unreachable("nobody answers")]
+    await leader.turns(HANDOVER_SECONDS + 1)
+    assert leader.count("numalign_healing_moves_total", outcome="unknown") == 1
+
+    await leader.marks.turn()
+    assert annotations(cluster, "web-1") == {}
+
+    await leader.turns(UNANSWERED_SECONDS)
+    await leader.marks.turn()
+    assert annotations(cluster, "web-1")[ALIGNED] == "false"
+
+
+async def test_a_pod_whose_eviction_begins_while_others_are_written_to_is_left_out() -> None:
+    cluster = await a_cluster("a", "b")
+    for at in range(3):
+        cluster.nodes[f"n{at}"] = cluster.nodes["a"]
+        await cluster.runs(web(f"web-{at}", f"owner-{at}"), f"n{at}", SPREAD)
+    leader, began = await a_leader(cluster), list[PodMove]()
+    cluster.after["patch"] = lambda: began.append(leader.moves.begin(leader.state.pods[uid("web-1")], "b"))
+
+    await leader.marks.turn()
+
+    assert [name for at in range(3) if annotations(cluster, name := f"web-{at}")] == ["web-0", "web-2"]
 
 
 async def test_a_namespace_that_is_not_known_has_no_series_of_its_own() -> None:
