@@ -18,7 +18,7 @@ nitpicky = True
 
 # Anchors of headings are those that forges give them, so that a link is right in both.
 myst_heading_anchors = 4
-myst_html_meta = {"description": "numalign: NUMA alignment for Kubernetes as a property of the workload"}
+myst_html_meta = {"description": "numalign: NUMA alignment for Kubernetes pods"}
 
 html_theme = "furo"
 html_title = f"numalign {release}"
