@@ -49,9 +49,9 @@ C = TypeVar("C", bound=ClusterSettings)
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What runs beside a server, and what its readiness waits for because of it, both by name.
+    """The tasks beside a server, and the readiness checks that they add, both by name.
 
-    What the server is to answer because of it, `installs` add to its application.
+    `installs` add handlers for them to the server's application.
     """
 
     tasks: Mapping[str, BackgroundTask] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Background:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSource:
-    """Where snapshots come from: the API server behind `api`, or a file if that is None.
+    """The source of snapshots: the API server behind `api`, or a file if that is None.
 
     `tasks` are those that keep the source itself up to date.
     """

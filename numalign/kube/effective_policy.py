@@ -1,7 +1,7 @@
 """
-What is asked of the pods in each namespace: by its labels, and by the cluster's own policy.
+What is requested for the pods in each namespace: by its labels, and by the cluster's own policy.
 
-Webhook, scorer and `kubectl numa` learn of namespaces in different ways, and must mean the same by them.
+Webhook, scorer and `kubectl numa` get namespaces in different ways, and must interpret them equally.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Namespaces(Protocol):
-    """Whatever knows namespaces by name: the rules that their own labels state, and all of their labels."""
+    """A source of namespaces by name: the rules of their own labels, and all of their labels."""
 
     @property
     def namespaces(self) -> Mapping[str, NamespaceRules]:
@@ -31,7 +31,7 @@ class Namespaces(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicy:
-    """The cluster's policy, and by namespace the rules that its own labels state, and all of its labels."""
+    """The cluster's policy, and by namespace the rules of its own labels, and all of its labels."""
 
     policy: ClusterPolicy = NO_POLICY
     rules: Mapping[str, NamespaceRules] = field(default_factory=dict)
@@ -39,16 +39,16 @@ class EffectivePolicy:
 
     @classmethod
     def of(cls, cluster: Namespaces, policy: ClusterPolicy = NO_POLICY) -> "EffectivePolicy":
-        """Return what holds in a cluster with these namespaces."""
+        """Return the effective policy in a cluster with these namespaces."""
         return cls(policy, cluster.namespaces, cluster.namespace_labels)
 
     def rules_for(self, namespace: str) -> NamespaceRules:
-        """Return what is asked of the pods in a namespace; of one that is not known, what the policy asks."""
+        """Return the rules for the pods in a namespace; for an unknown one, those of the policy."""
         own = self.rules.get(namespace, UNRULED)
         return self.policy.rules_for(own, self.labels.get(namespace, _NO_LABELS), namespace)
 
     def exemption(self, namespace: str, *, runtime_class: str, user: str = "") -> str | None:
-        """Return why a pod is left alone, whatever it says; None if it is not."""
+        """Return why a pod is exempt, whatever it contains; None if it is not."""
         if self.rules.get(namespace, UNRULED).disabled:
             return DISABLED
         return self.policy.exempts(user=user, namespace=namespace, runtime_class=runtime_class)

@@ -1,39 +1,39 @@
 """
-How a cluster refuses or fails: what `client` raises, and programs for people tell in a sentence.
+How a cluster refuses or fails: errors that `client` raises, and that programs show in a sentence.
 
     ClusterError
-    ├── Unconfigured   nothing says which cluster, or who asks
-    ├── Unreachable    nobody answers, nobody who can be trusted, or nothing that makes sense
-    │   ├── Throttled  the API server asks to come later: it has much to do, or a budget is used up
-    │   └── Failing    it says of itself that something went wrong there
-    ├── Unauthorized   the API server does not know who asks
-    ├── UnknownToken   it does not know whose token somebody else showed us
-    ├── Forbidden      it knows, and says no
-    ├── NotFound       what was asked for is not there
-    ├── Conflict       somebody else was there first
-    ├── Gone           the state that was asked for is too old to be had
-    └── InvalidObject  what was to be stored must not be so
+    ├── Unconfigured   no cluster or no credentials are configured
+    ├── Unreachable    no answer, no trusted server, or an invalid answer
+    │   ├── Throttled  the API server asks to retry later: it is busy, or a budget is used up
+    │   └── Failing    the API server reports an internal error
+    ├── Unauthorized   the API server does not accept the credentials
+    ├── UnknownToken   the API server does not know the token of a caller of numalign
+    ├── Forbidden      the credentials are accepted, but not permitted
+    ├── NotFound       the requested object does not exist
+    ├── Conflict       another writer was first
+    ├── Gone           the requested state is too old
+    └── InvalidObject  the object to be stored is invalid
 """
 
 
 class ClusterError(Exception):
-    """The cluster did not give what was asked for; the text says why, and what to do."""
+    """The cluster did not do what was requested; the text says why, and what to do."""
 
 
 class Unconfigured(ClusterError):
-    """Raised when the kubeconfig cannot be read, or does not say which cluster or who asks."""
+    """Raised when the kubeconfig cannot be read, or names no cluster or credentials."""
 
 
 class Unreachable(ClusterError):
-    """Raised when nobody answers, nobody who can be trusted, or nothing that makes sense."""
+    """Raised when there is no answer, no trusted server, or an invalid answer."""
 
 
 class Throttled(Unreachable):
-    """Raised when the API server did nothing and asks to come again later (429)."""
+    """Raised when the API server did nothing and asks to retry later (429)."""
 
 
 class Failing(Unreachable):
-    """Raised when the API server says that it failed (500)."""
+    """Raised when the API server reports an internal error (500)."""
 
 
 class Unauthorized(ClusterError):
@@ -41,24 +41,24 @@ class Unauthorized(ClusterError):
 
 
 class UnknownToken(ClusterError):
-    """Raised when the API server does not know whose token it is that somebody showed to this program."""
+    """Raised when the API server does not know the token that a caller sent to this program."""
 
 
 class Forbidden(ClusterError):
-    """Raised when the API server accepts who asks, but not what is asked for."""
+    """Raised when the API server accepts the credentials, but does not permit the request."""
 
 
 class NotFound(ClusterError):
-    """Raised when an object or a whole kind of objects is not there."""
+    """Raised when an object or a whole kind of objects does not exist."""
 
 
 class Conflict(ClusterError):
-    """Raised when an object to be made is there already, or one to be changed was changed meanwhile."""
+    """Raised when an object to be created exists already, or one to be changed was changed meanwhile."""
 
 
 class Gone(ClusterError):
-    """Raised when a page or a resource version is too old to be had."""
+    """Raised when a page or a resource version is too old."""
 
 
 class InvalidObject(ClusterError):
-    """Raised when an object must not be as it was to be stored: a field is of another form, or fixed."""
+    """Raised when an object to be stored is invalid: a field is malformed, or immutable."""

@@ -1,10 +1,10 @@
 """
-What users read under Events in `kubectl describe pod`.
+Events that users see in `kubectl describe pod`.
 
-An event is a courtesy: nobody waits for one, and what it tells of has happened whether it is written or not.
-So whoever tells one goes on at once. It is written in the background, slowly, for an API server that has no
-time for us must not be asked for more; and if it cannot be, that is counted, and said now and then. The same
-event about the same pod has the same name, so that told twice, or by two replicas, it stands there once.
+No code waits for an event, and what it reports has happened whether it is written or not. So the caller
+continues at once. Events are written in the background, slowly, so as not to burden a busy API server;
+failures are counted, and logged now and then. The same event about the same pod has the same name, so
+repeated, or sent by two replicas, it exists once.
 """
 
 import asyncio
@@ -27,36 +27,36 @@ from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
 MOST_WAITING = 1000
-"""Events that wait to be written; of more, the new ones are dropped."""
+"""The limit of waiting events; beyond it new ones are dropped."""
 
 PACE_SECONDS = 0.1
-"""Between two events."""
+"""Seconds between two events."""
 
 PAUSES = (1.0, 5.0, 15.0)
-"""Seconds before an event is tried again that nobody took; after the last of them it is given up."""
+"""Seconds before an event is retried; after the last of them it is given up."""
 
 ATTEMPT_SECONDS = 10
 """How long the API server may take for one."""
 
 SAID_AGAIN_SECONDS = 60
-"""How long it is not logged again that events cannot be written."""
+"""How long failures to write events are not logged again."""
 
 LONGEST_MESSAGE = 1024
-"""Characters, as in the events of Kubernetes itself."""
+"""The limit of characters, as in the events of Kubernetes itself."""
 
 _LONGEST_NAME = 253
 _CUT = "..."
 
 
 class Type(StrEnum):
-    """How much an event matters, in the words of the API."""
+    """The severity of an event, in the words of the API."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
 
 
 class EventOutcome(StrEnum):
-    """What became of an event, as a label."""
+    """The outcome of an event, as a label."""
 
     WRITTEN = "written"
     REPEATED = "repeated"
@@ -66,10 +66,10 @@ class EventOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something to tell about a pod: the reason is one word for programs, the message is for people.
+    """An event about a pod: the reason is one word for programs, the message is for people.
 
-    Of another `kind` it is about such an object, whose name stands in `pod`. What several replicas would tell
-    in different words stands there once if they agree on a `key`.
+    With another `kind` it is about such an object, whose name is in `pod`. Events of several replicas with
+    different messages are stored once if they have the same `key`.
     """
 
     namespace: str
@@ -115,14 +115,14 @@ class Recorder:
             self._count.labels(outcome)
 
     def tell(self, event: Event) -> None:
-        """Have an event written; never raises and never waits."""
+        """Queue an event to be written; never raises and never waits."""
         try:
             self._waiting.put_nowait((event, self._now()))
         except asyncio.QueueFull:
             self._lost(EventOutcome.DROPPED, f"{MOST_WAITING} other Events are waiting")
 
     async def run(self) -> None:
-        """Write what is told; never returns."""
+        """Write queued events; never returns."""
         while True:
             event, at = await self._waiting.get()
             await self._write(event, at)
@@ -161,7 +161,7 @@ class Recorder:
 
 
 def written(event: Event, *, by: str, at: datetime) -> dict[str, Any]:
-    """Return the v1 Event that says so."""
+    """Return the v1 Event."""
     moment = at.strftime("%Y-%m-%dT%H:%M:%SZ")
     involved = {
         "apiVersion": event.api_version,
@@ -187,7 +187,7 @@ def written(event: Event, *, by: str, at: datetime) -> dict[str, Any]:
 
 
 def _name(event: Event, *, by: str) -> str:
-    """As client-go has them, the name of the pod and a number; here the number is of what is said."""
+    """Return the name of the pod and a number, as client-go does; here it is a hash of the content."""
     content = ascii((by, event.uid, event.type.value, event.reason, event.key or event.message))
     number = hashlib.sha256(content.encode()).hexdigest()[:16]
     return f"{event.pod[: _LONGEST_NAME - len(number) - 1].rstrip('-.')}.{number}"

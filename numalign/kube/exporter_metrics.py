@@ -1,4 +1,4 @@
-"""How many nodes have which exporter, and how fresh the reports of agents are, as metrics."""
+"""Metrics of nodes by exporter, and of the age of the agents' reports."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,16 +14,16 @@ from numalign.runtime.metrics import PREFIX
 
 @dataclass(frozen=True, slots=True)
 class ExporterMetrics(Collector):
-    """The exporters of all nodes as they are when it is scraped.
+    """The exporters of all nodes at the time of a scrape.
 
-    `snapshot` gives None before there is a first one; `wall` gives seconds since 1970.
+    `snapshot` returns None before there is a first one; `wall` returns seconds since 1970.
     """
 
     snapshot: Callable[[], Snapshot | None]
     wall: Callable[[], float]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Nodes by source, those whose agent is stale, and the age of the oldest report of an agent."""
+        """Yield nodes by source, those with a stale agent, and the age of the oldest agent's report."""
         nodes = GaugeMetricFamily(
             f"{PREFIX}topology_nodes", "Nodes, by the source of their topology.", labels=["source"]
         )

@@ -1,8 +1,8 @@
 """
-Who tells the topology of each node, and how fresh that is.
+The source of each node's topology, and its age.
 
-The agent beside a kubelet says when it last looked, and writes every few minutes even if nothing has changed;
-other exporters write only what changed, so how old their word is cannot be told.
+The agent reports when it last looked, and writes every few minutes even if nothing has changed; other
+exporters write only changes, so the age of their reports is not known.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from typing import Any
 from numalign.kube.cluster_state import Snapshot
 
 STALE_SECONDS = 600.0
-"""Age beyond which an agent has missed a write for sure: it writes at least each 300 s."""
+"""The age beyond which an agent has certainly missed a write: it writes at least every 300 s."""
 
 
 class TopologySource(StrEnum):
-    """Who tells the topology of a node: the agent beside its kubelet, another exporter, or nobody."""
+    """The source of a node's topology: its agent, another exporter, or none."""
 
     AGENT = "agent"
     EXPORTER = "exporter"
@@ -25,37 +25,37 @@ class TopologySource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExporterHealth:
-    """Who tells the topology of one node, and how many seconds ago its agent looked; None without one."""
+    """The source of one node's topology, and the age of its agent's report in seconds; None without one."""
 
     source: TopologySource
     age: float | None = None
 
     @property
     def stale(self) -> bool:
-        """Whether its agent has stopped to write."""
+        """Whether its agent has stopped writing."""
         return self.age is not None and self.age > STALE_SECONDS
 
     def to_json(self) -> dict[str, Any]:
-        """Return the same for programs, the age in whole seconds."""
+        """Return the same as JSON, the age in whole seconds."""
         return {"source": self.source, "age": None if self.age is None else int(self.age)}
 
 
 def of_node(snapshot: Snapshot, name: str, *, now: float) -> ExporterHealth:
-    """Of a node whose topology is known; `now` is in seconds since 1970."""
+    """Return the source of a node with a known topology; `now` is in seconds since 1970."""
     seen = snapshot.observed_at.get(name)
     if seen is None:
         return ExporterHealth(TopologySource.EXPORTER)
-    # The clock of a node may be ahead of ours.
+    # The clock of a node may be ahead.
     return ExporterHealth(TopologySource.AGENT, max(now - seen, 0.0))
 
 
 def newest(snapshot: Snapshot, *, now: float) -> float:
-    """When an agent looked last, at most `now`; `now` where there is no agent. In seconds since 1970.
+    """Return when an agent looked last, at most `now`; `now` without agents. In seconds since 1970.
 
-    A file does not say when it was written; its agents wrote until then.
+    A file does not contain the time when it was written; its agents wrote until then.
     """
     return min(max((seen for seen in snapshot.observed_at.values() if seen is not None), default=now), now)
 
 
 NOBODY = ExporterHealth(TopologySource.NONE)
-"""Of a node that publishes no topology."""
+"""The source of a node that publishes no topology."""

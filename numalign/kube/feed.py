@@ -1,8 +1,8 @@
 """
-Where a program learns what the cluster is, and how old that is.
+The source of a program's snapshots, and their age.
 
-There are two ways to know a cluster, and no program should care which: a snapshot file that somebody replaces
-now and then, and the API server. Both give whole snapshots, one after another, and know how old they are.
+There are two sources, and no program should depend on which: a snapshot file that is replaced now and then,
+and the API server. Both provide whole snapshots, one after another, and their age.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,33 +16,33 @@ from numalign.lru import Caches
 from numalign.runtime.metrics import PREFIX
 
 Take = Callable[[Snapshot], Awaitable[None]]
-"""Whoever uses the snapshots; the next one comes only when this returns."""
+"""The user of the snapshots; the next one comes only after it returns."""
 
 
 class Feed(Protocol):
     """A source of snapshots."""
 
     def waiting_for(self) -> str | None:
-        """Return what has to happen before there is a first snapshot; None once there is one."""
+        """Return what the first snapshot is waiting for; None once there is one."""
 
     def age(self) -> float:
-        """Seconds since the source last confirmed what is known; infinite before there is anything."""
+        """Return seconds since the source last confirmed the state; infinite before the first."""
 
     def pod_counts(self) -> Iterable[PodCount]:
-        """Return the pods of the cluster, as far as the source tells."""
+        """Return the pods of the cluster, as far as the source has them."""
 
     def caches(self) -> Caches:
-        """Return what is remembered of objects that may be there no more."""
+        """Return the caches of objects, which may include deleted ones."""
 
     async def follow(self, take: Take) -> None:
-        """Give a snapshot to `take` whenever there is a new one; never returns.
+        """Pass every new snapshot to `take`; never returns.
 
-        What `take` raises is logged, and ends nothing: the next snapshot may be one that can be taken.
+        Errors of `take` are logged and end nothing: the next snapshot may be valid.
         """
 
 
 def count_age(feed: Feed, registry: CollectorRegistry) -> None:
-    """Register the gauge of the age of the snapshot that is answered from, in seconds."""
+    """Register the gauge of the age of the current snapshot, in seconds."""
     Gauge(
         f"{PREFIX}snapshot_age_seconds",
         "Seconds since the snapshot file or the API server last confirmed the state.",

@@ -1,8 +1,8 @@
 """
-The gate `numalign.io/placement` on an API server: who waits behind it, who should lift it, and lifting it.
+The scheduling gate `numalign.io/placement`: the pods behind it, its controller, and lifting it.
 
-To lift it nobody has to have read the pod: a strategic merge patch takes one gate by its name out of the
-list, whatever else stands there, and the uid keeps it from a pod that was made anew.
+The pod need not be read to lift it: a strategic merge patch removes one gate from the list by its name,
+whatever else the list has, and the uid protects a recreated pod.
 """
 
 import asyncio
@@ -22,26 +22,26 @@ from numalign.kube.selectors import EVERYTHING, LabelSelector
 from numalign.model.intent import PLACEMENT_GATE
 
 LEASE = "numalign-controller"
-"""Whose holder lifts gates."""
+"""The lease whose holder lifts gates."""
 
 PAGE = 500
 TIMEOUT: Query = (("timeout", f"{BIND_SECONDS:g}s"),)
-"""How long an API server may be at a write: after that it has landed or failed."""
+"""How long an API server may work on a write: after that it has succeeded or failed."""
 
 
 class PodApi(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
+    """The part of an `Api` that is used; the real one raises `ClusterError`."""
 
     async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
-        """Return what stands at a path."""
+        """Return the object at a path."""
 
     async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
-        """Change the object at a path."""
+        """Patch the object at a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingPod:
-    """A pod behind the gate; `others` are the gates that it waits behind too."""
+    """A pod behind the gate; `others` are its other scheduling gates."""
 
     namespace: str
     name: str
@@ -50,21 +50,21 @@ class WaitingPod:
 
 
 def pod_path(namespace: str, name: str) -> str:
-    """Return where an API server has a pod."""
+    """Return the path of a pod on the API server."""
     return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
 
 
 def lift_patch(uid: str) -> Object:
-    """The strategic merge patch that lifts the gate of the pod with this uid, and changes nothing else.
+    """Return the strategic merge patch that lifts the gate of the pod with this uid, and nothing else.
 
-    Other gates stay, and where there is no such gate nothing happens.
+    Other gates stay, and without this gate nothing happens.
     """
     gate = {"$patch": "delete", "name": PLACEMENT_GATE}
     return {"metadata": {"uid": uid}, "spec": {"schedulingGates": [gate]}}
 
 
 async def lift(api: PodApi, *, namespace: str, name: str, uid: str) -> None:
-    """Lift the gate of a pod; raises `ClusterError`."""
+    """Lift the gate of a pod; raise `ClusterError` if that fails."""
     what = f"the gate of pod {namespace}/{name}"
     async with answered_within(BIND_SECONDS, what=what):
         await api.patch(pod_path(namespace, name), lift_patch(uid), TIMEOUT, how=Patch.STRATEGIC, what=what)
@@ -73,7 +73,7 @@ async def lift(api: PodApi, *, namespace: str, name: str, uid: str) -> None:
 async def waiting(
     api: PodApi, *, namespace: str | None, selector: LabelSelector = EVERYTHING
 ) -> list[WaitingPod]:
-    """Return the pods behind the gate with these labels, in a namespace or, if that is None, in all.
+    """Return the pods behind the gate with these labels, in a namespace or, if it is None, in all.
 
     Raises `ClusterError`.
     """
@@ -89,7 +89,7 @@ async def waiting(
         except Gone:
             if dict(query).keys() == {"fieldSelector"}:
                 raise
-            # The next page is too old to be had; what was seen of the others still holds.
+            # The next page has expired; the pods seen before still count.
             query = [pending]
             continue
         selected = (
@@ -114,7 +114,7 @@ def _waiting(pod: Part) -> WaitingPod | None:
 
 
 async def renewed(api: PodApi, *, namespace: str) -> datetime | None:
-    """When a controller last said that it leads; None if none ever did, or that cannot be read.
+    """Return when a controller last renewed its lease; None if never, or if that cannot be read.
 
     Raises `ClusterError`.
     """
@@ -134,7 +134,7 @@ async def renewed(api: PodApi, *, namespace: str) -> datetime | None:
 
 @asynccontextmanager
 async def answered_within(seconds: float, *, what: str) -> AsyncIterator[None]:
-    """Raises `Unreachable` if what is inside takes longer."""
+    """Raise `Unreachable` if the body takes longer."""
     try:
         async with asyncio.timeout(seconds):
             yield

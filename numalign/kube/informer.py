@@ -1,12 +1,11 @@
 """
-One kind of objects, as the API server has it from moment to moment.
+One kind of objects, as the API server has it at every moment.
 
 A list returns the current objects, a watch the changes from then on. Watches break often: a server restarts,
 a load balancer closes an idle connection, a network drops packets silently. The next watch then resumes from
 the last resource version, so nothing is lost or read twice. Only if that is impossible (compacted history, a
 restored store, an invalid event) everything is listed again, and until that is complete the previous objects
-stay known. Of an object nothing is held but what the
-kind keeps, and of a list nothing but the names.
+stay known. Of an object only the fields that the kind keeps are stored, and of a list only the names.
 
 How a watch is meant to be used: Kubernetes documentation, "Kubernetes API Concepts", "Efficient detection of
 changes"; what breaks in practice: k8s.io/client-go, tools/cache/reflector.go.
@@ -39,49 +38,49 @@ from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
 PAGE = 200
-"""Objects per page. Nodes are stored with all their images, and nothing else happens while a page is read."""
+"""Objects per page. Nodes are stored with all their images, and a page is read without interruption."""
 
 PAGED_TRIES = 3
-"""How often a list is begun in pages, before it is asked for as a whole."""
+"""How often a list is started in pages, before it is requested as a whole."""
 
 WATCH_SECONDS = 300
-"""How long a watch is at least; at most it is twice as long, so that not all of them end at once."""
+"""The minimum duration of a watch; the maximum is twice that, so that not all of them end at once."""
 
 SILENCE_SECONDS = 150
-"""Without a byte for so long a watch is dead: a bookmark comes about once a minute."""
+"""A watch without a byte for this long is dead: a bookmark comes about once a minute."""
 
 LASTING_SECONDS = 30
-"""A watch that went on for so long was a good one: whatever goes wrong next is the first failure."""
+"""A watch that lasted this long was good: the next failure counts as the first one."""
 
 FRUITLESS = 2
-"""After so many watches in a row that were refused, or never said anything, only a list can help."""
+"""After so many watches in a row that were refused, or sent nothing, only a list can help."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds, at most, before the first new try and before any other."""
+"""The limits of seconds before the first retry and before any other."""
 
 CHEAP_PAUSE = 5.0
-"""The same where a try costs nothing: nobody hears it, or it is refused at once. A server that starts
-answers 403 to everybody for a moment. However often that was, it makes no other pause longer."""
+"""The same if a retry costs nothing: there is no connection, or it is refused at once. A starting server
+answers 403 to everybody for a moment. These failures do not make other pauses longer."""
 
 LOG_AGAIN_SECONDS = 60
 """How long the same cause is not logged again."""
 
 
 class Sink(Protocol):
-    """Where the objects go. None of it may wait."""
+    """The receiver of objects. Its methods must not wait."""
 
     def put(self, raw: Object) -> None:
-        """An object is there, as this says: what its kind keeps of it."""
+        """Add or update an object, with the fields that its kind keeps."""
 
     def drop(self, key: Key) -> None:
-        """An object is gone."""
+        """Remove an object."""
 
     def keep(self, keys: AbstractSet[Key]) -> None:
-        """There are no other objects than these; each of them was put before."""
+        """Remove all objects but these; each of them was put before."""
 
 
 class WatchFailure(StrEnum):
-    """Why a list or a watch ended before its time, as a label and the end of an event's name."""
+    """Why a list or a watch ended early, as a label and the end of an event's name."""
 
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
@@ -107,7 +106,7 @@ class WatchMetrics:
 
     @classmethod
     def of(cls, registry: CollectorRegistry) -> Self:
-        """Meters that this registry shows."""
+        """Return metrics in this registry."""
         return cls(
             Counter(
                 f"{PREFIX}watch_lists",
@@ -137,7 +136,7 @@ class WatchMetrics:
 
 
 class _Unusable(Exception):
-    """Raised for an answer that nothing can be done with."""
+    """Raised for an answer that cannot be used."""
 
     def __init__(self, reason: WatchFailure, message: str) -> None:
         super().__init__(message)
@@ -146,19 +145,19 @@ class _Unusable(Exception):
 
 @dataclass(slots=True)
 class _Position:
-    """What is watched, and the last resource version that was heard."""
+    """The watched collection, and the last resource version received."""
 
     collection: Collection
     version: str
 
 
 class Informer:
-    """Keeps a sink as the API server is, as long as it is `run`.
+    """Keeps a sink equal to the API server, while it is `run`.
 
     `collections` are the versions of one kind, the preferred one first; the first that is served is followed.
-    A kind that is not served has no objects. `synced` says that a whole list was taken once, and `trouble`
-    what is waited for; None when all is well. `silence` is in seconds. Failures that are `expected` are told
-    as news, not as warnings.
+    A kind that is not served has no objects. `synced` is whether a complete list was taken, and `trouble`
+    what is missing; None if nothing is. `silence` is in seconds. Failures that are `expected` are logged as
+    information, not as warnings.
     """
 
     def __init__(  # noqa: PLR0913  what it works with, and its time and chance
@@ -204,21 +203,21 @@ class Informer:
             metrics.failures.labels(self.kind, reason)
 
     def age(self) -> float:
-        """Seconds since the API server last said something about this kind; infinite before."""
+        """Return seconds since the last answer about this kind; infinite before the first."""
         return float("inf") if self._heard_at is None else self._clock() - self._heard_at
 
     @property
     def synced(self) -> bool:
-        """Whether there was a whole list."""
+        """Whether there was a complete list."""
         return self.synced_at is not None
 
     async def run(self) -> None:
-        """Follow; never returns, and no failure of the API server is raised."""
+        """Follow the objects; never returns, and raises no failure of the API server."""
         while True:
             await self._sleep(await self._list_or_watch())
 
     async def _list_or_watch(self) -> float:
-        """Take a list, or watch until that ends; gives the seconds to wait before the next round."""
+        """List, or watch until the watch ends; return the seconds to wait before the next round."""
         began = self._clock()
         try:
             if self._position is None:
@@ -233,7 +232,7 @@ class Informer:
     # What there is.
 
     async def _list(self) -> None:
-        """Take a whole list of the first version that is served."""
+        """Take a complete list of the first version that is served."""
         for collection in self._collections:
             with suppress(NotFound):
                 version = await self._list_all(collection)
@@ -242,7 +241,7 @@ class Informer:
                 self._recovered()
                 return
         if not group(self._collections[0].api_version):
-            # Every API server has these: whoever denies that is none.
+            # Every API server has these kinds: an answer that denies it is wrong.
             raise _Unusable(
                 WatchFailure.VANISHED,
                 (f"{self._api.host} does not serve {self._what}, so it is not an API server"),
@@ -251,7 +250,7 @@ class Informer:
         raise _Unusable(WatchFailure.NOT_SERVED, _NOT_SERVED.format(resource=self._resource))
 
     def _absent(self) -> None:
-        """A kind that was there is believed gone when that is told twice: a starting server says so too."""
+        """Remove a kind only if it is reported missing twice: a starting server reports that too."""
         self._heard_at = self._clock()
         self._absences += 1
         if not self.synced or self._absences > 1:
@@ -259,7 +258,7 @@ class Informer:
             self._sync()
 
     async def _list_all(self, collection: Collection) -> str:
-        """Return every object, in pages if they can be had; gives the resource version of the list."""
+        """Return the resource version after listing every object, in pages if possible."""
         for _ in range(PAGED_TRIES):
             with suppress(Gone):
                 return await self._pages(collection, [("limit", str(PAGE))])
@@ -288,7 +287,7 @@ class Informer:
             self.synced_at = self._clock()
 
     async def _page(self, collection: Collection, query: Query, keys: set[Key]) -> tuple[str, str]:
-        """Put the objects of a page, and note their keys; gives where the next page is, and the version."""
+        """Put the objects of a page and note their keys; return the next page and the version."""
         what = f"the list of {self._what}"
         page = Part(await self._api.get(collection.path, [*collection.selector, *query], what=what))
         self._heard_at = self._clock()
@@ -310,7 +309,7 @@ class Informer:
     # What happens to it.
 
     async def _watch(self, position: _Position) -> None:
-        """Follow what happens until the watch ends in its time."""
+        """Follow changes until the watch ends regularly."""
         began = self._clock()
         query = [
             *position.collection.selector,
@@ -322,11 +321,11 @@ class Informer:
         events = self._api.lines(
             position.collection.path, query, what=f"the watch of {self._what}", silence=self._silence
         )
-        # Left in the middle, a generator closes its connection only when somebody closes it.
+        # A generator left in the middle closes its connection only when it is closed explicitly.
         async with aclosing(events) as lines:
             async for line in lines:
                 self._heard_at = self._clock()
-                # An empty line tells that somebody is there, and nothing else.
+                # An empty line only shows that the server is there.
                 if line:
                     self._event(position, line)
                 self._recovered()
@@ -356,7 +355,7 @@ class Informer:
         self._fruitless = 0
 
     def _given_up(self, status: Part) -> _Unusable:
-        """Return why the API server gives the watch up, as it says in a Status."""
+        """Return why the API server ended the watch, from its Status."""
         code, message = status["code"].integer(), status["message"].text()
         reason = WatchFailure.EXPIRED if code == HTTPStatus.GONE else WatchFailure.FAILED
         why = f"{message or 'no reason given'} ({code})"
@@ -372,7 +371,7 @@ class Informer:
     # What goes wrong.
 
     def _failed(self, error: ClusterError | _Unusable, *, lasted: float) -> float:
-        """Settle where to go on; gives the seconds to wait before."""
+        """Decide where to resume; return the seconds to wait before."""
         reason = _reason(error)
         self.failed_at = self._clock()
         forbidden = reason is WatchFailure.FORBIDDEN
@@ -387,19 +386,19 @@ class Informer:
         if reason is WatchFailure.NOT_SERVED:
             return LONGEST_PAUSE
         if reason is WatchFailure.EXPIRED and self._clock() - self._listed_at > LASTING_SECONDS:
-            # However long the API server was away, nothing keeps it from giving a list now.
+            # However long the API server was away, it can answer a list now.
             return self._chance() * FIRST_PAUSE
         return self._pause(_LONGEST.get(reason, LONGEST_PAUSE))
 
     def _pause(self, longest: float) -> float:
-        """Longer with each failure, and by chance, so that a crowd does not come back at once."""
+        """Return a random pause, longer with each failure, so that many clients do not return at once."""
         failures = self._failures.get(longest, 0)
         most = min(FIRST_PAUSE * 2.0 ** min(failures, 10), longest)
         self._failures[longest] = failures + 1
         return self._chance() * most
 
     def _report(self, reason: WatchFailure, sentence: str) -> None:
-        """Count it; log it, if that was not just done."""
+        """Count the failure, and log it unless that was just done."""
         self._metrics.failures.labels(self.kind, reason).inc()
         now, before = self._clock(), self._logged_at.get(reason)
         if before is not None and (reason in _HOPELESS or now - before < LOG_AGAIN_SECONDS):
@@ -410,7 +409,7 @@ class Informer:
         say(self._log, f"watch.{reason}", error=sentence)
 
     def _recovered(self) -> None:
-        """Nothing is waited for."""
+        """Note that nothing is missing any more."""
         self.trouble = None
         for reason in _HOPELESS & self._logged_at.keys():
             del self._logged_at[reason]
@@ -423,14 +422,14 @@ def _reason(error: ClusterError | _Unusable) -> WatchFailure:
     if isinstance(error, _Unusable):
         return error.reason
     cause = error.__cause__
-    # A status that came in place of an answer has no cause.
+    # A status in place of an answer has no cause.
     fallback = WatchFailure.REFUSED if cause is None else WatchFailure.UNREACHABLE
     reasons = (reason for kind, reason in _CAUSES.items() if isinstance(cause, kind))
     return _ERRORS.get(type(error)) or next(reasons, fallback)
 
 
 def _key(raw: object) -> Key | None:
-    """Namespace and name of an object; None, if it has no name that makes sense."""
+    """Return namespace and name of an object; None if it has no valid name."""
     metadata = raw.get("metadata") if isinstance(raw, dict) else None
     if not isinstance(metadata, dict):
         return None
@@ -477,7 +476,7 @@ _RELISTED = frozenset(
 )
 _FRUITLESS = frozenset({WatchFailure.REFUSED, WatchFailure.SILENT})
 _HOPELESS = frozenset({WatchFailure.FORBIDDEN, WatchFailure.NOT_SERVED})
-"""Until somebody does something: said once, and tried again slowly."""
+"""Failures that last until somebody acts: logged once, and retried slowly."""
 
 _LONGEST: Mapping[WatchFailure, float] = MappingProxyType(
     {WatchFailure.UNREACHABLE: CHEAP_PAUSE, WatchFailure.FORBIDDEN: CHEAP_PAUSE}

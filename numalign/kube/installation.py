@@ -1,8 +1,8 @@
 """
-What a running cluster says beside its objects: which namespace is meant, and how numalign is installed there.
+How a running cluster is installed: the context's namespace, and numalign's own objects.
 
-Any tenant may make a ConfigMap of any name in a namespace of its own. So where numalign's own objects are is
-read off its webhook configuration, which only whoever runs the cluster may write.
+Any tenant may create a ConfigMap of any name in its own namespace. So the place of numalign's own objects is
+read from its webhook configuration, which only cluster administrators may write.
 """
 
 from contextlib import suppress
@@ -23,15 +23,15 @@ _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfig
 
 
 async def context_namespace(connection: Connection = FROM_KUBECONFIG) -> str:
-    """Return the namespace that a kubeconfig's context means; nobody is asked. Raises `Unconfigured`."""
+    """Return the namespace of a kubeconfig's context, without a request. Raises `Unconfigured`."""
     async with connected(connection) as api:
         return api.namespace
 
 
 async def policy(connection: Connection = FROM_KUBECONFIG) -> tuple[str, str] | None:
-    """Return the installed policy file and the name of its ConfigMap; None where there is none.
+    """Return the installed policy file and the name of its ConfigMap; None without one.
 
-    Raises `ClusterError`, also for somebody who may not see it.
+    Raises `ClusterError`, also if the user may not read it.
     """
     async with connected(connection) as api:
         with suppress(NotFound):
@@ -42,9 +42,9 @@ async def policy(connection: Connection = FROM_KUBECONFIG) -> tuple[str, str] | 
 
 
 async def namespace(api: Api) -> str | None:
-    """Return the namespace in which numalign's webhook runs; None if it runs outside of the cluster.
+    """Return the namespace in which numalign's webhook runs; None if it runs outside the cluster.
 
-    Raises `ClusterError`, `NotFound` where it is not installed.
+    Raises `ClusterError`, and `NotFound` if it is not installed.
     """
     what = f"ValidatingWebhookConfiguration {CONFIGURATION}"
     configuration = Part(await api.get(f"{_CONFIGURATIONS}/{CONFIGURATION}", what=what))
@@ -56,7 +56,7 @@ async def namespace(api: Api) -> str | None:
 
 
 async def config_map(api: Api, place: str, name: str) -> dict[str, str]:
-    """Return the texts of a ConfigMap in a namespace; raises `ClusterError`."""
+    """Return the texts of a ConfigMap in a namespace; raise `ClusterError`."""
     path = f"/api/v1/namespaces/{quote(place, safe='')}/configmaps/{quote(name, safe='')}"
     raw = await api.get(path, what=f"ConfigMap {place}/{name}")
     return dict(Part(raw)["data"].text_map())

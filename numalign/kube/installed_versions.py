@@ -1,9 +1,9 @@
 """
-Which versions run in a cluster: of Kubernetes, and of every program of ours.
+The versions in a cluster: of Kubernetes, and of every program of numalign.
 
-A pod of ours is one with our label. Its version is told by its own label or the tag of its image; of an image
-that is named by its digest alone, by the label of the workload that made the pod. Anybody may label a pod of
-his own like that, so the namespace of each is told too.
+Pods of numalign have its label. Their version is in another label or in the tag of the image; for an image
+with only a digest, in the label of the workload that created the pod. Anybody may set these labels on a pod,
+so the namespace of each is reported too.
 """
 
 from collections import defaultdict
@@ -15,18 +15,18 @@ from numalign.kube.decode.parts import Part
 from numalign.kube.errors import ClusterError
 
 NAME, COMPONENT, VERSION = (f"app.kubernetes.io/{word}" for word in ("name", "component", "version"))
-"""The labels of pods and workloads of ours."""
+"""The labels of pods and workloads of numalign."""
 
 _OURS = [("labelSelector", f"{NAME}=numalign"), ("limit", "500")]
 _MOST_PAGES = 40
-# Kubernetes' own program, beside our scorer.
+# Kubernetes' own program, beside the scorer.
 _KUBE_SCHEDULER = "scheduler"
 _WORKLOADS = ("deployments", "daemonsets")
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledProgram:
-    """The pods of one program and version in a namespace; `version` is None where nobody tells it."""
+    """The pods of one program and version in a namespace; `version` is None if not known."""
 
     program: str
     namespace: str
@@ -43,19 +43,19 @@ class InstalledProgram:
 
 @dataclass(frozen=True, slots=True)
 class InstalledVersions:
-    """What runs in a cluster; `programs` is None where whoever asks may not see them."""
+    """What runs in a cluster; `programs` is None if the user may not read them."""
 
     kubernetes: str
     programs: tuple[InstalledProgram, ...] | None
 
 
 async def kubernetes(api: Api) -> str:
-    """Return the version of the API server, as `v1.34.2`; raises `ClusterError`."""
+    """Return the version of the API server, such as `v1.34.2`; raise `ClusterError`."""
     return Part(await api.get("/version", what="the version of the API server"))["gitVersion"].text()
 
 
 async def programs(api: Api) -> tuple[InstalledProgram, ...]:
-    """Return every program of ours, by name, namespace and version; raises `ClusterError`."""
+    """Return every program of numalign, by name, namespace and version; raise `ClusterError`."""
     pods = [_RunningPod.of(pod) async for pod in _listed(api, "/api/v1/pods", what="the pods of numalign")]
     of_workloads: Mapping[tuple[str, str], str] = {}
     if not all(pod.version for pod in pods):
@@ -99,14 +99,14 @@ class _RunningPod:
 
 
 def tag(image: str) -> str:
-    """Return the tag of an image; empty for one that is named without any."""
+    """Return the tag of an image; empty if it has none."""
     name, _, _ = image.partition("@")
     _, colon, word = name.rpartition(":")
     return word if colon and "/" not in word else ""
 
 
 async def _versions_of_workloads(api: Api) -> Mapping[tuple[str, str], str]:
-    """By namespace and program; those that nobody may see are left out."""
+    """Return versions by namespace and program; workloads that the user may not read are left out."""
     versions: dict[tuple[str, str], str] = {}
     for plural in _WORKLOADS:
         try:
@@ -115,7 +115,7 @@ async def _versions_of_workloads(api: Api) -> Mapping[tuple[str, str], str]:
                 labels = metadata["labels"]
                 versions[metadata["namespace"].text(), labels[COMPONENT].text()] = labels[VERSION].text()
         except ClusterError:
-            # Then the version of these is told by nobody, and that is what is said.
+            # Then their version is reported as unknown.
             continue
     return versions
 

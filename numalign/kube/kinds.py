@@ -1,8 +1,8 @@
 """
-The kinds of objects that are read from an API server: where it serves them, and what of them is kept.
+The kinds of objects that are read from an API server: their paths, and which fields are kept.
 
 A node is stored with all its images and a pod with its environment; the rules read a few fields of either.
-What nobody reads is cut away as soon as it arrives, so that it takes no memory and is never passed on.
+Fields that are not read are removed as soon as they arrive, so they take no memory and are never passed on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,16 +16,16 @@ from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, GROUP, KIND, VERSIO
 from numalign.model import intent
 
 Object: TypeAlias = dict[str, Any]
-"""An object as JSON has it."""
+"""An object in JSON."""
 
 Key: TypeAlias = tuple[str, str]
-"""Namespace and name; the namespace is empty for what has none."""
+"""Namespace and name; the namespace is empty for cluster-scoped objects."""
 
 MOST_CUT = 1024
-"""Elements of a list; no longer one is read, so that to cut it would be time spent for nobody."""
+"""The limit of elements in a list; a longer one is never read, so cutting it would be a waste of time."""
 
 _ALL = True
-# kubectl keeps whole manifests in an annotation of its own, the environment of their containers included.
+# kubectl stores whole manifests in an annotation of its own, including the environment of containers.
 _READ = (intent.PREFIX, "volcano.sh/", "kai.scheduler/")
 _NAMED: Mapping[str, object] = {"name": _ALL, "labels": _ALL}
 _RESOURCES: Mapping[str, object] = {"requests": _ALL, "limits": _ALL}
@@ -39,11 +39,11 @@ SPEC: Mapping[str, object] = MappingProxyType(
         "runtimeClassName": _ALL,
     }
 )
-"""What of a pod's spec says what it asks for."""
+"""The fields of a pod's spec with its requests."""
 ASKED: Mapping[str, object] = MappingProxyType(
     {"metadata": {"annotations": (intent.PREFIX, intent.VOLCANO_POLICY)}, "spec": SPEC}
 )
-"""What of a pod says what it asks for."""
+"""The fields of a pod with its requests."""
 _OWNERS: Mapping[str, object] = {
     "ownerReferences": {"kind": _ALL, "apiVersion": _ALL, "controller": _ALL},
 }
@@ -60,10 +60,10 @@ READ: Mapping[str, object] = MappingProxyType(
         "spec": {**SPEC, **_SCHEDULING},
     }
 )
-"""What of a pod says what it asks for, where it may go, and who has placed it."""
+"""The fields of a pod with its requests, where it may go, and what has placed it."""
 
 PLACED: Mapping[str, object] = MappingProxyType({"metadata": {**_OWNERS}, "spec": _SCHEDULING})
-"""What of a pod says where it may go, and who has placed it."""
+"""The fields of a pod with where it may go, and what has placed it."""
 
 _ALLOCATED: Mapping[str, object] = {"name": _ALL, "allocatedResources": _ALL}
 
@@ -103,9 +103,9 @@ _POD: Mapping[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """One kind of objects: its names, where all of it is served, and what of an object is kept.
+    """One kind of objects: its names, the path of all of them, and which fields are kept.
 
-    With a `name`, of all objects at that path the one that is called so.
+    With a `name`, it is only the object of that name.
     """
 
     kind: str
@@ -116,22 +116,22 @@ class Collection:
 
     @property
     def plural(self) -> str:
-        """The kind as it stands in a path: `nodes`."""
+        """The kind as in a path: `nodes`."""
         return self.path.rpartition("/")[2]
 
     @property
     def selector(self) -> Sequence[tuple[str, str]]:
-        """What to ask an API server for, beside the path."""
+        """The query parameters beside the path."""
         return [("fieldSelector", f"metadata.name={self.name}")] if self.name else []
 
     def described(self, value: object) -> Object:
-        """Return an object with its kind, which lists leave out, cut down to what is read."""
+        """Return an object with its kind, which lists omit, cut down to the fields that are read."""
         kept: Any = cut(value, self.kept)
         return {"apiVersion": self.api_version, "kind": self.kind, **kept}
 
 
 def _nodes(*node_info: str) -> Collection:
-    """Nodes; of their `nodeInfo` what is `node_info`."""
+    """Return the collection of nodes, with these fields of `nodeInfo`."""
     kept: Mapping[str, object] = {
         "metadata": {**_NAMED, "uid": _ALL},
         "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
@@ -147,8 +147,8 @@ def _nodes(*node_info: str) -> Collection:
 
 NODES = _nodes("kubeletVersion", "systemUUID", "machineID")
 NODES_IN_FILES = _nodes("kubeletVersion")
-"""What of a node is written into files, which get around: what identifies a machine is confidential, says
-machine-id(5). There the uid tells one node from another of its name."""
+"""The fields of a node in files, which are passed on: what identifies a machine is confidential, according to
+machine-id(5). There the uid distinguishes nodes with the same name."""
 
 NAMESPACES = Collection("Namespace", "v1", "/api/v1/namespaces", MappingProxyType({"metadata": _NAMED}))
 PODS = Collection("Pod", "v1", "/api/v1/pods", MappingProxyType(_POD))
@@ -164,16 +164,16 @@ PODS_IN_FILES = Collection(
             "metadata": {
                 **cast("Mapping[str, object]", _POD["metadata"]),
                 "annotations": (*_READ, *movability.ANNOTATIONS),
-                # By which whoever reads a file chooses among its pods.
+                # Readers of a file select pods by labels.
                 "labels": _ALL,
             },
             "spec": {
                 **cast("Mapping[str, object]", _POD["spec"]),
                 "priority": _ALL,
                 "priorityClassName": _ALL,
-                # Which sorts of volumes a pod has, and not what is in them.
+                # The kinds of a pod's volumes, without their contents.
                 "volumes": {sort: {} for sort in movability.VOLUMES},
-                # What keeps anybody but its scheduler from choosing its node.
+                # What keeps all but its own scheduler from choosing its node.
                 "topologySpreadConstraints": {"whenUnsatisfiable": _ALL},
                 "affinity": {"nodeAffinity": _ALL, "podAffinity": _REQUIRED, "podAntiAffinity": _REQUIRED},
                 "hostNetwork": _ALL,
@@ -188,7 +188,7 @@ PODS_IN_FILES = Collection(
         }
     ),
 )
-"""What of a pod is written into files: also what tells whether it may be moved (`movability`)."""
+"""The fields of a pod in files: also those that decide whether it may be moved (`movability`)."""
 
 TOPOLOGIES = tuple(
     Collection(
@@ -215,7 +215,7 @@ _WRITTEN: Mapping[str, object] = {"f:zones": {}, "f:attributes": {}, "f:topology
 
 
 def _with_writers(topologies: Collection) -> Collection:
-    """Return the same, with the names of those who wrote the topology into it."""
+    """Return the same, with the names of the programs that wrote the topology."""
     kept = dict(topologies.kept)
     kept["metadata"] = {
         **cast("Mapping[str, object]", kept["metadata"]),
@@ -225,12 +225,12 @@ def _with_writers(topologies: Collection) -> Collection:
 
 
 TOPOLOGIES_IN_FILES = tuple(map(_with_writers, TOPOLOGIES))
-"""What of a topology is written into files: also which programs wrote it, for there should be one."""
+"""The fields of a topology in files: also which programs wrote it, because there should be only one."""
 
 
 def cut(value: object, kept: object) -> object:
-    """Of a value from JSON or YAML, what is kept; what has another shape is kept as it is."""
-    # Most of what is kept is kept whole: asked first, for this is where the time of a long list goes.
+    """Return the kept fields of a value from JSON or YAML; values with another shape stay as they are."""
+    # Most fields are kept whole: checked first, because long lists spend their time here.
     if kept is _ALL:
         return value
     if isinstance(kept, tuple):
@@ -246,7 +246,7 @@ def cut(value: object, kept: object) -> object:
 
 
 def _beginning(value: object, beginnings: tuple[str, ...]) -> object:
-    """Return an object without the members whose names begin in no such way."""
+    """Return an object with only the members whose names have one of these prefixes."""
     if not isinstance(value, dict):
         return value
     return {key: text for key, text in value.items() if str(key).startswith(beginnings)}

@@ -1,13 +1,13 @@
 """
-Which one of several replicas does what only one may do.
+Leader election: which one of several replicas does what only one may do.
 
-The replicas agree through a Lease: whoever keeps renewing it leads, and the others wait until it has stood
-still for so long that its holder cannot believe in it any more. This is the election of client-go
-(k8s.io/client-go/tools/leaderelection), with one guarantee more: `leading` is asked before every act, and
-says no unless it can be proved. A leader that cannot renew, or that was frozen and does not know it yet, is
-none. All that is judged by the wall clock is what people read in the Lease.
+The replicas agree through a Lease: the one that keeps renewing it leads, and the others wait until it has not
+changed for so long that its holder can no longer consider itself the leader. This is the election of
+client-go (k8s.io/client-go/tools/leaderelection), with one more guarantee: `leading` is checked before every
+action, and is False unless leadership is certain. A leader that cannot renew, or that was frozen without
+noticing, does not lead. Only the times that people read in the Lease come from the wall clock.
 
-Nor does a new leader act before the last one's acts are over: see `Handover`.
+Nor does a new leader act before the actions of the last one are over: see `Handover`.
 """
 
 import asyncio
@@ -30,23 +30,23 @@ from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
 LEASE_DURATION_SECONDS = 15
-"""How long a Lease has to stand still before another may take it."""
+"""How long a Lease has to be unchanged before another may take it."""
 
 RENEW_DEADLINE_SECONDS = 10
-"""How long a renewal proves that nobody else leads; the rest is for clocks that run at different speeds."""
+"""How long a renewal guarantees leadership; the rest is for clocks that run at different speeds."""
 
 RETRY_PERIOD_SECONDS = 2.0
 JITTER = 1.2
-"""How much longer than `RETRY_PERIOD_SECONDS` those may wait who do not lead, as a share of it."""
+"""How much longer than `RETRY_PERIOD_SECONDS` the others may wait, as a share of it."""
 
 ATTEMPT_SECONDS = 5
-"""How long the API server may take to answer; within the time of a proof, there is room for another try."""
+"""How long the API server may take to answer; the guarantee leaves time for another try."""
 
 RELEASE_SECONDS = 2
-"""How long the end of the process may be held up, so that others need not wait."""
+"""How long the end of the process may be delayed, so that others need not wait."""
 
 LONGEST_LEASE_SECONDS = 300
-"""A Lease that says it holds for longer is believed no more than this."""
+"""The limit of a Lease's duration; a longer one counts as this."""
 
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 
@@ -57,16 +57,16 @@ _MOST_TRANSITIONS = 2**31 - 1
 
 
 async def _at_once() -> None:
-    """Nothing is waited for."""
+    """Wait for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handover:
     """How long a new leader waits before it acts, in seconds.
 
-    From when it took the Lease: `released` after one who gave it up, so that the news of what he did arrive;
-    `lost` after anybody else, who may have begun something that is not over yet. Whoever gives the Lease up
-    first waits for `over`, which must come to an end.
+    It counts from when it took the Lease: `released` after a leader that released it, so that the events of
+    its actions arrive; `lost` after any other, which may have started actions that are not over yet. A leader
+    that releases the Lease first waits for `over`, which must end.
     """
 
     released: float = 0.0
@@ -75,59 +75,59 @@ class Handover:
 
 
 NO_HANDOVER = Handover()
-"""What a leader does is over as soon as it is begun, or it does no harm that two do it."""
+"""The actions of a leader end at once, or it does no harm if two do them."""
 
 
 class Leases(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
+    """The part of an `Api` that is used; the real one raises `ClusterError`."""
 
     async def get(self, path: str, *, what: str) -> object:
         """Return the object at a path."""
 
     async def create(self, path: str, body: object, *, what: str) -> object:
-        """Make an object in the collection at a path."""
+        """Create an object in the collection at a path."""
 
     async def replace(self, path: str, body: object, *, what: str) -> object:
-        """Put an object in place of the one with the same `resourceVersion`."""
+        """Replace the object with the same `resourceVersion`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderElectionRecord:
-    """A Lease as it was read. Invalid fields count as absent."""
+    """A Lease as read. Invalid fields count as absent."""
 
     metadata: Object
     spec: Object
 
     @property
     def holder(self) -> str:
-        """Who holds it; empty if nobody does."""
+        """The holder; empty if there is none."""
         return Part(self.spec)["holderIdentity"].text()
 
     @property
     def acquired(self) -> str | None:
-        """When its holder got it, as it is written."""
+        """When its holder acquired it, as written."""
         return Part(self.spec)["acquireTime"].text() or None
 
     @property
     def transitions(self) -> int:
-        """How often it has changed hands."""
+        """The number of its changes of holder."""
         return max(Part(self.spec)["leaseTransitions"].integer() or 0, 0)
 
     @property
     def seconds(self) -> float:
-        """For how long it holds without being renewed."""
+        """How long it is valid without a renewal."""
         duration = Part(self.spec)["leaseDurationSeconds"].integer() or LEASE_DURATION_SECONDS
         return min(duration, LONGEST_LEASE_SECONDS)
 
     @property
     def released(self) -> bool:
-        """Whether its last holder gave it up, as client-go writes that; a holder that is erased did not."""
+        """Whether its last holder released it, as client-go writes that; a removed holder did not."""
         return not self.holder and self.seconds == 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Observation:
-    """A Lease (None if it was deleted), and when it was first seen to be like this."""
+    """A Lease (None if it was deleted), and when it was first seen in this state."""
 
     record: LeaderElectionRecord | None
     at: float
@@ -138,12 +138,12 @@ class _Observation:
 
 
 class LeaderElector:
-    """One candidate. `leading` says at every moment whether it leads, `acts_for` how long it may act.
+    """One candidate. `leading` is whether it leads at this moment, `acts_for` how long it may act.
 
-    The Lease is `name` in `namespace`. Candidates may have the same `identity`: what stands in the Lease is
-    `identity` with some letters of `chance` after it (`self.identity`), for a process that was started again
-    must not take the lead of its predecessor, which may still be there, for its own. The API server is given
-    up if it does not answer `within` so many seconds.
+    The Lease is `name` in `namespace`. Candidates may have the same `identity`: the Lease contains `identity`
+    with random letters from `chance` (`self.identity`), because a restarted process must not mistake the
+    leadership of its predecessor, which may still run, for its own. A request is given up if the API server
+    does not answer `within` its limit.
     """
 
     def __init__(  # noqa: PLR0913  a place, a name, and what every part of a process is given
@@ -182,19 +182,19 @@ class LeaderElector:
 
     @property
     def leading(self) -> bool:
-        """Whether nobody else can lead now; ask before every act, for a moment later it may have ended."""
+        """Whether no other can lead now; check it before every action, as it may end at any moment."""
         return self._clock() < self._leads_until
 
     def acts_for(self) -> float:
-        """For how many more seconds it is proved that nobody else can act; 0 if it is not.
+        """Return for how many more seconds no other can act, guaranteed; 0 without a guarantee.
 
-        It is 0 too while a predecessor's acts may not be over. Whatever is begun must be over before.
+        It is also 0 while a predecessor's actions may not be over. Every action must end in this time.
         """
         now = self._clock()
         return max(0.0, self._leads_until - now) if now >= self._acts_from else 0.0
 
     async def run(self) -> None:
-        """Try to lead, and to go on leading; never returns. Cancelled, it gives the Lease up."""
+        """Try to lead, and to keep leading; never returns. Releases the Lease when cancelled."""
         try:
             while True:
                 await self._try_once()
@@ -214,14 +214,14 @@ class LeaderElector:
         self._log_leading()
 
     async def _try_acquire_or_renew(self) -> None:
-        """Read the Lease, and write it if that is allowed; raises `ClusterError`."""
+        """Read the Lease, and write it if that is allowed; raise `ClusterError`."""
         record = await self._read()
         if record is not None and record.holder != self.identity:
             self._leads_until = _NEVER
         self._observe(record)
         if not self._can_acquire(record):
             return
-        # The proof counts from here: whoever else may take the Lease waits from when it sees this one.
+        # The guarantee counts from here: any other candidate waits from when it sees this renewal.
         began, waits = self._clock(), self._waits(record)
         if await self._written(record):
             self._leads_until = began + RENEW_DEADLINE_SECONDS
@@ -230,7 +230,7 @@ class LeaderElector:
             self._leads_until = _NEVER
 
     async def _read(self) -> LeaderElectionRecord | None:
-        """Return the Lease; None if there is none."""
+        """Return the Lease; None if it does not exist."""
         try:
             lease = await self._api.get(self._path, what=self._what)
         except NotFound:
@@ -241,28 +241,28 @@ class LeaderElector:
         return LeaderElectionRecord(metadata, spec if isinstance(spec, dict) else {})
 
     def _observe(self, record: LeaderElectionRecord | None) -> None:
-        """Note since when the Lease has been as it is; by our own clock, whatever times stand in it."""
+        """Note since when the Lease is unchanged, by the local clock, whatever times it contains."""
         met = self._observed or record or self._wrote
         if met and not (self._observed and self._observed.still(record)):
             self._observed = _Observation(record, self._clock())
 
     def _can_acquire(self, record: LeaderElectionRecord | None) -> bool:
-        """Return whether nobody else can lead.
+        """Return whether no other can lead.
 
-        A Lease that was deleted, or whose holder was erased, may still be believed in by its holder. Where
-        none was ever seen, none is waited for: a new cluster has none.
+        A deleted Lease, or one without its holder, may still count for that holder. If none was ever seen,
+        there is no need to wait: a new cluster has none.
         """
         if self._observed is None or self.leading:
             return True
         waited = self._clock() - self._observed.at
         if record is None:
             return waited >= LEASE_DURATION_SECONDS
-        # Longer than its holder may take it for proved.
+        # Longer than its holder may rely on it.
         patience = max(record.seconds, LEASE_DURATION_SECONDS)
         return record.holder == self.identity or record.released or waited >= patience
 
     def _waits(self, record: LeaderElectionRecord | None) -> float:
-        """Return how long to wait for the acts of whoever led before; for our own nobody has to."""
+        """Return how long to wait for the actions of the last leader; not for its own."""
         if self.leading or (record or self._observed) is None:
             return 0.0
         if record and record.holder == self.identity:
@@ -270,7 +270,7 @@ class LeaderElector:
         return self._handover.released if record and record.released else self._handover.lost
 
     async def _written(self, record: LeaderElectionRecord | None) -> bool:
-        """Return whether the Lease is ours now; if not, somebody else was faster, and it is read again."""
+        """Return whether the Lease is held now; if not, another was faster, and it is read again."""
         body = self._claim(record)
         try:
             if record is None:
@@ -288,7 +288,7 @@ class LeaderElector:
             raise Conflict(str(error)) from error
 
     def _claim(self, record: LeaderElectionRecord | None) -> Object:
-        """Return the Lease as ours; what else stands in it stays."""
+        """Return the Lease with this holder; its other fields stay."""
         time = self._stamp()
         if record is None:
             return self._body(self._name, {}, acquireTime=time, renewTime=time, leaseTransitions=0)
@@ -306,17 +306,17 @@ class LeaderElector:
         return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec | held | fields}
 
     def _stamp(self) -> str:
-        """Return the time now, but never the same twice: others see a renewal only if something changes."""
+        """Return the current time, never the same twice: others see a renewal only if something changes."""
         self._stamped = max(self._now(), self._stamped + _MICROSECOND)
         return self._stamped.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     @property
     def _wrote(self) -> bool:
-        """Whether the Lease may ever have been ours."""
+        """Whether this candidate may ever have held the Lease."""
         return self._stamped > _AT_NO_TIME
 
     async def _step_down(self) -> None:
-        """Let another lead at once, as far as that can be told in the time there is."""
+        """Release the Lease at once, as far as possible in the time there is."""
         self._leads_until = _NEVER
         self._log_leading(reason="the process ends")
         await self._handover.over()
@@ -342,7 +342,7 @@ class LeaderElector:
             self._log.info("lease.lost", holder=holder, reason=reason)
 
     def _log_failure(self, error: Exception) -> None:
-        """Say once what is the matter, until it is over or something else is."""
+        """Log a failure once, until it is over or another occurs."""
         if type(error) is not self._logged_failure:
             reason = str(error) or f"the API server did not answer within {self._within:g} s"
             self._log.warning("lease.failed", error=reason)

@@ -1,10 +1,9 @@
 """
 Following the API server.
 
-Each kind of objects is watched by an informer of its own, and all of them fill one cluster state. Changes
-come in crowds (an exporter writes every node each minute), so they are gathered for a moment before the
-cluster is put together again: an answer is never later than that moment, and a crowd costs no more than one
-change.
+Each kind of objects is watched by its own informer, and all of them fill one cluster state. Changes come in
+bursts (an exporter writes every node each minute), so they are gathered for a moment before the cluster is
+joined again: a result is never later than that moment, and a burst costs no more than one change.
 """
 
 import asyncio
@@ -34,23 +33,23 @@ from numalign.runtime.logs import Log
 from numalign.shapes import Shape, ShapeHistory
 
 GATHERING_SECONDS, LONGEST_GATHERING_SECONDS = 0.1, 1.0
-"""How long changes are gathered before they count: the longer, the more it takes to make them count."""
+"""How long changes are gathered before they count: longer if it takes longer to process them."""
 
 PATIENCE_SECONDS = 10.0
-"""How long an answer about an optional kind is waited for, once there is one about all others."""
+"""How long to wait for an answer about an optional kind, after the answers about all others."""
 
 SHARE = 4
-"""So many times as long as it took: a fifth of the time at most goes into it."""
+"""The pause as a multiple of the work: at most a fifth of the time goes into it."""
 
 
 _NOTHING = frozenset[WatchFailure]()
 _ABSENCE = frozenset({WatchFailure.NOT_SERVED})
-"""What is no trouble about a kind that many clusters do without."""
+"""Expected for a kind that many clusters do not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class _StoreSink:
-    """Puts the objects of one kind where the cluster state keeps them."""
+    """Puts the objects of one kind into the cluster state."""
 
     store: Store[Any]
 
@@ -66,7 +65,7 @@ class _StoreSink:
 
 @dataclass(frozen=True, slots=True)
 class _CountSink:
-    """Counts pods, and lets somebody see each."""
+    """Counts pods, and passes each to a listener."""
 
     pod_counts: PodCounts
     see: Callable[[Object], object]
@@ -86,11 +85,11 @@ class _CountSink:
 class LiveFeed:
     """The cluster behind an API server.
 
-    Pods, if they are watched, go to `pods`, and then answers depend on them; without one they are counted,
-    as `reader` reads them, and whoever wants to `see` them is shown each as it comes and changes.
-    Of `watched` kinds all is waited for, of `optional` ones only for an answer, whatever it is.
-    The `shape_history` knows what was there before, and which shapes are `declared`. What is known of a
-    cluster is `state`: whoever learns more of it (the kubelets' configurations) may put it there.
+    If pods are watched, they go to `pods`, and then results depend on them; without `pods` they are counted,
+    as `reader` reads them, and each new or changed pod is passed to `see`. All of the `watched` kinds must be
+    listed first, for `optional` ones any answer is enough. The `shape_history` knows what was there before,
+    and which shapes are `declared`. `state` is the known cluster: other sources (the kubelets'
+    configurations) may add to it.
     """
 
     def __init__(  # noqa: PLR0913  a server, what to watch, and what every part of a process is given
@@ -131,7 +130,7 @@ class LiveFeed:
             for several, expected in ((watched, _NOTHING), (optional, _ABSENCE))
             for versions in several
         }
-        # Pods that are counted are nothing that an answer depends on.
+        # Results do not depend on counted pods.
         self._counted = (
             [informers.pop(kinds.PODS.kind)] if pods is None and kinds.PODS.kind in informers else []
         )
@@ -140,7 +139,7 @@ class LiveFeed:
         self._given: int | None = None
 
     def waiting_for(self) -> str | None:
-        """Return a whole list of all that answers depend on, and an answer about all else but pods."""
+        """Return the kinds without a first list, or answer if optional; counted pods are ignored."""
         lacking = [informer for informer in self._needed if not informer.synced]
         if not lacking:
             since = max((informer.synced_at or 0.0 for informer in self._needed), default=0.0)
@@ -151,14 +150,14 @@ class LiveFeed:
         return "; ".join(reasons) or None
 
     def _may_answer(self, optional: Informer, since: float) -> bool:
-        """Whether an API server that is there since then may still say what there is of an optional kind."""
+        """Return whether the API server, present since then, may still answer about an optional kind."""
         silent = not optional.synced and optional.failed_at < since
         return silent and self._clock() - since < PATIENCE_SECONDS
 
     def age(self) -> float:
-        """Since the API server last said anything about the kind it has been silent about for longest.
+        """Return seconds since the last answer about the kind that has been silent for longest.
 
-        As for readiness, pods that are counted are no matter.
+        As for readiness, counted pods are ignored.
         """
         return max(informer.age() for informer in self._needed)
 
@@ -167,11 +166,11 @@ class LiveFeed:
         return self.state.pod_counts.counts()
 
     def caches(self) -> Caches:
-        """Return what is remembered of objects that may be there no more."""
+        """Return the caches of objects, which may include deleted ones."""
         return self.state.caches()
 
     async def follow(self, take: Take) -> None:
-        """Watch, and give a snapshot whenever something has changed; never returns."""
+        """Watch, and pass on a snapshot whenever something has changed; never returns."""
         async with asyncio.TaskGroup() as group:
             for informer in (*self._needed, *self._optional):
                 group.create_task(informer.run())
@@ -180,7 +179,7 @@ class LiveFeed:
             await self._publish(take)
 
     async def _count(self, pods: Informer) -> None:
-        """Read the many pods once there is something to answer with."""
+        """Read the many pods once requests can be answered."""
         while self.waiting_for() is not None:
             await self._sleep(GATHERING_SECONDS)
         await pods.run()
@@ -196,13 +195,13 @@ class LiveFeed:
             await self._sleep(min(max(GATHERING_SECONDS, SHARE * taken), LONGEST_GATHERING_SECONDS))
 
     async def _give(self, take: Take) -> None:
-        """Give what there is now; what cannot be taken leaves the last snapshot in force, until the next."""
+        """Pass on the current state; if it is rejected, the last snapshot stays in force until the next."""
         self._given = self.state.version
         try:
             await patiently(self.state.work())
             self._given = self.state.version
             snapshot = self.state.snapshot()
-            # Each of these takes a turn of its own.
+            # Each of these lets other tasks run.
             await self._sleep(0)
             await take(snapshot)
         except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
@@ -224,13 +223,13 @@ class LiveFeed:
 
 
 OF_SOME: Sequence[Sequence[Collection]] = (device_classes.COLLECTIONS, numatopologies.COLLECTIONS)
-"""What only some clusters have."""
+"""The kinds that only some clusters have."""
 
 STATIC: Sequence[Sequence[Collection]] = (
     (kinds.NODES,),
     kinds.TOPOLOGIES,
     (kinds.NAMESPACES,),
 )
-"""What answers depend on."""
+"""The kinds on which results depend."""
 
 WITH_PODS: Sequence[Sequence[Collection]] = (*STATIC, (kinds.PODS,))

@@ -1,8 +1,8 @@
 """
-Names of what is in a cluster, for a shell that completes what is typed.
+Names of objects in a cluster, for shell completion.
 
-They are asked of kubectl itself, which is there before we are and starts in a moment; whoever waits for a
-prompt gets none if they do not come within a second.
+They are read with kubectl, which is installed already and starts quickly; if it does not answer within a
+second, there are no completions.
 """
 
 import re
@@ -18,7 +18,7 @@ SECONDS = 1.0
 """How long a prompt waits for names."""
 
 MOST = 1000
-"""Names that are handed to a shell."""
+"""The limit of names passed to a shell."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@/-]*")
 _FLAGS = (
@@ -35,7 +35,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]
 
 
 def names_of(*types: str, namespaced: bool = False) -> Completer:
-    """Names of objects of these types, in the namespace that stands on the line."""
+    """Return a completer of objects of these types, in the namespace on the command line."""
 
     def complete(
         context: click.Context, _parameter: click.Parameter, incomplete: str
@@ -55,7 +55,7 @@ def contexts(context: click.Context, _parameter: click.Parameter, incomplete: st
 def pods_and_workloads(
     context: click.Context, _parameter: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Names of pods, types, and after a type its names."""
+    """Return names of pods and types, and after a type its names."""
     type_name, slash, _ = incomplete.partition("/")
     if not slash:
         pods = names_of("pods", namespaced=True)(context, _parameter, incomplete)
@@ -67,7 +67,7 @@ def pods_and_workloads(
 
 
 def nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of nodes, without those that are on the line already."""
+    """Return names of nodes, without those on the command line already."""
     written = context.params.get(parameter.name or "")
     already = written if isinstance(written, tuple) else ()
     every = (name.rpartition("/")[2] for name in _asked(context, "get", "nodes", "--output=name"))
@@ -87,7 +87,7 @@ def _namespace(context: click.Context) -> tuple[str, ...]:
 
 
 def _asked(context: click.Context, *arguments: str) -> Iterator[str]:
-    """What kubectl lists for whoever types; nothing where it does not in time, and beside a snapshot file."""
+    """Yield what kubectl lists for the user; nothing if it is late, or with a snapshot file."""
     if context.params.get("snapshot"):
         return
     params = context.params
@@ -99,6 +99,6 @@ def _asked(context: click.Context, *arguments: str) -> Iterator[str]:
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):
-        # A prompt is no place to tell what is wrong with a cluster: the command itself does.
+        # A prompt does not show errors of a cluster: the command itself does.
         return
     yield from filter(_NAME.fullmatch, done.stdout.splitlines())

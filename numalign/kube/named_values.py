@@ -1,9 +1,8 @@
 """
-Values by name, changed one by one and handed out whole.
+Values by name, changed one by one and copied as a whole.
 
-Of thousands of nodes a handful changes in a moment. So whoever puts snapshots together keeps what they hold
-up to date name by name, and copies it as a whole, which takes no time to speak of; what did not change is not
-even copied.
+Of thousands of nodes a handful changes at a time. So the code that builds snapshots updates their values name
+by name, and copies them as a whole, which takes hardly any time; unchanged values are not even copied.
 """
 
 from bisect import bisect_left
@@ -15,7 +14,7 @@ Value = TypeVar("Value")
 
 
 class NamedValues(Generic[Value]):
-    """Values by name; what is handed out stays as it is."""
+    """Values by name; copies never change."""
 
     def __init__(self) -> None:
         self._values: dict[str, Value] = {}
@@ -28,34 +27,34 @@ class NamedValues(Generic[Value]):
             self._copy = None
 
     def set(self, name: str, value: Value | None) -> None:
-        """Hold this value under a name, or none."""
+        """Set the value of a name, or remove it."""
         if value is None:
             self.drop(name)
         else:
             self.put(name, value)
 
     def drop(self, name: str) -> None:
-        """Take a value out, if it is there."""
+        """Remove a value, if it exists."""
         if name in self._values:
             del self._values[name]
             self._copy = None
 
     def copy(self) -> Mapping[str, Value]:
-        """Return all values as they are now; the same object until one changes."""
+        """Return all current values; the same object until one changes."""
         if self._copy is None:
             self._copy = MappingProxyType(self._values.copy())
         return self._copy
 
 
 class SortedValues(Generic[Value]):
-    """Values in the order of their names; what is handed out stays as it is."""
+    """Values in the order of their names; copies never change."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
         self._values: list[Value] = []
 
     def set(self, name: str, value: Value | None) -> None:
-        """Hold this value under a name, or none."""
+        """Set the value of a name, or remove it."""
         at = bisect_left(self._names, name)
         there = at < len(self._names) and self._names[at] == name
         after = [] if value is None else [value]
@@ -63,5 +62,5 @@ class SortedValues(Generic[Value]):
         self._names[at : at + there] = [name] * len(after)
 
     def copy(self) -> tuple[Value, ...]:
-        """Return all values as they are now."""
+        """Return all current values."""
         return tuple(self._values)

@@ -1,8 +1,8 @@
 """
-How many pods ask for what, by namespace.
+How many pods have which request, by namespace.
 
-A cluster has a hundred thousand pods, made from a few hundred templates. So a pod is kept as a reference to
-what pods like it ask for; whoever wants to know how many fall short of a rule looks at the templates.
+A cluster has a hundred thousand pods, created from a few hundred templates. So a pod is stored as a reference
+to the request it shares with others, and rules are checked by template.
 """
 
 from collections import Counter
@@ -16,14 +16,14 @@ from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.kinds import Key
 
 MOST_MISTAKES = 1
-"""Of the annotations of one pod that are kept: such a pod is not counted, unless nobody asks it anything."""
+"""The limit of mistakes kept of one pod: an invalid pod is not counted, unless no rule applies to it."""
 
 _ENDED = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
 class PodCount:
-    """So many pods of a namespace, which ask for the same."""
+    """The number of pods in a namespace with the same request."""
 
     namespace: str
     request: PodRequest
@@ -31,7 +31,7 @@ class PodCount:
 
 
 class PodCounts:
-    """The pods that have not ended; those whose containers cannot be read are counted with nobody."""
+    """The pods that have not ended, except those whose containers cannot be read."""
 
     def __init__(self, reader: PodReader) -> None:
         self._reader = reader
@@ -41,7 +41,7 @@ class PodCounts:
         return len(self._requests)
 
     def put(self, key: Key, pod: Mapping[str, object]) -> None:
-        """A pod is there, as this v1 Pod says."""
+        """Add or update a pod, given as a v1 Pod."""
         ended = Part(pod)["status"]["phase"].text() in _ENDED
         request = None if ended else self._reader.request(pod, most_mistakes=MOST_MISTAKES)
         if request and request.demand is not None:
@@ -50,17 +50,17 @@ class PodCounts:
             self.drop(key)
 
     def drop(self, key: Key) -> None:
-        """A pod is gone."""
+        """Remove a pod."""
         self._requests.pop(key, None)
 
     def keep(self, keys: AbstractSet[Key]) -> None:
-        """No other pods are there any more."""
+        """Remove all other pods."""
         for key in self._requests.keys() - keys:
             del self._requests[key]
 
     def counts(self) -> Iterator[PodCount]:
-        """Yield all pods, by namespace and by what they ask for."""
-        # Pods that ask for the same share one request, and to hash it would take longer.
+        """Yield all pods, by namespace and request."""
+        # Pods with equal requests share one object, and hashing it would take longer.
         numbers = Counter((namespace, id(request)) for (namespace, _), request in self._requests.items())
         requests = {id(request): request for request in self._requests.values()}
         for (namespace, number), count in numbers.items():

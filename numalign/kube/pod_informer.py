@@ -1,10 +1,10 @@
 """
-The pods of a cluster, one by one: who holds a place on a node, and how that is known.
+The pods of a cluster, one by one: which pod holds a place on a node, and how that is known.
 
-A ledger has to hear of every pod that comes, changes and goes, at once and once only; what a pod is made of
-is no matter of its. So pods are decoded here as they arrive, and the listener is told what is different from
-before. A pod that is made anew under an old name is another pod, known by its uid. Many thousand pods are
-kept for as long as they live, so all that is common to them is kept once.
+A ledger needs each creation, change and deletion of a pod exactly once, at once; it does not need the
+objects. So pods are decoded here as they arrive, and the listener is notified of changes. A pod that is
+recreated under an old name is another pod, identified by its uid. Many thousand pods are kept as long as they
+live, so all their common parts are stored once.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,20 +37,20 @@ from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 
 REMEMBERED = 1024
-"""Different records of placements that are kept at hand."""
+"""The size of the cache of placement records."""
 
 MOST_MISTAKES = 16
-"""Of one pod that are kept, for as long as it lives, and logged; there may be many pods like it."""
+"""The limit of mistakes per pod that are kept as long as it lives, and logged; many pods may be alike."""
 
 LONGEST_NAME = 253
-"""Characters of the name of an object, and of words that are kept."""
+"""The limit of characters in an object's name, and in words that are kept."""
 
 LONGEST_MESSAGE = 1024
-"""Characters of what a kubelet says of a pod that are kept."""
+"""The limit of characters kept of a kubelet's message about a pod."""
 
 
 class Phase(StrEnum):
-    """What has become of a pod, in the words of the API."""
+    """The phase of a pod, in the words of the API."""
 
     PENDING = "Pending"
     RUNNING = "Running"
@@ -63,11 +63,11 @@ LEAST_PRIORITY = -(2**31)
 """Priorities are int32."""
 
 MOST_GATES = 64
-"""Scheduling gates of one pod that are looked at; programs add one or two."""
+"""The limit of scheduling gates of one pod that are read; programs add one or two."""
 
 
 class AlignmentMark(NamedTuple):
-    """What the annotations `aligned` and `aligned-why` of a pod say; None where one is not there."""
+    """The annotations `aligned` and `aligned-why` of a pod; None if absent."""
 
     aligned: str | None = None
     why: str | None = None
@@ -77,7 +77,7 @@ UNMARKED = AlignmentMark()
 
 
 class Owner(NamedTuple):
-    """The controller that makes pods like this one: its API group, kind, name and uid."""
+    """The controller that creates pods like this one: its API group, kind, name and uid."""
 
     group: str
     kind: str
@@ -87,17 +87,17 @@ class Owner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PodInfo:
-    """A pod, as a ledger sees it.
+    """A pod, as a ledger needs it.
 
     `node` is empty while it is not bound, `created` and `started` (by its kubelet) are in whole seconds since
-    1970, 0 if nobody says.
-    `acknowledged` says that its kubelet has spoken of it, `leaving` that it was deleted and is not gone yet;
-    `reason` and `message` are what its status gives. `request` is what the pod says by itself; `record` is
-    None if nothing that can be read says what it holds.
-    `gates` are the names of what keeps schedulers from it, `owner` its controller, None if it has none. A pod
-    that is not bound may be `pinned` to a node, by the controller, at `pinned_at` (seconds since 1970); empty
-    and 0 if it is not. `mark` is what stands on it about how it sits, which anybody may have written.
-    `recreated` is what a pod that its owner makes in its place would say about nodes; None where nobody asks.
+    1970, 0 if not set. `acknowledged` is whether its kubelet has reported on it, `leaving` whether it was
+    deleted and is not gone yet; `reason` and `message` are those of its status. `request` is the request of
+    the pod by itself; `record` is None if no readable record says what it holds.
+
+    `gates` are the names of its scheduling gates, `owner` its controller, None if it has none. A pod that is
+    not bound may be `pinned` to a node by the controller, at `pinned_at` (seconds since 1970); empty and 0 if
+    not. `mark` are its alignment annotations, which any user may have written. `recreated` are the
+    constraints on nodes of the pod that its owner would create in its place; None if not needed.
     """
 
     uid: str
@@ -124,7 +124,7 @@ class PodInfo:
 
     @property
     def demand(self) -> Demand | None:
-        """What its containers ask for; None, if they cannot be read."""
+        """The demand of its containers; None if they cannot be read."""
         return self.request.demand
 
     @property
@@ -134,17 +134,17 @@ class PodInfo:
 
 
 class PodListener(Protocol):
-    """Whoever has to know. None of it may wait."""
+    """The receiver of changes. Its methods must not wait."""
 
     def update_pod(self, pod: PodInfo) -> None:
-        """A pod is there like this, which is not how it was."""
+        """Take a new or changed pod."""
 
     def remove_pod(self, uid: str) -> None:
-        """A pod that was seen is there no more."""
+        """Take that a known pod is gone."""
 
 
 class PodInformer:
-    """Tells a listener what happens to pods; where they come from, they are `put`, `drop`ped and `keep`t.
+    """Notifies a listener of changes to pods, which are `put`, `drop`ped and `keep`t.
 
     A pod without a name or a UID cannot be identified and is ignored; of an otherwise invalid pod, the valid
     parts are read. Both are among the `problems`. With `recreated`, pods also carry the request of the pod
@@ -174,15 +174,15 @@ class PodInformer:
         )
 
     def __len__(self) -> int:
-        """How many pods are told of."""
+        """Return the number of known pods."""
         return len(self._pods)
 
     def __iter__(self) -> Iterator[PodInfo]:
-        """All that is there, as it was last told."""
+        """Iterate over the known pods, as last reported."""
         return iter(self._pods.values())
 
     def caches(self) -> Caches:
-        """Return what is remembered of pods that may be there no more."""
+        """Return the caches of pods, which may include deleted ones."""
         recreated = {"recreated": self._recreated.cache} if self._recreated else {}
         return {"records": self._records, "owners": self._owners, "unreadable": self._logged, **recreated}
 
@@ -191,7 +191,7 @@ class PodInformer:
         return (Problem(PODS.kind, _shown(key), mistakes) for key, mistakes in self._mistakes.items())
 
     def put(self, raw: Object) -> None:
-        """A pod is there, as this v1 Pod says."""
+        """Add or update a pod, given as a v1 Pod."""
         part = Part(raw)
         pod = self._decode(part)
         key = (pod.namespace, pod.name)
@@ -201,17 +201,17 @@ class PodInformer:
         self._set(key, pod if pod.uid and pod.name else None)
 
     def drop(self, key: Key) -> None:
-        """A pod is gone."""
+        """Remove a pod."""
         self._mistakes.pop(key, None)
         self._set(key, None)
 
     def keep(self, keys: AbstractSet[Key]) -> None:
-        """No other pods are there any more."""
+        """Remove all other pods."""
         for key in (self._pods.keys() | self._mistakes.keys()) - keys:
             self.drop(key)
 
     def _set(self, key: Key, pod: PodInfo | None) -> None:
-        """What is there under a key from now on; tells what is different."""
+        """Set the pod under a key, and notify the listener of the change."""
         before = self._pods.get(key)
         if pod == before:
             return
@@ -223,7 +223,7 @@ class PodInformer:
             self._listener.update_pod(pod)
 
     def _taken_over(self, pod: PodInfo) -> None:
-        """A uid that two pods have is the last one's: a listener could not tell them apart."""
+        """Assign a uid of two pods to the last one: a listener could not distinguish them."""
         loser, winner = self._keys[pod.uid], f"{pod.namespace}/{pod.name}"
         self._note(loser, (Mistake("metadata.uid", f"is also the UID of pod {winner}, which is used"),))
         self._set(loser, None)
@@ -234,7 +234,7 @@ class PodInformer:
         self._mistakes.pop(key, None)
         if mistakes:
             self._mistakes[key] = mistakes
-        # A template that cannot be read makes many pods that cannot, and one line tells of them all.
+        # An unreadable template creates many unreadable pods, and one line reports them all.
         lines = [*map(str, mistakes)]
         if lines and (text := digest("\n".join(lines).encode(errors="replace"))) not in self._logged:
             self._logged.put(text, None)
@@ -273,12 +273,12 @@ class PodInformer:
         )
 
     def _owner(self, metadata: Part) -> Owner | None:
-        """Return the owner, kept once for all of its pods."""
+        """Return the owner, stored once for all of its pods."""
         owner = owner_of(metadata)
         return owner and self._owners.get(owner, lambda: owner)
 
     def _record(self, annotations: Part) -> DecodedRecord:
-        """Return the pods of a template on the same zones have the same record."""
+        """Return the record; pods of a template on the same zones share it."""
         written = {
             key: text for key in placement_records.SOURCES if (text := annotations[key].value) is not None
         }
@@ -295,7 +295,7 @@ _ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 
 
 def owner_of(metadata: Part) -> Owner | None:
-    """Return the first owner that controls a pod; an API server lets there be one."""
+    """Return the first owner that controls a pod; an API server allows only one."""
     owners = islice(metadata["ownerReferences"].objects(), MOST_OWNERS)
     reference = next((owner for owner in owners if owner["controller"].value is True), None)
     if reference is None:
@@ -319,18 +319,18 @@ def _mark(annotations: Part) -> AlignmentMark:
 
 
 def _pin(pod: Part) -> tuple[str, int]:
-    """The node that a pod waits for by its affinity, and since when, where the controller wrote that down."""
+    """Return the node to which the controller pinned a pod by affinity, and since when, if recorded."""
     at = pod["metadata"]["annotations"][intent.PINNED_AT].time()
     if not at or pod["spec"]["nodeName"].text():
         return "", 0
-    # Its mistakes are told where its question is read.
+    # Its mistakes are reported where its question is read.
     pin = scheduling(pod.value).pin
     named = pin.node if pin and pin.why is PinReason.NODE_FIELD else None
     return (named, at) if named else ("", 0)
 
 
 def _phase(part: Part) -> Phase:
-    """Without a word about it, a pod is as new as the API server makes it."""
+    """Return the phase; a pod without one is as new as the API server creates it."""
     if part.value is None:
         return Phase.PENDING
     return part.one_of(Phase) or Phase.UNKNOWN

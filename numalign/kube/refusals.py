@@ -1,7 +1,7 @@
 """
-Why an API server gave no answer: each status that it refuses with, as one of `numalign.kube.errors`.
+The errors for the statuses with which an API server refuses, from `numalign.kube.errors`.
 
-Clients differ in what they cost, and share these sentences.
+Clients differ in their cost, and share these sentences.
 """
 
 from collections.abc import Mapping
@@ -26,20 +26,20 @@ from numalign.kube.errors import (
 )
 
 _SHOWN = 200
-"""Characters of what the API server says."""
+"""The limit of characters of the API server's message."""
 
 
 def refusal(status: int, body: bytes, *, doing: str, what: str) -> ClusterError:
-    """Return the error for a status that came in place of an answer; `body` is what came with it.
+    """Return the error for a status in place of an answer; `body` is what came with it.
 
-    `doing` is a verb, and `what` names what was asked for, like `pod default/web`.
+    `doing` is a verb, and `what` names the object of the request, like `pod default/web`.
     """
     error, sentence = _FAILURES.get(status, (Unreachable, _NO_ANSWER))
     return error(sentence.format(status=status, message=_message(body), doing=doing, what=what))
 
 
 def _message(body: bytes) -> str:
-    """Return what the API server says of a failure, in a line."""
+    """Return the API server's message about a failure, in a line."""
     try:
         message = Part(orjson.loads(body))["message"].text()
     except orjson.JSONDecodeError:

@@ -1,8 +1,8 @@
 """
-The types of objects that people name as TYPE/NAME: nodes, pods, and whatever makes pods.
+The types of objects that users name as TYPE/NAME: nodes, pods, and workloads.
 
-Types are written as for kubectl: `deploy`, `deployment`, `deployments` or `deployments.apps`. Which version a
-cluster serves of those that are none of Kubernetes' own, only the cluster knows.
+Types are written as for kubectl: `deploy`, `deployment`, `deployments` or `deployments.apps`. Only the
+cluster knows which version it serves of types outside Kubernetes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ _LONGEST = 253
 
 @dataclass(frozen=True, slots=True)
 class ResourceType:
-    """A type of objects; `kind` is empty where only the API server knows it, `version` likewise."""
+    """A type of objects; `kind` and `version` are empty if only the API server knows them."""
 
     group: str
     plural: str
@@ -45,12 +45,12 @@ class ResourceType:
 
     @property
     def singular(self) -> str:
-        """The type as it stands before a name: `pod`, `deployment.apps`."""
+        """The type as written before a name: `pod`, `deployment.apps`."""
         name = self.kind.lower() or self.plural
         return f"{name}.{self.group}" if self.group else name
 
     def path(self, version: str, namespace: str) -> str:
-        """Return where a version of it is served, in a namespace if it has any."""
+        """Return the path of a version of it, in a namespace if it is namespaced."""
         root = f"/apis/{self.group}/{version}" if self.group else f"/api/{version}"
         return f"{root}/namespaces/{namespace}/{self.plural}" if self.namespaced else f"{root}/{self.plural}"
 
@@ -67,7 +67,7 @@ def _plurals(kind: str) -> tuple[str, ...]:
 
 
 def _known() -> Iterator[tuple[str, ResourceType]]:
-    """Yield each type by everything that it is called, what is meant first before what else has the name."""
+    """Yield each type by all its names, the intended meaning of a name first."""
     kinds: Iterable[GroupKind] = (("", "Node"), *templates.TEMPLATES)
     for group, kind in kinds:
         plural = f"{kind.lower()}s"
@@ -86,15 +86,15 @@ def _by_name() -> Mapping[str, ResourceType]:
 
 
 BY_NAME = _by_name()
-"""The types that are known, by everything that they are called."""
+"""The known types, by all their names."""
 
 NODE, POD = BY_NAME["node"], BY_NAME["pod"]
 
 
 def named(text: str, *, where: str) -> ResourceType:
-    """Return the type that a text names, in lower or upper case; raises `BadInput`, `where` it was written.
+    """Return the type with this name, in any case; raise `BadInput` for the place `where` it was written.
 
-    A type that is not known is taken at its word if it is written with its group, as `trainers.example.com`.
+    An unknown type is accepted if it is written with its group, as `trainers.example.com`.
     """
     word = text.lower()
     if type_ := BY_NAME.get(word):

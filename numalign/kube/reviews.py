@@ -1,8 +1,8 @@
 """
-Who somebody is, and what they may do: asked of the API server, which alone knows.
+Authentication and authorization of users, by the API server.
 
-A token is shown to it (TokenReview), and of whoever that is it is asked what they may do
-(SubjectAccessReview). What is not said plainly counts as no.
+A token is checked with a TokenReview, and the permissions of its user with SubjectAccessReviews. Any unclear
+answer counts as no.
 """
 
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 ANONYMOUS = "system:anonymous"
 UNAUTHENTICATED = "system:unauthenticated"
-"""The group of those who showed nothing."""
+"""The group of users without credentials."""
 
 _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class KubeUser:
-    """Somebody whom an API server knows, as it told it."""
+    """A user of an API server, as it was reported."""
 
     name: str
     uid: str = ""
@@ -35,7 +35,7 @@ class KubeUser:
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Something that one may do: a verb on a resource, in a `namespace` or, if that is empty, in all."""
+    """A permission: a verb on a resource, in a `namespace` or, if that is empty, in all."""
 
     verb: str
     resource: str
@@ -44,9 +44,9 @@ class Permission:
 
 
 async def authenticate(api: ObjectWriter, token: str, *, audience: str = "") -> KubeUser:
-    """Whose token this is, if it was made for an `audience`, by default that of the API server.
+    """Return the user of a token for an `audience`, by default that of the API server.
 
-    Raises `UnknownToken` where the API server does not know it, and other `ClusterError`s.
+    Raises `UnknownToken` if the API server does not accept it, and other `ClusterError`s.
     """
     spec = {"token": token} | ({"audiences": [audience]} if audience else {})
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
@@ -54,7 +54,7 @@ async def authenticate(api: ObjectWriter, token: str, *, audience: str = "") -> 
     user = _user(status["user"])
     if status["authenticated"].value is not True or not user.name:
         raise UnknownToken(_reason(status))
-    # An API server that knows nothing of audiences takes any token (k8s.io/api/authentication/v1).
+    # An API server without support for audiences accepts any token (k8s.io/api/authentication/v1).
     if audience and audience not in [part.text() for part in status["audiences"].elements()]:
         raise UnknownToken(f"the token was not issued for the audience {audience}")
     if user.name == ANONYMOUS or UNAUTHENTICATED in user.groups:
@@ -63,7 +63,7 @@ async def authenticate(api: ObjectWriter, token: str, *, audience: str = "") -> 
 
 
 async def allowed(api: ObjectWriter, user: KubeUser, permission: Permission) -> bool:
-    """Return whether a user may do something; raises `ClusterError`."""
+    """Return whether a user has a permission; raise `ClusterError`."""
     spec: dict[str, Any] = {
         "user": user.name,
         "uid": user.uid,
@@ -90,6 +90,6 @@ def _user(part: Part) -> KubeUser:
 
 
 def _reason(status: Part) -> str:
-    """Return what the API server says of a token that it does not know."""
+    """Return the API server's reason for rejecting a token."""
     reason = " ".join(status["error"].text().split())
     return f"the API server does not accept the token{f': {reason[:_SHOWN]}' if reason else ''}"

@@ -1,12 +1,12 @@
 """
-Who is to place a pod that is created: whom it names, the scheduler of its namespace, or the controller.
+What is to place a new pod: the scheduler it names, the one of its namespace, or the controller.
 
-A namespace hands pods over that ask for alignment, that nobody has placed yet, and that name no scheduler of
-their own. `default-scheduler` counts as none: an API server writes it into every pod that names none before
-it asks any webhook (pkg/apis/core/v1/defaults.go of k8s.io/kubernetes), so nobody can tell the two apart.
+A namespace passes on pods that request alignment, that are not placed yet, and that name no scheduler of
+their own. `default-scheduler` counts as none: an API server sets it on every pod that names none before it
+calls any webhook (pkg/apis/core/v1/defaults.go of k8s.io/kubernetes), so the two cannot be distinguished.
 
-What a pod says of schedulers is read as it stands. What is no name or no list of gates is left for the API
-server to refuse: then nothing is handed over.
+The scheduler fields of a pod are read as written. Invalid names or lists of gates are left for the API server
+to reject: then nothing is passed on.
 """
 
 from collections.abc import Mapping
@@ -15,26 +15,26 @@ from numalign.cache.pod_question import PodQuestion
 from numalign.model.intent import PLACEMENT_GATE, Gate
 
 DEFAULT_SCHEDULER = "default-scheduler"
-"""Who places the pods that name nobody."""
+"""The scheduler of pods that name none."""
 
 _NAMES_NOBODY = (None, "", DEFAULT_SCHEDULER)
 
 
 def concerns(question: PodQuestion) -> bool:
-    """Return whether the pod asks for alignment and a scheduler is to place it."""
+    """Return whether the pod requests alignment and a scheduler is to place it."""
     return question.asks and not question.pin
 
 
 def scheduler(spec: Mapping[str, object], question: PodQuestion) -> str | None:
-    """Return the scheduler of its namespace, if a pod of this spec is to be handed to that."""
+    """Return the scheduler of the namespace, if a pod of this spec is to be passed on to it."""
     name = question.rules.scheduler
     return name if name not in _NAMES_NOBODY and _open(spec, question) else None
 
 
 def gate(spec: Mapping[str, object], question: PodQuestion) -> str | None:
-    """The gate at which a pod of this spec is to wait for the controller; none where it waits there already.
+    """Return the gate at which a pod of this spec has to wait for the controller; None if it has it.
 
-    A scheduler that its namespace names goes first: what that one binds needs no gate.
+    A scheduler of its namespace takes precedence: a pod that it binds needs no gate.
     """
     if question.rules.gate is not Gate.ENABLED or scheduler(spec, question) or not _open(spec, question):
         return None
@@ -46,5 +46,5 @@ def gate(spec: Mapping[str, object], question: PodQuestion) -> str | None:
 
 
 def _open(spec: Mapping[str, object], question: PodQuestion) -> bool:
-    """Return whether the pod may be handed over at all."""
+    """Return whether the pod may be passed on at all."""
     return concerns(question) and spec.get("schedulerName") in _NAMES_NOBODY

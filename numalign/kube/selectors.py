@@ -1,14 +1,14 @@
 """
-Label selectors as people type them after kubectl's `-l`: `tier in (gold,silver),!spot,zone!=b`.
+Label selectors as users write them after kubectl's `-l`: `tier in (gold,silver),!spot,zone!=b`.
 
-The same texts are read as kubectl reads them, restating labels.Parse of k8s.io/apimachinery/pkg/labels:
+Texts are parsed as kubectl does, restating labels.Parse of k8s.io/apimachinery/pkg/labels:
 
     selector     = [requirement {"," requirement}]
     requirement  = ["!"] key | key ("=" | "==" | "!=" | ">" | "<") [value] | key ("in" | "notin") values
     values       = "(" [value] {"," [value]} ")"      at least a value or a comma
 
-What a text says wrong is said with its place. A selector may come from anybody who can open a page, so its
-length is bounded, and reading takes time in proportion to it.
+Mistakes are reported with their place. A selector may come from any user who can open a page, so its length
+is bounded, and parsing takes linear time.
 """
 
 import re
@@ -22,7 +22,7 @@ from numalign.model.constraints import Operator, Requirement, whole_number
 from numalign.model.errors import BadInput, Mistake
 
 LONGEST = 8192
-"""Characters of a selector; more than fits into the URL with which kubectl would send it."""
+"""The limit of characters in a selector; more than fits into the URL that kubectl would send."""
 
 _SPACE = " \t\r\n"
 _TOKEN = re.compile(rf"[{_SPACE}]*(==|!=|[=!(),<>]|[^{_SPACE}=!(),<>]+)")
@@ -43,7 +43,7 @@ _ONE_VALUE: Mapping[Operator, str] = MappingProxyType({Operator.IN: "=", Operato
 
 
 class BadSelector(BadInput):
-    """Raised for a text that is no label selector, or one that no label could ever meet."""
+    """Raised for a text that is not a label selector, or one that no label could match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ EVERYTHING = LabelSelector()
 
 
 def parse(text: str, *, where: str = "-l") -> LabelSelector:
-    """Return the selector that a text says; an empty one selects everything.
+    """Return the selector in a text; an empty one selects everything.
 
-    Raises `BadSelector` with every mistake, each `where` the text was given and with its place in it.
+    Raises `BadSelector` with every mistake, with `where` the text was given and its place in it.
     """
     if len(text) > LONGEST:
         raise BadSelector(
@@ -87,7 +87,7 @@ def parse(text: str, *, where: str = "-l") -> LabelSelector:
 
 
 class _Token(NamedTuple):
-    """A sign or a word, and where it begins; the last one is empty."""
+    """A sign or a word, and its position; the last one is empty."""
 
     text: str
     at: int
@@ -115,24 +115,24 @@ class _Tokens:
 
     @property
     def next(self) -> _Token:
-        """The next token, which stays."""
+        """The next token, which is not taken."""
         return self._tokens[self._taken]
 
     def take(self) -> _Token:
-        """Return the next token; the end is never passed."""
+        """Return the next token; stay at the end."""
         token = self.next
         self._taken = min(self._taken + 1, len(self._tokens) - 1)
         return token
 
     def take_if(self, text: str) -> bool:
-        """Take the next token if it is this one, and say whether it was."""
+        """Take the next token if it is this one, and return whether it was."""
         if self.next.text != text:
             return False
         self.take()
         return True
 
     def take_word(self, expected: str) -> str:
-        """Return the next token; raises `_UnexpectedToken` for a sign and for the end."""
+        """Return the next token; raise `_UnexpectedToken` for a sign and at the end."""
         token = self.take()
         if not token.is_word:
             raise _UnexpectedToken(token, expected)
@@ -140,7 +140,7 @@ class _Tokens:
 
 
 def _requirements(tokens: _Tokens) -> Iterator[tuple[int, Requirement]]:
-    """Yield every requirement and where it begins; raises `_UnexpectedToken`."""
+    """Yield every requirement and its position; raise `_UnexpectedToken`."""
     if tokens.next.text == _END:
         return
     while True:
@@ -169,12 +169,12 @@ def _requirement(tokens: _Tokens) -> Requirement:
 
 
 def _value(tokens: _Tokens) -> str:
-    """Return the value that a label is compared with, which may be left out for an empty one."""
+    """Return the value to compare a label with; a missing one is empty."""
     return "" if tokens.next.text in {",", _END} else tokens.take_word("a value")
 
 
 def _values(tokens: _Tokens) -> Iterator[str]:
-    """Yield what stands in parentheses; a place between two commas is an empty value."""
+    """Yield the values in parentheses; nothing between two commas is an empty value."""
     if not tokens.take_if("("):
         raise _UnexpectedToken(tokens.next, '"("')
     if tokens.next.text == ")":

@@ -87,7 +87,7 @@ class SourceSettings(Settings):
         return seconds(self.remember_shapes)
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Yield one source."""
+        """Yield a contradiction if both a snapshot and an API server are configured."""
         yield from super().contradictions()
         for name in ("kubeconfig", "context", "kubelet_configs"):
             if self.snapshot and getattr(self, name):

@@ -1,9 +1,9 @@
 """
 The decoded objects of a cluster, kind by kind.
 
-Each object is decoded when it comes and its text forgotten. An exporter writes every node again and again,
-and nearly always what it wrote before: so what a store knows by its digest is not even decoded, and what is
-decoded to the same changes nothing.
+Each object is decoded when it arrives and its text is dropped. An exporter writes every node again and again,
+nearly always unchanged: so an object with a known digest is not even decoded, and an equal result changes
+nothing.
 """
 
 import hashlib
@@ -37,12 +37,12 @@ Placements = Mapping[str, ObservedPlacement]
 """What each pod of a node holds, by uid."""
 
 MOST_REPORTS = 256
-"""Machines of different reports that are kept for other nodes to have as well, as far as bytes allow."""
+"""The limit of machines of different reports that are cached for other nodes, as far as bytes allow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An object that was left out, and all that is wrong with it."""
+    """An object that was left out, and all its mistakes."""
 
     kind: str
     name: str
@@ -56,9 +56,9 @@ class Problem:
 class Store(Generic[Decoded]):
     """The decoded objects of one cluster-scoped kind, by name.
 
-    `decode` gives the decoded object, None if it is invalid, and all its mistakes. Objects with the same
-    `digest` are decoded to the same; None for one that has to be decoded to know. `version` grows with every
-    change of what is decoded, and `changed` holds the names concerned, until somebody takes them out.
+    `decode` returns the decoded object, None if it is invalid, and all its mistakes. Objects with the same
+    `digest` are decoded to the same; None means that it has to be decoded. `version` grows with every change
+    of decoded objects, and `changed` holds their names, until they are taken out.
     """
 
     def __init__(
@@ -79,30 +79,30 @@ class Store(Generic[Decoded]):
         return name in self._decoded
 
     def __iter__(self) -> Iterator[str]:
-        """The names of all objects, those that could not be decoded included."""
+        """Iterate over the names of all objects, including those that could not be decoded."""
         return iter(self._decoded)
 
     def get(self, name: str) -> Decoded | None:
-        """Return the decoded object; None if it is not there, or could not be decoded."""
+        """Return the decoded object; None if it does not exist, or could not be decoded."""
         return self._decoded.get(name)
 
     def view(self) -> Mapping[str, Decoded | None]:
-        """Return what each object is decoded to, as it is at any time."""
+        """Return a view of the decoded objects, which is always current."""
         return MappingProxyType(self._decoded)
 
     def decoded(self) -> Iterator[tuple[str, Decoded]]:
-        """Return the name and the decoded object, of all that could be decoded."""
+        """Return the names and decoded objects, of all that could be decoded."""
         return ((name, decoded) for name, decoded in self._decoded.items() if decoded is not None)
 
     def put(self, name: str, raw: Mapping[str, object]) -> None:
-        """Add an object, or replace the one of its name; one that is decoded to the same changes nothing."""
+        """Add an object, or replace the one of its name; an equal decoded object changes nothing."""
         digest = self._digest(raw)
         if digest is not None and self._digests.get(name) == digest:
             return
         self._digests[name] = digest
         decoded, mistakes = self._decode(raw)
         before = (self._decoded.get(name), self._mistakes.get(name, ()))
-        # What says the same stays the same, so that nothing is joined anew for a heartbeat.
+        # Equal objects stay the same, so that a heartbeat joins nothing again.
         if name in self._decoded and before == (decoded, mistakes):
             return
         self._change(name)
@@ -112,14 +112,14 @@ class Store(Generic[Decoded]):
             self._mistakes[name] = mistakes
 
     def drop(self, name: str) -> None:
-        """Remove an object, if it is there."""
+        """Remove an object, if it exists."""
         if name in self._decoded:
             self._change(name)
             del self._decoded[name], self._digests[name]
             self._mistakes.pop(name, None)
 
     def keep(self, names: AbstractSet[str]) -> None:
-        """Remove all other objects, as after a whole list."""
+        """Remove all other objects, as after a complete list."""
         for name in self._decoded.keys() - names:
             self.drop(name)
 
@@ -133,10 +133,10 @@ class Store(Generic[Decoded]):
 
 
 class TopologyStore(Store[Topology]):
-    """The topologies of nodes, and what an agent wrote beside them, each in a store of its own.
+    """The topologies of nodes, and the agents' annotations beside them, each in its own store.
 
     `observed_at` is when the agent of a node last looked, in seconds since 1970. Agents write it again and
-    again, so it changes in place, and no version grows with it.
+    again, so it changes in place, without a new version.
     """
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class TopologyStore(Store[Topology]):
         }
 
     def put(self, name: str, raw: Mapping[str, object]) -> None:
-        """As of any store; what stands beside the topology is only decoded where it is another text."""
+        """Add or replace a topology; its annotations are decoded only if their text changed."""
         super().put(name, raw)
         for key, store in self._beside.items():
             if _written(raw, key) is None:
@@ -161,13 +161,13 @@ class TopologyStore(Store[Topology]):
                 store.put(name, raw)
 
     def drop(self, name: str) -> None:
-        """As of any store."""
+        """Remove a topology with its annotations."""
         super().drop(name)
         for store in self._beside.values():
             store.drop(name)
 
     def _machine(self, text: object) -> MachineReport:
-        """Return a report, the same one for all nodes with the same text."""
+        """Return a report, the same object for all nodes with the same text."""
         if not isinstance(text, str):
             return kubelet_reports.read_machine(text, "")
         key = digest(text.encode(errors="surrogatepass"))
@@ -175,7 +175,7 @@ class TopologyStore(Store[Topology]):
 
 
 def sensible(decode: Callable[[Mapping[str, object]], Decoded]) -> Decoder[Decoded]:
-    """Return a decoder that gives the mistakes which it would raise."""
+    """Return a decoder that returns the mistakes instead of raising them."""
 
     def attempt(raw: Mapping[str, object]) -> tuple[Decoded | None, tuple[Mistake, ...]]:
         try:
@@ -187,7 +187,7 @@ def sensible(decode: Callable[[Mapping[str, object]], Decoded]) -> Decoder[Decod
 
 
 def _annotation(key: str, read: Callable[[object], Decoded]) -> Store[Decoded]:
-    """Return a store of what an annotation of topologies says."""
+    """Return a store for an annotation of topologies."""
 
     def decode(raw: Mapping[str, object]) -> Decoded:
         try:
@@ -201,12 +201,12 @@ def _annotation(key: str, read: Callable[[object], Decoded]) -> Store[Decoded]:
 
 
 def _written(raw: Mapping[str, object], key: str) -> object:
-    """Return an annotation; None, if there is none."""
+    """Return an annotation; None if it does not exist."""
     return inner(inner(raw.get("metadata"), "annotations"), key)
 
 
 def _digest(raw: Mapping[str, object]) -> bytes | None:
-    """Of all that `nrt.topology` reads."""
+    """Return a digest of all that `nrt.topology` reads."""
     name, fingerprint = inner(raw.get("metadata"), "name"), _written(raw, FINGERPRINT_ANNOTATION)
     return _digest_of(
         [name, fingerprint, *map(raw.get, ("apiVersion", "topologyPolicies", "attributes", "zones"))]
@@ -214,7 +214,7 @@ def _digest(raw: Mapping[str, object]) -> bytes | None:
 
 
 def _digest_of(value: object) -> bytes | None:
-    """Return the same for the same value; None for one that is no JSON."""
+    """Return the same digest for the same value; None for one that is not JSON."""
     try:
         return hashlib.blake2b(orjson.dumps(value), digest_size=16).digest()
     except orjson.JSONEncodeError:

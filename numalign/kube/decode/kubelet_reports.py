@@ -65,7 +65,7 @@ class BadReport(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class MachineReport:
-    """The machine of a node, and what its kubelet of this version (`v1.34.4`) was told."""
+    """The machine of a node, and the configuration of its kubelet of this version (`v1.34.4`)."""
 
     machine: DescribedMachine
     configuration: KubeletConfiguration

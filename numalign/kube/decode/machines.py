@@ -49,7 +49,7 @@ PlacesReader = Callable[[Part, Sequence[ZoneId]], Iterable[DevicePlace]]
 class ZoneMemory:
     """The memory of one zone in bytes, hugepages by resource name.
 
-    `reserved` is None where nobody told. `distances` are those to every zone, ascending by id, if told.
+    `reserved` is None if not set. `distances` are those to every zone, ascending by id, if set.
     """
 
     zone: ZoneId
@@ -61,10 +61,10 @@ class ZoneMemory:
 
 @dataclass(frozen=True, slots=True)
 class DescribedMachine:
-    """A machine as it was described, `banks` ascending by zone.
+    """A machine as described, `banks` ascending by zone.
 
-    Which CPUs are kept for the system (`reserved`), or else how many (`kept`), is None where it is not told.
-    `devices` has the places of each resource, as `machine.all_places` makes them.
+    The CPUs reserved for the system (`reserved`), or else their number (`kept`), are None if not set.
+    `devices` has the places of each resource, as `machine.all_places` returns them.
     """
 
     banks: tuple[ZoneMemory, ...]

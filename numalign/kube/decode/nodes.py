@@ -1,9 +1,9 @@
 """
-One node of many objects: its Node, its NodeResourceTopology, and its kubelet's configuration.
+One node of several objects: its Node, its NodeResourceTopology, and its kubelet's configuration.
 
-The topology says what there is by zone, the Node what there is in all, who may go there and which class it is
-labelled with, the configuration how the kubelet was told to align. Only the topology must be there; of the
-others, what is told counts, and how much was told is part of the node.
+The topology has the amounts by zone; the Node has the totals, the attributes that decide which pods may run
+there, and its class label; the configuration has the kubelet's alignment settings. Only the topology is
+required; the others count as far as they are set, and how much is known is part of the node.
 """
 
 import re
@@ -27,16 +27,16 @@ from numalign.shapes.identity import UNKNOWN, Identity
 from numalign.shapes.unknown_node import UnknownNode
 
 THREADS_LABEL = "feature.node.kubernetes.io/cpu-hardware_multithreading"
-"""What node-feature-discovery says about hyperthreads, "true" or "false"."""
+"""The label of node-feature-discovery for hyperthreads, "true" or "false"."""
 
 _THREADS = {"true": 2, "false": 1}
-# What distributions add to a version is their own matter: v1.34.4-eks-1234567, v1.34.4+k3s1.
+# What distributions append to a version is ignored: v1.34.4-eks-1234567, v1.34.4+k3s1.
 _VERSION = re.compile(r"v?1\.([0-9]{1,3})(\.[0-9]+)?([-+].*)?", re.DOTALL)
 
 _READY, _TRUE = "Ready", "True"
 
 MOST_ZONES = 16
-"""A kubelet that aligns walks all sets of its zones, and so do the rules; with more it would take long."""
+"""A kubelet that aligns visits all sets of its zones, and so do the rules; more zones would take too long."""
 
 
 class BadNode(BadTopology):
@@ -53,10 +53,10 @@ class BadNode(BadTopology):
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a Node tells that its topology does not.
+    """The facts of a Node that its topology does not have.
 
-    `totals`, the kubelet's `minor` version and how many `threads` a core has are None if it does not say.
-    `most` are the totals with the devices that are there, whether or not they may be given out at present.
+    `totals`, the kubelet's `minor` version and the `threads` per core are None if not set. `most` are the
+    totals with all present devices, allocatable at present or not.
     """
 
     name: str
@@ -69,12 +69,12 @@ class NodeFacts:
     most: Resources | None = None
 
     def bare(self) -> UnknownNode:
-        """Return the node, while nobody knows its topology."""
+        """Return the node without a topology."""
         return UnknownNode(self.name, self.most, self.attributes, self.label)
 
 
 def facts(raw: Mapping[str, object]) -> NodeFacts:
-    """Return what a v1 Node tells, with its labels of these keys; raises `BadTopology` with every mistake."""
+    """Return the facts of a v1 Node; raise `BadTopology` with every mistake."""
     node = Part(raw)
     metadata, status, info = node["metadata"], node["status"], node["status"]["nodeInfo"]
     name = intern(metadata["name"].required_text())
@@ -84,7 +84,7 @@ def facts(raw: Mapping[str, object]) -> NodeFacts:
         name,
         totals,
         _label(metadata["labels"][CLASS_LABEL], carried.get(CLASS_LABEL, "")),
-        # What does not run the kubelet says what it likes there, and is a node all the same.
+        # A node without a kubelet may report any version, and is still a node.
         minor=minor(info["kubeletVersion"].text()),
         threads=_THREADS.get(carried.get(THREADS_LABEL, "")),
         attributes=_attributes(node, carried),
@@ -113,12 +113,12 @@ def _attributes(node: Part, carried: Labels) -> Attributes:
 
 
 def labels(part: Part) -> Labels:
-    """Return the labels of a node; thousands of nodes have the same values."""
+    """Return the labels of a node; thousands of nodes share the values."""
     return Labels({intern(key): intern(value) for key, value in part.text_map().items()})
 
 
 def taints(listed: Part) -> tuple[Taint, ...]:
-    """Return the taints that keep pods away; one of an effect that is not known here keeps nobody away."""
+    """Return the taints that keep pods away; one with an unknown effect does not."""
     taints_ = (
         Taint(part["key"].required_text(), part["value"].text(), part["effect"].required_text())
         for part in listed.objects()
@@ -127,15 +127,16 @@ def taints(listed: Part) -> tuple[Taint, ...]:
 
 
 def _is_ready(conditions: Part) -> bool:
-    """Return whether the kubelet says so; a Node that has no such condition was written by hand."""
+    """Return whether the node is ready; a Node without the condition counts as ready."""
     statuses = [part["status"].text() for part in conditions.objects() if part["type"].text() == _READY]
     return statuses[-1] == _TRUE if statuses else True
 
 
 def _most(totals: Resources | None, capacity: Part) -> Resources | None:
-    """What may be given out, with all devices: those of a plugin that is down count in the capacity alone.
+    """Return the allocatable amounts with all devices.
 
-    A capacity that cannot be read adds nothing: without it a node is no less of a node.
+    Devices of a plugin that is down are only in the capacity. An unreadable capacity adds nothing: the node
+    is still valid.
     """
     if totals is None:
         return None
@@ -145,7 +146,7 @@ def _most(totals: Resources | None, capacity: Part) -> Resources | None:
 
 
 def minor_version(part: Part) -> int | None:
-    """Return the minor version of a kubelet, as in v1.34.4; None, if absent."""
+    """Return the minor version of a kubelet, as in v1.34.4; None if absent."""
     text = part.text()
     read = minor(text)
     if text and read is None:
@@ -154,13 +155,13 @@ def minor_version(part: Part) -> int | None:
 
 
 def minor(version: str) -> int | None:
-    """Return the minor version in a text like v1.34.4, whatever a distribution adds; None if it is none."""
+    """Return the minor version in a text like v1.34.4, with any suffix; None if there is none."""
     match = _VERSION.fullmatch(version)
     return int(match[1]) if match else None
 
 
 def threads_per_core(labels: Part) -> int | None:
-    """Return how many hardware threads a core has; None, if no label says."""
+    """Return the hardware threads per core; None if no label says so."""
     return _THREADS.get(labels[THREADS_LABEL].text())
 
 
@@ -172,8 +173,8 @@ def join(
 ) -> Node:
     """Return the node that a topology describes, with what else is known of it.
 
-    Raises `BadNode` with every mistake: where its kubelet was told what no kubelet starts with, and where it
-    would walk the sets of more than `MOST_ZONES` zones.
+    Raises `BadNode` with every mistake: if no kubelet starts with this configuration, or if the kubelet would
+    visit the sets of more than `MOST_ZONES` zones.
     """
     return checked(unchecked(topology, node_facts=node_facts, configured=configured), configured)
 
@@ -181,7 +182,7 @@ def join(
 def unchecked(
     topology: Topology, *, node_facts: NodeFacts | None = None, configured: KubeletConfiguration | None = None
 ) -> Node:
-    """As `join`, whatever a kubelet would make of it."""
+    """Return the node as `join` does, without checks."""
     node_facts = node_facts or NodeFacts(topology.name)
     configuration = configured or KubeletConfiguration(topology.name)
     cpu_manager, memory_manager = managers(topology.zones)
@@ -210,9 +211,9 @@ def unchecked(
 
 
 def checked(node: Node, configured: KubeletConfiguration | None) -> Node:
-    """Return the node itself; raises `BadNode` where it cannot be.
+    """Return the node itself; raise `BadNode` if it is impossible.
 
-    A kubelet of which nobody told anything is taken to have started.
+    A kubelet whose configuration is not known is assumed to have started.
     """
     zones, configuration = [*unwalkable(node, len(node.zones))], [*_refusals(node, configured)]
     if zones or configuration:
@@ -221,7 +222,7 @@ def checked(node: Node, configured: KubeletConfiguration | None) -> Node:
 
 
 def unwalkable(node: Node, zones: int) -> Iterator[Mistake]:
-    """Yield why sets of so many zones, which this kubelet walks, cannot be walked here."""
+    """Yield why the sets of this many zones, which the kubelet visits, are too many for numalign."""
     distributes = CpuOption.DISTRIBUTE_ACROSS_NUMA in node.options.cpu
     walks = node.policy is not Policy.NONE or node.memory_manager is MemoryManager.STATIC or distributes
     if walks and zones > MOST_ZONES:
@@ -234,7 +235,7 @@ def _refusals(node: Node, configured: KubeletConfiguration | None) -> Iterator[M
         yield from validation.start_errors(node, configured.reserved if configured else None)
     off = configured.cpu_options_off if configured else None
     if off and node.cpu_manager is CpuManager.NONE and not node.options.cpu:
-        # The node tells only of options that are on; policy none does not look at what they are set to.
+        # The node has only the options that are on; policy none rejects any setting of them.
         message = "CPU manager policy none takes no options, not even disabled ones"
         yield Mistake(
             validation.CPU_OPTIONS, f"the kubelet would not start: {message}: {', '.join(sorted(off))}"

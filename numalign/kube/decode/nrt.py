@@ -1,15 +1,15 @@
 """
-NodeResourceTopology: what an exporter tells about the zones of one node.
+NodeResourceTopology: what an exporter publishes about the zones of one node.
 
-Exporters race with the kubelet, write their zones in any order, and name them by id or by position. What can
-be told apart from a mistake is taken, and what contradicts itself is refused with every mistake. Field for
-field the API of github.com/k8stopologyawareschedwg/noderesourcetopology-api, in both its versions.
+Exporters race with the kubelet, write their zones in any order, and name them by id or by position. Values
+that are certainly not mistakes are accepted, and contradictions are refused with every mistake. The fields
+are those of the API of github.com/k8stopologyawareschedwg/noderesourcetopology-api, in both its versions.
 
-Every zone tells its distance to every other one. So lists are measured before any is read, and an object with
-more in it than a node has is refused at once, with that one mistake.
+Every zone has its distance to every other one. So lists are measured before any is read, and an object with
+more entries than a node has is refused at once, with that one mistake.
 
-Nearly all lists hold what they should, and are read as a whole (`_plain_columns`, `_plain_costs`). One that
-holds anything else is read part by part, for its mistakes to have places.
+Nearly all lists are valid, and are read as a whole (`_plain_columns`, `_plain_costs`). Any other list is read
+part by part, so that its mistakes have places.
 """
 
 import re
@@ -37,19 +37,20 @@ from numalign.model.sharing import shared
 GROUP = "topology.node.k8s.io"
 KIND = "NodeResourceTopology"
 VERSIONS = ("v1alpha2", "v1alpha1")
-"""Those that can be read, the preferred one first."""
+"""The versions that can be read, the preferred one first."""
 
 MOST_ZONES = 64
-"""Of type Node. Linux knows 1,024; a kubelet that aligns starts with 8, and with more if it is told to."""
+"""The limit of zones with type Node. Linux supports 1,024; a kubelet that aligns starts with 8, and with more
+if configured."""
 
 MOST_ENTRIES = 4096
-"""Of all zones together: distances, those of 64 zones to each other, and as many resources."""
+"""The limit for all zones together: distances, those of 64 zones to each other, and as many resources."""
 
 MOST_ATTRIBUTES = 256
-"""Of one node; there are half a dozen."""
+"""The limit for one node; there are half a dozen."""
 
 LONGEST_NAME = 253
-"""Characters of a zone's name."""
+"""The limit of characters in a zone's name."""
 
 _NUMBERED = re.compile(r"(?:.*[^-0-9]-?)?([0-9]{1,9})", re.DOTALL)
 
@@ -64,13 +65,13 @@ _NUMA = "Node"
 _INNER, _OUTER = ("resources", "costs"), ("attributes", "topologyPolicies")
 
 AMOUNTS = ("capacity", "allocatable", "available")
-"""What is told of each resource of a zone."""
+"""The fields of each resource of a zone."""
 
 WITHOUT_PODS = ("capacity", "allocatable", "allocatable")
-"""The same where nothing is given out, and nobody has to say so."""
+"""The fields of a node without allocations, where the free amounts are the allocatable ones."""
 
 # The deprecated field, read as scheduler-plugins does (pkg/noderesourcetopology/nodeconfig): its first word
-# counts, and one that names no level says nothing.
+# counts, and an unknown word has no effect.
 _DEPRECATED: Mapping[str, tuple[Policy, Scope]] = MappingProxyType(
     {
         "SingleNUMANodePodLevel": (Policy.SINGLE_NUMA_NODE, Scope.POD),
@@ -85,9 +86,9 @@ _DEPRECATED: Mapping[str, tuple[Policy, Scope]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What one NodeResourceTopology says, zones ascending by id; the rest is as a kubelet is by default.
+    """One NodeResourceTopology, zones ascending by id; fields that are not set have the kubelet's defaults.
 
-    `fingerprint` is that of the pods whose use the free amounts account for, None if none can be read.
+    `fingerprint` is that of the pods for which the free amounts account, None if none can be read.
     """
 
     name: str
@@ -99,10 +100,10 @@ class Topology:
 
 
 def topology(raw: Mapping[str, object]) -> Topology:
-    """Return the zones and the policy of a node; raises `BadTopology` with every mistake.
+    """Return the zones and the policy of a node; raise `BadTopology` with every mistake.
 
-    A zone's free amount never exceeds its allocatable one, whatever was published. Where there is more than
-    is read, that is the only mistake.
+    A zone's free amount never exceeds its allocatable one, whatever was published. If a limit is exceeded,
+    that is the only mistake.
     """
     part = Part(raw)
     measure(part)
@@ -114,10 +115,10 @@ def topology(raw: Mapping[str, object]) -> Topology:
 
 
 def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
-    """Return the topology of the node with this name, of an object with these fields that has been measured.
+    """Return the topology of the node with this name, from an object that has been measured.
 
-    `amounts` are the fields with the capacity of a resource, with what may be given out, and what is free.
-    Mistakes are left in the part.
+    `amounts` are the fields with the capacity, the allocatable and the free amount of a resource. Mistakes
+    are left in the part.
     """
     attribute = _attributes(part)
     policy, scope = _deprecated(part)
@@ -132,7 +133,7 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
 
 
 def measure(part: Part) -> None:
-    """Note the lists that are too long, without reading what is in them."""
+    """Note the lists that are too long, without reading them."""
     zones = part["zones"]
     listed = [zone for zone in _listed(zones.value) if isinstance(zone, dict)]
     numa = sum(1 for zone in listed if zone.get("type") == _NUMA)
@@ -160,7 +161,7 @@ def _known_version(part: Part) -> None:
 
 
 def _attributes(part: Part) -> Callable[[str], Part]:
-    """Looks up an attribute by its name; one that is there twice must say the same twice to say anything."""
+    """Return a lookup of attributes by name; one with two different values counts as contradicted."""
     values: dict[str, Part] = {}
     for entry in part["attributes"].objects():
         name, value = entry["name"].required_text(), entry["value"].required()
@@ -179,7 +180,7 @@ def _deprecated(part: Part) -> tuple[Policy, Scope]:
 
 
 def _fingerprint(attribute: Callable[[str], Part], metadata: object) -> Fingerprint | None:
-    """Whoever cannot read it still knows the zones."""
+    """Return the fingerprint; without a readable one the zones are still known."""
     value = attribute(_FINGERPRINT).value
     if value is None and isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
         value = metadata["annotations"].get(FINGERPRINT_ANNOTATION)
@@ -194,7 +195,7 @@ def _zones(topology_part: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
         listed.wrong(f"contains no zone of type {_NUMA}")
     ids = _ids(parts)
     zones = [zone for part in parts if (zone := _zone(part, ids, amounts))]
-    # Whoever assumes a machine of these amounts makes each of its CPUs.
+    # An assumed machine of these amounts has an object for each of its CPUs.
     counts = [zone.capacity.get(CPU, 0) for zone in zones]
     if max(counts, default=0) <= _MOST_MILLIS < sum(counts):
         shown = resources.render(CPU, sum(counts))
@@ -203,7 +204,7 @@ def _zones(topology_part: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
 
 
 def _ids(parts: list[Part]) -> dict[str, ZoneId]:
-    """Zone name -> id, of all zones that can be told apart."""
+    """Return the id of each zone name, for all distinct zones."""
     ids: dict[str, ZoneId] = {}
     places: dict[ZoneId, Part] = {}
     for part in parts:
@@ -231,7 +232,7 @@ def _id(place: Part) -> ZoneId | None:
 
 
 def _zone(part: Part, ids: Mapping[str, ZoneId], amounts: Sequence[str]) -> Zone | None:
-    """Return one zone; None if it has no id of its own, its other mistakes noted all the same."""
+    """Return one zone; None if it has no id of its own; its other mistakes are noted anyway."""
     name = part["name"].value
     capacity, allocatable, available = _columns(part["resources"], amounts)
     costs = _costs(part["costs"], ids)
@@ -245,14 +246,14 @@ _PlainColumns = tuple[dict[str, int], dict[str, int], dict[str, int]]
 
 
 def _columns(listed: Part, amounts: Sequence[str]) -> tuple[Resources, Resources, Resources]:
-    """Capacity, allocatable and available by resource."""
+    """Return capacity, allocatable and available by resource."""
     columns = _plain_columns(listed.value, amounts) or _columns_by_entry(listed, amounts)
     capacity, allocatable, available = (shared(Resources(column)) for column in columns)
     return capacity, allocatable, available
 
 
 def _plain_columns(listed: object, amounts: Sequence[str]) -> _PlainColumns | None:
-    """What a list of resources says in which all amounts are texts; None if anything is wrong with it."""
+    """Return the columns of a list whose amounts are all texts; None if anything is wrong with it."""
     columns = capacities, allocatables, availables = _no_columns()
     for entry in _entries(listed, "name", *amounts) or ():
         if {*map(type, entry)} != {str} or not 0 < len(entry[0]) <= LONGEST_RESOURCE:
@@ -266,12 +267,12 @@ def _plain_columns(listed: object, amounts: Sequence[str]) -> _PlainColumns | No
             return None
         capacities[name], allocatables[name] = capacity, allocatable
         availables[name] = min(available, allocatable)
-    # A list that holds nothing, or no objects, is no hurry.
+    # An empty list, or one without objects, need not be fast.
     return columns if capacities else None
 
 
 def _entries(listed: object, *keys: str) -> list[tuple[Any, ...]] | None:
-    """These members of all objects in a list; None if one lacks any, or this is no list of objects."""
+    """Return these members of all objects in a list; None if any is missing or it is no such list."""
     if not isinstance(listed, list):
         return None
     try:
@@ -288,7 +289,7 @@ _MOST_MILLIS = MOST_CPUS * MILLI
 
 
 def _columns_by_entry(listed: Part, amounts: Sequence[str]) -> _PlainColumns:
-    """As `_columns`, with a mistake for everything that is wrong."""
+    """Return the columns, with a mistake for everything that is wrong."""
     columns = _no_columns()
     places: dict[str, Part] = {}
     for entry in listed.objects():
@@ -303,7 +304,7 @@ def _columns_by_entry(listed: Part, amounts: Sequence[str]) -> _PlainColumns:
 
 
 def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]:
-    """Return the amounts of one resource; all that can be compared are."""
+    """Return the amounts of one resource; all that can be compared are checked."""
     by_field = {field: entry[field].required().amount(name) for field in dict.fromkeys(amounts)}
     capacity, allocatable, available = (by_field[field] for field in amounts)
     if capacity is None or allocatable is None or available is None:
@@ -318,9 +319,9 @@ def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]
 
 
 def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> ZoneCosts:
-    """Return the distances to zones that are there; others are none of this node's."""
+    """Return the distances to existing zones; others do not belong to this node."""
     told = tuple(_entries(listed.value, "name", "value") or ())
-    # What is equal is not the same: True is 1, and no distance.
+    # Equal values may differ in type: True equals 1, but is not a distance.
     plain = {(type(name), type(value)) for name, value in told} == {(str, int)}
     costs = _plain_costs(told, tuple(ids.items())) if plain else None
     return shared(tuple(sorted(_costs_by_entry(listed, ids)))) if costs is None else costs
@@ -328,7 +329,10 @@ def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> ZoneCosts:
 
 @lru_cache(maxsize=4096)
 def _plain_costs(told: tuple[tuple[str, int], ...], ids: tuple[tuple[str, ZoneId], ...]) -> ZoneCosts | None:
-    """The distances in a list of texts and numbers, to zones of these names; None if anything is wrong."""
+    """Return the distances in a list of texts and numbers, to zones of these names.
+
+    Returns None if anything is wrong.
+    """
     distances, zones = dict(told), dict(ids)
     if len(distances) < len(told) or "" in distances or min(distances.values()) < 0:
         return None
@@ -336,7 +340,7 @@ def _plain_costs(told: tuple[tuple[str, int], ...], ids: tuple[tuple[str, ZoneId
 
 
 def _costs_by_entry(listed: Part, ids: Mapping[str, ZoneId]) -> Iterator[tuple[ZoneId, int]]:
-    """As `_costs`, in any order, with a mistake for everything that is wrong."""
+    """Yield the distances in any order, with a mistake for everything that is wrong."""
     places: dict[str, Part] = {}
     for entry in listed.objects():
         name, value = entry["name"].required_text(), entry["value"].required().integer()

@@ -1,14 +1,14 @@
 """
-Numatopology, in which Volcano's exporter tells of the CPUs of a node.
+Numatopology, in which Volcano's exporter publishes the CPUs of a node.
 
 It is the API of volcano.sh/apis (pkg/apis/nodeinfo/v1alpha1), as volcano-sh/resource-exporter fills it in:
-two policies out of the kubelet's file, how much CPU is kept for the system, which CPUs there are and where
-(`cpuDetail`, in which a zero is left out), which of them no pod has for itself (`numares`; the system's are
-among them) and, since 2026, which pod has which. Memory, devices, the scope and all options are not told. So
-a node that has nothing else is known by amounts, those of its CPUs.
+two policies from the kubelet's file, how much CPU is reserved, which CPUs there are and where (`cpuDetail`,
+in which a zero is omitted), which of them no pod has exclusively (`numares`, including the reserved ones)
+and, since 2026, which pod has which. It does not have memory, devices, the scope and options. So a node
+without other reports is known by the amounts of its CPUs.
 
-Zones go by the names that other exporters give them. Whatever stands in `allocatable` and is a pod's at the
-same time is taken to be the pod's.
+Zones have the names that other exporters give them. A CPU that is in `allocatable` and belongs to a pod at
+the same time counts as the pod's.
 """
 
 from collections import Counter, defaultdict
@@ -50,27 +50,27 @@ COLLECTIONS = (
 """The versions that can be read, the preferred one first."""
 
 MOST_PODS = 1024
-"""Of one node; a kubelet takes 110, unless it is told otherwise."""
+"""The limit for one node; a kubelet runs 110 pods, unless configured otherwise."""
 
 MOST_CONTAINERS = 4096
-"""Of all pods together."""
+"""The limit for all pods together."""
 
 _Place = tuple[ZoneId, int, int]
-"""The zone, the socket and the number of a core, which is its own on its socket alone."""
+"""The zone, the socket and the number of a core, which is unique only on its socket."""
 
 
 @dataclass(frozen=True, slots=True)
 class CpuReport:
-    """What one Numatopology says; `threads` is how many a core has, None if that differs."""
+    """One Numatopology; `threads` is the number per core, None if cores differ."""
 
     topology: Topology
     threads: int | None
 
 
 def report(raw: Mapping[str, object]) -> CpuReport:
-    """Return the zones and the policy of a node; raises `BadTopology` with every mistake.
+    """Return the zones and the policy of a node; raise `BadTopology` with every mistake.
 
-    Where there is more than is read, that is the only mistake.
+    If a limit is exceeded, that is the only mistake.
     """
     part = Part(raw)
     spec = part["spec"].required()
@@ -96,7 +96,7 @@ def report(raw: Mapping[str, object]) -> CpuReport:
 
 
 def _measure(spec: Part) -> None:
-    """Note what there is too much of, without reading it."""
+    """Note what exceeds a limit, without reading it."""
     detail, pods = spec["cpuDetail"], spec["podAllocations"]
     if isinstance(detail.value, dict) and len(detail.value) > MOST_CPUS:
         detail.wrong(f"has {len(detail.value)} CPUs: at most {MOST_CPUS} are allowed")
@@ -111,7 +111,7 @@ def _measure(spec: Part) -> None:
 
 
 def _cores(detail: Part) -> tuple[Core, ...]:
-    """Return the cores of all CPUs, each zone with a cache of its own."""
+    """Return the cores of all CPUs, with one cache per zone."""
     threads: dict[_Place, CpuSet] = defaultdict(int)
     for name, part in detail.members():
         if not (
@@ -129,7 +129,7 @@ def _cores(detail: Part) -> tuple[Core, ...]:
 
 
 def _free(spec: Part) -> CpuSet:
-    """Return the CPUs that no pod has for itself, those that are kept for the system among them."""
+    """Return the CPUs that no pod has exclusively, including the reserved ones."""
     listed = spec["numares"][CPU].required()["allocatable"].cpu_list() or 0
     return listed & ~union(_held(spec["podAllocations"]))
 
@@ -142,7 +142,7 @@ def _held(pods: Part) -> Iterator[CpuSet]:
 
 
 def _zones(ids: Iterable[ZoneId], cpus: CpuTopology, given_out: CpuSet, free: CpuSet) -> Iterator[Zone]:
-    """Yield each zone with its CPUs, of which it gives out these, and has so many left."""
+    """Yield each zone with its CPUs, the allocatable ones, and the free ones."""
     for zone, own in zip(ids, cpus.zones, strict=True):
         amounts = (own, own & given_out, own & given_out & free)
         capacity, allocatable, available = (Resources({CPU: each.bit_count() * MILLI}) for each in amounts)
@@ -150,7 +150,7 @@ def _zones(ids: Iterable[ZoneId], cpus: CpuTopology, given_out: CpuSet, free: Cp
 
 
 def _silent(zone: ZoneId) -> Zone:
-    """Return a zone of which the kubelet gives nothing out."""
+    """Return a zone in which the kubelet allocates nothing."""
     return Zone(zone, _name(zone), EMPTY, EMPTY, EMPTY)
 
 

@@ -1,10 +1,10 @@
 """
-Reading what anybody may have written.
+Reading input that may be invalid.
 
-Whoever mends a manifest wants every mistake at once, each with its path; a decoder wants to read as if there
-were none. `Part` gives both: what is missing, null or of the wrong type reads as empty, and what is wrong is
-noted once. The decoder reads to the end and then settles. Paths are put together only when one is told, since
-nearly always none is.
+A user who fixes a manifest wants every mistake at once, each with its path; a decoder is simpler without
+error handling. `Part` provides both: missing, null or wrongly typed values read as empty, and each mistake is
+noted once. The decoder reads to the end and then checks for mistakes. Paths are built only when a mistake is
+noted, since nearly always there is none.
 """
 
 import re
@@ -27,9 +27,9 @@ _LONGEST = 64
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 MOST_AMOUNTS = 256
-"""Of resources in one list; a node has a few dozen."""
+"""The limit of resources in one list; a node has a few dozen."""
 UID = re.compile(r"[!-~]{1,128}")
-"""What can be the uid of an object: an API server gives 36 letters, digits and dashes."""
+"""The syntax of a uid: an API server uses 36 letters, digits and dashes."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -39,10 +39,10 @@ _NAMES: Mapping[type, str] = MappingProxyType(
 
 
 class Part:
-    """A value inside an object, the place where it stands, and the mistakes found in the whole object.
+    """A value inside an object, its place, and the mistakes found in the whole object.
 
-    `value` becomes None once it has been found wrong, so that it reads as absent from then on. Reading stops
-    early once more than `MOST_MISTAKES` were found: lists and objects end then, and nothing more is noted.
+    `value` becomes None once it was found invalid, so it reads as absent from then on. Reading stops early
+    after more than `MOST_MISTAKES` mistakes: lists and objects end then, and nothing more is noted.
     """
 
     __slots__ = ("_parent", "_step", "mistakes", "value")
@@ -54,7 +54,7 @@ class Part:
         self._parent = parent
 
     def __getitem__(self, key: str) -> "Part":
-        """A member of an object; absent, if there is none or this is no object."""
+        """Return a member of an object; absent if there is none or this is not an object."""
         value = self.value
         if type(value) is not dict:
             value = self._fields()
@@ -62,13 +62,13 @@ class Part:
 
     @property
     def where(self) -> str:
-        """The path as people write it: `spec.containers[1].resources.limits.cpu`."""
+        """The path as users write it: `spec.containers[1].resources.limits.cpu`."""
         before = self._parent.where if self._parent else ""
         return f"{before}{_step(self._step)}".removeprefix(".")
 
     @property
     def parent(self) -> "Part":
-        """What the part stands in; the part itself, if it is the whole object."""
+        """The part that contains this one; the part itself if it is the whole object."""
         return self._parent or self
 
     def wrong(self, message: str) -> None:
@@ -78,16 +78,16 @@ class Part:
         self.value = None
 
     def _enough(self) -> bool:
-        """Return whether more is wrong than anybody is told."""
+        """Return whether there are more mistakes than are reported."""
         return len(self.mistakes) > MOST_MISTAKES
 
     def raise_mistakes(self, error: type[BadInput]) -> None:
-        """Raise `error` with every mistake that was noted in the whole object; return if there is none."""
+        """Raise `error` with every mistake noted in the whole object, if there is any."""
         if self.mistakes:
             raise error(self.mistakes)
 
     def required(self) -> "Part":
-        """Return the part itself; note a mistake, if it is absent or null."""
+        """Return the part itself; note a mistake if it is absent or null."""
         if self.value is None:
             self.wrong("is missing")
         return self
@@ -127,13 +127,13 @@ class Part:
                 yield key, part
 
     def only(self, names: Collection[str]) -> None:
-        """Note every member of an object that is none of these."""
+        """Note every member of an object that is not one of these."""
         for name, part in self.members():
             if name not in names:
                 part.wrong(f"is not a known field: expected one of {', '.join(names)}")
 
     def text(self) -> str:
-        """Return a text; empty, if absent."""
+        """Return a text; empty if absent."""
         value = self.value
         if isinstance(value, str):
             return value
@@ -142,7 +142,7 @@ class Part:
         return ""
 
     def required_text(self) -> str:
-        """Return a text that is not empty; "" and a mistake, if there is none."""
+        """Return a non-empty text; note a mistake and return "" if there is none."""
         value = self.value
         if type(value) is str and value:
             return value
@@ -152,7 +152,7 @@ class Part:
         return self.required().text()
 
     def uid(self) -> str:
-        """Return the uid of an object; empty, if absent or none."""
+        """Return the uid of an object; empty if absent or invalid."""
         text = self.text()
         if not text or UID.fullmatch(text):
             return text
@@ -160,15 +160,15 @@ class Part:
         return ""
 
     def text_map(self) -> Mapping[str, str]:
-        """An object of texts, like annotations, in a new dict; what is no text is noted and reads as ""."""
+        """Return an object of texts, like annotations, in a new dict; note others and read them as ""."""
         fields = self._fields()
-        # Nearly always all are, and there may be thousands that nobody asks about.
+        # Nearly always all are texts, and there may be thousands that are never used.
         if {*map(type, fields.values())} <= {str} and {*map(type, fields)} <= {str}:
             return {**cast("Mapping[str, str]", fields)}
         return {key: part.text() for key, part in self.members()}
 
     def one_of(self, words: type[Word]) -> Word | None:
-        """The member of an enumeration that this text names; None, if absent, empty or none (a mistake)."""
+        """Return the enumeration member with this text; None if absent, empty or invalid (a mistake)."""
         text = self.text()
         if not text:
             return None
@@ -179,7 +179,7 @@ class Part:
             return None
 
     def integer(self, *, least: int = 0) -> int | None:
-        """Return a whole number of at least `least`, or a text that is one; None, if absent or no number."""
+        """Return an integer of at least `least`, also from a text; None if absent or not an integer."""
         value = self.value
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _LONGEST:
             value = int(value)
@@ -193,7 +193,7 @@ class Part:
         return value
 
     def boolean(self) -> bool | None:
-        """True or false as JSON has it; None, if absent or wrong."""
+        """Return a JSON boolean; None if absent or wrong."""
         value = self.value
         if value is None or isinstance(value, bool):
             return value
@@ -201,18 +201,18 @@ class Part:
         return None
 
     def time(self) -> int:
-        """Return a moment, in whole seconds since 1970; 0, if absent or wrong."""
+        """Return a time in whole seconds since 1970; 0 if absent or wrong."""
         text = self.text()
         try:
             read = datetime.fromisoformat(text) if text else _EPOCH
         except ValueError:
             self.wrong(f"{named(text)} is not a time such as 2026-01-02T03:04:05Z")
             return 0
-        # A time of no zone is nobody's: the API writes UTC.
+        # A time without a time zone is ambiguous: the API writes UTC.
         return int((read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp())
 
     def cpu_list(self) -> CpuSet | None:
-        """A set of CPUs in the kernel's list format (`0-3,8`), as bits; None, if absent, empty or wrong."""
+        """Return a set of CPUs in the kernel's list format (`0-3,8`); None if absent, empty or wrong."""
         text = self.text()
         try:
             return machine.read_list(text) or None
@@ -221,7 +221,7 @@ class Part:
             return None
 
     def amount(self, resource: str) -> int | None:
-        """Return an amount of a resource, in the unit of its name; None, if absent or wrong."""
+        """Return an amount of a resource, in the unit of its name; None if absent or wrong."""
         value = self.value
         if value is None:
             return None
@@ -244,7 +244,7 @@ class Part:
             return None
 
     def amounts(self) -> Resources:
-        """Return a resource list, like the limits of a container, without the amounts that are none."""
+        """Return a resource list, like the limits of a container, without invalid amounts."""
         if self.value is None:
             return EMPTY
         if len(self._fields()) > MOST_AMOUNTS:
@@ -263,22 +263,22 @@ class Part:
 
 @lru_cache(maxsize=4096)
 def amount_of(resource: str, text: str) -> int:
-    """As `resources.parse_amount`: what is written of one machine is written of many.
+    """Return the amount as `resources.parse_amount` does, with a cache: machines share amounts.
 
-    Only what is an amount is kept, and neither that nor the name of a resource is long.
+    Only valid amounts are cached, and neither they nor the names of resources are long.
     """
     return resources.parse_amount(resource, text)
 
 
 def named(value: object) -> str:
-    """Return what a value is, in a word; a text in its own words."""
+    """Return the type of a value in words; a text is quoted."""
     if isinstance(value, str):
         return f'"{_cut(value)}"'
     return _NAMES.get(type(value), "a number" if isinstance(value, int | float) else "something else")
 
 
 def inner(value: object, key: str) -> object:
-    """Return a member of what may be an object; None, if there is none."""
+    """Return a member of a value that may be an object; None if there is none."""
     return value.get(key) if isinstance(value, dict) else None
 
 
@@ -288,7 +288,7 @@ def group(api_version: str) -> str:
 
 
 def _step(step: str | int) -> str:
-    """Return one step of a path, with the dot or the brackets that people write."""
+    """Return one step of a path, with its dot or brackets."""
     if isinstance(step, int):
         return f"[{step}]"
     plain = not step or (len(step) <= _LONGEST and _PLAIN.fullmatch(step))

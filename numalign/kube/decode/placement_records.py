@@ -1,16 +1,16 @@
 """
-What is written on a pod about the zones it holds.
+The annotations on a pod with the zones it holds.
 
-The annotation is the only memory of a placement that outlives every process: a scorer that starts rebuilds
-its ledger from it, and other programs write and read it too. So what is written is the same for the same
-placement, letter by letter, and what is read is believed as a whole or not at all: half a record would give
-away what the other half holds.
+The annotation is the only record of a placement that outlives every process: a starting scorer rebuilds its
+ledger from it, and other programs write and read it too. So the text is always the same for the same
+placement, and a record is trusted as a whole or not at all: half a record would release what the other half
+holds.
 
     numalign.io/placement            [{"zones": ["node-0"], "amount": {"cpu": "8", "nvidia.com/gpu": "1"}}]
     kai.scheduler/numa-placement-... [{"zone": "node-0", "amount": {"cpu": "8", "nvidia.com/gpu": "1"}}]
 
-The second shape is that of KAI-Scheduler (github.com/kai-scheduler/KAI-Scheduler, in its plugin numa), which
-knows single zones only and has no record of a pod that holds nothing.
+The second form is that of KAI-Scheduler (github.com/kai-scheduler/KAI-Scheduler, in its plugin numa), which
+supports only single zones and has no record of a pod that holds nothing.
 """
 
 from collections.abc import Mapping
@@ -32,20 +32,23 @@ KAI_OBSERVED = "kai.scheduler/numa-placement-observed"
 KAI_PREDICTED = "kai.scheduler/numa-placement-predicted"
 
 LONGEST = 2**18
-"""Bytes; the API server stores no more of all annotations of an object together."""
+"""The limit of bytes; the API server stores no more of all annotations of an object together."""
 
 
 class BadRecord(BadInput):
-    """Raised when a text is no record of a placement."""
+    """Raised when a text is not a valid record of a placement."""
 
 
 def write(kept: Mapping[ZoneSet, Resources], node: Node) -> str:
-    """The record of what a pod keeps on a node: the same text for the same placement, whatever its order."""
+    """Return the record of what a pod keeps on a node: the same text for the same placement."""
     return orjson.dumps(placements.render(node, Placement(kept=kept))).decode()
 
 
 def read(text: str) -> Held:
-    """What a record says, the names of each set of zones in order; raises `BadRecord` with every mistake."""
+    """Return what a record says, the names of each set of zones in order.
+
+    Raises `BadRecord` with every mistake.
+    """
     if len(text) > LONGEST:
         raise BadRecord([Mistake("", f"has {len(text)} characters: at most {LONGEST} are allowed")])
     try:
@@ -60,7 +63,7 @@ def read(text: str) -> Held:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """The record of a pod, if it has one, and what is wrong with those that were passed over for it."""
+    """The record of a pod, if it has one, and the mistakes in those that were skipped."""
 
     record: PlacementRecord | None = None
     mistakes: tuple[Mistake, ...] = ()
@@ -70,10 +73,10 @@ NOTHING = DecodedRecord()
 
 
 def record_of(annotations: Mapping[str, object]) -> DecodedRecord:
-    """Return what a pod's annotations say it holds.
+    """Return the record in a pod's annotations.
 
-    What was observed counts before what was recorded at bind, and that before what somebody predicted; a
-    record that cannot be read is passed over and told of.
+    Observed records take precedence over those recorded at binding, and these over predicted ones; an
+    unreadable record is skipped and reported.
     """
     mistakes: list[Mistake] = []
     for key, source in SOURCES.items():
@@ -90,7 +93,7 @@ def record_of(annotations: Mapping[str, object]) -> DecodedRecord:
 
 
 def _record(key: str, text: object) -> Held:
-    """What an annotation says; KAI writes none where it knows nothing, and reads an empty list as wrong."""
+    """Return the record in an annotation; an empty one of KAI is invalid, as KAI never writes one."""
     if not isinstance(text, str):
         raise BadRecord([Mistake("", f"must be a string, not {named(text)}")])
     held = read(text)

@@ -1,8 +1,8 @@
 """
-Placements as `numalign.io/placement` holds them.
+Placements in the form of `numalign.io/placement`.
 
 The annotation outlives the process that wrote it and is read by people and other programs, so it names zones
-as the node's topology names them and amounts as Kubernetes writes them.
+as the node's topology does and amounts as Kubernetes does.
 """
 
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ from numalign.model.resources import Resources
 from numalign.model.resources import render as quantity
 
 MOST_AMOUNTS = 4096
-"""In all entries of a record together, as in a pod."""
+"""The limit in all entries of a record together, as in a pod."""
 
 MOST_ENTRIES = 256
-"""In one record; sixteen zones and a few blocks of memory across them make a few dozen."""
+"""The limit in one record; sixteen zones and a few blocks of memory across them make a few dozen."""
 
 
 def render(node: Node, placement: Placement) -> list[dict[str, Any]]:
-    """Return what the pod keeps, one entry for each set of zones that gives it something."""
+    """Return what the pod keeps, one entry for each set of zones with resources."""
     names = {zone.id: zone.name for zone in node.zones}
     return [
         _entry([names[zone] for zone in zones], amounts) for zones, amounts in sorted(placement.kept.items())
@@ -49,7 +49,7 @@ def held(record: Part) -> Held:
     for entry in record.objects():
         zones = _zones(entry)
         read[zones] = entry["amount"].required().amounts()
-        # Without zones it may be one whose zones cannot be read.
+        # An entry without zones may be one whose zones cannot be read.
         named_zones = zones or entry["zones"].value == []
         if named_zones and places.setdefault(zones, entry) is not entry:
             names = ", ".join(map(named, zones)) or "no zone"
@@ -58,13 +58,13 @@ def held(record: Part) -> Held:
 
 
 def _amounts(entries: object) -> int:
-    """Return how many amounts all entries have together, whatever they say."""
+    """Return how many amounts all entries have together, valid or not."""
     lists = (inner(entry, "amount") for entry in (entries if isinstance(entries, list) else ()))
     return sum(len(amounts) for amounts in lists if isinstance(amounts, dict))
 
 
 def _zones(entry: Part) -> tuple[str, ...]:
-    """The names of an entry's zones, in order; none for devices of which nobody knows where they sit."""
+    """Return the names of an entry's zones, in order; none for devices without a known zone."""
     one, several = entry["zone"], entry["zones"]
     if one.value is not None and several.value is not None:
         one.wrong("cannot be combined with zones: remove one of them")

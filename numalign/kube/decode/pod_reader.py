@@ -1,11 +1,11 @@
 """
-The one reader of pods: what somebody asks of a cluster with a pod, its namespace and the policy considered.
+The single reader of pods: what is requested for a pod, including its namespace and the policy.
 
 The webhook reads pods and templates, the scorer what schedulers send and what it watches, `kubectl numa`
-manifests, and all must come to the same answer. A controller sends the same pod a thousand times under a
-thousand names, and a cluster has a hundred thousand pods of a few hundred templates. To read one takes a
-hundred times as long as to see that it was read before, so what was read is remembered by a digest of
-everything in it that anybody reads, and only of that.
+manifests, and all must get the same result. A controller sends the same pod a thousand times under a thousand
+names, and a cluster has a hundred thousand pods of a few hundred templates. Reading one takes a hundred times
+as long as detecting that it was read before, so results are cached by a digest of everything in a pod that is
+read, and only of that.
 
 If a namespace or the policy exempts a pod, its content does not matter, not even its errors. A pod that does
 not request alignment is never denied because of what cannot be read in it, so numalign never blocks users who
@@ -37,19 +37,19 @@ from numalign.model.resources import Kind, kind
 from numalign.model.sharing import shared
 
 REMEMBERED = 1024
-"""Templates of pods that are remembered."""
+"""The size of the cache of pod templates."""
 
 UNASKED = "NUMA alignment is neither requested nor enforced for it"
 
 PodReading: TypeAlias = PodQuestion | Exempt | Invalid
-"""What was read of a pod."""
+"""The result of reading a pod."""
 
 _Key = tuple[bytes, str, NamespaceRules]
 _Content = tuple[Demand | None, IntentAnnotations, str, tuple[Mistake, ...]]
 
 
 class PodReader:
-    """Reads pods, and remembers what was read most recently. How nodes must match is the same for all."""
+    """Reads pods, with a cache of recent results. How nodes must match is the same for all."""
 
     def __init__(self, match: Match = Match.SATISFIES, *, remembered: int = REMEMBERED) -> None:
         self._match = match
@@ -59,19 +59,19 @@ class PodReader:
         self._questions: LRU[Question, Question] = LRU(remembered, weigh=_weight_of_question)
 
     def caches(self) -> Caches:
-        """Return what is remembered of pods."""
+        """Return the caches of pods."""
         return {"readings": self._readings, "askings": self._requests, "questions": self._questions}
 
     def request(self, pod: object, *, most_mistakes: int = MOST_MISTAKES + 1) -> PodRequest:
-        """Return what a v1 Pod says by itself, of its containers and annotations with so many mistakes each.
+        """Return the request of a v1 Pod by itself, with limited mistakes of containers and annotations.
 
-        Pods that say the same share one value, as long as anybody holds it.
+        Equal requests share one value, as long as it is in use.
         """
         template = template_of(pod, kinds.ASKED)
         try:
             written = orjson.dumps(template, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError:
-            # A number or a nesting that no API server stores: rare, and not worth to be remembered.
+            # A number or a nesting that no API server stores: rare, and not worth caching.
             return self._decode(template, most_mistakes)
         key = digest(written), most_mistakes
         return self._requests.get(key, lambda: self._decode(template, most_mistakes))
@@ -90,10 +90,10 @@ class PodReader:
         *,
         kept: Scheduling = UNCONSTRAINED,
     ) -> PodReading:
-        """Return what is asked with a pod in a namespace; never raises.
+        """Return what is requested for a pod in a namespace; never raises.
 
-        `pod` is a v1 Pod or a template of one, or the request that is kept of one, which says of nodes what
-        is `kept` beside it. `user` is who makes it, as far as that is known.
+        `pod` is a v1 Pod or a template of one, or its stored request, whose constraints on nodes are in
+        `kept`. `user` is who creates it, as far as known.
         """
         request = pod if isinstance(pod, PodRequest) else None
         named = request.runtime_class if request else runtime_class(pod)
@@ -116,9 +116,10 @@ class PodReader:
         return replace(reading, question=self.shared(reading.question))
 
     def intent(self, request: PodRequest, namespace: str, policy: EffectivePolicy) -> Intent:
-        """Return what somebody asks of the placement of a pod that is there; policy none if nobody does.
+        """Return the intent for an existing pod; policy none if nothing is requested.
 
-        Of what cannot be read its policy alone counts: nobody has looked at it, so it keeps nobody away.
+        If the request cannot be read, only its policy counts: the pod was not evaluated, so it keeps no pod
+        away.
         """
         if policy.exemption(namespace, runtime_class=request.runtime_class):
             return NO_INTENT
@@ -128,7 +129,7 @@ class PodReader:
         return shared(written.intent(default, self._match) or NO_INTENT)
 
     def shared(self, question: Question) -> Question:
-        """Return the equal question that was read before, if it is remembered: it is looked up faster."""
+        """Return the equal question that is cached, if there is one: it is looked up faster."""
         return self._questions.get(question, lambda: question)
 
 
@@ -156,10 +157,10 @@ def _reading(
 
 
 def _admitted(constraints: Constraints, demand: Demand) -> Constraints:
-    """Return the constraints as admission may leave them: with tolerations of what the pod asks for.
+    """Return the constraints as admission may leave them: with tolerations of requested resources.
 
     A template has not passed the admission plugin ExtendedResourceToleration yet, which tolerates taints that
-    are named like an extended resource of the pod; where it is off, this errs on the side of the pod.
+    are named like an extended resource of the pod; where it is off, this errs in favour of the pod.
     """
     devices = [name for name in demand.total if kind(name) is Kind.DEVICE]
     if not devices or constraints is ANYWHERE:
@@ -169,12 +170,12 @@ def _admitted(constraints: Constraints, demand: Demand) -> Constraints:
 
 
 def _after_metadata(mistake: Mistake) -> bool:
-    """In a manifest metadata stands before the spec."""
+    """Return whether a mistake is after the metadata of a manifest, where the spec is."""
     return not mistake.where.startswith("metadata")
 
 
 def _weight(key: _Key, reading: PodReading) -> int:
-    # A question is shared by the pods that ask it, and weighs what it weighs once.
+    # A question is shared by pods, and counts once.
     return weight(key) + (reading.weight if isinstance(reading, PodQuestion) else weight(reading))
 
 

@@ -1,7 +1,7 @@
 """
-What a pod says by itself that it asks for, whatever its namespace and the policy ask.
+The request of a pod by itself, without its namespace and the policy.
 
-The pods of a template say the same, and whoever keeps many of them keeps one value for all (`PodReader`).
+The pods of a template are equal, and they share one value (`PodReader`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,10 +19,10 @@ from numalign.model.intent import IntentAnnotations
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class PodRequest:
-    """What a pod says by itself.
+    """The request of a pod by itself.
 
-    `demand` is None if its containers cannot be read, with the mistakes in `unreadable`. How much a kubelet
-    gives a pod follows from them, whatever its owner has `written` in annotations.
+    `demand` is None if its containers cannot be read, with the mistakes in `unreadable`. The amounts that a
+    kubelet gives a pod follow from it, whatever its owner has `written` in annotations.
     """
 
     demand: Demand | None
@@ -32,19 +32,19 @@ class PodRequest:
 
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
-        """All that is wrong in every namespace, of each place what was found first."""
+        """All mistakes that do not depend on the namespace, for each place those found first."""
         return tuple(first_of_each_place(self.unreadable, self.written.mistakes))
 
 
 def decode(template: Mapping[str, object], *, most_mistakes: int) -> PodRequest:
-    """Return the request in a template; of containers and of annotations so many mistakes are kept each."""
+    """Return the request in a template, with limited mistakes of containers and of annotations."""
     needs: Demand | None = None
     unreadable: tuple[Mistake, ...] = ()
     try:
         needs = demand.of(pods.pod(template))
     except BadInput as error:
         unreadable = error.mistakes[:most_mistakes]
-    # `pods.pod` tells of annotations that are no texts, too.
+    # `pods.pod` also reports annotations that are not texts.
     written = intent.read(Part(template)["metadata"]["annotations"].text_map())
     written = replace(written, mistakes=written.mistakes[:most_mistakes])
     return PodRequest(needs, written, runtime_class(template), unreadable)
@@ -54,7 +54,7 @@ _WRITTEN_ABOUT = placement_records.KEYS.union(intent.WRITTEN_ABOUT_PODS)
 
 
 def first_of_each_place(*readers: Iterable[Mistake]) -> Iterator[Mistake]:
-    """Yield all mistakes, but none of a place of which an earlier reader told some."""
+    """Yield all mistakes, except at places for which an earlier reader has some."""
     places: set[str] = set()
     for mistakes in readers:
         new = [mistake for mistake in mistakes if mistake.where not in places]
@@ -63,15 +63,15 @@ def first_of_each_place(*readers: Iterable[Mistake]) -> Iterator[Mistake]:
 
 
 def runtime_class(pod: object) -> str:
-    """Return the runtime class of a pod, which may be exempt; empty if it names none."""
-    # Asked of every pod before anything else, so without a `Part`.
+    """Return the RuntimeClass of a pod, which may be exempt; empty if it names none."""
+    # Needed for every pod before anything else, so without a `Part`.
     spec = pod.get("spec") if isinstance(pod, dict) else None
     name = spec.get("runtimeClassName") if isinstance(spec, dict) else None
     return name if isinstance(name, str) else ""
 
 
 def template_of(pod: object, kept: Mapping[str, object]) -> Any:  # noqa: ANN401  whatever was written
-    """What is `kept` of a pod, without where it was placed, which differs between the pods of a template."""
+    """Return the `kept` fields of a pod, without its placement, which differs within a template."""
     fields: Any = kinds.cut(pod, kept)
     metadata = fields.get("metadata") if isinstance(fields, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None

@@ -1,9 +1,9 @@
 """
-Pods as people and controllers write them, made into the facts that the rules read.
+Pods, as users and controllers write them, decoded into the facts that the rules read.
 
-A pod comes from a manifest, from an API server that has filled in its defaults, or from a template inside a
-workload, and some workloads have several; the same decoder reads them all, and tells every mistake with its
-path. What no rule reads is not looked at, so that newer API servers are understood.
+A pod comes from a manifest, from an API server that has set its defaults, or from a template inside a
+workload, and some workloads have several. The same decoder reads them all, and reports every mistake with its
+path. Fields that no rule reads are ignored, so newer API servers are supported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,17 +16,17 @@ from numalign.model.pod import Container, Pod, Role
 from numalign.model.resources import Resources
 
 MOST_CONTAINERS = 100
-"""Of one kind. What one container leaves matters to each after it, so time grows with their square."""
+"""The limit per kind. What one container leaves matters to each later one, so time is quadratic."""
 
 MOST_AMOUNTS = 4096
-"""In all lists of a pod together. A container that asks for something asks for a handful, so that this is a
-hundred containers of twenty requests and twenty limits each; what has more is not read, however short."""
+"""The limit in all lists of a pod together. A container requests a handful of resources, so this allows a
+hundred containers with twenty requests and twenty limits each; a pod with more is not read."""
 
 
 def pod(raw: Mapping[str, object]) -> Pod:
-    """Return the pod that a v1 Pod describes; raises `BadPod` with every mistake.
+    """Return the pod that a v1 Pod describes; raise `BadPod` with every mistake.
 
-    One still to be named goes by its `generateName`; one without a namespace is in `default`.
+    A pod without a name has its `generateName`; one without a namespace is in `default`.
     """
     part = Part(raw)
     decoded = template(part, owner=Part({}))
@@ -35,7 +35,7 @@ def pod(raw: Mapping[str, object]) -> Pod:
 
 
 def template(part: Part, *, owner: Part) -> Pod:
-    """The pod that a template makes for the owner of this metadata; mistakes are noted in the parts."""
+    """Return the pod of a template for the owner with this metadata; mistakes are noted in the parts."""
     metadata, spec = part["metadata"], part["spec"].required()
     level = spec["resources"]
     requests, limits = _resources(level)
@@ -51,7 +51,7 @@ def template(part: Part, *, owner: Part) -> Pod:
 
 
 def _containers(spec: Part) -> Iterator[Container]:
-    """In the kubelet's order; their names are told apart across both lists."""
+    """Yield containers in the kubelet's order; their names are unique across both lists."""
     if spec.value is None:
         return
     for key in ("initContainers", "containers"):
@@ -74,7 +74,7 @@ def _containers(spec: Part) -> Iterator[Container]:
 
 
 def _amounts(spec: object) -> int:
-    """Return how many amounts stand in all resource lists of a pod together, whatever they say."""
+    """Return how many amounts all resource lists of a pod have together, valid or not."""
     members = (inner(spec, key) for key in ("initContainers", "containers"))
     containers = chain.from_iterable(member for member in members if isinstance(member, list))
     bags = [inner(holder, "resources") for holder in (spec, *containers)]
@@ -91,7 +91,7 @@ def _container(part: Part, role: Role, places: dict[str, Part]) -> Container:
 
 
 def _resources(bag: Part) -> tuple[Resources, Resources]:
-    """Requests and limits; a request above its limit is a mistake of the request."""
+    """Return requests and limits; a request above its limit is a mistake of the request."""
     requests, limits = bag["requests"], bag["limits"]
     requested, most = requests.amounts(), limits.amounts()
     for name, amount in requested.items():

@@ -1,9 +1,9 @@
 """
-What a pod that runs would say about nodes if its owner made it anew.
+The constraints on nodes that a running pod would have if its owner recreated it.
 
-A scheduler writes the name of the node into a pod, and the controller of numalign a pin. Neither is its
-owner's word, so neither counts for a pod like it that comes tomorrow. What else tells a node (a DaemonSet,
-the owner's own affinity) stays, and so does the pod that a kubelet mirrors from a file on its own disk.
+A scheduler writes the name of the node into a pod, and the controller of numalign a pin. Neither is the
+owner's request, so neither counts for a recreated pod. Other references to a node (of a DaemonSet, or the
+owner's own affinity) stay, and so does a pod that a kubelet mirrors from a file on its own disk.
 """
 
 from collections.abc import Mapping
@@ -23,17 +23,17 @@ from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requir
 from numalign.model.intent import PINNED_AT
 
 REMEMBERED = 1024
-"""Different ones that are kept at hand: the pods of a template say the same."""
+"""The size of the cache: the pods of a template are equal."""
 
 
 class RecreatedScheduling:
-    """Reads that off pods; pods that say the same share one value."""
+    """Decodes these constraints of pods; equal pods share one value."""
 
     def __init__(self) -> None:
         self.cache: LRU[bytes, Scheduling] = LRU(REMEMBERED, weigh=_weight)
 
     def of(self, pod: Mapping[str, object]) -> Scheduling:
-        """Return what a v1 Pod would say about nodes, with every mistake."""
+        """Return the constraints of a recreated v1 Pod, with every mistake."""
         fields = _fields(pod)
         node = inner(pod.get("spec"), "nodeName")
         pinned = inner(inner(pod.get("metadata"), "annotations"), PINNED_AT) is not None
@@ -46,7 +46,7 @@ class RecreatedScheduling:
 
 
 def _fields(pod: Mapping[str, object]) -> dict[str, Any]:
-    """Return what is read of it, without the name of its node."""
+    """Return the fields that are read, without the name of the node."""
     fields: dict[str, Any] = kinds.cut(pod, kinds.PLACED)  # type: ignore[assignment]
     spec = fields.get("spec")
     if not isinstance(spec, dict):
@@ -74,7 +74,7 @@ def _recreated(fields: Mapping[str, object], node: object, *, pinned: bool, stay
 
 
 def without_pin(constraints: Constraints, node: str) -> Constraints:
-    """Return the constraints without the pin to a node, which stands in every term or is the only one."""
+    """Return the constraints without the pin to a node, which is in every term or is the only one."""
     if constraints.terms is None:
         return constraints
     pin = Requirement(NAME_FIELD, Operator.IN, frozenset({node}))

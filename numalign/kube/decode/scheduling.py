@@ -1,9 +1,9 @@
 """
-What a pod says about nodes: where it may go, and who has placed it already.
+The constraints of a pod on nodes: where it may go, and which controller has placed it already.
 
-It has not been validated yet. A wrong type is an error, as it is for an API server, which decodes objects
+The pod is not validated yet. A wrong type is an error, as it is for an API server, which decodes objects
 first. Invalid values of the right type are left to the API server: an unknown operator is ignored, so that no
-pod is denied because of a newer API. One with more in it than is read (`excess`) may go anywhere.
+pod is denied because of a newer API. A pod that exceeds a limit (`excess`) may go anywhere.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,9 +33,9 @@ _DAEMON_GROUPS = frozenset({"apps", "apps.kruise.io"})
 
 @dataclass(frozen=True, slots=True)
 class Scheduling:
-    """What a pod says about nodes; `claims` are the names of its first resource claims.
+    """The constraints of a pod on nodes; `claims` are the names of its first resource claims.
 
-    With an `excess`, nothing but the name of its node was read.
+    With an `excess`, only the name of its node was read.
     """
 
     constraints: Constraints
@@ -46,12 +46,12 @@ class Scheduling:
 
 
 UNCONSTRAINED = Scheduling(ANYWHERE, pin=None, excess=None)
-"""Of a pod of which only is known what it asks for."""
+"""Of a pod of which only its request is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A requirement as the pod's owner wrote it, possibly one that Kubernetes will refuse."""
+    """A requirement as the pod's owner wrote it, possibly one that Kubernetes will reject."""
 
     key: str
     operator: str
@@ -68,19 +68,19 @@ class NodeTerm:
 
     @property
     def empty(self) -> bool:
-        """Whether it asks for nothing, and so matches no node."""
+        """Whether it has no requirement, and so matches no node."""
         return not self.expressions and not self.fields
 
     @property
     def names(self) -> frozenset[str]:
-        """The nodes that the term asks for by name."""
+        """The nodes that the term requires by name."""
         named = [f.values for f in self.fields if f.key == NAME_FIELD and f.operator == Operator.IN]
         return frozenset().union(*named)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAffinity:
-    """The node affinity of a pod; None where it has no such list. With an `excess`, it was not read."""
+    """The node affinity of a pod; None for a missing list. With an `excess`, it was not read."""
 
     required: tuple[NodeTerm, ...] | None
     preferred: tuple[object, ...] | None
@@ -88,7 +88,7 @@ class NodeAffinity:
 
 
 def scheduling(pod: object) -> Scheduling:
-    """Return what a v1 Pod says about nodes, with every mistake."""
+    """Return the constraints of a v1 Pod on nodes, with every mistake."""
     part = Part(pod)
     spec = part["spec"].required()
     affinity = node_affinity(part, spec)
@@ -113,12 +113,11 @@ def node_affinity(pod: Part, spec: Part) -> NodeAffinity:
 
 
 def pinned(pod: Part, spec: Part, affinity: NodeAffinity) -> Pin | None:
-    """
-    Who has placed the pod already, or None for a pod that a scheduler may place freely.
+    """Return what has placed the pod already, or None if a scheduler may place it freely.
 
     The DaemonSet controller reads the node back from the pod's affinity (kubernetes,
-    pkg/controller/daemon/util), so such a pod is held against its node and never patched. Where there is too
-    much of its affinity or its owners, they do not count.
+    pkg/controller/daemon/util), so such a pod is checked against its node and never patched. If its affinity
+    or its owners exceed a limit, they do not count.
     """
     node_name, daemon = spec["nodeName"].text(), _owned_by_daemon(pod)
     names = [term.names for term in affinity.required or () if not term.empty]
@@ -138,7 +137,7 @@ def _only_one(names: Sequence[frozenset[str]]) -> str | None:
 def _owned_by_daemon(pod: Part) -> bool:
     if crowded(pod.value):
         return False
-    # All of them are read, for the mistakes of the last are mistakes too.
+    # All of them are read, to find the mistakes of the last ones too.
     daemons = list(map(_is_daemon, pod["metadata"]["ownerReferences"].elements()))
     return any(daemons)
 
@@ -163,7 +162,7 @@ def _expression(part: Part) -> Expression:
 
 def _values(part: Part) -> frozenset[str]:
     values = part.value
-    # Of these there may be thousands.
+    # There may be thousands of values.
     if isinstance(values, list) and all(type(value) is str for value in values):
         return frozenset(values)
     return frozenset(value.text() for value in part.elements())
@@ -179,7 +178,7 @@ def _constraints(spec: Part, affinity: NodeAffinity) -> Constraints:
 
 
 def _terms(written: Iterable[NodeTerm]) -> tuple[Term, ...] | None:
-    """The terms as the rules ask them; None where nothing is known of one, so that any node may be meant."""
+    """Return the terms of the rules; None if one is unknown, so that any node may match."""
     terms = tuple(map(_known_term, written))
     return None if None in terms else tuple(term for term in terms if term)
 
@@ -210,6 +209,6 @@ _TOLERATING: Mapping[str, Tolerating] = {"": Tolerating.EQUAL, **{word.value: wo
 
 
 def _claims(part: Part) -> Iterable[str]:
-    """Return the names of the first claims; how many there may be is for others to say."""
+    """Return the names of the first claims; others handle their number."""
     claims = part.value[:MOST_CLAIMS] if isinstance(part.value, list) else part.value
     return (claim["name"].text() for claim in Part(claims).objects())

@@ -1,7 +1,7 @@
 """
-Selectors of labels, as Kubernetes has them, in files that people edit.
+Label selectors, as in Kubernetes, in files that people edit.
 
-One that no label could ever meet, or that is misspelt, would choose nothing in silence, so it is a mistake.
+A selector that no label could match, or that is misspelt, would silently select nothing, so it is a mistake.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from numalign.model.constraints import Operator, Requirement
 
 
 class LabelOperator(StrEnum):
-    """The operators of a metav1.LabelSelector, which compares no numbers."""
+    """The operators of a metav1.LabelSelector, which does not compare numbers."""
 
     IN = Operator.IN.value
     NOT_IN = Operator.NOT_IN.value
@@ -23,7 +23,7 @@ class LabelOperator(StrEnum):
 
 
 def requirements(selector: Part) -> Iterator[Requirement]:
-    """Yield what a metav1.LabelSelector asks; its mistakes are noted."""
+    """Yield the requirements of a metav1.LabelSelector; its mistakes are noted."""
     only(selector, "matchLabels", "matchExpressions")
     for key, member in members(selector["matchLabels"]):
         value = member.required().text()
@@ -53,7 +53,7 @@ def _operator(part: Part) -> Operator | None:
 
 
 def _possible(part: Part, requirement: Requirement) -> Requirement:
-    """Return the same; a mistake, if no label can have such a key or value."""
+    """Return the same; note a mistake if no label can have such a key or value."""
     if why := label_syntax.impossible(requirement.key, sorted(requirement.values)):
         part.wrong(why)
     return requirement

@@ -1,8 +1,8 @@
 """
 Shapes as texts: in the ConfigMap that remembers them, and in the policy file that declares them.
 
-Both have one form: the fields of a NodeResourceTopology, and what of a Node and of its kubelet's
-configuration matters beside it.
+Both have one form: the fields of a NodeResourceTopology, and the relevant fields of a Node and of its
+kubelet's configuration.
 
     attributes: [{name: topologyManagerPolicy, value: single-numa-node}]
     zones: [{name: node-0, type: Node, resources: [{name: cpu, capacity: 32, allocatable: 30}]}]
@@ -18,8 +18,8 @@ configuration matters beside it.
     kubelet: {cpuManagerPolicy: static}               # fields of a KubeletConfiguration
     lastSeen: "2026-01-02T03:04:05Z"
 
-Whoever writes the ConfigMap may be anybody: what stands there is measured before it is read, a mistake costs
-the entry that it is in, and what a shape is called is reckoned, never believed.
+The writer of the ConfigMap is not trusted: its data is measured before it is read, a mistake costs its own
+entry, and the name of a shape is computed, never trusted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -43,21 +43,21 @@ from numalign.model.sharing import shared
 from numalign.shapes import KnownShape, LabelValues, RememberedShapes, Shape, shape
 
 KIND, NAME = "ConfigMap", "numalign-shapes"
-"""Of the ConfigMap, in the namespace of the programs."""
+"""The kind and name of the ConfigMap, in the namespace of the programs."""
 
 LOSSES = "losses"
-"""Its key that says since when nodes are ill; every other key is a shape. No shape is called so."""
+"""The key for since when nodes are degraded; every other key is a shape. No shape has this name."""
 
 MOST_BYTES = 768 * 1024
-"""That are written. An API server takes a MiB, and nobody else is to be kept from noting something there."""
+"""The limit that is written. An API server accepts a MiB, and others may need to add something there."""
 
 MOST_BYTES_READ = 1024 * 1024
 
 MOST_SHAPES = 2048
-"""In one ConfigMap, or declared in one file."""
+"""The limit in one ConfigMap, or in one file."""
 
 MOST_LOSSES, MOST_BYTES_OF_LOSSES = 4096, 256 * 1024
-"""Those of nodes that are ill for longest are kept."""
+"""The limits of losses; those of nodes that are degraded for longest are kept."""
 
 FIELDS = (
     "name",
@@ -92,7 +92,7 @@ def collection(namespace: str) -> Collection:
 def encode(memory: RememberedShapes) -> dict[str, str]:
     """Return the data of the ConfigMap.
 
-    What is too much is left out: the shapes that were seen longest ago.
+    If it exceeds the limit, the shapes that were seen longest ago are dropped.
     """
     data = {LOSSES: _text(dict(_most_lasting(memory.losses)))} if memory.losses else {}
     free = MOST_BYTES - sum(map(_size, data.items()))
@@ -106,7 +106,7 @@ def encode(memory: RememberedShapes) -> dict[str, str]:
 
 
 def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
-    """Return what a ConfigMap remembers, and all that is wrong with it, each with its place; never raises."""
+    """Return what a ConfigMap remembers, and all mistakes in it, each with its place; never raises."""
     config_map = Part(raw)
     data = config_map["data"]
     texts = {key: part.value for key, part in data.members()}
@@ -127,7 +127,7 @@ def _text(value: object) -> str:
 
 
 def _size(entry: tuple[str, str]) -> int:
-    """In bytes, as an API server counts them."""
+    """Return the size in bytes, as an API server counts them."""
     return sum(len(text.encode()) for text in entry)
 
 
@@ -142,7 +142,7 @@ def _most_lasting(losses: Mapping[str, float]) -> Iterator[tuple[str, str]]:
 
 
 def _parsed(key: str, text: object) -> Part:
-    """Return the object in a text, with the place of its key; absent, if there is none."""
+    """Return the object in a text, with the place of its key; absent if there is none."""
     place = Part(text, key, Part({}, "data"))
     try:
         place.value = orjson.loads(place.required_text())
@@ -171,9 +171,9 @@ def _remembered(part: Part) -> KnownShape | None:
 
 
 def declared(listed: Part) -> tuple[Shape, ...]:
-    """Return the shapes in a list that somebody wrote; mistakes are left in the part.
+    """Return the shapes in a declared list; mistakes are left in the part.
 
-    They may have labels that are not listed, unless they say that they have not.
+    They may have labels that are not listed, unless they set `otherLabels` to false.
     """
     if isinstance(listed.value, list) and len(listed.value) > MOST_SHAPES:
         listed.wrong(f"{len(listed.value)} shapes are more than the {MOST_SHAPES} that are allowed")
@@ -181,7 +181,7 @@ def declared(listed: Part) -> tuple[Shape, ...]:
 
 
 def exported(shapes_: Iterable[KnownShape]) -> list[Object]:
-    """Shapes as `declared` reads them, with their names for whoever reads them too."""
+    """Return shapes as `declared` reads them, with their names for readers."""
     return [
         {
             "name": known_shape.shape.name,
@@ -202,7 +202,7 @@ def _declared(part: Part) -> Shape | None:
 
 
 def _shape(part: Part, *, other_labels: bool) -> Shape | None:
-    """Return one shape; None if anything is wrong with it, which is noted."""
+    """Return one shape; None, with a mistake noted, if anything is wrong with it."""
     before = len(part.mistakes)
     nrt.measure(part)
     if len(part.mistakes) > before:
@@ -261,7 +261,7 @@ def _values(part: Part) -> LabelValues:
 
 
 def _written(known_shape: KnownShape) -> Object:
-    """Return all that there is to say of a shape, in the order in which people read it."""
+    """Return all fields of a shape, in the order in which people read them."""
     written, node = known_shape.shape, known_shape.shape.node
     minor, seen = node.options.minor, known_shape.seen
     attributes = {
@@ -317,7 +317,7 @@ def _written_label(values: LabelValues) -> object:
 
 
 def _kubelet(node: Node) -> Object | None:
-    """Return what the topology does not tell of the kubelet, if there is any."""
+    """Return the kubelet's settings that the topology does not have, if there are any."""
     plain = managers(node.zones) == (node.cpu_manager, node.memory_manager)
     if node.known is Known.COUNTS and plain and node.options == Options(minor=node.options.minor):
         return None

@@ -1,9 +1,9 @@
 """
-Where the pods stand in the objects that make them.
+Where the pods are in the objects that create them.
 
-A kind that many people use is known: its project's API says at which paths its pod templates stand. Platform
-teams name paths for kinds of their own. Whatever else has a pod template in it is searched, and what is found
-so is a guess: nobody is refused for it, and everybody is told how it was read.
+Common kinds are known: the API of their project defines the paths of their pod templates. Platform teams
+configure paths for their own kinds. All other objects are searched for pod templates, and those results are
+guesses: no object is refused for them, and every user is told how it was read.
 """
 
 import re
@@ -25,10 +25,10 @@ from numalign.model.intent import Policy
 from numalign.model.pod import Pod
 
 MOST_TEMPLATES = 100
-"""In one object, and entries on the way to them; a job of several roles has a handful."""
+"""The limit in one object, and of entries on the way to them; a job with several roles has a handful."""
 
 MOST_SEARCHED = 20_000
-"""Values of one object that are looked at for a template, those of its lists and objects together."""
+"""The limit of values that are searched for a template in one object, its lists and objects together."""
 
 _MOST_STEPS, _MOST_WILD = 16, 2
 _MOST_NAMED = 3
@@ -39,7 +39,7 @@ _WILD = frozenset({_ELEMENTS, _MEMBERS})
 
 @dataclass(frozen=True, slots=True)
 class TemplatePath:
-    """The way to the pod templates of an object: `spec.tasks[*].template`, `spec.replicaSpecs.*.template`.
+    """The path to the pod templates of an object: `spec.tasks[*].template`, `spec.replicaSpecs.*.template`.
 
     A step is the name of a member, `[*]` for every element of a list, or `*` for every member of an object.
     """
@@ -48,7 +48,7 @@ class TemplatePath:
 
     @classmethod
     def read(cls, text: str) -> "TemplatePath":
-        """Return the path that is written; raises `ValueError` for what is none."""
+        """Return the path in a text; raise `ValueError` if it is invalid."""
         steps = [
             step
             for part in text.split(".")
@@ -73,7 +73,7 @@ class TemplatePath:
         return ".".join(self.steps).replace(f".{_ELEMENTS}", _ELEMENTS)
 
     def found(self, workload: Part) -> Iterator[Part]:
-        """Return every place in an object that the path leads to and where something stands."""
+        """Return every place in an object to which the path leads and that has a value."""
         parts: Iterable[Part] = (workload,)
         for step in self.steps:
             parts = chain.from_iterable(map(_WALKS.get(step, partial(_member, name=step)), parts))
@@ -93,7 +93,7 @@ def _members(part: Part) -> Iterable[Part]:
 
 
 def _crowded(part: Part) -> bool:
-    """Return whether there are more entries than anybody means; it is noted as a mistake."""
+    """Return whether there are too many entries; this is noted as a mistake."""
     value = part.value
     if not isinstance(value, list | dict) or len(value) <= MOST_TEMPLATES:
         return False
@@ -106,7 +106,7 @@ _WALKS: Mapping[str, Callable[[Part], Iterable[Part]]] = MappingProxyType(
 )
 
 GroupKind: TypeAlias = tuple[str, str]
-"""A sort of objects: API group (empty for the core) and kind."""
+"""The type of an object: API group (empty for the core) and kind."""
 
 TemplatePaths: TypeAlias = Mapping[GroupKind, tuple[TemplatePath, ...]]
 
@@ -160,17 +160,17 @@ TEMPLATES: TemplatePaths = MappingProxyType(
         ),
     }
 )
-"""The sorts of objects that make pods, and where the pods stand in them."""
+"""The types of objects that create pods, and the paths of the pods in them."""
 
 NO_TEMPLATES: TemplatePaths = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateLocation:
-    """Where a pod stands in an object (empty for a pod itself), and the pod that its controller would make.
+    """The place of a pod in an object (empty for a pod itself), and the pod that its controller would create.
 
-    `guessed` says that not all of it is known: the place was found by search, or another object adds to it.
-    `moved` says where else than below `where` the beginnings of the pod's paths stand in the object.
+    `guessed` means that not all of it is known: the place was found by search, or another object adds to it.
+    `moved` maps beginnings of the pod's paths that are elsewhere in the object than below `where`.
     """
 
     where: str
@@ -187,15 +187,15 @@ class TemplateLocation:
 
 
 NOWHERE = TemplateLocation("", None)
-"""Where there is no pod."""
+"""The location if there is no pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateScan:
-    """What an object of any kind says of pods.
+    """The pods in an object of any kind.
 
-    `mistakes` are those on the way to the pods, `guesses` says what of it was guessed, and `misplaced` which
-    of its own annotations its pods lack.
+    `mistakes` are those on the way to the pods, `guesses` describes what was guessed, and `misplaced` lists
+    annotations of the object that its pods lack.
     """
 
     places: tuple[TemplateLocation, ...] = ()
@@ -206,9 +206,9 @@ class TemplateScan:
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """A pod that an object is or makes, and the place where it stands.
+    """A pod that an object is or creates, and its place.
 
-    One at a place that is a guess may make no sense: there is no pod then, but mistakes.
+    A pod at a guessed place may be invalid: then there is no pod, but mistakes.
     """
 
     place: TemplateLocation
@@ -222,12 +222,12 @@ class PodTemplate:
 
 
 def paths_of(sort: GroupKind, *, extra: TemplatePaths = NO_TEMPLATES) -> tuple[TemplatePath, ...]:
-    """The ways to the pods of such objects, those of `extra` after our own; none for kinds nobody knows."""
+    """Return the paths to the pods of such objects, `extra` ones last; none for unknown kinds."""
     return tuple(dict.fromkeys((*TEMPLATES.get(sort, ()), *extra.get(sort, ()))))
 
 
 def scan(raw: Mapping[str, object], sort: GroupKind, *, extra: TemplatePaths = NO_TEMPLATES) -> TemplateScan:
-    """Return the pods in an object of this sort; never raises. What is absent is no mistake."""
+    """Return the pods in an object of this type; never raises. Absent members are not mistakes."""
     workload = Part(raw)
     paths = paths_of(sort, extra=extra)
     places, guesses = _known(workload, sort, paths) if paths else _searched(workload, sort)
@@ -238,7 +238,7 @@ def scan(raw: Mapping[str, object], sort: GroupKind, *, extra: TemplatePaths = N
 
 
 def group_kind(raw: Mapping[str, object]) -> GroupKind:
-    """Return the sort of an object; raises `BadPod` for one that does not say it."""
+    """Return the type of an object; raise `BadPod` if it has none."""
     workload = Part(raw)
     kind, version = workload["kind"].required_text(), workload["apiVersion"].required_text()
     workload.raise_mistakes(BadPod)
@@ -246,14 +246,14 @@ def group_kind(raw: Mapping[str, object]) -> GroupKind:
 
 
 def pod_templates(scanned: TemplateScan, *, owner: Mapping[str, object]) -> tuple[PodTemplate, ...]:
-    """Return the pods at the places of an object, which go by its name and namespace.
+    """Return the pods at the places of an object, with its name and namespace.
 
-    Raises `BadPod` with every mistake of all of them, those at places that are guesses excepted.
+    Raises `BadPod` with every mistake of all of them, except at guessed places.
     """
     above = Part(owner)["metadata"]
     templates = tuple(_made(place, above) for place in scanned.places)
     sure = (template.mistakes for template in templates if not template.place.guessed)
-    # What is wrong with the owner is wrong with each of its pods, and told once.
+    # A mistake of the owner is one of each of its pods, and is reported once.
     if mistakes := dict.fromkeys((*scanned.mistakes, *above.mistakes, *chain.from_iterable(sure))):
         raise BadPod(mistakes)
     return templates
@@ -273,7 +273,7 @@ def _known(
 ) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
     """Return the places of an object of a known kind, and why some of them are guesses."""
     locate = _MADE.get(sort, _plain)
-    # More than are read are not made, which may take a copy of each.
+    # Beyond the limit no pods are built, which may take a copy of each.
     parts = list(chain.from_iterable(path.found(workload) for path in paths))
     if len(parts) > MOST_TEMPLATES:
         return tuple(_plain(part, workload) for part in parts), ()
@@ -287,14 +287,14 @@ def _plain(part: Part, _whole: Part) -> TemplateLocation:
 
 
 def _of_revision(part: Part, _whole: Part) -> TemplateLocation:
-    """Containers need no name there: Knative gives them one."""
+    """Return the place of a Knative revision: containers need no name there, because Knative names them."""
     return TemplateLocation(part.where, _with_names(part.value))
 
 
 def _of_task(part: Part, _whole: Part) -> TemplateLocation:
-    """Volcano's job controller writes the topology policy of a task over the annotation of its pods.
+    """Return the place of a Volcano task, whose topology policy replaces the annotation of its pods.
 
-    volcano pkg/controllers/job/job_controller_util.go, createJobPod.
+    Restates createJobPod of volcano pkg/controllers/job/job_controller_util.go.
     """
     policy = part.parent["topologyPolicy"].one_of(Policy)
     written = {intent.VOLCANO_POLICY: str(policy)} if policy else {}
@@ -302,10 +302,10 @@ def _of_task(part: Part, _whole: Part) -> TemplateLocation:
 
 
 def _of_component(part: Part, service: Part) -> TemplateLocation | None:
-    """A component of an InferenceService is the spec of its pods, and a model in it one container more.
+    """Return the place of a component of an InferenceService: a pod spec, plus a container for a model.
 
-    The service's annotations are handed on to the pods, those of the component over them; of a model the
-    serving runtime says the rest (kserve pkg/controller/v1beta1/inferenceservice/components/predictor.go).
+    The service's annotations are passed on to the pods, overridden by those of the component; for a model the
+    serving runtime defines the rest (kserve pkg/controller/v1beta1/inferenceservice/components/predictor.go).
     """
     model = next((value for name in _MODELS if isinstance(value := part[name].value, dict)), None)
     listed = part["containers"].value
@@ -316,7 +316,7 @@ def _of_component(part: Part, service: Part) -> TemplateLocation | None:
         resources = {"resources": model["resources"]} if "resources" in model else {}
         others = listed if isinstance(listed, list) else []
         spec["containers"] = [*others, {"name": "kserve-container", **resources}]
-    # Those of a worker are its predictor's.
+    # A worker has the annotations of its predictor.
     levels = (service["metadata"].value, part.parent.value, part.value)
     annotations = reduce(or_, (_fields(level, "annotations") for level in levels))
     raw = _with_names({"metadata": {"annotations": annotations}, "spec": spec})
@@ -324,7 +324,7 @@ def _of_component(part: Part, service: Part) -> TemplateLocation | None:
     return TemplateLocation(part.where, raw, guessed=model is not None, moved=moved)
 
 
-# The frameworks are what `model` was before; each is a container that names less.
+# The frameworks are the older form of `model`; each is a container with fewer fields.
 _MODELS = (
     *("model", "huggingface", "lightgbm", "onnx", "paddle", "pmml", "pytorch", "sklearn", "tensorflow"),
     *("triton", "xgboost"),
@@ -338,11 +338,11 @@ _MADE: Mapping[GroupKind, Callable[[Part, Part], TemplateLocation | None]] = Map
         ("serving.knative.dev", "Service"): _of_revision,
     }
 )
-"""Where the controller does not make its pods of the template as it stands."""
+"""The types whose controllers do not create pods of the template as written."""
 
 
 def _annotated(template: object, written: Mapping[str, str]) -> object:
-    """A template with these annotations over its own; one that is broken is left for its reader to tell."""
+    """Return a template with these annotations over its own; an invalid one is unchanged."""
     if not written or not isinstance(template, dict):
         return template
     metadata = template.get("metadata") or {}
@@ -353,7 +353,7 @@ def _annotated(template: object, written: Mapping[str, str]) -> object:
 
 
 def _with_names(template: object) -> object:
-    """Return a template whose containers all have names; one that is broken or too long is left as it is."""
+    """Return a template whose containers all have names; an invalid or too long one is unchanged."""
     spec = template.get("spec") if isinstance(template, dict) else None
     if not isinstance(template, dict) or not isinstance(spec, dict):
         return template
@@ -379,7 +379,7 @@ _OWN = frozenset({"apiVersion", "kind", "metadata", "status"})
 def _searched(workload: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, ...], tuple[str, ...]]:
     """Return the places of an object that look like pods, and how they were read."""
     search = _Search(workload)
-    # One more tells that there are others, of which nobody is refused either.
+    # One more shows that there are others, which are not refused either.
     places = [*islice(search.places(), MOST_TEMPLATES + 1)]
     read = tuple(places[:MOST_TEMPLATES])
     guesses = []
@@ -396,12 +396,11 @@ def _searched(workload: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, 
 
 
 class _Search:
-    """Goes through an object from the outside in, each value once, until there is too much of it.
+    """Searches an object from the outside in, each value once, up to a limit.
 
     A pod template is an object whose `spec` is the spec of a pod; the spec of a pod is an object with a list
-    `containers` of objects, of which one names its image or what it asks for. What embeds the spec of its
-    pods without a template has it somewhere else than in a `spec` of its own. Nothing is searched inside of
-    either.
+    `containers` of objects, at least one of which has an image or resources. Objects that embed the spec of
+    their pods without a template have it elsewhere than in a `spec` of its own. Neither is searched inside.
     """
 
     def __init__(self, workload: Part) -> None:
@@ -443,7 +442,7 @@ def _inside(part: Part) -> Iterator[Part]:
 
 
 def _members_of(part: Part) -> Iterator[tuple[str, Part]]:
-    """Return the lists and objects that an object has under names."""
+    """Return the named lists and objects of an object."""
     members: Mapping[Any, object] = part.value if isinstance(part.value, dict) else {}
     return (
         (key, part[key])
@@ -456,7 +455,7 @@ def _is_pod_spec(value: object) -> bool:
     listed = inner(value, "containers")
     if not isinstance(listed, list) or not listed:
         return False
-    # No more of them are read.
+    # Only these are read.
     first = listed[: pods.MOST_CONTAINERS]
     return all(isinstance(container, dict) for container in first) and any(map(_runs, first))
 
@@ -468,19 +467,19 @@ def _runs(container: Mapping[str, object]) -> bool:
 _ELSEWHERE: Mapping[GroupKind, str] = MappingProxyType(
     {("trainer.kubeflow.org", "TrainJob"): "the runtime that it names"}
 )
-"""Sorts that make pods of what another object says."""
+"""Types whose pods are defined by another object."""
 
 
-# What stands where it does nothing.
+# Misplaced annotations.
 
 _HANDING_ON = frozenset({POD, INFERENCE_SERVICE})
-"""Sorts whose own annotations are those of their pods."""
+"""Types whose own annotations are those of their pods."""
 
 
 def _astray(
     raw: Mapping[str, object], sort: GroupKind, places: tuple[TemplateLocation, ...]
 ) -> Iterator[str]:
-    """Annotations for pods that stand on the object that makes them, and on no template of it."""
+    """Yield annotations for pods that are on the object but not on one of its templates."""
     if sort in _HANDING_ON:
         return
     for key in nsmallest(_MOST_NAMED, filter(_for_pods, _annotations(raw))):
@@ -503,7 +502,7 @@ def _for_pods(key: object) -> bool:
 
 
 def _annotations(value: object) -> Mapping[str, str]:
-    """Return the annotations of an object or template, as they stand; empty, if they are none."""
+    """Return the annotations of an object or template as written; empty if there are none."""
     return _fields(inner(value, "metadata"), "annotations")
 
 
@@ -513,5 +512,5 @@ def _fields(value: object, key: str) -> dict[str, str]:
 
 
 def _called(sort: GroupKind) -> str:
-    """Return a sort as people write it: `InferenceService.serving.kserve.io`."""
+    """Return a type as users write it: `InferenceService.serving.kserve.io`."""
     return ".".join(filter(None, reversed(sort)))

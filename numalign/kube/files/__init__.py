@@ -1,1 +1,1 @@
-"""What stands in files: documents in JSON and YAML, snapshots of clusters, and the policy."""
+"""Files: documents in JSON and YAML, snapshots of clusters, and the policy."""

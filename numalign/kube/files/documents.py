@@ -173,10 +173,10 @@ def _frame(plain: bytes, ends: Sequence[int]) -> Mapping[str, object] | None:
 
 
 def _ends(plain: bytes) -> Sequence[int] | None:
-    """Return where each item of a list begins and ends; None for what is no list, or where that is not seen.
+    """Return where each item of a list begins and ends; None if it is not a list or not recognised.
 
-    The scanner of the standard library tells where a value ends, and lets pass more than the one that decodes
-    it afterwards. In Latin-1 each byte is one letter, and no byte of a longer one is a bracket.
+    The scanner of the standard library finds the end of a value, and accepts more than the decoder that is
+    used afterwards. In Latin-1 each byte is one character, and no byte of a longer one is a bracket.
     """
     text, ends = plain.decode("latin-1"), array("q")
     place = _TO_ITEMS.match(text)
@@ -193,21 +193,21 @@ def _ends(plain: bytes) -> Sequence[int] | None:
 
 
 def _is_one_json(plain: bytes) -> bool:
-    """Whether it begins as JSON and no line, which in JSON no text can span, begins another document."""
+    """Return whether it begins as JSON and no line, which no JSON text can span, begins another document."""
     return bool(_JSON.match(plain)) and not _NEXT.search(plain)
 
 
 def _numbered(mistakes: list[Mistake]) -> list[Mistake]:
-    """Return each with the number of its document, where there are several."""
+    """Return each mistake with the number of its document, if there are several."""
     if len(mistakes) == 1:
         return mistakes
     return [mistake.under(f"document {number}") for number, mistake in enumerate(mistakes, start=1)]
 
 
 def objects(documents: Iterable[object]) -> Iterator[Document]:
-    """Yield every object in the documents, those inside lists of any depth included.
+    """Yield every object in the documents, including those inside nested lists.
 
-    An item of a typed list (`NodeList`) need not say its kind: the list does.
+    An item of a typed list (`NodeList`) need not have a kind: the list has it.
     """
     waiting: deque[Iterator[Document]] = deque([map(_found, documents)])
     while waiting:
@@ -219,7 +219,7 @@ def objects(documents: Iterable[object]) -> Iterator[Document]:
 
 
 def _found(value: object, where: str = "document") -> Document:
-    """Return an object with the kind that it says itself, or what is wrong with it."""
+    """Return an object with its own kind, or what is wrong with it."""
     part = Part(value)
     kind, version = part["kind"].required_text(), part["apiVersion"].text()
     if part.mistakes:
@@ -234,7 +234,7 @@ def _is_list(document: Document) -> bool:
 
 
 def _items(of: Document) -> Iterator[Document]:
-    """Yield the items of a list; what stands there in place of items is trouble."""
+    """Yield the items of a list; a value that is not a list of items is a mistake."""
     items = of.raw.get("items") or []
     if not isinstance(items, list | _Items):
         mistake = Mistake("items", f"must be a list, not {named(items)}")
@@ -249,7 +249,7 @@ def _items(of: Document) -> Iterator[Document]:
 
 def _content(path: Path | str, stdin: BinaryIO | None) -> bytes:
     if str(path) == "-":
-        # Python has no standard input at all where the caller closed it.
+        # Python has no standard input at all if the caller closed it.
         if stdin is None and sys.stdin is None:
             raise _bad("is closed")
         return (stdin or sys.stdin.buffer).read()
@@ -273,7 +273,7 @@ def _unpacked(data: bytes, most: int) -> bytes:
 
 
 def _decoded(data: bytes) -> bytes:
-    """Return the same in UTF-8 without a mark."""
+    """Return the same in UTF-8 without a byte order mark."""
     for mark, encoding in _MARKS.items():
         if data.startswith(mark):
             try:
@@ -301,14 +301,14 @@ def _yaml(data: bytes) -> list[object]:
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise _bad(f"is not YAML: {error.problem}{place}") from error
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
-        # The library trusts explicit tags like `!!bool foo`, and trips over what does not fit them.
+        # The library trusts explicit tags like `!!bool foo`, and fails on values that do not match them.
         raise _bad(
             f"is not YAML: {' '.join(str(error).split()) or 'a value does not fit its tag'}"
         ) from error
 
 
 def _bounded(events: Iterable[yaml.Event]) -> None:
-    """Walk the events of a YAML stream; raises `BadDocument` if what they would build has no sane bound."""
+    """Check the events of a YAML stream; raise `BadDocument` if its size is not bounded."""
     sizes: dict[str | None, int] = {}
     trail: list[tuple[str | None, int]] = []
     total = borrowed = 0

@@ -1,9 +1,9 @@
 """
 Files that people edit: one YAML document each, for a whole cluster.
 
-A slip in such a file must neither stop a program that runs nor half apply. So it is read as a whole or not at
-all, and everything that is wrong with it is told at once, each mistake with its place; a key that nobody
-knows is nearly always one that is misspelt.
+An error in such a file must neither stop a running program nor be applied in part. So it is read as a whole
+or not at all, and all mistakes are reported at once, each with its place; an unknown key is nearly always
+misspelt.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from numalign.model.errors import BadInput, Mistake
 from numalign.model.spelling import closest_word
 
 MOST_BYTES = 2**20
-"""What a ConfigMap may hold."""
+"""The limit of a ConfigMap."""
 
 _GUESSED = 16
 
@@ -26,7 +26,7 @@ Read = TypeVar("Read")
 
 
 def read(path: Path, parse: Callable[[bytes], Read], *, error: type[BadInput]) -> Read:
-    """Return what `parse` makes of a file; raises `error` with every mistake, each with the file's path."""
+    """Return the result of `parse` for a file; raise `error` with every mistake and the file's path."""
     try:
         return parse(_content(path))
     except BadInput as raised:
@@ -46,7 +46,7 @@ def _content(path: Path) -> bytes:
 
 
 def parse(data: bytes, decode: Callable[[Part], Read], *, what: str, error: type[BadInput]) -> Read:
-    """Return what `decode` makes of YAML or JSON that holds one `what`; raises `error` with every mistake."""
+    """Return the result of `decode` for YAML or JSON with one `what`; raise `error` with every mistake."""
     try:
         values = documents.values(data, most=MOST_BYTES)
     except BadInput as raised:
@@ -60,15 +60,15 @@ def parse(data: bytes, decode: Callable[[Part], Read], *, what: str, error: type
 
 
 def _advised(mistake: Mistake, what: str) -> Mistake:
-    """An empty file is most likely a slip, so it has to be said what stands for nothing."""
+    """Add to the mistake of an empty file, probably an error, what to write for an intended one."""
     advice = f": write {{}} for no {what}" if mistake.message == "is empty" else ""
     return replace(mistake, message=f"{mistake.message}{advice}")
 
 
 def only(part: Part, *names: str) -> None:
-    """Note every member that is none of these, and which one may be meant."""
+    """Note every member that is not one of these, with the closest name."""
     unknown = ((name, member) for name, member in members(part) if name not in names)
-    # To guess takes time, and nobody reads the guesses of a thousand mistakes.
+    # A guess takes time, and no user reads the guesses of a thousand mistakes.
     for name, member in islice(unknown, _GUESSED):
         close = closest_word(name, names)
         hint = f'did you mean "{close}"?' if close else f"expected one of {', '.join(names)}"
@@ -76,7 +76,7 @@ def only(part: Part, *names: str) -> None:
 
 
 def members(part: Part) -> list[tuple[str, Part]]:
-    """Return each member of an object, null or not: a key without a value is a slip, too."""
+    """Return each member of an object, null or not: a key without a value is a mistake, too."""
     present = dict(part.members())
     written = part.value if isinstance(part.value, dict) else {}
     return [(name, present.get(name, part[name])) for name in written if isinstance(name, str)]

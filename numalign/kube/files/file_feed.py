@@ -1,8 +1,8 @@
 """
-Following a snapshot file, which somebody replaces now and then.
+Following a snapshot file that is replaced now and then.
 
-The last file that could be read counts. One that cannot be, or that would make everyone forget all nodes,
-changes nothing but a metric and a log line.
+The last readable file counts. One that cannot be read, or that would remove all nodes, changes nothing but a
+metric and a log line.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from numalign.runtime.metrics import PREFIX
 from numalign.shapes import Shape, ShapeHistory
 
 CROWD = 200
-"""Pods that are passed on in one go; then whoever asks meanwhile gets a turn."""
+"""The number of pods passed on at once, before other requests are served."""
 
 
 class FileFeed:
-    """The snapshots in a file, looked at every so many seconds; 0 looks once.
+    """The snapshots in a file that is checked every so many seconds; 0 reads it once.
 
-    The `shape_history` knows what earlier files held, and which shapes are `declared`. The pods in the file
-    go to `pods`, once their snapshot is taken; without one they are counted.
+    The `shape_history` knows what earlier files contained, and which shapes are `declared`. The pods in the
+    file go to `pods`, after their snapshot is taken; without `pods` they are counted.
     """
 
     def __init__(  # noqa: PLR0913  a file, how often, and what every part of a process is given
@@ -67,23 +67,23 @@ class FileFeed:
         )
 
     def waiting_for(self) -> str | None:
-        """Return a first file that can be read."""
+        """Return that a first readable file is missing; None once there was one."""
         return f"a valid snapshot at {self._path}" if self._read_at is None else None
 
     def age(self) -> float:
-        """Since the file was last read with success."""
+        """Return seconds since the file was last read successfully."""
         return float("inf") if self._read_at is None else self._clock() - self._read_at
 
     def pod_counts(self) -> Iterable[PodCount]:
-        """Return the pods in the file, unless somebody else is given them."""
+        """Return the pods in the file, unless they are passed on."""
         return self._pod_counts
 
     def caches(self) -> Caches:
-        """Nothing: what a file was read with goes with it."""
+        """Return nothing: a file's caches are dropped after it was read."""
         return {}
 
     async def follow(self, take: Take) -> None:
-        """Read the file whenever it changes, without holding up whoever asks meanwhile; never returns."""
+        """Read the file whenever it changes, without delaying other requests; never returns."""
         if self._taken is None:
             await self.load(take)
         if not self._every:
@@ -94,11 +94,11 @@ class FileFeed:
                 await self.load(take)
 
     def _there(self) -> tuple[object, ...]:
-        """Return what a snapshot is made of; looked at before it is read, so that no change is missed."""
+        """Return the state of the sources; taken before reading, so that no change is missed."""
         return *files.stamps([self._path]), tuple(self._declared())
 
     async def load(self, take: Take) -> None:
-        """Read the file now; if that fails, say so and keep what there was. `follow` begins with it."""
+        """Read the file now; if that fails, log it and keep the last state. `follow` begins with it."""
         self._taken = self._there()
         try:
             read, pod_counts, pods = await asyncio.to_thread(self._read)
@@ -131,7 +131,7 @@ class FileFeed:
         sink.keep(keys)
 
     def _read(self) -> tuple[Snapshot, Sequence[PodCount], Sequence[Object]]:
-        """Return what the file holds; raises `BadInput` for one that would make us forget all nodes."""
+        """Return the file's content; raise `BadInput` if it would remove all nodes."""
         if self._path.exists() and not self._path.is_file():
             raise BadInput([Mistake(str(self._path), "is not a regular file")])
         pods: list[Object] = []
@@ -140,7 +140,7 @@ class FileFeed:
             pods=None if self._pods is None else pods.append,
             shape_history=self._shape_history,
         )
-        # Before the history is told: what is refused changes nothing.
+        # Before the history is updated: a rejected file changes nothing.
         if reason := builder.why_no_snapshot():
             raise BadInput([Mistake(str(self._path), reason)])
         if self._had_nodes and not builder.state.has_nodes():

@@ -1,10 +1,9 @@
 """
-What a platform team decides for the whole cluster.
+The policy of a platform team for the whole cluster.
 
-Defaults for namespaces, exemptions, kinds of workloads, what is refused, and which nodes may come.
-
-It stands in a file that people edit. A slip of theirs must not half apply: a file with any mistake is refused
-as a whole, and every mistake is told.
+It has defaults for namespaces, exemptions, kinds of workloads, what is refused, and which nodes may come. It
+is a file that people edit. An error must not be applied in part: a file with any mistake is rejected as a
+whole, and every mistake is reported.
 """
 
 import re
@@ -28,13 +27,13 @@ from numalign.model.intent import UNRULED, Gate, Heal, NamespaceRules, Policy, n
 from numalign.shapes import Shape
 
 NAME_LABEL = "kubernetes.io/metadata.name"
-"""On every namespace: its name, set by the API server."""
+"""The label of every namespace with its name, set by the API server."""
 
 LEVELS = ("default", "enforce", "warn", "audit")
 """The policies that a rule can set, by the fields of `NamespaceRules`."""
 
 RULES = (*LEVELS, "scheduler", "gate", "heal")
-"""All that a rule can set."""
+"""All fields that a rule can set."""
 
 
 class BadPolicy(BadInput):
@@ -43,17 +42,17 @@ class BadPolicy(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """What namespaces are asked that meet all requirements, where their own labels say nothing."""
+    """Rules for namespaces that meet all requirements, as far as their own labels set none."""
 
     requirements: tuple[Requirement, ...]
     rules: NamespaceRules
 
     def concerns(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a namespace with these labels is meant."""
+        """Return whether it applies to a namespace with these labels."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
     def to_json(self) -> dict[str, object]:
-        """Return the rule for programs: the selector in a line, and what it sets."""
+        """Return the rule as JSON: the selector in a line, and what it sets."""
         levels = {name: getattr(self.rules, name) for name in RULES}
         return {
             "namespaces": ", ".join(map(str, self.requirements)),
@@ -63,9 +62,9 @@ class Default:
 
 @dataclass(frozen=True, slots=True)
 class Exemptions:
-    """Whose pods are never patched, warned of or refused.
+    """The pods that are never patched, warned about or refused.
 
-    A user that ends in `*` stands for all that begin so.
+    A user that ends in `*` matches all names with that prefix.
     """
 
     users: tuple[str, ...] = ()
@@ -73,7 +72,7 @@ class Exemptions:
     runtime_classes: frozenset[str] = frozenset()
 
     def to_json(self) -> dict[str, object]:
-        """Return the exemptions for programs."""
+        """Return the exemptions as JSON."""
         return {
             "users": list(self.users),
             "namespaces": sorted(self.namespaces),
@@ -83,12 +82,12 @@ class Exemptions:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPolicy:
-    """A policy file, read.
+    """The content of a policy file.
 
-    `templates` are kinds of workloads beside those that are always looked at. `never` is what happens to pods
-    that no shape of nodes could take, `unknown_resources` to those that ask for what no shape ever listed.
-    Nodes of the declared `shapes` can come at any time. `taints` is what happens to pods whose tolerations
-    say something else than they ask for.
+    `templates` are additional kinds of workloads. `never` is the reaction to pods that no shape of nodes
+    could take, `unknown_resources` to those that request what no shape ever listed. Nodes of the declared
+    `shapes` can come at any time. `taints` is the reaction to pods whose tolerations contradict their
+    requests.
     """
 
     defaults: tuple[Default, ...] = ()
@@ -100,7 +99,7 @@ class ClusterPolicy:
     shapes: tuple[Shape, ...] = ()
 
     def rules_for(self, own: NamespaceRules, labels: Mapping[str, str], namespace: str) -> NamespaceRules:
-        """What is asked in a namespace: by its own labels, else by the first default that says anything."""
+        """Return the rules of a namespace: from its own labels, else from the first default with them."""
         if own.disabled or not self.defaults:
             return own
         all_labels = {NAME_LABEL: namespace, **labels}
@@ -109,7 +108,7 @@ class ClusterPolicy:
         )
 
     def exempts(self, *, user: str, namespace: str, runtime_class: str) -> str | None:
-        """The exemption that lets a request pass unseen, as it stands in the file; None, if none does."""
+        """Return the exemption that applies to a request, as in the file; None if there is none."""
         exempt = self.exemptions
         if runtime_class in exempt.runtime_classes:
             return f"runtimeClasses: {runtime_class}"
@@ -118,7 +117,7 @@ class ClusterPolicy:
         return next((f"users: {pattern}" for pattern in exempt.users if _names(pattern, user)), None)
 
     def to_json(self) -> dict[str, object]:
-        """Return the policy for programs."""
+        """Return the policy as JSON."""
         return {
             "defaults": [default.to_json() for default in self.defaults],
             "exemptions": self.exemptions.to_json(),
@@ -134,7 +133,7 @@ class ClusterPolicy:
 
 
 NO_POLICY = ClusterPolicy()
-"""What holds where there is no file."""
+"""The policy without a file."""
 
 
 def _filled(own: NamespaceRules, more: NamespaceRules) -> NamespaceRules:
@@ -146,12 +145,12 @@ def _names(pattern: str, user: str) -> bool:
 
 
 def read(path: Path) -> ClusterPolicy:
-    """Return the policy in a file; raises `BadPolicy` with every mistake and its place."""
+    """Return the policy in a file; raise `BadPolicy` with every mistake and its place."""
     return edited.read(path, parse, error=BadPolicy)
 
 
 def parse(data: bytes) -> ClusterPolicy:
-    """Return the policy that YAML or JSON says; raises `BadPolicy` with every mistake and its path."""
+    """Return the policy in YAML or JSON; raise `BadPolicy` with every mistake and its path."""
     return edited.parse(data, _policy, what="policy", error=BadPolicy)
 
 
@@ -206,7 +205,7 @@ def _scheduler(part: Part) -> str | None:
 
 
 def _word(part: Part, words: type[Word]) -> Word | None:
-    """Return one of a few words, if anything is written there."""
+    """Return a member of an enumeration, if a value is set."""
     if part.value is None:
         return None
     part.required_text()
@@ -227,7 +226,7 @@ def _exemptions(part: Part) -> Exemptions:
 
 
 def _list(part: Part, shape: re.Pattern[str], what: str) -> Iterator[str]:
-    """Yield the texts of a list, those of another shape noted."""
+    """Yield the texts of a list, noting those that are malformed."""
     for entry in part.elements():
         text = entry.required_text()
         if text and not shape.fullmatch(text):
@@ -272,7 +271,7 @@ def _paths(part: Part) -> Iterator[TemplatePath]:
             entry.wrong(str(error))
 
 
-# A user may be anything that an authenticator says.
+# A user may be any name that an authenticator returns.
 _USER = re.compile(r"[^*]+\*?|\*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL.pattern}(\.{_LABEL.pattern})*")

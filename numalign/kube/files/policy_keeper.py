@@ -1,8 +1,8 @@
 """
 The policy in force while a program runs.
 
-Its file is mounted from a ConfigMap that people edit meanwhile. A slip of theirs must not stop admission:
-what was in force stays in force until the file is mended.
+Its file is mounted from a ConfigMap that people edit. An error there must not stop admission: the last valid
+policy stays in force until the file is fixed.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _TAKEN, _REFUSED = "taken", "refused"
 
 
 class PolicyKeeper:
-    """The policy in force; `now` is replaced whole, never changed. Without a path it asks for nothing."""
+    """The policy in force; `now` is replaced as a whole, never changed. Without a path it is empty."""
 
     def __init__(self, path: Path | None, *, log: Log, registry: CollectorRegistry) -> None:
         self.now = NO_POLICY
@@ -44,7 +44,7 @@ class PolicyKeeper:
             self._reloads.labels(result)
 
     def load(self) -> None:
-        """Read the file for the first time; raises `BadPolicy` with every mistake."""
+        """Read the file for the first time; raise `BadPolicy` with every mistake."""
         if self._path:
             self._stamps = files.stamps([self._path])
             self.now = read(self._path)
@@ -55,7 +55,7 @@ class PolicyKeeper:
         return self.now.shapes
 
     async def follow(self, *, every: float, sleep: Sleep = asyncio.sleep) -> None:
-        """Read the file again whenever it changes, looked at every so many seconds; never returns."""
+        """Read the file again whenever it changes, checked every so many seconds; never returns."""
         if self._path is None:
             raise ValueError("there is no file to follow")
         changed = partial(self._reload, self._path)

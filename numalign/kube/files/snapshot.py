@@ -1,9 +1,8 @@
 """
-A cluster in one file: what kubectl prints of it, made into nodes and namespace rules.
+A cluster in one file: kubectl's output, decoded into nodes and namespace rules.
 
-A snapshot is as good as whoever took it, and a program must work with what there is. So only a file is
-refused that holds no objects at all, or objects but nothing of a cluster's; of the objects in it, what is
-broken is reported, and the rest counts.
+A snapshot may be incomplete, and a program must work with what it contains. So a file is rejected only if it
+contains no objects at all, or none of a cluster; invalid objects in it are reported, and the rest counts.
 """
 
 from collections import Counter
@@ -28,13 +27,13 @@ CORE = ""
 
 
 class BadSnapshot(BadInput):
-    """Raised for what is no snapshot: unreadable, cut off, or of objects that say nothing of a cluster."""
+    """Raised for a file that is not a snapshot: unreadable, truncated, or without objects of a cluster."""
 
 
 def load(
     path: Path | str, *, stdin: BinaryIO | None = None, shape_history: ShapeHistory | None = None
 ) -> Snapshot:
-    """Return the snapshot in a file, `-` being standard input; raises `BadSnapshot`, which names the file.
+    """Return the snapshot in a file, `-` being standard input; raise `BadSnapshot` with the file's name.
 
     The `shape_history` knows what was there before, and what may come.
     """
@@ -46,7 +45,7 @@ def load(
 
 
 def read(data: bytes) -> Snapshot:
-    """Return the snapshot in JSON or YAML, gzip understood; raises `BadSnapshot`."""
+    """Return the snapshot in JSON or YAML, optionally gzipped; raise `BadSnapshot`."""
     try:
         return of(documents.read(data))
     except BadDocument as error:
@@ -56,9 +55,9 @@ def read(data: bytes) -> Snapshot:
 def of(
     values: Iterable[object], *, shape_history: ShapeHistory | None = None, where: str = "snapshot"
 ) -> Snapshot:
-    """Return the snapshot in objects that are decoded already, lists of them included; raises `BadSnapshot`.
+    """Return the snapshot of decoded objects, lists of them included; raise `BadSnapshot`.
 
-    The `shape_history` is as for `load`; `where` they stood is named in what is raised.
+    The `shape_history` is as for `load`; `where` is the source of the objects named in errors.
     """
     return build(documents.objects(values), shape_history=shape_history).checked(where)
 
@@ -69,10 +68,10 @@ def build(
     pods: Callable[[Object], None] | None = None,
     shape_history: ShapeHistory | None = None,
 ) -> "SnapshotBuilder":
-    """Return the cluster that these objects make; its `snapshot` is that of `of`.
+    """Return the cluster of these objects; its `snapshot` is that of `of`.
 
-    The `shape_history` knows what was there before. Each pod that has a name is given to `pods`, as an API
-    server's would be to a sink; without one, pods are counted.
+    The `shape_history` knows what was there before. Each pod with a name is passed to `pods`, as an API
+    server's pods are to a sink; without `pods`, pods are counted.
     """
     builder = SnapshotBuilder(pods=pods, shape_history=shape_history)
     for document in objects:
@@ -81,7 +80,7 @@ def build(
 
 
 class SnapshotBuilder:
-    """Objects as they come out of a file, and what a file alone can be wrong about."""
+    """The objects of a file, and the mistakes that only files can have."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class SnapshotBuilder:
         }
 
     def add(self, document: Document) -> None:
-        """Take one object, or tell why not."""
+        """Add one object, or note why not."""
         name = Part(document.raw)["metadata"]["name"].text()
         keep = self._keepers.get((document.group, document.kind))
         if keep is None and (document.group, document.kind, name) == (CORE, shapes.KIND, shapes.NAME):
@@ -118,7 +117,7 @@ class SnapshotBuilder:
             keep(document, name)
 
     def why_no_snapshot(self) -> str | None:
-        """Why the objects are no snapshot of a cluster, whatever they are; None for one, also of nothing."""
+        """Return why the objects are not a snapshot of a cluster; None if they are, or if there are none."""
         held = Counter({**self._ignored, PODS.kind: self._pods})
         if self._kept or not held.total():
             return None
@@ -129,13 +128,13 @@ class SnapshotBuilder:
         return f"is not a cluster snapshot: it contains {shown}{more}, {_EXPECTED}"
 
     def checked(self, where: str) -> Snapshot:
-        """The snapshot; raises `BadSnapshot`, naming `where` the objects stood, if none is a cluster's."""
+        """Return the snapshot; raise `BadSnapshot`, naming the source, if no object is a cluster's."""
         if reason := self.why_no_snapshot():
             raise BadSnapshot([Mistake(where, reason)])
         return self.snapshot()
 
     def snapshot(self) -> Snapshot:
-        """Return the cluster of everything that was taken."""
+        """Return the cluster of all added objects."""
         snapshot = self.state.snapshot()
         return replace(
             snapshot,

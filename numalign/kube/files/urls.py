@@ -1,8 +1,8 @@
 """
-Manifests behind a URL, as kubectl's -f takes them.
+Manifests at a URL, as kubectl's -f accepts them.
 
-Whoever serves it may be slow, endless, or send one elsewhere: what is read is bounded in bytes and in time,
-and nobody is followed but to https.
+A server may be slow, endless, or redirect: what is read is bounded in bytes and in time, and only redirects
+to https are followed.
 """
 
 import time
@@ -17,10 +17,10 @@ from urllib.request import HTTPRedirectHandler, Request, build_opener
 from numalign.model.errors import BadInput, Mistake
 
 MOST_BYTES = 2**24
-"""What is read of one URL: manifests, no clusters."""
+"""The limit of bytes of one URL: manifests, not clusters."""
 
 SECONDS = 30.0
-"""How long all of it may take."""
+"""The limit of seconds for all of it."""
 
 _SILENCE = 10.0
 _PIECE = 2**16
@@ -29,24 +29,24 @@ _HEADERS: Mapping[str, str] = MappingProxyType({"User-Agent": "kubectl-numa", "A
 
 
 class BadUrl(BadInput):
-    """Raised for a URL behind which nothing can be read."""
+    """Raised for a URL that cannot be read."""
 
 
 def is_url(name: str) -> bool:
-    """Return whether a name of a file is a URL instead."""
+    """Return whether a file name is a URL."""
     scheme, colon, _ = name.partition("://")
     return bool(colon) and scheme.lower() in _SCHEMES
 
 
 def shown(url: str) -> str:
-    """Return the URL without a password that may stand in it."""
+    """Return the URL without a password."""
     scheme, _, rest = url.partition("://")
     place, slash, path = rest.partition("/")
     return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
 
 
 def read(url: str) -> bytes:
-    """Return what stands behind a URL; raises `BadUrl`."""
+    """Return the content of a URL; raise `BadUrl` if it cannot be read."""
     until = time.monotonic() + SECONDS
     try:
         opener = build_opener(_OnlyToHttps)
@@ -74,7 +74,7 @@ def _all(answer: HTTPResponse, until: float) -> bytes:
 
 
 class _OnlyToHttps(HTTPRedirectHandler):
-    """Follows a few redirects, and each to https alone: what is read decides what somebody deploys."""
+    """Follows a few redirects, only to https: what is read decides what is deployed."""
 
     max_redirections = 5
 
