@@ -34,11 +34,11 @@ def main() -> int:
     environ = with_habits(os.environ)
     settings = from_command_line(AgentSettings, prog=PROGRAM, argv=sys.argv[1:], environ=environ)
     try:
-        told = checked(settings, environ)
+        agent_options = checked(settings, environ)
     except ClusterError as error:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return 2
-    arguments = [sys.executable, "-P", "-m", f"{__package__}.daemon", str(options.hand_over(told))]
+    arguments = [sys.executable, "-P", "-m", f"{__package__}.daemon", str(options.hand_over(agent_options))]
     return os.execve(sys.executable, arguments, {**_SPARING, **os.environ})  # noqa: S606  no shell
 
 
@@ -54,10 +54,10 @@ def with_habits(environ: Mapping[str, str]) -> dict[str, str]:
 
 def checked(settings: AgentSettings, environ: Mapping[str, str]) -> AgentOptions:
     """Return the settings as the daemon needs them; raise `Unconfigured` if there is no API server."""
-    told = settings.model_dump(exclude={"kubeconfig", "context"})
-    told = {name: value.absolute() if isinstance(value, Path) else value for name, value in told.items()}
-    told["bind"] = None if settings.bind == EVERYWHERE else settings.bind
-    return AgentOptions(access=_access(settings, environ), **told)
+    values = settings.model_dump(exclude={"kubeconfig", "context"})
+    values = {name: value.absolute() if isinstance(value, Path) else value for name, value in values.items()}
+    values["bind"] = None if settings.bind == EVERYWHERE else settings.bind
+    return AgentOptions(access=_access(settings, environ), **values)
 
 
 def _access(settings: AgentSettings, environ: Mapping[str, str]) -> Access | None:

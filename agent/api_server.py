@@ -90,7 +90,7 @@ class ApiServer:
         """Close the connection and end the request that is in progress."""
         self._client.close()
 
-    async def _request(  # noqa: PLR0913  what a call is made of
+    async def _request(  # noqa: PLR0913  the parts of a request
         self,
         method: str,
         path: str,

@@ -88,7 +88,7 @@ class _Static:
 class Observer:
     """Observes one node."""
 
-    def __init__(  # noqa: PLR0913  what it depends on
+    def __init__(  # noqa: PLR0913  its dependencies
         self,
         paths: NodePaths,
         kubelet: KubeletReader,

@@ -48,7 +48,7 @@ class TopologyWriter(Protocol):
 class Publisher:
     """Writes the topology of one node."""
 
-    def __init__(  # noqa: PLR0913  what it depends on
+    def __init__(  # noqa: PLR0913  its dependencies
         self,
         api: TopologyWriter,
         node: str,

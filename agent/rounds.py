@@ -117,7 +117,7 @@ class Intervals:
 class Rounds:
     """The main loop of an agent. `observed` is called with each report that differs from the one before."""
 
-    def __init__(  # noqa: PLR0913  what it depends on
+    def __init__(  # noqa: PLR0913  its dependencies
         self,
         observer: NodeObserver,
         publisher: ReportPublisher,

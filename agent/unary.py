@@ -89,7 +89,8 @@ async def _exchange(
 ) -> bytes:
     """Transfer bytes until the response is complete; raise `CallRefused`, and the causes of `Unreachable`."""
     while not exchange.ended:
-        # Do not wait for the write: the server may be gone although its response is here.
+        # Do not wait for the write: it is never more than was read, and the server may be gone although its
+        # response is here.
         writer.write(exchange.to_send())
         received = await reader.read(_PIECE)
         if not received:

@@ -1,9 +1,9 @@
 """
-One look at all that replicas share, and the rotation step that is due.
+Read everything that replicas share, and do the rotation step that is due.
 
 The leading controller runs this, and so does a rotation by hand. Neither has to know about the other: what
 they do depends only on what is stored in the cluster, and the API server lets one of them do it. The order of
-reads matters: the webhook configurations are read before the Secret, so that a write to them is refused if
+reads matters: the webhook configurations are read before the Secret, so that a write to them is rejected if
 another process made a step in between.
 """
 

@@ -116,7 +116,7 @@ class LabelWriter:
     not following, the grace period of each topology starts again, because it may have been there.
     """
 
-    def __init__(  # noqa: PLR0913  who knows, who writes, and what every part of a process is given
+    def __init__(  # noqa: PLR0913  its dependencies
         self,
         api: Patches,
         *,

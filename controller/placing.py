@@ -106,7 +106,7 @@ PodDuty = Callable[[Placing], Background]
 """A pod-related part of the controller; it returns nothing to run if its setting is off."""
 
 
-def placing(  # noqa: PLR0913  what every part of a process is given
+def placing(  # noqa: PLR0913  its dependencies
     api: Api,
     settings: ControllerSettings,
     *,

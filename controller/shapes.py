@@ -104,7 +104,7 @@ class ShapeWriter:
     in seconds since 1970.
     """
 
-    def __init__(  # noqa: PLR0913  what is kept where, and what every part of a process is given
+    def __init__(  # noqa: PLR0913  its dependencies
         self,
         api: Objects,
         *,

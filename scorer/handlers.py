@@ -31,7 +31,7 @@ from scorer.settings import ReserveAt, ScorerSettings
 from scorer.volcano import handlers as volcano
 
 
-def application(  # noqa: PLR0913  what the server and the handlers are made of
+def application(  # noqa: PLR0913  its dependencies
     settings: ScorerSettings,
     context: CallContext,
     *,

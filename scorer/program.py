@@ -99,7 +99,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             complete=lambda snapshot: snapshot.pods > 0 or not settings.snapshot,
         )
 
-    async def _run(  # noqa: PLR0913  what the parts are made of
+    async def _run(  # noqa: PLR0913  its dependencies
         self,
         state: SchedulerState,
         pods: PodInformer,

@@ -118,7 +118,7 @@ class Outcome:
 Endpoint = Callable[[Context, Review, Snapshot], Awaitable[Outcome]]
 
 
-def application(  # noqa: PLR0913  what is known, how it is read, and what every part is given
+def application(  # noqa: PLR0913  its dependencies
     settings: WebhookSettings,
     *,
     holder: SnapshotHolder,

@@ -19,8 +19,8 @@ LONGEST_WARNING = 120
 """Most characters of a warning, as Kubernetes recommends for webhooks."""
 
 LONGEST_SHOWN = 256
-"""Most characters of a denial that is only a warning, and of one with a location; the API server may cut what
-is longer."""
+"""Most characters of a denial that is shown as a warning, and of a warning with a location; the API server
+may cut longer ones."""
 
 Decide = Callable[[PodQuestion], AdmissionDecision]
 """Decides about a pod in the current state."""

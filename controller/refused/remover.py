@@ -72,7 +72,7 @@ class PodStore(Protocol):
 class Remover:
     """Deletes the pods that are `due`, while `leading` returns True."""
 
-    def __init__(  # noqa: PLR0913  who knows, who writes, and what every part of a process is given
+    def __init__(  # noqa: PLR0913  its dependencies
         self,
         api: PodStore,
         *,

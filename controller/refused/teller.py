@@ -58,7 +58,7 @@ class _Refusal:
 class RefusalTeller:
     """Reports rejected pods while `leading` returns True, except those that are `exempt`."""
 
-    def __init__(  # noqa: PLR0913  what is known, who tells, and what every part of a process is given
+    def __init__(  # noqa: PLR0913  its dependencies
         self,
         state: SchedulerState,
         *,
