@@ -223,15 +223,18 @@ def _read_pod(at: int, item: object) -> KubeletPod:
 
 def _pod(part: Part) -> KubeletPod:
     metadata, containers = part["metadata"], part["spec"]["initContainers"].objects()
+    annotations = metadata["annotations"].text_map()
     return KubeletPod(
         uid=metadata["uid"].required().uid(),
         namespace=metadata["namespace"].required_text(),
         name=metadata["name"].required_text(),
         phase=part["status"]["phase"].text(),
         deleted=metadata["deletionTimestamp"].value is not None,
-        static=_is_static(metadata["annotations"].text_map()),
+        static=_is_static(annotations),
         init_containers=tuple(each["name"].text() for each in containers if _keeps(each)),
         asking=tuple(_asking(part)),
+        created=metadata["creationTimestamp"].time(),
+        from_kubelet=_SOURCE in annotations,
     )
 
 

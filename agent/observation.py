@@ -113,6 +113,8 @@ class KubeletPod:
     A pod of this node by its UID; `phase` as in its status, "" if it has none yet.
 
     A `static` pod comes from a file of its node; the kubelet and the API server have different UIDs for it.
+    `created` is in seconds since 1970, 0 if unknown. `from_kubelet` says that the kubelet itself lists the
+    pod; the API server lists all pods that are bound to the node.
     `init_containers` names those that do not restart, which podresources omits, if they request exclusive
     resources: whole CPUs, or devices. `asking` has the containers that keep running, without exclusive CPUs
     and memory if the pod has pod-level resources.
@@ -126,6 +128,8 @@ class KubeletPod:
     init_containers: tuple[str, ...] = ()
     static: bool = False
     asking: tuple[AskingContainer, ...] = ()
+    created: int = 0
+    from_kubelet: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ and the pod is among the kubelet's pods, so the later sources explain the first 
 is just being removed, and the next observation shows that.
 
 A kubelet that has just started reports less than there is: its managers have nothing allocatable until they
-run, and it lists no pods until the API server has sent them. Such a report is not accepted. The kubelet's
+run, and it does not list all its pods at once (`agent.starts`). Such a report is not accepted. The kubelet's
 configuration and its machine cannot change while it runs, and are read again only now and then.
 """
 
@@ -20,19 +20,11 @@ from typing import Protocol, TypeVar
 
 from agent.checkpoints import BadCheckpoint, checkpoints
 from agent.hardware import SYSFS, hardware
-from agent.observation import (
-    Allocatable,
-    Checkpoints,
-    Hardware,
-    KubeletPod,
-    ListedPod,
-    Observation,
-    Unobserved,
-)
+from agent.observation import Checkpoints, Hardware, KubeletPod, Observation, Unobserved
 from agent.podresources import PodResources
+from agent.starts import Created, Start, from_the_api_server
 from agent.unary import RESOURCE_EXHAUSTED, CallRefused
 from numalign.kube.errors import ClusterError
-from numalign.ledger.model import PodName
 from numalign.runtime.clock import Sleep
 from numalign.runtime.files import Stamp, stamps
 from numalign.runtime.logs import Log
@@ -42,8 +34,16 @@ T = TypeVar("T")
 AGAIN_SECONDS = 60.0
 """Interval in seconds between two readings of a kubelet's configuration and its machine."""
 
-START_SECONDS = 10.0
-"""Seconds after which the report of a started kubelet is accepted, whatever it is."""
+START_SECONDS = 60.0
+"""
+Seconds after the first answers of a started kubelet until its report is accepted, whatever it is.
+
+A kubelet that could not reach the API server tries again after up to half a minute, or, by chance, after up
+to twice that (the backoff of reflectors in client-go).
+"""
+
+YOUNG_SECONDS = 10.0
+"""Age in seconds up to which a kubelet may still be starting when it is observed for the first time."""
 
 PATIENCE = (0.05, 0.1, 0.2, 0.4)
 """Pauses in seconds when the kubelet limits the rate: it answers 100 calls a second, from all clients
@@ -105,10 +105,11 @@ class Observer:
         self._again = again
         self._clock, self._sleep, self._chance = clock, sleep, chance
         self._static: _Static | None = None
-        self._started: float | None = None
+        self._start: Start | None = None
+        self._answered: float | None = None
         self._socket: tuple[Stamp, ...] = ()
         self._unread = ""
-        self._known = frozenset[PodName]()
+        self._known: Created | None = None
 
     async def look(self) -> Observation:
         """
@@ -123,17 +124,20 @@ class Observer:
         allocatable = await self._patiently(self._podresources.allocatable)
         recorded = self._checkpoints()
         pods = await self._kubelet.pods()
-        self._check_started(static.kubelet, allocatable, listed)
         if self._followed() != socket:
             raise Unobserved("the kubelet restarted during the observation")
-        self._known = _from_the_api_server(listed, pods)
-        return Observation(static.hardware, static.kubelet, allocatable, listed, pods, recorded)
+        seen = Observation(static.hardware, static.kubelet, allocatable, listed, pods, recorded)
+        self._check_started(seen)
+        self._known = from_the_api_server(seen)
+        return seen
 
     def _followed(self) -> tuple[Stamp, ...]:
         """Return the stamp of the socket; a different one belongs to a restarted kubelet."""
         now = stamps((self._paths.socket,))
         if now != self._socket:
-            self._socket, self._started = now, self._clock()
+            starting = self._known is not None or _may_be_starting(now)
+            self._socket, self._answered = now, None
+            self._start = Start(self._known) if starting else None
         return now
 
     async def _kept(self, socket: tuple[Stamp, ...]) -> _Static:
@@ -178,41 +182,20 @@ class Observer:
         self._unread = ""
         return read
 
-    def _check_started(
-        self, kubelet: Mapping[str, object], allocatable: Allocatable, listed: tuple[ListedPod, ...]
-    ) -> None:
+    def _check_started(self, seen: Observation) -> None:
         """Raise `Unobserved` while a kubelet that has just started does not know everything."""
-        if self._started is None:
+        if self._start is None:
             return
-        lacking = _not_running(kubelet, allocatable) or _not_listed(listed, self._known)
-        if lacking and self._clock() < self._started + START_SECONDS:
+        missing = self._start.seen(seen)
+        now = self._clock()
+        self._answered = now if self._answered is None else self._answered
+        if (lacking := missing.lacking(seen)) and now < self._answered + START_SECONDS:
+            self._start = missing.after(seen)
             raise Unobserved(lacking)
-        self._started = None
+        self._start = None
 
 
-def _not_running(kubelet: Mapping[str, object], allocatable: Allocatable) -> str:
-    """Return which allocating manager has nothing allocatable; "" if all run."""
-    if kubelet.get("cpuManagerPolicy") == "static" and not allocatable.cpus:
-        return "the kubelet's CPU manager has no CPUs yet"
-    if kubelet.get("memoryManagerPolicy") == "Static" and not allocatable.memory:
-        return "the kubelet's memory manager has no memory yet"
-    return ""
-
-
-def _not_listed(listed: tuple[ListedPod, ...], known: frozenset[PodName]) -> str:
-    """
-    Return what is wrong with a list that has none of the known pods; "" if it has one.
-
-    A kubelet receives all its pods at once, except for static pods, which it reads itself and first.
-    """
-    return "" if not known or known & _names(listed) else "the kubelet does not list its pods yet"
-
-
-def _from_the_api_server(listed: tuple[ListedPod, ...], pods: tuple[KubeletPod, ...]) -> frozenset[PodName]:
-    """Return the names of the listed pods that are not static."""
-    static = {(pod.namespace, pod.name) for pod in pods if pod.static}
-    return _names(listed) - static
-
-
-def _names(listed: tuple[ListedPod, ...]) -> frozenset[PodName]:
-    return frozenset((pod.namespace, pod.name) for pod in listed)
+def _may_be_starting(socket: tuple[Stamp, ...]) -> bool:
+    """Return whether the kubelet may have created this socket just now."""
+    made = (stamp.modified_ns for stamp in socket if stamp.modified_ns is not None)
+    return all(time.time() < nanoseconds / 1e9 + YOUNG_SECONDS for nanoseconds in made)

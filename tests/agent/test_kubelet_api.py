@@ -190,6 +190,18 @@ async def test_a_way_that_closes_is_left() -> None:
         assert await kubelet.pods() == ()
 
 
+async def test_a_pod_is_told_with_its_age_and_by_whom() -> None:
+    own, bound = pod("own"), pod("bound")
+    own["metadata"]["annotations"] = {"kubernetes.io/config.source": "api"}
+    own["metadata"]["creationTimestamp"] = "1970-01-01T00:01:40Z"
+
+    async with asking(direct(pods=pods(own, bound))) as kubelet:
+        assert [(each.created, each.from_kubelet) for each in await kubelet.pods()] == [
+            (100, True),
+            (0, False),
+        ]
+
+
 async def test_pods_are_told_with_what_matters_of_them() -> None:
     ending = pod("ending", status={"phase": "Failed"})
     ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"

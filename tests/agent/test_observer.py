@@ -1,6 +1,7 @@
 """One look at a node, put together from all that tells of it."""
 
 import json
+import os
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import grpc
 import pytest
 
 from agent.observation import Allocatable, Checkpoints, KubeletPod, ListedPod, Observation, Unobserved
-from agent.observer import AGAIN_SECONDS, PATIENCE, START_SECONDS, NodePaths, Observer
+from agent.observer import AGAIN_SECONDS, PATIENCE, START_SECONDS, YOUNG_SECONDS, NodePaths, Observer
 from agent.podresources_pb2 import (
     AllocatableResourcesResponse,
     ContainerMemory,
@@ -28,6 +29,7 @@ from tests.agent.test_hardware import TWO_ZONES
 from tests.runtime.conftest import Told
 
 WEB = KubeletPod("uid-1", "default", "web", "Running", deleted=False)
+OTHER = KubeletPod("uid-3", "default", "other", "Running", deleted=False)
 STATIC = {"cpuManagerPolicy": "static", "memoryManagerPolicy": "Static", "version": "v1.34.4"}
 BUSY = grpc.StatusCode.RESOURCE_EXHAUSTED
 
@@ -209,17 +211,17 @@ async def test_managers_that_give_nothing_out_have_nothing(world: World, field: 
 
 async def test_a_kubelet_that_starts_is_not_believed_before_it_lists_its_pods(world: World) -> None:
     proxy = replace(WEB, uid="uid-2", name="proxy", static=True)
-    world.kubelet.has = (WEB, proxy)
-    world.fake.listed = listing(["web", "proxy"])
+    world.kubelet.has = (WEB, OTHER, proxy)
+    world.fake.listed = listing(["web", "other", "proxy"])
     observer = world.observer()
     await observer.look()
 
     world.socket.touch()
-    for names in ([], ["proxy"]):
+    for names in ([], ["proxy"], ["proxy", "web"]):
         world.fake.listed = listing(names)
         with pytest.raises(Unobserved, match="does not list its pods yet"):
             await observer.look()
-    world.fake.listed = listing(["web", "proxy"])
+    world.fake.listed = listing(["web", "other", "proxy"])
     await observer.look()
     # It runs, and its pods may go.
     world.fake.listed = listing([])
@@ -238,8 +240,48 @@ async def test_a_kubelet_whose_pods_are_all_gone_is_believed_in_the_end(world: W
     assert [pod.name for pod in (await observer.look()).listed] == ["new"]
 
 
-async def test_the_first_look_believes_what_is_listed(world: World) -> None:
+async def test_a_kubelet_that_starts_is_given_its_time_from_its_first_answers(world: World) -> None:
+    observer = world.observer()
+    await observer.look()
+
+    world.socket.touch()
     world.fake.listed = listing([])
+    world.kubelet.away = Unreachable("the API server is away")
+    with pytest.raises(Unreachable):
+        await observer.look()
+    world.now += START_SECONDS
+    world.kubelet.away = None
+    with pytest.raises(Unobserved):
+        await observer.look()
+
+
+async def test_a_pod_that_a_kubelet_refuses_as_it_starts_is_not_waited_for(world: World) -> None:
+    world.kubelet.has = (replace(WEB, from_kubelet=True), replace(OTHER, from_kubelet=True))
+    world.fake.listed = listing(["web", "other"])
+    observer = world.observer()
+    await observer.look()
+
+    world.socket.touch()
+    world.fake.listed = listing(["web"])
+    with pytest.raises(Unobserved):
+        await observer.look()
+    assert [pod.name for pod in (await observer.look()).listed] == ["web"]
+
+
+async def test_the_first_look_at_a_kubelet_that_may_be_starting_waits_for_pods_that_run(world: World) -> None:
+    world.kubelet.has = (WEB, OTHER)
+    observer = world.observer()
+
+    with pytest.raises(Unobserved, match="does not list its pods yet"):
+        await observer.look()
+    world.fake.listed = listing(["web", "other"])
+    await observer.look()
+
+
+async def test_the_first_look_at_a_kubelet_that_runs_believes_what_is_listed(world: World) -> None:
+    world.fake.listed = listing([])
+    long_ago = world.socket.stat().st_mtime - YOUNG_SECONDS
+    os.utime(world.socket, (long_ago, long_ago))
 
     assert (await world.observer().look()).listed == ()
 

@@ -24,7 +24,7 @@ from numalign.model.node import Known, Node, node_class
 from numalign.model.resources import parse
 from tests.asked_for import KUBELETS
 from tests.kubelets.pods import Json, container, devices, remove, send, settled
-from tests.kubelets.test_observer import CONFIGURATION, MACHINE, NAME, access, observing
+from tests.kubelets.test_observer import CONFIGURATION, MACHINE, NAME, access, first_look, observing
 from tests.notation import asks
 
 pytestmark = [
@@ -54,7 +54,9 @@ async def observer(cluster: RealCluster) -> AsyncIterator[Observer]:
     kubelet = cluster.kubelets[NAME]
     direct = HttpsClient(HttpsEndpoint(kubelet.address, kubelet.port, Unverified(), lambda: "admin"))
     server = ApiServer(access(cluster, "admin"))
-    yield observing(kubelet, KubeletApi(NAME, direct=direct, api=server))
+    looking = observing(kubelet, KubeletApi(NAME, direct=direct, api=server))
+    await first_look(looking)
+    yield looking
     direct.close()
     server.close()
 

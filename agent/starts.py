@@ -1,0 +1,126 @@
+"""
+Check whether a kubelet that has just started knows its pods yet.
+
+The API server sends them all at once, but the kubelet admits them one after another, the oldest first, and
+lists each as soon as its turn comes (HandlePodAdditions in pkg/kubelet/kubelet.go). So the list is incomplete
+until the last pod is admitted, and does not show that. What is missing is known from the last observation of
+the kubelet before it, or, if there was none, from the API server and the checkpoint of the CPU manager, which
+the kubelet reads before it admits anything.
+
+A missing pod may never be listed: it was deleted while the kubelet was down, or the kubelet rejects it. It is
+not waited for once the kubelet lists a younger pod, or knows the pod and then does not list it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from agent.observation import Allocatable, Checkpoints, KubeletPod, Observation
+from numalign.ledger.model import PodName
+from numalign.model.bitset import union
+from numalign.model.machine import CpuSet
+
+Created = Mapping[PodName, int]
+"""When each pod was created, in seconds since 1970."""
+
+_ENDED = frozenset({"Succeeded", "Failed"})
+_RUNNING = "Running"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """
+    The pods that a started kubelet has yet to list.
+
+    `pods` are those from the API server, None if no kubelet was observed before. `holders` are UIDs of pods
+    that have CPUs in the CPU manager's checkpoint.
+    """
+
+    pods: Created | None
+    holders: frozenset[str] = frozenset()
+
+    def seen(self, observation: Observation) -> "Start":
+        """Return what an observation lacks."""
+        expected = _first(observation) if self.pods is None else self
+        return Start(
+            _missing(expected.pods or {}, observation), expected.holders & _unknown_holders(observation)
+        )
+
+    def lacking(self, observation: Observation) -> str:
+        """Return why an observation that lacks this is too early; "" if it is not."""
+        if manager := _not_running(observation.kubelet, observation.allocatable):
+            return manager
+        return "the kubelet does not list its pods yet" if self.pods or self.holders else ""
+
+    def after(self, observation: Observation) -> "Start":
+        """Return what the next one must have: a pod that the kubelet knows now and omits then is rejected."""
+        taken = {_name(pod) for pod in observation.pods if pod.from_kubelet}
+        left = {name: created for name, created in (self.pods or {}).items() if name not in taken}
+        return Start(left, self.holders)
+
+
+def from_the_api_server(observation: Observation) -> Created:
+    """Return the listed pods that are not static; the kubelet reads static pods itself, and first."""
+    names = _names(observation)
+    return _created(pod for pod in observation.pods if _name(pod) in names and pod.phase not in _ENDED)
+
+
+def _first(observation: Observation) -> Start:
+    """Return what is expected if no kubelet was observed before: running pods, and those with CPUs."""
+    running = (pod for pod in observation.pods if pod.phase == _RUNNING and not pod.deleted)
+    return Start(_created(running), frozenset(_holders(observation.checkpoints)))
+
+
+def _missing(expected: Created, observation: Observation) -> Created:
+    names = _names(observation)
+    alive = {_name(pod) for pod in observation.pods if pod.phase not in _ENDED}
+    over = names | {_name(pod) for pod in observation.pods} - alive
+    youngest = max(from_the_api_server(observation).values(), default=0)
+    return {
+        name: created
+        for name, created in expected.items()
+        # The turn of a pod that was created in the same second may still come.
+        if name not in over and not 0 < created < youngest
+    }
+
+
+def _unknown_holders(observation: Observation) -> frozenset[str]:
+    """
+    Return the UIDs in the checkpoint of which there is no pod, and whose CPUs no listed pod has.
+
+    The API server and the checkpoint have different UIDs for a static pod.
+    """
+    uids = {pod.uid for pod in observation.pods}
+    listed = union(container.cpus for pod in observation.listed for container in pod.containers)
+    holders = _holders(observation.checkpoints)
+    return frozenset(uid for uid, cpus in holders.items() if uid not in uids and not cpus & listed)
+
+
+def _holders(checkpoints: Checkpoints | None) -> Mapping[str, CpuSet]:
+    """Return the CPUs of pods by UID."""
+    if checkpoints is None:
+        return {}
+    containers = {uid: union(each.values()) for uid, each in checkpoints.cpus.items()}
+    return {uid: cpus for uid, cpus in {**containers, **checkpoints.pod_cpus}.items() if cpus}
+
+
+def _not_running(kubelet: Mapping[str, object], allocatable: Allocatable) -> str:
+    """Return which allocating manager has nothing allocatable; "" if all run."""
+    if kubelet.get("cpuManagerPolicy") == "static" and not allocatable.cpus:
+        return "the kubelet's CPU manager has no CPUs yet"
+    if kubelet.get("memoryManagerPolicy") == "Static" and not allocatable.memory:
+        return "the kubelet's memory manager has no memory yet"
+    return ""
+
+
+def _created(pods: Iterable[KubeletPod]) -> Created:
+    """Return when the pods that are not static were created; of two with the same name, the older one."""
+    by_age = sorted((pod for pod in pods if not pod.static), key=lambda pod: -pod.created)
+    return {_name(pod): pod.created for pod in by_age}
+
+
+def _names(observation: Observation) -> frozenset[PodName]:
+    return frozenset((pod.namespace, pod.name) for pod in observation.listed)
+
+
+def _name(pod: KubeletPod) -> PodName:
+    return pod.namespace, pod.name
