@@ -1,7 +1,7 @@
 """
-The nodes whose topology is not known, by row: who may go there, and what they have as a whole.
+The nodes without a known topology, by row: which pods may use them, and their totals.
 
-After an outage of an exporter that may be every node there is, so their totals stand in columns as well.
+After an outage of an exporter that may be every node, so their totals are in columns as well.
 """
 
 from collections import Counter
@@ -18,14 +18,14 @@ from numalign.model.resources import EMPTY, NODE_LEVEL
 from numalign.shapes import UnknownNode
 
 ENOUGH = 2**62
-"""In place of an amount that nobody told, which may be enough for everything."""
+"""In place of an amount that is not reported, which may be enough for everything."""
 
 _FIRST = 16
 _NODES_A_STEP = 16
 
 
 class UnknownNodeTable(NodeTable):
-    """Nodes without topology by row, and what each has as a whole."""
+    """Nodes without topology by row, and the totals of each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ class UnknownNodeTable(NodeTable):
         self._listing = Counter[str]()
 
     def put_all(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
-        """Add these nodes, or take them over as they are now; a step after some of them."""
+        """Add or update these nodes; a step after some of them."""
         self._unknown = unknown
         for at, (name, node) in enumerate(unknown.items(), start=1):
             held = self._held.get(name)
-            # Nearly all are the very objects that they were.
+            # Nearly all are the same objects as before.
             if held is not node and held != node:
                 self.put(Node(name, (), totals=node.totals, attributes=node.attributes))
                 self._held[name] = node
@@ -48,7 +48,7 @@ class UnknownNodeTable(NodeTable):
                 yield
 
     def drop_others(self) -> Iterator[None]:
-        """Take out the nodes that were not among the last that were put; a step after some of them."""
+        """Remove the nodes that were not in the last `put_all`; a step after some of them."""
         if self.names() == self._unknown.keys():
             return
         for at, name in enumerate(self.names() - self._unknown.keys()):
@@ -57,7 +57,7 @@ class UnknownNodeTable(NodeTable):
                 yield
 
     def put(self, node: Node) -> None:
-        """Add a node, or take it over as it is now."""
+        """Add or update a node."""
         before = self.get(node.name)
         super().put(node)
         row = self._rows[node.name]
@@ -72,14 +72,14 @@ class UnknownNodeTable(NodeTable):
         self._delist(before)
 
     def drop(self, name: str) -> None:
-        """Take a node out, if it is there."""
+        """Remove a node, if it exists."""
         node = self.get(name)
         super().drop(name)
         self._held.pop(name, None)
         self._delist(node)
 
     def _delist(self, node: Node | None) -> None:
-        """Forget the columns of what no node lists any more."""
+        """Remove the columns of resources that no node lists any more."""
         names = [*((node and node.totals) or ())]
         self._listing.subtract(names)
         for name in names:
@@ -91,7 +91,7 @@ class UnknownNodeTable(NodeTable):
         return self._listing.keys()
 
     def large_enough(self, demand: Demand) -> Bools:
-        """By row whether the node as a whole may have what a pod asks for."""
+        """Return by row whether the node as a whole may have what a pod requests."""
         found = np.ones(self.height, dtype=np.bool_)
         for name, asked in demand.total.items():
             found &= self._has(name, asked)
@@ -115,5 +115,8 @@ def _amount(node: Node, name: str) -> int:
 
 
 def _at_least(name: str) -> int:
-    """What a node may have of a resource that it does not list; what no zone can hold is often left out."""
+    """Return what a node may have of a resource that it does not list.
+
+    Resources that no zone can hold are often omitted.
+    """
     return ENOUGH if name in NODE_LEVEL else 0

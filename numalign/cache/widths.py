@@ -1,5 +1,5 @@
 """
-How many zones a request takes at the least by hardware, whatever is given out.
+The fewest zones that a request needs by hardware, whatever is allocated.
 
 Restates `min_affinity_size` of the kubelet's managers (`kubelet.cpu_manager`, `device_manager` and
 `memory_manager`) for all nodes of a table at once.
@@ -19,7 +19,7 @@ from numalign.model.resources import CPU, Kind, kind
 def widths_of(state: ColumnState, request: StepRequest) -> Ints:
     """Return the fewest zones that could hold each resource of a step by hardware: (names, rows).
 
-    Where managers do not give a resource out this says nothing.
+    The value means nothing where managers do not allocate a resource.
     """
     listed = [name for name in request.names if state.plan.columns.has(name)]
     if len(listed) == len(request.names):
@@ -37,11 +37,11 @@ def widths_of(state: ColumnState, request: StepRequest) -> Ints:
 
 
 def _of_listed(state: ColumnState, names: list[str], needs: Ints) -> Ints:
-    """Return the same of resources that do not depend on each other, and that some node lists."""
+    """Return the same for resources that do not depend on each other, and that some node lists."""
     short = state.plan.columns.top(names, state.rows) < needs[:, None]
     widths: Ints = np.add.reduce(short, axis=1, dtype=np.int8)
     widths += np.int8(1)
-    # What all zones together could not serve.
+    # Requests that all zones together could not serve.
     beyond = short[:, -1]
     if beyond.any():
         np.copyto(widths, _most_needed(state, names), where=beyond, casting="unsafe")
@@ -59,7 +59,7 @@ def _width_together(state: ColumnState, memory: StepRequest) -> Ints:
 
 
 def _most_needed(state: ColumnState, names: list[str]) -> Ints:
-    """Return how many zones a request takes that no number of them could serve: (names, rows)."""
+    """Return the number of zones for a request that no set of zones could serve: (names, rows)."""
     hosts = zone_sets.widths(state.plan.columns.hosts(names, state.rows))
     near = state.has(Trait.NEAR)
     needed = np.full(hosts.shape, state.zones, dtype=np.int8)

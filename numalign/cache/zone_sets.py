@@ -1,7 +1,7 @@
 """
-The sets of so many zones, in the order of their numbers, and as arrays that columns are combined by.
+The sets of `width` zones, in the order of their numbers, and as arrays to combine columns.
 
-Bit i of a set stands for the zone at position i. All is worked out once for each number of zones.
+Bit i of a set is the zone at position i. Everything is computed once for each number of zones.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from numalign.kubelet import bitmask
 from numalign.kubelet.topology_manager import NumaInfo
 
 HALF = 4
-"""So many zones are half of the most that there are."""
+"""Half of the maximum number of zones."""
 
 _KEPT = 128
 
 
 @lru_cache(maxsize=_KEPT)
 def of_width(zones: int, width: int) -> Ints:
-    """Return the sets of so many of the zones, ascending."""
+    """Return the sets of `width` zones, ascending."""
     sets = np.array([mask for mask in bitmask.ascending(zones) if mask.bit_count() == width], dtype=np.int64)
     sets.setflags(write=False)
     return sets
@@ -30,27 +30,28 @@ def of_width(zones: int, width: int) -> Ints:
 
 @lru_cache(maxsize=_KEPT)
 def members(zones: int, width: int) -> NDArray[np.float64]:
-    """Return which zones are in each set of so many, 0 or 1: (sets, zones).
+    """Return which zones are in each set of `width` zones, 0 or 1: (sets, zones).
 
-    As floats, for of these there are fast products; totals of bytes are far below 2^53 (`layout.MOST_BYTES`).
+    The values are floats, for which there are fast products; totals of bytes are far below 2^53
+    (`layout.MOST_BYTES`).
     """
     return (of_width(zones, width)[:, None] >> np.arange(zones) & 1).astype(np.float64)
 
 
 @lru_cache(maxsize=_KEPT)
 def halves(zones: int, width: int) -> tuple[Rows, Rows]:
-    """Return the sets of so many zones by their halves: the bits of the first zones, and those of the others.
+    """Return the sets of `width` zones by their halves: the bits of the first zones, and of the others.
 
-    Of seventy sets of four zones in eight, each half is one of sixteen.
+    The seventy sets of four zones in eight have sixteen halves each.
     """
     sets = of_width(zones, width).astype(np.intp)
     return sets & (1 << HALF) - 1, sets >> HALF
 
 
 def first(zones: int, width: int, fits: Bools, numa: NumaInfo) -> Ints:
-    """By row the set that a kubelet prefers of those of so many zones that fit; 0 where none does.
+    """Return by row the set that a kubelet prefers among those that fit; 0 if none does.
 
-    `fits` is (sets, rows), in the order of `of_width`; `numa` says how far apart the zones of all rows are.
+    `fits` is (sets, rows), in the order of `of_width`; `numa` has the distances of the zones of all rows.
     """
     order, sets = preference(zones, width, numa), of_width(zones, width)
     found: Ints = sets[order[fits[order].argmax(axis=0)]] * fits.any(axis=0)
@@ -59,7 +60,10 @@ def first(zones: int, width: int, fits: Bools, numa: NumaInfo) -> Ints:
 
 @lru_cache(maxsize=_KEPT)
 def preference(zones: int, width: int, numa: NumaInfo) -> Rows:
-    """The positions of the sets in `of_width`, the one that the kubelet prefers first (`NumaInfo.rank`)."""
+    """Return the positions of the sets in `of_width`, the kubelet's preferred one first.
+
+    The order is that of `NumaInfo.rank`.
+    """
     sets: Sequence[int] = of_width(zones, width).tolist()
     return np.array(sorted(range(len(sets)), key=lambda at: numa.rank(sets[at])), dtype=np.intp)
 

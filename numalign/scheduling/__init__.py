@@ -1,6 +1,6 @@
 """
-Placing pods: what nodes answer to one, which of them is best, and reserving what the kubelet will give it.
+Placing pods: the answers of nodes, their ranking, and reserving what the kubelet will allocate.
 
-Whoever decides where pods go does so from one `SchedulerState`: the scorer for schedulers that ask it, the
-controller for pods that wait behind a gate.
+All decisions come from one `SchedulerState`: in the scorer for schedulers that call it, in the controller for
+pods that wait behind a gate.
 """

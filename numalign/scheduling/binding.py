@@ -1,19 +1,19 @@
 """
-Binding in the steps of kube-scheduler's binding cycle: reserve, permit, bind, and unreserve if one fails.
+Binding in the steps of kube-scheduler's binding cycle: reserve, permit, bind, and unreserve on failure.
 
-Whatever a scheduler's caches said when it chose the node, the node is asked once more, what it offers is
-reserved in the same step, and one call to the API server binds the pod and writes down its placement. Where
-the zones are gone the bind is refused and the scheduler tries again, which costs milliseconds; a pod that a
+Whatever a scheduler's caches contained when it chose the node, the node is evaluated once more, its offer is
+reserved in the same step, and one call to the API server binds the pod and records its placement. If the
+zones are gone the bind is refused and the scheduler tries again, which costs milliseconds; a pod that a
 kubelet refuses costs its owner a new pod.
 
-Pods of one node are bound in the order in which they were reserved their zones, for in that order the kubelet
-takes them. A pod that would find other zones if the kubelet took it first waits until those before it are in.
+Pods of one node are bound in the order of their reservations, because the kubelet admits them in that order.
+A pod that would get other zones if the kubelet admitted it first waits until those before it are admitted.
 
-A call that nobody answered may have bound its pod, or may do so in a moment. So the pod keeps its zones, and
-when the scheduler comes again the very same is written again: only that tells what became of it.
+A call without an answer may have bound its pod, or may do so soon. So the pod keeps its zones, and when the
+scheduler retries exactly the same is written again: only that shows the result.
 
-A thousand pods may be bound at once. Whoever waits for its node is woken by what happens there and looks at
-nothing meanwhile, and between any two that are worked on everybody else has a turn.
+A thousand pods may be bound at once. A pod that waits for its node is woken by changes there and does no work
+meanwhile, and between any two pods all other tasks may run.
 """
 
 import asyncio
@@ -46,10 +46,10 @@ from numalign.scheduling import reasons
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 LOOK_SECONDS = 0.02
-"""How long a pod that waits lets changes of its node gather, before it looks whether it still has to."""
+"""How long a waiting pod lets changes of its node gather, before it checks them."""
 
 FEW = 64
-"""So many pods of which it is known what was written are not looked through for those that are seen."""
+"""Up to this many written pods are not searched for those seen since."""
 
 _BUCKETS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 
@@ -59,7 +59,7 @@ Write = Callable[..., Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class BindingCall:
-    """Which pod is to be bound, and to which node; all four are said."""
+    """The pod to bind and its node; all four fields are set."""
 
     name: str
     namespace: str
@@ -68,7 +68,7 @@ class BindingCall:
 
 
 class BindOutcome(StrEnum):
-    """What became of a call to bind, as a label."""
+    """The outcome of a call to bind, as a label."""
 
     BOUND = "bound"
     NOT_LEADING = "not_leading"
@@ -90,7 +90,7 @@ class _Refused(Exception):
 
 
 class _Written(NamedTuple):
-    """What was written of a pod that is not seen on its node yet; `done` if the API server confirmed it."""
+    """What was written for a pod not seen on its node yet; `done` if the API server confirmed it."""
 
     annotations: Mapping[str, str]
     done: bool = False
@@ -98,7 +98,7 @@ class _Written(NamedTuple):
 
 @dataclass(slots=True)
 class _Queue:
-    """The pods that are to be bound to one node: one at a time. `changed` is set by any change there."""
+    """The pods to be bound to one node, one at a time. `changed` is set by any change there."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -106,7 +106,7 @@ class _Queue:
 
 
 class _Reservation(NamedTuple):
-    """What was predicted with the reservation, if that still holds, and what was known of the node then."""
+    """The prediction of a reservation, if still valid, and what was known of the node then."""
 
     prediction: Prediction | None
     info: NodeInfo | None
@@ -114,14 +114,14 @@ class _Reservation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BindMetrics:
-    """What is counted of binds."""
+    """The metrics of binds."""
 
     binds: Counter
     seconds: Histogram
 
     @classmethod
     def of(cls, registry: CollectorRegistry) -> "BindMetrics":
-        """Metrics that this registry shows."""
+        """Return metrics in this registry."""
         binds = Counter(f"{PREFIX}binds", "Bind calls, by outcome.", ["outcome"], registry=registry)
         for outcome in BindOutcome:
             binds.labels(outcome.value)
@@ -136,7 +136,7 @@ class BindMetrics:
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class Binder:
-    """Binds pods through `write`, as long as it `acts_for` longer than that takes; without one it refuses.
+    """Binds pods through `write`, while it `acts_for` longer than that takes; without `write` it refuses.
 
     A pod waits at most `patience` seconds for others on its node. One that must be aligned is bound to a node
     without topology only if such nodes `may-fit`.
@@ -164,11 +164,11 @@ class Binder:
 
     @property
     def remembered(self) -> tuple[int, int]:
-        """To how many nodes pods are being bound, and of how many pods it is known what was written."""
+        """The number of nodes to which pods are being bound, and of pods with known writes."""
         return len(self._queues), len(self._written)
 
     async def bind(self, call: BindingCall) -> str:
-        """Bind a pod; the reason why not, or an empty text."""
+        """Bind a pod; return the reason if it fails, else an empty text."""
         began, pod = self.clock(), f"{call.namespace}/{call.name}"
         outcome, why = BindOutcome.BOUND, ""
         try:
@@ -185,7 +185,7 @@ class Binder:
         return why
 
     async def _binding_cycle(self, call: BindingCall) -> None:
-        """Reserve, permit and bind in turn; raises `_Refused`, with nothing left of what failed."""
+        """Reserve, permit and bind in turn; raise `_Refused` without leaving anything of a failure."""
         deadline = self.clock() + self.patience
         if self.write is None or not self._leads():
             raise _Refused(
@@ -215,16 +215,16 @@ class Binder:
             self._binding.discard(call.uid)
 
     def _leads(self) -> bool:
-        """Return whether a bind that is begun now is over before anybody else may bind."""
+        """Return whether a bind started now ends before another replica may bind."""
         return self.acts_for() > BIND_SECONDS
 
     async def _yield(self) -> None:
-        """Let everybody else have a turn: between any two of these one pod is worked on."""
+        """Let all other tasks run: one pod is processed between any two of these."""
         async with self._working:
             await asyncio.sleep(0)
 
     def _forget(self, uid: str) -> None:
-        """Of pods that were seen since, or whose reservation has expired, forget what was written."""
+        """Forget what was written for pods that were seen since, or whose reservation has expired."""
         if not self.state.reservations.is_reserved(uid):
             self._written.pop(uid, None)
         if len(self._written) >= self._many:
@@ -233,7 +233,7 @@ class Binder:
             self._many = max(FEW, 2 * len(self._written))
 
     def _pod(self, call: BindingCall) -> PendingPod:
-        """The pod; raises `_Refused` for one that is gone, on a node already, or was never heard of."""
+        """Return the pod; raise `_Refused` if it is gone, on a node already, or unknown."""
         assigned_pod, written = self.state.reservations.assigned_pod(call.uid), self._written.get(call.uid)
         node = self.state.reservations.node_of(call.uid)
         if assigned_pod and not assigned_pod.reserved:
@@ -254,11 +254,11 @@ class Binder:
     # Reserve.
 
     def _predict(self, node: str, pod: PendingPod) -> Prediction | None:
-        """Return what the node answers, with all that was reserved before this pod and nothing after it."""
+        """Return the node's prediction, with all earlier reservations and no later ones."""
         return self.state.predict(node, pod, without=self.state.reservations.reserved_since(pod.uid))
 
     def _reserve(self, node: str, pod: PendingPod) -> _Reservation:
-        """Ask the node once more, and reserve what it offers; raises `_Refused`."""
+        """Evaluate the node once more, and reserve what it offers; raise `_Refused`."""
         new = self.state.reservations.node_of(pod.uid) is None
         prediction = self._predict(node, pod)
         if prediction is None or not prediction.verdict.answered:
@@ -268,11 +268,11 @@ class Binder:
         elif prediction.verdict.refused:
             raise _lost(prediction)
         self.state.reservations.reserve(node, pod.assigned_pod(now=self.clock()), prediction)
-        # A pod that is reserved anew comes after those that it was before, which may change its zones.
+        # A renewed reservation comes after those that it preceded, which may change its zones.
         return _Reservation(prediction if new else None, self.state.reservations.node_info(node))
 
     def _unreserve(self, uid: str) -> None:
-        """Let go of the zones; if the pod may be bound, they are kept until it is seen or that expires."""
+        """Release the zones; if the pod may be bound, keep them until it is seen or that expires."""
         if uid in self._written:
             self.state.reservations.mark_unconfirmed(uid)
         else:
@@ -282,9 +282,9 @@ class Binder:
 
     @contextlib.asynccontextmanager
     async def _in_turn(self, node: str, deadline: float) -> AsyncIterator[_Queue]:
-        """Wait until the pods before have been bound to the node, or have not.
+        """Wait until the pods before have been bound to the node, or have failed.
 
-        Raises `_Refused` after the deadline: where an API server is slow each of them may take seconds.
+        Raises `_Refused` after the deadline: with a slow API server each of them may take seconds.
         """
         queue = self._queues.setdefault(node, _Queue())
         queue.pods += 1
@@ -300,7 +300,7 @@ class Binder:
                 del self._queues[node]
 
     async def _turn_of(self, queue: _Queue, node: str, deadline: float) -> None:
-        """Acquire the turn; raises `_Refused` after the deadline."""
+        """Acquire the turn; raise `_Refused` after the deadline."""
         if queue.pods == 1:
             await queue.turn.acquire()
             return
@@ -309,7 +309,7 @@ class Binder:
         try:
             await asyncio.wait((acquiring, timer), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # Whoever has it already gives it back; where all is cancelled at once, nobody has it.
+            # A turn that was acquired already is given back; if all is cancelled at once, no task has it.
             if not acquiring.cancel() and not acquiring.cancelled():
                 queue.turn.release()
             raise
@@ -321,11 +321,11 @@ class Binder:
     async def _permit(
         self, node: str, pod: PendingPod, reservation: _Reservation, queue: _Queue, deadline: float
     ) -> Prediction | None:
-        """Wait for the pods that the kubelet has to take first; raises `_Refused` after the deadline.
+        """Wait for the pods that the kubelet has to admit first; raise `_Refused` after the deadline.
 
-        What is predicted then is reserved in place of what was, and returned; None if there is no answer.
+        The prediction is then reserved in place of the earlier one, and returned; None without a prediction.
         """
-        # Whoever had nobody before it has not waited, and its prediction is a moment old.
+        # A pod that did not have to wait has a prediction that is a moment old.
         if self.state.reservations.node_info(node) is not reservation.info:
             await self._yield()
         while True:
@@ -340,13 +340,13 @@ class Binder:
                 raise _lost(prediction)
             now = self.clock()
             late, risks = now >= deadline, self._risks(node, pod, now) if prediction.reservable else ()
-            # Whoever leaves may take long; then nobody can say where the pod will sit, and that is all.
+            # Deleted pods may take long to leave; then the zones of the pod are not certain, and that is all.
             if not risks and (prediction.reservable or (late and not prediction.waits_for)):
                 self.state.reservations.update_reservation(pod.uid, prediction)
                 return prediction
             if late:
                 raise _Refused(BindOutcome.WAITED, f"{node}: {reasons.WAITING}")
-            # Time alone may change what the node answers, too.
+            # Time alone may change the prediction, too.
             self.state.reservations.free_capacity(node, now=now)
             settled = [risk.since + NEWS_SECONDS + _A_MOMENT for risk in risks if risk.admitted]
             until = min([deadline, self.state.reservations.valid_until(node), *settled])
@@ -354,7 +354,7 @@ class Binder:
             await self._yield()
 
     def _risks(self, node: str, pod: PendingPod, now: float) -> tuple[AssignedPod, ...]:
-        """Pods that were taken in a moment ago, for which this one could be refused."""
+        """Return recently admitted pods because of which this one could be refused."""
         since = self.state.reservations.reserved_since(pod.uid)
         question = pod.question
         return self.state.reservations.at_risk(node, question.demand, question.intent, now=now, without=since)
@@ -364,7 +364,7 @@ class Binder:
             queue.changed.set()
 
     async def _change_of(self, queue: _Queue, seconds: float) -> None:
-        """Wait for a change of the node, so long at most, and a little longer for more of them."""
+        """Wait for a change of the node, at most this long, and a little longer for more of them."""
         tasks = [asyncio.ensure_future(wait) for wait in (queue.changed.wait(), self.sleep(seconds))]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -377,15 +377,15 @@ class Binder:
     # Bind.
 
     def _annotations(self, node: str, prediction: Prediction | None) -> Mapping[str, str]:
-        """Return what is written on the pod: its placement, or nothing, where nobody can be certain."""
+        """Return the annotations for the pod: its placement, or nothing if that is not certain."""
         info = self.state.reservations.node_info(node)
         if prediction is None or prediction.record is None or info is None:
             return {}
         return {intent.PLACEMENT: placement_records.write(prediction.verdict.placement.kept, info.node)}
 
     async def _bind(self, call: BindingCall, annotations: Mapping[str, str], write: Write) -> None:
-        """Bind and record in one call; raises `_Refused` for what the API server makes of it."""
-        # Whoever waited may have lost the lead meanwhile.
+        """Bind and record in one call; raise `_Refused` if the API server refuses."""
+        # The lead may have been lost while waiting.
         if not self._leads():
             why = "this replica lost the lease, so it binds no pods"
             raise _Refused(BindOutcome.NOT_LEADING, why)

@@ -1,18 +1,19 @@
 """
 Which pods would have to move so that one more fits, and where each of them would go.
 
-A pod that fits nowhere now may fit once others sit elsewhere. To move a pod is to end it, so the fewest are
-looked for, and among as few the cheapest: those of the lowest priority, and of these the youngest, which lose
-least. Who must stay, and who counts for more than the pod that wants in, never moves. And nobody moves who
-has no place to go to: each is predicted and counted one after another, as the scheduler would place them.
+A pod that fits nowhere now may fit after others have moved. To move a pod is to end it, so the fewest are
+searched, and among equally many the cheapest: those with the lowest priority, and of these the youngest,
+which lose least. Pods that must stay, and pods with a higher priority than the incoming pod, never move. And
+no pod moves without a new place: each is predicted and counted one after another, as the scheduler would
+place them.
 
-Up to `EXHAUSTIVE` pods of a node every choice is looked at, unless that is more work than there is time for;
-what takes more of them is found by adding the cheapest until it is enough, and leaving out whoever was not
-needed. Nobody is moved to make room for one who moves. An answer says whether it is `proven`: that no fewer
-and no cheaper pods that are in the way would do, or that none would. Nothing is written and nothing reserved.
+Up to `EXHAUSTIVE` pods of a node every choice is checked, unless that takes too much work; larger choices are
+found by adding the cheapest until it is enough, and removing those that are not needed. No pod is moved to
+make room for one that moves. A result says whether it is `proven`: that no fewer and no cheaper pods would
+do, or that none would. Nothing is written and nothing is reserved.
 
-Koordinator's PodMigrationJob reserves before it evicts; kube-scheduler's preemption evicts without a place
-for whom it evicts (pkg/scheduler/framework/preemption). Neither asks in which zone it would help.
+Koordinator's PodMigrationJob reserves before it evicts; kube-scheduler's preemption evicts without a new
+place (pkg/scheduler/framework/preemption). Neither considers zones.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,27 +35,27 @@ from numalign.model.placement import Held
 from numalign.model.resources import render
 
 EXHAUSTIVE = 3
-"""Up to so many pods of one node all choices are looked at."""
+"""Up to this many pods of one node all choices are checked."""
 
 MOST_MOVED = 12
-"""Pods that are ever told to move for one."""
+"""The limit of pods moved for one."""
 
 MOST_CHOICES = 200_000
-"""Choices of pods that are looked at, by their amounts, of all nodes together."""
+"""The limit of choices of pods checked by their amounts, on all nodes together."""
 
 MOST_PREDICTIONS = 4_000
-"""Times that a node is asked by the rules, of all nodes together: each takes up to some milliseconds."""
+"""The limit of predictions on all nodes together: each takes up to some milliseconds."""
 
 MOST_PLACES = 16
-"""Nodes that are asked in depth to take one pod that moves, the best first."""
+"""The limit of nodes predicted for one pod that moves, the best first."""
 
 MOST_TRIES = 256
-"""Times that a node is asked to find places for the pods of one choice."""
+"""The limit of predictions to find places for the pods of one choice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Newcomer:
-    """A pod that needs a place, with what it asks of each node."""
+    """A pod that needs a place, with its question to each node."""
 
     uid: str
     name: PodName
@@ -62,17 +63,17 @@ class Newcomer:
     constraints: Constraints
 
     def assigned_pod(self) -> AssignedPod:
-        """Return the pod as the ledger keeps it."""
+        """Return the pod as the ledger stores it."""
         question = self.question
         return AssignedPod(self.uid, self.name, question.demand, Stage.RESERVED, intent=question.intent)
 
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A pod on a node, as far as it decides who moves.
+    """A pod on a node, with what decides whether it moves.
 
     `created` is in seconds since 1970. `obstacle` is why it may not be moved, empty if it may; one that is
-    `leaving` was deleted already, and goes by itself.
+    `leaving` was already deleted, and goes by itself.
     """
 
     uid: str
@@ -85,9 +86,9 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Who is where: `residents` by node, all of them; `newcomer` is what one would ask if it were made anew.
+    """The pods by node (`residents`, all of them); `newcomer` is the question of one that is recreated.
 
-    That is None for one that cannot be read, and so is not moved. `now` is in the seconds of the ledger.
+    It is None for a pod that cannot be read, and so is not moved. `now` is in the seconds of the ledger.
     """
 
     reservations: Reservations
@@ -98,7 +99,7 @@ class Cluster:
 
 
 class Remedy(StrEnum):
-    """What it takes for a pod to fit, from the least on."""
+    """What is needed for a pod to fit, the least first."""
 
     FITS = "fits"
     WAITS = "waits"
@@ -111,7 +112,7 @@ class Remedy(StrEnum):
 class Move:
     """One pod that moves, and what it would get.
 
-    One that comes back to its node comes `after` the pod that it made room for.
+    One that returns to its node comes `after` the pod that it made room for.
     """
 
     resident: Resident
@@ -122,7 +123,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How the pod comes to fit on a node: who moves, in this order, and who is on the way out anyway."""
+    """How the pod can fit on a node: which pods move, in this order, and which are being deleted anyway."""
 
     node: str
     prediction: Prediction
@@ -137,9 +138,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Hindrance:
-    """Why moving does not help on a node: what it would still say, or who would find no place.
+    """Why moving pods does not help on a node: its remaining reason, or the pods without a new place.
 
-    `staying` are the pods that hold something there and may not move, each with its obstacle.
+    `staying` are the pods that hold resources there and may not move, each with its obstacle.
     """
 
     node: str
@@ -150,10 +151,10 @@ class Hindrance:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The answer. `fitting` are the nodes that take the pod as things are, the best first.
+    """The result. `fitting` are the nodes that take the pod at present, the best first.
 
-    `plans` are the best of as many nodes as were asked for, the cheapest first. `candidates` are how many
-    nodes could take the pod if they had room.
+    `plans` are the best on as many nodes as requested, the cheapest first. `candidates` is how many nodes
+    could take the pod if they had room.
     """
 
     remedy: Remedy
@@ -166,20 +167,20 @@ class Advice:
 
 @dataclass(slots=True)
 class Effort:
-    """What there is left to do; `cut` short, if anything was left out for it."""
+    """The remaining budget; `cut` is set if anything was skipped for it."""
 
     choices: int = MOST_CHOICES
     predictions: int = MOST_PREDICTIONS
     cut: bool = False
 
     def choice(self) -> bool:
-        """Return whether one more choice may be looked at."""
+        """Return whether one more choice may be checked."""
         self.choices -= 1
         self.cut |= self.choices < 0
         return self.choices >= 0
 
     def prediction(self) -> bool:
-        """Return whether one more node may be asked."""
+        """Return whether one more prediction may be made."""
         self.predictions -= 1
         self.cut |= self.predictions < 0
         return self.predictions >= 0
@@ -195,10 +196,10 @@ def advise(  # noqa: PLR0913  a pod, a cluster, and how much of an answer is wan
     progress: Callable[[str], object] = lambda _doing: None,
     effort: Effort | None = None,
 ) -> Advice:
-    """Who would have to move for a pod of this priority to fit on one of these nodes.
+    """Return the pods that would have to move for a pod of this priority to fit on one of these nodes.
 
-    So many plans are looked for, of different nodes; `progress` hears what is being done. What there is to do
-    is limited by the `effort`.
+    As many plans as requested are searched, on different nodes; `progress` gets messages. The work is limited
+    by the `effort`.
     """
     return _MoverSearch(pod, priority, cluster, plans, progress, effort or Effort()).run(names)
 
@@ -207,7 +208,7 @@ _Cost = tuple[int, int, int, tuple[PodName, ...]]
 
 
 def cost(moved: Sequence[Resident]) -> _Cost:
-    """How bad it is that these move: how many, their priorities, how long they have been there; and names."""
+    """Return the cost of moving these: their number, priorities, ages; and names."""
     return (
         len(moved),
         sum(each.priority for each in moved),
@@ -218,7 +219,7 @@ def cost(moved: Sequence[Resident]) -> _Cost:
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """A node that could take the pod, as it will be once those have left that are leaving."""
+    """A node that could take the pod, as it will be after the deleted pods have left."""
 
     name: str
     relief: Relief
@@ -272,7 +273,7 @@ class _MoverSearch:
         return Advice(remedy, plans=tuple(plans), candidates=len(candidates), proven=proven)
 
     def _asked(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The nodes whose zones take the pod now, the best first, and those that could if they had room."""
+        """Return the nodes whose zones take the pod now, best first, and those that could with more room."""
         pod, cluster = self.pod, self.cluster
         kept_away = cluster.cache.not_eligible(names, pod.constraints, now=cluster.now)
         open_ = [name for name in names if name not in kept_away]
@@ -289,7 +290,7 @@ class _MoverSearch:
         return taking, later
 
     def _site(self, name: str, as_it_is: Rearrangement) -> _Site | None:
-        """The node with those of its pods that may move; None if it would not do if all of them went."""
+        """Return the node with its movable pods; None if removing all of them would not be enough."""
         pod, residents = self.pod, self.cluster.residents.get(name, ())
         leaving = tuple(each for each in residents if each.leaving)
         rest = self._emptied(name, as_it_is)
@@ -303,7 +304,7 @@ class _MoverSearch:
         return None if least is None else _Site(name, gain, movable, leaving, least)
 
     def _emptied(self, name: str, as_it_is: Rearrangement) -> Rearrangement:
-        """As the node will be without the pod itself, and without those that leave anyway."""
+        """Return the node without the pod itself, and without those that leave anyway."""
         leaving = (each.uid for each in self.cluster.residents.get(name, ()) if each.leaving)
         return as_it_is.leaving(name, (self.pod.uid, *leaving))
 
@@ -344,7 +345,7 @@ class _MoverSearch:
         return [*plans.values()]
 
     def _greedy(self, sites: Sequence[_Site]) -> list[Plan]:
-        """Plans that move more pods: the cheapest until it is enough, less those that were not needed."""
+        """Return plans that move more pods: the cheapest until it is enough, less those not needed."""
         plans: list[Plan] = []
         for site in sorted(sites, key=lambda site: (site.least, site.name)):
             if site.name in self._hopeless or len(site.relief.leavers) <= EXHAUSTIVE:
@@ -376,7 +377,7 @@ class _MoverSearch:
         return self._emptied(site.name, as_it_is).leaving(site.name, gone)
 
     def _let_in(self, site: _Site, chosen: Sequence[Leaver]) -> Prediction | None:
-        """Return what the node answers the pod once these are gone; None if it refuses."""
+        """Return the prediction for the pod after these are gone; None if the node refuses it."""
         return self._predicted(self._without(site, chosen), site.name, self.pod)
 
     def _predicted(self, then: Rearrangement, name: str, pod: Newcomer) -> Prediction | None:
@@ -402,7 +403,7 @@ class _MoverSearch:
             return None
         return Plan(site.name, prediction, tuple(sorted(moves, key=lambda move: move.after)), site.leaving)
 
-    # Places for those who move.
+    # Places for the pods that move.
 
     def _newcomer(self, uid: str) -> Newcomer | None:
         if uid not in self._newcomers:
@@ -410,7 +411,7 @@ class _MoverSearch:
         return self._newcomers[uid]
 
     def _elsewhere(self, pod: Newcomer) -> Sequence[str]:
-        """Return the nodes that take a pod as things are, the best first."""
+        """Return the nodes that take a pod at present, the best first."""
         key = pod.question, pod.constraints
         if key not in self._places:
             cluster = self.cluster
@@ -423,11 +424,11 @@ class _MoverSearch:
         return self._places[key]
 
     def _may_stay(self, pod: Newcomer, name: str) -> bool:
-        """Return whether the pod may come back to the node that it left."""
+        """Return whether the pod may return to the node that it left."""
         return not self.cluster.cache.not_eligible([name], pod.constraints, now=self.cluster.now)
 
     def _somewhere(self, site: _Site, chosen: Sequence[Leaver], leaver: Leaver) -> bool:
-        """Return whether a pod may have a place at all, by the amounts alone where it would come back."""
+        """Return whether a pod may have a place at all; on its own node only by amounts."""
         pod = self._newcomer(leaver.uid)
         if pod is None:
             return False
@@ -436,7 +437,7 @@ class _MoverSearch:
         return site.relief.room_for(chosen, pod.question.demand)
 
     def _moves(self, then: Rearrangement, moved: Sequence[Resident], home: str) -> list[Move] | None:
-        """Return a place for each of them, one after another; None if there is none for all."""
+        """Return a place for each of them, one after another; None if not all have one."""
         left = Effort(predictions=MOST_TRIES)
         newcomers = [(each, pod) for each in moved if (pod := self._newcomer(each.uid))]
         orders = permutations(newcomers) if len(newcomers) <= EXHAUSTIVE else iter([tuple(newcomers)])
@@ -468,20 +469,20 @@ class _MoverSearch:
         return None
 
     def _options(self, pod: Newcomer, home: str) -> Iterator[str]:
-        """Return where a pod may go, the best first, and back to where it was last."""
+        """Return where a pod may go, the best first, and its own node last."""
         elsewhere = (name for name in self._elsewhere(pod) if name != home)
         return chain(elsewhere, [home] if self._may_stay(pod, home) else [])
 
     # Why not.
 
     def _hindrances(self, candidates: Sequence[str], as_it_is: Rearrangement) -> tuple[Hindrance, ...]:
-        """Return what is in the way on so many nodes, those first on which it is the least."""
+        """Return the hindrances on as many nodes as requested, those with the smallest first."""
         staying = {name: self._staying(name) for name in candidates}
         nearest = sorted(candidates, key=lambda name: (name not in self._homeless, len(staying[name]), name))
         return tuple(self._hindrance(name, staying[name], as_it_is) for name in nearest[: self.wanted])
 
     def _staying(self, name: str) -> tuple[Resident, ...]:
-        """Return the pods of a node that may not move and have something there that this one asks for."""
+        """Return the pods of a node that may not move and hold resources that this one requests."""
         info = self.cluster.reservations.node_info(name)
         if info is None:
             return ()
@@ -510,7 +511,7 @@ class _MoverSearch:
 
 
 def _lacking(then: Rearrangement, name: str, question: Question) -> str:
-    """Return what the node as a whole has too little of, in words; empty where it has enough."""
+    """Return what the node as a whole lacks, in words; empty if it has enough."""
     info = then.info(name)
     short = short_of(info, question.demand) if info else {}
     words = (f"{render(each, amount)} {each}" for each, amount in short.items())

@@ -1,8 +1,8 @@
 """
-Logging of records that are not believed: each pod once, and never more than a line a second.
+Logging of refuted records: each pod once, and never more than a line a second.
 
-What stands on a pod may have been written by anybody, so a thousand pods with false records must neither
-flood the log nor be passed over in silence: a gauge counts them all, and a line names as many as fit.
+Any user may have written the annotations of a pod, so a thousand pods with false records must neither flood
+the log nor be ignored silently: a gauge counts them all, and a line names as many as fit.
 """
 
 from dataclasses import KW_ONLY, dataclass, field
@@ -11,15 +11,15 @@ from numalign.ledger.reservations import Reservations
 from numalign.runtime.logs import Log
 
 IN_A_LINE = 20
-"""Pods that are named in one line; the others wait for the next one."""
+"""The limit of pods named in one line; the others wait for the next one."""
 
 LONGEST_NAMES = 200
-"""Characters of the names of a pod's resources."""
+"""The limit of characters for the names of a pod's resources."""
 
 
 @dataclass(eq=False, slots=True)
 class Disbelief:
-    """Looks through a ledger for pods whose record says what cannot be."""
+    """Searches a ledger for pods whose record is impossible."""
 
     reservations: Reservations
     _: KW_ONLY
@@ -27,7 +27,7 @@ class Disbelief:
     _logged: set[str] = field(init=False, default_factory=set)
 
     def look(self) -> None:
-        """Name those that were not named before, as many as fit into a line."""
+        """Log pods that were not logged before, as many as fit into a line."""
         refuted = {pod.uid: (node, pod) for node, pod in self.reservations.refuted()}
         self._logged &= refuted.keys()
         new = [uid for uid in refuted if uid not in self._logged][:IN_A_LINE]

@@ -1,17 +1,16 @@
 """
-Whether a running pod may be asked to go, so that its replacement lands better; and if not, why not.
+Whether a running pod may be evicted, so that its replacement is placed better; and if not, why.
 
-A pod that is moved is ended. Who made it gets another one only if something makes it anew, what it had on its
-node's disks is gone, and of a job that runs as one all others lose their progress with it. So whatever speaks
-against it counts, and its owner says otherwise with the annotation that descheduler reads. Three things no
-annotation can change: a pod that nothing makes anew, that comes back to the same node, or that has gone by
-itself.
+A pod that is moved is ended. It is replaced only if a controller recreates it, data on its node's disks is
+lost, and in a job that runs as a group all others lose their progress with it. So any obstacle counts, and
+its owner overrides it with the annotation that descheduler reads. Three obstacles cannot be overridden:
+nothing recreates the pod, it returns to the same node, or it is already gone.
 
-The rows are those of descheduler's default evictor (sigs.k8s.io/descheduler, pkg/framework/plugins/
-defaultevictor: Filter and applyEffectivePodProtections; pkg/utils/pod.go for what is local storage, a mirror
-or a static pod, and critical), and beyond it gangs and jobs, of which it knows nothing. Where it asks whether
-`evict` stands there at all, here it has to say "true", and `prefer-no-eviction` counts before it: what is
-written twice is not clear enough to end a pod.
+The rows are those of descheduler's default evictor (sigs.k8s.io/descheduler,
+pkg/framework/plugins/defaultevictor: Filter and applyEffectivePodProtections; pkg/utils/pod.go for what is
+local storage, a mirror or a static pod, and critical), and in addition gangs and jobs, which it does not
+know. Where it checks only that `evict` exists, here it must be "true", and `prefer-no-eviction` takes
+precedence: contradictory settings are not enough to end a pod.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,20 +24,20 @@ from numalign.kube.decode.parts import group, inner
 from numalign.kube.decode.templates import GroupKind
 
 MOST_VOLUMES = 256
-"""Of one pod; a pod with more stays where it is."""
+"""The limit for one pod; a pod with more is not moved."""
 
 MOST_OWNERS = 16
-"""Of one pod."""
+"""The limit for one pod."""
 
 SYSTEM_CRITICAL = 2 * 10**9
-"""The least priority of what a cluster cannot be without (SystemCriticalPriority of k8s.io/kubernetes)."""
+"""The least priority of components that a cluster needs (SystemCriticalPriority of k8s.io/kubernetes)."""
 
 _Stored = Mapping[str, object]
-"""A v1 Pod as it is stored; nobody has validated it."""
+"""A v1 Pod as stored, not validated."""
 
 
 class Obstacle(StrEnum):
-    """What speaks against moving a pod."""
+    """A reason against moving a pod."""
 
     ENDED = "ended"
     TERMINATING = "terminating"
@@ -58,7 +57,7 @@ class Obstacle(StrEnum):
 
 
 def obstacle(pod: _Stored) -> Obstacle | None:
-    """Return the first thing that speaks against moving this pod; None if it may be asked to go.
+    """Return the first obstacle to moving this pod; None if it may be evicted.
 
     Never raises.
     """
@@ -68,7 +67,7 @@ def obstacle(pod: _Stored) -> Obstacle | None:
 
 
 class _Against(NamedTuple):
-    """When an obstacle is there, what a person is told of it, and whether the pod can say otherwise."""
+    """When an obstacle exists, the sentence for users, and whether the pod cannot override it."""
 
     applies: Callable[[_Stored], bool]
     sentence: str
@@ -93,7 +92,7 @@ def _bare(pod: _Stored) -> bool:
 
 
 def _several_owners(pod: _Stored) -> bool:
-    """Who would make it anew is not clear."""
+    """Return whether it is not clear which owner would recreate it."""
     owners = inner(pod.get("metadata"), "ownerReferences")
     crowded = isinstance(owners, list) and len(owners) > MOST_OWNERS
     return crowded or len([*islice(_controllers(pod), 2)]) > 1
@@ -135,7 +134,7 @@ def _claim(pod: _Stored) -> bool:
 
 def _resource_claim(pod: _Stored) -> bool:
     spec = pod.get("spec")
-    # An extended resource can be served by a claim that stands in the status alone (KEP-5004).
+    # An extended resource can be served by a claim that is only in the status (KEP-5004).
     extended = inner(pod.get("status"), "extendedResourceClaimStatus")
     return bool(inner(spec, "resourceClaims")) or extended is not None
 
@@ -170,11 +169,11 @@ MAKES_ANEW: frozenset[GroupKind] = frozenset(
         ("", "ReplicationController"),
         ("apps.kruise.io", "CloneSet"),
         ("apps.kruise.io", "StatefulSet"),
-        # A Job is told of by a row of its own.
+        # A Job has a row of its own.
         ("batch", "Job"),
     }
 )
-"""Controllers that make another pod of the same template in the place of one that went."""
+"""Controllers that replace a deleted pod by another of the same template."""
 
 _ROWS: Mapping[Obstacle, _Against] = MappingProxyType(
     {
@@ -222,7 +221,7 @@ SENTENCES: Mapping[Obstacle, str] = MappingProxyType({each: row.sentence for eac
 """A sentence about each obstacle, without a full stop."""
 
 MAY_BE_WAIVED: frozenset[Obstacle] = frozenset(each for each, row in _ROWS.items() if not row.always)
-"""What a pod overrides by `evict: "true"`."""
+"""The obstacles that a pod overrides by `evict: "true"`."""
 
 
 def _annotations(pod: _Stored) -> Mapping[str, object]:

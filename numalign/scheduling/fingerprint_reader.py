@@ -1,4 +1,4 @@
-"""Which pods of a node the fingerprint in its topology stands for."""
+"""The pods of a node for which the fingerprint in its topology accounts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ class PodFingerprintReader:
     def __call__(
         self, node: Node, certain: Sequence[AssignedPod], perhaps: Sequence[AssignedPod]
     ) -> frozenset[PodName] | None:
-        """The names of the pods that it stands for; None if no choice of these pods has it."""
+        """Return the names of the pods that it covers; None if no choice of these pods matches."""
         sure, others = self._names(node, certain), self._names(node, perhaps)
         accounted = fingerprints.accounted(self.fingerprint, sure, others)
         return None if accounted is None else accounted.union(sure)
 
     def _names(self, node: Node, pods: Iterable[AssignedPod]) -> list[PodName]:
-        """The pods that its exporter would have put into it; some leave out those without resources."""
+        """Return the pods that its exporter would include; some omit those without resources."""
         if self.fingerprint.method is Method.ALL:
             return [pod.name for pod in pods]
         return [pod.name for pod in pods if pod.demand is None or exclusive(node, pod.demand)]

@@ -1,9 +1,9 @@
 """
-What each node answers to a pod at the moment, and why.
+The current answer of each node to a pod, and the reason.
 
-To filter and to rank thousands of nodes it is enough to know who takes the pod and how well, and for that all
-are asked at once. Whoever wants to know where on a node the pod would come to, and for whom it would have to
-wait, asks that node by itself.
+To filter and rank thousands of nodes it is enough to know which take the pod and how well, and for that all
+are evaluated at once. To know the pod's zones on a node, and for which pods it would have to wait, that node
+is evaluated by itself.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,10 +19,9 @@ from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """
-    What became of the candidates: each is fit, or has the reason why it is not.
+    """The candidates after filtering: each is fit, or has the reason why it is not.
 
-    A node that `failed` may become fit when other pods go; one that is `unresolvable` will not, and nobody
+    A node that `failed` may become fit when other pods leave; one that is `unresolvable` will not, and no pod
     is evicted for it.
     """
 
@@ -33,7 +32,7 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What one node answers; `prediction` is None if its topology is not known, or it has not `answered`."""
+    """The answer of one node; `prediction` is None without a topology, or if it has not `answered`."""
 
     name: str
     prediction: Prediction | None
@@ -45,14 +44,14 @@ class NodeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswers:
-    """Asks nodes. Pods that must be aligned fit on a node of unknown topology only if those `may-fit`."""
+    """Evaluates nodes. Pods that must be aligned fit on nodes without topology only if those `may-fit`."""
 
     state: SchedulerState
     unknown: Literal["cannot-fit", "may-fit"]
     clock: Callable[[], float]
 
     def work(self, names: Sequence[str], pod: PendingPod) -> Iterator[None]:
-        """Work out in steps what `batch` then gives at once."""
+        """Compute in steps what `batch` then returns at once."""
         return self.state.cache.work(names, pod.question, now=self.clock())
 
     def batch(self, names: Sequence[str], pod: PendingPod) -> Batch:
@@ -65,15 +64,15 @@ class NodeAnswers:
         return _filtered(batch, unknown_fit=self._unknown_fit(pod)), batch.answered
 
     def of(self, names: Iterable[str], pod: PendingPod) -> list[NodeAnswer]:
-        """Return what each of these nodes answers by itself, in their order."""
+        """Return the answers of these nodes, each by itself, in their order."""
         return [self._of_node(name, pod) for name in names]
 
     def of_not_eligible(
         self, reasons_by_name: Mapping[str, NotEligible], pod: PendingPod
     ) -> list[NodeAnswer]:
-        """Return what is told of nodes that the pod may not go to.
+        """Return the answers of nodes that the pod may not use.
 
-        Of one that will take pods again it is told before that what it would refuse then too.
+        For one that will take pods again, a permanent refusal takes precedence.
         """
         later = [name for name, why in reasons_by_name.items() if not why.lasting]
         never = {answer.name: answer for answer in self.of(later, pod) if answer.permanent}
@@ -84,11 +83,11 @@ class NodeAnswers:
         ]
 
     def not_eligible(self, names: Sequence[str], pod: PendingPod) -> Mapping[str, NotEligible]:
-        """Return which of these nodes the pod may not go to, and why."""
+        """Return which of these nodes the pod may not use, and why."""
         return self.state.cache.not_eligible(names, pod.constraints, now=self.clock())
 
     def _of_node(self, name: str, pod: PendingPod) -> NodeAnswer:
-        # A reservation of this very pod stands in nobody's way, least of all in its own.
+        # The pod's own reservation does not block it.
         prediction = self.state.predict(name, pod, without=(pod.uid,))
         if prediction is None:
             fits = self._unknown_fit(pod)
@@ -104,14 +103,14 @@ class NodeAnswers:
         return NodeAnswer(name, prediction, fits=False, permanent=verdict.permanent, reason=reason)
 
     def _unknown_fit(self, pod: PendingPod) -> bool:
-        """Return whether the pod is let on a node of unknown topology, or that takes too long to answer."""
+        """Return whether the pod may use a node without topology, or one that takes too long to evaluate."""
         return self.unknown == "may-fit" or not pod.question.intent.binding
 
 
 def _filtered(batch: Batch, *, unknown_fit: bool) -> Filtered:
     """Return the nodes that take the pod, and the reasons of the others, in the order of the call.
 
-    With `unknown_fit` so do nodes of unknown topology, and those that would take too long to answer.
+    With `unknown_fit`, nodes without topology take it, and so do those that take too long to evaluate.
     """
     refusals = {
         code: verdict for code, verdict in batch.refusals.items() if verdict.answered or not unknown_fit
@@ -119,7 +118,7 @@ def _filtered(batch: Batch, *, unknown_fit: bool) -> Filtered:
     texts = {code: reasons.reason(verdict) for code, verdict in refusals.items()}
     permanent = {code for code, verdict in refusals.items() if verdict.permanent}
     if not unknown_fit:
-        # Whoever were evicted there, no topology would appear.
+        # An eviction there would not produce a topology.
         texts[UNKNOWN] = reasons.UNKNOWN
         permanent.add(UNKNOWN)
     fit, (failed, unresolvable) = batch.split(texts.keys() - permanent, permanent)

@@ -1,12 +1,12 @@
 """
-What one node says to a pod: whether it fits, why not, and which zones it would get.
+The answer of one node for a pod: whether it fits, why not, and which zones it would get.
 
-A node is asked as it is, and in health with nothing on it. So there are three answers: the pod fits, it would
-fit later, or it never will. What takes too long to work out is not answered. A pod never fits where its
-selectors and tolerations keep it away; a node that is cordoned, not ready or ill counts for later.
+A node is evaluated in its current state, and healthy and empty. So there are three answers: the pod fits, it
+would fit later, or it never will. An evaluation that takes too long is not answered. A pod never fits where
+its selectors and tolerations keep it away; a node that is cordoned, not ready or degraded counts for later.
 
-Many nodes are asked at once, as the scorer asks them. What one of them has, and which zones the pod would get
-there, the rules say of each node that somebody looks at.
+Many nodes are evaluated at once, as the scorer does. The details of one node, and which zones the pod would
+get there, are computed for each node on demand.
 """
 
 from collections import Counter
@@ -35,9 +35,9 @@ from numalign.shapes.health import missing_devices
 
 
 class NodeResult(NamedTuple):
-    """What one node answers: how good the placement is, 0 to 100, or else its refusal, as many make it.
+    """The answer of one node: the score of the placement, 0 to 100, or its refusal, as shared by many.
 
-    `reason` is that in words about all nodes that refuse alike, empty where the pod is admitted.
+    `reason` describes all nodes with the same refusal, empty if the pod is admitted.
     """
 
     node: Node
@@ -47,7 +47,7 @@ class NodeResult(NamedTuple):
 
 
 class Chance(StrEnum):
-    """What becomes of a pod on a node, from best to worst."""
+    """The chance of a pod on a node, from best to worst."""
 
     FITS = "fits"
     LATER = "later"
@@ -56,11 +56,11 @@ class Chance(StrEnum):
 
 
 PLACES: Mapping[Chance, int] = MappingProxyType({chance: place for place, chance in enumerate(Chance)})
-"""By chance its place among all, the best first."""
+"""The position of each chance, the best first."""
 
 
 class Rules:
-    """What the rules say to one question; nodes in the same state are asked once."""
+    """The verdicts for one question; nodes in the same state are evaluated once."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -74,7 +74,7 @@ class Rules:
         return self._verdicts[state]
 
     def work(self, node: Node) -> Steps[None]:
-        """Work out in steps what `verdict` then gives at once."""
+        """Compute in steps what `verdict` then returns at once."""
         state = _state(node)
         if state not in self._verdicts:
             self._verdicts[state] = yield from evaluating(node, self._question.demand, self._question.intent)
@@ -90,9 +90,9 @@ class Rules:
 
 @dataclass(frozen=True)
 class NodeExplanation:
-    """What one node says.
+    """The answer of one node, explained.
 
-    `unmet` is why the pod may not go there now, `lasting` whether that stays as long as the labels and taints
+    `unmet` is why the pod may not go there now, `lasting` whether that holds as long as the labels and taints
     of the node do.
     """
 
@@ -109,22 +109,22 @@ class NodeExplanation:
 
     @property
     def score(self) -> int | None:
-        """How good the placement is, 0 to 100; None where the pod does not fit now."""
+        """The score of the placement, 0 to 100; None if the pod does not fit now."""
         return None if self.unmet else self.answer.score
 
     @cached_property
     def node_class(self) -> str:
-        """The class of the node, in health."""
+        """The class of the node when healthy."""
         return node_class(self.node)
 
     @cached_property
     def verdict(self) -> Verdict:
-        """What the rules say of this very node."""
+        """The verdict on exactly this node."""
         return self.rules.verdict(self.node)
 
     @property
     def doubts(self) -> tuple[Doubt, ...]:
-        """What could make the answer wrong; those of the verdict, without asking for that."""
+        """What could make the answer wrong; as for the verdict, without computing it."""
         refusal = self.answer.refusal
         permanent = refusal is not None and refusal.permanent
         return self.rules.doubts(self.node.in_health() if permanent else self.node)
@@ -143,12 +143,12 @@ class NodeExplanation:
 
     @property
     def permanent(self) -> bool:
-        """Whether nothing that ends or gets well on the node would change a no."""
+        """Whether no change of pods or health on the node would change a refusal."""
         return self.chance is Chance.NEVER
 
     @property
     def reason(self) -> str | None:
-        """Why not, in a sentence without a full stop for each thing that stands in the way."""
+        """Why not, one sentence without a full stop for each obstacle."""
         return "; ".join(self._reasons()) or None
 
     def _reasons(self) -> Iterator[str]:
@@ -163,7 +163,7 @@ class NodeExplanation:
 
     @property
     def kind_of_reason(self) -> str:
-        """Why not, in words about all nodes that say no alike; empty where the pod fits."""
+        """Why not, in words for all nodes with the same reason; empty if the pod fits."""
         if self.unmet is None:
             return self.answer.reason
         kinds = (self.unmet.value, "" if self.lasting else self.answer.reason)
@@ -171,18 +171,18 @@ class NodeExplanation:
 
     @property
     def missing(self) -> Resources:
-        """The devices that the node lacks while it is ill."""
+        """The devices that the node lacks while it is degraded."""
         return missing_devices(self.node)
 
     @property
     def placement(self) -> list[dict[str, Any]] | None:
-        """The zones that the pod would get and what of them, as `numalign.io/placement` holds them."""
+        """The zones that the pod would get and the amounts, in the form of `numalign.io/placement`."""
         if self.chance is not Chance.FITS:
             return None
         return placements.render(self.node, self.verdict.placement)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the answer for programs."""
+        """Return the answer as JSON."""
         return {
             "name": self.node.name,
             "class": self.node_class,
@@ -200,13 +200,13 @@ class NodeExplanation:
 
 
 def counted_by_reason(answers: Iterable[NodeExplanation]) -> list[tuple[int, Chance, str]]:
-    """How many nodes say what and for which kind of reason, the best chance first, then the most nodes."""
+    """Return the number of nodes by answer and kind of reason, the best chance first, then the most nodes."""
     counts = Counter((answer.chance, answer.kind_of_reason) for answer in answers)
     ranked = sorted(counts.items(), key=lambda item: (PLACES[item[0][0]], -item[1], item[0][1]))
     return [(count, chance, reason) for (chance, reason), count in ranked]
 
 
 def _state(node: Node) -> Node:
-    """Return all of a node that decides about alignment."""
+    """Return all of a node that matters for alignment."""
     health = None if node.health is None else _state(node.health)
     return replace(node, name="", label=None, attributes=NO_ATTRIBUTES, health=health)

@@ -1,12 +1,12 @@
 """
-Whether a node has room for a pod as a whole, which is what schedulers ask before anybody asks about zones.
+Whether a node has room for a pod as a whole, which schedulers check apart from zones.
 
-A zone may have what a pod wants on a node that has given it to pods of no zone. Whoever leaves no choice but
-one node has to know that its scheduler will take it. Restates NodeResourcesFit of kube-scheduler
+A zone may have what a pod requests on a node that has given it to pods without zones. Code that leaves a pod
+only one node has to know that its scheduler will accept it. Restates NodeResourcesFit of kube-scheduler
 (`fitsRequest` of pkg/scheduler/framework/plugins/noderesources/fit.go): the requests of all pods on a node
-and the number of these pods against the node's allocatable, with those counted that have a reservation.
+and the number of these pods against the node's allocatable, including pods with a reservation.
 
-What is used is summed up when somebody asks, and kept until something about that node changes.
+The used amounts are summed up on demand, and cached until the node changes.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ PODS = "pods"
 
 
 class _Used(NamedTuple):
-    """What the pods of a node request together, and how many they are."""
+    """What the pods of a node request together, and their number."""
 
     amounts: Counter[str]
     pods: int
@@ -31,7 +31,7 @@ class _Used(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class NodeFit:
-    """Answers from what `state` knows; of whom nothing can be read it takes for granted that it fits."""
+    """Answers from `state`; unknown requests and amounts count as fitting."""
 
     state: SchedulerState
     _used: dict[str, _Used] = field(init=False, default_factory=dict)
@@ -40,7 +40,7 @@ class NodeFit:
         self.state.reservations.on_change(self._forget)
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
-        """Take a pod as it is and was: one that is resized changes nothing else that is known of its node."""
+        """Take a pod as it is and was: a resize changes nothing else that is known of its node."""
         if pod.node and before and pod.demand != before.demand:
             self._forget(pod.node)
 
@@ -56,12 +56,12 @@ class NodeFit:
         return all(
             amount <= totals.get(resource, 0) - used.amounts[resource]
             for resource, amount in demand.total.items()
-            # What DRA serves there is no business of this rule.
+            # Devices that DRA serves are not part of this rule.
             if resource in totals or resource not in served
         )
 
     def _totals(self, name: str) -> Resources | None:
-        """Return what the node may give out, None where nobody tells."""
+        """Return the allocatable amounts of the node; None if not reported."""
         info = self.state.reservations.node_info(name)
         if info is not None:
             return info.node.totals
@@ -83,7 +83,7 @@ class NodeFit:
         return _Used(amounts, pods)
 
     def _demand(self, assigned_pod: AssignedPod) -> Demand | None:
-        """What a pod asks for now, as its scheduler sees it: the ledger keeps what its kubelet gave it."""
+        """Return the current demand of a pod, as its scheduler sees it; the ledger has what was allocated."""
         pod = self.state.pods.get(assigned_pod.uid)
         return pod.demand if pod else assigned_pod.demand
 

@@ -1,10 +1,10 @@
 """
-What became of predictions.
+The outcomes of predictions.
 
-A kubelet that refuses a pod which was ranked or bound here was predicted wrongly, and nobody would notice:
-the pod fails, its controller makes another, and that one may well land on the same node. So it is counted,
-the next pod that is sent there is counted too, and the owner reads on the pod what was predicted and what
-happened.
+If a kubelet refuses a pod that was ranked or bound here, the prediction was wrong, and that could go
+unnoticed: the pod fails, its controller creates another, and that one may well get the same node. So it is
+counted, the next pod that is sent there is counted too, and the owner sees on the pod what was predicted and
+what happened.
 """
 
 from collections.abc import Callable
@@ -29,17 +29,17 @@ EVENT = "NUMAPredictionWrong"
 """The reason of the event on the pod."""
 
 REMEMBERED_SECONDS = 300.0
-"""How long a node counts as one that just refused pods like this."""
+"""How long a node counts as having just refused such pods."""
 
 REMEMBERED = 1024
 
 Tell = Callable[[Event], None]
-"""Writes an event some time soon; never waits, and never fails."""
+"""Queues an event; never waits, and never fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """When a node refused a pod, and what the pod had asked; None if that could not be read."""
+    """When a node refused a pod, and the pod's question; None if that could not be read."""
 
     question: Question | None
     at: float
@@ -82,10 +82,10 @@ class Outcomes:
         return {"refused": self._last}
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
-        """A pod is like this now; it was like that before, or was not seen."""
+        """Take a pod as it is now, and as it was; None if it was not seen before."""
         assigned_pod = self._state.reservations.assigned_pod(pod.uid)
         reserved = assigned_pod if assigned_pod and has_reserved(assigned_pod) else None
-        # Where others chose the node nothing was predicted, nor was what had happened before this process.
+        # If others chose the node nothing was predicted, nor was what happened before this process started.
         if not reserved and not self._state.was_asked(pod.uid):
             return
         if refused(pod) and not (before and before.ended):
@@ -98,14 +98,14 @@ class Outcomes:
         return pending.question if pending else None
 
     def _refused(self, pod: PodInfo, reserved: AssignedPod | None) -> None:
-        """A kubelet said no to a pod, which had a reservation or none."""
+        """Count and report that a kubelet refused a pod, with or without a reservation."""
         self._last.put(pod.node, _Refusal(self._question(pod), self._clock()))
         self._refusals.labels(pod.reason, "reserved" if reserved else "ranked").inc()
         held = reserved.expected if reserved else None
         predicted = "fits" if held is None else f"gets {shown(held)}"
         happened = f"the kubelet of {pod.node} rejected the pod: {pod.reason}: {pod.message}"
         message = f"numalign predicted that the pod {predicted} on {pod.node}; {happened}"
-        # What was reserved for a pod may be as long as the record that its owner wrote.
+        # The reservation of a pod may be as long as the record that its owner wrote.
         message = cut(message, LONGEST_MESSAGE)
         self._log.warning(
             "prediction.wrong", pod=f"{pod.namespace}/{pod.name}", node=pod.node, message=message
@@ -113,7 +113,7 @@ class Outcomes:
         self._tell_owner(pod, message)
 
     def _assigned(self, pod: PodInfo) -> None:
-        """A pod came to a node."""
+        """Note that a pod came to a node."""
         last = self._last.peek(pod.node)
         if last is None or last.question is None or self._clock() - last.at > REMEMBERED_SECONDS:
             return
@@ -130,7 +130,7 @@ class Outcomes:
 
 
 def has_reserved(assigned_pod: AssignedPod) -> bool:
-    """Return whether zones were reserved for it, here or by whoever bound it and wrote them down."""
+    """Return whether zones were reserved for it, here or by the program that bound it."""
     record = assigned_pod.record
     return bool(assigned_pod.turn) or (record is not None and record.source is Source.RECORDED)
 

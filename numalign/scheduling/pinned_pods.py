@@ -1,10 +1,10 @@
 """
 Pods that a controller has pinned, as other replicas and other programs see them.
 
-Whoever pins a pod has reserved its zones in a memory of his own. What others know of that stands on the pod:
-the node that its affinity names, when that was written, and the record of its placement. A tenant may write
-the same, so it counts only where gates are used at all, for a pod that waits for nothing but its scheduler,
-for a short time and once: who pins a pod again and again, by hand, keeps nothing.
+The program that pins a pod has reserved its zones in its own memory. Others see only the pod: the node in its
+affinity, when that was written, and the record of its placement. A tenant may write the same, so it counts
+only if gates are used at all, for a pod that waits only for its scheduler, for a short time and once:
+repeated pins by hand reserve nothing.
 """
 
 from collections.abc import Callable
@@ -15,17 +15,17 @@ from numalign.ledger.model import AssignedPod
 from numalign.ledger.reservations import Reservations
 
 PIN_SECONDS = 60.0
-"""How long a pin is believed, since it was written."""
+"""How long a pin is trusted after it was written."""
 
 SKEW_SECONDS = 2.0
-"""By how much two clocks may differ: of whoever wrote it, of an API server, and here."""
+"""By how much clocks may differ: of the writer, of an API server, and here."""
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class PinnedReservations:
     """Reserves for pinned pods what others reserved for them.
 
-    `gated` says whether gates are used in a namespace, `assigned` gives a pod as the ledger is to keep it,
+    `gated` is whether gates are used in a namespace, `assigned` returns a pod as the ledger is to store it,
     since so many seconds. `clock` is in seconds, `wall` since 1970.
     """
 
@@ -39,40 +39,40 @@ class PinnedReservations:
     _until: dict[str, float] = field(init=False, default_factory=dict)
 
     def update_pod(self, pod: PodInfo) -> None:
-        """A pod that is on no node is there like this."""
+        """Add or update a pod that is on no node."""
         self._waiting.pop(pod.uid, None)
         if pod.pinned and not pod.gates and not pod.leaving and pod.uid not in self._believed:
             self._waiting[pod.uid] = pod
             self._look(pod)
 
     def settle(self, uid: str) -> None:
-        """A pod is on a node, has ended or is gone."""
+        """Note that a pod is on a node, has ended or is gone."""
         self._waiting.pop(uid, None)
         self._until.pop(uid, None)
         self._believed.discard(uid)
 
     def look(self) -> None:
-        """Look again at those of which too little was known: namespaces and nodes may be others by now."""
+        """Check again those with too little information: namespaces and nodes may have changed."""
         for pod in [*self._waiting.values()]:
             self._look(pod)
 
     def expire(self) -> None:
-        """Give up what was reserved here for pods that nobody has bound since."""
+        """Release what was reserved here for pods that have not been bound since."""
         now = self.clock()
         for uid in [uid for uid, until in self._until.items() if now >= until]:
             until, assigned_pod = self._until.pop(uid), self.reservations.assigned_pod(uid)
-            # Whoever binds the pod at this moment has reserved for it anew.
+            # A binding in progress has made a new reservation for the pod.
             if assigned_pod and assigned_pod.since + PIN_SECONDS <= until:
                 self.reservations.unreserve(uid)
 
     def _look(self, pod: PodInfo) -> None:
         age = self.wall() - pod.pinned_at
-        # When a pod was created is said by another clock than when it was pinned.
+        # The creation of a pod has the time of another clock than its pin.
         before_it_was = pod.pinned_at < pod.created - SKEW_SECONDS
         if age >= PIN_SECONDS or age < -SKEW_SECONDS or before_it_was:
             del self._waiting[pod.uid]
         elif self.reservations.node_of(pod.uid) == pod.pinned:
-            # It was reserved right here.
+            # It was reserved in this process.
             self._believe(pod)
         elif self.gated(pod.namespace) and (assigned_pod := self.assigned(pod, max(0.0, age))):
             self.reservations.take_over(pod.pinned, assigned_pod)

@@ -1,10 +1,10 @@
 """
-What pods were predicted to get, beside what their kubelets gave them.
+What pods were predicted to get, compared with what their kubelets gave them.
 
-Where an agent stands beside a kubelet, every prediction is put to the test a moment after the bind. So each
-pod that was asked about here counts once, by what became of its prediction; and where a kubelet did
-otherwise, the owner reads on the pod what was predicted and what the pod has. Nothing of it is needed to go
-on: the ledger counts with what the agent says, whatever was predicted.
+On a node with an agent, every prediction is verified shortly after the bind. So each pod that was asked about
+here counts once, by the outcome of its prediction; and if a kubelet decided otherwise, the owner sees on the
+pod what was predicted and what the pod has. Nothing depends on it: the ledger uses the agent's reports,
+whatever was predicted.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ from numalign.scheduling.recent_refusals import REFUSALS
 from numalign.scheduling.scheduler_state import SchedulerState
 
 PATIENCE_SECONDS = 60.0
-"""How long an agent may take to show a pod before it counts as one that nobody saw."""
+"""How long an agent may take to report a pod before it counts as not observed."""
 
 REMEMBERED = 4096
-"""Pods that are waited for; a thousand may be bound in a second."""
+"""The limit of pods that are waited for; a thousand may be bound in a second."""
 
 
 class PredictionResult(StrEnum):
-    """What became of a prediction, as a label."""
+    """The outcome of a prediction, as a label."""
 
     AGREED = "agreed"
     DIFFERED = "differed"
@@ -45,7 +45,7 @@ class PredictionResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _BoundPod:
-    """A pod that came to a node, when, and what it was predicted to hold; None where that was not certain."""
+    """A bound pod, when it was bound, and what it was predicted to hold; None if that was not certain."""
 
     namespace: str
     name: str
@@ -56,7 +56,7 @@ class _BoundPod:
 
 
 class Predictions:
-    """Compares what agents show of pods with what was predicted of them."""
+    """Compares what agents report of pods with the predictions."""
 
     def __init__(
         self,
@@ -83,18 +83,18 @@ class Predictions:
             self._results.labels(result)
 
     def caches(self) -> Caches:
-        """Pods that no agent has shown yet."""
+        """Return the pods that no agent has reported yet."""
         return {"unobserved": self._bound}
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
-        """A pod is like this now, which the ledger hears next; it was like that before, or not seen."""
+        """Take a pod as it is now, before the ledger does, and as it was; None if not seen before."""
         if pod.node and not (before and before.node):
             self._assigned(pod)
         if pod.phase is Phase.FAILED:
             self._failed(pod)
 
     def _assigned(self, pod: PodInfo) -> None:
-        """A pod came to a node."""
+        """Note that a pod came to a node."""
         there = self._reservations.node_of(pod.uid) == pod.node
         reserved = self._reservations.assigned_pod(pod.uid) if there else None
         if reserved or self._state.was_asked(pod.uid):
@@ -103,7 +103,7 @@ class Predictions:
             self._bound.put(pod.uid, bound)
 
     def look(self) -> None:
-        """Compare what was shown since the last look, and give up on what is shown no more."""
+        """Compare what was reported since the last call, and give up on late reports."""
         now = self._clock()
         for bound in self._bound.values():
             seen = self._reservations.observed(bound.uid)
@@ -116,19 +116,19 @@ class Predictions:
                 self._results.labels(PredictionResult.UNOBSERVED).inc()
 
     def _may_come(self, bound: _BoundPod, now: float) -> bool:
-        """Return whether the agent may still show a pod."""
+        """Return whether the agent may still report a pod."""
         there = self._reservations.node_of(bound.uid) == bound.node
         return there and now - bound.at < PATIENCE_SECONDS
 
     def _failed(self, pod: PodInfo) -> None:
-        """A kubelet refused a pod, which is told of elsewhere, or its containers failed."""
+        """Count a pod that a kubelet refused, which is reported elsewhere; failed containers do not count."""
         if pod.reason in REFUSALS and pod.uid in self._bound:
             self._bound.drop(pod.uid)
             self._results.labels(PredictionResult.REFUSED).inc()
 
     def _compare(self, bound: _BoundPod, held: Held) -> None:
         if bound.predicted is None:
-            # Of what gets nothing there is nothing to predict.
+            # A pod that gets nothing has no prediction.
             if held:
                 self._results.labels(PredictionResult.UNPREDICTED).inc()
         elif not same(bound.predicted, held):

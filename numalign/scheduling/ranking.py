@@ -1,9 +1,9 @@
 """
 Which of the nodes that can take a pod is the best.
 
-Alignment comes first: a node that only tries its best is worth less than one that keeps its promise. Among
-equals the strategies decide, in the order in which somebody named them. Values of 0 to 100 are compared as
-they are and scaled last, for a scheduler's eleven numbers would make equals of most nodes.
+Alignment comes first: a best-effort node is worth less than one that guarantees alignment. Among equals the
+strategies decide, in the configured order. Values of 0 to 100 are compared as they are and scaled last,
+because a scheduler's eleven numbers would make most nodes equal.
 """
 
 import re
@@ -21,7 +21,7 @@ from numalign.model.constraints import Requirement
 from numalign.model.spelling import closest_word
 
 HEAVIEST = 100
-"""What a resource can weigh at most, as in kube-scheduler's own plugins."""
+"""The maximum weight of a resource, as in kube-scheduler's own plugins."""
 
 WEIGHS = f"needs a weight, a whole number from 1 to {HEAVIEST}"
 
@@ -29,7 +29,7 @@ _WEIGHT = re.compile(r"[1-9][0-9]?|100")
 _LONGEST = 64
 
 MEASURES: Mapping[str, Measure] = MappingProxyType({str(each): each for each in (*Strategy, *Relative)})
-"""By the names that people write."""
+"""By the names that users write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,16 @@ class Choice:
     ranking: Ranking
 
     def concerns(self, labels: Mapping[str, str]) -> bool:
-        """Return whether a node with these labels is meant."""
+        """Return whether it applies to a node with these labels."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
 
 @dataclass(frozen=True, slots=True)
 class RankingRules:
-    """How nodes are ranked: by the first choice that concerns them, else by the default.
+    """How nodes are ranked: by the first choice that applies to them, else by the default.
 
-    Nodes of different rankings are compared value by value all the same, so what one strategy says of its
-    node stands against what another says of its own. Of a node with fewer strategies than another the
-    missing ones say the best, for nobody looks for faults there.
+    Nodes of different rankings are still compared value by value, so the value of one strategy is compared
+    with that of another. If a node has fewer strategies than another, its missing values count as the best.
     """
 
     default: Ranking = field(default_factory=Ranking)
@@ -62,13 +61,13 @@ class RankingRules:
         return (*(choice.ranking for choice in self.choices), self.default)
 
     def number_of(self, labels: Mapping[str, str]) -> int:
-        """Return which of the `rankings` decides about a node with these labels."""
+        """Return which of the `rankings` applies to a node with these labels."""
         chosen = (number for number, choice in enumerate(self.choices) if choice.concerns(labels))
         return next(chosen, len(self.choices))
 
 
 class Ranker:
-    """Ranks nodes; which ranking a node has is worked out when its labels change, not when it is asked."""
+    """Ranks nodes; the ranking of a node is computed when its labels change, not for each request."""
 
     def __init__(self, rules: RankingRules) -> None:
         self._rules = rules
@@ -80,10 +79,10 @@ class Ranker:
     def ranks(
         self, batch: Batch, labels: Mapping[str, Mapping[str, str]], *, opted_out: bool = False
     ) -> Ranks:
-        """Return what the nodes of a call are worth to one pod, by their position.
+        """Return the ranks of the nodes of a call for one pod, by their position.
 
-        `labels` are those of each node, and are not changed in place. A pod has `opted_out` by saying `none`;
-        one that says nothing has not.
+        `labels` are those of each node, and are not changed in place. A pod has `opted_out` by setting
+        `none`; one without any setting has not.
         """
         chosen = self._chosen(batch.names, labels) if self._rules.choices else None
         return ranks(batch, self._rankings, chosen=chosen, opted_out=opted_out)
@@ -99,7 +98,7 @@ class Ranker:
 
 
 def parse_strategies(text: str) -> tuple[Measure, ...]:
-    """Strategies by name, with commas between them; raises `ValueError` with all that is wrong."""
+    """Return strategies from comma-separated names; raise `ValueError` with all mistakes."""
     words = [word.strip() for word in text.split(",")]
     if len(words) > len(MEASURES):
         raise ValueError(f"{len(words)} strategies are listed, and only {len(MEASURES)} exist")
@@ -110,7 +109,7 @@ def parse_strategies(text: str) -> tuple[Measure, ...]:
 
 
 def not_one(word: str, before: Collection[str]) -> str | None:
-    """Return why a word cannot be the next strategy after those before it; None, if it can."""
+    """Return why a word cannot be the next strategy after those before it; None if it can."""
     if word in before:
         return f'"{word}" is named twice'
     if word in MEASURES:
@@ -124,7 +123,7 @@ def not_one(word: str, before: Collection[str]) -> str | None:
 
 
 def parse_weights(text: str) -> Mapping[str, int]:
-    """Weights by resource, as in `nvidia.com/gpu=3,cpu=1`; raises `ValueError` with all that is wrong."""
+    """Return weights by resource from `nvidia.com/gpu=3,cpu=1`; raise `ValueError` with all mistakes."""
     pairs = [pair.partition("=") for pair in text.split(",")] if text.strip() else []
     named = [(name.strip(), weight.strip()) for name, _, weight in pairs]
     names = [name for name, _ in named]
@@ -137,7 +136,7 @@ def parse_weights(text: str) -> Mapping[str, int]:
 
 
 def no_resource(name: str) -> str | None:
-    """Return why nothing that a pod asks for can have this name; None, if something can."""
+    """Return why this cannot be the name of a resource; None if it can."""
     if shapes.KEY.fullmatch(name):
         return None
     return f'"{name[:_LONGEST]}" is not a resource name, like cpu or nvidia.com/gpu'

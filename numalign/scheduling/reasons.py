@@ -1,5 +1,5 @@
 """
-Why a node cannot take a pod, as the scheduler shows it.
+The reasons why a node cannot take a pod, as the scheduler shows them.
 
 kube-scheduler counts nodes by the text of their reason and prints `0/40 nodes are available: 12 node(s) ...`
 (k8s.io/kubernetes, pkg/scheduler/framework/types.go, FitError).
@@ -10,18 +10,18 @@ from numalign.decision.verdict import Verdict
 from numalign.model.constraints import Unmet
 
 UNKNOWN = f"node(s) {wording.NO_TOPOLOGY}, and the pod requests NUMA alignment (numalign)"
-"""Of a node that nobody knows, for a pod that must be aligned."""
+"""For a node without a topology, and a pod that must be aligned."""
 
 WAITING = "node(s) are still admitting pods that were bound earlier (numalign)"
-"""Of a node where it is open which pod comes first."""
+"""For a node where it is not certain which pod comes first."""
 
 
 def reason(verdict: Verdict) -> str:
-    """Return the reason of a refusal; raises `ValueError` for a verdict that is none."""
+    """Return the reason of a refusal; raise `ValueError` for any other verdict."""
     words = wording.reason(verdict)
     return f"node(s) {words} (numalign: {verdict.refusal.policy})" if verdict.refusal else words
 
 
 def kept_away(unmet: Unmet) -> str:
-    """Return the reason of a node that the pod may not go to, whatever it has."""
+    """Return the reason of a node where the pod may not run, whatever it has."""
     return f"node(s) {unmet}"

@@ -1,14 +1,12 @@
 """
-Which nodes have just refused pods, so that the next ones that ask for the same are sent elsewhere first.
+The nodes that recently refused pods, so that the next pods with the same demand avoid them.
 
-A kubelet that says no ends the pod, its controller makes another of the same template, and a scheduler that
-knows nothing of zones sends that to the same node again. A kubelet goes by what containers ask for: not by
-annotations, nor by who made the pod, which may be another each time (a JobSet that starts anew makes other
-Jobs). So a refusal counts for all pods of the namespace that ask for the same. After some minutes it says
-nothing any more.
+A kubelet that refuses ends the pod, its controller creates another from the same template, and a scheduler
+without knowledge of zones sends it to the same node again. A kubelet decides by the containers' requests: not
+by annotations, nor by the owner, which may differ each time (a restarted JobSet creates other Jobs). So a
+refusal counts for all pods of the namespace with the same demand. After some minutes it no longer counts.
 
-How many pods fail is up to whoever makes them. Of each namespace so much is remembered, whatever happens in
-the others.
+The users decide how many pods fail. So the memory is limited per namespace, whatever happens in the others.
 """
 
 from collections.abc import Callable
@@ -26,24 +24,25 @@ AVOID_SECONDS = 300.0
 """How long a node is avoided by pods like one that it refused."""
 
 MOST_NODES = 8
-"""That are avoided at a time, those that refused last: more may well be all that there are."""
+"""The limit of nodes avoided at a time, the latest first: more may well be all there are."""
 
 MOST_NAMESPACES = 1024
 MOST_DEMANDS = 32
-"""Of one namespace."""
+"""The limit for one namespace."""
 
 
 class _Namespace:
-    """The refusals of one namespace: when each node refused a pod that asked for this.
+    """The refusals of one namespace: when each node refused a pod with a demand.
 
-    Demands are kept as hashes, for they may be long; who makes two that have the same deceives nobody else.
+    Demands are stored as hashes, because they may be long; a user who creates a collision harms only the own
+    namespace.
     """
 
     def __init__(self) -> None:
         self.demands: LRU[int, dict[str, float]] = LRU(MOST_DEMANDS)
 
     def put(self, demand: int, node: str, at: float) -> None:
-        """A node refused a pod then; the latest time counts."""
+        """Record that a node refused a pod; the latest time counts."""
         nodes = dict(self.demands.peek(demand) or {})
         nodes[node] = max(at, nodes.get(node, at))
         newest = sorted(nodes, key=lambda name: (-nodes[name], name))[:MOST_NODES]
@@ -59,18 +58,18 @@ class RecentRefusals:
         self._namespaces: LRU[str, _Namespace] = LRU(MOST_NAMESPACES, weigh=_weight)
 
     def caches(self) -> Caches:
-        """Return what is remembered, by namespace."""
+        """Return the cache by namespace."""
         return {"avoided": self._namespaces}
 
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
-        """A pod is like this now; it was like that before, or was not seen."""
+        """Take a pod as it is now, and as it was; None if it was not seen before."""
         if refused(pod) and pod.demand is not None and not (before and refused(before)):
             self.put(pod.namespace, pod.demand, node=pod.node, at=failed_at(pod))
 
     def put(self, namespace: str, demand: Demand, *, node: str, at: float) -> None:
-        """A node refused a pod, `at` that many seconds since 1970.
+        """Record that a node refused a pod, `at` that many seconds since 1970.
 
-        One that was refused too long ago, before a restart say, counts no more.
+        One that is too old, for example from before a restart, is ignored.
         """
         if not (node and self.recent(at)):
             return
@@ -79,15 +78,15 @@ class RecentRefusals:
         self._namespaces.weigh_again(namespace)
 
     def recent(self, at: float) -> bool:
-        """Return whether what happened then, in seconds since 1970, counts still."""
+        """Return whether an event at this time, in seconds since 1970, still counts."""
         return self._age(at) < AVOID_SECONDS
 
     def _age(self, at: float) -> float:
-        # Whose clock is ahead of ours cannot make it count for longer.
+        # A clock that is ahead cannot extend the time.
         return max(0.0, self._wall() - at)
 
     def nodes(self, namespace: str, demand: Demand) -> tuple[str, ...]:
-        """The nodes that such a pod should not be sent to first, those that refused last before others."""
+        """Return the nodes that such a pod should avoid, those that refused last before others."""
         refusals = self._namespaces.peek(namespace)
         nodes = refusals.demands.peek(hash(demand)) if refusals else None
         since = self._clock() - AVOID_SECONDS
@@ -95,14 +94,14 @@ class RecentRefusals:
 
 
 def refused(pod: PodInfo) -> bool:
-    """Return whether its kubelet refused the pod, for a reason that has to do with zones."""
+    """Return whether its kubelet refused the pod, for a reason about zones."""
     return pod.phase is Phase.FAILED and pod.reason in REFUSALS and bool(pod.node)
 
 
 def failed_at(pod: PodInfo) -> int:
-    """When its kubelet refused a pod, in whole seconds since 1970; 0 if nobody says.
+    """Return when its kubelet refused a pod, in whole seconds since 1970; 0 if unknown.
 
-    A kubelet that takes no pod in writes when it looked at it as when it started.
+    A kubelet that refuses a pod records the time of the decision as the start.
     """
     return pod.started or pod.created
 

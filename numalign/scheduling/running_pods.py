@@ -1,13 +1,13 @@
 """
-Which running pods fall short, and of what.
+Which running pods violate which rules.
 
-Three things are asked of a pod that runs: whether it sits as it was meant, by what was observed of it; below
-which levels of its namespace it is; and whether a pod like it would be admitted today, as the policy, the
-namespaces and the nodes are now. The rules are those of admission and of alignment and stand there. This is
-the one place that puts them together, so that `kubectl numa check` and policy reports say the same.
+There are three checks of a running pod: whether it is aligned as requested, by what was observed of it; below
+which levels of its namespace it is; and whether a pod like it would be admitted today, with the current
+policy, namespaces and nodes. The rules are those of admission and of alignment and are defined there. Only
+this module combines them, so that `kubectl numa check` and policy reports agree.
 
-A pod is judged as its owner would make it anew: not by the node that a scheduler chose for it, and not by
-whether there is room for one more.
+A pod is judged as its owner would recreate it: without the node that a scheduler chose for it, and whether or
+not there is room for one more.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ from numalign.model.intent import Policy
 
 
 class PodRule(StrEnum):
-    """What is asked of a running pod."""
+    """A check of a running pod."""
 
     ALIGNED = "aligned"
     ENFORCE = "level-enforce"
@@ -37,7 +37,7 @@ class PodRule(StrEnum):
 
 
 class RuleOutcome(StrEnum):
-    """What comes of a rule, the worst first; in the words of policy reports."""
+    """The outcome of a rule, the worst first; in the words of policy reports."""
 
     ERROR = "error"
     FAIL = "fail"
@@ -48,7 +48,7 @@ class RuleOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """What comes of one rule for one pod; the message says why, empty where it passes."""
+    """The outcome of one rule for one pod; the message says why, empty if it passes."""
 
     rule: PodRule
     outcome: RuleOutcome
@@ -57,10 +57,10 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class RunningPod:
-    """A pod that runs, what it asks for, and what comes of each rule that there is for it.
+    """A running pod, its policy, and the outcome of each rule that applies to it.
 
-    `policy` is None where nobody asks for alignment. `exempt` is why nobody looks at it; there is no result
-    then. `decision` is what admission would say today, None of a pod that is exempt or cannot be read.
+    `policy` is None if no alignment is requested. `exempt` is why it is exempt; it has no results then.
+    `decision` is the admission decision of today, None for a pod that is exempt or cannot be read.
     """
 
     pod: PodInfo
@@ -72,18 +72,18 @@ class RunningPod:
 
     @property
     def outcome(self) -> RuleOutcome:
-        """The worst that comes of any rule."""
+        """The worst outcome of all rules."""
         outcomes = (result.outcome for result in self.results)
         return min(outcomes, key=SEVEREST_FIRST.index, default=RuleOutcome.PASS)
 
     @property
     def falls_short(self) -> bool:
-        """Whether anybody should look at it."""
+        """Whether somebody should look at it."""
         return self.outcome in SHORT
 
     @property
     def below(self) -> tuple[str, ...]:
-        """The names of the levels of its namespace that it falls short of."""
+        """The names of the levels of its namespace that it does not meet."""
         return tuple(
             name
             for name, rule in _LEVEL_RULES.items()
@@ -91,15 +91,15 @@ class RunningPod:
         )
 
     def result(self, rule: PodRule) -> RuleResult | None:
-        """Return what comes of a rule; None where it does not concern the pod."""
+        """Return the outcome of a rule; None if it does not apply to the pod."""
         return next((result for result in self.results if result.rule is rule), None)
 
 
 SEVEREST_FIRST = tuple(RuleOutcome)
-"""The outcomes by what they ask of a reader, the worst first."""
+"""The outcomes by severity, the worst first."""
 
 SHORT = frozenset({RuleOutcome.ERROR, RuleOutcome.FAIL, RuleOutcome.WARN})
-"""Of a pod that falls short of a rule."""
+"""The outcomes of pods that violate a rule."""
 
 _LEVEL_RULES: Mapping[str, PodRule] = MappingProxyType(
     {"enforce": PodRule.ENFORCE, "warn": PodRule.WARN, "audit": PodRule.AUDIT}
@@ -114,7 +114,7 @@ _ALIGNMENT: Mapping[Judgement, RuleOutcome] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _ByRequest:
-    """What holds for all pods of a namespace that ask for the same as the `first` one, however they sit."""
+    """The results for all pods of a namespace with the request of the `first` one, however aligned."""
 
     first: PodInfo
     policy: Policy | None = None
@@ -125,9 +125,9 @@ class _ByRequest:
 
 @dataclass(eq=False, slots=True)
 class RunningPodJudge:
-    """Judges pods by a policy and by a cluster that do not change meanwhile.
+    """Judges pods by a policy and a cluster that do not change meanwhile.
 
-    `decide` is admission as of now. What was found out of a pod counts for all that ask for the same.
+    `decide` is the current admission. Results count for all pods with the same request.
     """
 
     reader: PodReader
@@ -137,16 +137,16 @@ class RunningPodJudge:
     _by_request: dict[tuple[str, int, int], _ByRequest] = field(init=False, default_factory=dict)
 
     def reading(self, pod: PodInfo) -> PodReading:
-        """Return what is asked with a pod that its owner makes anew."""
+        """Return what is requested for a pod that its owner recreates."""
         kept = pod.recreated or UNCONSTRAINED
         return self.reader.read(pod.request, pod.namespace, self.policy, self.user, kept=kept)
 
     def is_new(self, pod: PodInfo) -> bool:
-        """Return whether no pod was judged yet that asks for the same, so that to judge it takes longer."""
+        """Return whether this pod takes longer, because no pod with its request was judged yet."""
         return _key(pod) not in self._by_request
 
     def judge(self, pod: PodInfo, alignment: Alignment | None) -> RunningPod:
-        """Return what comes of each rule for a pod; `alignment` is None where nobody judged how it sits."""
+        """Return the outcome of each rule for a pod; `alignment` is None if it was not judged."""
         key = _key(pod)
         shared = self._by_request.get(key)
         if shared is None:
@@ -166,7 +166,7 @@ class RunningPodJudge:
     def _judged(self, pod: PodInfo) -> _ByRequest:
         match self.reading(pod):
             case Exempt(reason):
-                # What nobody asks anything of is not left alone by anybody's will.
+                # A pod without any request is not exempt by a decision.
                 return _ByRequest(pod, exempt="" if reason == UNASKED else reason)
             case Invalid(mistakes):
                 unread = RuleResult(PodRule.ADMITTED, RuleOutcome.ERROR, invalid_text(mistakes))
@@ -181,12 +181,12 @@ class RunningPodJudge:
 
 
 def _key(pod: PodInfo) -> tuple[str, int, int]:
-    """Pods of a template share what they ask for; the first one is kept, so that its ids stay its own."""
+    """Return the key of a request; the first pod is kept, so that its ids stay unique."""
     return pod.namespace, id(pod.request), id(pod.recreated)
 
 
 def _sits(alignment: Alignment | None, policy: Policy | None) -> RuleResult:
-    """Whether a pod sits as it was meant; a best-effort intent is a wish, so no more than a warning."""
+    """Return whether a pod is aligned; an unmet best-effort intent is at most a warning."""
     judged = alignment or Alignment(Judgement.NOT_OBSERVED)
     outcome = _ALIGNMENT.get(judged.judgement, RuleOutcome.SKIP)
     if outcome is RuleOutcome.FAIL and policy is Policy.BEST_EFFORT:
@@ -195,7 +195,7 @@ def _sits(alignment: Alignment | None, policy: Policy | None) -> RuleResult:
 
 
 def _levels(pod: PodQuestion) -> Iterator[RuleResult]:
-    """Yield whether a pod meets each level that its namespace asks for."""
+    """Yield whether a pod meets each level that its namespace sets."""
     for name, rule in _LEVEL_RULES.items():
         level = LEVELS[name](pod.rules)
         if level is None:
@@ -207,7 +207,7 @@ def _levels(pod: PodQuestion) -> Iterator[RuleResult]:
 
 
 def _admitted(pod: PodQuestion, decision: AdmissionDecision) -> RuleResult:
-    """Return what admission would say; that the pod is below a level is a result of its own."""
+    """Return the outcome of admission; being below a level is a result of its own."""
     if decision.refusal:
         return RuleResult(PodRule.ADMITTED, RuleOutcome.FAIL, decision.refusal)
     below = below_text(pod, pod.rules.warn) if pod.rules.warn else None
@@ -218,5 +218,5 @@ def _admitted(pod: PodQuestion, decision: AdmissionDecision) -> RuleResult:
 
 
 def runs(pod: PodInfo) -> bool:
-    """Return whether a pod is on a node, has not ended and is not on its way out."""
+    """Return whether a pod is on a node, has not ended and is not being deleted."""
     return bool(pod.node) and not pod.ended and not pod.leaving

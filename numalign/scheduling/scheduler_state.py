@@ -1,9 +1,9 @@
 """
-What the scorer knows: nodes, the pods on them, and what is asked of pods where they say nothing.
+The state of the scorer: nodes, the pods on them, and the default requests of pods.
 
-Pods come one by one, the moment the API server tells of them; nodes and namespaces come as snapshots. Both
-end in one ledger, which is all that answers are made from. Whatever a request says of its pod counts for that
-pod only: nobody can claim room by calling.
+Pods arrive one by one, at once when the API server reports them; nodes and namespaces arrive as snapshots.
+Both end in one ledger, from which all answers are computed. The content of a request counts only for its own
+pod: no caller can claim room.
 """
 
 import asyncio
@@ -40,24 +40,24 @@ from numalign.scheduling.fingerprint_reader import PodFingerprintReader
 from numalign.scheduling.pinned_pods import PinnedReservations
 
 REMEMBERED = 1024
-"""Pods that were asked about and are not bound yet."""
+"""The limit of pods that were asked about and are not bound yet."""
 
 AT_ONCE = 2
-"""Nodes that are worked out ahead before somebody else has a turn: each takes a fraction of a millisecond."""
+"""Nodes computed ahead before other tasks run: each takes a fraction of a millisecond."""
 
 INTENTS_AT_ONCE = 256
-"""Pods of which it is looked up again what is asked of them, before somebody else has a turn."""
+"""Pods whose intent is updated before other tasks run."""
 
 LOOK_SECONDS = 0.05
-"""How long what changed is gathered before it is worked out ahead."""
+"""How long changes are gathered before they are processed ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
     """A pod that a scheduler asks about.
 
-    `question` carries the intent, policy none where nobody stated one, and what DRA serves. `created` is in
-    whole seconds since 1970. `pod_question` is None of a pod that is left alone.
+    `question` has the intent, policy none if there is none, and what DRA serves. `created` is in whole
+    seconds since 1970. `pod_question` is None for an exempt pod.
     """
 
     uid: str
@@ -69,28 +69,28 @@ class PendingPod:
 
     @property
     def opted_out(self) -> bool:
-        """Whether it says `none` by itself."""
+        """Whether the pod itself sets `none`."""
         return self.pod_question is not None and self.pod_question.opted_out
 
     @property
     def constraints(self) -> Constraints:
-        """Where it may go; anywhere, if it was only seen waiting, for then a scheduler has asked it."""
+        """Where it may go; anywhere, if it was only seen waiting, because then a scheduler has checked it."""
         return self.pod_question.constraints if self.pod_question else ANYWHERE
 
     @property
     def demand(self) -> Demand:
-        """What its containers ask for, whoever serves it."""
+        """The demand of its containers, whoever serves it."""
         demand = self.question.demand
         return replace(demand, by_dra=frozenset()) if demand.by_dra else demand
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes in memory, about."""
+        """The bytes that it takes in memory, approximately."""
         question = self.pod_question or self.question
         return question.weight + weight(self.uid, self.namespace, self.name)
 
     def assigned_pod(self, *, now: float) -> AssignedPod:
-        """Return the pod as the ledger keeps it."""
+        """Return the pod as the ledger stores it."""
         name, demand = (self.namespace, self.name), None if self.demand == _UNREAD else self.demand
         return AssignedPod(
             self.uid,
@@ -104,7 +104,7 @@ class PendingPod:
 
 
 class _Identity(NamedTuple):
-    """The fields of a `PendingPod` that say which pod it is."""
+    """The fields of a `PendingPod` that identify the pod."""
 
     uid: str
     namespace: str
@@ -116,14 +116,14 @@ _UNREAD = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
 """The demand of an unreadable pod that does not request alignment: every node fits."""
 
 Watcher = Callable[[PodInfo, PodInfo | None], None]
-"""Is called with a pod as it is now, and as it was."""
+"""Called with a pod as it is now, and as it was."""
 
 
 @dataclass(eq=False)
 class SchedulerState:
-    """Everything that is known. Times are seconds of `clock`; `wall` is seconds since 1970.
+    """The state of the cluster. Times are seconds of `clock`; `wall` is seconds since 1970.
 
-    `watchers` are called with every change of a pod, before the ledger has it. `complete` says whether a
+    `watchers` are called with every change of a pod, before the ledger has it. `complete` is whether a
     snapshot comes with all pods.
     """
 
@@ -158,13 +158,13 @@ class SchedulerState:
         self._asked = LRU(REMEMBERED, weigh=lambda _uid, pod: pod.weight)
 
     def caches(self) -> Caches:
-        """Return what is remembered of pods that were asked about."""
+        """Return the caches of pods that were asked about."""
         return {"asked": self._asked, **self.reader.caches(), **self.cache.caches()}
 
     # What the cluster is.
 
     async def update_snapshot(self, snapshot: Snapshot) -> None:
-        """The nodes and namespaces are these now."""
+        """Replace the nodes and namespaces by those of a snapshot."""
         before, nodes = self.snapshot or Snapshot(), {node.name: node for node in snapshot.nodes}
         changed = _different(nodes, {node.name: node for node in before.nodes})
         changed |= _different(snapshot.fingerprints, before.fingerprints)
@@ -185,7 +185,7 @@ class SchedulerState:
         await self._update_intents()
 
     async def work_ahead(self, *, sleep: Sleep = asyncio.sleep) -> None:
-        """Work out what changed before anybody asks, who is answered in between; never returns."""
+        """Process changes before requests need them, with pauses for requests; never returns."""
         while True:
             await self._update_intents()
             for _ in self.cache.work_ahead(AT_ONCE, self.clock):
@@ -193,10 +193,10 @@ class SchedulerState:
             await sleep(LOOK_SECONDS)
 
     def update_pod(self, pod: PodInfo) -> None:
-        """A pod is there like this."""
+        """Add or update a pod."""
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
-        # Whoever watches may want to know what was reserved for the pod, which its end takes away.
+        # Watchers may need the pod's reservation, which its end removes.
         for watch in self.watchers:
             watch(pod, before)
         if not (pod.ended or pod.node):
@@ -211,7 +211,7 @@ class SchedulerState:
             self.reservations.update_pod(pod.node, self._assigned_pod(pod))
 
     def remove_pod(self, uid: str) -> None:
-        """A pod is there no more."""
+        """Remove a pod."""
         self.pods.pop(uid, None)
         self._asked.drop(uid)
         self._pinned.settle(uid)
@@ -237,11 +237,11 @@ class SchedulerState:
         )
 
     def _is_gated(self, namespace: str) -> bool:
-        """Return whether pods of a namespace wait behind the gate."""
+        """Return whether pods of a namespace wait behind the scheduling gate."""
         return self._effective_policy().rules_for(namespace).gate is Gate.ENABLED
 
     def _pinned_pod(self, pod: PodInfo, age: float) -> AssignedPod | None:
-        """Return a pod with what its pin stands for; None where the node has nothing like it."""
+        """Return a pod with the prediction for its pin; None if the node does not admit it."""
         if pod.demand is None:
             return None
         prediction = self.reservations.predict(
@@ -256,9 +256,9 @@ class SchedulerState:
         return self.reader.intent(pod.request, pod.namespace, self._effective_policy())
 
     async def _update_intents(self) -> None:
-        """Take what is asked by now of the pods that are there, where namespaces or the policy ask it.
+        """Update the intents of existing pods, if namespaces or the policy changed them.
 
-        What a namespace asks counts for all of its pods, whenever they came.
+        The settings of a namespace apply to all of its pods, whenever they were created.
         """
         before, now = self._asked_under, self._effective_policy()
         if self.snapshot is None or all(map(operator.is_, _parts(now), _parts(before))):
@@ -268,7 +268,7 @@ class SchedulerState:
         await patiently(self._update_intents_of(changed))
 
     def _update_intents_of(self, uids: Iterable[str]) -> Iterator[None]:
-        """A step for some of them; any may have gone meanwhile, and what is asked have changed again."""
+        """Update some pods in each step; any may have gone meanwhile, and the settings have changed again."""
         for at, uid in enumerate(uids, start=1):
             pod = self.pods.get(uid)
             if pod and not pod.ended:
@@ -279,11 +279,11 @@ class SchedulerState:
     # What is asked.
 
     def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
-        """Return the v1 Pod in a request; raises `BadInput` with every mistake of what it asks for.
+        """Return the v1 Pod in a request; raise `BadInput` with every mistake in its request.
 
-        The same object is read once, as long as nothing changes what is asked of it.
+        The same object is read once, as long as its effective policy does not change.
         """
-        # Who filters prioritizes next, with the object that `Calls` has kept.
+        # A scheduler that filters prioritizes next, with the object that `Calls` has kept.
         inputs = (pod, self.snapshot, self.policy.now)
         if self._last is None or any(map(operator.is_not, self._last[0], inputs)):
             self._last = inputs, self._read(pod)
@@ -300,13 +300,13 @@ class SchedulerState:
         return self._pending(identity, reading)
 
     def was_asked(self, uid: str) -> bool:
-        """Return whether a scheduler asked about a pod, and that is remembered."""
+        """Return whether a scheduler asked about a pod, as far as that is cached."""
         return uid in self._asked
 
     def waiting(self, uid: str) -> PendingPod | None:
         """Return a pod that was asked about or is seen waiting; None if it is neither.
 
-        What is seen counts: whoever asks could say anything.
+        The observed pod takes precedence: a caller could send anything.
         """
         pending, pod = self._asked.peek(uid), self.pods.get(uid)
         # What DRA serves may have changed since.
@@ -323,7 +323,7 @@ class SchedulerState:
     def _refused(self, reading: PodReading) -> bool:
         """Return whether admission has refused such a pod.
 
-        Nobody knows who made a pod. If an exempt user did, it was admitted however it was written.
+        It is not known who created a pod. If an exempt user did, it was admitted whatever it contains.
         """
         return isinstance(reading, Invalid) and not self.policy.now.exemptions.users
 
@@ -333,41 +333,41 @@ class SchedulerState:
         return PendingPod(*identity, self._by_node(Question(reading.demand or _UNREAD, NO_INTENT)))
 
     def _by_node(self, question: Question) -> Question:
-        """Return the question as each node is asked."""
+        """Return the question for each node."""
         served = self.snapshot.served if self.snapshot else frozenset()
         return self.reader.shared(dra.by_node(question, served))
 
     def _effective_policy(self) -> EffectivePolicy:
-        """Return what is asked of pods as of now, which may change while a pod is asked about."""
+        """Return the current effective policy, which may change while a pod is being scheduled."""
         return EffectivePolicy.of(self.snapshot or Snapshot(), self.policy.now)
 
     def predict(self, name: str, pod: PendingPod, *, without: Iterable[str]) -> Prediction | None:
-        """What a node answers a pod now, once those in `without` are gone; None if the node is not known."""
+        """Return the prediction for a pod after those in `without` are gone; None for an unknown node."""
         question, now = pod.question, self.clock()
         return self.reservations.predict(
             name, question.demand, question.intent, created=pod.created, now=now, without=without
         )
 
     def node_names(self) -> Iterator[str]:
-        """Yield all nodes, those without a topology too."""
+        """Yield all nodes, including those without a topology."""
         yield from self.reservations.node_names()
         yield from self.snapshot.unknown if self.snapshot else ()
 
 
 def _different(now: Mapping[str, object], before: Mapping[str, object]) -> set[str]:
-    """Return the names under which there is another value, or none any more."""
+    """Return the names with another value, or without a value now."""
     if now is before:
         return set()
     return {name for name, value in now.items() if before.get(name) is not value} | before.keys() - now.keys()
 
 
 def _parts(policy: EffectivePolicy) -> tuple[object, ...]:
-    """Return all that makes it up, each replaced when it changes."""
+    """Return its parts, each of which is replaced when it changes."""
     return policy.policy, policy.rules, policy.labels
 
 
 def _asks_otherwise(now: EffectivePolicy, before: EffectivePolicy, namespace: str) -> bool:
-    """Return whether something else may be asked of a namespace's pods."""
+    """Return whether the settings for a namespace's pods may have changed."""
     return now.policy is not before.policy or any(
         of_now.get(namespace) != of_before.get(namespace)
         for of_now, of_before in ((now.rules, before.rules), (now.labels, before.labels))
@@ -375,7 +375,7 @@ def _asks_otherwise(now: EffectivePolicy, before: EffectivePolicy, namespace: st
 
 
 def _records(observed: Mapping[str, ObservedPlacement]) -> ObservedPods:
-    """Return what an agent says of pods, as the ledger keeps it."""
+    """Return an agent's report on pods, as the ledger stores it."""
     return {
         uid: PlacementRecord(placement.held, Source.KUBELET, cpus=placement.cpus)
         for uid, placement in observed.items()
@@ -383,7 +383,7 @@ def _records(observed: Mapping[str, ObservedPlacement]) -> ObservedPods:
 
 
 def _identity(pod: Mapping[str, object]) -> _Identity:
-    """Which pod it is; raises `BadInput` for what is no uid, for such a pod could not be told from others."""
+    """Return the identity of a pod; raise `BadInput` without a valid uid."""
     whole = Part(pod)
     metadata = whole["metadata"]
     uid = metadata["uid"].uid()

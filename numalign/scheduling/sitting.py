@@ -1,9 +1,8 @@
 """
-How the pods of a node sit that ask for alignment: what they were seen to have, held against their intent.
+The alignment of a node's pods that request it: what they were seen to have, compared with their intent.
 
-What stands on a pod itself anybody may have written who may change the pod; it is taken as far as the pod's
-own request bears it out. The word of the agent beside the kubelet is better, and where a pod is to be ended
-for it, nothing else will do.
+Any user who may change a pod may have written its annotations; they are trusted as far as they match the
+pod's own request. The report of the node's agent is better, and only that is enough to delete a pod for it.
 """
 
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 @dataclass(frozen=True, slots=True)
 class Sitting:
-    """How a pod sits; `by_kubelet` if the agent beside its kubelet says what it holds."""
+    """The alignment of a pod; `by_kubelet` is whether its node's agent reported what it holds."""
 
     pod: PodInfo
     pending: PendingPod
@@ -27,7 +26,7 @@ class Sitting:
 
 
 def sittings(state: SchedulerState, name: str) -> Iterator[Sitting]:
-    """How each pod on a node sits that asks for alignment, has been started, and is not on its way out."""
+    """Yield the alignment of each started pod on a node that requests it and is not being deleted."""
     info = state.reservations.node_info(name)
     for assigned_pod in info.assigned_pods if info else ():
         pod = state.pods.get(assigned_pod.uid)
