@@ -1,8 +1,8 @@
 """
-What the nodes of a table may give before a pod is admitted, as things stand or with nothing on them.
+What the nodes of a table may allocate before a pod is admitted, at present or when empty.
 
-Rows stand for nodes; what differs by kind of layout is looked up by row. A request counts as nothing on rows
-whose managers do not give it out.
+Rows are nodes; what differs by kind of layout is looked up by row. A request counts as zero on rows whose
+managers do not allocate the resource.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,12 +24,12 @@ from numalign.model.resources import CPU
 T = TypeVar("T")
 
 _FEW = 256
-"""Of fewer rows than this totals of sets of zones are worked out anew each time."""
+"""For fewer rows than this, totals of sets of zones are computed each time."""
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnState:
-    """What these rows of a plan's table may give, or all rows if it is None; all are of its layouts."""
+    """What these rows of a plan's table may allocate, or all rows if None; all have its layouts."""
 
     plan: TablePlan
     when: FreeOrEmpty
@@ -37,16 +37,16 @@ class ColumnState:
 
     @cached_property
     def count(self) -> int:
-        """How many rows these are."""
+        """The number of rows."""
         return self.plan.columns.count if self.rows is None else len(self.rows)
 
     @property
     def zones(self) -> int:
-        """How many zones each of these nodes has."""
+        """The number of zones of each of these nodes."""
         return self.plan.columns.zones
 
     def at(self, some: Rows) -> "ColumnState":
-        """Return the same of some of these rows, by their place among them."""
+        """Return the same for some of these rows, by their position among them."""
         return ColumnState(self.plan, self.when, some if self.rows is None else self.rows[some])
 
     # What differs by kind of layout.
@@ -66,18 +66,18 @@ class ColumnState:
         return self.plan.kinds.with_trait(trait, self.rows)
 
     def gives(self, name: str) -> Bools:
-        """On which rows managers give out a resource."""
+        """Return on which rows managers allocate a resource."""
         return self.plan.kinds.giving(name, self.rows)
 
     def flags(self, values: Sequence[bool]) -> Bools:
-        """Return what holds for some kinds, by row."""
+        """Return by row a value given by kind."""
         if all(values) or not any(values):
             return np.full(self.count, values[0], dtype=np.bool_)
         flags: Bools = np.array(values).take(self.kinds)
         return flags
 
     def alike(self, fact: Callable[[Layout], T]) -> Iterator[tuple[T, Rows | None]]:
-        """Yield each value of a fact of layouts, and the rows whose layouts have it, None for all."""
+        """Yield each value of a fact of layouts, and the rows with it, None for all."""
         values: dict[T, list[int]] = {}
         for number, layout in enumerate(self.plan.columns.layouts):
             if layout is not None:
@@ -97,14 +97,14 @@ class ColumnState:
     # Amounts.
 
     def free(self, name: str) -> Ints:
-        """Return what each zone may give of a resource: (zones, rows)."""
+        """Return what each zone may allocate of a resource: (zones, rows)."""
         if not self.plan.columns.has(name):
             return np.zeros((self.zones, self.count), dtype=np.int64)
         free: Ints = self.plan.columns.free(self.when, (name,), self.rows)[0]
         return free
 
     def raw(self, name: str) -> Ints:
-        """What each zone has free of a resource, in the unit of its name: of CPUs that may be a fraction."""
+        """Return what each zone has free of a resource, in its unit; CPUs may be fractions."""
         return self.plan.columns.of(self.when, RAW, self.rows) if name == CPU else self.free(name)
 
     def needs(self, request: StepRequest) -> Ints:
@@ -113,19 +113,19 @@ class ColumnState:
         return amounts if request.everywhere else (amounts * request.given).take(self.kinds, axis=1)
 
     def enough(self, request: StepRequest, width: int) -> Bools:
-        """Which sets of so many zones have all of a request: (sets, rows), in the order of their numbers."""
+        """Return which sets of `width` zones have all of a request: (sets, rows), by their numbers."""
         columns, needs = self.plan.columns, self.needs(request)
         if all(map(columns.has, request.names)):
             return self._enough(request.names, needs, width)
         listed = [at for at, name in enumerate(request.names) if columns.has(name)]
         enough = self._enough([request.names[at] for at in listed], needs[listed], width)
-        # Of what no zone lists there is nothing.
+        # A resource that no zone lists does not exist.
         unlisted = np.delete(needs, listed, axis=0)
         enough &= np.logical_and.reduce(unlisted == 0)
         return enough
 
     def _enough(self, names: Sequence[str], needs: Ints, width: int) -> Bools:
-        """Return the same of resources that some node lists."""
+        """Return the same for resources that some node lists."""
         if 1 < width < self.zones and self.count >= _FEW:
             return self._enough_by_sums(names, needs, width)
         own: NDArray[Any] = self.plan.columns.free(self.when, names, self.rows)
@@ -140,14 +140,17 @@ class ColumnState:
         enough: Bools = np.ones((len(zone_sets.of_width(self.zones, width)), self.count), dtype=np.bool_)
         for name, need in zip(names, needs, strict=True):
             sums = self.plan.columns.sums(self.when, name, width, self.rows)
-            # To compare numbers of one width takes half the time, and nobody has more than they hold.
+            # Comparing numbers of one width takes half the time, and no node has more than they hold.
             enough &= sums >= np.minimum(need, np.iinfo(sums.dtype).max).astype(sums.dtype)
         return enough
 
     # The memory manager's groups.
 
     def closed(self, width: int) -> Bools | None:
-        """Which sets of so many zones the memory manager's groups close, (sets, rows); None if none are."""
+        """Return which sets of `width` zones the memory manager's groups close; None if none are.
+
+        The shape is (sets, rows).
+        """
         used = self._any_bits(USED)
         if used is None:
             return None
@@ -161,20 +164,20 @@ class ColumnState:
         return closed
 
     def _any_bits(self, feature: str) -> Ints | None:
-        """Zones as bits by row; None if there are none anywhere, as on empty nodes."""
+        """Return zones as bits by row; None if there are none anywhere, as on empty nodes."""
         if self.when is When.EMPTY:
             return None
         zones = self.plan.columns.of(When.NOW, feature, self.rows)[0]
         return zones if zones.any() else None
 
     def memory_used(self) -> Bools:
-        """Return whether memory of any zone is given out, by row."""
+        """Return whether memory of any zone is allocated, by row."""
         used = self._any_bits(USED)
         return np.zeros(self.count, dtype=np.bool_) if used is None else used != 0
 
 
 def _breaks_a_group(state: ColumnState, used: Ints, order: Ints) -> Bools:
-    """Return whether a set holds a zone with a block that serves another set: (sets, rows)."""
+    """Return whether a set has a zone with a block that serves another set: (sets, rows)."""
     groups = state.plan.columns.of(When.NOW, GROUPS, state.rows)
     broken = np.zeros((len(order), state.count), dtype=np.bool_)
     for zone in range(state.zones):

@@ -1,9 +1,9 @@
 """
 The amounts of many nodes with equally many zones, as columns of numbers.
 
-A node is read once, when it changes, into the same managers' states as for the rules. What a question then
-needs is an operation on whole columns: a zone's free CPUs on all nodes lie side by side. Whatever else nodes
-differ in, policy, options or resources, is in the number of their layout.
+A node is read once, when it changes, into the same managers' states as for the rules. A question then needs
+only operations on whole columns: a zone's free CPUs on all nodes are adjacent. All other differences between
+nodes, policy, options or resources, are in the number of their layout.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,28 +25,28 @@ from numalign.model.node import Node, Zone
 from numalign.model.resources import CPU, NODE_LEVEL, Kind, Resources, kind
 
 FreeOrEmpty: TypeAlias = Literal["now", "empty"]
-"""Which amounts are meant: as things stand, or with nothing on the node."""
+"""Which amounts: at present, or with nothing on the node."""
 
 
-# Plain texts, for they are looked up dozens of times for each question.
+# Plain texts, because they are looked up dozens of times for each question.
 class When:
-    """Names of what amounts are meant."""
+    """The names of the two states of amounts."""
 
     NOW: Final = "now"
     EMPTY: Final = "empty"
 
 
 BOUNDLESS = 2**62
-"""More than any node has; what nobody told of is taken for so much."""
+"""More than any node has; amounts that are not reported count as this much."""
 
 MOST_RESOURCES = 64
-"""Resources that a table has columns of; nodes with others beside them stand in another table."""
+"""The limit of resources with columns in a table; nodes with others are in another table."""
 
 TOP: Final = "top"
-"""How much one, two, ... zones have together at the most."""
+"""The most that one, two, ... zones have together."""
 
 HOSTS: Final = "hosts"
-"""As bits: the zones that have any of it by hardware, whatever state it is in."""
+"""As bits: the zones that have any of it by hardware, whatever its state."""
 
 TOTAL: Final = "total"
 """How much the node as a whole has."""
@@ -55,21 +55,21 @@ RAW: Final = "raw"
 """Millicores of each zone, where the columns of CPUs have whole ones."""
 
 CORES: Final = "cores"
-"""Whole free cores of each zone, where cores have two threads; no columns if no node has such cores."""
+"""Whole free cores of each zone, if cores have two threads; no columns if no node has such cores."""
 
 SPLIT: Final = "split"
-"""Free CPUs of each zone whose core keeps another thread for the system; columns as of `CORES`."""
+"""Free CPUs of each zone whose core has a reserved thread; columns as for `CORES`."""
 
 GROUPS: Final = "groups"
 USED: Final = "used"
 GROUPED: Final = "grouped"
-"""As bits: the set that each zone's memory serves, the zones with memory given out, those serving others."""
+"""As bits: the set that each zone's memory serves, the zones with allocated memory, and grouped zones."""
 
 SIZES: Final = "sizes"
 """All CPUs of each zone, reserved ones included."""
 
 EVER: Final = "ever"
-"""Of what a node has, whatever is given out."""
+"""For what a node has, whatever is allocated."""
 
 _FIRST = 16
 
@@ -79,18 +79,18 @@ _IN_PIECES = (Kind.CPU, Kind.DEVICE)
 """What is counted in pieces fits in half the space."""
 
 AMOUNTS: Final = "amounts"
-"""What each zone may give of a resource."""
+"""The amount of a resource that each zone may allocate."""
 
 _BlockKey = tuple[str, str]
-"""What a block of columns holds: of what is free, of what is empty or of what always is; which feature."""
+"""The content of a block of columns: free, empty or constant; and which feature."""
 
 
 class Columns:
-    """Nodes with so many zones, by row; rows are dense. Changed in place.
+    """Nodes with this many zones, by row; rows are dense. Changed in place.
 
-    `layouts` are those of the nodes by number, None for a number that none has. `era` counts on whenever a
-    number comes to mean something else, `placed` whenever a row gets a node or loses one. `counts_cores` says
-    whether there are columns of cores.
+    `layouts` are those of the nodes by number, None for an unused number. `era` grows whenever a number gets
+    another meaning, `placed` whenever a row gets a node or loses one. `counts_cores` is whether there are
+    columns of cores.
     """
 
     def __init__(self, zones: int) -> None:
@@ -119,7 +119,7 @@ class Columns:
         """Read a node into a row; the next free one is `count`."""
         self._know(layout)
         number = self._number(layout, node)
-        # Before the row's old layout is let go of, for that may be the same.
+        # Before the row's old layout is released, because it may be the same.
         self._uses[number] += 1
         if row == self.count:
             self.count += 1
@@ -133,7 +133,7 @@ class Columns:
         self._changes.note(row)
 
     def refresh(self, row: int, node: Node) -> bool:
-        """Read anew what is free on the node in a row; False if it reports more than it may give out."""
+        """Read again what is free on the node in a row; return False if it exceeds what is allocatable."""
         now = self._now(node, cpu_manager.state(node))
         free = self._table[: len(now), row]
         free[:] = now
@@ -143,7 +143,7 @@ class Columns:
         return bool((free[:amounts] <= most).all() and free.min() >= 0)
 
     def remove(self, row: int) -> int:
-        """Take a row out; gives the number of the row that now stands in its place, the last one."""
+        """Remove a row; return the number of the row that replaces it, the last one."""
         self.count -= 1
         self._forget(int(self._layout_of[row]))
         self.placed += 1
@@ -154,7 +154,7 @@ class Columns:
         return self.count
 
     def layouts_with_examples(self) -> Iterator[tuple[Layout | None, Node]]:
-        """Each layout by its number, None for one that no node has any more; and a node that had it."""
+        """Return each layout by number, None if unused, and a node that had it."""
         return zip(self.layouts, self._examples, strict=True)
 
     def _number(self, layout: Layout, example: Node) -> int:
@@ -184,7 +184,7 @@ class Columns:
             self._layout_of = np.concatenate([self._layout_of, np.zeros(more, dtype=np.int32)])
 
     def _know(self, layout: Layout) -> None:
-        """Give every resource of a layout columns; nodes that stand here list none of the new ones."""
+        """Add columns for every resource of a layout; present nodes list none of the new ones."""
         names = [name for name in layout.names if name not in self._names]
         totals = [name for name in layout.all_names if name not in self._totals]
         if not names and not totals and _counts_cores(layout) <= self.counts_cores:
@@ -216,7 +216,7 @@ class Columns:
         return name in self._names
 
     def has_total(self, name: str) -> bool:
-        """Return whether some node lists a resource, be it as a whole."""
+        """Return whether some node lists a resource, in a zone or as a whole."""
         return name in self._totals
 
     def of(self, when: str, feature: str, rows: Rows | None = None) -> Ints:
@@ -225,11 +225,11 @@ class Columns:
         return block if rows is None else block.take(rows, axis=1, mode="clip")
 
     def free(self, when: FreeOrEmpty, names: Sequence[str], rows: Rows | None = None) -> Ints:
-        """Return what each zone may give of resources that some zone lists: (names, zones, rows)."""
+        """Return what each zone may allocate of resources that some zone lists: (names, zones, rows)."""
         return self._by_name((when, AMOUNTS), self.zones, _places(self._names, names), rows)
 
     def top(self, names: Sequence[str], rows: Rows | None = None) -> Ints:
-        """Return how much one, two, ... zones have together at the most: (names, zones, rows)."""
+        """Return the most that one, two, ... zones have together: (names, zones, rows)."""
         return self._by_name((EVER, TOP), self.zones, _places(self._names, names), rows)
 
     def hosts(self, names: Sequence[str], rows: Rows | None = None) -> Ints:
@@ -237,7 +237,7 @@ class Columns:
         return self._by_name((EVER, HOSTS), 1, _places(self._names, names), rows)[:, 0]
 
     def sums(self, when: FreeOrEmpty, name: str, width: int, rows: Rows | None = None) -> Ints:
-        """What sets of so many zones may give of a resource, (sets, rows), in the order of their numbers."""
+        """Return what sets of `width` zones may allocate of a resource, (sets, rows), by their numbers."""
         key = when, name, width
         if key not in self._sums:
             empty = np.empty((len(zone_sets.of_width(self.zones, width)), 0), dtype=dtype(name))
@@ -265,7 +265,7 @@ class Columns:
         return [*self._amounts(frees, cpus), *self._cores(cpus), *_groups(node)]
 
     def _amounts(self, bags: Sequence[Resources], cpus: CpuState | None) -> list[int]:
-        """Return what zones may give of each resource, and millicores; whole CPUs are those that are free."""
+        """Return what zones may allocate of each resource, and millicores; whole CPUs are the free ones."""
         amounts: list[int] = []
         for name in self._names:
             if name == CPU:
@@ -288,13 +288,13 @@ class Columns:
         return amounts + [BOUNDLESS if total is None else min(total, BOUNDLESS) for total in totals]
 
     def _hardware(self, node: Node, name: str, cpus: CpuState | None) -> Sequence[int]:
-        """Return how much each zone has of what the managers work out the fewest zones of a request by."""
+        """Return the amounts of each zone from which managers compute the fewest zones of a request."""
         if name == CPU:
             return cpus.topology.sizes if cpus else (0,) * self.zones
         return [_HARDWARE[kind(name)](zone).get(name, 0) for zone in node.zones]
 
     def _cores(self, cpus: CpuState | None) -> list[int]:
-        """Of each zone whole free cores, if they have two threads, and free CPUs beside a reserved one."""
+        """Return for each zone whole free cores, if they have two threads, and free CPUs of split cores."""
         if not self.counts_cores:
             return []
         if cpus is None:
@@ -309,12 +309,12 @@ class Columns:
 
 
 def dtype(name: str) -> Dtype:
-    """Return the width of whole numbers that amounts of a resource are summed in."""
+    """Return the integer type in which amounts of a resource are summed."""
     return np.int32 if kind(name) in _IN_PIECES else np.int64
 
 
 def sums_of(amounts: Ints, width: int, kept_as: Dtype = np.int64) -> Ints:
-    """Return the totals of all sets of so many zones: (zones, rows) -> (sets, rows)."""
+    """Return the totals of all sets of `width` zones: (zones, rows) -> (sets, rows)."""
     own: Ints = amounts.astype(kept_as, copy=False)
     low, high = zone_sets.halves(len(amounts), width)
     sums: Ints = _of_every_set(own[: zone_sets.HALF]).take(low, axis=0)
@@ -331,7 +331,7 @@ def _of_every_set(amounts: Ints) -> Ints:
 
 
 def _blocks(zones: int, *, names: int, totals: int, cores: int) -> tuple[Mapping[_BlockKey, slice], int]:
-    """Where each block of columns stands, those of what is free first, and how many columns there are."""
+    """Return where each block of columns is, those of free amounts first, and the number of columns."""
     by_zone, one = zones, 1
     sizes: dict[_BlockKey, int] = {
         (When.NOW, AMOUNTS): names * by_zone,
@@ -356,7 +356,7 @@ def _blocks(zones: int, *, names: int, totals: int, cores: int) -> tuple[Mapping
 
 
 def _places(known: Mapping[str, int], names: Sequence[str]) -> slice | list[int]:
-    """Return where these resources stand: side by side, if that is how they stand."""
+    """Return the positions of these resources; a slice if they are adjacent."""
     places = [known[name] for name in names]
     first = places[0] if places else 0
     run = places == [*range(first, first + len(places))]

@@ -1,7 +1,7 @@
 """
-Rows that are equal in all of their columns are of one kind: what holds for one of them holds for all.
+Kinds of rows: rows that are equal in all of their columns, so results hold for all of them.
 
-Thousands of rows are often of a handful of kinds, and then what is dear is done once per kind.
+Thousands of rows often have a handful of kinds, so expensive work is done once per kind.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from numalign.cache.arrays import Ints, Rows
 
 
 def kinds(columns: Sequence[Ints]) -> tuple[Rows, Rows]:
-    """Per row the number of its kind, from 0 without gaps, and per kind one of its rows.
+    """Return per row the number of its kind, from 0 without gaps, and per kind one of its rows.
 
     Numbers are in the order of the kinds: by the first column, among equals by the next.
     """
-    # To sort by one column alone takes a fraction of the time.
+    # Sorting by a single column takes a fraction of the time.
     order = np.argsort(columns[0]) if len(columns) == 1 else np.lexsort(columns[::-1])
     new = np.zeros(len(order), dtype=np.bool_)
     new[:1] = True

@@ -1,10 +1,10 @@
 """
-Pods whose devices come by dynamic resource allocation.
+Pods whose devices come from dynamic resource allocation.
 
-DRA is no hint provider: the Topology Manager asks the managers of CPUs, memory and devices, and does not know
-what DRA allocates (k8s.io/kubernetes, pkg/kubelet/cm/container_manager_linux.go). So whether a device
-of DRA is beside a container's CPUs is luck, and an extended resource that a DeviceClass serves is bound by no
-rule of the device manager.
+DRA is not a hint provider: the Topology Manager asks the managers of CPUs, memory and devices, and does not
+know what DRA allocates (k8s.io/kubernetes, pkg/kubelet/cm/container_manager_linux.go). So whether a DRA
+device is close to a container's CPUs is random, and the rules of the device manager do not apply to an
+extended resource that a DeviceClass serves.
 """
 
 from collections.abc import Set as AbstractSet
@@ -19,7 +19,7 @@ _SHOWN = 2
 
 
 def resources(request: Demand, served: AbstractSet[str]) -> tuple[str, ...]:
-    """Return the names of what a pod asks for that DRA may serve, in order."""
+    """Return the names of requested resources that DRA may serve, in order."""
     if not served:
         return ()
     names = {name for step in request.steps for name in step.devices} | request.total.keys()
@@ -27,14 +27,14 @@ def resources(request: Demand, served: AbstractSet[str]) -> tuple[str, ...]:
 
 
 def sure(question: Question, served: AbstractSet[str]) -> Question:
-    """What a pod asks of the kubelet's managers whoever serves its devices: no more than can refuse it."""
+    """Return the question without devices that DRA may serve: no more than can refuse it."""
     if not resources(question.demand, served):
         return question
     return replace(question, demand=demand.without(question.demand, served))
 
 
 def by_node(question: Question, served: AbstractSet[str]) -> Question:
-    """What a pod asks of each node: of what DRA may serve, as much as the node's device plugins serve."""
+    """Return the question to each node: of what DRA may serve, only what its device plugins serve."""
     names = frozenset(resources(question.demand, served))
     if names == question.demand.by_dra:
         return question
@@ -42,7 +42,7 @@ def by_node(question: Question, served: AbstractSet[str]) -> Question:
 
 
 def unknown(pod: PodQuestion, served: AbstractSet[str]) -> str | None:
-    """Return a warning of the devices that nobody knows to be aligned or not; None if there are none."""
+    """Return a warning about devices whose alignment is unknown; None if there are none."""
     claims = (f'claim "{claim}"' for claim in pod.claims)
     devices = (*resources(pod.question.demand, served), *claims)
     if not devices:

@@ -1,8 +1,8 @@
 """
-Which nodes a pod may go to, whatever they have: of all nodes at once what `model.constraints` says of each.
+Which nodes a pod may use, whatever they have: the rules of `model.constraints` for all at once.
 
-Labels stand in columns, one per key, made when somebody asks for the key. What was asked is kept, and asked
-again only of nodes whose attributes changed.
+Labels are in columns, one per key, built on demand. Results are cached, and computed again only for nodes
+with changed attributes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,10 +24,10 @@ from numalign.model.constraints import Constraints, Requirement, Term, Unmet, un
 from numalign.model.node import Node
 
 REMEMBERED = 256
-"""Constraints of which it is kept what they come to; the ones not asked for longest go first."""
+"""The size of the cache of constraints and results."""
 
 MOST_KEYS = 256
-"""Labels that have a column: all that nodes have, nearly always."""
+"""The limit of labels with a column: nearly always all that nodes have."""
 
 NO_NODE, MAY_GO = -1, 0
 """In place of the number of what is unmet."""
@@ -35,14 +35,14 @@ NO_NODE, MAY_GO = -1, 0
 NUMBERS: Mapping[Unmet | None, int] = MappingProxyType(
     {None: MAY_GO} | {unmet: at for at, unmet in enumerate(Unmet, start=1)}
 )
-"""What is unmet, in numbers."""
+"""The numbers of what is unmet."""
 
 _Rule = Callable[[Constraints, str, Attributes], Unmet | None]
-"""One of the two questions of `model.constraints`."""
+"""One of the two rules of `model.constraints`."""
 
 
 class Eligibility:
-    """Which of the nodes in a table pods may go to, as things stand whenever it is asked."""
+    """Which of the nodes in a table pods may use, always current."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
@@ -53,32 +53,32 @@ class Eligibility:
         self._unmet: LRU[Constraints, _Unmet] = LRU(REMEMBERED, weigh=lambda _, unmet: unmet.weight)
 
     def caches(self) -> Caches:
-        """Return what is remembered of what was asked."""
+        """Return the caches."""
         return {"eligible": self._unmet, "labels": self._labels}
 
     def ever(self, constraints: Constraints) -> Bools:
-        """By row whether the pod may go there as long as labels and lasting taints stay."""
+        """Return by row whether the pod may use the node as long as labels and lasting taints stay."""
         may_go: Bools = self.unmet_ever(constraints) == MAY_GO
         return may_go
 
     def now(self, constraints: Constraints) -> Bools:
-        """By row whether the pod may go there as the node is at the moment."""
+        """Return by row whether the pod may use the node at present."""
         may_go: Bools = self.unmet_now(constraints) == MAY_GO
         return may_go
 
     def unmet_ever(self, constraints: Constraints) -> Ints:
-        """By row what `model.constraints.unmet_ever` says, in `NUMBERS`; `NO_NODE` where there is none."""
+        """Return by row the result of `model.constraints.unmet_ever` in `NUMBERS`; `NO_NODE` without one."""
         array = self._arrays(constraints).ever
         return array.current(self._nodes.height, partial(self._find_unmet, constraints, unmet_ever))
 
     def unmet_now(self, constraints: Constraints) -> Ints:
-        """Return the same of `model.constraints.unmet_now`."""
+        """Return the same for `model.constraints.unmet_now`."""
         array = self._arrays(constraints).now
         return array.current(self._nodes.height, partial(self._find_unmet, constraints, unmet_now))
 
     def _arrays(self, constraints: Constraints) -> "_Unmet":
         unmet = self._unmet.get(constraints, lambda: _Unmet.of(self._nodes, constraints))
-        # It is empty in the beginning, and grows with what is asked.
+        # It is empty at first, and grows with the requests.
         self._unmet.weigh_again(constraints)
         return unmet
 
@@ -97,7 +97,7 @@ class Eligibility:
         return unmet
 
     def _labels_of(self, constraints: Constraints) -> Mapping[str, LabelColumn]:
-        """By key the labels that matter, of those that some node has: others cost nothing."""
+        """Return by key the relevant labels that some node has: others cost nothing."""
         expressions = (term.expressions for term in constraints.terms or ())
         keys = {requirement.key for requirement in chain(constraints.selector, *expressions)}
         return {key: self._label(key) for key in keys & self._keys_of_nodes()}
@@ -108,15 +108,15 @@ class Eligibility:
 
     def _label(self, key: str) -> LabelColumn:
         column = self._labels.get(key, lambda: LabelColumn(self._nodes, partial(_label_of, key)))
-        # It is empty in the beginning, and grows when it is read.
+        # It is empty at first, and grows when it is read.
         self._labels.weigh_again(key)
         return column
 
 
 def counted(unmet: Ints, rows: Rows | None = None) -> Mapping[Unmet, int]:
-    """Return how many nodes a pod may not go to, by reason: each counts once, the first reason that it gives.
+    """Return how many nodes a pod may not use, by reason: each counts once, by its first reason.
 
-    Of these rows, or of all; `unmet` is what `Eligibility.unmet_ever` or `unmet_now` gives.
+    Counts these rows, or all; `unmet` is the result of `Eligibility.unmet_ever` or `unmet_now`.
     """
     numbers = unmet if rows is None else unmet[rows]
     counts = np.bincount(numbers[numbers > MAY_GO], minlength=len(NUMBERS))
@@ -125,7 +125,7 @@ def counted(unmet: Ints, rows: Rows | None = None) -> Mapping[Unmet, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Unmet:
-    """What is unmet of constraints on every node, in `NUMBERS`; they take some bytes themselves."""
+    """What is unmet of constraints on every node, in `NUMBERS`; `own` is the size of the constraints."""
 
     ever: TrackedArray
     now: TrackedArray
@@ -133,18 +133,18 @@ class _Unmet:
 
     @classmethod
     def of(cls, nodes: NodeTable, constraints: Constraints) -> "_Unmet":
-        """Nothing is known yet."""
+        """Return an entry without results."""
         ever, now = (TrackedArray(nodes.attributes, np.zeros(0, dtype=np.int8)) for _ in range(2))
         return cls(ever, now, weight(constraints))
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes in memory by now."""
+        """The current bytes in memory."""
         return self.own + self.ever.bytes + self.now.bytes
 
 
 def _condition_of(node: Node) -> Attributes:
-    """Return all that counts but labels."""
+    """Return all relevant attributes but labels."""
     attributes = node.attributes
     ordinary = attributes.ready and not (attributes.cordoned or attributes.taints)
     return NO_ATTRIBUTES if ordinary else replace(attributes, labels=NO_LABELS)
@@ -156,14 +156,14 @@ def _label_of(key: str, node: Node) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What constraints can be about, on these rows; what says the same of all rows says it once."""
+    """The columns for constraints on these rows; a result that is equal for all rows has one element."""
 
     labels: Mapping[str, LabelColumn]
     names: LabelColumn
     rows: Rows | slice
 
     def select(self, constraints: Constraints) -> Bools:
-        """Return where the node selector and the required affinity hold."""
+        """Return where the node selector and the required node affinity match."""
         found = _all(map(self._of_label, constraints.selector))
         return found if constraints.terms is None else found & _any(map(self._of_term, constraints.terms))
 

@@ -1,9 +1,9 @@
 """
-What nodes answer to one question, by row.
+The answers of nodes to one question, by row.
 
-Each thing that can be asked is an array, worked out for the rows that are asked for and patched from then on.
-Columns answer table by table; a node that stands in none is evaluated by the rules, whose verdict is kept as
-long as the node stays as it is.
+Each result is an array, computed for the requested rows and updated from then on. Columns answer table by
+table; a node outside columns is evaluated by the rules, whose verdict is cached as long as the node does not
+change.
 """
 
 from collections import Counter
@@ -40,40 +40,40 @@ from numalign.model.pod import Role
 from numalign.model.steps import Steps, finished
 
 _VERDICTS = 4096
-"""Verdicts of single nodes that are kept, if the pod is a small one."""
+"""The limit of cached verdicts of single nodes, for a small pod."""
 
 _BYTES_OF_VERDICTS = 2**24
-"""What they may take of a pod with many containers, each of which has its place in every verdict."""
+"""The limit of their bytes for a pod with many containers, each of which is in every verdict."""
 
 _BYTES_OF_PLAN = 1024
-"""What it takes to know how a pod is tried on the nodes of one kind of layout, roughly."""
+"""The bytes of a plan for one kind of layout, roughly."""
 
 _BYTES_OF_REFUSAL = 512
-"""What it takes to keep one kind of refusal, roughly."""
+"""The bytes of one kind of refusal, roughly."""
 
 _MOST_ROWS, _MOST_SETS = 1024, 2**20
-"""So many rows, and sets of zones of all rows for all that is requested, are looked at in one step."""
+"""The limits of rows, and of sets of zones of all rows and requests, in one step."""
 
 _LEAST_ROWS = 128
-"""To admit a pod on fewer takes nearly as long."""
+"""Admitting a pod on fewer rows takes nearly as long."""
 
 _FIRST_CALLS = 2
 """A scheduler asks twice about a pod: to filter and to prioritize."""
 
 _TRIED = 8
-"""Choices of rows of which it is kept what was tried on them."""
+"""The limit of sets of rows with cached trials."""
 
 _ROUNDS = 3
-"""How often work is looked for again that came up while the last was done in steps."""
+"""How often changes during the steps are processed."""
 
 NO, YES, UNANSWERED = 0, 1, 2
-"""What a node answers; unanswered if it would take too long to work out."""
+"""The answer of a node; unanswered if it would take too long to compute."""
 
 _ABOUT_EMPTY_NODES = frozenset({"able", "never"})
 
 
 class _Aspect(NamedTuple):
-    """How one thing about each node is worked out: in which state, by columns, and by the rules' verdict."""
+    """How one result for each node is computed: in which state, by columns, and from the rules' verdict."""
 
     key: str
     when: FreeOrEmpty
@@ -82,21 +82,21 @@ class _Aspect(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Rows of one plan among those that are meant: their positions there, and what is tried on them."""
+    """Rows of one plan among the requested ones: their positions there, and the trial on them."""
 
     here: Rows
     trial: Trial
 
 
 class _Tried(NamedTuple):
-    """What is tried on some rows, and for which of them only the rules can answer, and why."""
+    """The trials on some rows, and the rows that only the rules can answer."""
 
     parts: Sequence[_Part]
     left_over: Rows
 
 
 class _Ill(NamedTuple):
-    """Which of some rows are of ill nodes, and the rows of `evaluation` that stand for them in health."""
+    """The rows of degraded nodes, and the rows of `evaluation` with their healthy state."""
 
     evaluation: "Evaluation"
     here: Rows
@@ -105,11 +105,11 @@ class _Ill(NamedTuple):
 
 @dataclass(slots=True)
 class Workspace:
-    """What the evaluations of one cache share: what was tried last, and how often columns or rules answered.
+    """What the evaluations of one cache share: the last trials, and the counts by columns and by rules.
 
-    Several things are asked about the same rows one after another, and all come out of the same trials;
-    they are kept for one evaluation only, the one that was read last. `by_rules` counts pairs of a pod and
-    a node by why columns had no answer.
+    Several results for the same rows are requested one after another, and all come from the same trials; they
+    are cached only for the evaluation that was read last. `by_rules` counts pairs of a pod and a node by why
+    columns had no answer.
     """
 
     in_columns: int = 0
@@ -120,7 +120,7 @@ class Workspace:
     def tried(
         self, owner: object, when: FreeOrEmpty, rows: Rows | None, place: object, work: Callable[[], _Tried]
     ) -> _Tried:
-        """Return what was tried on these rows, as of a place in the log of changes."""
+        """Return the trials on these rows, as of a place in the log of changes."""
         if self._owner is not owner:
             self._owner, self._tried = owner, {}
         key = when, None if rows is None else rows.tobytes()
@@ -133,7 +133,7 @@ class Workspace:
 
 
 class RefusalCodes:
-    """Kinds of refusals by code: nodes with equal codes refuse alike. A code means the same for good."""
+    """Kinds of refusals by code: nodes with equal codes have the same refusal. Codes never change."""
 
     def __init__(self) -> None:
         self._codes: dict[tuple[Refusal, bool], int] = {}
@@ -143,7 +143,7 @@ class RefusalCodes:
         return len(self._verdicts)
 
     def code(self, refusal: Refusal, example: Node, *, permanent: bool) -> int:
-        """Return the code of a refusal that is told `alike`; `example` is a node that makes it."""
+        """Return the code of a refusal after `alike`; `example` is a node with it."""
         code = self._codes.setdefault((refusal, permanent), len(self._codes))
         if code == len(self._verdicts):
             self._verdicts.append(
@@ -152,12 +152,12 @@ class RefusalCodes:
         return code
 
     def verdict(self, code: int) -> Verdict:
-        """Return the refusal behind a code, without what a single node has (`wording.reason`)."""
+        """Return the refusal of a code, without what a single node has (`wording.reason`)."""
         return self._verdicts[code]
 
 
 def alike(refusal: Refusal) -> Refusal:
-    """Return what is equal of all refusals that are told in the same words of many nodes."""
+    """Return what is equal in all refusals that are described in the same words for many nodes."""
     needs = tuple(replace(need, most=0) for need in refusal.needs)
     return replace(
         refusal, container=WHOLE_POD, role=Role.APP, needs=needs, shortages=(), beside=False, zones=()
@@ -165,11 +165,11 @@ def alike(refusal: Refusal) -> Refusal:
 
 
 class Evaluation:
-    """What the nodes of a table answer to one question, as they are whenever it is read.
+    """The answers of the nodes of a table to one question, always current.
 
-    Whatever is read is by row: of these rows, or of all if none are named; of a row without a node nothing is
-    true. `calls` counts how often it was asked about some nodes. With `healths`, what could ever be is asked
-    of ill nodes as they are in health; without, all nodes are in health.
+    All results are by row: of these rows, or of all if none are given; for a row without a node everything is
+    False. `calls` counts how often it was asked about some nodes. With `healths`, what could ever fit is
+    evaluated for the healthy states of degraded nodes; without, all nodes count as healthy.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class Evaluation:
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes in memory by now, those of its question included."""
+        """The current bytes in memory, including those of its question."""
         return self.question.weight + self.bytes
 
     @property
@@ -208,15 +208,15 @@ class Evaluation:
     # Verdicts of single nodes.
 
     def verdict(self, row: int) -> Verdict:
-        """Return the verdict of the node in a row, as it is now; raises `KeyError` where there is none."""
+        """Return the verdict of the node in a row; raise `KeyError` if there is none."""
         return finished(self.work_verdict(row))
 
     def work_verdict(self, row: int) -> Steps[Verdict]:
-        """Work out in steps what `verdict` gives at once."""
+        """Compute in steps what `verdict` then returns at once."""
         return self._evaluated(When.NOW, row)
 
     def _evaluated(self, when: FreeOrEmpty, row: int) -> Steps[Verdict]:
-        """Return the verdict of the node in a row, as it is or in health and with nothing on it."""
+        """Return the verdict of the node in a row, in its current or its healthy, empty state."""
         node, kept = self._nodes.node(row), self._verdicts.get((when, row))
         if kept is None or kept[0] is not node:
             state = node.in_health() if when is When.EMPTY else node
@@ -235,20 +235,20 @@ class Evaluation:
     # What takes long, step by step.
 
     def work(self, rows: Rows | None = None) -> Iterator[None]:
-        """Work out in steps who admits the pod, and which of those that do not ever could.
+        """Compute in steps which rows admit the pod, and which of the others ever could.
 
-        What changes meanwhile is worked out when an array is read, unless another round comes to it.
+        Changes in the meantime are processed when an array is read, unless another round does.
         """
         yield from self.work_now(rows)
         refused = np.flatnonzero(~self.admitted(rows))
         yield from self.work_ever(refused if rows is None else rows[refused])
 
     def work_now(self, rows: Rows | None = None) -> Iterator[None]:
-        """Work out in steps who admits the pod now, and nothing else."""
+        """Compute in steps only which rows admit the pod now."""
         yield from self._catch_up(_ADMITTED, rows)
 
     def work_ever(self, rows: Rows | None = None) -> Iterator[None]:
-        """Work out in steps what could ever be, and nothing else."""
+        """Compute in steps only what could ever fit."""
         yield from self._catch_up(_ABLE, rows)
 
     def _catch_up(self, aspect: _Aspect, rows: Rows | None) -> Iterator[None]:
@@ -259,17 +259,17 @@ class Evaluation:
     # Yes or no.
 
     def admitted(self, rows: Rows | None = None) -> Bools:
-        """Return whether the pod is admitted as things stand."""
+        """Return whether the pod is admitted at present."""
         admitted: Bools = self._current(_ADMITTED, rows) == YES
         return admitted
 
     def possible(self, rows: Rows | None = None) -> Bools:
-        """Return whether the pod is admitted as things stand, or that is not answered."""
+        """Return whether the pod is admitted at present, or that is not answered."""
         possible: Bools = self._current(_ADMITTED, rows) != NO
         return possible
 
     def able(self, rows: Rows | None = None) -> Bools:
-        """Whether it would be admitted in health and with nothing on the node, or that is not answered."""
+        """Return whether the healthy, empty node would admit it, or that is not answered."""
         able: Bools = self.ever(rows) != NO
         return able
 
@@ -284,7 +284,7 @@ class Evaluation:
         return aligned
 
     def ever(self, rows: Rows | None = None) -> Ints:
-        """`YES`, `NO` or `UNANSWERED`: whether the pod would be admitted in health and on an empty node."""
+        """Return `YES`, `NO` or `UNANSWERED`: whether the healthy, empty node would admit the pod."""
         return self._current(_ABLE, rows)
 
     def _current(self, aspect: _Aspect, rows: Rows | None) -> Ints:
@@ -298,7 +298,7 @@ class Evaluation:
         answers = np.zeros(height, dtype=np.int8)
         left_over = yield from self._answered_by_columns(aspect, rows, answers)
         ill = self._ill(aspect.when, rows)
-        # Those that are ill are asked as they are in health, the ones that are alike together.
+        # Degraded nodes are evaluated as healthy, equal ones together.
         left_over = np.setdiff1d(left_over, ill.here) if ill else left_over
         for at in left_over.tolist():
             row = at if rows is None else int(rows[at])
@@ -313,7 +313,7 @@ class Evaluation:
         return answers
 
     def _answered_by_columns(self, aspect: _Aspect, rows: Rows | None, answers: Ints) -> Steps[Rows]:
-        """Fill in what columns answer part by part; gives the positions that are left to the rules."""
+        """Fill in the answers of columns part by part; return the positions left to the rules."""
         rest, done, tried = np.arange(len(answers)), list[Rows](), self._tried(aspect.when, rows)
         while True:
             place = self._nodes.changes.place
@@ -325,7 +325,7 @@ class Evaluation:
                 yield
             else:
                 return rest[tried.left_over]
-            # Places may mean other nodes by now, so the rest is tried anew.
+            # Places may have other nodes by now, so the rest is tried again.
             kept = np.delete(np.arange(len(rest)), np.concatenate(done))
             rows, rest, done = kept if rows is None else rows[kept], rest[kept], []
             tried = self._trials(aspect.when, rows)
@@ -333,7 +333,7 @@ class Evaluation:
     # Where the pod comes to.
 
     def zones(self, rows: Rows | None = None) -> Ints:
-        """Return how many zones the pod gets, -1 where it is refused."""
+        """Return how many zones the pod gets, -1 if it is refused."""
 
         def by_rules(row: int) -> int:
             return len(self.verdict(row).placement.zones)
@@ -341,9 +341,9 @@ class Evaluation:
         return self._read("zones", rows, np.int16, partial(self._placed, batch_placement.zones, by_rules))
 
     def scores(self, strategy: Strategy, weights: Weights = EVEN, rows: Rows | None = None) -> Ints:
-        """How good the placement is by a strategy, 0 to 100; -1 where the pod is refused.
+        """Return the score of the placement by a strategy, 0 to 100; -1 if the pod is refused.
 
-        Weights are such as people choose: floating point would not tell those of 2^50 apart.
+        Weights are small, as users choose them: floating point could not distinguish those of 2^50.
         """
 
         def by_columns(trial: Trial) -> Ints:
@@ -359,7 +359,7 @@ class Evaluation:
     def _placed(
         self, by_columns: Callable[[Trial], Ints], by_rules: Callable[[int], int], rows: Rows | None
     ) -> Ints:
-        """Something about the placement, of rows that take the pod; `REFUSED` of others."""
+        """Return a value of the placement, for rows that take the pod; `REFUSED` for others."""
         admitted = self.admitted(rows)
         values = np.full(len(admitted), REFUSED, dtype=np.int16)
         tried = self._tried(When.NOW, rows)
@@ -373,25 +373,25 @@ class Evaluation:
     # Why nodes refuse.
 
     def refusals(self, rows: Rows | None = None) -> Ints:
-        """Return a code of the refusal: nodes with equal codes refuse alike; -1 where nothing is refused.
+        """Return codes of refusals: nodes with equal codes have the same refusal; -1 without a refusal.
 
-        A code means the same as long as this evaluation lives, and there are few.
+        Codes are valid as long as this evaluation exists, and there are few.
         """
         return self._read("refusals", rows, np.int32, self._find_codes)
 
     def refusal(self, code: int) -> Verdict:
-        """Return the refusal behind a code, as `RefusalCodes.verdict`."""
+        """Return the refusal of a code, as `RefusalCodes.verdict` does."""
         return self._refusals.verdict(code)
 
     def never(self, rows: Rows | None = None) -> Ints:
-        """Return the same of rows that would refuse in health and with nothing on the node."""
+        """Return the same for rows whose healthy, empty node would refuse."""
         return self._read("never", rows, np.int32, self._find_never)
 
     def _find_codes(self, rows: Rows | None) -> Ints:
         tables, _ = self._nodes.places(rows)
         refused = ~self.admitted(rows) & (tables != GONE)
         here = np.flatnonzero(refused)
-        # Of nodes that take the pod nobody asks what could ever be.
+        # For nodes that take the pod, what could ever fit is not needed.
         some = here if rows is None else rows[here]
         able = refused.copy()
         able[here] = self.able(some)
@@ -413,7 +413,7 @@ class Evaluation:
         return codes
 
     def _codes_of(self, when: FreeOrEmpty, rows: Rows | None, refused: Bools) -> Ints:
-        """Return the codes of the refused among these rows, as things stand or for good."""
+        """Return the codes of the refused among these rows, for the present or permanently."""
         codes, tried = np.full(len(refused), REFUSED, dtype=np.int32), self._tried(when, rows)
         permanent = when is When.EMPTY
         for here, trial in tried.parts:
@@ -429,7 +429,7 @@ class Evaluation:
         return codes
 
     def _ill(self, when: FreeOrEmpty, rows: Rows | None) -> _Ill | None:
-        """Return those of these rows, or of all, that are asked as they are in health; None if none are."""
+        """Return those of these rows, or of all, that are evaluated as healthy; None if there are none."""
         if self._in_health is None or self._healths is None or when is When.NOW:
             return None
         healthy = self._healths.rows(rows, self._nodes.height)
@@ -443,7 +443,7 @@ class Evaluation:
         height = self._nodes.height
         if rows is None:
             return array.current(height, compute)
-        # Once another pod of the template comes there will be more, and of one container all nodes soon tell.
+        # After another pod of the template there will be more, and for one container all nodes are fast.
         if self.calls > _FIRST_CALLS and self._of_one_container:
             return array.current(height, compute).take(rows, axis=-1)
         return array.at(rows, height, compute)
@@ -456,7 +456,7 @@ class Evaluation:
     # What is tried in columns.
 
     def _tried(self, when: FreeOrEmpty, rows: Rows | None) -> _Tried:
-        """Return what is tried on these rows, the same as before as long as nothing changes."""
+        """Return the trials on these rows, the same as before as long as nothing changes."""
         place = self._nodes.changes.place
         return self._workspace.tried(self, when, rows, place, partial(self._trials, when, rows))
 
@@ -465,7 +465,7 @@ class Evaluation:
         if when is When.EMPTY or intent.policy is Policy.NONE:
             return self._trials_of(when, rows, tables, places)
         every = np.arange(self._nodes.height) if rows is None else rows
-        # On which zones pods come together, columns do not tell.
+        # Columns do not know in which zones pods meet.
         concerned = self._nodes.occupied if intent.exclusive else self._nodes.exclusive
         meet = concerned(every) & (tables >= 0)
         left_over = np.flatnonzero(meet)
@@ -498,7 +498,7 @@ class Evaluation:
 
 
 def _part(plan: TablePlan, when: FreeOrEmpty, here: Rows, places: Rows | None) -> _Part | None:
-    """The rows at these places, or of the whole table, that are of a plan's layouts; None if none are."""
+    """Return the rows at these places, or of the whole table, with a plan's layouts; None without any."""
     if plan.meant.all():
         return _Part(here, Trial(ColumnState(plan, when, places)))
     meant = np.flatnonzero(plan.meant.take(plan.kinds.of_rows(places)))
@@ -509,7 +509,7 @@ def _part(plan: TablePlan, when: FreeOrEmpty, here: Rows, places: Rows | None) -
 
 
 def _in_slices(part: _Part) -> Iterator[_Part]:
-    """A part, or parts of it: where containers are admitted one by one, all rows at once would take long."""
+    """Yield a part in slices: admitting container by container, all rows at once would take long."""
     state, count = part.trial.state, len(part.here)
     if state.plan.only_step:
         yield part
@@ -522,7 +522,7 @@ def _in_slices(part: _Part) -> Iterator[_Part]:
 
 
 def _log(nodes: NodeTable, key: object) -> ChangeLog:
-    """Return the changes that matter to one of the arrays: on an empty node everything is free."""
+    """Return the log of changes that matter to an array: on an empty node everything is free."""
     return nodes.facts if key in _ABOUT_EMPTY_NODES else nodes.changes
 
 

@@ -1,10 +1,10 @@
 """
 Which nodes take a pod, for all nodes of a table at once.
 
-What the kubelet's merge comes to under a strict policy has a closed form (`kubelet.topology_manager`): all
-resources need as many zones by hardware, and some set of so many has enough of each. That is a comparison of
-columns. Whatever needs more than that, several containers, or a best effort that failed where memory is in
-use, is admitted step by step (`batch_admission`).
+The result of the kubelet's merge under a strict policy has a closed form (`kubelet.topology_manager`): all
+resources need equally many zones by hardware, and some set of that many has enough of each. That is a
+comparison of columns. Everything that needs more than that, several containers, or a best effort that failed
+where memory is in use, is admitted step by step (`batch_admission`).
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ from numalign.model.resources import CPU
 
 
 class Admitted(NamedTuple):
-    """Rows of a trial, the state of these, and what becomes of the pod there container by container."""
+    """Rows of a trial, their state, and the result for the pod there container by container."""
 
     rows: Rows
     state: ColumnState
@@ -34,23 +34,23 @@ class Admitted(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A question on some rows of a table; what becomes of the pod there is worked out once."""
+    """A question on some rows of a table; the results are computed once."""
 
     state: ColumnState
 
     @property
     def plan(self) -> TablePlan:
-        """What is asked."""
+        """The plan of the question."""
         return self.state.plan
 
     @property
     def count(self) -> int:
-        """How many rows these are."""
+        """The number of rows."""
         return self.state.count
 
     @cached_property
     def taken(self) -> Bools:
-        """Which rows admit the pod, and keep what it asks."""
+        """Which rows admit the pod, and satisfy its intent."""
         if self.plan.only_step is None:
             taken = np.zeros(self.count, dtype=np.bool_)
             for rows, _, _ in self._taken_in_steps:
@@ -77,38 +77,38 @@ class Trial:
 
     @cached_property
     def hint(self) -> PreferredHint:
-        """What the one container prefers that asks for anything; raises `ValueError` if there are several."""
+        """What the only requesting container prefers; raise `ValueError` if there are several."""
         if self.plan.only_step is None:
             raise ValueError("several containers have no hint in common")
         return preferred_hint(self.state, self.plan.only_step)
 
     @cached_property
     def by_hint(self) -> Bools:
-        """On which rows the pod takes all zones of its hint: no fewer could hold what needs so many."""
+        """On which rows the pod gets all zones of its hint: no fewer could hold it."""
         if self.plan.only_step is None:
             return np.zeros(self.count, dtype=np.bool_)
         return self.taken & self.hint.exists & ~self.state.has(Trait.SILENT)
 
     def admitted_in_steps(self, wanted: Bools) -> tuple[Admitted, ...]:
-        """Return those of these rows that are wanted, admitted container by container."""
+        """Return the wanted rows, admitted container by container."""
         rows = np.flatnonzero(wanted)
         return tuple(self._admitted(rows)) if len(rows) else ()
 
     @cached_property
     def placed_in_steps(self) -> tuple[Admitted, ...]:
-        """The same of rows that take the pod, and not by its hint; of refusals they tell nothing."""
+        """The same for rows that take the pod, but not by its hint; without refusals."""
         if self.plan.only_step is None:
             return self._taken_in_steps
         return tuple(map(self._placement, self.admitted_in_steps(self.taken & ~self.by_hint)))
 
     def _placement(self, admitted: Admitted) -> Admitted:
-        """Return what is kept of rows: those that take the pod, and what they give it."""
+        """Return the rows that take the pod, with what they give it."""
         some = np.flatnonzero(self._kept(admitted))
         rows, state, admission = admitted
         return Admitted(rows[some], state.at(some), admission.placement(some))
 
     def _kept(self, admitted: Admitted) -> Bools:
-        """Return which of these rows admit the pod, and keep what it asks."""
+        """Return which of these rows admit the pod, and satisfy its intent."""
         _, state, admission = admitted
         intent = self.plan.question.intent
         return admission.admitted & batch_intent.kept_in_steps(state, admission, intent)
@@ -123,12 +123,12 @@ class Trial:
             )
 
     def _taken_alone(self, possible: Bools) -> tuple[Bools, Bools]:
-        """Which rows take a pod of one container, and where amounts of single zones do not decide that."""
+        """Return which rows take a pod of one container, and where single zones do not decide that."""
         state, plan, request, hint = self.state, self.plan, self._request, self.hint
         taken = possible & hint.exists
         held = self.held_by_others
         if not plan.kinds.all(Trait.STRICT):
-            # A kubelet that aligns at best fails only where all zones together have too little.
+            # A best-effort kubelet fails only if all zones together have too little.
             enough = fitting_everywhere(state, request)
             taken = possible & np.where(state.has(Trait.STRICT), hint.exists, enough)
         if CPU in request.names and plan.kinds.any(Trait.WHOLE_CORES):
@@ -143,7 +143,7 @@ class Trial:
 
     @cached_property
     def held_by_others(self) -> Bools:
-        """Where memory is in use, and the one container is not served by what it prefers."""
+        """Where memory is in use, and the single container is not served by its preferred hint."""
         used = self.state.memory_used() if self._request.memory else None
         if used is None or not used.any():
             return np.zeros(self.count, dtype=np.bool_)
@@ -156,7 +156,7 @@ class Trial:
 
 
 def large_enough(state: ColumnState) -> Bools:
-    """Return whether the node as a whole has what the pod asks of it, by row."""
+    """Return whether the node as a whole has what the pod requests, by row."""
     plan = state.plan
     enough: Bools = np.ones(state.count, dtype=np.bool_)
     if plan.totals:
@@ -167,14 +167,14 @@ def large_enough(state: ColumnState) -> Bools:
 
 
 def fitting_everywhere(state: ColumnState, request: StepRequest) -> Bools:
-    """Return whether all zones together have what a step asks for, by row."""
+    """Return whether all zones together have what a step requests, by row."""
     if not request.names:
         return np.ones(state.count, dtype=np.bool_)
     return np.asarray(state.enough(request, state.zones)[0])
 
 
 def breaks_cores(state: ColumnState, request: StepRequest) -> Bools:
-    """Return where a kubelet that gives out whole cores alone would have to break one, by row."""
+    """Return where a kubelet that allocates only whole cores would have to split one, by row."""
     broken = np.zeros(state.count, dtype=np.bool_)
     at = request.names.index(CPU)
     concerned = state.has(Trait.WHOLE_CORES) & state.gives(CPU)

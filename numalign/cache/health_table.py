@@ -1,8 +1,8 @@
 """
-What ill nodes are in health: equal ones once, and for each ill node the row that stands for it there.
+Degraded nodes in their healthy state: equal ones once, and the row of each degraded node there.
 
-When a device plugin fails on a whole cluster, thousands of nodes are ill at once and alike in health. What
-could ever be is then asked of as many nodes as differ there.
+If a device plugin fails on a whole cluster, thousands of nodes are degraded at once and equal when healthy.
+What could ever fit is then evaluated only for different ones.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ _FIRST_ROWS = 16
 
 @dataclass(slots=True)
 class _HealthyNode:
-    """The name and row of a node in health, and for how many ill ones it stands."""
+    """The name and row of a healthy node, and how many degraded ones it represents."""
 
     name: str
     row: int
@@ -27,7 +27,7 @@ class _HealthyNode:
 
 
 class HealthTable:
-    """The nodes in health of those that are ill, by what verdicts turn on; changed in place."""
+    """The healthy states of degraded nodes, by what matters to verdicts; changed in place."""
 
     def __init__(self) -> None:
         self.nodes = NodeTable()
@@ -37,7 +37,7 @@ class HealthTable:
         self._count = 0
 
     def put(self, row: int, health: Node | None) -> None:
-        """The node in a row is this one in health, with nothing on it; None if it is not ill."""
+        """Set the healthy, empty state of the node in a row; None if it is not degraded."""
         before = self._of_row.get(row)
         if health is (before[0] if before else None):
             return
@@ -50,7 +50,7 @@ class HealthTable:
             self._of_row[row] = health, key
 
     def rows(self, rows: Rows | None, height: int) -> Rows:
-        """For each of these rows, or of so many, the row among `nodes`; -1 for a node that is not ill."""
+        """Return the row among `nodes` for each of these rows, or of `height`; -1 if not degraded."""
         self._grow(height)
         return self._rows[:height] if rows is None else self._rows[rows]
 
@@ -86,5 +86,5 @@ class HealthTable:
 
 
 def _without_identity(health: Node) -> Node:
-    """Return all of it that verdicts turn on."""
+    """Return all of it that matters to verdicts."""
     return replace(health, name="", label=None, attributes=NO_ATTRIBUTES, health=None)

@@ -1,7 +1,7 @@
 """
-One thing about each node, as a column of numbers: equal values have equal ones.
+One fact of each node, as a column of numbers: equal values have equal numbers.
 
-Thousands of nodes have few values of most labels, so a requirement is asked of the values, and what it says
+Thousands of nodes have few values of most labels, so a requirement is checked for the values, and the result
 is looked up by node.
 """
 
@@ -18,11 +18,11 @@ from numalign.model.constraints import Operator, Requirement, whole_number
 from numalign.model.node import Node
 
 _BYTES_OF_VALUE = 160
-"""What it takes to number a value, roughly."""
+"""The bytes to number a value, roughly."""
 
 
 class LabelColumn:
-    """What is read of each node, by row; None stands for nothing, and for rows without a node.
+    """A value of each node, by row; None means no value, and is used for rows without a node.
 
     Follows the attributes of nodes.
     """
@@ -39,7 +39,7 @@ class LabelColumn:
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory, roughly."""
+        """The bytes that it takes in memory, roughly."""
         return self._kept.bytes + _BYTES_OF_VALUE * len(self)
 
     @property
@@ -57,9 +57,9 @@ class LabelColumn:
         return tuple(self._numbers)
 
     def meeting(self, requirement: Requirement) -> Bools:
-        """By number whether a label of that value meets a requirement.
+        """Return by number whether a label with that value meets a requirement.
 
-        Takes time by what the requirement lists; by the values no more than it takes to fill an array.
+        The time depends on what the requirement lists, and on the values only for filling an array.
         """
         self._follow()
         numbers = np.array(_NAMED[requirement.operator](self, requirement), dtype=np.intp)
@@ -75,7 +75,7 @@ class LabelColumn:
 
     def beyond(self, requirement: Requirement) -> list[int]:
         """Return the numbers of the values that meet a requirement about whole numbers."""
-        # In this order it is met by none up to somewhere, and by all from there.
+        # In this order a requirement is met by none up to some value, and by all from there.
         order = self._in_order()[:: _DIRECTION[requirement.operator]]
         refused = bisect_left(order, 1, key=requirement.allows)
         return [self._numbers[each] for each in order[refused:]]
@@ -92,7 +92,7 @@ class LabelColumn:
 
     def _compute(self, rows: Rows | None) -> Ints:
         if rows is None:
-            # What no node has any more is forgotten on this occasion.
+            # Values that no node has any more are removed here.
             self._numbers, self._whole = {None: 0}, (0, [])
         meant = range(self._nodes.height) if rows is None else rows.tolist()
         return np.fromiter(map(self._number, meant), dtype=np.int32, count=len(meant))
@@ -103,7 +103,7 @@ class LabelColumn:
 
 
 _UNLESS_NAMED = frozenset({Operator.NOT_IN, Operator.EXISTS})
-"""Which operators are met by all values but those that are named."""
+"""The operators that are met by all values but the named ones."""
 
 _DIRECTION: Mapping[Operator, int] = MappingProxyType({Operator.GT: 1, Operator.LT: -1})
 

@@ -1,9 +1,9 @@
 """
-What nodes have in common beside amounts: how their kubelets are configured, and which resources they list.
+What nodes have in common beside amounts: the kubelet's configuration, and the listed resources.
 
-A table of columns holds nodes of many layouts; what a question turns on besides amounts is worked out once
-per layout and looked up by node. A node that the columns could only nearly describe has no layout, and is
-evaluated by the rules.
+A table of columns holds nodes of many layouts; what matters to a question besides amounts is computed once
+per layout and looked up by node. A node that the columns could describe only approximately has no layout, and
+is evaluated by the rules.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,16 +26,16 @@ MOST_ZONES = 8
 """Each zone doubles the sets of zones, and this is as many as a kubelet aligns by default."""
 
 MOST_NAMES = 32
-"""A refusal of the node as a whole says by one bit each which resources it lacks."""
+"""A refusal of the node as a whole has one bit for each resource that it lacks."""
 
 MOST_PIECES = 2**27
 """Devices of all zones together are counted in 32 bits."""
 
 MOST_BYTES = 2**49
-"""Half a pebibyte: nobody has so much, and eight zones of it are far from what a number can hold."""
+"""Half a pebibyte: no node has so much, and eight zones of it are far below the limit of a number."""
 
 COUNTED_THREADS = 2
-"""Of cores with so many it is counted how many are whole."""
+"""For cores with this many threads the whole ones are counted."""
 
 _COMPARES = frozenset({Policy.BEST_EFFORT, Policy.RESTRICTED})
 
@@ -43,7 +43,7 @@ _IN_COLUMNS = frozenset({CpuOption.STRICT_RESERVATION, CpuOption.FULL_PCPUS_ONLY
 
 
 class Unfit(StrEnum):
-    """Why a node stands in no table, and is evaluated by the rules."""
+    """Why a node is in no table, and is evaluated by the rules."""
 
     ZONES = "zones"
     """It has none, or more than `MOST_ZONES`."""
@@ -52,27 +52,27 @@ class Unfit(StrEnum):
     POD_LEVEL = "pod-level-managers"
     """Its kubelet serves pods as a whole."""
     MEMORY_GROUPS = "memory-groups"
-    """Zones are grouped by memory that nobody holds."""
+    """Zones are grouped by memory that no pod holds."""
     UNEVEN_CPUS = "uneven-cpus"
-    """Zones, sockets or cores differ in size: there the kubelet can take CPUs that it has not got."""
+    """Zones, sockets or cores differ in size: there the kubelet can take CPUs that are not free."""
     SOCKETS = "sockets"
-    """A zone lies on several sockets."""
+    """A zone is on several sockets."""
     SPLIT_CORES = "split-cores"
-    """It gives out whole cores, and keeps threads of others than the first ones of a zone."""
+    """It allocates whole cores, and reserves threads of others than the first ones of a zone."""
     AMOUNTS = "amounts"
-    """A zone reports more than it has, other than its machine has, or more than a column holds."""
+    """A zone reports more than it has, other amounts than its machine, or more than a column holds."""
     THREADS = "threads"
-    """Cores have more than two threads, and it is known which CPUs are given out."""
+    """Cores have more than two threads, and the allocated CPUs are known."""
     NAMES = "names"
     """It lists more than `MOST_NAMES` resources."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletConfig:
-    """How a kubelet is configured, as far as columns know it.
+    """The configuration of a kubelet, as far as columns support it.
 
-    `near` says that hints for devices hold only zones that have one, `whole_cores` that CPUs are given out
-    in whole cores, and `threads` is how many threads a core has.
+    `near` means that hints for devices include only zones with a device, `whole_cores` that CPUs are
+    allocated in whole cores, and `threads` is the number of threads per core.
     """
 
     policy: Policy
@@ -102,12 +102,12 @@ _configured = attrgetter("policy", "scope", "cpu_manager", "memory_manager", "ne
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The facts beside amounts of a node; `totals` is None where the node tells none.
+    """The facts of a node beside amounts; `totals` is None if the node reports none.
 
-    `names` are those of everything that a zone has, `listed` those that it may give out, and `devices` those
-    that a plugin gives out. Of those that are `unplaced` some sit between zones or on none, so that
-    columns say nothing of them. `sockets` has the number of each zone's socket, in the kubelet's order;
-    `numa` says how far apart zones are where the kubelet prefers the closest.
+    `names` are those of everything that a zone has, `listed` those that it may allocate, and `devices` those
+    of device plugins. Of the `unplaced` ones some are between zones or on none, so columns do not cover them.
+    `sockets` has the number of each zone's socket, in the kubelet's order; `numa` has the distances of zones
+    if the kubelet prefers the closest.
     """
 
     ids: tuple[ZoneId, ...]
@@ -135,7 +135,7 @@ class Layout:
         return tuple(sorted({*self.names, *(self.totals or ())}))
 
     def gives_out(self, name: str) -> bool:
-        """Return whether a manager of these kubelets gives containers this resource of their own."""
+        """Return whether a manager of these kubelets allocates this resource exclusively."""
         sort = kind(name)
         if sort is Kind.CPU:
             return self.config.cpu_manager is CpuManager.STATIC
@@ -148,7 +148,7 @@ _identity = attrgetter("ids", "config", "devices", "names", "listed", "totals", 
 
 
 def only_free_differs(node: Node, before: Node) -> bool:
-    """Return whether a node has the layout and all amounts that it had, but for what is free."""
+    """Return whether a node differs from its earlier state only in what is free."""
     facts_alike = _facts(node) == _facts(before) and alike(node.health, before.health)
     amounts_alike = facts_alike and all(map(_alike_zones, node.zones, before.zones))
     return amounts_alike and not (_joined(node) or _scattered(node) or _contradicts(node))
@@ -176,7 +176,7 @@ _amounts = attrgetter("capacity", "allocatable", "costs")
 
 
 def layout_of(node: Node) -> Layout | Unfit:
-    """Return the layout of a node; why it has none, if only the rules can say what becomes of a pod there."""
+    """Return the layout of a node, or why it has none because only the rules can evaluate it."""
     cpus = cpu_manager.topology(node)
     if unfit := _unfit(node, cpus):
         return unfit
@@ -192,13 +192,13 @@ def layout_of(node: Node) -> Layout | Unfit:
         max_zones=node.max_zones,
         costs=tuple(zone.costs for zone in node.zones),
         sockets=_sockets(node, cpus),
-        # Where only single zones count, or none, nobody asks how far apart they are.
+        # If only single zones count, or none, distances do not matter.
         numa=numa_info(node) if node.policy in _COMPARES else NumaInfo(len(node.zones)),
     )
 
 
 def config_of(node: Node, cpus: CpuTopology | None) -> KubeletConfig:
-    """How the kubelet of a node is configured, whose CPU manager knows these CPUs."""
+    """Return the configuration of a node's kubelet, whose CPU manager knows these CPUs."""
     return KubeletConfig(
         policy=node.policy,
         scope=node.scope,
@@ -211,7 +211,7 @@ def config_of(node: Node, cpus: CpuTopology | None) -> KubeletConfig:
 
 
 def _threads(cpus: CpuTopology | None) -> int:
-    """Return how many threads a core has; one where nobody gives out CPUs."""
+    """Return the threads per core; one if CPUs are not allocated."""
     return (cpus and cpus.threads_per_core) or 1
 
 
@@ -220,7 +220,7 @@ def _gives_whole_cores(node: Node) -> bool:
 
 
 def _sockets(node: Node, cpus: CpuTopology | None) -> tuple[int, ...]:
-    """By zone the place of its socket among all; what has no CPUs is a socket of its own, after them."""
+    """Return by zone the position of its socket; a zone without CPUs counts as one, after the others."""
     zones = cpus.zones if cpus else (0,) * len(node.zones)
     sockets = cpus.sockets if cpus else ()
     others = count(len(sockets))
@@ -231,7 +231,7 @@ def _sockets(node: Node, cpus: CpuTopology | None) -> tuple[int, ...]:
 
 
 def _unfit(node: Node, cpus: CpuTopology | None) -> Unfit | None:
-    """Return the first reason for which amounts do not decide all."""
+    """Return the first reason why amounts do not decide everything."""
     if not 0 < len(node.zones) <= MOST_ZONES:
         return Unfit.ZONES
     return next((unfit for unfit, applies in _UNFIT.items() if applies(node, cpus)), None)
@@ -242,29 +242,32 @@ def _chooses_cpus(node: Node) -> bool:
 
 
 def _joined(node: Node) -> bool:
-    """Return whether zones are grouped by memory that nobody holds."""
+    """Return whether zones are grouped by memory that no pod holds."""
     return any(zone.cells for zone in node.zones) and not any(zone.assignments for zone in node.zones)
 
 
 def _scattered(node: Node) -> bool:
-    """Return whether it is known which CPUs are given out, of cores that are not counted one by one."""
+    """Return whether the allocated CPUs are known, on cores that are not counted one by one."""
     return node.stock is not None and _threads(cpu_manager.topology(node)) > COUNTED_THREADS
 
 
 def _uneven(cpus: CpuTopology | None) -> bool:
-    """Whether zones, sockets or cores differ in size: there the kubelet can take CPUs that it has not got."""
+    """Return whether zones, sockets or cores differ in size.
+
+    On such nodes the kubelet can take CPUs that are not free.
+    """
     return cpus is not None and not cpus.even
 
 
 def _across_sockets(cpus: CpuTopology | None) -> bool:
-    """Return whether a zone lies on several sockets, as the kubelet orders zones only where none does."""
+    """Return whether a zone is on several sockets; the kubelet's order of zones assumes that none is."""
     return cpus is not None and any(
         sum([bool(zone & socket) for socket in cpus.sockets]) > 1 for zone in cpus.zones
     )
 
 
 def _splits_late(node: Node, cpus: CpuTopology | None) -> bool:
-    """Return whether cores that the system has a part of come after others that containers get as a whole."""
+    """Return whether partly reserved cores come after others that containers get as a whole."""
     if cpus is None or node.machine is None or not _gives_whole_cores(node):
         return False
     kept = node.machine.reserved
@@ -273,7 +276,7 @@ def _splits_late(node: Node, cpus: CpuTopology | None) -> bool:
 
 
 def _unplaced(node: Node) -> frozenset[str]:
-    """Return the devices of which some sit between zones or on none; or of which there are none."""
+    """Return the devices of which some are between zones or on none, or of which there are none."""
     machine = node.machine
     if machine is None:
         return frozenset()
@@ -288,12 +291,12 @@ _ON_ONE_ZONE = frozenset({1})
 
 
 def _incredible(node: Node) -> bool:
-    """Return whether a zone reports more than it has, so that what is free says nothing about hardware."""
+    """Return whether a zone reports more than it has, so that free amounts say nothing about hardware."""
     return _contradicts(node) or any(_beyond(zone) for zone in node.zones)
 
 
 def _contradicts(node: Node) -> bool:
-    """Whether zones report other devices than the described machine, or CPUs are free that it keeps."""
+    """Return whether zones report other devices than the machine, or reserved CPUs are free."""
     machine, stock = node.machine, node.stock
     if machine is None or stock is None:
         return False

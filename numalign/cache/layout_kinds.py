@@ -1,8 +1,8 @@
 """
-Kinds of layouts: of the nodes of one table, those that differ in nothing that a question turns on.
+Kinds of layouts: layouts of one table that do not differ in anything that matters to a question.
 
-Which kinds there are depends on the resources that are asked about, and on nothing else of a question. So
-they are found once for these resources, and so is what is true of each of them.
+Which kinds there are depends only on the requested resources. So they are found once for these resources, and
+so are their traits.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ from numalign.model.node import MemoryManager, Node
 
 
 class LayoutKind(NamedTuple):
-    """All of a layout that a question about some resources turns on.
+    """All of a layout that matters to a question about some resources.
 
-    Of these resources `given` are those that managers of these kubelets give out, `devices` those of which a
-    node has any by hardware, `unplaced` those of which some sit between zones or on none, and `listed` those
-    that its zones may give. With `told`, a node has none of what it does not list.
+    Of these resources `given` are those that managers of these kubelets allocate, `devices` those of which a
+    node has any by hardware, `unplaced` those of which some are between zones or on none, and `listed` those
+    that its zones may allocate. With `told`, a node has none of what it does not list.
     """
 
     config: KubeletConfig
@@ -37,7 +37,7 @@ class LayoutKind(NamedTuple):
 
     @classmethod
     def of(cls, layout: Layout, asked: frozenset[str]) -> "LayoutKind":
-        """Return the kind of a layout to whoever asks about these resources."""
+        """Return the kind of a layout with regard to these resources."""
         return cls(
             layout.config,
             len(layout.ids) == 1,
@@ -55,7 +55,7 @@ class LayoutKind(NamedTuple):
 
 
 class Trait(Enum):
-    """What can be true of a kind of layouts, whatever is asked."""
+    """What can be true of a kind of layouts, whatever is requested."""
 
     STRICT = "strict"
     """The kubelet refuses what it cannot align."""
@@ -64,11 +64,11 @@ class Trait(Enum):
     SILENT = "silent"
     """The kubelet aligns nothing."""
     NEAR = "near"
-    """Hints for devices hold only zones that have one."""
+    """Hints for devices include only zones with a device."""
     WHOLE_CORES = "whole cores"
-    """CPUs are given out in whole cores alone."""
+    """CPUs are allocated only in whole cores."""
     KEEPS_MEMORY = "keeps memory"
-    """There is a memory manager that gives out memory."""
+    """There is a memory manager that allocates memory."""
     TOGETHER = "together"
     """The kubelet decides about a pod as a whole."""
     TOLD = "told"
@@ -90,9 +90,9 @@ _HAS: Mapping[Trait, Callable[[LayoutKind], bool]] = MappingProxyType(
 
 
 class LayoutKinds:
-    """The kinds of the layouts of a table, each with an example; what is true of them is an array by kind.
+    """The kinds of the layouts of a table, each with an example; their traits are arrays by kind.
 
-    They are those of one `era` of the columns.
+    They are valid for one `era` of the columns.
     """
 
     def __init__(self, columns: Columns, asked: frozenset[str]) -> None:
@@ -131,7 +131,7 @@ class LayoutKinds:
         return trait in self._every
 
     def given(self, name: str) -> Bools:
-        """For which kinds a resource is given out."""
+        """Return for which kinds a resource is allocated."""
         if name not in self._traits:
             self._traits[name] = np.array([name in kind.given for kind in self.kinds])
         return self._traits[name]
@@ -149,7 +149,7 @@ class LayoutKinds:
         return self._looked_up(trait, self.trait(trait), rows)
 
     def giving(self, name: str, rows: Rows | None) -> Bools:
-        """On which of these rows of the table, or of all, a resource is given out."""
+        """Return on which of these rows of the table, or of all, a resource is allocated."""
         return self._looked_up(name, self.given(name), rows)
 
     def _looked_up(self, key: Trait | str, values: Bools, rows: Rows | None) -> Bools:
@@ -164,7 +164,7 @@ class LayoutKinds:
         return self._by_row[key]
 
     def _follow(self) -> None:
-        """Look rows up anew if nodes came, went or changed since."""
+        """Look rows up again if nodes came, went or changed since."""
         if self._placed != self._columns.placed:
             self._placed, self._by_row = self._columns.placed, {}
             self._rows = self._of_layout.take(self._columns.layout_of())

@@ -1,4 +1,4 @@
-"""A name for each row of a table: that of a node's shape, or of the class that it is labelled with."""
+"""A name for each row of a table: that of a node's shape, or of the class in its label."""
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -13,7 +13,7 @@ _SPARE_NAMES = 256
 
 
 class NameColumn:
-    """Names by row, changed in place; names that no row has any more are forgotten now and then."""
+    """Names by row, changed in place; unused names are removed now and then."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -21,14 +21,14 @@ class NameColumn:
         self._number_of: Ints = np.full(_FIRST_ROWS, _NO_NAME, dtype=np.int32)
         self._most_names = _SPARE_NAMES
         self.version = 0
-        """Grows whenever a row has another name than before."""
+        """Grows whenever the name of a row changes."""
 
     def __len__(self) -> int:
-        """How many names are kept, some that no row has any more included."""
+        """Return the number of stored names, including some unused ones."""
         return len(self._names)
 
     def put(self, row: int, name: str | None) -> None:
-        """A row has this name, or none."""
+        """Set the name of a row, or remove it."""
         while row >= len(self._number_of):
             self._number_of = np.concatenate([self._number_of, np.full_like(self._number_of, _NO_NAME)])
         number = _NO_NAME if name is None else self._number(name)
@@ -41,7 +41,7 @@ class NameColumn:
         return self._names[int(self._number_of[row])]
 
     def every(self) -> frozenset[str]:
-        """Return every name that a row has."""
+        """Return the names of all rows."""
         return frozenset(self._named(self._number_of))
 
     def rows(self, names: AbstractSet[str]) -> Rows:
@@ -49,13 +49,13 @@ class NameColumn:
         return np.flatnonzero(self.mapped(dict.fromkeys(names, 0), len(self._number_of)) != _NO_NAME)
 
     def among(self, rows: Bools) -> Iterator[str]:
-        """Return the names that these rows have, each once."""
+        """Return the names of these rows, each once."""
         return self._named(self._number_of[: len(rows)][rows])
 
     def mapped(self, numbers: Mapping[str, int], height: int) -> Rows:
-        """For so many rows, the number that `numbers` has for the name of each; -1 where it has none."""
+        """Return for each of these rows the number of its name in `numbers`; -1 without one."""
         by_name = np.array([*(numbers.get(name, _NO_NAME) for name in self._names), _NO_NAME], dtype=np.intp)
-        # A row without a name counts from the end, and so meets the entry that is no name's.
+        # A row without a name has the index -1, which is the extra entry.
         return by_name[self._number_of[:height]]
 
     def _named(self, numbers: Ints) -> Iterator[str]:

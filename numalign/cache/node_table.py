@@ -1,7 +1,7 @@
 """
 Nodes by name and by row, their amounts in one table of columns for each number of zones.
 
-Rows number nodes for whoever keeps something by node; a row is used again when its node has gone.
+Rows number nodes for data that is kept by node; a row is reused after its node has gone.
 """
 
 from collections import Counter
@@ -23,15 +23,15 @@ from numalign.memory_size import weight
 from numalign.model.node import Node, alike
 
 NOWHERE = -1
-"""In place of the row of a node that is not there."""
+"""In place of the row of a missing node."""
 
 ODD, GONE = -1, -2
-"""In place of the number of a table: the node stands in none, or there is no node."""
+"""In place of the number of a table: the node is in none, or there is no node."""
 
 _FIRST = 16
 
 _KINDS = 64
-"""Choices of resources for which it is kept how layouts differ; most pods ask for one of a few."""
+"""The limit of sets of resources with cached kinds of layouts; most pods request one of a few."""
 
 
 class ZoneTable:
@@ -48,7 +48,7 @@ class ZoneTable:
         return self._rows[: self.columns.count]
 
     def kinds(self, asked: frozenset[str]) -> LayoutKinds:
-        """Return the kinds of the layouts here, to whoever asks about these resources."""
+        """Return the kinds of the layouts here, with regard to these resources."""
         kept = self._kinds.get(asked, lambda: LayoutKinds(self.columns, asked))
         if kept.era != self.columns.era:
             kept = LayoutKinds(self.columns, asked)
@@ -56,7 +56,7 @@ class ZoneTable:
         return kept
 
     def add(self, row: int, layout: Layout, node: Node) -> int:
-        """Give a node a place here."""
+        """Add a node, and return its place."""
         at = self.columns.count
         if at == len(self._rows):
             self._rows = np.concatenate([self._rows, np.zeros(at, dtype=np.intp)])
@@ -65,7 +65,7 @@ class ZoneTable:
         return at
 
     def remove(self, at: int) -> int:
-        """Take a place out; gives the row that stands there now."""
+        """Remove a place; return the row that is there now."""
         last = self.columns.remove(at)
         self._rows[at] = self._rows[last]
         return int(self._rows[at])
@@ -74,8 +74,8 @@ class ZoneTable:
 class NodeTable:
     """Nodes by name and by row. Changed in place.
 
-    `changes` notes every row of which anything changed that verdicts turn on, `facts` those of which more did
-    than what is free, `attributes` those of which that changed which says who may go there.
+    `changes` notes every row with a change that matters to verdicts, `facts` those where more changed than
+    the free amounts, `attributes` those whose attributes changed.
     """
 
     def __init__(self) -> None:
@@ -97,24 +97,24 @@ class NodeTable:
 
     @property
     def height(self) -> int:
-        """How many rows there are, those of nodes that are gone included."""
+        """The number of rows, including those of nodes that are gone."""
         return len(self._nodes)
 
     @property
     def in_columns(self) -> int:
-        """How many nodes stand in columns; the others are asked by the rules."""
+        """The number of nodes in columns; the others are evaluated by the rules."""
         return sum(table.columns.count for table in self._tables)
 
     def row(self, name: str) -> int | None:
-        """Return the row of a node; None if there is no such node."""
+        """Return the row of a node; None if it does not exist."""
         return self._rows.get(name)
 
     def rows(self, names: Sequence[str]) -> Rows:
-        """Return the row of each of these nodes, -1 where there is no such node."""
+        """Return the row of each of these nodes, -1 for missing ones."""
         return np.fromiter(self._rows_of(names), dtype=np.intp, count=len(names))
 
     def _rows_of(self, names: Sequence[str]) -> Iterable[int]:
-        # Nearly always there are several, and all are known: then this is the fastest way to look them up.
+        # Nearly always there are several, and all are known: then this is the fastest lookup.
         if len(names) > 1:
             with suppress(KeyError):
                 rows: tuple[int, ...] = itemgetter(*names)(self._rows)
@@ -126,27 +126,27 @@ class NodeTable:
         return self._rows.keys()
 
     def get(self, name: str) -> Node | None:
-        """Return a node by its name; None if there is no such node."""
+        """Return a node by its name; None if it does not exist."""
         row = self._rows.get(name)
         return None if row is None else self._nodes[row]
 
     def node(self, row: int) -> Node:
-        """Return the node in a row; raises `KeyError` where there is none."""
+        """Return the node in a row; raise `KeyError` if there is none."""
         node = self._nodes[row] if 0 <= row < len(self._nodes) else None
         if node is None:
             raise KeyError(row)
         return node
 
     def has(self, row: int) -> bool:
-        """Return whether a node stands in a row."""
+        """Return whether a row has a node."""
         return 0 <= row < len(self._nodes) and self._nodes[row] is not None
 
     def __iter__(self) -> Iterator[Node]:
-        """All nodes, by row."""
+        """Iterate over all nodes, by row."""
         return (node for node in self._nodes if node is not None)
 
     def put(self, node: Node) -> None:
-        """Add a node, or take it over as it is now."""
+        """Add or update a node."""
         row = self._rows.get(node.name)
         if row is None:
             row = self._rows[node.name] = self._new_row()
@@ -166,7 +166,7 @@ class NodeTable:
         self.changes.note(row)
 
     def drop(self, name: str) -> None:
-        """Take a node out, if it is there."""
+        """Remove a node, if it exists."""
         row = self._rows.pop(name, None)
         if row is not None:
             self._leave(row)
@@ -179,15 +179,15 @@ class NodeTable:
 
     @property
     def unfit(self) -> Mapping[Unfit, int]:
-        """How many nodes stand in no columns, by why."""
+        """The number of nodes outside columns, by reason."""
         return Counter(self._unfit.values())
 
     def why_odd(self, row: int) -> Unfit:
-        """Return why the node in a row stands in no columns; raises `KeyError` for one that does."""
+        """Return why the node in a row is in no columns; raise `KeyError` if it is in some."""
         return self._unfit[row]
 
     def tables(self) -> Iterator[tuple[int, ZoneTable]]:
-        """Return all tables that have a node, by number."""
+        """Return all tables with nodes, by number."""
         return ((at, table) for at, table in enumerate(self._tables) if table.columns.count)
 
     def table(self, number: int) -> ZoneTable:
@@ -195,17 +195,17 @@ class NodeTable:
         return self._tables[number]
 
     def places(self, rows: Rows | None) -> tuple[Ints, Rows]:
-        """For these rows, or all: the numbers of their tables, below 0 for none, and their places there."""
+        """Return the table numbers of these rows, or all, below 0 for none, and their places there."""
         chosen = slice(self.height) if rows is None else rows
         return self._table_of[chosen], self._place_of[chosen]
 
     def occupied(self, rows: Rows) -> Bools:
-        """Return which of these rows are of nodes that hold a pod with an intent."""
+        """Return which of these rows have nodes that hold a pod with an intent."""
         chosen: Bools = self._occupied[rows]
         return chosen
 
     def exclusive(self, rows: Rows) -> Bools:
-        """Return which of these rows are of nodes that hold a pod which has zones to itself."""
+        """Return which of these rows have nodes that hold a pod with exclusive zones."""
         chosen: Bools = self._exclusive[rows]
         return chosen
 
@@ -222,12 +222,12 @@ class NodeTable:
         return len(self._nodes) - 1
 
     def _refreshed(self, row: int, node: Node) -> bool:
-        """Take over what is free on a node, if it stands in columns and goes on doing so."""
+        """Update what is free on a node, if it is in columns and stays there."""
         number = int(self._table_of[row])
         return number >= 0 and self._tables[number].columns.refresh(int(self._place_of[row]), node)
 
     def _settle(self, row: int, node: Node) -> None:
-        """Give a node its place in a table of nodes with as many zones, if amounts can tell all of it."""
+        """Put a node into a table of nodes with as many zones, if amounts describe it completely."""
         layout = layout_of(node)
         if isinstance(layout, Unfit):
             self._leave(row)
@@ -242,7 +242,7 @@ class NodeTable:
         self._place_of[row] = self._tables[number].add(row, layout, node)
 
     def _number(self, layout: Layout) -> int:
-        """The number of the first table with as many zones that has room for all resources of a layout."""
+        """Return the number of the first table with these zones and room for a layout's resources."""
         zones = len(layout.ids)
         for number, table in enumerate(self._tables):
             if table.columns.zones == zones and table.columns.has_room_for(layout):
@@ -258,5 +258,5 @@ class NodeTable:
 
 
 def _weight_of_kinds(asked: frozenset[str], kinds: LayoutKinds) -> int:
-    # The columns and the examples are there anyway.
+    # The columns and the examples exist anyway.
     return weight(asked, kinds.kinds)

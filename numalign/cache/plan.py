@@ -1,8 +1,8 @@
 """
-What a question comes to on the nodes of one table, before any amount is looked at.
+A question on the nodes of one table, before any amount is compared.
 
-Nodes of a table differ in policy, scope, managers and resources. What a question makes of that is worked out
-once for each kind of layout and looked up by row; amounts are then compared for all rows at once.
+Nodes of a table differ in policy, scope, managers and resources. What follows from that for a question is
+computed once for each kind of layout and looked up by row; amounts are then compared for all rows at once.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -28,19 +28,19 @@ from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
 
 
 class Undecided(StrEnum):
-    """Why columns leave a question to the rules, on whatever nodes."""
+    """Why columns leave a question to the rules, on any node."""
 
     AMOUNTS = "requested-amounts"
-    """It asks for more than a column holds."""
+    """It requests more than a column holds."""
     DEVICES = "requested-devices"
-    """It asks for devices of which the node has some between zones or on none."""
+    """It requests devices of which the node has some between zones or on none."""
     NEIGHBOURS = "neighbours"
-    """It has an intent, and so have pods on the node, of which it or one of these is to be alone."""
+    """It and pods on the node have intents, and one of them is exclusive."""
 
 
 @dataclass(frozen=True, eq=False)
 class LayoutPlan:
-    """What a question comes to on layouts of one kind.
+    """A question on layouts of one kind.
 
     `refused` is why no such node takes the pod, whatever it has; `example` is one of these nodes.
     """
@@ -57,12 +57,12 @@ class LayoutPlan:
 
     @property
     def aligned(self) -> frozenset[str]:
-        """The resources of which these kubelets give hints."""
+        """The resources for which these kubelets generate hints."""
         return frozenset() if self.config.policy is Policy.NONE else self.kind.given
 
     @cached_property
     def kept_by_kubelet(self) -> bool:
-        """Whether the intent binds nobody, or the kubelet lets nothing in that does not keep it."""
+        """Whether the intent is not binding, or the kubelet admits only what satisfies it."""
         intent = self.question.intent
         if self.kind.single_zone or not intent.binding:
             return True
@@ -70,17 +70,17 @@ class LayoutPlan:
 
     @cached_property
     def unalignable(self) -> bool:
-        """Whether no policy beyond best-effort would be kept here."""
+        """Whether no policy beyond best-effort would be satisfied here."""
         strictly = replace(self.question.intent, policy=Policy.RESTRICTED)
         return unaligned(self.example, self.question.demand, strictly) is not None
 
 
 @dataclass(frozen=True, eq=False)
 class StepRequest:
-    """What one step asks of the managers of a table's kubelets.
+    """What one step requests of the managers of a table's kubelets.
 
-    Of each of the `names` so many `amounts` in the unit of columns: devices first, then whole CPUs, then
-    memory. `given` says for which kinds of layouts that counts: (names, kinds).
+    `amounts` of the `names` are in the unit of columns: devices first, then whole CPUs, then memory. `given`
+    is for which kinds of layouts they count: (names, kinds).
     """
 
     step: Step
@@ -100,7 +100,7 @@ class StepRequest:
         return bool(self.given.all())
 
     def only(self, chosen: Collection[str]) -> "StepRequest":
-        """Return the same of these resources alone."""
+        """Return the same with only these resources."""
         places = [at for at, name in enumerate(self.names) if name in chosen]
         return StepRequest(
             self.step,
@@ -112,9 +112,9 @@ class StepRequest:
 
 @dataclass(frozen=True, eq=False)
 class TablePlan:
-    """A question on those nodes of a table that heed the same demand.
+    """A question on those nodes of a table with the same effective demand.
 
-    `every` are its plans by kind of layout, of which those that are `meant` are of this plan.
+    `every` has the plans by kind of layout; those that are `meant` belong to this plan.
     """
 
     columns: Columns
@@ -129,12 +129,12 @@ class TablePlan:
 
     @cached_property
     def question(self) -> Question:
-        """What these nodes are asked."""
+        """The question to these nodes."""
         return self.plans[0][1].question
 
     @cached_property
     def undecided(self) -> Undecided | None:
-        """Why only the rules can say."""
+        """Why only the rules can decide."""
         demand = self.question.demand
         if any(amount >= BOUNDLESS for amount in demand.total.values()):
             return Undecided.AMOUNTS
@@ -142,7 +142,7 @@ class TablePlan:
 
     @cached_property
     def steps(self) -> tuple[StepRequest, ...]:
-        """The containers in the kubelet's order, those included that ask for nothing here."""
+        """The containers in the kubelet's order, including those that request nothing here."""
         return tuple(self._request(step) for step in self.question.demand.steps)
 
     @cached_property
@@ -152,7 +152,7 @@ class TablePlan:
 
     @cached_property
     def only_step(self) -> StepRequest | None:
-        """The one container that asks managers for anything, if amounts decide what becomes of it."""
+        """The single container with requests to the managers, if amounts decide its result."""
         asking = [request for request in self.steps if any(request.amounts)]
         if len(asking) > 1 or any(map(self._hinted_for_nothing, self.steps)):
             return None
@@ -170,7 +170,7 @@ class TablePlan:
         )
 
     def _hinted_for_nothing(self, request: StepRequest) -> bool:
-        """Whether there are hints for a request of none: of a device that is named, or of no memory."""
+        """Return whether there are hints for an amount of zero: a named device, or no memory."""
         step = request.step
         named = any(amount == 0 and self.kinds.given(name).any() for name, amount in step.devices.items())
         empty = step.managed and not step.memory
@@ -178,13 +178,13 @@ class TablePlan:
 
     @cached_property
     def totals(self) -> tuple[tuple[str, int], ...]:
-        """What the node as a whole is asked, of everything that some node of the table lists."""
+        """The requests of the node as a whole, for everything that some node of the table lists."""
         total = self.question.demand.total
         return tuple(item for item in total.items() if self.columns.has_total(item[0]))
 
     @cached_property
     def unlisted(self) -> tuple[str, ...]:
-        """What is asked and no node of the table lists, though it would if it had any."""
+        """Requested resources that no node of the table lists, though it would if it had any."""
         asked = self.question.demand.total
         return tuple(name for name in asked if not self.columns.has_total(name) and name not in NODE_LEVEL)
 
@@ -195,17 +195,17 @@ class TablePlan:
 
     @cached_property
     def kept_by_kubelet(self) -> tuple[bool, ...]:
-        """For which kinds nothing is left to ask once the kubelet takes the pod."""
+        """For which kinds nothing has to be checked after the kubelet admits the pod."""
         return tuple([plan.kept_by_kubelet for plan in self.every])
 
 
 def concerned(plan: LayoutPlan, step: Step, intent: Intent) -> frozenset[str]:
-    """Return the names of a step's resources that an intent is about and these kubelets align."""
+    """Return the names of a step's resources that an intent concerns and these kubelets align."""
     return frozenset(name for name in step.asks if name in plan.aligned and intent.concerns(name))
 
 
 class Plans:
-    """What one question comes to, table by table; kinds of layouts that tables share are planned once."""
+    """The plans of one question, table by table; kinds of layouts that tables share are planned once."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
@@ -217,7 +217,7 @@ class Plans:
         return len(self._plans)
 
     def of(self, table: ZoneTable) -> tuple[TablePlan, ...]:
-        """Return the plans of a table, each of some of its layouts."""
+        """Return the plans of a table, each for some of its layouts."""
         kinds, kept = table.kinds(self._asked), self._tables.get(table)
         if kept is None or kept[0] is not kinds:
             kept = self._tables[table] = kinds, self._planned(table.columns, kinds)
@@ -236,7 +236,7 @@ class Plans:
         return self._plans[kind]
 
     def _heeded(self, kind: LayoutKind) -> Question:
-        """Return what nodes with these devices are asked; equal questions are one object."""
+        """Return the question to nodes with these devices; equal questions are one object."""
         question = self._question
         if not question.demand.by_dra:
             return question
@@ -245,14 +245,14 @@ class Plans:
 
 
 def _split(plan: TablePlan) -> Iterator[TablePlan]:
-    """Yield the same by demand, and by whether columns can tell of all that is asked for."""
+    """Yield the same by demand, and by whether columns cover all requests."""
     keys = [(id(each.question), bool(each.kind.unplaced)) for each in plan.every]
     for key in dict.fromkeys(keys):
         yield replace(plan, meant=np.array([each == key for each in keys]))
 
 
 def _names(demand: Demand) -> frozenset[str]:
-    """Return all resources that any container asks for or names."""
+    """Return all resources that any container requests or names."""
     cpu = [CPU] if demand.whole.cpu else []
     steps = (demand.whole, *demand.steps)
     return frozenset(chain(cpu, *((*step.memory, *step.devices) for step in steps)))

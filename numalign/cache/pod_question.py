@@ -1,8 +1,8 @@
 """
-What one pod asks of a cluster, by itself, by its namespace and by the cluster's policy.
+What one pod requests of a cluster, by itself, by its namespace and by the cluster's policy.
 
-Every program answers from the same value. An exempt pod requests nothing, whatever it contains. A pod that
-is not exempt and cannot be read is invalid, with all its errors.
+All programs answer from the same value. An exempt pod requests nothing, whatever it contains. A pod that is
+not exempt and cannot be read is invalid, with all its errors.
 """
 
 from dataclasses import dataclass, field
@@ -17,36 +17,36 @@ from numalign.model.errors import Mistake
 from numalign.model.intent import NamespaceRules, Policy
 
 MOST_OWNERS = 512
-"""Of one object; nearly all have one."""
+"""The limit for one object; nearly all have one."""
 
 MOST_SELECTED = 512
-"""Labels in one node selector; owners write a handful."""
+"""The limit of labels in one node selector; owners write a handful."""
 
 MOST_TERMS = 512
-"""Of node affinity, required or preferred; owners write a handful, and a patch has an operation for each."""
+"""The limit of node affinity terms, required or preferred; a patch has an operation for each."""
 
 MOST_REQUIREMENTS = 1024
-"""Of all required terms together."""
+"""The limit for all required terms together."""
 
 MOST_VALUES = 16384
-"""Of all requirements together; some programs name thousands of nodes there."""
+"""The limit for all requirements together; some programs name thousands of nodes there."""
 
 MOST_TOLERATIONS = 512
-"""Of one pod; owners write a handful."""
+"""The limit for one pod; owners write a handful."""
 
 MOST_CLAIMS = 16
-"""Names of resource claims that are kept of one pod."""
+"""The limit of resource claims whose names are kept of one pod."""
 
 
 class StatedBy(StrEnum):
-    """Who asks for alignment."""
+    """What requests alignment."""
 
     POD = "pod"
     NAMESPACE = "namespace"
 
 
 class ExceededLimit(StrEnum):
-    """What there is too much of in a pod, as a person would say it."""
+    """The limits that a pod can exceed, as sentences."""
 
     OWNERS = f"it has more than {MOST_OWNERS} owners"
     SELECTOR = f"its node selector has more than {MOST_SELECTED} labels"
@@ -57,7 +57,7 @@ class ExceededLimit(StrEnum):
 
 
 class PinReason(StrEnum):
-    """What ties a pod to its node, as a person would say it."""
+    """What ties a pod to its node, as a sentence."""
 
     NODE_NAME = "spec.nodeName is set"
     DAEMON_SET = "a DaemonSet owns it"
@@ -66,7 +66,7 @@ class PinReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A pod that somebody else has placed; `node` is None where the pod does not say which one."""
+    """A pod that is placed already; `node` is None if it does not say where."""
 
     node: str | None
     why: PinReason
@@ -74,11 +74,11 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class PodQuestion:
-    """What one pod asks, and who asks it.
+    """The request of one pod, and its origin.
 
-    `question` carries the intent, policy none where nobody states one (`by` is None then). Where there is an
-    `excess`, nothing is known of the nodes that it may go to, nor who has placed it, and it may go anywhere.
-    `claims` are the names of its first resource claims, which devices of DRA come by.
+    `question` has the intent, policy none if there is none (`by` is None then). With an `excess`, the nodes
+    that it may use and what has placed it are not known, and it may go anywhere. `claims` are the names of
+    its first resource claims, which provide DRA devices.
     """
 
     question: Question
@@ -93,7 +93,7 @@ class PodQuestion:
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes in memory, worked out when somebody asks for the first time."""
+        """The bytes that it takes in memory, computed at the first use."""
         if not self._weight:
             mine = weight(self.namespace, self.constraints, self.pin, self.claims)
             object.__setattr__(self, "_weight", self.question.weight + mine)
@@ -101,27 +101,27 @@ class PodQuestion:
 
     @property
     def policy(self) -> Policy:
-        """What is asked for; `none` where nobody asks."""
+        """The requested policy; `none` without a request."""
         return self.question.intent.policy
 
     @property
     def stated(self) -> bool:
-        """Whether anybody states a policy, `none` included."""
+        """Whether any policy is set, `none` included."""
         return self.by is not None
 
     @property
     def asks(self) -> bool:
-        """Whether any alignment is asked for; `none` opts out like silence."""
+        """Whether any alignment is requested; `none` opts out as no setting does."""
         return self.policy is not Policy.NONE
 
     @property
     def opted_out(self) -> bool:
-        """Whether the pod itself says `none`."""
+        """Whether the pod itself sets `none`."""
         return self.by is StatedBy.POD and not self.asks
 
     @property
     def silent(self) -> bool:
-        """Whether neither it nor its namespace asks for anything, and it tolerates no taint that does."""
+        """Whether neither it nor its namespace requests anything, and it tolerates no taint that does."""
         rules = self.rules
         asked = rules.enforce or rules.warn or rules.audit
         return self.by is None and not asked and not self._tolerates_taints
@@ -133,10 +133,10 @@ class PodQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Exempt:
-    """A pod that numalign leaves alone, and why.
+    """An exempt pod, and why.
 
-    Its kubelet aligns it all the same, so its demand is told; None if its containers cannot be read, with the
-    `mistakes` in them, for which nobody is refused here.
+    Its kubelet still aligns it, so its demand is kept; None if its containers cannot be read, with the
+    `mistakes` in them, for which it is not refused.
     """
 
     reason: str
@@ -146,7 +146,7 @@ class Exempt:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """A pod of which something is asked and that cannot be read, with every mistake, each place once.
+    """A pod with a request that cannot be read, with every mistake, each place once.
 
     `demand` is None if its containers cannot be read.
     """

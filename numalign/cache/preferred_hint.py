@@ -1,8 +1,8 @@
 """
 What all resources of one container prefer, on many nodes at once.
 
-What the kubelet's merge comes to under a strict policy has a closed form (`kubelet.topology_manager`): all
-resources need as many zones by hardware, and some set of so many has enough of each.
+The result of the kubelet's merge under a strict policy has a closed form (`kubelet.topology_manager`): all
+resources need equally many zones by hardware, and some set of that many has enough of each.
 """
 
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ _NEVER = 127
 
 @dataclass(frozen=True, eq=False)
 class PreferredHint:
-    """What all resources of a step prefer, by row: sets of `width` zones, 0 where they differ in that.
+    """What all resources of a step prefer, by row: sets of `width` zones, 0 if their widths differ.
 
     `parts` has, for rows of one width (all rows if None), which sets of that width have enough of everything:
-    (sets, rows). On rows where `nothing` is asked all zones will do.
+    (sets, rows). On rows with `nothing` requested all zones will do.
     """
 
     state: ColumnState
@@ -48,7 +48,7 @@ class PreferredHint:
 
     @cached_property
     def mask(self) -> Ints:
-        """The set that the kubelet picks, as bits by row; 0 where nothing is asked, or nothing preferred."""
+        """The set that the kubelet chooses, as bits by row; 0 if nothing is requested or preferred."""
         masks = np.zeros(self.state.count, dtype=np.int64)
         for numa, some in self.state.alike(lambda layout: layout.numa):
             for rows, width, enough in self.parts:
@@ -84,14 +84,14 @@ def preferred_hint(state: ColumnState, request: StepRequest) -> PreferredHint:
 
 
 def fitting_sets(state: ColumnState, request: StepRequest, width: int) -> Bools:
-    """Return which sets of so many zones have all that a step asks for: (sets, rows)."""
+    """Return which sets of `width` zones have all that a step requests: (sets, rows)."""
     enough = state.enough(request, width)
     closed = state.closed(width) if request.memory else None
     return enough if closed is None else enough & ~closed
 
 
 def _common_width(state: ColumnState, request: StepRequest) -> NDArray[np.int8]:
-    """Return how many zones all resources of a step need, 0 where they differ."""
+    """Return how many zones all resources of a step need, 0 if they differ."""
     widths = widths_of(state, request)
     if request.everywhere:
         same: NDArray[np.int8] = np.logical_and.reduce(widths[1:] == widths[:1]) * widths[0]

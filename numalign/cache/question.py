@@ -1,4 +1,4 @@
-"""What one pod asks of every node."""
+"""What one pod requests of every node."""
 
 from dataclasses import dataclass, field, replace
 
@@ -9,7 +9,7 @@ from numalign.model.intent import Intent, Policy
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one pod asks of every node; equal for all pods of one template."""
+    """What one pod requests of every node; equal for all pods of one template."""
 
     demand: Demand
     intent: Intent
@@ -17,7 +17,7 @@ class Question:
     _weight: int = field(init=False, compare=False, repr=False, default=0)
 
     def __post_init__(self) -> None:
-        # It is asked for with every look into what is remembered, and a demand has many parts.
+        # Every cache lookup needs the hash, and a demand has many parts.
         object.__setattr__(self, "_hash", hash((self.demand, self.intent)))
 
     def __hash__(self) -> int:
@@ -25,21 +25,21 @@ class Question:
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes in memory, found out when somebody asks for the first time."""
+        """The bytes that it takes in memory, computed at the first use."""
         if not self._weight:
             object.__setattr__(self, "_weight", weight(self))
         return self._weight
 
     def with_policy(self, policy: Policy) -> "Question":
-        """Return the same pod, asking for another policy."""
+        """Return the same pod with another policy."""
         return replace(self, intent=replace(self.intent, policy=policy))
 
     def asks_less_than(self, level: Policy) -> bool:
-        """Return whether a pod that a kubelet would align promises less than this."""
+        """Return whether a pod that a kubelet would align requests less than this level."""
         less = not self.intent.policy.at_least(level) or not self.concerned
         return self.demand.alignable and less
 
     @property
     def concerned(self) -> bool:
-        """Whether the intent is about anything that the pod asks for."""
+        """Whether the intent concerns any resource that the pod requests."""
         return any(self.intent.concerns(name) for step in self.demand.steps for name in step.asks)

@@ -1,9 +1,9 @@
 """
-Which of the nodes of a call is the best, and what two schedulers are told of it.
+Which of the nodes of a call is the best, and the scores for two schedulers.
 
-Who can take a pod comes before who cannot, who aligns it before who only tries; then values decide, one
-measure after the other. With thousands of nodes that is a matter of columns: each node's rank is packed into
-one number.
+Nodes that take a pod come before those that do not, nodes that align it before those that only try; then
+values decide, one measure after the other. For thousands of nodes this is done in columns: each node's rank
+is packed into one number.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -25,18 +25,18 @@ Column = TypeVar("Column", Bools, Ints)
 
 
 class Relative(StrEnum):
-    """What makes one node better than the others that are asked about with it."""
+    """A measure that compares a node with the others in the same call."""
 
     NUMA_NODES = "RelativeNUMANodes"
 
 
 Measure = Strategy | Relative
-"""What gives a node a value from 0 to 100; a `Relative` one looks at all nodes to do so."""
+"""What gives a node a value from 0 to 100; a `Relative` one uses all nodes for that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What decides between nodes that align a pod alike: the first strategy, and among equals the next."""
+    """How nodes that align a pod alike are compared: by the first strategy, and among equals the next."""
 
     strategies: tuple[Measure, ...] = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
     weights: Weights = field(default_factory=dict)
@@ -44,11 +44,11 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a node is worth to a pod: `values` by the strategies of its ranking, each 0 to 100.
+    """The score of a node for a pod: `values` by the strategies of its ranking, each 0 to 100.
 
-    All scores of a pod have as many values, so there may be more of them than the ranking has strategies.
-    A node that refuses the pod, or of which nothing is known, is not `admitted`. One that is not `aligned`
-    takes the pod, but its kubelet would spread it further than it has to be.
+    All scores of a pod have equally many values, so there may be more of them than the ranking has
+    strategies. A node that refuses the pod, or that is unknown, is not `admitted`. One that is not `aligned`
+    takes the pod, but its kubelet would spread it further than necessary.
     """
 
     values: tuple[int, ...]
@@ -63,14 +63,12 @@ def ranks(
     chosen: Sequence[int] | None = None,
     opted_out: bool = False,
 ) -> "Ranks":
-    """Return what nodes are worth to one pod, by their position in the call.
+    """Return the ranks of nodes for one pod, by their position in the call.
 
-    Per node, `chosen` is the number of its ranking, the first for all if it is left out.
-
-    Nodes of different rankings are compared value by value all the same. Of a node with fewer strategies than
-    another the missing ones say the best, for nobody looks for faults there. A pod that has `opted_out`, by
-    saying `none`, is as well off on every node that takes it. A pod that says nothing has not: it ranks by
-    the policies of the nodes.
+    `chosen` is the number of each node's ranking, the first for all if it is None. Nodes of different
+    rankings are still compared value by value. If a node has fewer strategies than another, its missing
+    values count as the best. For a pod that has `opted_out`, by setting `none`, all nodes that take it are
+    equal. A pod without any setting has not: it is ranked by the policies of the nodes.
     """
     admitted = batch.admitted
     width = max(len(ranking.strategies) for ranking in rankings)
@@ -84,7 +82,7 @@ def ranks(
 
 
 def _value(batch: Batch, ranking: Ranking, at: int) -> Ints | int:
-    """By one strategy of a ranking; the best, if it has no more of them."""
+    """Return the values by one strategy of a ranking; the best if it has no more."""
     if at >= len(ranking.strategies):
         return HIGHEST
     measure = ranking.strategies[at]
@@ -96,7 +94,7 @@ def _value(batch: Batch, ranking: Ranking, at: int) -> Ints | int:
 def _in_play(
     rankings: Sequence[Ranking], chosen: Sequence[int] | None, admitted: Bools
 ) -> Iterator[tuple[Ranking, Bools]]:
-    """Yield the rankings that decide about any node, and about which."""
+    """Yield the rankings that apply to any node, and to which."""
     if chosen is None:
         yield rankings[0], admitted
         return
@@ -108,13 +106,13 @@ def _in_play(
 
 
 def relative_values(measure: Relative, zones: Ints, admitted: Bools) -> Ints | int:
-    """By how many zones the pod gets on each node, and which nodes take it: 0 to 100, or one for all."""
+    """Return 0 to 100 by the zones that the pod gets on each admitting node, or one value for all."""
     return _RELATIVE[measure](zones, admitted)
 
 
 def _fewer_than_the_most(zones: Ints, admitted: Bools) -> Ints | int:
-    """Volcano's numaaware.go: what is pinned nowhere is best everywhere."""
-    # Who refuses is filtered out, or will be: Volcano scores the others alone.
+    """Restate Volcano's numaaware.go: a pod that is pinned nowhere scores best everywhere."""
+    # Refusing nodes are filtered out, or will be: Volcano scores only the others.
     most = int(zones.max(initial=0, where=admitted))
     return HIGHEST - HIGHEST * zones.astype(np.int64) // most if most else HIGHEST
 
@@ -126,9 +124,9 @@ _RELATIVE: Mapping[Relative, Callable[[Ints, Bools], Ints | int]] = MappingProxy
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """What nodes are worth to one pod, by their place in a call; `values` are columns, the decisive first.
+    """The ranks of nodes for one pod, by position in a call; `values` are columns, the decisive first.
 
-    Whoever is not admitted is not aligned and has values of 0.
+    A node that is not admitted is not aligned and has values of 0.
     """
 
     admitted: Bools
@@ -137,30 +135,30 @@ class Ranks:
 
     @cached_property
     def _key(self) -> Ints:
-        """What nodes are compared by: the larger the better, below 0 for all that refuse."""
+        """The sort key of nodes: the larger the better, below 0 for all that refuse."""
         columns = (self.aligned.astype(np.int64), *self.values)
         key = _packed(columns) if len(self.values) <= _FIT else kinds(columns)[0]
         return np.where(self.admitted, key, _REFUSED)
 
     def best(self, names: Sequence[str]) -> int | None:
-        """The place of the best node, the first by name among equals; None if no node takes the pod."""
+        """Return the position of the best node, first by name among equals; None if no node takes it."""
         top = self._key.max(initial=-1)
         equals = np.flatnonzero(self._key == top).tolist() if top >= 0 else []
         return min(equals, key=names.__getitem__, default=None)
 
     def order(self, names: Sequence[str]) -> list[int]:
-        """Return all places, those of the best nodes first, equals by name."""
+        """Return all positions, those of the best nodes first, equals by name."""
         by_name = sorted(range(len(names)), key=names.__getitem__)
         return sorted(by_name, key=self._key.tolist().__getitem__, reverse=True)
 
     def above_equals(self, places: Collection[int]) -> "Ranks":
-        """The same, but that these nodes come before all that are as good: one is meant to be taken."""
+        """Return the same with these nodes before all equally good ones: one of them is to be chosen."""
         last = np.zeros(len(self.admitted), dtype=np.int64)
         last[list(places)] = HIGHEST
         return replace(self, values=(*self.values, last * self.admitted))
 
     def with_score(self, place: int, score: Score) -> "Ranks":
-        """Return the same, but that one node is worth this."""
+        """Return the same with this score of one node."""
         values = zip(self.values, score.values, strict=True)
         return Ranks(
             _replaced(self.admitted, place, score.admitted),
@@ -169,15 +167,15 @@ class Ranks:
         )
 
     def without(self, place: int) -> "Ranks":
-        """Return the same, but that one node does not take the pod."""
+        """Return the same, with one node refusing the pod."""
         return self.with_score(place, Score((0,) * len(self.values)))
 
     def squeezed(self, highest: int) -> list[int]:
-        """For each node a number from 0 to `highest`, as kube-scheduler takes them.
+        """Return for each node a number from 0 to `highest`, as kube-scheduler accepts them.
 
-        The best node that admits the pod has the highest, and nodes that do not have 0. Kinds of nodes that
-        differ have different numbers if there are no more than fit, the nodes that refuse being one of them;
-        of more, about as many share each number, and only the best has the highest.
+        The best node that admits the pod has the highest, and refusing nodes have 0. Different kinds of nodes
+        have different numbers if there are enough, with refusing nodes as one kind; if there are more kinds,
+        about equally many share each number, and only the best has the highest.
         """
         if not len(self._key):
             return []
@@ -188,17 +186,17 @@ class Ranks:
         return list[int]((found * self.admitted).tolist())
 
     def absolute(self) -> list[float]:
-        """For each node a number from 0 to 100, as Volcano takes them.
+        """Return for each node a number from 0 to 100, as Volcano accepts them.
 
-        It is the value of the first strategy, lower by less than one for what the next ones say. A node that
-        is not aligned has less than any that is, whatever its values; one that refuses has 0.
+        It is the value of the first strategy, lower by less than one for the next ones. A node that is not
+        aligned has less than any that is, whatever its values; a refusing node has 0.
         """
         first = np.maximum(self.values[0], _LEAST) - _TIE * (1 - _share(self.values[1:]))
         number = np.where(self.aligned, first, _TIE * _share(self.values))
         return list[float]((number * self.admitted).tolist())
 
     def score(self, place: int) -> Score:
-        """Return what a single node is worth."""
+        """Return the score of a single node."""
         values = tuple(int(column[place]) for column in self.values)
         return Score(values, aligned=bool(self.aligned[place]), admitted=bool(self.admitted[place]))
 
@@ -213,10 +211,10 @@ _REFUSED = -1
 """Below every rank."""
 
 _BITS = 7
-"""So many hold a value of at most 100."""
+"""The bits of a value of at most 100."""
 
 _FIT = 8
-"""So many values, and whether a node is aligned, fit in 63 bits."""
+"""This many values, and whether a node is aligned, fit in 63 bits."""
 
 
 def _packed(columns: Sequence[Ints]) -> Ints:
@@ -232,7 +230,7 @@ _LEAST, _TIE = 0.5, 0.2
 
 
 def _share(columns: Sequence[Ints]) -> NDArray[np.float64] | float:
-    """Values as the digits of one number, the first the highest, as a share of the largest with so many."""
+    """Return values as the digits of one number, most significant first, as a share of the largest."""
     if not columns:
         return 1.0
     number, most = np.zeros(len(columns[0])), 0.0

@@ -1,9 +1,9 @@
 """
-The cluster as a scheduler sees it: nodes with what is free on them once reservations are counted.
+The cluster as a scheduler sees it: nodes with what is free on them after reservations.
 
-A ledger works out what is free on one node, tables answer for thousands. Here the one follows the other: a
-node is read anew when anything happened to it, or when time alone changed what is free there, and only once
-somebody asks about it. So a question costs what happened since the last one, and nothing for all the rest.
+A ledger computes what is free on one node, tables answer for thousands. This module connects them: a node is
+read again after a change, or when time alone changed what is free there, and only when it is needed. So a
+question costs only the changes since the last one.
 """
 
 import heapq
@@ -24,17 +24,17 @@ from numalign.model.node import Node
 from numalign.shapes import UnknownNode
 
 REMEMBERED = 256
-"""Questions whose answers are kept; the least recently asked goes first."""
+"""The size of the cache of questions and answers."""
 
 _ASKED = frozenset({"nodes", "eligible", "labels", "unknown_eligible", "unknown_labels", "assumed_machines"})
-"""What a scheduler asks for."""
+"""The caches that a scheduler uses."""
 
 _UNMET: Mapping[int, Unmet] = {number: unmet for unmet, number in NUMBERS.items() if unmet}
 
 
 @dataclass(frozen=True, slots=True)
 class NotEligible:
-    """What keeps a pod from a node, for now or, if `lasting`, as long as nobody relabels the node."""
+    """What keeps a pod from a node, for now or, if `lasting`, as long as the node is not relabelled."""
 
     unmet: Unmet
     lasting: bool
@@ -51,39 +51,39 @@ class SchedulerCache:
         reservations.on_change(self._stale.add)
 
     def caches(self) -> Caches:
-        """Return what is remembered of what was asked, by its name in metrics."""
+        """Return the caches, by their names in metrics."""
         return {name: cache for name, cache in self._cluster.caches().items() if name in _ASKED}
 
     def evaluated(self) -> Mapping[str, int]:
-        """See `ClusterCache.evaluated`."""
+        """Return `ClusterCache.evaluated`."""
         return self._cluster.evaluated()
 
     def set_unknown(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
-        """Hold these nodes without topology and no others, some at each step."""
+        """Replace the nodes without topology, some at each step."""
         return self._cluster.update_unknown(unknown)
 
     def ask(
         self, names: Sequence[str], question: Question, *, now: float, uid: str = "", created: int = 0
     ) -> Batch:
-        """Return what these nodes answer to a question, whose pod, if it has a `uid`, was `created` then.
+        """Return the answers of these nodes to a question, whose pod, if it has a `uid`, was `created` then.
 
-        Where the pod itself holds a reservation, its node is evaluated as if that were not there.
+        If the pod itself has a reservation, its node is evaluated without it.
         """
         self._refresh(names, now)
         own = self._own(names, question, now=now, uid=uid, created=created)
         return self._cluster.ask(names, question, own)
 
     def ask_one(self, node: Node, verdict: Verdict, question: Question) -> Batch:
-        """Return what a single node answers to a question, which has this verdict if it is like this."""
+        """Return the answer of a single node to a question, given its verdict in this state."""
         return self._cluster.ask([node.name], question, OwnNode(0, node, verdict))
 
     def work(self, names: Sequence[str], question: Question, *, now: float) -> Iterator[None]:
-        """Work out in steps what `ask` then gives at once."""
+        """Compute in steps what `ask` then returns at once."""
         self._refresh(names, now)
         yield from self._cluster.work(names, question)
 
     def work_ahead(self, most: int, clock: Callable[[], float]) -> Iterator[int]:
-        """Read anew what nobody has asked about since, `most` nodes at a time; gives how many are left."""
+        """Read changed nodes ahead of questions, `most` at a time; yield how many are left."""
         while self._stale:
             now = clock()
             self._notice_time(now)
@@ -93,7 +93,7 @@ class SchedulerCache:
     def not_eligible(
         self, names: Sequence[str], constraints: Constraints, *, now: float
     ) -> Mapping[str, NotEligible]:
-        """Return what keeps a pod from these nodes, by name; a node that nobody knows keeps nobody away."""
+        """Return what keeps a pod from these nodes, by name; unknown names are left out."""
         self._refresh(names, now)
         cluster, found = self._cluster, dict[str, NotEligible]()
         for table, eligibility in (
@@ -112,7 +112,7 @@ class SchedulerCache:
         name = self._reservations.node_of(uid) if uid else None
         if name is None or name not in names:
             return None
-        # A reservation of this very pod stands in nobody's way, least of all in its own.
+        # The pod's own reservation does not block it.
         prediction = self._reservations.predict(
             name, question.demand, question.intent, created=created, now=now, without=(uid,)
         )
@@ -123,7 +123,7 @@ class SchedulerCache:
         self._read(self._stale.intersection(names) if self._stale else (), now)
 
     def _notice_time(self, now: float) -> None:
-        """Notice nodes on which time alone has changed what is free."""
+        """Mark nodes on which time alone has changed what is free."""
         while self._due and self._due[0][0] <= now:
             self._stale.add(heapq.heappop(self._due)[1])
 

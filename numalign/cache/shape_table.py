@@ -1,7 +1,7 @@
 """
-The shapes of a cluster, by row: each as a node in columns, and which of them pods may go to.
+The shapes of a cluster, by row: each as a node in columns, and which of them pods may use.
 
-Shapes are few and hardly ever change, so what was found out about them holds for a long time.
+There are few shapes and they hardly ever change, so results about them stay valid for long.
 """
 
 from collections import Counter
@@ -24,11 +24,11 @@ _NODES_A_STEP = 8
 
 
 class ShapeTable(NodeTable):
-    """Shapes by row, each as a node in health with nothing on it. Changed in place.
+    """Shapes by row, each as a healthy, empty node. Changed in place.
 
-    `told` notes every row of which anything changed: amounts, labels or taints. One that was declared has a
-    row of its own, whatever its name: what else is known of a shape of that name is what nodes have shown.
-    `listed` is every resource that a node of some shape lists, whether or not it has any of it.
+    `told` notes every row of which anything changed: amounts, labels or taints. A declared shape has its own
+    row, whatever its name: the other shapes of that name come from nodes. `listed` is every resource that a
+    node of some shape lists, with any amount.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class ShapeTable(NodeTable):
         self._known: dict[str, KnownShape] = {}
 
     def become(self, shapes: Iterable[KnownShape]) -> None:
-        """Hold these shapes and no others."""
+        """Replace all shapes by these."""
         keyed = dict(_keyed(shapes))
         for key in self._known.keys() - keyed.keys():
             self.told.note(self._rows[key])
@@ -54,15 +54,15 @@ class ShapeTable(NodeTable):
         self.classes = frozenset(shape.node_class for shape in every)
 
     def known(self) -> Iterator[tuple[int, KnownShape]]:
-        """Return every shape and its row, the declared ones last if that is how they were told."""
+        """Return every shape and its row, in the order in which they were given."""
         return ((self._rows[key], known) for key, known in self._known.items())
 
     def rows_by_name(self) -> Mapping[str, int]:
-        """Return the rows of shapes that nodes can be of, by the names of shapes."""
+        """Return the rows of shapes that nodes can have, by the names of shapes."""
         return self._rows
 
     def may_go(self, constraints: Constraints, rows: Rows | None) -> Steps[Bools]:
-        """Return whether a pod may go to nodes of the shapes in these rows, or in all; some at each step."""
+        """Return whether a pod may use nodes of the shapes in these rows, or in all; some at each step."""
         wanted = range(self.height) if rows is None else rows.tolist()
         may_go = np.zeros(len(wanted), dtype=np.bool_)
         shapes = dict(self.known())
@@ -75,7 +75,7 @@ class ShapeTable(NodeTable):
 
 
 def deriving(named: Iterable[tuple[str, Node]]) -> Steps[Sequence[KnownShape]]:
-    """Return the shapes of nodes, each told with the name of its shape; some nodes at each step."""
+    """Return the shapes of nodes, each given with the name of its shape; some nodes at each step."""
     found: dict[str, Shape] = {}
     counts = Counter[str]()
     for at, (name, node) in enumerate(named, start=1):

@@ -1,4 +1,4 @@
-"""What all shapes and nodes of a cluster answer to one pod."""
+"""The answers of all shapes and nodes of a cluster to one pod."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -14,11 +14,11 @@ from numalign.shapes import KnownShape
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """What the nodes of one shape say to a pod.
+    """The answers of the nodes of one shape to a pod.
 
-    `nodes` are those that are here and that the pod may go to as long as their labels and lasting taints
-    stay; `kept_away` counts the others that are here by why it may not. The verdict is that of the shape: in
-    health and with nothing on it, whether or not the pod may go there.
+    `nodes` counts present nodes that the pod may use as long as their labels and lasting taints stay;
+    `kept_away` counts the other present ones by reason. The verdict is that of the shape: healthy and empty,
+    whether or not the pod may use it.
     """
 
     known: KnownShape
@@ -32,18 +32,17 @@ class Survey:
     """What could ever hold a pod.
 
     `feasible` and `infeasible` are sorted class names, over all shapes wherever the pod may go; a class is
-    infeasible only if no shape of that class could take the pod, and no node that is labelled so is of one
-    that could.
+    infeasible only if no shape of that class could take the pod, and no node with that label has a shape that
+    could.
 
-    `able` counts nodes that are here, of shapes that could take the pod, and that it may go to as long as
-    their labels and lasting taints stay. Of these so many are `unanswered`: what becomes of the pod there
-    takes too long to work out, so they may be. Where there are none, `fallback` is a shape that could take it
-    and has, had or may have nodes that it may go to. `unmatched` is a pod that may go to no node that is
-    known in any way, by its selector and tolerations.
+    `able` counts present nodes, with shapes that could take the pod, that it may use as long as their labels
+    and lasting taints stay. Of these, `unanswered` would take too long to evaluate, so they may be able.
+    Without any, `fallback` is a shape that could take it and has, had or may have nodes that it may use.
+    `unmatched` is set if the pod may use no node that is known in any way, by its selector and tolerations.
 
     `known` counts all nodes, `unknown` those that publish no topology; `bare` of the latter those that are
-    large enough, as far as anybody tells, and that the pod may go to. Of the resources that it asks for,
-    `unlisted` are those that no shape lists, nor any node without topology.
+    large enough, as far as known, and that the pod may use. Of the requested resources, `unlisted` are those
+    that no shape lists, nor any node without topology.
     """
 
     feasible: tuple[str, ...]
@@ -63,7 +62,7 @@ def refusal_text(
 ) -> str:
     """Return why no node can take a pod; `looser` is a policy with which some node could.
 
-    Empty where no node refuses that the pod may go to, nor a shape of which none is here.
+    Empty if no node that the pod may use refuses it, nor a shape without nodes.
     """
     every = tuple(groups)
     kept_away = Counter[Unmet]()
