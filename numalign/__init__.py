@@ -1,1 +1,1 @@
-"""What every program of numalign shares: values, rules, ledger, cache, process and API server."""
+"""What all programs of numalign share: values, rules, ledger, cache, process and API server."""

@@ -1,8 +1,8 @@
 """
-Remember the answers that were asked for most recently.
+A cache of the most recently used values.
 
-What pods ask is up to whoever creates them, so nothing that is kept per question may grow without bound:
-neither in number, nor in bytes.
+Pod requests are up to the users who create pods, so nothing that is stored per question may grow without
+bound: neither in number, nor in bytes.
 """
 
 import hashlib
@@ -19,36 +19,36 @@ Value = TypeVar("Value")
 Arguments = TypeVarTuple("Arguments")
 
 MOST_BYTES = 2**24
-"""Of what is remembered in one place, unless somebody says otherwise: 4,096 pods such as people write."""
+"""The default limit of a cache: 4,096 pods of the usual size."""
 
 ENTRY_BYTES = 200
-"""What it takes to remember anything at all: its places in two tables."""
+"""The bytes of an entry itself: its places in two tables."""
 
 
 class Cache(Protocol):
-    """Something that is remembered, by its size."""
+    """A cache, by its size."""
 
     @property
     def bytes(self) -> int:
-        """Of all entries together, as far as it is known."""
+        """The bytes of all entries together, as far as known."""
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """Return the number of entries."""
 
 
 Caches = Mapping[str, Cache]
-"""What somebody remembers, by its name in metrics."""
+"""Caches by their names in metrics."""
 
 
 def digest(written: bytes) -> bytes:
-    """What stands for a text as a key, however long that is; nobody can find two texts that have the same."""
+    """Return a key of fixed length for a text of any length, without practical collisions."""
     return hashlib.blake2b(written, digest_size=32).digest()
 
 
 class LRU(Generic[Key, Value]):
-    """At most `limit` values by key, of `most_bytes` together; the one not asked for longest goes first.
+    """At most `limit` values by key, of `most_bytes` together; the least recently used is dropped first.
 
-    What alone is more than that is kept until there is another. `weigh` gives the bytes of key and value.
+    A single larger value is kept until there is another. `weigh` returns the bytes of key and value.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LRU(Generic[Key, Value]):
         return key in self._values
 
     def get(self, key: Key, make: Callable[[], Value]) -> Value:
-        """Return what is remembered under the key, else what `make` gives, remembered from now on."""
+        """Return the cached value of the key, else the result of `make`, cached from now on."""
         if key in self._values:
             self._values.move_to_end(key)
         else:
@@ -80,34 +80,34 @@ class LRU(Generic[Key, Value]):
         return self._values[key]
 
     def values(self) -> tuple[Value, ...]:
-        """Return all that is remembered, without asking for it; the least recently asked for first."""
+        """Return all cached values without using them; the least recently used first."""
         return tuple(self._values.values())
 
     def put(self, key: Key, value: Value) -> None:
-        """Remember a value in place of the one that was there."""
+        """Store a value in place of an earlier one."""
         self.drop(key)
         self._add(key, value)
 
     def drop(self, key: Key) -> None:
-        """Forget a value, if it is remembered."""
+        """Remove a value, if it is cached."""
         if key in self._values:
             del self._values[key]
             self.bytes -= self._weights.pop(key)
 
     def weigh_again(self, key: Key) -> None:
-        """Take note of what a value has come to take since it was remembered, if it is."""
+        """Update the size of a value that has grown since it was stored, if it is cached."""
         if key in self._values:
             self.bytes -= self._weights[key]
             self._note(key, self._values[key])
 
     def find(self, key: Key) -> Value | None:
-        """Return what is remembered, asked for now; None if nothing is."""
+        """Return the cached value, as used now; None if there is none."""
         if key in self._values:
             self._values.move_to_end(key)
         return self._values.get(key)
 
     def peek(self, key: Key) -> Value | None:
-        """Return what is remembered, without asking for it."""
+        """Return the cached value, without using it."""
         return self._values.get(key)
 
     def _add(self, key: Key, value: Value) -> None:
@@ -115,7 +115,7 @@ class LRU(Generic[Key, Value]):
         self._note(key, value)
 
     def _note(self, key: Key, value: Value) -> None:
-        """Note what a value takes, and make room for it."""
+        """Note the size of a value, and make room for it."""
         self._weights[key] = ENTRY_BYTES + self._weigh(key, value)
         self.bytes += self._weights[key]
         while len(self) > self._limit or (self.bytes > self._most_bytes and len(self) > 1):
@@ -123,10 +123,10 @@ class LRU(Generic[Key, Value]):
 
 
 class Remembering(Generic[*Arguments, Value]):
-    """A function that remembers what it gave for what it was asked, within so many bytes; see `LRU`.
+    """A function with a cache of its results within a number of bytes; see `LRU`.
 
-    It stands where `functools.lru_cache` counts too little: where others decide how large a value is. Several
-    threads may ask at once.
+    It is used where `functools.lru_cache` counts too little: where others decide the size of a value. Several
+    threads may call at once.
     """
 
     def __init__(self, function: Callable[[*Arguments], Value], limit: int, most_bytes: int) -> None:
@@ -136,7 +136,7 @@ class Remembering(Generic[*Arguments, Value]):
         update_wrapper(self, function)
 
     def __call__(self, *arguments: *Arguments) -> Value:
-        """What the function gives, or gave when it was asked the same."""
+        """Return the result of the function, from the cache if it is there."""
         with self._lock:
             if (known := self.cache.find(arguments)) is not None:
                 return known
@@ -149,5 +149,5 @@ class Remembering(Generic[*Arguments, Value]):
 def remembering(
     limit: int, *, most_bytes: int = MOST_BYTES
 ) -> Callable[[Callable[[*Arguments], Value]], Remembering[*Arguments, Value]]:
-    """Have a function remember at most so much; what is None is worked out each time."""
+    """Return a decorator that caches results within limits; results that are None are not cached."""
     return lambda function: Remembering(function, limit, most_bytes)

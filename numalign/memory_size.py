@@ -1,8 +1,8 @@
 """
-How much memory a value takes.
+The memory size of a value.
 
-What is remembered was written by others, and one of them may write a thousand times as much as another. So
-it is counted in bytes, as the interpreter holds them: every part of a value, and each of them once.
+Cached values are written by others, and one may be a thousand times as large as another. So their size is
+counted in bytes, as the interpreter stores them: every part of a value, and each of them once.
 """
 
 import gc
@@ -12,13 +12,13 @@ from sys import getsizeof
 from types import FunctionType, ModuleType
 
 _SHARED = (type, Enum, FunctionType, ModuleType, type(None), bool)
-"""What is there anyway, and leads everywhere."""
+"""Objects that exist anyway, and that refer to everything."""
 
 
 def weight(*values: object) -> int:
-    """Return the bytes of values that refer to nothing but their own parts, as all frozen ones do.
+    """Return the bytes of values that refer only to their own parts, as all frozen ones do.
 
-    Takes time by their parts: less than it took to make them of a text.
+    The time depends on their parts: less than decoding them took.
     """
     total, met = 0, set[int]()
     layer: list[object] = list(values)

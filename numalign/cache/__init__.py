@@ -1,9 +1,9 @@
 """
-The cluster in memory, and the same rules for all of its nodes at once.
+The cluster in memory, with the same rules for all of its nodes at once.
 
-Nodes stand in columns, and a question is put to all of them in a few operations; what was answered is
-remembered, and asked again only of nodes that changed. For that the columns restate the rules of `kubelet`
-and `decision`; laws (`tests/laws`) bind them to `decision.evaluate`, node by node and to the last digit.
+Nodes are in columns, and a question is evaluated for all of them in a few operations; answers are cached, and
+computed again only for nodes that changed. For that the columns restate the rules of `kubelet` and
+`decision`; laws (`tests/laws`) bind them to `decision.evaluate`, node by node and to the last digit.
 """
 
 from numalign.cache.cluster_cache import ClusterCache

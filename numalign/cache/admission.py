@@ -1,10 +1,10 @@
 """
-Whether a pod may be admitted, and what its owner should know.
+Whether a pod may be admitted, and the warnings for its owner.
 
-This is decided here and nowhere else: the webhook answers with it, `kubectl numa` shows it beforehand. A pod
-is refused if its namespace asks for more, or if no shape that the cluster has, had or declares could ever
-take it. That is for ever, so where anything is not known the pod is admitted, with a warning; so it is if all
-that is wrong is that no node has room now.
+This is decided only here: the webhook answers with it, `kubectl numa` shows it in advance. A pod is refused
+if its namespace requires more, or if no shape that the cluster has, had or declares could ever take it. That
+is permanent, so if anything is not known the pod is admitted with a warning; the same holds if only no node
+has room now.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,18 +28,18 @@ from numalign.shapes import KnownShape
 LEVELS: Mapping[str, Callable[[NamespaceRules], Policy | None]] = MappingProxyType(
     {name: attrgetter(name) for name in ("enforce", "warn", "audit")}
 )
-"""What a namespace can ask of every pod in it, by name."""
+"""The levels that a namespace can set for every pod in it, by name."""
 
 
 class Reaction(StrEnum):
-    """What happens to a pod that cannot run as things are known."""
+    """The reaction to a pod that cannot run as far as known."""
 
     DENY = "deny"
     WARN = "warn"
 
 
 class TaintReaction(StrEnum):
-    """What happens to a pod that tolerates a taint, and asks for what contradicts it."""
+    """The reaction to a pod that tolerates a taint and contradicts it by its requests."""
 
     DENY = "deny"
     WARN = "warn"
@@ -48,11 +48,11 @@ class TaintReaction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """When a pod is refused for the shapes that are known, and not for what its namespace asks.
+    """When a pod is refused because of the known shapes, not because of its namespace.
 
-    `never` is for pods that no shape could take, `unknown_resources` for those that ask for a resource that
+    `never` is for pods that no shape could take, `unknown_resources` for those that request a resource that
     none has ever listed. With `unknown_may_fit`, a node without topology that is large enough may take a pod.
-    `taints` is for pods whose tolerations say something else than they ask for, whatever there is.
+    `taints` is for pods whose tolerations contradict their requests, whatever nodes there are.
     """
 
     never: Reaction = Reaction.DENY
@@ -80,15 +80,15 @@ class AdmissionState(StrEnum):
 
 
 BY_ITSELF = frozenset({AdmissionState.BELOW_ENFORCED, AdmissionState.CONTRADICTS_TAINT})
-"""States in which a pod is refused for what it asks, whatever nodes there are."""
+"""States in which a pod is refused for its request, whatever nodes there are."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionDecision:
-    """What becomes of a pod: it is refused if there is a `refusal`, else admitted.
+    """The decision on a pod: it is refused if there is a `refusal`, else admitted.
 
-    `waived` is a refusal that is not made, because of best-effort or because nobody is to be refused for it.
-    Texts are whole; whoever shows them cuts them.
+    `waived` is a refusal that is not enforced, because of best-effort or the configured reaction. Texts are
+    complete; the code that shows them cuts them.
     """
 
     state: AdmissionState
@@ -98,23 +98,23 @@ class AdmissionDecision:
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
-        """What the pod's owner is warned of, a refusal that is not made first."""
+        """The warnings for the pod's owner, a waived refusal first."""
         waived = (wording.first_sentence(self.waived),) if self.waived else ()
         return (*waived, *self.warnings)
 
 
 NOTHING: AbstractSet[str] = frozenset()
-"""Resources that DRA serves, where it serves none."""
+"""The resources that DRA serves if it serves none."""
 
 
 def steps(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = NOTHING) -> Iterator[None]:
-    """Find out step by step what has to be known; `decide` then answers at once."""
+    """Compute step by step what is needed; `decide` then answers at once."""
     if not pod.asks:
         return iter(())
     question = dra.sure(pod.question, served)
     if pod.pin is None:
         return cache.work_now(question, pod.constraints)
-    # One that names its node is held against that node alone.
+    # One that names its node is evaluated only for that node.
     return (
         cache.work_on_node(pod.pin.node, question)
         if pod.pin.node
@@ -123,7 +123,7 @@ def steps(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = N
 
 
 def answered(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = NOTHING) -> bool:
-    """Return whether every node that was asked has answered in time."""
+    """Return whether every evaluated node has answered in time."""
     if not pod.asks:
         return True
     question = dra.sure(pod.question, served)
@@ -142,14 +142,14 @@ def decide(  # noqa: PLR0913  a pod, a cluster, and as of when and of what it is
     served: AbstractSet[str] = NOTHING,
     runs: bool = False,
 ) -> AdmissionDecision:
-    """Return whether a pod may be admitted.
+    """Return the decision on whether a pod may be admitted.
 
-    `now` is the wall clock, in seconds since 1970; `served` are the resources that DRA serves, for which
-    nobody is refused. Of one that `runs` already it is not asked whether a node has room: it has its own.
+    `now` is the wall clock, in seconds since 1970; `served` are the resources that DRA serves, for which no
+    pod is refused. For a pod that `runs` already it is not checked whether a node has room: it has its own.
     """
     rules = pod.rules
     if rules.enforce and pod.question.asks_less_than(rules.enforce):
-        # A namespace means every pod in it, whoever placed it.
+        # A namespace's level applies to every pod in it, whatever has placed it.
         text = wording.enforcement_text(pod.namespace, rules.enforce, pod.policy if pod.stated else None)
         return AdmissionDecision(AdmissionState.BELOW_ENFORCED, text)
     warnings = list[str]()
@@ -176,7 +176,10 @@ def decide(  # noqa: PLR0913  a pod, a cluster, and as of when and of what it is
 
 
 def _contradictions(pod: PodQuestion, refusals: Refusals) -> tuple[taints.TaintContradiction, ...]:
-    """What the pod's tolerations and what it asks for contradict; who is placed has to tolerate anything."""
+    """Return the contradictions between the pod's tolerations and requests.
+
+    A pod that is placed already has to tolerate any taint.
+    """
     if pod.pin or refusals.taints is TaintReaction.IGNORE:
         return ()
     return taints.contradictions(pod.question.demand, pod.question.intent, pod.constraints.tolerations)
@@ -186,7 +189,7 @@ _FOUND_A_NODE = frozenset({AdmissionState.PLACED, AdmissionState.FITS, Admission
 
 
 def _nothing_to_align(pod: PodQuestion) -> str | None:
-    """Return why what a pod asks for means nothing; None, if it means something."""
+    """Return why the pod's request has no effect; None if it has one."""
     demand = pod.question.demand
     if not demand.alignable:
         return f"{pod.policy} has no effect: the pod is {demand.qos} and requests no devices"
@@ -196,23 +199,23 @@ def _nothing_to_align(pod: PodQuestion) -> str | None:
 
 
 def shortfalls(pod: PodQuestion) -> tuple[str, ...]:
-    """Return the names of the levels that a pod falls short of."""
+    """Return the names of the levels that a pod does not meet."""
     levels = {name: level for name, of in LEVELS.items() if (level := of(pod.rules))}
     return tuple(name for name, level in levels.items() if pod.question.asks_less_than(level))
 
 
 def below_text(pod: PodQuestion, level: Policy) -> str:
-    """Return what the owner of a pod hears that asks for less than its namespace wants."""
+    """Return the message for the owner of a pod that requests less than its namespace expects."""
     return f"this namespace expects NUMA alignment {level}; the pod requests {policy_word(pod)}"
 
 
 def policy_word(pod: PodQuestion) -> str:
-    """Return what the pod asks for, in a word."""
+    """Return the request of the pod in a word."""
     return pod.policy if pod.stated else "nothing"
 
 
 def invalid_text(mistakes: tuple[Mistake, ...]) -> str:
-    """Return why a pod is refused that cannot be read: its first mistake, and how many more there are."""
+    """Return why an unreadable pod is refused: its first mistake, and how many more there are."""
     first, *others = mistakes
     more = f" (and {len(others)} more)" if others else ""
     return f"{first.where}: {first.message}{more}"
@@ -224,7 +227,7 @@ def _by_nodes(
     if not cache.informed:
         return AdmissionDecision(AdmissionState.NOT_KNOWN, warnings=(_NOT_KNOWN,))
     if pod.pin:
-        # A pod that somebody has placed is not refused: its controller would only make it again.
+        # A pod that is placed already is not refused: its controller would only create it again.
         return AdmissionDecision(AdmissionState.PLACED, warnings=tuple(_of_its_node(pod, pod.pin, cache)))
     survey = cache.ever(pod.question, pod.constraints)
     if survey.able:
@@ -261,7 +264,7 @@ def _of_its_node(pod: PodQuestion, pin: Pin, cache: ClusterCache) -> Iterator[st
 
 
 def _unable(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, survey: Survey) -> AdmissionDecision:
-    """Nothing that is known could take the pod, even where it may go."""
+    """Return the decision if nothing known could take the pod, even where it may go."""
     if unlisted := tuple(_unlisted(survey, cache)):
         if refusals.unknown_resources is Reaction.DENY:
             return _against(pod, refusals, AdmissionState.UNKNOWN_RESOURCE, "; ".join(unlisted))
@@ -270,12 +273,12 @@ def _unable(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, survey: S
     if survey.bare and refusals.unknown_may_fit:
         may = f"no node with a NUMA topology can align the pod; {wording.nodes(survey.bare)} without one may"
         return AdmissionDecision(AdmissionState.UNKNOWN_NODE, warnings=(may,))
-    # Whoever is to be alone may not ask for less.
+    # An exclusive pod may not request less.
     least = Policy.RESTRICTED if pod.question.intent.exclusive else Policy.BEST_EFFORT
     floor = max(pod.rules.enforce or least, least, key=[*Policy].index)
     why = cache.why_not(pod.question, pod.constraints, floor=floor)
     if not why:
-        # It may go to nodes without topology alone, and these are too small.
+        # It may use only nodes without topology, and these are too small.
         return AdmissionDecision(AdmissionState.NOT_MATCHED, warnings=(_NOT_MATCHED,))
     return _against(pod, refusals, AdmissionState.NEVER, why)
 
@@ -298,7 +301,7 @@ _NOT_HERE = "no node that could align the pod exists now"
 
 
 def _unlisted(survey: Survey, cache: ClusterCache) -> Iterator[str]:
-    """Resources that nobody lists, each with the name that may be meant."""
+    """Yield messages on resources that no node lists, each with the closest name."""
     if not survey.unlisted:
         return
     listed = sorted(name for name in cache.listed if kind(name) is Kind.DEVICE)[:MOST_COMPARED]
@@ -306,14 +309,14 @@ def _unlisted(survey: Survey, cache: ClusterCache) -> Iterator[str]:
 
 
 MOST_NAMED = 4
-"""Resources that nobody lists and that are told of: a misspelt name is guessed with each."""
+"""The limit of reported resources that no node lists: a name is suggested for each."""
 
 MOST_COMPARED = 256
-"""Names of resources that a misspelt one is compared with."""
+"""The limit of names of resources that a misspelt one is compared with."""
 
 
 def _not_answered(question: Question, survey: Survey) -> Iterator[str]:
-    """Nodes that say nothing to so many containers; the pod may fit there all the same."""
+    """Yield a warning on nodes that do not answer for so many containers; the pod may still fit there."""
     silent, count = survey.unanswered, len(question.demand.steps)
     if silent:
         who = "1 node was" if silent == 1 else f"{silent} nodes were"

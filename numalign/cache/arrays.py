@@ -1,4 +1,4 @@
-"""The arrays that columns are made of."""
+"""The arrays of columns."""
 
 from typing import Any, TypeAlias
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.signedinteger[Any]]
-"""Whole numbers, of whatever width."""
+"""Integers of any width."""
 
 Bools: TypeAlias = NDArray[np.bool_]
 

@@ -1,4 +1,4 @@
-"""What the nodes of one call answer to one question, by their position in the call."""
+"""The answers of the nodes of one call to one question, by their position in the call."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,16 @@ from numalign.decision.verdict import Verdict
 from numalign.model.node import Node
 
 UNKNOWN, ADMITTED = 0, 1
-"""Codes of nodes whose topology is not known, and of those that admit the pod."""
+"""The codes of nodes without a known topology, and of those that admit the pod."""
 
 _FIRST_REFUSAL = 2
 
 
 @dataclass(frozen=True, slots=True)
 class OwnNode:
-    """A node that was evaluated by itself, at its position: as if something there were otherwise.
+    """A node that was evaluated by itself, at its position, in a different state.
 
-    It is asked without the reservation that the pod itself holds there, or with pods that somebody assumes.
+    It is evaluated without the pod's own reservation there, or with assumed pods.
     """
 
     position: int
@@ -35,10 +35,10 @@ class OwnNode:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """What the nodes of one call answer; good until the cache changes.
+    """The answers of the nodes of one call; valid until the cache changes.
 
-    `names` are those of the call, `rows` theirs in the `evaluation`, -1 for a node whose topology is not
-    known. Arrays are by position in the call. Of a pod's `own` node, if it has one, its own verdict counts.
+    `names` are those of the call, `rows` theirs in the `evaluation`, -1 for a node without a known topology.
+    Arrays are by position in the call. If the pod has an `own` node, its own verdict counts.
     """
 
     names: Sequence[str]
@@ -48,28 +48,28 @@ class Batch:
 
     @property
     def question(self) -> Question:
-        """What was asked."""
+        """The question."""
         return self.evaluation.question
 
     @cached_property
     def admitted(self) -> Bools:
-        """Which nodes admit the pod as things stand."""
+        """Which nodes admit the pod at present."""
         return self._at_rows(self.evaluation.admitted, lambda own: own.verdict.admitted).astype(np.bool_)
 
     @cached_property
     def aligned(self) -> Bools:
-        """Which nodes really align the pod; all, if it has nothing that its intent is about."""
+        """Which nodes really align the pod; all if it has nothing that its intent concerns."""
         if not self.question.concerned:
             return np.ones(len(self.rows), dtype=np.bool_)
         return self._at_rows(self.evaluation.aligned, self._aligned).astype(np.bool_)
 
     @cached_property
     def zones(self) -> Ints:
-        """How many zones the pod gets; of nodes that do not admit it any number."""
+        """How many zones the pod gets; any number for nodes that do not admit it."""
         return self._at_rows(self.evaluation.zones, lambda own: len(own.verdict.placement.zones))
 
     def scores(self, strategy: Strategy, weights: Weights) -> Ints:
-        """How good the placement is, 0 to 100; of nodes that do not admit the pod any number."""
+        """Return the scores of the placement, 0 to 100; any number for nodes that do not admit the pod."""
         demand = self.question.demand
         return self._at_rows(
             partial(self.evaluation.scores, strategy, weights),
@@ -81,7 +81,7 @@ class Batch:
         """Per node `UNKNOWN`, `ADMITTED`, or the code of its refusal: see `refusals`."""
         own = self.own
         codes: Ints = np.full(len(self.rows), UNKNOWN, dtype=np.int32)
-        # Where nothing is refused stands -1.
+        # Nodes without a refusal have -1.
         codes[self._known] = self.evaluation.refusals(self.rows[self._known]) + _FIRST_REFUSAL
         if own:
             codes[own.position] = ADMITTED if own.verdict.admitted else codes.max() + _FIRST_REFUSAL
@@ -89,13 +89,13 @@ class Batch:
 
     @cached_property
     def refusals(self) -> Mapping[int, Verdict]:
-        """The refusal behind each code, as all nodes make it that have it: see `RefusalCodes.verdict`."""
+        """The refusal of each code, as shared by its nodes: see `RefusalCodes.verdict`."""
         counts = np.bincount(self.codes, minlength=_FIRST_REFUSAL)
         refused = (np.flatnonzero(counts[_FIRST_REFUSAL:]) + _FIRST_REFUSAL).tolist()
         return {code: self._refusal(code, int((self.codes == code).argmax())) for code in refused}
 
     def split(self, *groups: Collection[int]) -> tuple[Sequence[str], Sequence[Mapping[str, int]]]:
-        """Return the names of nodes whose code is in no group, and by group the others, each with its code.
+        """Return the names of nodes with a code in no group, and by group the others with their codes.
 
         All are in the order of the call, and no code is in two groups.
         """
@@ -112,7 +112,7 @@ class Batch:
 
     @property
     def answered(self) -> bool:
-        """Whether no node would have taken too long to answer."""
+        """Whether all nodes have answered in time."""
         return all(verdict.answered for verdict in self.refusals.values())
 
     def _refusal(self, code: int, position: int) -> Verdict:

@@ -1,8 +1,8 @@
 """
 The admission of one pod on many nodes at once, container by container.
 
-Restates `kubelet.admit`: what the topology manager decides and what the three managers then give out, for
-nodes with as many zones each, in columns. Here stands what amounts of single zones do not decide: several
+Restates `kubelet.admit`: what the topology manager decides and what the three managers then allocate, for
+nodes with equally many zones, in columns. This handles what amounts of single zones do not decide: several
 containers, best efforts that fail, memory that others hold. No row is left to the rules.
 """
 
@@ -30,7 +30,7 @@ from numalign.model.pod import Role
 from numalign.model.resources import CPU, Kind, kind
 
 NO_AFFINITY = -1
-"""In place of the set of zones of a container that the topology manager keeps none for."""
+"""In place of the set of zones of a container for which the topology manager stores none."""
 
 
 class Failure(NamedTuple):
@@ -62,7 +62,7 @@ class Managers:
 
 
 class BatchDecision(NamedTuple):
-    """What the topology manager decides by row: the affinity, `NO_AFFINITY` for none, and who is admitted."""
+    """The topology manager's decision by row: affinity, `NO_AFFINITY` for none, and which are admitted."""
 
     mask: Ints
     preferred: Bools

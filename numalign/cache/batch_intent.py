@@ -1,5 +1,5 @@
 """
-Whether the zones that a pod gets are what an intent asks for, on many nodes at once.
+Whether the zones that a pod gets satisfy an intent, on many nodes at once.
 
 Restates `decision.evaluate.keeps`.
 """

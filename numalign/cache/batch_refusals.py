@@ -1,8 +1,8 @@
 """
-Why nodes refuse a pod, in columns: the refusals of many nodes, each told once.
+Why nodes refuse a pod, in columns: the refusals of many nodes, each once.
 
-Restates `decision.evaluate.refusal_of` and `_by_intent` as far as they tell nodes apart that a scheduler
-counts together: what is asked, and what kind of no it is, not what a single node has (`wording.reason`).
+Restates `decision.evaluate.refusal_of` and `_by_intent` as far as they distinguish nodes that a scheduler
+counts together: by the request and the kind of refusal, not by what a single node has (`wording.reason`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

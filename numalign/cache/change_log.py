@@ -1,9 +1,8 @@
 """
-What changed since somebody looked, so that what was worked out is patched and not worked out anew.
+What changed since the last read, so that results are updated and not computed again.
 
-Rows that change are noted in a log. Whoever keeps something by row remembers how far it has read; what it
-missed is stale, and worked out again when somebody asks for it. A log that grew longer than it is worth
-begins anew, and then all is stale.
+Changed rows are noted in a log. Each reader remembers how far it has read; what it missed is stale, and
+computed again when it is needed. A log that grew too long is restarted, and then everything is stale.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ _LONGEST = 4096
 
 
 class ChangeLog:
-    """The rows that changed, in order; a `place` in them is where somebody stopped reading."""
+    """The rows that changed, in order; a `place` in them is where a reader stopped."""
 
     def __init__(self) -> None:
         self._log: list[int] = []
@@ -27,18 +26,18 @@ class ChangeLog:
 
     @property
     def place(self) -> tuple[int, int]:
-        """The end of what is noted so far."""
+        """The end of the log."""
         return self._era, len(self._log)
 
     def note(self, row: int) -> None:
-        """A row is not what it was."""
+        """Note that a row has changed."""
         if len(self._log) == _LONGEST:
             self._log.clear()
             self._era += 1
         self._log.append(row)
 
     def since(self, place: tuple[int, int], *, below: int) -> Rows | None:
-        """Return the rows that changed since then, each once, of those below a number; None for all."""
+        """Return the rows that changed since then, each once, below a number; None for all."""
         era, at = place
         if era != self._era:
             return None
@@ -47,14 +46,14 @@ class ChangeLog:
 
 
 Compute = Callable[[Rows | None], NDArray[Any]]
-"""Works out an array whose last axis is the rows: these, each once, or all."""
+"""Computes an array whose last axis is the rows: these, each once, or all."""
 
 Computing = Callable[[Rows | None], Steps[NDArray[Any]]]
 """The same step by step."""
 
 
 class TrackedArray:
-    """An array whose last axis is the rows. What is asked for is up to date with changes of them."""
+    """An array whose last axis is the rows. Results include all changes of the requested rows."""
 
     def __init__(self, changes: ChangeLog, empty: NDArray[Any]) -> None:
         self._changes = changes
@@ -64,21 +63,21 @@ class TrackedArray:
 
     @property
     def bytes(self) -> int:
-        """What the array takes in memory."""
+        """The bytes of the array in memory."""
         return self._array.nbytes + self._stale.nbytes
 
     def current(self, count: int, compute: Compute) -> NDArray[Any]:
-        """Return the array of so many rows; only what is stale is worked out."""
+        """Return the array of `count` rows; only stale rows are computed."""
         self._follow(count)
         stale = self._stale[:count]
         if stale.any():
-            # Of all rows columns are read as they stand, which is faster than to pick them out.
+            # For all rows columns are read in place, which is faster than selecting rows.
             rows = None if 2 * np.count_nonzero(stale) > count else np.flatnonzero(stale)
             self._take(rows, compute(rows))
         return self._array[..., :count]
 
     def at(self, rows: Rows, count: int, compute: Compute) -> NDArray[Any]:
-        """Return the same of some of so many rows, in their order; of others nothing is worked out."""
+        """Return the same for some of the rows, in their order; others are not computed."""
         self._follow(count)
         stale = self._stale[rows]
         if stale.any():
@@ -90,7 +89,7 @@ class TrackedArray:
         return self._array.take(rows, axis=-1)
 
     def catching_up(self, rows: Rows | None, count: int, computing: Computing) -> Iterator[None]:
-        """Work out step by step what is stale of these rows, or of all; what changes meanwhile stays so."""
+        """Compute stale rows of these, or of all, step by step; later changes stay stale."""
         self._follow(count)
         missing = self._missing(rows, count)
         if missing is not None and not len(missing):
@@ -103,12 +102,12 @@ class TrackedArray:
             return
         self._follow(height)
         done = np.arange(height) if missing is None else missing
-        # Somebody who could not wait may have done it meanwhile, and knows better.
+        # A reader that could not wait may have computed it meanwhile, with newer data.
         wanted = self._stale[done] & ~np.isin(done, changed)
         self._take(done[wanted], found[..., wanted])
 
     def _missing(self, rows: Rows | None, count: int) -> Rows | None:
-        """Return what is stale of these rows or of all; None if that is about all there is."""
+        """Return the stale rows of these, or of all; None if that is nearly all."""
         stale = self._stale[:count] if rows is None else self._stale[rows]
         if 2 * np.count_nonzero(stale) > count:
             return None
@@ -123,7 +122,7 @@ class TrackedArray:
             self._stale[rows] = False
 
     def _follow(self, count: int) -> None:
-        """Mark what changed, and make room for so many rows."""
+        """Mark changed rows as stale, and make room for `count` rows."""
         if count > self._array.shape[-1]:
             self._widen(count)
         place = self._changes.place

@@ -1,9 +1,9 @@
 """
-A cluster in memory: its nodes, the shapes that nodes can be of, and what they answer to pods.
+A cluster in memory: its nodes, the shapes that nodes can have, and their answers to pods.
 
-What could *ever* be is asked of shapes, which hardly ever change; what fits *now*, of the nodes of those that
-could. Nodes are put and dropped in place, and what was worked out is patched for the rows that changed.
-Whatever can take long is done in steps, so that others are answered in between.
+What could *ever* fit is evaluated for shapes, which hardly ever change; what fits *now*, for the nodes of
+those that could. Nodes are added and removed in place, and results are updated for the rows that changed.
+Long computations are done in steps, so that other requests are answered in between.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,20 +37,21 @@ from numalign.model.steps import Steps, finished
 from numalign.shapes import KnownShape, UnknownNode
 
 REMEMBERED = 1024
-"""Questions whose answers are kept; the least recently asked goes first."""
+"""The size of the cache of questions and answers."""
 
 MOST_BYTES = 2**26
-"""Of all answers of nodes together: of 5,000 nodes one takes a tenth of a MiB, more for many containers."""
+"""The limit for all answers of nodes together: for 5,000 nodes one takes a tenth of a MiB, more for many
+containers."""
 
 FULL_TEXTS = 128
-"""Questions of which the verdict of every shape is kept, until the sentence is made of them.
+"""The limit of questions with a cached verdict of every shape, until the sentence is built.
 
-That is as much as all templates of a workload come to. The sentence is some hundred bytes, what it is made
-of grows with the shapes. Pods that fit nowhere are rare, so more would fill memory for a long time.
+That is as much as all templates of a workload need. The sentence has some hundred bytes, its source grows
+with the shapes. Pods that fit nowhere are rare, so more would fill memory for a long time.
 """
 
 GUESSES = 8
-"""Nodes that are asked for room one by one before all are: nearly always one of them has some."""
+"""Nodes that are checked for room one by one before all are: nearly always one of them has some."""
 
 _VERDICTS = 64
 _NODES_A_STEP = 4
@@ -60,15 +61,15 @@ _EVERYWHERE = NODE_LEVEL | {CPU, MEMORY}
 """Resources that every node has, whether or not it lists them."""
 
 _Version = tuple[object, ...]
-"""As of when something is known."""
+"""The state in which a result is valid."""
 
 _Pod = tuple[Question, Constraints]
-"""What a pod asks, and where it may go."""
+"""The question of a pod, and its constraints."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Able:
-    """What could ever take a pod: which shapes, which nodes; and which of the nodes are not answered."""
+    """What could ever take a pod: which shapes, which nodes; and which of the nodes are unanswered."""
 
     shapes: Bools
     nodes: Bools
@@ -76,9 +77,9 @@ class _Able:
 
 
 class ClusterCache:
-    """Nodes, shapes and nodes without topology, each under a name of its own. Used by one thread.
+    """Nodes, shapes and nodes without topology, each with a unique name. Used by one thread.
 
-    Of questions, the answers to so many are `remembered`.
+    `remembered` limits the cached questions.
     """
 
     def __init__(self, *, remembered: int = REMEMBERED) -> None:
@@ -125,7 +126,7 @@ class ClusterCache:
         return cache
 
     def caches(self) -> Caches:
-        """Return what is remembered, by its name in metrics."""
+        """Return the caches, by their names in metrics."""
         return {
             "nodes": self._of_nodes,
             "shapes": self._of_shapes,
@@ -141,7 +142,7 @@ class ClusterCache:
         }
 
     def evaluated(self) -> Mapping[str, int]:
-        """How many nodes were evaluated for pods: in `columns`, and by the rules, by why not in columns."""
+        """Return how many nodes were evaluated for pods: in `columns`, and by the rules, by reason."""
         work = self.workspace
         return {"columns": work.in_columns, **{why.value: count for why, count in work.by_rules.items()}}
 
@@ -150,9 +151,9 @@ class ClusterCache:
     def update(
         self, nodes: Iterable[Node], shapes: Sequence[KnownShape], unknown: Mapping[str, UnknownNode]
     ) -> Iterator[None]:
-        """Hold these nodes, shapes and nodes without topology, and no others, some nodes at each step.
+        """Replace all nodes, shapes and nodes without topology by these, some nodes at each step.
 
-        Shapes of nodes that are not among the `shapes` are read off these nodes.
+        Shapes of nodes that are not among the `shapes` are derived from these nodes.
         """
         told = tuple(nodes)
         changed, gone = yield from self._differences(told)
@@ -160,7 +161,7 @@ class ClusterCache:
             self.nodes.put(node)
             if at % _NODES_A_STEP == 0:
                 yield
-        # Whatever goes, goes last: in between a node may stand here twice, and is never missing.
+        # Removals come last: in between a node may be here twice, and is never missing.
         yield from self.unknown_nodes.put_all(unknown)
         for at, name in enumerate(gone, start=1):
             self.nodes.drop(name)
@@ -175,13 +176,13 @@ class ClusterCache:
         self._told_nodes = told
 
     def update_unknown(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
-        """Hold these nodes without topology and no others, some of them at each step."""
+        """Replace the nodes without topology by these, some of them at each step."""
         yield from self.unknown_nodes.put_all(unknown)
         yield from self.unknown_nodes.drop_others()
 
     def _differences(self, told: Sequence[Node]) -> Steps[tuple[Sequence[Node], Sequence[str]]]:
-        """The nodes that are not held as they are told, and the names of those that are held and not told."""
-        # If this update comes to no end, the next one begins with whatever is held by then.
+        """Return the given nodes that differ from the stored ones, and the names of stored ones to remove."""
+        # If this update does not finish, the next one begins with the nodes stored by then.
         before = tuple(self.nodes) if self._told_nodes is None else self._told_nodes
         self._told_nodes = None
         changed: list[Node] = []
@@ -189,7 +190,7 @@ class ClusterCache:
         left: set[str] = set()
         for start in range(0, max(len(told), len(before)), _NODES_COMPARED_A_STEP):
             part = slice(start, start + _NODES_COMPARED_A_STEP)
-            # Nearly all are the very objects that they were, in the very places.
+            # Nearly all are the same objects as before, in the same places.
             for node, held in zip_longest(told[part], before[part]):
                 if node is held:
                     continue
@@ -202,7 +203,7 @@ class ClusterCache:
         return changed, [*(left - moved)]
 
     def _derive_unlisted(self, shapes: Iterable[KnownShape]) -> Steps[Sequence[KnownShape]]:
-        """Return the shapes of nodes that nobody told, read off these nodes."""
+        """Return the shapes of nodes that were not given, derived from these nodes."""
         missing = self.nodes.shapes.every() - {each.shape.name for each in shapes if not each.declared}
         if not missing:
             return ()
@@ -214,19 +215,19 @@ class ClusterCache:
         return self._unlisted_shapes[1]
 
     def _version(self) -> _Version:
-        """Of everything that could ever be: what is free on nodes is no part of it."""
+        """Return the version of everything that could ever fit: free amounts are not part of it."""
         nodes, unknown = self.nodes, self.unknown_nodes
         of_nodes = nodes.facts.place, nodes.attributes.place, nodes.classes.version
         return *of_nodes, unknown.facts.place, unknown.attributes.place, self._shapes_version
 
     @property
     def unknown(self) -> int:
-        """How many nodes have no topology."""
+        """The number of nodes without topology."""
         return len(self.unknown_nodes)
 
     @property
     def informed(self) -> bool:
-        """Whether any shape is known: of a node that is here or was, or because it is declared."""
+        """Whether any shape is known: of a present or earlier node, or a declared one."""
         return len(self._shapes) > 0
 
     @property
@@ -236,19 +237,19 @@ class ClusterCache:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Every class name of a shape, and every one that a node is labelled with, sorted."""
+        """Every class name of a shape, and every one in a node's label, sorted."""
         return tuple(sorted(self._shapes.classes | self.nodes.classes.every()))
 
     # Many nodes at once, as they are now.
 
     def ask(self, names: Sequence[str], question: Question, own: OwnNode | None = None) -> Batch:
-        """Return what these nodes answer to a question."""
+        """Return the answers of these nodes to a question."""
         evaluation = self._evaluation(question)
         evaluation.calls += 1
         return Batch(names, self.nodes.rows(names), evaluation, own)
 
     def work(self, names: Sequence[str], question: Question) -> Iterator[None]:
-        """Work out in steps what `ask` then gives at once."""
+        """Compute in steps what `ask` then returns at once."""
         rows = self.nodes.rows(names)
         return self._evaluation(question).work(rows[rows >= 0])
 
@@ -256,7 +257,7 @@ class ClusterCache:
         evaluation = self._of_nodes.get(
             question, lambda: Evaluation(self.nodes, question, self.nodes.healths, self.workspace)
         )
-        # It is empty in the beginning, and grows with what is read of it: that one last until now.
+        # It is empty at first, and grows when it is read: that was last done before now.
         self._of_nodes.weigh_again(question)
         if self._last_asked is not None and self._last_asked != question:
             self._of_nodes.weigh_again(self._last_asked)
@@ -266,11 +267,11 @@ class ClusterCache:
     # One node.
 
     def verdict(self, name: str, question: Question) -> Verdict | None:
-        """Return the verdict of one node as things stand; None for a node whose topology is not known."""
+        """Return the current verdict of one node; None for a node without a known topology."""
         return finished(self.work_on_node(name, question))
 
     def work_on_node(self, name: str, question: Question) -> Steps[Verdict | None]:
-        """Work out in steps what `verdict` then gives at once."""
+        """Compute in steps what `verdict` then returns at once."""
         node, kept = self.nodes.get(name), self._verdicts.find((name, question))
         if node is None:
             return None
@@ -282,12 +283,12 @@ class ClusterCache:
     # What could ever be.
 
     def work_ever(self, question: Question, constraints: Constraints = ANYWHERE) -> Iterator[None]:
-        """Work out in steps what `ever` then gives at once."""
+        """Compute in steps what `ever` then returns at once."""
         if not self._is_current(self._surveys.find((question, constraints))):
             yield from self._work_able(question, constraints)
 
     def ever(self, question: Question, constraints: Constraints = ANYWHERE) -> Survey:
-        """What could take the pod, in health and with nothing else on it, and be where the pod may go."""
+        """Return what could take the pod, healthy and otherwise empty, where the pod may go."""
         key = question, constraints
         kept = self._surveys.find(key)
         if kept is None or not self._is_current(kept):
@@ -317,26 +318,27 @@ class ClusterCache:
         )
 
     def _unlisted(self, question: Question) -> list[str]:
-        # CPUs and memory are not listed by zones whose kubelet gives no hints for them.
+        # Zones do not list CPUs and memory if their kubelet generates no hints for them.
         listed = self.listed | _EVERYWHERE
         return [name for name in question.demand.total.positive() if name not in listed]
 
     def _classes_of(self, able: _Able) -> set[str]:
-        """Return the names of classes of which some node could take a pod."""
+        """Return the names of classes with a node that could take a pod."""
         shapes = (known.shape for row, known in self._shapes.known() if able.shapes[row])
         return {*(shape.node_class for shape in shapes), *self.nodes.classes.among(able.nodes)}
 
     def _fallback(self, shapes: Bools) -> KnownShape | None:
-        """Of these shapes the one that comes back soonest, as far as anybody can tell."""
+        """Return the shape of these that probably returns soonest."""
         return max(
             (known for row, known in self._shapes.known() if shapes[row]), key=_last_seen, default=None
         )
 
     def _able(self, question: Question, constraints: Constraints) -> _Able:
-        """What could take the pod; a shape whose largest node could not, can still have one that could.
+        """Return what could take the pod.
 
-        Nodes of a shape differ by parts of a GiB. More can be worse, where amounts of one resource and of
-        another have to be found on as many zones; so each node is asked before a pod is turned away.
+        A shape whose largest node could not may still have one that could: nodes of a shape differ by parts
+        of a GiB. More can be worse, if amounts of one resource and of another have to be in equally many
+        zones. So each node is evaluated before a pod is refused.
         """
         of_shapes = self._shape_evaluation(question)
         shapes, unanswered = of_shapes.able(), self._nodes_of(of_shapes.unanswered())
@@ -346,12 +348,12 @@ class ClusterCache:
         of_nodes = self._evaluation(question)
         able = of_nodes.able()
         rows = self._rows_of_shapes()[able]
-        # In the middle of an update a node may be here before its shape is.
+        # During an update a node may be here before its shape is.
         shapes[rows[rows >= 0]] = True
         return _Able(shapes, nodes | able, unanswered | of_nodes.unanswered())
 
     def _work_able(self, question: Question, constraints: Constraints) -> Iterator[None]:
-        """Work out in steps what `_able` then gives at once."""
+        """Compute in steps what `_able` then returns at once."""
         array, shapes = self._eligible_array(constraints), self._shape_evaluation(question)
         yield from array.catching_up(None, self._shapes.height, partial(self._shapes.may_go, constraints))
         yield from shapes.work_ever()
@@ -364,7 +366,7 @@ class ClusterCache:
         return evaluation
 
     def _eligible(self, constraints: Constraints) -> Bools:
-        """Return which shapes have nodes that a pod may go to."""
+        """Return which shapes have nodes that a pod may use."""
         may_go = partial(self._shapes.may_go, constraints)
         return self._eligible_array(constraints).current(
             self._shapes.height, lambda rows: finished(may_go(rows))
@@ -378,7 +380,7 @@ class ClusterCache:
         return array
 
     def _rows_of_shapes(self) -> Rows:
-        """By row of a node the row of its shape, -1 for none."""
+        """Return by row of a node the row of its shape, -1 for none."""
         version = self._version()
         if self._shape_rows[0] != version:
             rows = self.nodes.shapes.mapped(self._shapes.rows_by_name(), self.nodes.height)
@@ -387,14 +389,14 @@ class ClusterCache:
 
     def _nodes_of(self, shapes: Bools) -> Bools:
         """Return the rows of the nodes of some shapes."""
-        # A row without a node counts from the end, and so meets the entry that is no shape's.
+        # A row without a shape has the index -1, which is the extra entry.
         nodes: Bools = np.append(shapes, np.False_)[self._rows_of_shapes()]
         return nodes
 
     # What fits now.
 
     def work_now(self, question: Question, constraints: Constraints = ANYWHERE) -> Iterator[None]:
-        """Work out in steps what `now` or, for a pod that fits nowhere, `why_not` then gives at once."""
+        """Compute in steps what `now` or, for a pod that fits nowhere, `why_not` then returns at once."""
         yield from self.work_ever(question, constraints)
         if self.ever(question, constraints).able:
             yield from self._find_room(question, constraints)
@@ -405,16 +407,16 @@ class ClusterCache:
             yield from self._find_groups(question)
 
     def now(self, question: Question, constraints: Constraints = ANYWHERE) -> bool:
-        """Whether some node that could ever take the pod, and where it may go, could do so as things stand.
+        """Return whether some node that could ever take the pod, and that it may use, could do so now.
 
-        One that does not answer (`Survey`) may do so.
+        A node that does not answer (`Survey`) may do so.
         """
         for _ in self.work_now(question, constraints):
             pass
         return self._witness((question, constraints)) is not None
 
     def _witness(self, pod: _Pod) -> Node | None:
-        """Return the node that had room when somebody looked last, if it is as it was."""
+        """Return the node that had room at the last check, if it is unchanged."""
         before = self._room.find(pod)
         node = self.nodes.get(before.name) if before else None
         if node is None or not alike(node, before):
@@ -422,7 +424,7 @@ class ClusterCache:
         return node if unmet_now(pod[1], node.name, node.attributes) is None else None
 
     def _find_room(self, question: Question, constraints: Constraints) -> Iterator[None]:
-        """Keep a node that has room, if there is one; nearly always one of the first has some."""
+        """Store a node with room, if there is one; nearly always one of the first has some."""
         pod = question, constraints
         if self._witness(pod):
             return
@@ -439,7 +441,7 @@ class ClusterCache:
             self._room.put(pod, self.nodes.node(int(rows[0])))
 
     def _rows_with_hope(self, question: Question, constraints: Constraints) -> Rows:
-        """Return the nodes that could ever take the pod, and that it may go to now."""
+        """Return the nodes that could ever take the pod, and that it may use now."""
         able = self._able(question, constraints).nodes & self.eligibility.now(constraints)
         return np.flatnonzero(able)
 
@@ -463,9 +465,9 @@ class ClusterCache:
         *,
         floor: Policy = Policy.BEST_EFFORT,
     ) -> str:
-        """Why no node could ever take the pod, and what would help; no policy below `floor` is advised.
+        """Return why no node could ever take the pod, with advice; no policy below `floor` is advised.
 
-        Empty where no node that it may go to refuses it.
+        Empty if no node that it may use refuses it.
         """
         key = question, constraints, floor
         kept = self._why.find(key)
@@ -488,7 +490,7 @@ class ClusterCache:
         )
 
     def groups(self, question: Question, constraints: Constraints = ANYWHERE) -> tuple[Group, ...]:
-        """The verdict of each shape, and which of its nodes a pod may go to; the declared ones last."""
+        """Return the verdict of each shape, and which of its nodes a pod may use; declared ones last."""
         verdicts = finished(self._find_groups(question))
         unmet, rows = self.eligibility.unmet_ever(constraints), self._rows_of_shapes()
         return tuple(_group(known, verdicts[row], unmet[rows == row]) for row, known in self._shapes.known())
@@ -515,7 +517,7 @@ class ClusterCache:
     def _fits_with(
         self, question: Question, constraints: Constraints, container: str, resource: str, amount: int
     ) -> bool:
-        """Whether the pod would fit somewhere if it asked for this much; no, if that takes long to say."""
+        """Return whether the pod would fit somewhere with this request; False if that takes too long."""
         less = with_request(question.demand, container, resource, amount)
         left, eligible = work_limit.LIMIT_AT_ONCE, self._eligible(constraints)
         for row, known in self._shapes.known():
@@ -532,12 +534,12 @@ def _group(known: KnownShape, verdict: Verdict, unmet: Ints) -> Group:
 
 
 def _last_seen(known: KnownShape) -> tuple[bool, float]:
-    """Nodes that are here come first, then those that were here last; what was only declared comes last."""
+    """Return the sort key: present nodes first, then those seen last; only declared ones come last."""
     return known.nodes > 0, known.seen or 0.0
 
 
 def _below(policy: Policy) -> list[Policy]:
-    """Return the policies that promise something, but less than this one, the tightest first."""
+    """Return the policies that align, but less than this one, the tightest first."""
     return [other for other in reversed(Policy) if other is not Policy.NONE and not other.at_least(policy)]
 
 
@@ -550,12 +552,12 @@ def _weight_of_array(constraints: Constraints, array: TrackedArray) -> int:
 
 
 def _weight_of_room(pod: _Pod, _node: Node) -> int:
-    # The node is there anyway.
+    # The node exists anyway.
     return pod[0].weight + weight(pod[1])
 
 
 def _weight_of_survey(pod: _Pod, kept: tuple[_Version, Survey]) -> int:
-    # The shape is there anyway.
+    # The shape exists anyway.
     return pod[0].weight + weight(pod[1], replace(kept[1], fallback=None))
 
 

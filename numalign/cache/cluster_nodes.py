@@ -1,4 +1,4 @@
-"""The nodes of a cluster by row: their columns, their shapes, the classes in their labels, and who is ill."""
+"""The nodes of a cluster by row: columns, shapes, the classes in their labels, and healthy states."""
 
 from collections.abc import Hashable
 
@@ -9,11 +9,11 @@ from numalign.model.node import Node, node_class
 from numalign.shapes import shape
 
 MOST_SHAPE_NAMES = 4096
-"""Names of shapes that are kept by what decides about them; with more, all are worked out again."""
+"""The limit of cached names of shapes, by what decides them; beyond it the cache is cleared."""
 
 
 class ClusterNodes(NodeTable):
-    """Nodes by row, with the names of their `shapes` and `classes`, and what the ill are in health."""
+    """Nodes by row, with the names of their `shapes` and `classes`, and healthy states of degraded ones."""
 
     def __init__(self, *, most_shape_names: int = MOST_SHAPE_NAMES) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class ClusterNodes(NodeTable):
         self._shape_names: dict[Hashable, str] = {}
 
     def put(self, node: Node) -> None:
-        """Add a node, or take it over as it is now."""
+        """Add or update a node."""
         before, facts = self.get(node.name), self.facts.place
         super().put(node)
         row = self._rows[node.name]
@@ -34,7 +34,7 @@ class ClusterNodes(NodeTable):
         self.healths.put(row, node.health)
 
     def drop(self, name: str) -> None:
-        """Take a node out, if it is there."""
+        """Remove a node, if it exists."""
         row = self.row(name)
         super().drop(name)
         if row is not None:
@@ -43,7 +43,7 @@ class ClusterNodes(NodeTable):
             self.healths.put(row, None)
 
     def shape_of(self, name: str) -> str:
-        """Return the name of a node's shape; raises `KeyError` for a name that no node has."""
+        """Return the name of a node's shape; raise `KeyError` for an unknown node."""
         return self.shapes.of(self._rows[name])
 
     def _shape_name(self, node: Node) -> str:
@@ -57,5 +57,5 @@ class ClusterNodes(NodeTable):
 
 
 def _of_another_shape(node: Node, before: Node) -> bool:
-    """Return whether what decides about the shape beside the facts of a node is not what it was."""
+    """Return whether what decides the shape, beside the facts of a node, has changed."""
     return node.health != before.health or node.attributes.taints != before.attributes.taints

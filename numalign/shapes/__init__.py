@@ -1,9 +1,9 @@
 """
-What a node is, apart from how it is today.
+What a node is, apart from its current state.
 
-Whether a pod could ever run is asked of shapes: of nodes in health and with nothing on them, as this cluster
-has them, had them, or was told of. Whatever is decided here is decided from values: this package reads no
-file, asks no clock and knows no API.
+Whether a pod could ever run is evaluated for shapes: for healthy, empty nodes that this cluster has, had, or
+has declared. Everything here is decided from values: this package reads no file, uses no clock and knows no
+API.
 """
 
 from numalign.shapes.history import RememberedShapes, ShapeHistory

@@ -1,12 +1,11 @@
 """
-Whether a node is ill: it lacks devices that it had, and is the same machine all the same.
+Whether a node is degraded: it lacks devices that it had, and is otherwise the same machine.
 
-A device plugin that is restarted takes all its devices along, first out of what may be given out and after
-minutes out of sight; a device that breaks is not counted any more. Nothing else about the machine changes. So
-a node is ill if, given back the devices of the class that it was of, it is of that class again. One that
-differs in anything else, or has more of any device, is another machine or another configuration.
-
-Of a machine that somebody described it is known as well which of its devices are there and not in health.
+A device plugin that restarts takes all its devices along, first from the allocatable ones and after minutes
+from the capacity; a device that breaks is not counted any more. Nothing else about the machine changes. So a
+node is degraded if, given the devices of its earlier class, it has that class again. A node that differs in
+anything else, or has more of any device, is another machine or configuration. For a described machine it is
+also known which of its devices exist but are not healthy.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,9 +20,9 @@ from numalign.model.sharing import shared
 
 
 def with_devices_of(node: Node, healthy: Node) -> Node | None:
-    """Return the node in health and with nothing on it, if it is an ill one of the kind of a healthy node.
+    """Return the healthy, empty node, if it is a degraded one of the kind of a healthy node.
 
-    None if it is in health, or of another kind.
+    None if it is healthy, or of another kind.
     """
     if node.ids != healthy.ids or not _lacks(node, healthy):
         return None
@@ -37,7 +36,7 @@ def with_devices_of(node: Node, healthy: Node) -> Node | None:
 
 
 def with_whole_machine(node: Node) -> Node | None:
-    """Return the node with nothing on it and every device of its machine in health; None if it lacks none."""
+    """Return the empty node with every device of its machine healthy; None if it lacks none."""
     machine = node.machine
     if machine is None or all(place.healthy == place.total for place in _places(machine)):
         return None
@@ -53,11 +52,11 @@ def with_whole_machine(node: Node) -> Node | None:
 
 
 def with_all_devices(node: Node, most: Resources | None) -> Node | None:
-    """The node with nothing on it and all devices of which its own objects tell; None if it lacks none.
+    """Return the empty node with all devices that its own objects list; None if it lacks none.
 
-    A kubelet, an exporter and a device plugin tell of the same devices at different times, and a node may be
-    seen for the first time in between. `most` is what the Node object tells of, None if there is none. Which
-    zones devices are on that no zone lists is not known, so they count for the node as a whole.
+    A kubelet, an exporter and a device plugin report the same devices at different times, and a node may be
+    seen for the first time in between. `most` is what the Node object lists, None if there is none. The zones
+    of devices that no zone lists are not known, so they count for the node as a whole.
     """
     if node.totals is None or most is None:
         return None
@@ -74,7 +73,7 @@ def with_all_devices(node: Node, most: Resources | None) -> Node | None:
 
 
 def _with_all(zone: Zone, unplaced: AbstractSet[str]) -> Zone:
-    """Return a zone that may give out all of its devices, and does not list those of unknown place."""
+    """Return a zone that may allocate all of its devices, without those of unknown place."""
     given = {**zone.allocatable, **_devices(zone.capacity)}
     capacity, allocatable = (
         shared(Resources({name: amount for name, amount in bag.items() if name not in unplaced}))
@@ -88,17 +87,17 @@ def _places(machine: Machine) -> Iterator[DevicePlace]:
 
 
 def _listed(node: Node) -> dict[str, int]:
-    """Return how many devices of each resource a node lists, without those of which there are none."""
+    """Return how many devices of each resource a node lists, without zeros."""
     if node.machine is None:
         return _summed(zone.capacity for zone in node.zones)
-    # One that sits between zones counts for each of them there.
+    # A device between zones counts for each of them there.
     totals = ((name, sum(place.total for place in places)) for name, places in node.machine.devices)
     return {name: total for name, total in totals if total}
 
 
 def _without(machine: Machine, names: AbstractSet[str]) -> Machine:
     """Return the machine without any device of these resources."""
-    # To lay out its CPUs again takes its time.
+    # Laying out its CPUs again takes time.
     if not names:
         return machine
     return replace(machine, devices=tuple(pair for pair in machine.devices if pair[0] not in names))
@@ -114,13 +113,13 @@ def _restored_machine(machine: Machine, healthy: Machine | None, zones: tuple[Zo
 
 
 def _on_zones(name: str, places: tuple[DevicePlace, ...], zones: tuple[Zone, ...]) -> tuple[DevicePlace, ...]:
-    """As many devices on each zone as it lists, and those between zones, or on none, in health."""
+    """Return as many devices on each zone as it lists, and those between zones, or on none, as healthy."""
     wide = [replace(place, healthy=place.total) for place in places if len(place.zones) != 1]
     return (*(_on_zone(name, zone, wide) for zone in zones), *wide)
 
 
 def _on_zone(name: str, zone: Zone, wide: Iterable[DevicePlace]) -> DevicePlace:
-    """Return what of the devices that a zone lists sits on it alone."""
+    """Return the devices that a zone lists and that are on it alone."""
     between = sum(place.total for place in wide if zone.id in place.zones)
     total, healthy = (max(0, bag.get(name, 0) - between) for bag in (zone.capacity, zone.allocatable))
     return DevicePlace((zone.id,), total, healthy)
@@ -138,7 +137,7 @@ def _lacks(node: Node, healthy: Node) -> bool:
 
 
 def missing_devices(node: Node) -> Resources:
-    """Return the devices of which a node that is ill has less than in health."""
+    """Return the devices of which a degraded node has less than when healthy."""
     health = node.health
     if health is None:
         return EMPTY
@@ -147,21 +146,21 @@ def missing_devices(node: Node) -> Resources:
 
 
 def _unplaced(node: Node, health: Node) -> dict[str, int]:
-    """As the node as a whole may give out, of devices that no zone lists in health."""
+    """Return the allocatable devices of the node as a whole that no zone lists when healthy."""
     totals = _devices(node.totals or Resources())
     return {name: amount for name, amount in totals.items() if name not in health.devices}
 
 
 def _sums(node: Node) -> dict[str, int]:
-    """Of all zones together; or if that is less, as the node as a whole may give out."""
+    """Return the sums over all zones; or, if less, what the node as a whole may allocate."""
     sums = _summed(zone.allocatable for zone in node.zones)
-    # An exporter and a kubelet tell of a loss at different times.
+    # An exporter and a kubelet report a loss at different times.
     most = sums if node.totals is None else node.totals
     return {name: min(amount, most.get(name, 0)) for name, amount in sums.items()}
 
 
 def _summed(bags: Iterable[Resources]) -> dict[str, int]:
-    """Return the devices in all of these together, without those of which there are none."""
+    """Return the devices in all of these together, without zeros."""
     sums = dict[str, int]()
     for bag in bags:
         for name, amount in bag.items():
@@ -172,7 +171,10 @@ def _summed(bags: Iterable[Resources]) -> dict[str, int]:
 
 @lru_cache(maxsize=1024)
 def _restored_zones(zones: tuple[Zone, ...], full: tuple[Zone, ...]) -> tuple[Zone, ...] | None:
-    """Zones with all devices of others; None if they have more of any. Nodes fall ill by the thousand."""
+    """Return zones with all devices of others; None if they have more of any.
+
+    Nodes become degraded by the thousand.
+    """
     pairs = list(zip(zones, full, strict=True))
     if not all(_within(mine.capacity, its.capacity) for mine, its in pairs):
         return None
@@ -200,7 +202,7 @@ def _restored(zone: Zone, full: Zone) -> Zone:
 
 
 def _totals(totals: Resources | None, healthy: Node) -> Resources | None:
-    """With the devices that zones list; None where nobody tells how many a healthy node may give out."""
+    """Return totals with the devices that zones list; None if totals are not reported."""
     if totals is None or healthy.totals is None:
         return None
     listed = {name: healthy.totals[name] for name in healthy.devices if name in healthy.totals}

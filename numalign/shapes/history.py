@@ -1,13 +1,12 @@
 """
-Which shapes there are: those of the nodes that are here, those that were here, and those that were declared.
+The shapes of a cluster: those of present nodes, of earlier nodes, and declared ones.
 
-Nodes are updated one by one, and come back with their health (`Node.health`). A node that lacks devices is
-taken for ill as long as something says what it was: the class that it is labelled with, what it was when it
-was here before, or the capacity that its Node object tells. A machine that was replaced under the
-same name is another node; and a loss that lasts longer than `LOSS_SECONDS` is real, for whoever repairs a
-node has done so by then.
+Nodes are updated one by one, and are returned with their health (`Node.health`). A node that lacks devices
+counts as degraded as long as something shows what it was: its class label, its earlier state, or the capacity
+in its Node object. A machine that was replaced under the same name is another node; and a loss that lasts
+longer than `LOSS_SECONDS` is real, because a repair would be finished by then.
 
-Times are seconds since 1970, for what is remembered here outlives the process.
+Times are seconds since 1970, because what is remembered here outlives the process.
 """
 
 from collections import Counter
@@ -27,18 +26,18 @@ REMEMBER_SECONDS = 30 * 86400.0
 """How long a shape is remembered after its last node is gone."""
 
 LOSS_SECONDS = 7 * 86400.0
-"""After how long what a node lacks is taken for what it is."""
+"""After how long a loss counts as permanent."""
 
 MOST_REMEMBERED = 512
-"""Shapes without nodes that are remembered; the one that was gone first goes first."""
+"""The limit of remembered shapes without nodes; the one that was gone first is dropped first."""
 
 MOST_MACHINE_BYTES = 2**23
-"""Of machines that shapes without nodes keep: hundreds of usual ones; other shapes are known by amounts."""
+"""The limit for machines of shapes without nodes: hundreds of usual ones; others are known by amounts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RememberedShapes:
-    """What outlives a process: shapes, and since when nodes are ill, by name."""
+    """What outlives a process: shapes, and since when nodes are degraded, by name."""
 
     shapes: tuple[KnownShape, ...] = ()
     losses: Mapping[str, float] = field(default_factory=dict)
@@ -46,9 +45,9 @@ class RememberedShapes:
 
 @dataclass(frozen=True, slots=True)
 class _NodeRecord:
-    """A node with its health as it was last, its own class without that, and since when it is ill.
+    """The last state of a node with its health, its own class without that, and since when it is degraded.
 
-    None of the `disbelieved` classes is what it was, whatever says so.
+    The `disbelieved` classes are not what it was, whatever says so.
     """
 
     own: str
@@ -62,9 +61,9 @@ class _NodeRecord:
 class ShapeHistory:
     """The shapes of a cluster. Changed in place.
 
-    `remember` is for how many seconds a shape without nodes is known; what its nodes are in health is kept
-    for `LOSS_SECONDS` in any case, for one of them may be here and ill. `version` grows whenever shapes
-    come, go or change, or nodes become stale; how many nodes a shape has does not matter to it.
+    `remember` is for how many seconds a shape without nodes is known; the healthy state of its nodes is kept
+    for `LOSS_SECONDS` in any case, because a degraded one may be present. `version` grows whenever shapes
+    come, go or change, or nodes become stale; the number of nodes of a shape does not matter.
     """
 
     def __init__(self, *, remember: float = REMEMBER_SECONDS, wall: Callable[[], float]) -> None:
@@ -88,10 +87,10 @@ class ShapeHistory:
     # What is learned.
 
     def update_node(self, node: Node, *, identity: Identity, most: Resources | None = None) -> Node:
-        """Take a node that is here, and return it with its health.
+        """Take a present node, and return it with its health.
 
-        `identity` is that of the machine, `most` what it has in all by its Node object, whether or not that
-        may be given out at present.
+        `identity` is that of the machine, `most` its totals in its Node object, allocatable at present or
+        not.
         """
         before = self._nodes.get(node.name)
         self._stale.discard(node.name)
@@ -103,12 +102,12 @@ class ShapeHistory:
         return record.node
 
     def retain_nodes(self, names: AbstractSet[str]) -> None:
-        """Take that no other nodes than these are here with a topology."""
+        """Remove all nodes with a topology except these."""
         for name in sorted(self._nodes.keys() - names):
             self.remove_node(name)
 
     def remove_node(self, name: str) -> None:
-        """Take that a node is not here with a topology, whether or not it was."""
+        """Remove a node with a topology, if it is known."""
         record = self._nodes.pop(name, None)
         if record is not None:
             self._leave(record.shape.name)
@@ -116,7 +115,7 @@ class ShapeHistory:
             self._unknown_labels.pop(name, None)
 
     def load(self, memory: RememberedShapes) -> None:
-        """Take what was remembered elsewhere; nodes that it concerns become stale."""
+        """Load remembered shapes; nodes that they concern become stale."""
         for known in memory.shapes:
             name = known.shape.name
             self._learn(known.shape)
@@ -127,7 +126,7 @@ class ShapeHistory:
         self._forget()
 
     def declare(self, shapes: Iterable[Shape]) -> None:
-        """Take the shapes, and no others, that can come at any time."""
+        """Replace the declared shapes, which can come at any time."""
         declared = tuple(shapes)
         if declared != self._declared:
             self._declared = declared
@@ -136,19 +135,19 @@ class ShapeHistory:
                 self._learn_health(shape)
 
     def expire(self) -> None:
-        """Forget shapes, and take what nodes lack for what they are, if their time is over."""
+        """Forget expired shapes, and accept expired losses as permanent."""
         self._forget()
         before, self._over = self._over, frozenset(filter(self._is_over, self._last_seen))
         if self._over != before:
             self.version += 1
-        # Thousands may be ill, and this is asked many times a second.
+        # Thousands may be degraded, and this is called many times a second.
         real = self._wall() - LOSS_SECONDS
         self._mark_stale({name for name, since in self._ill.items() if since <= real})
 
     # What is known.
 
     def pop_stale(self) -> frozenset[str]:
-        """The names of nodes to be updated, for what is known of their health has changed; each only once."""
+        """Return the names of nodes whose health has to be updated, each only once."""
         stale, self._stale = frozenset(self._stale & self._nodes.keys()), set()
         return stale
 
@@ -162,7 +161,7 @@ class ShapeHistory:
         return (*present, *(KnownShape(shape, declared=True) for shape in self._declared))
 
     def to_remember(self) -> RememberedShapes:
-        """What should outlive the process; of shapes with nodes it says that these were here just now."""
+        """Return what should outlive the process; shapes with nodes count as seen just now."""
         now = self._wall()
         shapes = (known for known in self.shapes() if not known.declared)
         return RememberedShapes(
