@@ -50,13 +50,21 @@ def _groups() -> dict[type, dict[str, list[SettingHelp]]]:
 def _section(group: type, programs: Mapping[str, list[SettingHelp]]) -> Iterator[str]:
     yield f"## {settings.summary(group).removesuffix('.')}\n"
     yield f"Used by {', '.join(f'`{program}`' for program in programs)}.\n"
-    described = next(iter(programs.values()))
-    yield table(("flag", "default", "meaning"), (_row(setting) for setting in described))
+    yield table(("flag", "default", "meaning"), _rows(programs))
 
 
-def _row(setting: SettingHelp) -> tuple[str, str, str]:
+def _rows(programs: Mapping[str, list[SettingHelp]]) -> Iterator[tuple[str, str, str]]:
+    """A row for each setting; one for each program where programs have other defaults or words for it."""
+    for variants in zip(*programs.values(), strict=True):
+        if len(set(variants)) == 1:
+            yield _row(variants[0])
+        else:
+            yield from (_row(each, f"{code(name)}: ") for name, each in zip(programs, variants, strict=True))
+
+
+def _row(setting: SettingHelp, program: str = "") -> tuple[str, str, str]:
     head = f"{setting.flag} {setting.placeholder}".rstrip()
-    meaning = cell(f"{setting.description} ({setting.expected})")
+    meaning = program + cell(f"{setting.description} ({setting.expected})")
     return code(head), "" if setting.default == "null" else code(setting.default), meaning
 
 

@@ -29,6 +29,11 @@ def test_every_flag_of_every_program_is_there() -> None:
     assert flags <= set(re.findall(r"^\| `(--[\w-]+)", page(), re.MULTILINE))
 
 
+def test_a_default_that_differs_between_programs_has_a_row_for_each() -> None:
+    rows = re.findall(r"^\| `--max-body-bytes NUMBER` \| `(\d+)` \| `([\w-]+)`: ", page(), re.MULTILINE)
+    assert rows == [(str(4 * 2**20), "numalign-webhook"), (str(8 * 2**20), "numalign-scorer")]
+
+
 def test_every_command_is_there() -> None:
     assert isinstance(program, click.Group)
     for name in program.commands:
