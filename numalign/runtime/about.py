@@ -1,7 +1,7 @@
 """
-Which numalign this is.
+The version of numalign.
 
-One place answers `--version` and the build metric, so that the two never differ.
+Both `--version` and the build metric use it, so that they never differ.
 """
 
 from importlib import metadata
@@ -10,7 +10,7 @@ UNKNOWN = "unknown"
 
 
 def version(distribution: str = "numalign") -> str:
-    """Return the installed version; `unknown` when the tree is run without being installed."""
+    """Return the installed version; `unknown` if the tree is run without installation."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:

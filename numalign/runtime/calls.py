@@ -1,10 +1,10 @@
 """
-What becomes of a call, between its headers and its answer.
+How a call is handled, from its headers to its answer.
 
-Its body is read here, counted as it comes, before a handler is called: who is slow or sends too much never
-reaches one. Then calls begin in turn by peer, and long bodies, which parsed are up to 60 times as long, are
-handled one at a time. A call is counted until its answer is taken. What a handler raises stays in the log:
-the peer learns only that it was our fault.
+Its body is read here, counted as it arrives, before a handler is called: slow or oversized calls never reach
+one. Then calls begin in turn by peer, and long bodies, which take up to 60 times as much memory when parsed,
+are handled one at a time. A call is counted until its answer is sent. Errors of a handler stay in the log:
+the peer gets only an internal error.
 """
 
 import asyncio
@@ -24,23 +24,23 @@ from numalign.runtime.listener import HttpConnection
 from numalign.runtime.server_state import SERVER_STATE, ServerState
 from numalign.runtime.tracing import Tracer
 
-# No API server packs what it sends, and what is packed becomes a thousand times as long.
+# API servers do not compress requests, and compressed ones can grow a thousandfold.
 PLAIN = "identity"
 
 _BODY = web.RequestKey("body", bytes)
 
 
 class _Unreadable(Exception):
-    """Raised where a body breaks off, or is none: whoever sent it hung up, was cut off, or sent nonsense."""
+    """Raised if a body is truncated or invalid: the sender hung up, was cut off, or sent invalid data."""
 
 
 def body(request: web.Request) -> bytes:
-    """Return the whole body of a call; handlers are called when it is there."""
+    """Return the whole body of a call; handlers are called after it has arrived."""
     return request[_BODY]
 
 
 def heard_at(request: web.Request) -> float:
-    """When the first byte of a call was heard, in seconds of `time.perf_counter`."""
+    """Return when the first byte of a call arrived, in seconds of `time.perf_counter`."""
     match request.protocol:
         case HttpConnection() as connection:
             return connection.heard_at
@@ -49,13 +49,13 @@ def heard_at(request: web.Request) -> float:
 
 @web.middleware
 async def watched(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return what is asked of the port for health and metrics: never turned away."""
+    """Answer on the port for health and metrics, where no call is rejected."""
     return await _sent(request, await _answered(request, handler))
 
 
 @web.middleware
 async def called(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return what a program is asked: as much of it as can be taken on."""
+    """Answer the calls of a program, within its limits."""
     if request.match_info.http_exception:
         return await _sent(request, await _answered(request, handler))
     state, peer = request.app[SERVER_STATE], _peer(request)
@@ -87,7 +87,7 @@ def _peer(request: web.Request) -> Peer:
 
 
 async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Return the handler's answer; whatever it raises becomes a short one."""
+    """Return the handler's answer; any error becomes a short answer."""
     state = request.app[SERVER_STATE]
     try:
         return await handler(request)
@@ -99,7 +99,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
     except Overloaded as error:
         state.counters.shed.labels(error.reason).inc()
         answer = _short(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}: try again")
-        # The caller comes again in a second, on a new connection, perhaps to another replica.
+        # The caller retries in a second, on a new connection, perhaps to another replica.
         answer.headers["Retry-After"] = "1"
         answer.force_close()
         return answer
@@ -113,7 +113,7 @@ async def _answered(request: web.Request, handler: Handler) -> web.StreamRespons
 
 
 async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamResponse:
-    """Count an answer and send it; the connection sees that it is taken. Draining closes connections."""
+    """Count an answer and send it; the connection checks that it is read. Draining closes connections."""
     state = request.app[SERVER_STATE]
     state.counters.requests.labels(_route(request), str(answer.status)).inc()
     if state.draining:
@@ -122,7 +122,7 @@ async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamR
         await answer.prepare(request)
         await answer.write_eof()
     except ConnectionError:
-        # Whoever asked is gone; aiohttp finds out by itself.
+        # The caller is gone; aiohttp detects that by itself.
         pass
     return answer
 
@@ -133,7 +133,7 @@ async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> 
     _check_headers(request, state.limits.body)
     seconds = state.timeouts.body
     try:
-        # What came with its headers, as short bodies do, needs no clock.
+        # Data that came with the headers, as short bodies do, needs no timer.
         async with nullcontext() if request.content.is_eof() else asyncio.timeout(seconds):
             request[_BODY] = await _read(request, usage, state.limits.body)
     except TimeoutError:
@@ -149,7 +149,7 @@ async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> 
 
 
 def _check_headers(request: web.Request, longest: int) -> None:
-    """Raises `HTTPException` for a body that is not taken."""
+    """Raise `HTTPException` for a body that is not accepted."""
     if not request.body_exists:
         return
     coding = request.headers.get("Content-Encoding", PLAIN)
@@ -162,7 +162,7 @@ def _check_headers(request: web.Request, longest: int) -> None:
 
 
 async def _read(request: web.Request, usage: Usage, longest: int) -> bytes:
-    """Return the body, counted as it comes; raises `Overloaded`, `HTTPException` and `_Unreadable`."""
+    """Return the body, counted as it arrives; raise `Overloaded`, `HTTPException` and `_Unreadable`."""
     body = io.BytesIO()
     while chunk := await _next(request):
         usage.arrived(len(chunk))
@@ -173,17 +173,17 @@ async def _read(request: web.Request, usage: Usage, longest: int) -> bytes:
 
 
 async def _next(request: web.Request) -> bytes:
-    """Return what has come of the body meanwhile; nothing at its end."""
+    """Return the part of the body that has arrived; empty at its end."""
     try:
         return await request.content.readany()
     except Exception as error:
-        # aiohttp has many words for a peer that is gone, RuntimeError among them.
+        # aiohttp raises many errors for a peer that is gone, RuntimeError among them.
         raise _Unreadable(f"{type(error).__name__}: {error}") from error
 
 
 @contextmanager
 def _working(request: web.Request) -> Iterator[None]:
-    """Its connection stays and is not read from, until there is an answer."""
+    """Keep the connection, without reading from it, until there is an answer."""
     connection = request.protocol
     if not isinstance(connection, HttpConnection):
         yield
@@ -196,7 +196,7 @@ def _working(request: web.Request) -> Iterator[None]:
 
 
 def _passing(state: ServerState, usage: Usage) -> AbstractAsyncContextManager[object]:
-    """Long bodies go one at a time; short ones pass beside."""
+    """Return the turn of a call: long bodies go one at a time, short ones in parallel."""
     if usage.bytes <= LARGE:
         return state.short.passing(usage.peer, usage.bytes)
     return _long(state, usage)
@@ -204,7 +204,7 @@ def _passing(state: ServerState, usage: Usage) -> AbstractAsyncContextManager[ob
 
 @asynccontextmanager
 async def _long(state: ServerState, usage: Usage) -> AsyncIterator[None]:
-    """After one of the longest there is a rest."""
+    """Handle a long body, with a pause after one of the longest."""
     clock = asyncio.get_running_loop().time
     async with state.long.passing(usage.peer, 1) as taken:
         began = clock()
@@ -220,6 +220,6 @@ def _short(status: int, text: str) -> web.Response:
 
 
 def _route(request: web.Request) -> str:
-    """Return the route as declared; what matches none has one name, or a peer could invent labels."""
+    """Return the route as declared; unmatched ones share one name, or a peer could invent labels."""
     resource = request.match_info.route.resource
     return resource.canonical if resource else "unmatched"

@@ -1,15 +1,15 @@
-"""Time as an argument: the time of day, and waiting; a test turns both itself."""
+"""Time as an argument: the time of day, and waiting; tests control both."""
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 Clock = Callable[[], datetime]
-"""The time of day, aware of its zone."""
+"""Returns the time of day with its time zone."""
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits for so many seconds."""
+"""Waits for a number of seconds."""
 
 
 def utc_now() -> datetime:
-    """Return the time of day, aware of its zone: the clock for programs."""
+    """Return the time of day with its time zone: the clock for programs."""
     return datetime.now(UTC)

@@ -1,10 +1,10 @@
 """
-Connections that are open, and which of them goes when there are too many.
+Open connections, and which of them is closed if there are too many.
 
-A connection over TLS takes some 50 KB, so there is a bound; and a caller that is kept out for lack of room
-is a review that fails. So a newcomer always comes in, and what goes is the connection on which nothing has
-happened for longest, of the peer that holds most. Callers with a proven certificate keep theirs, and so
-does every call that is being handled.
+A connection over TLS takes some 50 KB, so there is a limit; and a caller that is rejected for lack of room is
+a failed review. So a new connection is always accepted, and the one that has been idle for longest is closed,
+of the peer that holds most. Callers with a proven certificate keep theirs, and so does every call that is
+being handled.
 """
 
 from collections import Counter
@@ -20,35 +20,35 @@ class OpenConnection(Protocol):
 
     @property
     def peer(self) -> Peer:
-        """Whose it is."""
+        """The peer of the connection."""
 
     def cut(self) -> None:
-        """End it, now."""
+        """Close it at once."""
 
 
 @dataclass(slots=True)
 class ConnectionTable:
-    """All open connections; a size of 0 sets no bound. `displaced` is told of each that had to go."""
+    """All open connections; a size of 0 sets no limit. `displaced` is called for each that was closed."""
 
     size: int
     displaced: Callable[[], None] = lambda: None
     held: Counter[Peer] = field(default_factory=Counter)
     _peers: dict[OpenConnection, Peer] = field(default_factory=dict)
-    # Those that may go, by peer; the one on which nothing has happened for longest comes first.
+    # Connections that may be closed, by peer; the one idle for longest comes first.
     _quiet: dict[Peer, dict[OpenConnection, None]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._peers)
 
     def enter(self, connection: OpenConnection) -> None:
-        """Count one more; where there is no room, another one is cut."""
+        """Add a connection; if there is no room, another one is closed."""
         if self.size and len(self) >= self.size:
             self._make_room()
         self._add(connection)
         self.rest(connection)
 
     def leave(self, connection: OpenConnection) -> None:
-        """Count one less; one that has left already is left alone."""
+        """Remove a connection, if it is still there."""
         peer = self._peers.pop(connection, None)
         if peer is None:
             return
@@ -58,7 +58,7 @@ class ConnectionTable:
             del self.held[peer]
 
     def prove(self, connection: OpenConnection) -> None:
-        """A connection has become another peer's: its certificate was shown."""
+        """Note that a connection has shown a certificate, and so has another peer."""
         if connection in self._peers:
             self.leave(connection)
             self._add(connection)
@@ -68,12 +68,12 @@ class ConnectionTable:
         self.held[connection.peer] += 1
 
     def work(self, connection: OpenConnection) -> None:
-        """A call of this connection is being handled: it stays."""
+        """Note that a call of this connection is being handled: it stays open."""
         if connection in self._peers:
             self._forget(connection, self._peers[connection])
 
     def rest(self, connection: OpenConnection) -> None:
-        """A connection has come, or its call is answered: it may go, after those that rest for longer."""
+        """Note that a connection is idle: it may be closed, after those idle for longer."""
         peer = self._peers.get(connection)
         if peer is not None and not peer.proven:
             self._forget(connection, peer)
@@ -87,7 +87,7 @@ class ConnectionTable:
                 del self._quiet[peer]
 
     def _make_room(self) -> None:
-        """Of the peer that holds most, the one that rests for longest; nobody goes where nobody rests."""
+        """Close the connection idle for longest, of the peer that holds most; none if none is idle."""
         if self._quiet:
             most = max(self._quiet, key=self.held.__getitem__)
             connection = next(iter(self._quiet[most]))

@@ -1,7 +1,7 @@
 """
 Long work among short work.
 
-One thread answers everybody, so whoever has much to find out does it in steps and lets others have a turn.
+One thread answers all requests, so long computations run in steps and let other tasks run.
 """
 
 import asyncio
@@ -12,31 +12,31 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 SECONDS = 0.001
-"""How long one caller may keep the others waiting, if no single step takes longer."""
+"""How long one task may delay the others, if no single step takes longer."""
 
 
 class TimeSlice:
-    """How long one caller goes on before others pass."""
+    """The time for which one task runs before others may."""
 
     def __init__(self) -> None:
         self._until = time.perf_counter() + SECONDS
 
     async def share(self) -> None:
-        """Let others pass if it is over, and begin the next one."""
+        """Let other tasks run if the time is over, and begin the next slice."""
         if time.perf_counter() > self._until:
             await asyncio.sleep(0)
             self._until = time.perf_counter() + SECONDS
 
 
 async def patiently(work: Iterator[None]) -> None:
-    """Do the work step by step, and let others pass in between."""
+    """Do the work step by step, and let other tasks run in between."""
     time_slice = TimeSlice()
     for _ in work:
         await time_slice.share()
 
 
 async def result_of(work: Generator[None, None, Result]) -> Result:
-    """Yield what work comes to that is done `patiently`."""
+    """Return the result of work that is done `patiently`."""
     results: list[Result] = []
 
     def steps() -> Iterator[None]:

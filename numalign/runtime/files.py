@@ -1,9 +1,9 @@
 """
 Files that are replaced while a process runs: certificates, snapshots.
 
-Polling is used because it works on everything that is mounted into a pod: a secret is swapped by moving a
-symbolic link two folders up, which no watch on the file itself would tell. A stamp is taken *before* a file
-is read and given to `watch`, so that a change between reading and watching is never missed.
+Polling works on everything that is mounted into a pod: a Secret is updated by moving a symbolic link two
+directories up, which no watch on the file itself would report. A stamp is taken *before* a file is read and
+passed to `watch`, so that a change between reading and watching is never missed.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from numalign.runtime.clock import Sleep
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What changes when a file is written or replaced; all None while it cannot be looked at."""
+    """What changes when a file is written or replaced; all None while it cannot be read."""
 
     modified_ns: int | None = None
     size: int | None = None
@@ -24,7 +24,7 @@ class Stamp:
 
 
 def stamps(paths: Sequence[Path]) -> tuple[Stamp, ...]:
-    """Return the stamps of files as they are now, through symbolic links; take them before reading."""
+    """Return the current stamps of files, through symbolic links; take them before reading."""
     return tuple(map(_stamp, paths))
 
 
@@ -44,10 +44,10 @@ async def watch(
     changed: Callable[[], Awaitable[None]],
     sleep: Sleep = asyncio.sleep,
 ) -> None:
-    """Look every so many seconds, and call `changed` when a file is not what it was; never returns.
+    """Check every so many seconds, and call `changed` when a file has changed; never returns.
 
-    `changed` may find a file missing or half written; if so it keeps what it had, for the next change calls
-    it again. What it raises ends the watch.
+    `changed` may find a file missing or half written; then it keeps its state, because the next change calls
+    it again. Its errors end the watch.
     """
     last = since
     while True:

@@ -1,9 +1,9 @@
 """
-Health, readiness, metrics and the state for debugging, on a port of their own.
+Health, readiness, metrics and the debug state, on a port of their own.
 
-Who calls a program is not who watches it: an API server calls with TLS, a kubelet probes and Prometheus
-reads without. So each has a port, and a rule of the network can tell them apart. Nothing here is turned away
-under load, for a probe that fails would take the whole pod out and load the others.
+Callers and monitors of a program differ: an API server calls with TLS, a kubelet probes and Prometheus reads
+without. So each has a port, and a network policy can distinguish them. No request here is rejected under
+load, because a failed probe would remove the whole pod and load the others.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ STATE = "/debug/state"
 
 
 def routes(state: ServerState) -> list[web.RouteDef]:
-    """Return the routes for probes and scrapers; `/debug/state` only if the program gives one."""
+    """Return the routes for probes and scrapers; `/debug/state` only if the program provides one."""
     debug = [web.get(STATE, _state)] if state.debug else []
     return [web.get(HEALTH, _healthz), web.get(READINESS, _readyz), web.get(METRICS, _metrics), *debug]
 
@@ -41,7 +41,7 @@ async def _metrics(request: web.Request) -> web.Response:
 
 
 def exposition(request: web.Request, *, registry: CollectorRegistry) -> web.Response:
-    """Return all that the registry counts, in the text form that the scraper accepts."""
+    """Return all metrics of the registry, in the text format that the scraper accepts."""
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
@@ -61,7 +61,7 @@ async def _state(request: web.Request) -> web.Response:
 
 
 def _plain(value: object) -> object:
-    """Return a value that JSON has no word for, as one that it has."""
+    """Return a value that JSON does not support as one that it does."""
     match value:
         case Mapping():
             return dict(value)

@@ -1,15 +1,15 @@
 """
-How much one server takes on at once, and how much of it one peer.
+How much one server handles at once, and how much of it one peer.
 
-Whoever reaches the port can send as much as it likes, and as slowly. So what counts is what has arrived:
-the bytes of a body as they come, a call once its body is whole. What is too much is turned away; who
-announces and stays silent holds nothing.
+Any client that reaches the port can send as much and as slowly as it likes. So only what has arrived counts:
+the bytes of a body as they arrive, a call once its body is complete. Excess is rejected; a client that
+announces a body and sends nothing holds nothing.
 
-One peer has a share. It may hold `SHARE` times as much as is left, so a peer that is alone gets most of
-all there is, k peers leave room for another one, and nobody needs to know how many they are (Choudhury and
-Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998). A part can be kept for
-callers that showed a certificate. And calls begin in turn, one peer after the other, so that a peer that
-sends a thousand does not make another one wait for them all.
+Each peer has a share. It may hold `SHARE` times as much as is left, so a single peer gets most of the budget,
+k peers leave room for another one, and their number need not be known (Choudhury and Hahne, "Dynamic queue
+length thresholds for shared-memory packet switches", 1998). A part can be reserved for callers with a
+certificate. And calls begin in turn, one peer after the other, so that a peer with a thousand calls does not
+delay the others by all of them.
 """
 
 import asyncio
@@ -22,31 +22,31 @@ from typing import NamedTuple, Self
 from numalign.runtime.limits import Limits
 
 SHARE = 3
-# Of what there is room for, this part is kept for those who are proven.
+# The fraction of the budget that is reserved for proven peers.
 RESERVED = 4
-# Parsed, JSON takes up to 60 times as much memory (lists in lists). Bodies that are longer than this are
-# handled one at a time, and of the shorter ones only so many bytes at once.
+# Parsed, JSON takes up to 60 times as much memory (lists in lists). Longer bodies than this are handled one
+# at a time, and shorter ones up to a total of bytes at once.
 LARGE = 128 * 1024
 TOGETHER = 2 * 1024**2
-# To parse a body that is longer than this stops all else for a tenth of a second, so the next one waits for
-# as long: a short call takes some rounds of the event loop, and would meet another one in each.
+# Parsing a longer body than this blocks everything for a tenth of a second, so the next one waits for as
+# long: a short call takes some rounds of the event loop, and would meet another one in each.
 HUGE = 1024**2
 LONGEST_REST = 0.5
-# As many calls begin in one round of the event loop as have so much in their bodies together, each counted as
-# `LEAST` at least; they take some milliseconds. A round for each would be a look at all sockets for each.
+# The total of bodies whose calls begin in one round of the event loop, each counted as `LEAST` at least; they
+# take some milliseconds. One round per call would check all sockets for each.
 ROUND = 64 * 1024
 LEAST = ROUND // 8
 
 
 class ShedReason(StrEnum):
-    """What there is too much of."""
+    """What exceeds its limit."""
 
     CALLS = "calls"
     BYTES = "bytes"
 
 
 class Overloaded(Exception):
-    """Raised where a call, or the next bytes of its body, cannot be taken on."""
+    """Raised if a call, or the next bytes of its body, exceed a limit."""
 
     def __init__(self, reason: ShedReason) -> None:
         super().__init__(f"too many {reason} in flight")
@@ -54,7 +54,7 @@ class Overloaded(Exception):
 
 
 class Peer(NamedTuple):
-    """Who calls: an address, and whether a certificate proved that it may go first."""
+    """A caller: its address, and whether a certificate gives it precedence."""
 
     address: str
     proven: bool = False
@@ -62,9 +62,9 @@ class Peer(NamedTuple):
 
 @dataclass(slots=True)
 class Budget:
-    """What there is only so much of, and who holds how much; a size of 0 sets no bound.
+    """A limited amount, and how much each peer holds; a size of 0 sets no limit.
 
-    `reserved` of it is for the proven alone.
+    `reserved` of it is only for proven peers.
     """
 
     size: int
@@ -75,11 +75,11 @@ class Budget:
 
     @classmethod
     def of(cls, size: int, *, reserve: bool) -> "Budget":
-        """Return a pool of so much, a part of it kept for the proven if there can be any."""
+        """Return a budget, with a part reserved for proven peers if there can be any."""
         return cls(size, size // RESERVED if reserve else 0)
 
     def has_room(self, peer: Peer, amount: int) -> bool:
-        """Return whether a peer may take so much more."""
+        """Return whether a peer may take this much more."""
         if not self.size:
             return True
         free = self.free(peer)
@@ -92,7 +92,7 @@ class Budget:
         return free if peer.proven else min(free, self.size - self.reserved - (self.total - self.proven))
 
     def take(self, peer: Peer, amount: int) -> None:
-        """Count what a peer holds more, or less if it is negative."""
+        """Add to what a peer holds; a negative amount is given back."""
         self.total += amount
         self.proven += amount * peer.proven
         held = self.held.get(peer, 0) + amount
@@ -104,9 +104,9 @@ class Budget:
 
 @dataclass(slots=True)
 class Usage:
-    """One call from its headers to its answer: what of it has arrived, and whether it is being handled.
+    """One call from its headers to its answer: what has arrived, and whether it is being handled.
 
-    It counts inside the `with`; what it came to hold is given back at the end.
+    It counts inside the `with`; at the end it gives back what it held.
     """
 
     peer: Peer
@@ -124,9 +124,9 @@ class Usage:
         self.load.go()
 
     def arrived(self, size: int) -> None:
-        """Take on so many more bytes of the body; raises `Overloaded`."""
+        """Count more bytes of the body; raise `Overloaded` beyond the limit."""
         held = self.load.bytes
-        # One body that is longer than all may be together is taken on while no other is there.
+        # A single body may exceed the total limit while there is no other.
         alone = held.total == self.bytes
         if not alone and not held.has_room(self.peer, size):
             raise Overloaded(ShedReason.BYTES)
@@ -134,7 +134,7 @@ class Usage:
         self.bytes += size
 
     def begin(self) -> None:
-        """Take on the call, whose body is whole; raises `Overloaded`."""
+        """Count the call, whose body is complete; raise `Overloaded` beyond the limit."""
         if not self.load.calls.has_room(self.peer, 1):
             raise Overloaded(ShedReason.CALLS)
         self.load.calls.take(self.peer, 1)
@@ -143,7 +143,7 @@ class Usage:
 
 @dataclass(slots=True)
 class Load:
-    """The calls being handled, the bytes of bodies that have arrived, and all that is open or on its way."""
+    """The calls being handled, the bytes of bodies that have arrived, and all open calls."""
 
     calls: Budget
     bytes: Budget
@@ -152,46 +152,46 @@ class Load:
 
     @classmethod
     def of(cls, limits: Limits) -> "Load":
-        """Nothing yet, within limits."""
+        """Return an empty load with these limits."""
         return cls(
             Budget.of(limits.calls, reserve=limits.reserve), Budget.of(limits.bytes, reserve=limits.reserve)
         )
 
     def usage(self, peer: Peer) -> Usage:
-        """Return one call of a peer."""
+        """Return the usage of one call of a peer."""
         return Usage(peer, self)
 
     def come(self) -> None:
-        """One more is on its way."""
+        """Count an open call."""
         self.open += 1
         self._idle.clear()
 
     def go(self) -> None:
-        """One less is."""
+        """Count a finished call."""
         self.open -= 1
         if not self.open:
             self._idle.set()
 
     async def none(self) -> None:
-        """Wait until no call is being handled or on its way."""
+        """Wait until no call is open."""
         if self.open:
             await self._idle.wait()
 
 
 @dataclass(slots=True)
 class FairQueue:
-    """Who waits and with how much, by peer: the proven first, and then one peer after the other."""
+    """The waiting calls with their amounts, by peer: proven ones first, then one peer after the other."""
 
     waiting: dict[Peer, deque[tuple[asyncio.Future[None], int]]] = field(default_factory=dict)
 
     def join(self, peer: Peer, amount: int) -> asyncio.Future[None]:
-        """Wait behind those of the same peer; the future is done when it is one's turn."""
+        """Wait behind others of the same peer; the future is done when the turn comes."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.waiting.setdefault(peer, deque()).append((place, amount))
         return place
 
     def heads(self) -> Iterator[tuple[Peer, int]]:
-        """Yield the first of each peer and how much it has, in turn; whoever gave up waiting is forgotten."""
+        """Yield the first of each peer and its amount, in turn; cancelled ones are removed."""
         for proven in (True, False):
             for peer in [peer for peer in self.waiting if peer.proven is proven]:
                 places = self.waiting[peer]
@@ -203,7 +203,7 @@ class FairQueue:
                     del self.waiting[peer]
 
     def let_go(self, peer: Peer) -> None:
-        """Let the first of a peer go; the peer's others come after everybody else."""
+        """Release the first of a peer; the peer's others come after all other peers."""
         places = self.waiting.pop(peer)
         places.popleft()[0].set_result(None)
         if places:
@@ -212,9 +212,9 @@ class FairQueue:
 
 @dataclass(slots=True)
 class Turns:
-    """Lets so much begin in each round of the event loop, so that others are heard between.
+    """Starts a limited amount in each round of the event loop, so that other tasks run in between.
 
-    What alone is more begins alone.
+    A single larger amount starts alone.
     """
 
     size: int = 1
@@ -222,7 +222,7 @@ class Turns:
     _taken: int = 0
 
     async def wait(self, peer: Peer, amount: int = 1) -> None:
-        """Returns when it is this peer's turn: at once where there is room in this round and nobody waits."""
+        """Wait for this peer's turn: none if there is room in this round and no other waits."""
         if self._queue.waiting or self._taken >= self.size:
             await self._queue.join(peer, amount)
             return
@@ -242,17 +242,17 @@ class Turns:
 
 @dataclass(slots=True)
 class BudgetQueue:
-    """Lets through what a budget has room for, as it is shared; the others wait in turn."""
+    """Admits what a budget has room for, in shares; the others wait in turn."""
 
     budget: Budget
     _queue: FairQueue = field(default_factory=FairQueue)
 
     def passing(self, peer: Peer, amount: int) -> "Pass":
-        """Take so much of the budget inside the `async with`, when it is this peer's turn."""
+        """Return a context that takes an amount of the budget, when it is this peer's turn."""
         return Pass(self, peer, amount)
 
     async def enter(self, peer: Peer, amount: int) -> None:
-        """Take so much, when it is this peer's turn."""
+        """Take an amount, when it is this peer's turn."""
         if not self._queue.waiting and self._fits(peer, amount):
             self.budget.take(peer, amount)
             return
@@ -269,7 +269,7 @@ class BudgetQueue:
             raise
 
     def leave(self, peer: Peer, amount: int) -> None:
-        """Give so much back."""
+        """Give an amount back."""
         self.budget.take(peer, -amount)
         self._let_go()
 
@@ -279,10 +279,10 @@ class BudgetQueue:
             self._queue.let_go(head[0])
 
     def _next(self) -> tuple[Peer, int] | None:
-        """Return the first in turn for whom there is room, the proven before all.
+        """Return the first in turn for which there is room, proven peers first.
 
-        Whoever has its share is passed over. Whoever has not, and is too large for what is free, has the next
-        room that there is: else it would wait for as long as small ones come.
+        A peer that has its share is skipped. One that has not, but is too large for what is free, gets the
+        next room: otherwise it would wait as long as small ones come.
         """
         for peer, amount in self._queue.heads():
             if self._fits(peer, amount):
@@ -297,7 +297,7 @@ class BudgetQueue:
 
 @dataclass(slots=True)
 class Pass:
-    """What one holds of a budget inside the `async with`; after it, nobody else has it for `rest` seconds."""
+    """An amount of a budget held inside the `async with`, and for `rest` seconds afterwards."""
 
     queue: BudgetQueue
     peer: Peer

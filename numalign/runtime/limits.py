@@ -1,4 +1,4 @@
-"""How much a server takes on, and how long each step of a connection may take: for every peer alike."""
+"""The limits of a server, and the time limits of each step of a connection, for every peer alike."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,9 +6,9 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one server takes on: calls and bytes of bodies at once, bytes of one body, open connections.
+    """The limits of a server: calls and bytes of bodies at once, bytes of one body, open connections.
 
-    0 sets no bound. `reserve` keeps a part of all of it for callers that are proven.
+    0 sets no limit. `reserve` reserves a part of each for proven callers.
     """
 
     calls: int = 0
@@ -19,7 +19,7 @@ class Limits:
 
 
 class Slow(StrEnum):
-    """What did not come in time."""
+    """The step that was too slow."""
 
     HANDSHAKE = "handshake"
     HEADERS = "headers"
@@ -29,15 +29,14 @@ class Slow(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds that each step may take.
+    """The limits of each step, in seconds.
 
-    An API server and a scheduler send a request in one go and read its answer at once, so each part of a
-    call is there within moments, unless the network or the caller is in trouble; five seconds are more than
-    any of them waits for the whole. `idle` is between two calls and before the first: an API server keeps
-    idle connections for 90 seconds and does not repeat a POST whose connection broke, so they are kept
-    longer than that. It also opens some that it uses later or never (net/http dials ahead): one over which
-    nothing has come yet is idle and not slow. `lingering` is for a peer that was told why not, and still
-    sends.
+    An API server and a scheduler send a request at once and read its answer at once, so each part of a call
+    arrives within moments, unless the network or the caller has a problem; five seconds are more than any of
+    them waits for the whole. `idle` is between two calls and before the first: an API server keeps idle
+    connections for 90 seconds and does not repeat a POST whose connection broke, so they are kept longer than
+    that. It also opens connections that it uses later or never (net/http dials ahead): one without any data
+    yet is idle and not slow. `lingering` is for a peer that has got its error and still sends.
     """
 
     handshake: float = 10

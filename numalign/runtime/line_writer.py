@@ -1,9 +1,9 @@
 """
-Lines for a file or a pipe, for which nobody waits.
+A writer of lines to a file or a pipe that never blocks its callers.
 
-A disk or the reader of a pipe may stand still, and whoever answers calls must not stand still with it. So a
-thread writes; what does not fit into its queue is dropped and counted. A file that was moved away or deleted
-is made anew before the next lines, as logrotate and its kin expect: nobody has to send a signal.
+A disk or the reader of a pipe may block, and the code that answers calls must not block with it. So a thread
+writes; lines beyond its queue are dropped and counted. A file that was moved away or deleted is created again
+before the next lines, as logrotate and similar tools expect: no signal is needed.
 """
 
 import os
@@ -23,22 +23,22 @@ STDOUT = "-"
 """In place of a path: standard output."""
 
 MOST_WAITING = 1024
-"""Lines in the queue; at 4 KiB a line that is 4 MiB."""
+"""The limit of queued lines; at 4 KiB a line that is 4 MiB."""
 
 TOGETHER = 64
-"""Lines that are written in one go."""
+"""Lines that are written at once."""
 
 CLOSING_SECONDS = 2.0
-"""For what still waits when the program ends."""
+"""The time limit for waiting lines when the program ends."""
 
-# A pipe that is full, or that nobody reads, is an error and nothing to wait for.
+# A full pipe, or one without a reader, is an error, not a reason to wait.
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
 _MODE = 0o640
 _STDOUT_FD = 1
 
 
 class LineResult(StrEnum):
-    """What became of a line."""
+    """The outcome of a line."""
 
     WRITTEN = "written"
     DROPPED = "dropped"
@@ -46,10 +46,10 @@ class LineResult(StrEnum):
 
 
 class LineWriter:
-    """Writes lines to the file at a path, or to standard output where it is None.
+    """Writes lines to the file at a path, or to standard output if it is None.
 
-    `lines` counts them by `LineResult`. Lines that cannot be written are lost, which is logged once a
-    minute at most.
+    `lines` counts them by `LineResult`. Lines that cannot be written are lost, which is logged at most once a
+    minute.
     """
 
     def __init__(self, path: Path | None, *, lines: Counter, log: Log) -> None:
@@ -66,14 +66,14 @@ class LineWriter:
         self._thread.start()
 
     def write(self, line: bytes) -> None:
-        """Have a line written that has no line break; never waits."""
+        """Queue a line, without a line break; never waits."""
         try:
             self._queue.put_nowait(line)
         except queue.Full:
             self._lines.labels(LineResult.DROPPED).inc()
 
     def close(self) -> None:
-        """Write what waits, for a few seconds at the most, and close the file."""
+        """Write waiting lines, for a few seconds at most, and close the file."""
         with suppress(queue.Full):
             self._queue.put(None, timeout=CLOSING_SECONDS)
         self._thread.join(CLOSING_SECONDS)
@@ -84,13 +84,13 @@ class LineWriter:
         return os.open(self._path, _FLAGS, _MODE) if self._path else _STDOUT_FD
 
     def _write_all(self) -> None:
-        """What the thread does until the file is closed."""
+        """Run the thread until the file is closed."""
         while (lines := self._waiting())[-1] is not None:
             self._write(lines)
         self._write(lines[:-1])
 
     def _waiting(self) -> list[bytes | None]:
-        """At least one line, and others that are there already; None is the end."""
+        """Return at least one line, and others that are there already; None is the end."""
         lines = [self._queue.get()]
         with suppress(queue.Empty):
             while lines[-1] is not None and len(lines) < TOGETHER:
@@ -117,7 +117,7 @@ class LineWriter:
         self._quiet_log.error("audit.failed", error=error)
 
     def _write_line(self, line: bytes) -> None:
-        """Write a line, on one of its own where the last was cut off, as a disk that is full does."""
+        """Write a line, on a new line if the last was truncated, as on a full disk."""
         text = b"\n" * self._cut_off + line + b"\n"
         done = 0
         try:
@@ -133,7 +133,7 @@ class LineWriter:
             os.close(moved)
 
     def _is_at(self, path: Path) -> bool:
-        """Return whether the file that is written is the one at a path."""
+        """Return whether the open file is the one at a path."""
         try:
             return os.path.samestat(os.fstat(self._file), path.stat())
         except FileNotFoundError:
@@ -142,9 +142,9 @@ class LineWriter:
 
 @contextmanager
 def line_writer(target: str, *, flag: str, lines: Counter, log: Log) -> Iterator[LineWriter]:
-    """A writer to a path, or to standard output for `-`; closed at the end of the block.
+    """Provide a writer to a path, or to standard output for `-`; closed at the end of the block.
 
-    Raises `BadInput`, which names the flag that gave the path, where the file cannot be opened.
+    Raises `BadInput` with the flag of the path if the file cannot be opened.
     """
     try:
         writer = LineWriter(None if target == STDOUT else Path(target), lines=lines, log=log)

@@ -1,10 +1,10 @@
 """
 The listener: accepts connections and closes those that are too slow.
 
-asyncio and aiohttp bound how much a caller sends, but hardly how slowly. So here a TLS handshake and the
+asyncio and aiohttp limit how much a caller sends, but hardly how slowly. So here a TLS handshake and the
 headers of a request have a few seconds, and an invalid request closes the connection and is logged at most
-once a minute. Connections are counted before TLS begins, for that is what costs; and handshakes begin
-in turn by peer, for they are the dearest thing that a stranger can ask for.
+once a minute. Connections are counted before TLS begins, because that is the expensive part; and handshakes
+begin in turn by peer, because they are the most expensive operation for unauthenticated clients.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ from numalign.runtime.limits import Slow
 from numalign.runtime.server_state import ServerState
 
 BACKLOG = 1024
-# In one go, so that calls are heard between many newcomers.
+# At once, so that calls are read between many new connections.
 ACCEPTED_AT_ONCE = 64
-# When this process has no more file descriptors.
+# The pause if this process has no more file descriptors.
 PAUSE_SECONDS = 1.0
-# A head of ours is some hundred bytes; one with a token and what a proxy adds some thousand.
+# The headers of known clients have some hundred bytes; with a token and a proxy some thousand.
 LONGEST_HEAD = 32 * 1024
-# What one connection can make the kernel, and asyncio's TLS, hold before anything of it is counted.
+# What one connection can make the kernel, and asyncio's TLS, hold before it is counted.
 BUFFERED = 64 * 1024
 
 
@@ -49,9 +49,9 @@ class HttpConnection(web.RequestHandler):
         self._listener = listener
         self._head = 0
         self.heard_at = 0.0
-        """When the first byte of the last request was heard, in seconds of `time.perf_counter`."""
+        """When the first byte of the last request arrived, in seconds of `time.perf_counter`."""
 
-        # What came while a call was handled: what was read in one go, for after it nothing is.
+        # What arrived while a call was handled: from one read, because none follows it.
         self._works, self._early = False, b""
         self._deadline: asyncio.TimerHandle | None = None
         self._taking: asyncio.TimerHandle | None = None
@@ -59,11 +59,11 @@ class HttpConnection(web.RequestHandler):
         self.is_in = False
 
     def welcome(self, task: "asyncio.Task[None]") -> None:
-        """What leads to the first byte, to be given up when the connection is cut before."""
+        """Set the task that leads to the first byte, to be cancelled if the connection is closed before."""
         self._welcome = task
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """TLS is done, if there is any: by now it is known whose the connection is."""
+        """Note that TLS is done, if used: the peer is known by now."""
         if transport.get_extra_info("peercert"):
             self.peer = self.peer._replace(proven=True)
             self._listener.connections.prove(self)
@@ -74,19 +74,19 @@ class HttpConnection(web.RequestHandler):
         super().connection_made(transport)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Nobody is there any more."""
+        """Remove the closed connection."""
         self._listener.connections.leave(self)
         self._end_of_head()
         self._end_of_taking()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """More of an answer waits here than anybody takes at once."""
+        """Start the timer for an answer that is not read."""
         super().pause_writing()
         self._taking = self._loop.call_later(self._listener.state.timeouts.answer, self._not_taken)
 
     def resume_writing(self) -> None:
-        """Most of it was taken."""
+        """Stop the timer: most of the answer was read."""
         self._end_of_taking()
         super().resume_writing()
 
@@ -101,7 +101,7 @@ class HttpConnection(web.RequestHandler):
             self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Hand bytes on, and see to it that headers come to an end."""
+        """Pass on bytes, and limit the time for headers."""
         if self._works and data:
             self._early += data
             self._pause()
@@ -113,7 +113,7 @@ class HttpConnection(web.RequestHandler):
         if self._request_count != before:
             self._end_of_head()
             if len(self._messages) > 1:
-                # No client of ours sends the next request before it has an answer, and each takes memory.
+                # Known clients send no request before they have an answer, and each takes memory.
                 self._refuse("pipelined requests")
         elif data and between_calls:
             self._head += len(data)
@@ -123,7 +123,7 @@ class HttpConnection(web.RequestHandler):
                 self._deadline = self._loop.call_later(self._listener.state.timeouts.headers, self._give_up)
 
     def _between_calls(self) -> bool:
-        """Return whether what comes belongs to a request that is not there yet, and to no body."""
+        """Return whether data belongs to the headers of the next request, not to a body."""
         if not self._request_count:
             return True
         if self._waiter is not None:
@@ -147,7 +147,7 @@ class HttpConnection(web.RequestHandler):
         self.cut()
 
     def cut(self) -> None:
-        """End the connection now, whatever is still to be sent."""
+        """Close the connection at once, whatever is still to be sent."""
         transport = self.transport
         self.force_close()
         if transport is not None:
@@ -156,12 +156,12 @@ class HttpConnection(web.RequestHandler):
             self._welcome.cancel()
 
     def work(self) -> None:
-        """Keep the connection while a call is handled: nothing more is read before it is answered."""
+        """Keep the connection while a call is handled: nothing more is read before its answer."""
         self._listener.connections.work(self)
         self._works = True
 
     def rest(self) -> None:
-        """Read on, for the call is answered."""
+        """Continue reading after the answer."""
         self._listener.connections.rest(self)
         self._works = False
         if self._early:
@@ -172,7 +172,7 @@ class HttpConnection(web.RequestHandler):
             self.transport.pause_reading()
 
     def _go_on(self) -> None:
-        """Hear what came meanwhile, and what comes now."""
+        """Process what arrived meanwhile, and continue reading."""
         early, self._early = self._early, b""
         if self.transport is not None:
             self.transport.resume_reading()
@@ -185,7 +185,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Return the answer to what aiohttp cannot read; anybody can send that, so it is no error of ours."""
+        """Return the answer to an unreadable request; any client can send one, so it is no internal error."""
         if status != web.HTTPBadRequest.status_code:
             return super().handle_error(request, status, exc, message)
         self._listener.state.malformed(type(exc).__name__)
@@ -208,14 +208,14 @@ class Listener:
 
     async def __aenter__(self) -> Self:
         self.opened.settimeout(0)
-        # Whoever comes in takes it over.
+        # Accepted connections inherit it.
         self.opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFERED)
         self.opened.listen(BACKLOG)
         asyncio.get_running_loop().add_reader(self.opened, self._accept)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nobody comes in any more; connections that are open stay."""
+        """Stop accepting; open connections stay."""
         asyncio.get_running_loop().remove_reader(self.opened)
         self.opened.close()
         for task in self._coming:
@@ -235,7 +235,7 @@ class Listener:
             self._admit(accepted, Peer(str(address[0])))
 
     def _pause(self, error: OSError) -> None:
-        """No more file descriptors, or no more memory: some calls may end meanwhile."""
+        """Pause without file descriptors or memory: some calls may end meanwhile."""
         self.state.quiet_log.warning("server.full", error=error, connections=len(self.connections))
         loop = asyncio.get_running_loop()
         loop.remove_reader(self.opened)
@@ -255,7 +255,7 @@ class Listener:
         task.add_done_callback(self._coming.discard)
 
     async def _welcome(self, accepted: socket.socket, connection: HttpConnection) -> None:
-        """Greet a newcomer, with TLS if that is how it is done here."""
+        """Set up a new connection, with TLS if configured."""
         try:
             try:
                 await self._turns.wait(connection.peer)
@@ -272,7 +272,7 @@ class Listener:
                 self.connections.leave(connection)
 
     async def _greet(self, accepted: socket.socket, connection: HttpConnection) -> None:
-        """From here on asyncio closes the connection if it comes to nothing."""
+        """Hand the connection to asyncio, which closes it on failure."""
         timeouts = self.state.timeouts
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: connection,

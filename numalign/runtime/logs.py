@@ -1,11 +1,10 @@
 """
-What a process says while it works.
+Structured logs of a process.
 
-One line per event, with a name that a search or an alert can hold on to (`review.denied`) and fields in
-place of prose. Lines are JSON for collectors or text for a terminal, always on standard error, so that
-standard output stays free for answers. A log line must neither fail nor leak: odd values are shown somehow,
-bytes (bodies, keys) only by their length, long texts and lists are cut, and nothing a peer sends can begin a
-new line.
+One line per event, with a name for searches and alerts (`review.denied`) and fields instead of prose. Lines
+are JSON for collectors or text for a terminal, always on standard error, so that standard output is free for
+answers. A log line must neither fail nor leak: unusual values are converted, bytes (bodies, keys) are shown
+only by their length, long texts and lists are cut, and no data of a peer can begin a new line.
 """
 
 import json
@@ -26,9 +25,9 @@ import orjson
 LONGEST_TEXT = 1000
 LONGEST_TRACEBACK = 8000
 MOST_ENTRIES = 100
-# For what any peer can bring about: a line a minute shows that it goes on, and a metric how much.
+# For events that any peer can cause: a line a minute shows that they continue, and a metric how many.
 QUIET_SECONDS = 60
-# And for what tenants can bring about with one pod after another, where each line is of use.
+# For events that tenants can cause with one pod after another, where each line is useful.
 MANY_LINES = 100
 
 _FIELDS = "numalign_fields"
@@ -36,20 +35,20 @@ _FIELDS = "numalign_fields"
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Where events go; pass it on, or pass on a `bound` one that carries more fields.
+    """The destination of events; pass it on, or pass on a `bound` one with more fields.
 
-    The names `time`, `level` and `event` are taken: a field so called is not shown.
+    The names `time`, `level` and `event` are reserved: fields with these names are not shown.
     """
 
     logger: logging.Logger
     fields: Mapping[str, object] = field(default_factory=dict)
 
     def bound(self, **fields: object) -> "Log":
-        """Return the same log, these fields on every line."""
+        """Return the same log with these fields on every line."""
         return Log(self.logger, {**self.fields, **fields})
 
     def debug(self, event: str, /, **fields: object) -> None:
-        """Log what only someone hunting a fault wants to read."""
+        """Log what matters only for debugging."""
         self._emit(logging.DEBUG, event, fields)
 
     def info(self, event: str, /, **fields: object) -> None:
@@ -83,37 +82,37 @@ class Log:
 
 @dataclass(slots=True)
 class QuietLog:
-    """A log for what others can bring about as often as they like.
+    """A log for events that others can cause as often as they like.
 
-    Of each event there are at most so many `lines` in `every` so many seconds. The field `unsaid` tells how
-    many were left out since the line before, if any were.
+    Each event has at most `lines` lines in `every` seconds. The field `unsaid` is the number of omitted lines
+    since the last one, if any.
     """
 
     log: Log
     every: float = QUIET_SECONDS
     lines: int = 1
     clock: Callable[[], float] = time.monotonic
-    # Since when, and how many since; and how many were left out.
+    # Since when, and how many lines since; and how many were omitted.
     _logged: dict[str, tuple[float, int]] = field(default_factory=dict)
     _unsaid: Counter[str] = field(default_factory=Counter)
 
     def info(self, event: str, /, **fields: object) -> None:
-        """Log what happened, if it is time."""
+        """Log what happened, within the limit."""
         if self._is_time(event):
             self.log.info(event, **fields, **self._unsaid_before(event))
 
     def warning(self, event: str, /, **fields: object) -> None:
-        """Log what someone should look at soon, if it is time."""
+        """Log what someone should look at soon, within the limit."""
         if self._is_time(event):
             self.log.warning(event, **fields, **self._unsaid_before(event))
 
     def error(self, event: str, /, **fields: object) -> None:
-        """Log what is broken now, if it is time."""
+        """Log what is broken now, within the limit."""
         if self._is_time(event):
             self.log.error(event, **fields, **self._unsaid_before(event))
 
     def failed(self, event: str, error: BaseException, /, **fields: object) -> None:
-        """Log what is broken now, with the error and where it was raised, if it is time."""
+        """Log what is broken now, with the error and where it was raised, within the limit."""
         if self._is_time(event):
             self.log.failed(event, error, **fields, **self._unsaid_before(event))
 
@@ -143,7 +142,7 @@ def to(stream: TextIO, *, level: str, form: str) -> Log:
 
 
 def adopt_libraries(log: Log) -> None:
-    """Let what libraries log, from warnings up, come out in the same form. For a program's start only."""
+    """Format the logs of libraries, from warnings up, in the same way. Only for a program's start."""
     logging.basicConfig(handlers=log.logger.handlers, level=logging.WARNING, force=True)
 
 
@@ -157,10 +156,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A line that people read: clock, level, event, then `key=value`; a traceback under it."""
+    """A line for people: clock, level, event, then `key=value`; a traceback below it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record in one line, more only if it carries a traceback."""
+        """Return the record in one line, more only if it has a traceback."""
         head, fields = _head_and_fields(record)
         trace = textwrap.indent(str(fields.pop("traceback", "")), "    ")
         words = " ".join(f"{key}={_word(value)}" for key, value in fields.items())
@@ -174,7 +173,7 @@ FORMATTERS: Mapping[str, type[logging.Formatter]] = MappingProxyType(
 
 
 def _head_and_fields(record: logging.LogRecord) -> tuple[dict[str, str], dict[str, object]]:
-    """Time, level and event, which every line has, and the fields; a library's message becomes a field."""
+    """Return time, level and event of a line, and the fields; a library's message becomes a field."""
     moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
     own: Mapping[str, object] | None = getattr(record, _FIELDS, None)
     event = "library" if own is None else record.getMessage()
@@ -188,7 +187,7 @@ def _head_and_fields(record: logging.LogRecord) -> tuple[dict[str, str], dict[st
 
 
 def _safe(value: object) -> object:
-    """Something that JSON can say, of bounded length, and without the content of bytes."""
+    """Return a value for JSON, of bounded length, and without the content of bytes."""
     match value:
         case None | bool() | int() | float():
             return value
@@ -218,7 +217,7 @@ def _json(fields: Mapping[str, object]) -> str:
 
 
 def _word(value: object) -> str:
-    """Return a value as one word of a text line: quoted only if it must be."""
+    """Return a value as one word of a text line, quoted only if necessary."""
     text = value if isinstance(value, str) else _json({"": value})[4:-1]
     plain = text is not value or (text and not set(text) & set(' "='))
     if plain and text.isprintable():

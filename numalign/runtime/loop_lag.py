@@ -1,9 +1,9 @@
 """
-How late the event loop is.
+The delay of the event loop.
 
-One thread answers everybody, so what it does in one go is time that all others wait. None of that shows in
-how long calls take, for nobody hears of a call before the loop does. So a timer fires all the time, and is as
-late as a call would be heard that came when it was due.
+One thread answers all requests, so each uninterrupted piece of work delays all others. The duration of calls
+does not show it, because a call is noticed only after the loop gets to it. So a timer fires all the time, and
+is as late as a call would be that arrived when the timer was due.
 """
 
 import asyncio
@@ -16,13 +16,13 @@ from numalign.runtime.clock import Sleep
 from numalign.runtime.metrics import PREFIX
 
 TICK_SECONDS = 0.05
-"""Between two ticks: they take a thousandth of a processor, and see a stall of a millisecond each second."""
+"""Between two ticks: they take a thousandth of a CPU, and detect a stall of a millisecond each second."""
 
 _BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 
 class LoopLag:
-    """Counts how late every tick of a clock is; `clock` and `sleep` are how it is told and waited for."""
+    """Measures the delay of every tick of a clock; `clock` and `sleep` are its time and waiting."""
 
     def __init__(
         self,
@@ -40,12 +40,12 @@ class LoopLag:
         )
 
     async def watch(self) -> None:
-        """Count; never returns."""
+        """Measure; never returns."""
         due = self._clock() + TICK_SECONDS
         while True:
             await self._sleep(due - self._clock())
             now = self._clock()
-            # Calls came all the time while the loop stood still, so each tick of that time counts.
+            # Calls arrived while the loop was blocked, so each tick of that time counts.
             while due <= now:
                 self._seconds.observe(now - due)
                 due += TICK_SECONDS

@@ -1,9 +1,9 @@
 """
-What a process counts.
+The metrics of a process.
 
-Every program has one registry, made here and passed to whoever counts, so that two programs in one process
-(a test, the demo) never share a number. What is counted is declared where it happens; this module adds what
-every process has: its build, its memory and its processor time.
+Every program has one registry, created here and passed to all code with metrics, so that two programs in one
+process (a test, the demo) never share a number. Metrics are declared where they are counted; this module adds
+those of every process: its build, its memory and its CPU time.
 """
 
 import platform
@@ -22,7 +22,7 @@ PREFIX = "numalign_"
 
 
 def registry(*, program: str) -> CollectorRegistry:
-    """Return a registry of its own, with what every process tells: build, memory, CPU, garbage collection."""
+    """Return a new registry with the metrics of every process: build, memory, CPU, garbage collection."""
     metrics = CollectorRegistry(auto_describe=True)
     ProcessCollector(registry=metrics)
     GCCollector(registry=metrics)
@@ -37,7 +37,7 @@ def registry(*, program: str) -> CollectorRegistry:
 
 
 def not_answered(registry: CollectorRegistry) -> Counter:
-    """Counts questions that some node could not be asked, for it would take too long."""
+    """Return the counter of questions that took too long to evaluate on some node."""
     return Counter(
         f"{PREFIX}questions_not_answered",
         "Pods that take too long to evaluate on some nodes.",
@@ -47,15 +47,15 @@ def not_answered(registry: CollectorRegistry) -> Counter:
 
 @dataclass(frozen=True, slots=True)
 class CacheSizes(Collector):
-    """The size of every cache as it is when it is scraped; each has a bound, and this shows how near it is.
+    """The size of every cache at the time of a scrape, which shows how close it is to its limit.
 
-    Each of `caches` gives caches by name, which may be others each time.
+    Each of `caches` returns caches by name, which may differ each time.
     """
 
     caches: tuple[Callable[[], Caches], ...]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Bytes and entries, by cache."""
+        """Yield bytes and entries, by cache."""
         size = GaugeMetricFamily(
             f"{PREFIX}cache_bytes", "Memory used by each cache, in bytes.", labels=["cache"]
         )
@@ -69,12 +69,12 @@ class CacheSizes(Collector):
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedNodes(Collector):
-    """How many nodes were evaluated for pods, by columns, or by the rules for some reason; only ever more."""
+    """How many nodes were evaluated for pods, by columns, or by the rules with a reason; never decreases."""
 
     counts: Callable[[], Mapping[str, int]]
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """Nodes, by what answered."""
+        """Yield the nodes by what evaluated them."""
         nodes = CounterMetricFamily(
             f"{PREFIX}evaluated_nodes",
             "Nodes evaluated for pods, in columns or, by reason, one by one.",

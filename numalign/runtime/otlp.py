@@ -1,9 +1,9 @@
 """
-Spans by OpenTelemetry, sent over OTLP/HTTP. The one module that knows the library.
+OpenTelemetry spans, sent over OTLP/HTTP. The only module that uses the library.
 
-Spans wait in a queue of the library's, from which a thread of its own sends them; what does not fit is
-dropped, so that no call ever waits for a receiver. No provider is made global, and what the library's loggers
-say is said by one event of ours.
+Spans wait in a queue of the library, from which its own thread sends them; excess is dropped, so that no call
+ever waits for a receiver. No provider is made global, and the library's log messages are replaced by one
+event.
 """
 
 import logging
@@ -30,7 +30,7 @@ from numalign.runtime.metrics import PREFIX
 from numalign.runtime.tracing import CallSpan, SpanAttributes, is_current
 
 MOST_WAITING = 2048
-"""Spans in the queue; with all attributes a span takes a few KB."""
+"""The limit of queued spans; with all attributes a span takes a few KB."""
 
 TOGETHER = 512
 """Spans that are sent at once."""
@@ -38,10 +38,10 @@ TOGETHER = 512
 EVERY_MS = 2000
 SEND_SECONDS = 5.0
 CLOSING_SECONDS = 2.0
-"""For what still waits when the program ends."""
+"""The time limit for waiting spans when the program ends."""
 
 LONGEST_TEXT = 256
-"""Characters of an attribute."""
+"""The limit of characters in an attribute."""
 
 MOST_ATTRIBUTES = 24
 
@@ -50,7 +50,7 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class SpanFate(StrEnum):
-    """What became of a sampled span; if it ended and no more, it waits or was dropped."""
+    """The outcome of a sampled span; one that only ended is waiting or was dropped."""
 
     ENDED = "ended"
     EXPORTED = "exported"
@@ -58,7 +58,7 @@ class SpanFate(StrEnum):
 
 
 class _Recorded:
-    """A span that is recorded."""
+    """A recorded span."""
 
     __slots__ = ("_span",)
 
@@ -75,10 +75,10 @@ class _Recorded:
 
 
 class OtlpTracer:
-    """Makes spans of a provider, and counts those that are recorded."""
+    """Creates spans of a provider, and counts the recorded ones."""
 
     def __init__(self, provider: TracerProvider, spans: Counter) -> None:
-        # Errors of ours may repeat what a tenant wrote; the log has them.
+        # Errors may repeat what a tenant wrote; the log has them.
         self._span = partial(
             provider.get_tracer("numalign", about.version()).start_as_current_span,
             record_exception=False,
@@ -88,7 +88,7 @@ class OtlpTracer:
 
     @contextmanager
     def called(self, name: str, headers: Mapping[str, str]) -> Iterator[CallSpan | None]:
-        """A call by others, as part of the trace that its headers name."""
+        """Provide the span of a received call, in the trace of its headers."""
         context = _PROPAGATOR.extract(headers)
         with (
             self._span(name, context, SpanKind.SERVER) as span,
@@ -101,7 +101,7 @@ class OtlpTracer:
     def writing(
         self, name: str, attributes: SpanAttributes, headers: dict[str, str]
     ) -> Iterator[CallSpan | None]:
-        """A call of ours, whose headers are told the trace."""
+        """Provide the span of a sent call, and add the trace to its headers."""
         with (
             self._span(name, kind=SpanKind.CLIENT, attributes=attributes) as span,
             self._recorded(span) as recorded,
@@ -124,7 +124,7 @@ class OtlpTracer:
 
 
 class CountingExporter(SpanExporter):
-    """Sends spans by another exporter, and counts and says what becomes of them."""
+    """Sends spans by another exporter, and counts and logs the outcomes."""
 
     def __init__(self, exporter: SpanExporter, spans: Counter, log: Log) -> None:
         self._exporter = exporter
@@ -141,7 +141,7 @@ class CountingExporter(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._exporter.shutdown()
 
 
@@ -149,11 +149,11 @@ class CountingExporter(SpanExporter):
 def exporting(
     endpoint: str, *, ratio: float, program: str, log: Log, registry: CollectorRegistry
 ) -> Iterator[OtlpTracer]:
-    """See `tracing.exporting`. At the end of the block what waits is sent, for two seconds at the most."""
+    """See `tracing.exporting`. At the end of the block waiting spans are sent, for two seconds at most."""
     spans = Counter(f"{PREFIX}spans", "Sampled spans, by outcome.", ["result"], registry=registry)
     for fate in SpanFate:
         spans.labels(fate)
-    # What it has to say of a receiver, `tracing.failed` says.
+    # `tracing.failed` replaces its messages about a receiver.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     sender = OTLPSpanExporter(f"{endpoint.rstrip('/')}{_PATH}", timeout=SEND_SECONDS)
     provider = TracerProvider(

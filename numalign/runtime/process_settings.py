@@ -1,8 +1,8 @@
 """
-What every program that goes on running can be told: where it tells of itself, and how it logs.
+The settings of every long-running program: where it serves health and metrics, and its log.
 
-The names are the same in every program, so that one chart and one habit serve all. What is imported here is
-little, for one program runs on every node.
+The names are the same in every program, so that one chart fits all. The imports here are few, because one
+program runs on every node.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ METRICS_PORT = "metrics_port"
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where to listen, and the names of the settings that say so; port 0 takes any free one.
+    """An address to listen on, and the names of its settings; port 0 takes any free one.
 
-    `bind_name` is empty where the address cannot be chosen.
+    `bind_name` is empty if the address cannot be configured.
     """
 
     bind: str
@@ -32,7 +32,7 @@ class ListenAddress:
     port_name: str = METRICS_PORT
 
     def __str__(self) -> str:
-        """Return the flags that say so."""
+        """Return the flags for this address."""
         bind = f"{sources.flag(self.bind_name)} {self.bind} " if self.bind_name else ""
         return f"{bind}{sources.flag(self.port_name)} {self.port}"
 
@@ -71,5 +71,5 @@ class ProcessSettings(Settings):
 
     @property
     def metrics_address(self) -> ListenAddress:
-        """Where the process tells of its health, and what it counts."""
+        """Where the process serves its health and metrics."""
         return ListenAddress(self.bind, self.metrics_port)

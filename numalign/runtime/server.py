@@ -1,14 +1,14 @@
 """
-A server that answers reviews in a cluster: how it starts, holds out and ends.
+A server that answers reviews in a cluster: its start, its limits and its shutdown.
 
 The API server calls with a deadline, keeps idle connections for 90 seconds and does not repeat a POST whose
-connection broke (k8s.io/client-go transport, net/http). So connections are kept longer than that; too much
-work at once is turned away with a 503 that the caller repeats (client-go obeys Retry-After); and the end is
-slow on purpose: first not ready, then `Connection: close` on every answer while calls still come, then the
-sockets. Who comes in is told in listener.py, and what becomes of a call in calls.py.
+connection broke (k8s.io/client-go transport, net/http). So connections are kept longer than that; excess work
+is rejected with a 503 that the caller retries (client-go obeys Retry-After); and shutdown is slow on purpose:
+first not ready, then `Connection: close` on every answer while calls still arrive, then the sockets.
+listener.py accepts connections, and calls.py handles calls.
 
     BadInput
-    └── CannotListen    an address or port that this machine does not give
+    └── CannotListen    an address or port that cannot be opened
 """
 
 import asyncio
@@ -42,13 +42,13 @@ from numalign.runtime.tracing import Tracer
 
 # After draining, for the calls still being handled; they have deadlines of their own.
 GRACE_SECONDS = 10
-# For those that are not answered by then: once to come to an end, once more to give up.
+# For those not answered by then: once to finish, once more to cancel.
 LAST_SECONDS = 1
-# Of the port for health and metrics.
+# For the port for health and metrics.
 MOST_WATCHERS = 128
 COLLECTED_AFTER = (1_000, 1_000, 100)
-# What TLS sends at a time (RFC 8446, 5.1), and so all that reading it takes. asyncio keeps a buffer of
-# 256 KiB for every connection, also for one that never says a word.
+# The record size of TLS (RFC 8446, 5.1), which is enough for reading. asyncio keeps a buffer of 256 KiB for
+# every connection, even for one that never sends anything.
 TLS_RECORD = 16 * 1024
 
 BackgroundTask = Callable[[], Awaitable[None]]
@@ -61,20 +61,20 @@ class CannotListen(BadInput):
 
 
 class Stop:
-    """How a server is told to end: asked once it drains, asked again it stops draining."""
+    """Stops a server: the first request drains it, the second stops draining."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.at_once = asyncio.Event()
 
     def ask(self) -> None:
-        """Begin the end, or hurry it."""
+        """Request the shutdown, or skip draining."""
         (self.at_once if self.asked.is_set() else self.asked).set()
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """An open server: where it tells of itself, and where and how it answers calls; port 0 answers none."""
+    """An open server: its port for health and metrics, and its port for calls; port 0 answers none."""
 
     metrics_port: int
     port: int = 0
@@ -82,7 +82,7 @@ class Listening:
 
     @property
     def scheme(self) -> str:
-        """How calls are to be made to `port`."""
+        """The URL scheme of calls to `port`."""
         return "https" if self.keeper else "http"
 
 
@@ -96,13 +96,13 @@ def application(  # noqa: PLR0913  what a server is made of
     timeouts: Timeouts = Timeouts(),  # noqa: B008  frozen
     state: DebugState | None = None,
 ) -> web.Application:
-    """A program's own routes, on a server that bounds calls; `listening` serves health and metrics beside it.
+    """Return a program's own routes, on a server with limits.
 
-    A check answers None when all is well, else what is being waited for. Bodies are read, within `limits` and
-    `timeouts`, before a handler is called, which finds it in `calls.body`. What `state` gives is served at
-    `/debug/state`, with what the server knows of itself; None leaves that route out.
+    `listening` serves health and metrics beside it. A check returns None when all is well, else what is
+    missing. Bodies are read, within `limits` and `timeouts`, before a handler is called, which finds them in
+    `calls.body`. `state` is served at `/debug/state`, with the server's own state; None omits that route.
     """
-    # Longer bodies are refused as they are read, with the rest of what is counted then.
+    # Longer bodies are rejected as they are read, where all limits are counted.
     app = web.Application(middlewares=[calls.called])
     app[SERVER_STATE] = ServerState(log, registry, dict(checks), state, limits, timeouts)
     app.add_routes(routes)
@@ -110,7 +110,7 @@ def application(  # noqa: PLR0913  what a server is made of
 
 
 def health_application(app: web.Application) -> web.Application:
-    """Return what the port for health and metrics serves beside an `application`."""
+    """Return the application of the port for health and metrics beside an `application`."""
     health_app = web.Application(middlewares=[calls.watched])
     health_app[SERVER_STATE] = app[SERVER_STATE]
     health_app.add_routes(health.routes(app[SERVER_STATE]))
@@ -128,14 +128,14 @@ async def listening(
     """Serve inside the `async with`; leaving it closes the sockets and waits for open calls.
 
     The port for health and metrics is the first to open and the last to close; a program that answers no
-    calls has no other. At the end open calls are waited for up to `grace` seconds, and those left over are
-    cut off. Raises `BadPair` or `CannotListen` before anything is served. The event `server.listening` tells
-    the ports that were really taken.
+    calls has no other. At the end open calls get up to `grace` seconds, and the remaining ones are cut off.
+    Raises `BadPair` or `CannotListen` before anything is served. The event `server.listening` has the actual
+    ports.
     """
     state, calls_port = app[SERVER_STATE], settings.calls_port
     state.keeper = _keeper(calls_port, state, clock=clock)
     async with contextlib.AsyncExitStack() as stack:
-        # Both sockets are there before either is served.
+        # Both sockets are open before either is served.
         metrics_socket = stack.enter_context(opened(settings.metrics_address))
         called = stack.enter_context(opened(calls_port.address)) if calls_port else None
         watchers = partial(Listener, metrics_socket, connections=ConnectionTable(MOST_WATCHERS))
@@ -153,7 +153,7 @@ async def listening(
 def answering(
     app: web.Application, called: socket.socket, *, grace: float = GRACE_SECONDS
 ) -> contextlib.AbstractAsyncContextManager[None]:
-    """Answer calls at a socket inside the `async with`, and at its end wait for those that are open."""
+    """Answer calls at a socket inside the `async with`, and at its end wait for open ones."""
     state = app[SERVER_STATE]
     context = state.keeper.context if state.keeper else None
     listener = partial(Listener, called, connections=state.connections, context=context)
@@ -161,7 +161,7 @@ def answering(
 
 
 def port_of(listened: socket.socket) -> int:
-    """Return the port that a socket really has."""
+    """Return the actual port of a socket."""
     number: int = listened.getsockname()[1]
     return number
 
@@ -174,7 +174,7 @@ async def answer(
     tasks: Mapping[str, BackgroundTask] = NONE,
     grace: float = LAST_SECONDS,
 ) -> int:
-    """Answer calls at a socket until asked to stop, and tell nobody else of it: for a program in a terminal.
+    """Answer calls at a socket until stopped, without health and metrics: for a program in a terminal.
 
     The exit code is 0, or 1 if one of the `tasks` beside it failed.
     """
@@ -189,7 +189,7 @@ async def answer(
 async def _served(
     app: web.Application, listener: Callable[..., Listener], *, grace: float
 ) -> AsyncIterator[None]:
-    """Serve an application that a listener lets calls in to; at the end its calls are waited for."""
+    """Serve an application with a listener; at the end wait for its calls."""
     state = app[SERVER_STATE]
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=min(grace, LAST_SECONDS))
     await runner.setup()
@@ -219,14 +219,14 @@ def _keeper(calls_port: CallsPort | None, state: ServerState, *, clock: Clock) -
 
 
 def renew(app: web.Application) -> None:
-    """Show what the pair's files hold now, for whoever has just written them; nothing before it listens."""
+    """Load the certificate files that have just been written; no effect before the server listens."""
     if keeper := app[SERVER_STATE].keeper:
         keeper.reload()
 
 
 @contextlib.contextmanager
 def opened(address: ListenAddress) -> Iterator[socket.socket]:
-    """A socket at an address: one, so that one port is taken even if it is any free one.
+    """Provide a socket at an address: only one, so that a free port is taken only once.
 
     Raises `CannotListen`.
     """
@@ -237,7 +237,7 @@ def opened(address: ListenAddress) -> Iterator[socket.socket]:
     try:
         listened = socket.create_server(place, family=family, dualstack_ipv6=both)
     except (OSError, UnicodeError) as error:
-        # The first sentence of the standard library's; the rest repeats the address.
+        # The first sentence of the standard library's message; the rest repeats the address.
         reason = str(getattr(error, "strerror", error)).partition(" (while")[0]
         raise CannotListen([Mistake(str(address), f"cannot listen: {reason}")]) from error
     with listened:
@@ -254,10 +254,11 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
     clock: Clock = utc_now,
     grace: float = GRACE_SECONDS,
 ) -> int:
-    """Serve until asked to stop, drain, end; the exit code of the program.
+    """Serve until stopped, drain, end; return the exit code of the program.
 
-    0 after a graceful end; 1 if one of the `tasks`, which run beside the server, failed, for a server whose
-    snapshot no longer follows the world must be replaced; 2 if it could not start, with the reasons logged.
+    It is 0 after a graceful shutdown; 1 if one of the `tasks`, which run beside the server, failed, because a
+    server whose snapshot is no longer updated must be replaced; 2 if it could not start, with the reasons
+    logged.
     """
     log = app[SERVER_STATE].log
     app[SERVER_STATE].tracer = tracer
@@ -278,14 +279,14 @@ async def serve(  # noqa: PLR0913  what the life of a server depends on
 
 
 def refused(log: Log, mistakes: Sequence[object]) -> int:
-    """Say why a program does not start; its exit code."""
+    """Log why a program does not start; return its exit code."""
     log.error("server.start_failed", errors=mistakes)
     return 2
 
 
 @contextlib.asynccontextmanager
 async def _running(tasks: Mapping[str, BackgroundTask], *, log: Log, stop: Stop) -> AsyncIterator[list[str]]:
-    """Tasks beside the server; gives the names of those that failed. A failure asks the server to stop."""
+    """Run tasks beside the server; provide the names of failed ones. A failure stops the server."""
     failed: list[str] = []
 
     async def guarded(name: str, task: BackgroundTask) -> None:
@@ -306,7 +307,7 @@ async def _running(tasks: Mapping[str, BackgroundTask], *, log: Log, stop: Stop)
 
 
 async def _drain(state: ServerState, seconds: float, *, stop: Stop) -> None:
-    """Go on serving as not ready, so that nobody calls a closed listener."""
+    """Keep serving as not ready, so that no call meets a closed listener."""
     state.draining = True
     state.log.info("server.draining", seconds=seconds, in_flight=state.load.calls.total)
     with contextlib.suppress(TimeoutError):
@@ -314,11 +315,10 @@ async def _drain(state: ServerState, seconds: float, *, stop: Stop) -> None:
 
 
 def run(program: Callable[[Stop], Awaitable[int]], *, log: Log) -> int:
-    """Let a program serve until SIGTERM or SIGINT and give its exit code: the last call of a main."""
+    """Run a program until SIGTERM or SIGINT and return its exit code: the last call of a main."""
     logs.adopt_libraries(log)
-    # A large cluster is a million objects without a cycle. To look through those that have lasted as often
-    # as Python does by itself takes longer than to read them (bench/coldstart), and many new ones looked
-    # through at once are a pause.
+    # A large cluster is a million objects without a cycle. Scanning the old ones as often as Python does by
+    # default takes longer than reading them (bench/coldstart), and scanning many new ones at once is a pause.
     gc.set_threshold(*COLLECTED_AFTER)
     sslproto.SSLProtocol.max_size = TLS_RECORD
     # As many files as this process may open: a connection is one, and shells begin with 1,024.

@@ -1,8 +1,7 @@
 """
-What programs that serve can be told, and what those that answer calls can.
+The settings of programs that serve, and of those that answer calls.
 
-Mix-ins for a program's settings: how it ends and what it shows; where it answers, with which certificate, and
-how much it takes on at once.
+Mix-ins for a program's settings: its shutdown and debugging; its address, certificate and limits.
 """
 
 import re
@@ -39,7 +38,7 @@ OtlpEndpoint = Annotated[str, AfterValidator(_endpoint)]
 class CallsPort:
     """Where calls are answered, and with which certificate; without a `pair` in plain HTTP.
 
-    Whether the pair's files have changed is looked at every `reload_seconds`; 0 never does.
+    The pair's files are checked for changes every `reload_seconds`; 0 never does.
     """
 
     address: ListenAddress
@@ -87,7 +86,7 @@ class ServingSettings(ProcessSettings):
 
     @property
     def calls_port(self) -> CallsPort | None:
-        """Where calls are answered; None where nobody calls."""
+        """Where calls are answered; None if the program answers none."""
         return None
 
 

@@ -1,13 +1,13 @@
-"""What tells one machine from another that has the same name."""
+"""The identity of a machine, which distinguishes machines with the same node name."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The uid of a Node object, and `systemUUID` and `machineID` as its kubelet tells them.
+    """The uid of a Node object, and `systemUUID` and `machineID` as its kubelet reports them.
 
-    What is empty is not known.
+    Empty fields are not known.
     """
 
     uid: str = ""
@@ -15,10 +15,10 @@ class Identity:
     machine: str = ""
 
     def differs(self, other: "Identity") -> bool:
-        """Return whether anything that is known of both is not the same."""
+        """Return whether any field known for both differs."""
         pairs = ((self.uid, other.uid), (self.system, other.system), (self.machine, other.machine))
         return any(mine and theirs and mine != theirs for mine, theirs in pairs)
 
 
 UNKNOWN = Identity()
-"""Of a machine that nobody told of."""
+"""Of a machine without a known identity."""

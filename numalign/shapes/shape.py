@@ -1,10 +1,10 @@
 """
-A shape: what nodes of one kind have in common while they are in health.
+A shape: what nodes of one kind have in common when healthy.
 
-Nodes of one class whose kubelets are configured alike, and which are tainted alike, are of one shape. What
-verdicts need is kept of them: the largest amounts that any of them had, and the values that their labels
-took. So a shape answers for nodes that are not there, and errs on one side only: it may let a pod hope for a
-node that none of them was, never the other way.
+Nodes of one class with the same kubelet configuration and the same taints have one shape. It keeps what
+verdicts need: the largest amounts that any of them had, and the values of their labels. So a shape answers
+for nodes that are not present, and errs on one side only: it may admit a pod for a node that none of them
+was, never the other way.
 """
 
 import hashlib
@@ -18,32 +18,32 @@ from numalign.model.node import Known, Node, Zone, node_class
 from numalign.model.resources import EMPTY, Resources
 
 MOST_VALUES = 8
-"""Of one label that are told apart; a label with more (a host's name) may have any."""
+"""The limit of distinct values of one label; a label with more (a host name) may have any."""
 
 MOST_LABELS = 256
-"""Keys of labels that are kept of one shape; with more, it may have any other label too."""
+"""The limit of label keys of one shape; with more, it may also have any other label."""
 
 _HASH = 8
 
 NAMELESS = ""
-"""The name of the node that stands for a shape."""
+"""The name of the node in a shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelValues:
-    """What one label was among the nodes of a shape: `known` is None for any, `always` if none lacked it."""
+    """A label among the nodes of a shape: `known` is None for any value, `always` if none lacked it."""
 
     known: frozenset[str] | None
     always: bool = True
 
     def may(self, requirement: Requirement) -> bool:
-        """Return whether some node of the shape may meet a requirement about this label."""
+        """Return whether some node of the shape may meet a requirement on this label."""
         if self.known is None or (not self.always and requirement.allows(None)):
             return True
         return any(requirement.allows(value) for value in self.known)
 
     def joined(self, other: "LabelValues") -> "LabelValues":
-        """Return what it was among the nodes of both."""
+        """Return the values among the nodes of both."""
         always = self.always and other.always
         if self.known is None or other.known is None or len(self.known | other.known) > MOST_VALUES:
             return LabelValues(None, always)
@@ -51,7 +51,7 @@ class LabelValues:
 
 
 ANY = LabelValues(None, always=False)
-"""A label of which nobody told anything."""
+"""A label about which nothing is known."""
 
 ABSENT = LabelValues(frozenset(), always=False)
 """A label that no node of the shape has."""
@@ -61,9 +61,8 @@ ABSENT = LabelValues(frozenset(), always=False)
 class Shape:
     """What nodes of one kind have in common.
 
-    `node` is one of them in health, nameless and with nothing on it, and has the largest amounts that any of
-    them had. `taints` are their lasting ones, in order. With `other_labels` they may have labels that nobody
-    told of.
+    `node` is one of them, healthy, nameless and empty, with the largest amounts that any of them had.
+    `taints` are their lasting ones, in order. With `other_labels` they may have unknown labels.
     """
 
     node: Node
@@ -72,10 +71,10 @@ class Shape:
     other_labels: bool = False
     node_class: str = field(init=False, compare=False)
     name: str = field(init=False, compare=False)
-    """What tells it from other shapes: the class, and a few digits of all else."""
+    """The unique name of the shape: the class, and a few digits of everything else."""
 
     always: int = field(init=False, compare=False, repr=False)
-    """How many labels no node of it lacks."""
+    """The number of labels that all of its nodes have."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "labels", MappingProxyType(dict(self.labels)))
@@ -85,7 +84,7 @@ class Shape:
         object.__setattr__(self, "name", f"{self.node_class}.{digest}")
 
     def unmet(self, constraints: Constraints) -> Unmet | None:
-        """Return why a pod may go to no node of this shape; None if it may go to one."""
+        """Return why a pod may use no node of this shape; None if it may use one."""
         if not all(map(self._may, constraints.selector)):
             return Unmet.AFFINITY
         if constraints.terms is not None and not any(map(self._may_meet, constraints.terms)):
@@ -100,7 +99,7 @@ class Shape:
         return self.labels.get(requirement.key, ANY if self.other_labels else ABSENT).may(requirement)
 
     def covers(self, node: Node) -> bool:
-        """Return whether a node of this kind, in health, shows nothing that is not known of the shape."""
+        """Return whether a healthy node of this kind has nothing that is not known of the shape."""
         return (
             all(_covered(*pair) for pair in zip(node.zones, self.node.zones, strict=True))
             and (node.totals is None or node.totals.within(self.node.totals or EMPTY))
@@ -108,7 +107,7 @@ class Shape:
         )
 
     def _covers_labels(self, labels: Labels) -> bool:
-        """Return whether all values are known, and no label is missing that none lacked."""
+        """Return whether all values are known, and no label that all had is missing."""
         lacking = self.always
         for key, value in labels.items():
             values = self.labels.get(key)
@@ -122,7 +121,7 @@ class Shape:
         return not lacking
 
     def joined(self, other: "Shape") -> "Shape":
-        """Return what the nodes of both have in common; raises `ValueError` for another kind of nodes."""
+        """Return what the nodes of both have in common; raise `ValueError` for another kind of nodes."""
         if self.name != other.name:
             raise ValueError(f"{other.name} is not {self.name}")
         mine, theirs = (ANY if shape.other_labels else ABSENT for shape in (self, other))
@@ -141,9 +140,9 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class KnownShape:
-    """A shape, and how it is known: by so many `nodes` that are here, by declaration, or from memory.
+    """A shape, and how it is known: by its present `nodes`, by declaration, or from memory.
 
-    `seen` is when the last node of it was here, in seconds since 1970; None if one is, or none ever was.
+    `seen` is when its last node was present, in seconds since 1970; None if one is, or none ever was.
     """
 
     shape: Shape
@@ -159,7 +158,7 @@ def shape(
     *,
     other_labels: bool = False,
 ) -> Shape:
-    """Return a shape with no more labels than are kept of one."""
+    """Return a shape with a limited number of labels."""
     kept = dict(sorted(labels.items())[:MOST_LABELS])
     return Shape(node, tuple(taints), kept, other_labels or len(labels) > MOST_LABELS)
 
@@ -172,19 +171,19 @@ def of(node: Node) -> Shape:
 
 
 def bare(node: Node) -> Node:
-    """The node in health, with nothing on it, and nothing left that tells it from others of its kind."""
+    """Return the healthy, empty node without anything that distinguishes it from others of its kind."""
     return replace(node.in_health(), name=NAMELESS, label=None, attributes=NO_ATTRIBUTES, health=None)
 
 
 def without_machine(node: Node) -> Node:
-    """The node as its amounts and its kubelet's configuration tell it, whoever described its machine."""
+    """Return the node by its amounts and its kubelet's configuration, without a machine description."""
     if node.machine is None:
         return node
     return replace(node, known=Known.CONFIGURED, machine=None, stock=None)
 
 
 def _written(shape: Shape) -> str:
-    """Return all that tells a shape from others of its class, the same in every process."""
+    """Return all that distinguishes a shape from others of its class, the same in every process."""
     node, options = shape.node, shape.node.options
     configured = (sorted(options.cpu), sorted(options.topology), sorted(options.gates), options.minor)
     return repr((shape.taints, configured, *traits(node)[1:]))
@@ -194,7 +193,7 @@ Traits = tuple[object, ...]
 
 
 def traits(node: Node) -> Traits:
-    """Return what of a node decides about pods and is neither in its class nor an amount."""
+    """Return what matters to pods, and is neither in a node's class nor an amount."""
     costs = tuple(zone.costs for zone in node.zones)
     return node.options, node.threads, node.max_zones, costs, node.totals is None, node.machine
 
@@ -217,5 +216,5 @@ def _larger_zone(one: Zone, other: Zone) -> Zone:
 
 
 def _larger_totals(one: Resources | None, other: Resources | None) -> Resources | None:
-    # Nodes that do not tell could have anything.
+    # Nodes that do not report totals could have anything.
     return None if one is None or other is None else one.most(other)

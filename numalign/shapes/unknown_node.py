@@ -1,4 +1,4 @@
-"""What is known of a node whose topology is not."""
+"""What is known of a node without a known topology."""
 
 from dataclasses import dataclass
 
@@ -8,10 +8,10 @@ from numalign.model.resources import Resources
 
 @dataclass(frozen=True, slots=True)
 class UnknownNode:
-    """A node without topology, as its Node object tells of it.
+    """A node without topology, from its Node object.
 
-    `totals` is what it may give out as a whole: of devices the larger of allocatable and capacity, for their
-    plugin may be down. None where nothing is told. `label` is the class that it is labelled with.
+    `totals` is what it may allocate as a whole: for devices the larger of allocatable and capacity, because
+    their plugin may be down. None if not reported. `label` is the class in its label.
     """
 
     name: str
