@@ -1,8 +1,9 @@
 """
-Pods that run misaligned: told of, counted and, where their namespace says so, moved.
+Misaligned running pods: annotated, counted, reported in events and, if their namespace says so, moved.
 
-Three things write here. Marks stand on the pod and say how it sits. Events tell its owner. And a pod is asked
-to go: only once a better place is held for its replacement, one of an owner at a time, slowly, and never
-again where that did not help. Everything is decided from what the cluster shows by now, so whoever leads next
-goes on from there, and remembers nothing of what was on its way.
+Three things are written here. Annotations on a pod show its alignment. Events inform its owner. And a pod is
+evicted: only once a better place is held for its replacement, one pod of an owner at a time, at a limited
+rate, and not for a day once several evictions of the owner's pods did not help. All decisions follow from the
+current state of the cluster, so the next leader continues from there without the moves that its predecessor
+remembered.
 """

@@ -1,4 +1,4 @@
-"""What the controller runs for pods that sit misaligned."""
+"""The background tasks of the controller for misaligned pods."""
 
 from controller.gates.judging import unjudged
 from controller.healing.healer import Healer
@@ -14,7 +14,7 @@ from numalign.kube.compose import Background
 
 
 def look_after_misaligned(placing: Placing) -> Background:
-    """Tell of misaligned pods, and move them where their namespaces say so, where that is switched on."""
+    """Return the tasks that report misaligned pods and move them; none unless healing is enabled."""
     if not placing.settings.heal:
         return Background()
     sitting_pods = SittingPods(placing.state)
@@ -38,7 +38,7 @@ def look_after_misaligned(placing: Placing) -> Background:
 
 
 def rates(settings: ControllerSettings) -> Rates:
-    """How often pods are asked to go."""
+    """Return the rate limits of evictions."""
     return Rates(settings.heal_owner_seconds, settings.heal_node_seconds, 60 / settings.heal_per_minute)
 
 

@@ -1,8 +1,8 @@
 """
-Asking for a pod to go.
+Evictions of pods.
 
-This is the one place that does: where a cluster has the EvictionRequest API (KEP-4563, alpha in 1.37), it is
-here that such a request would be made instead, and all else would stay as it is.
+Only this module evicts. In a cluster with the EvictionRequest API (KEP-4563, alpha in 1.37), only this module
+would have to change to create such a request instead.
 """
 
 import asyncio
@@ -16,25 +16,25 @@ from numalign.kube.errors import ClusterError, Conflict, Failing, Forbidden, Not
 from numalign.kube.pod_informer import PodInfo
 
 EVICT_SECONDS = 4.0
-"""How long an eviction may take, here and, from when it arrives there, on the API server."""
+"""The timeout of an eviction in seconds, here and, from its arrival, on the API server."""
 
 REQUESTED_BY = "numalign-controller"
 
 LONGEST_REASON = 400
-"""Characters."""
+"""The limit of the reason in characters."""
 
 _TWO_BUDGETS = "PodDisruptionBudget"
 
 
 class Evictions(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
+    """The part of an `Api` that is used here; `Api` raises `ClusterError`."""
 
     async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
-        """Make an object in the collection at a path."""
+        """Create an object in the collection at a path."""
 
 
 class EvictionAnswer(StrEnum):
-    """What became of asking for a pod to go."""
+    """The result of an eviction."""
 
     EVICTED = "evicted"
     BUDGET = "budget"
@@ -45,15 +45,15 @@ class EvictionAnswer(StrEnum):
 
 
 def eviction(pod: PodInfo, *, reason: str) -> Mapping[str, object]:
-    """The Eviction of this very pod, and of no other.
+    """Return the Eviction of the pod with this UID, and of no other.
 
     It names no resourceVersion. An API server compares that only after it has counted the pod in its
     PodDisruptionBudget (EvictionREST.Create of k8s.io/kubernetes, in
     pkg/registry/core/pod/storage/eviction.go): a write to the pod in between, such as a kubelet's, would keep
     the pod and use up the budget until the disruption controller forgets it (DeletionTimeout, two minutes),
-    and whoever asks again is counted again.
+    and each retry would be counted again.
 
-    The annotations are those that descheduler writes, so that audit logs and interceptors find the same
+    The annotations are those that descheduler writes, for the audit logs and interceptors that read them
     (sigs.k8s.io/descheduler, pkg/descheduler/evictions/evictions.go: evictPod).
     """
     return {
@@ -69,9 +69,10 @@ def eviction(pod: PodInfo, *, reason: str) -> Mapping[str, object]:
 
 
 async def ask_to_go(api: Evictions, pod: PodInfo, *, reason: str) -> tuple[EvictionAnswer, str]:
-    """Ask for a pod to go, within its budget; what came of it, and what the API server said.
+    """Evict a pod within its budget; return the result, and the error if it failed.
 
-    After `UNANSWERED` nobody knows whether it goes, until it is seen. Never raises `ClusterError`.
+    After `UNANSWERED` it is unknown whether the pod is evicted until its deletion is observed. Never raises
+    `ClusterError`.
     """
     path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}/eviction"
     body, what = eviction(pod, reason=reason), f"the eviction of pod {pod.namespace}/{pod.name}"
@@ -84,8 +85,8 @@ async def ask_to_go(api: Evictions, pod: PodInfo, *, reason: str) -> tuple[Evict
 
 
 def _answer(error: Exception) -> EvictionAnswer:
-    # 500 is for a pod with two budgets (EvictionREST.Create of k8s.io/kubernetes, in
-    # pkg/registry/core/pod/storage/eviction.go), and for faults of the API server.
+    # The API server answers 500 for a pod with two budgets (EvictionREST.Create of k8s.io/kubernetes, in
+    # pkg/registry/core/pod/storage/eviction.go), and for its own errors.
     if isinstance(error, Failing):
         two = _TWO_BUDGETS in str(error)
         return EvictionAnswer.BUDGETS if two else EvictionAnswer.UNANSWERED
@@ -96,7 +97,7 @@ def _answer(error: Exception) -> EvictionAnswer:
 _ANSWERS: Mapping[type[ClusterError], EvictionAnswer] = {
     Throttled: EvictionAnswer.BUDGET,
     NotFound: EvictionAnswer.GONE,
-    # Another pod has its name.
+    # Another pod has its name: the UID in the precondition differs.
     Conflict: EvictionAnswer.GONE,
     Forbidden: EvictionAnswer.FORBIDDEN,
 }

@@ -1,15 +1,16 @@
 """
-Moving misaligned pods, one step at a time, each of which may be the last that this process does.
+Moves of misaligned pods, in steps; the process may be killed after any of them.
 
-    look     which pods sit misaligned, where the namespace wants them moved
-    read     the pod as it is stored: may it go at all, and what would come in its place
-    hold     a better place in the ledger, in the same step in which it was predicted
-    ask      for the pod to go: of this uid, and read again, within its budget
-    follow   until its replacement runs, and see how that sits
+    look     for misaligned pods in namespaces with healing
+    read     the stored pod: whether it may be evicted, and what its replacement would be
+    hold     a better place in the ledger, in the same step in which it is predicted
+    evict    the pod by its UID, read again before, within its budget
+    follow   the move until its replacement runs and is judged
 
-Who is killed before the pod is asked to go has done nothing: what is held dies with it. Who is killed while
-it asks leaves a pod that is deleted or is not, and whoever leads next sees which; a pod that is on its way
-out is never asked again, and of an owner with such a pod, or with one that does not run yet, no other is.
+If the process is killed before the eviction, nothing has happened: held places end with it. If it is killed
+during the eviction, the pod is being deleted or not, and the next leader sees which. A pod that is being
+deleted is never evicted again, and no other pod of its owner is evicted while there is such a pod or one
+that no kubelet has reported on yet.
 """
 
 import asyncio
@@ -46,40 +47,40 @@ from numalign.scheduling.scheduler_state import SchedulerState
 from numalign.scheduling.sitting import Sitting
 
 EVENT = "NUMANotHealed"
-"""The reason of the event that tells why nothing is moved in a namespace."""
+"""The reason of the event that explains why no pods are moved in a namespace."""
 
 TURN_SECONDS, SHORTEST_PAUSE_SECONDS = 1.0, 0.05
 READ_SECONDS = 5.0
 MOST_BYTES = 2**21
-"""Of a pod that is read: more than an API server stores of one object."""
+"""The limit of a pod that is read: an API server stores smaller objects only."""
 
 MOST_READ = 4
-"""Pods that are read in one turn."""
+"""Most pods to read in one turn."""
 
 HANDOVER_SECONDS = 2 * EVICT_SECONDS + NEWS_SECONDS
-"""After how long of leading what the last leader began has landed, and was heard of."""
+"""Seconds of leading after which the last leader's writes have taken effect and were observed."""
 
 LOOKED_SECONDS, LEFT_SECONDS = 60.0, 600.0
-"""After how long a pod is looked at again for which there is no better place, or that may not go."""
+"""Seconds until the next attempt for a pod without a better place, and for one that must not be evicted."""
 
 MOST_LEFT = 8192
-"""Pods of which it is remembered why they stay."""
+"""Most pods to remember with the reason why they stay."""
 
 
 class Pods(Protocol):
-    """What of an `Api` is used to read; the real one raises `ClusterError`."""
+    """The part of an `Api` that is used to read; `Api` raises `ClusterError`."""
 
     async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
-        """What stands at a path."""
+        """Return the object at a path."""
 
 
 class HealingApi(Pods, Evictions, Protocol):
-    """What of an `Api` is used."""
+    """The part of an `Api` that is used here."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """Why a pod stays where it is, and until when it is not asked again."""
+    """Why a pod stays on its node, and until when it is not tried again."""
 
     why: str
     until: float
@@ -87,7 +88,7 @@ class _Left:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A misaligned pod that its namespace wants moved, and what it waits for; empty if for nothing."""
+    """A misaligned pod in a namespace with healing, and what its move waits for; empty if for nothing."""
 
     sitting: Sitting
     owner: OwnerKey | None
@@ -96,11 +97,11 @@ class Candidate:
 
 @dataclass(eq=False, kw_only=True)
 class Healer:
-    """Moves pods while `leading` says yes. `clock` is that of the ledger, `wall` in seconds since 1970.
+    """Moves pods while `leading` returns true. `clock` is that of the ledger, `wall` in seconds since 1970.
 
-    `gates` says whether replacements can be held back until they are given what is held for them,
-    `unplaceable` what of a pod keeps anybody from choosing its node, and `written_until` until when a write
-    of this controller to the pod of a uid may be under way.
+    `gates` is whether replacements can be gated until they get the place that is held for them. `unplaceable`
+    returns the aspects of a pod for which no node can be chosen, and `written_until` until when a write of
+    this controller to the pod of a UID may be in progress.
     """
 
     api: HealingApi
@@ -130,7 +131,7 @@ class Healer:
 
     async def run(self) -> None:
         """Move pods; never returns."""
-        # No later than the next token is there, however fast that is.
+        # A turn is at least as frequent as the tokens of the cluster's rate.
         every = min(TURN_SECONDS, self.paces.rates.cluster)
         while True:
             began = self.clock()
@@ -138,7 +139,7 @@ class Healer:
             await self.sleep(max(began + every - self.clock(), SHORTEST_PAUSE_SECONDS))
 
     async def turn(self) -> None:
-        """See how moves go on and, if this replica leads, begin what may begin."""
+        """Follow the moves and begin the next ones, if this replica leads."""
         if not self._leads():
             return
         await self.sitting_pods.look()
@@ -148,7 +149,7 @@ class Healer:
         await self._begin()
 
     def _leads(self) -> bool:
-        """Whether this replica leads; who does not has nothing on its way."""
+        """Return whether this replica leads; forget all moves when it stops leading."""
         if not self.leading():
             if self._led_since < math.inf:
                 self._led_since = math.inf
@@ -159,10 +160,10 @@ class Healer:
             self.paces.begin(self._led_since)
         return True
 
-    # Which pods, and what they wait for.
+    # Candidates, and what they wait for.
 
     def candidates(self) -> Iterator[Candidate]:
-        """All misaligned pods in namespaces that want them moved, those of each namespace in turn."""
+        """Yield all misaligned pods in namespaces with healing, one of each namespace in turn."""
         policy = (
             EffectivePolicy.of(snapshot, self.state.policy.now) if (snapshot := self.state.snapshot) else None
         )
@@ -214,7 +215,7 @@ class Healer:
     # Begin.
 
     async def _begin(self) -> None:
-        """Move whoever may be moved next; at most a few are looked at."""
+        """Move the pods that may be moved now; read at most `MOST_READ`."""
         read, time_slice = 0, TimeSlice()
         for candidate in [*self.candidates()]:
             await time_slice.share()
@@ -232,14 +233,14 @@ class Healer:
         return self.leading() and self.acts_for() > EVICT_SECONDS
 
     def _is_still_due(self, candidate: Candidate) -> bool:
-        """Whether nothing of the same pod, owner, node or cluster came in between, such as a refusal."""
+        """Return whether the move of a candidate is still due, as others may have begun in this turn."""
         owner, pod = candidate.owner, candidate.sitting.pod
         if owner is None or owner in self.owners.moves or self._is_written_to(pod):
             return False
         return self.clock() >= self._due(owner, pod.node) and self.state.pods.get(pod.uid) is not None
 
     def _due(self, owner: OwnerKey, node: str) -> float:
-        """When a pod of this owner may be evicted from this node, by its history and by the rates."""
+        """Return when a pod of this owner may be evicted from this node: its history and the rate limits."""
         return max(self.owners.left_alone_until(owner), self.paces.due(owner, node))
 
     async def _move(self, sitting: Sitting, owner: OwnerKey) -> None:
@@ -260,12 +261,12 @@ class Healer:
         if better is None:
             self._leave(pod, NO_BETTER_PLACE, LOOKED_SECONDS)
             return
-        # Looking took its time: all this was decided about the pod as it was, so one that changed is looked
-        # at anew.
+        # The search took some time and was based on the pod as it was before; a pod that changed since is
+        # tried again later.
         again = await self._read(pod)
         if again is None or _version(again) != _version(raw):
             return
-        # From here to the call there is no moment in which anybody else has a turn.
+        # From here to the call no other task runs.
         if not self._may_ask() or not self._is_still_so(sitting, owner):
             return
         prediction = self.places.prediction(better, pending)
@@ -278,7 +279,7 @@ class Healer:
         await self._ask(sitting, better)
 
     async def _read(self, pod: PodInfo) -> Object | None:
-        """The v1 Pod as it is stored; None if it is not to be had, or another has its name."""
+        """Return the stored v1 Pod; None if it cannot be read, or if another pod has its name."""
         path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
         try:
             async with asyncio.timeout(READ_SECONDS):
@@ -294,11 +295,11 @@ class Healer:
             return None
         body = cast("Object", raw) if isinstance(raw, dict) else {}
         metadata = body.get("metadata")
-        # Whoever has the name by now is another pod.
+        # With another UID, it is another pod of the same name.
         return body if isinstance(metadata, dict) and metadata.get("uid") == pod.uid else None
 
     def stays(self, raw: Object) -> str:
-        """Why a pod may not be asked to go; empty if it may."""
+        """Return why a pod must not be evicted; empty if it may be."""
         if obstacle := evictable.obstacle(raw):
             return evictable.SENTENCES[obstacle]
         if unplaceable := self.unplaceable(raw):
@@ -307,7 +308,7 @@ class Healer:
         return ""
 
     def _is_still_so(self, sitting: Sitting, owner: OwnerKey) -> bool:
-        """Whether the pod is there and sits as it did, and its owner is at rest."""
+        """Return whether the pod still runs misaligned, and the other pods of its owner are settled."""
         now = self.sitting_pods.get(sitting.pod.uid)
         pod = self.state.pods.get(sitting.pod.uid)
         if now is None or pod is None or pod.leaving or pod.ended or not now.alignment.misaligned:
@@ -317,21 +318,21 @@ class Healer:
         return owner not in self.owners.moves and owner not in restless(self.state.pods.values())
 
     def _is_written_to(self, pod: PodInfo) -> bool:
-        """Whether a write of this controller to the pod may be under way; it would race the eviction."""
+        """Return whether a write of this controller may be in progress; it would race with the eviction."""
         return self.clock() < self.written_until(pod.uid)
 
     async def _ask(self, sitting: Sitting, better: str) -> None:
-        """Ask for the pod to go, whose replacement's place is held."""
+        """Evict a pod; the place of its replacement is held."""
         pod = sitting.pod
         move = self.moves.begin(pod, better)
         reason = f"{why(sitting.alignment)}; node {better} has room where it would be aligned"
         answer, text = await ask_to_go(self.api, pod, reason=reason)
         self.moves.answered(move, answer, text or reason)
 
-    # Words.
+    # Logs and events.
 
     def _leave(self, pod: PodInfo, reason: str, seconds: float) -> None:
-        """Remember why a pod stays, so that others are looked at."""
+        """Remember for some seconds why a pod stays, so that others are tried."""
         if len(self._left) >= MOST_LEFT:
             now = self.clock()
             self._left = {uid: left for uid, left in self._left.items() if now < left.until}
@@ -340,11 +341,11 @@ class Healer:
         self._quiet_log.info("healing.skipped", pod=_shown(pod), reason=reason)
 
     def _tell_ungated(self, candidate: Candidate) -> None:
-        """Say once in a namespace why nothing is moved there."""
+        """Report once in a namespace why no pods are moved there."""
         pod, why_not = candidate.sitting.pod, candidate.waits_for
         if why_not not in (NO_GATES, NOT_GATED) or pod.namespace in self._ungated:
             return
-        # A namespace that is gone and comes again is told again.
+        # A namespace that was deleted and created again is reported again.
         namespaces = self.state.snapshot.namespaces if self.state.snapshot else {}
         self._ungated = {name for name in self._ungated if name in namespaces} | {pod.namespace}
         self.log.warning("healing.ungated", namespace=pod.namespace, reason=f"waiting for {why_not}")
@@ -373,14 +374,14 @@ def _version(raw: Object) -> object:
 
 
 def _grace(raw: Object) -> float:
-    """The termination grace period of a pod in seconds; 0 if it is invalid."""
+    """Return the grace period of a pod in seconds, at most `LONGEST_GRACE`; 0 if it is missing or invalid."""
     spec = raw.get("spec")
     seconds = spec.get("terminationGracePeriodSeconds") if isinstance(spec, dict) else None
     return float(min(max(seconds, 0), LONGEST_GRACE)) if type(seconds) is int else 0.0
 
 
 LONGEST_GRACE = 3600
-"""Seconds of a grace period for which a place is held; a pod that takes longer loses it."""
+"""The longest grace period in seconds to add to a held place; a pod that takes longer loses the place."""
 
 
 def _named(pod: PodInfo) -> str:

@@ -1,9 +1,9 @@
 """
-What stands on a pod about how it sits: two annotations, and an event when they appear.
+The alignment annotations of pods, and an event when they appear.
 
-They are for people and for other programs; nothing here is ever decided by them, for whoever may change a
-pod may write them. They are written when they are wrong, slowly, by whoever leads, and never in a race: who
-keeps changing them back is answered later and later, and a pod that was asked to go is not written to.
+They are for people and other programs; no decision depends on them, because everyone who may change a pod may
+write them. The leader corrects them at a limited rate. If another client keeps changing them back, it waits
+longer each time, and a pod that is being moved is not written to.
 """
 
 import asyncio
@@ -34,41 +34,41 @@ EVENT = "NUMAMisaligned"
 
 TURN_SECONDS = 1.0
 PER_TURN = 10
-"""Patches; each one is an event for everybody who watches pods."""
+"""Most patches in a turn; each one is sent to every watch of pods."""
 
 PATCH_SECONDS = EVICT_SECONDS
-"""How long a write may take, here and, from when it arrives there, on the API server.
+"""The timeout of a write in seconds, here and, from its arrival, on the API server.
 
-As an eviction, so that whoever leads next waits for either.
+It is that of an eviction, so that the wait of the next leader covers both.
 """
 
 TIMEOUT: Query = (("timeout", f"{PATCH_SECONDS:g}s"),)
 LANDED_SECONDS = 2 * PATCH_SECONDS
-"""After how long a write has landed or never will."""
+"""Seconds after which a write has taken effect or never will."""
 
 FIRST_WAIT, LONGEST_WAIT = 30.0, 1800.0
-"""Seconds before the same pod is written to again, doubled each time that it was in vain."""
+"""The first and the longest wait in seconds before the same pod is written to again; it doubles each time."""
 
 MOST_REMEMBERED = 65536
-"""Pods that were written to; of those that are gone nothing is kept."""
+"""Pods with a last write; if there are more, those that no longer exist are dropped."""
 
 
 class PodPatches(Protocol):
-    """What of an `Api` is used; the real one raises `ClusterError`."""
+    """The part of an `Api` that is used here; `Api` raises `ClusterError`."""
 
     async def patch(self, path: str, body: object, query: Query = (), *, how: Patch, what: str) -> object:
-        """Change the object at a path."""
+        """Patch the object at a path."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LastWrite:
-    """When a pod was written to, and how long to leave it alone since."""
+    """When a pod was last written to, and how many seconds to wait from then."""
 
     at: float = -math.inf
     wait: float = FIRST_WAIT / 2
 
     def again(self, now: float) -> "_LastWrite":
-        """Written to once more; one that was left in peace for long begins anew."""
+        """Return the record of one more write; after a long time without one the wait begins anew."""
         calm = now - self.at > 2 * LONGEST_WAIT
         return _LastWrite(now, FIRST_WAIT if calm else min(2 * self.wait, LONGEST_WAIT))
 
@@ -77,7 +77,7 @@ _NEVER = _LastWrite()
 
 
 def due_mark(sitting: Sitting) -> AlignmentMark | None:
-    """What should stand on a pod; None where nobody knows, so that what is there stays."""
+    """Return the annotations that a pod should have; None if it is not judged, to leave them as they are."""
     judgement = sitting.alignment.judgement
     if judgement is Judgement.MISALIGNED:
         return AlignmentMark("false", why(sitting.alignment))
@@ -86,7 +86,7 @@ def due_mark(sitting: Sitting) -> AlignmentMark | None:
 
 @dataclass(eq=False, kw_only=True)
 class MarkWriter:
-    """Writes marks while `leading` says yes, at most `PER_TURN` in a second."""
+    """Writes the annotations while `leading` returns true, at most `PER_TURN` in a turn."""
 
     api: PodPatches
     state: SchedulerState
@@ -113,32 +113,32 @@ class MarkWriter:
             self._writes.labels(result)
 
     async def run(self) -> None:
-        """Keep the marks true; never returns."""
+        """Keep the annotations correct; never returns."""
         while True:
             await self.turn()
             await self.sleep(TURN_SECONDS)
 
     async def turn(self) -> None:
-        """Judge what changed, and write what a second allows."""
+        """Judge the pods that changed, and write at most `PER_TURN` annotations."""
         await self.sitting_pods.look()
         now = self.clock()
         self._forget()
         due = [(pod, mark) for pod, mark in self._due() if self._may_write(pod, now)]
         for pod, mark in due[:PER_TURN]:
-            # While the ones before were written to, this one may have been asked to go.
+            # While the pods before it were written to, the move of this one may have begun.
             if not self._may_write(pod, now):
                 continue
             if not self.leading() or not await self._write(pod, mark):
                 return
 
     def written_until(self, uid: str) -> float:
-        """Until when a write to the pod of this uid may be under way, here or on the API server."""
+        """Return until when a write to the pod of this UID may be in progress, here or on the API server."""
         return self._written.get(uid, _NEVER).at + LANDED_SECONDS
 
     def _due(self) -> Iterator[tuple[PodInfo, AlignmentMark]]:
         for sitting in self.sitting_pods:
             mark = due_mark(sitting)
-            # The pod as it is by now, with what others wrote.
+            # The current pod, with the annotations that other clients wrote.
             pod = self.state.pods.get(sitting.pod.uid)
             if mark is not None and pod and pod.mark != mark:
                 yield pod, mark
@@ -152,7 +152,7 @@ class MarkWriter:
             self._written = {uid: last for uid, last in self._written.items() if uid in self.state.pods}
 
     async def _write(self, pod: PodInfo, mark: AlignmentMark) -> bool:
-        """Whether to go on after this one."""
+        """Write the annotations of a pod; return whether to continue with the next one."""
         self._written[pod.uid] = self._written.get(pod.uid, _NEVER).again(self.clock())
         result = await self._result(pod, mark)
         self._writes.labels(result).inc()
@@ -164,7 +164,7 @@ class MarkWriter:
         return result in ("written", "gone")
 
     async def _result(self, pod: PodInfo, mark: AlignmentMark) -> str:
-        # With the uid a merge patch changes this very pod, or none.
+        # With its UID, a merge patch changes this pod or none.
         metadata = {"uid": pod.uid, "annotations": {ALIGNED: mark.aligned, ALIGNED_WHY: mark.why}}
         path = f"/api/v1/namespaces/{quote(pod.namespace, safe='')}/pods/{quote(pod.name, safe='')}"
         what = f"the marks of pod {pod.namespace}/{pod.name}"

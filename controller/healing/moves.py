@@ -1,8 +1,7 @@
 """
-Moves that have begun: what the API server answered, and how the replacement sits.
+Moves in progress: the API server's answer to the eviction, and the alignment of the replacement.
 
-Whatever happens to a pod that was asked to go, its move comes to an end: nothing is held for ever, and no
-owner waits for ever.
+Every move ends, whatever happens to the evicted pod: no place is held for ever, and no owner waits for ever.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,21 +22,21 @@ from numalign.runtime.metrics import PREFIX
 from numalign.scheduling.scheduler_state import SchedulerState
 
 MOVED, STOPPED = "NUMAHealing", "NUMAHealingStopped"
-"""Reasons of events."""
+"""The reasons of events."""
 
 UNANSWERED_SECONDS = 30.0
-"""After how long a pod of which nobody knows whether it goes is taken to stay."""
+"""Seconds without an answer and without a deletion after which an eviction is considered failed."""
 
 COMING_SECONDS = 300.0
-"""How long a place is held, at the least: a replacement comes at once, or when the pod has gone."""
+"""Seconds for which a place is held at least: owners create a replacement at once, or after the pod's end."""
 
 LANDING_SECONDS = 600.0
 JUDGED_SECONDS = 180.0
-"""How long a replacement may take to run, and then to be observed."""
+"""Seconds that a replacement may take to run, and then to be observed."""
 
 
 class MoveOutcome(StrEnum):
-    """What became of moving a pod, as a label."""
+    """The outcome of a move, as a label value."""
 
     ASKED = "asked"
     BUDGET = "budget"
@@ -50,7 +49,7 @@ class MoveOutcome(StrEnum):
 
 @dataclass(eq=False, kw_only=True)
 class Moves:
-    """All that were begun here. `clock` is that of the ledger."""
+    """All moves that this process began. `clock` is that of the ledger."""
 
     state: SchedulerState
     sitting_pods: SittingPods
@@ -94,7 +93,7 @@ class Moves:
         ).set_function(lambda: len(self.held))
 
     def begin(self, pod: PodInfo, node: str) -> PodMove:
-        """A pod is asked to go, and its replacement awaited on a node; raises `ValueError` for a bare one."""
+        """Begin the move of a pod to a node; raise `ValueError` if the pod has no controller."""
         owner = owner_key(pod)
         if owner is None:
             raise ValueError("the pod has no controller")
@@ -103,16 +102,16 @@ class Moves:
         return move
 
     def answered(self, move: PodMove, answer: EvictionAnswer, text: str) -> None:
-        """The API server said so; `text` is why the pod goes, or does not."""
+        """Handle the result of the eviction; `text` is why the pod is evicted, or is not."""
         self._after[answer](move, text)
 
     def forget(self) -> None:
-        """Somebody else leads: nothing of it is ours any more."""
+        """Forget all moves and held places, as another replica leads now."""
         self.owners.forget()
         self.held.give_up_all()
 
     def follow(self) -> None:
-        """See how all of them go on."""
+        """Advance every move by what the cluster shows now."""
         self.held.expire()
         for move in [*self.owners.moves.values()]:
             self._followed[move.phase](move)
@@ -137,7 +136,7 @@ class Moves:
         self._stop(move, f"the API server cannot evict a pod with two PodDisruptionBudgets: {text}")
 
     def _not_there(self, move: PodMove, _text: str) -> None:
-        """It has gone, and maybe another pod has its name; nothing is left to move."""
+        """Drop the move: the pod is gone, and its name may be that of another pod."""
         self._drop(move)
 
     def _may_not(self, move: PodMove, text: str) -> None:
@@ -149,7 +148,7 @@ class Moves:
         self._drop(move)
 
     def _unanswered(self, move: PodMove, text: str) -> None:
-        """It may go, or not: its place is kept until that is seen."""
+        """Keep the place until it is observed whether the pod is deleted."""
         self._count(MoveOutcome.UNKNOWN)
         self._quiet_log.warning("healing.unanswered", pod=_shown(move.pod), error=text)
 
@@ -164,7 +163,7 @@ class Moves:
             self._drop(move)
 
     def _follow_going(self, move: PodMove) -> None:
-        """Wait for the replacement; who makes none loses no other pod."""
+        """Wait for the replacement; if none is created, evict no more pods of the owner for a day."""
         coming = (pod for pod in self.state.pods.values() if owner_key(pod) == move.owner)
         new = sorted((pod.created, pod.uid) for pod in coming if pod.uid not in move.known)
         if new:
@@ -207,7 +206,7 @@ class Moves:
             self._drop(move)
 
     def _stop(self, move: PodMove, text: str) -> None:
-        """Leave an owner alone, and tell whoever looks at its pods."""
+        """Evict no pods of an owner for a day, and report that in an event."""
         self.owners.stop(move.owner, self.clock())
         self.log.warning("healing.stopped", pod=_shown(move.pod), reason=text, seconds=LEFT_ALONE_SECONDS)
         about = self.state.pods.get(move.replacement) or move.pod

@@ -1,4 +1,4 @@
-"""Which pods sit misaligned, kept true as nodes, pods and rules change."""
+"""The alignment of running pods, kept current as nodes, pods and rules change."""
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -18,9 +18,10 @@ _NOBODY: Mapping[str, Sitting] = MappingProxyType({})
 
 
 class SittingPods(Collector):
-    """How pods sit that ask for alignment; the misaligned ones are counted by namespace.
+    """The alignment of pods that request it; the metric counts misaligned pods by namespace.
 
-    A namespace has a series only while a pod in it sits misaligned and the cluster has the namespace.
+    A namespace has a series only while it exists and has a misaligned pod. Pods of namespaces that do not
+    exist are counted under an empty name.
     """
 
     def __init__(self, state: SchedulerState) -> None:
@@ -31,12 +32,12 @@ class SittingPods(Collector):
         state.reservations.on_change(self._changed.add)
 
     def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
-        """A pod is there like this: its owner may mean something else by now."""
+        """Handle a pod that was added or changed: its intent may have changed."""
         if pod.node:
             self._changed.add(pod.node)
 
     async def look(self) -> None:
-        """Judge anew on every node on which anything changed, with others having a turn in between."""
+        """Judge the pods of every changed node again; other tasks run in between."""
         time_slice = TimeSlice()
         for name in sorted(self._due()):
             await time_slice.share()
@@ -58,20 +59,20 @@ class SittingPods(Collector):
         return {*self._changed}
 
     def __iter__(self) -> Iterator[Sitting]:
-        """All that were judged."""
+        """Iterate over all judged pods."""
         return (sitting for judged in self._by_node.values() for sitting in judged.values())
 
     def misaligned(self) -> Iterator[Sitting]:
-        """Those of which it is certain that they do not sit as they were meant."""
+        """Return the pods that are certainly misaligned."""
         return (sitting for sitting in self if sitting.alignment.misaligned)
 
     def get(self, uid: str) -> Sitting | None:
-        """How a pod sits; None if it asks for nothing, or nobody has looked yet."""
+        """Return the alignment of a pod; None if it requests none or was not judged yet."""
         node = self._state.reservations.node_of(uid)
         return None if node is None else self._by_node.get(node, _NOBODY).get(uid)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The counts as they are when they are asked for."""
+        """Yield the current counts."""
         family = GaugeMetricFamily(
             f"{PREFIX}misaligned_pods",
             "Pods that were observed to be misaligned.",

@@ -1,8 +1,8 @@
 """
-What is known of those whose pods are moved: what is on its way, and how often it did not help.
+The owners whose pods are moved: their moves in progress, and how many were unsuccessful.
 
-Of one owner one pod is on its way at a time. What is on its way is remembered for patience alone; whether an
-owner is at rest can be seen in the cluster, also by whoever leads next.
+Each owner has at most one move in progress. Moves are remembered only to wait for their result; whether all
+pods of an owner are settled is read from the cluster, so the next leader knows it too.
 """
 
 import math
@@ -14,20 +14,20 @@ from controller.held import OwnerKey, owner_key
 from numalign.kube.pod_informer import PodInfo
 
 MOST_TRIES = 3
-"""Replacements that are still misaligned, after which an owner is left alone."""
+"""Unsuccessful moves in a row after which no pods of an owner are evicted for a day."""
 
 LEFT_ALONE_SECONDS = 86_400.0
-"""For how long."""
+"""How long in seconds no pods of an owner are evicted after that."""
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 60.0, 7_200.0
-"""Seconds before an owner's next pod, doubled with each try in vain."""
+"""The first and the longest wait in seconds before an owner's next eviction; it doubles each time."""
 
 MOST_REMEMBERED = 4096
-"""Owners with tries in vain; the one that may be tried next soonest is forgotten first."""
+"""Most owners to remember; the one whose wait ends first is dropped, stopped owners last."""
 
 
 class MovePhase(StrEnum):
-    """How far the move of a pod has come."""
+    """The phase of a move."""
 
     ASKED = "asked"
     GOING = "going"
@@ -36,9 +36,10 @@ class MovePhase(StrEnum):
 
 @dataclass(slots=True)
 class PodMove:
-    """A pod that was asked to go at `since`, and its `replacement` once that is known.
+    """The move of a pod, and its `replacement` once that is known.
 
-    `known` are the pods of its owner that were there before.
+    `since` is when the move began or, once there is a replacement, when that was seen. `known` are the UIDs
+    of the owner's pods that existed when the move began.
     """
 
     pod: PodInfo
@@ -52,7 +53,7 @@ class PodMove:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """Tries in a row in vain, refusals of the API server, and until when the owner is left alone."""
+    """Unsuccessful moves in a row, failed evictions, and until when no pods of the owner are evicted."""
 
     tries: int = 0
     refusals: int = 0
@@ -65,40 +66,40 @@ _UNKNOWN = _Record()
 
 @dataclass(eq=False)
 class Owners:
-    """All owners. Times are seconds of one clock."""
+    """All owners. Times are in seconds of one clock."""
 
     moves: dict[OwnerKey, PodMove] = field(default_factory=dict)
     _records: dict[OwnerKey, _Record] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Nothing of it is ours any more."""
+        """Forget all owners and moves, as another replica leads now."""
         self.moves, self._records = {}, {}
 
     def is_moving(self, pod: PodInfo) -> bool:
-        """Whether this very pod was asked to go, and its move is not over."""
+        """Return whether this pod is being moved."""
         owner = owner_key(pod)
         move = self.moves.get(owner) if owner else None
         return move is not None and move.pod.uid == pod.uid
 
     def tries(self, owner: OwnerKey) -> int:
-        """Tries in a row that were in vain."""
+        """Return the number of unsuccessful moves in a row."""
         return self._records.get(owner, _UNKNOWN).tries
 
     def left_alone_until(self, owner: OwnerKey) -> float:
-        """Until when no pod of an owner is asked to go, for what happened before."""
+        """Return until when no pods of an owner are evicted because of earlier moves and evictions."""
         return self._records.get(owner, _UNKNOWN).until
 
     def is_stopped(self, owner: OwnerKey, now: float) -> bool:
-        """Whether it is left alone for good, as far as a day is that."""
+        """Return whether no pods of the owner are evicted for a day."""
         record = self._records.get(owner, _UNKNOWN)
         return record.stopped and now < record.until
 
     def helped(self, owner: OwnerKey) -> None:
-        """A replacement sits as it was meant."""
+        """Handle a replacement that is aligned: forget earlier attempts."""
         self._records.pop(owner, None)
 
     def in_vain(self, owner: OwnerKey, now: float) -> bool:
-        """A replacement sits no better; True if that was once too often."""
+        """Handle an unsuccessful move; return whether the owner is stopped for a day because of it."""
         before = self._records.get(owner, _UNKNOWN)
         if before.stopped and now >= before.until:
             before = _UNKNOWN
@@ -110,13 +111,13 @@ class Owners:
         return False
 
     def refused(self, owner: OwnerKey, now: float) -> None:
-        """The budget of a pod lets it not go now; later and later it is asked again."""
+        """Handle a failed eviction, for example because of a PodDisruptionBudget: wait longer each time."""
         before = self._records.get(owner, _UNKNOWN)
         refusals = before.refusals + 1
         self._put(owner, _Record(before.tries, refusals, now + _backoff(refusals)))
 
     def stop(self, owner: OwnerKey, now: float) -> None:
-        """Leave an owner alone for a day."""
+        """Evict no pods of an owner for a day."""
         self._put(owner, _Record(MOST_TRIES, 0, now + LEFT_ALONE_SECONDS, stopped=True))
 
     def _put(self, owner: OwnerKey, record: _Record) -> None:
@@ -129,7 +130,7 @@ class Owners:
 
 
 def restless(pods: Iterable[PodInfo]) -> frozenset[OwnerKey]:
-    """The owners of whose pods one is on its way out, or in, or has failed to come in."""
+    """Return the owners with a pod that has not ended and is leaving or not acknowledged yet."""
     return frozenset(owner for owner in _owners_of_unsettled(pods))
 
 

@@ -1,8 +1,8 @@
 """
-How often pods are asked to go: one of an owner, one of a node, and so many in the whole cluster.
+The rate limits of evictions: for each owner, for each node, and for the whole cluster.
 
-Each is a bucket that holds one token and is empty when somebody begins to lead: whatever the last leader did
-a moment ago, nobody goes faster than the rate.
+Each is a bucket of one token that is empty when a replica begins to lead: whatever its predecessor did just
+before, the rate is not exceeded.
 """
 
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from controller.held import OwnerKey
 
 MOST_REMEMBERED = 4096
-"""Owners and nodes of which it is known when a pod went last; more are looked through for those long ago."""
+"""Owners and nodes with a last eviction; if there are more, those whose interval is over are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Seconds between two pods of an owner, of a node, and of the cluster."""
+    """Seconds between two evictions of an owner's pods, on a node, and in the cluster."""
 
     owner: float
     node: float
@@ -24,7 +24,7 @@ class Rates:
 
 @dataclass(eq=False)
 class Paces:
-    """When the next pod may go. Times are seconds of one clock."""
+    """Tracks when the next pod may be evicted. Times are in seconds of one clock."""
 
     rates: Rates
     began: float
@@ -36,12 +36,12 @@ class Paces:
         self._last = self.began
 
     def begin(self, now: float) -> None:
-        """Somebody leads from now on: all buckets are empty."""
+        """Begin with empty buckets, as this replica leads from now on."""
         self.began = self._last = now
         self._owners, self._nodes = {}, {}
 
     def due(self, owner: OwnerKey, node: str) -> float:
-        """When a pod of this owner may be asked to leave this node."""
+        """Return when a pod of this owner may be evicted from this node."""
         return max(
             self._last + self.rates.cluster,
             self._owners.get(owner, self.began) + self.rates.owner,
@@ -49,10 +49,10 @@ class Paces:
         )
 
     def take(self, owner: OwnerKey, node: str, now: float) -> bool:
-        """Take a token of each bucket; False, with none taken, if any of them is empty."""
+        """Take a token from each bucket; return False and take none if any of them is empty."""
         if now < self.due(owner, node):
             return False
-        # By the rate and not by the turn in which somebody looked, so that no part of a token is lost.
+        # Count from when the token was due and not from this turn, so that no part of a token is lost.
         due = self._last + self.rates.cluster
         self._last = due if now < due + self.rates.cluster else now
         self._owners[owner] = self._nodes[node] = now

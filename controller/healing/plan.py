@@ -1,8 +1,8 @@
 """
-What healing would do, worked out and not done: which pods would go, where to, when at the earliest, and why.
+A dry run of healing: which pods would be moved, where to, when at the earliest, and why.
 
-Everything is asked as the controller asks it, with one place after the other held in a ledger of its own.
-When a pod would go is by the rates alone, from the moment at which somebody begins to lead.
+All decisions are those of the controller; the places are held one after the other in a separate ledger.
+The times follow from the rate limits alone and count from the moment at which a replica begins to lead.
 """
 
 import io
@@ -39,20 +39,20 @@ _FOR_EVER = 1e18
 
 
 class _Nothing:
-    """An API server that is not there: a plan writes nothing, and has read everything."""
+    """Stands in for the API server: a plan writes nothing, and everything it needs was read before."""
 
     async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
-        """As said."""
+        """Raise `Unconfigured`."""
         raise Unconfigured(f"{what} is not asked for: {path}, {query}, {most}")
 
     async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
-        """As said."""
+        """Raise `Unconfigured`."""
         raise Unconfigured(f"{what} is not made: {path}, {body}, {query}")
 
 
 @dataclass(frozen=True, slots=True)
 class HealingRules:
-    """What the controller is told about healing."""
+    """The configuration of healing."""
 
     policy: PolicyKeeper
     match: Match
@@ -63,7 +63,7 @@ class HealingRules:
 async def plan(
     snapshot: Snapshot, stored: Mapping[str, Object], rules: HealingRules, *, now: float
 ) -> tuple[str, ...]:
-    """Every misaligned pod in a namespace that wants them moved, in lines; `stored` are all pods, by uid."""
+    """Return a line for each misaligned pod in a namespace with healing; `stored` has all pods by UID."""
     log = logs.to(io.StringIO(), level="error", form="text")
     state = SchedulerState(
         Reservations(kept=_FOR_EVER),
@@ -86,7 +86,7 @@ async def plan(
         sitting_pods=sitting_pods,
         places=places,
         held=held,
-        # By the rates alone nothing waits here: when its turn is, is said.
+        # Rate limits block nothing here: `_Turns` computes the times.
         paces=Paces(Rates(0, 0, 0), now),
         owners=owners,
         moves=Moves(
@@ -116,7 +116,7 @@ async def plan(
 
 @dataclass(slots=True)
 class _Turns:
-    """When pods would go, in seconds from when somebody begins to lead."""
+    """When pods would be evicted, in seconds from when a replica begins to lead."""
 
     paces: Paces
     last: float = 0.0
@@ -142,7 +142,7 @@ async def _line(candidate: Candidate, healer: Healer, stored: Mapping[str, Objec
 
 
 async def _better(candidate: Candidate, healer: Healer, raw: Object) -> tuple[str | None, str]:
-    """Where a pod would be moved to, and what is held for it there; or else what it waits for."""
+    """Hold a place for a pod and return its node; return None and why the pod stays if there is none."""
     pod = candidate.sitting.pod
     if reason := healer.stays(raw):
         return None, reason

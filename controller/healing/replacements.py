@@ -1,9 +1,9 @@
 """
-What a pod's owner would make in its place, and where that would sit better.
+The replacement that a pod's owner would create, and the nodes on which it would be aligned.
 
-The replacement comes of the owner's template, which says nothing of nodes that were chosen later: a pod that
-was pinned when it was placed loses its pin. Better is a node on which the rules predict that the replacement
-is aligned, at once and without waiting for others; a node that only tries its best is not.
+The replacement is created from the owner's template, which has no node that was chosen later: a pod that was
+pinned when it was placed loses that pin. A node is better if the rules predict that the replacement is
+aligned there now, without waiting for other pods; a kubelet that only does its best effort is not enough.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,13 +25,13 @@ from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 MOST_LOOKED_AT = 8
-"""Nodes that are asked by themselves for one pod, the best first."""
+"""Most nodes to predict one pod on, the best first."""
 
 _Json = Mapping[str, Any]
 
 
 def template_of(raw: _Json, node: str) -> dict[str, Any]:
-    """The v1 Pod that would be made anew in place of this one on a node, as far as it tells."""
+    """Return the v1 Pod that would replace this one on a node, as far as the pod itself shows."""
     metadata, spec = dict(raw.get("metadata") or {}), dict(raw.get("spec") or {})
     pinned = inner(metadata.get("annotations"), PINNED_AT) is not None
     metadata.pop("uid", None)
@@ -48,7 +48,7 @@ def template_of(raw: _Json, node: str) -> dict[str, Any]:
 
 
 def _unpinned(required: _Json, node: str) -> dict[str, Any] | None:
-    """Required terms without the name of a node; None if nothing else was required."""
+    """Return the required terms without the name of a node; None if nothing else was required."""
     terms = required.get("nodeSelectorTerms")
     if not isinstance(terms, list):
         return dict(required)
@@ -70,7 +70,7 @@ def _without_pin(term: _Json, node: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class BetterPlaces:
-    """Looks for a better node; `fits` says whether a node has room for a pod as a whole."""
+    """Finds a better node; `fits` returns whether a node as a whole has room for a pod."""
 
     state: SchedulerState
     nodes: NodeAnswers
@@ -78,14 +78,14 @@ class BetterPlaces:
     fits: Callable[[str, Demand], bool]
 
     def replacement(self, raw: _Json, uid: str, node: str, *, created: int) -> PendingPod:
-        """The replacement of this pod; raises `BadInput` if it is invalid."""
+        """Return the replacement of this pod; raise `BadInput` if it is invalid."""
         pending = self.state.pending_pod(template_of(raw, node))
         return replace(pending, uid=reservation_of(uid), created=created)
 
     async def find(self, pending: PendingPod, *, other_than: str) -> str | None:
-        """The best other node that would align the pod now; None if there is none.
+        """Return the best other node that would align the pod now; None if there is none.
 
-        It takes many steps, with others having a turn in between: what it comes to is asked once more.
+        This takes many steps, and other tasks run in between: the caller predicts the result once more.
         """
         names = tuple(name for name in self.state.node_names() if name != other_than)
         await patiently(self.nodes.work(names, pending))
@@ -112,7 +112,7 @@ class BetterPlaces:
         return (names[at] for at in ranks.order(names) if names[at] in fit and names[at] in promising)
 
     def prediction(self, name: str, pending: PendingPod) -> Prediction | None:
-        """What a node would give the pod at this moment, aligned and without waiting; else None."""
+        """Return the prediction for the pod on a node now; None unless it is aligned without waiting."""
         prediction = self.state.predict(name, pending, without=())
         if prediction is None or not prediction.reservable:
             return None
