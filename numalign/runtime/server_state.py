@@ -1,4 +1,4 @@
-"""What one server is and does at the moment, for the port that answers calls and the one that tells."""
+"""The state of one server, for its port for calls and its port for health and metrics."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ from numalign.runtime.tls import Keeper
 from numalign.runtime.tracing import Tracer
 
 Check = Callable[[], str | None]
-"""A readiness check: what is being waited for, None when ready."""
+"""A readiness check: what is missing, None when ready."""
 
 DebugState = Callable[[], Mapping[str, object]]
-"""What a program knows, for `/debug/state`; whatever JSON or `str` can show."""
+"""The state of a program for `/debug/state`; anything that JSON or `str` can show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What is counted of calls."""
+    """The metrics of calls."""
 
     requests: Counter
     failures: Counter
@@ -37,7 +37,7 @@ class Counters:
 
     @classmethod
     def of(cls, registry: CollectorRegistry) -> "Counters":
-        """Declared, and at zero where what can happen is known."""
+        """Return declared counters, at zero for known labels."""
         counter = partial(Counter, registry=registry)
         counters = cls(
             requests=counter(
@@ -66,10 +66,10 @@ class Counters:
 
 @dataclass(slots=True)
 class ServerState:
-    """What one server is and does now; it changes while the server lives.
+    """The current state of one server.
 
-    `checks` are the readiness checks by name, `debug` gives what `/debug/state` shows. Whatever the server
-    counts is declared in the registry when this is made.
+    `checks` are the readiness checks by name, `debug` returns what `/debug/state` shows. All metrics of the
+    server are declared in the registry when this is created.
     """
 
     log: Log
@@ -85,7 +85,7 @@ class ServerState:
     connections: ConnectionTable = field(init=False)
     counters: Counters = field(init=False)
     quiet_log: QuietLog = field(init=False)
-    # Bodies of which all is there, as they are parsed and judged: one that is long, and short ones.
+    # Complete bodies while they are parsed and handled: one long body, and short ones.
     long: BudgetQueue = field(default_factory=lambda: BudgetQueue(Budget(1)))
     short: BudgetQueue = field(default_factory=lambda: BudgetQueue(Budget(TOGETHER)))
     turns: Turns = field(default_factory=lambda: Turns(ROUND))
@@ -109,24 +109,24 @@ class ServerState:
         gauge(f"{PREFIX}http_connections", "Open connections.").set_function(lambda: len(self.connections))
 
     def waiting_for(self) -> dict[str, str]:
-        """Return why calls should not come here now, by check; empty when ready."""
+        """Return why the server is not ready, by check; empty when ready."""
         reasons = {name: check() for name, check in self.checks.items()}
         if self.draining:
             reasons["server"] = "draining"
         return {name: reason for name, reason in reasons.items() if reason is not None}
 
     def slow(self, part: Slow, **fields: object) -> None:
-        """Count and log something that did not come in time."""
+        """Count and log a step that timed out."""
         self.counters.slow.labels(part).inc()
         self.quiet_log.info("request.slow", part=str(part), **fields)
 
     def malformed(self, reason: str) -> None:
-        """Count and log what is no HTTP."""
+        """Count and log a request that is not HTTP."""
         self.counters.malformed.inc()
         self.quiet_log.info("request.malformed", reason=reason)
 
     def no_handshake(self, error: OSError) -> None:
-        """Count and log a TLS handshake that failed, or a certificate that proves nothing."""
+        """Count and log a TLS handshake that failed, or an invalid client certificate."""
         self.counters.handshakes.inc()
         self.quiet_log.info("tls.handshake_failed", error=error)
 

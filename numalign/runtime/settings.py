@@ -1,10 +1,10 @@
 """
-Settings that explain themselves.
+Self-documenting settings.
 
-A program declares what can be set as a frozen model; flags, environment variables, the keys of a
-configuration file, the help and the list of values with their origins all follow from it. A program either
-starts with settings that are all good, or stops with every mistake it found in one answer: the person who
-mends them is often on the far side of a deployment and must not need five tries.
+A program declares its settings as a frozen model; flags, environment variables, the keys of a configuration
+file, the help and the list of values with their origins all follow from it. A program either starts with
+valid settings, or stops with every mistake at once: fixing them may take a deployment each time, and must not
+take five.
 
     BadInput
     └── SettingsError    settings that cannot be used; each mistake says where it was written
@@ -43,28 +43,28 @@ class SettingsError(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Settings that are good by themselves but not together; judged only if each of them is good."""
+    """Settings that are valid by themselves but not together; checked only if each of them is valid."""
 
     names: tuple[str, ...]
     message: str
 
 
 class Settings(BaseModel):
-    """Settings of a program. Every field has a default and a description; mix-ins add up.
+    """The settings of a program. Every field has a default and a description; mix-ins add up.
 
-    A description says the meaning, the unit, how to switch it off, and why the default is what it is.
-    What a program cannot do without defaults to None, and `contradictions` asks for it; pydantic's own
-    model validators have no place here, for they would not know where a value was written.
+    A description has the meaning, the unit, how to switch it off, and the reason for the default. A required
+    setting defaults to None, and `contradictions` reports it; pydantic's own model validators are not used,
+    because they do not know where a value was written.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     renamed: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Names that settings had before, and what each is called now: whoever writes one reads the other."""
+    """The old names of settings, and their current names: an error for an old name shows the new one."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:  # noqa: ANN401 pydantic's signature
-        """Refuse a declaration that could not explain itself."""
+        """Raise `TypeError` for a setting without a default or a description."""
         super().__pydantic_init_subclass__(**kwargs)
         for name, info in cls.model_fields.items():
             if info.is_required() or not info.description:
@@ -82,13 +82,13 @@ T = TypeVar("T", bound=Settings)
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[T]):
-    """Settings, and for each where its value was written (`default` if nowhere)."""
+    """Settings, and the origin of each value (`default` if it was not set)."""
 
     settings: T
     origins: Mapping[str, str]
 
     def __str__(self) -> str:
-        """Return every value with its origin, in lines that `--config` reads back."""
+        """Return every value with its origin, in lines that `--config` can read."""
         values = {name: f"{name}: {_yaml(getattr(self.settings, name))}" for name in self.origins}
         width = max(map(len, values.values()), default=0)
         return "\n".join(f"{values[name]:<{width}}  # {origin}" for name, origin in self.origins.items())

@@ -1,10 +1,9 @@
 """
-Where settings are written: flags, environment variables, and a file.
+The sources of settings: flags, environment variables, and a file.
 
-All three are read as text, so that `8443` means the same wherever it stands and YAML's own guesses about
-types (`on`, `0755`, `1e3`) never matter. Reading finds only what is unknown or unreadable; whether a text
-is a good value is for `settings` to say. Nothing here raises: mistakes are handed back with what was read,
-because a person wants those of all three sources in one answer.
+All three are read as text, so that `8443` means the same in each and YAML's own types (`on`, `0755`, `1e3`)
+do not matter. Reading reports only what is unknown or unreadable; `settings` validates the values. Nothing
+here raises: mistakes are returned with the values, because users need those of all three sources at once.
 """
 
 import argparse
@@ -19,7 +18,7 @@ from numalign.model.spelling import closest_word
 
 PREFIX = "NUMALIGN_"
 
-# Asked of the program itself; no setting may have these names.
+# Options of the program itself; no setting may have these names.
 CONFIG = "config"
 QUESTIONS = ("help", "version", "print_config")
 
@@ -28,7 +27,7 @@ _NULL = "tag:yaml.org,2002:null"
 
 @dataclass(frozen=True, slots=True)
 class RawValue:
-    """A setting's text and where it stands, in words a person can follow."""
+    """The text of a setting, and its origin in words."""
 
     text: str
     origin: str
@@ -36,7 +35,7 @@ class RawValue:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one source holds: settings by name, what is wrong with it, and the questions on a command line."""
+    """The content of one source: settings by name, mistakes, and the options of the program itself."""
 
     values: Mapping[str, RawValue] = field(default_factory=dict)
     mistakes: tuple[Mistake, ...] = ()
@@ -44,17 +43,17 @@ class Reading:
 
 
 def flag(name: str) -> str:
-    """How the setting `tls_cert` is written on a command line: `--tls-cert`."""
+    """Return the flag of the setting `tls_cert`: `--tls-cert`."""
     return "--" + name.replace("_", "-")
 
 
 def variable(name: str) -> str:
-    """How the setting `tls_cert` is written in the environment: `NUMALIGN_TLS_CERT`."""
+    """Return the environment variable of the setting `tls_cert`: `NUMALIGN_TLS_CERT`."""
     return PREFIX + name.upper()
 
 
 def did_you_mean(word: str, words: Collection[str], *, closeness: float = 0.7) -> str:
-    """Return a tail for a sentence, naming the one of `words` that is nearest; empty when none is near."""
+    """Return a suggestion for a sentence, with the closest of `words`; empty if none is close."""
     near = closest_word(word, words, cutoff=closeness)
     return f"; did you mean {near}?" if near else ""
 
@@ -62,13 +61,13 @@ def did_you_mean(word: str, words: Collection[str], *, closeness: float = 0.7) -
 def flags(
     argv: Sequence[str], *, names: Collection[str], switches: Collection[str], renamed: Mapping[str, str]
 ) -> Reading:
-    """Read a command line; `switches` are the names that may stand without a value, `renamed` old names."""
+    """Read a command line; `switches` are names that need no value, `renamed` old names."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("-h", "--help", dest="help", action="store_const", const="")
     for name in QUESTIONS[1:]:
         parser.add_argument(flag(name), dest=name, action="store_const", const="")
     for name in (CONFIG, *names):
-        # A value is optional to argparse alone: it would stop at the first one that is missing.
+        # A value is optional only for argparse, which would stop at the first missing one.
         absent = "true" if name in switches else ""
         parser.add_argument(flag(name), dest=name, nargs="?", const=absent)
     try:
@@ -105,7 +104,7 @@ def _unknown_words(
 
 
 def _unknown(name: str, names: Collection[str], renamed: Mapping[str, str]) -> str:
-    """Return what is wrong with a name that no setting has."""
+    """Return what is wrong with an unknown name."""
     if name in renamed:
         return f"was renamed: use {renamed[name]}"
     return f"is not known{did_you_mean(name, names)}"
@@ -114,9 +113,9 @@ def _unknown(name: str, names: Collection[str], renamed: Mapping[str, str]) -> s
 def environment(environ: Mapping[str, str], *, names: Collection[str], renamed: Mapping[str, str]) -> Reading:
     """Read the `NUMALIGN_` variables; an empty one counts as not set.
 
-    Other programs of numalign share the prefix, so an unknown variable is a mistake only when it is
-    nearly one of ours. `tcp://...` is never ours: the kubelet writes NUMALIGN_PORT so into every pod beside a
-    Service called numalign (Kubernetes documentation, "Accessing the Service", environment variables).
+    Other programs of numalign share the prefix, so an unknown variable is a mistake only if it is close to a
+    known one. `tcp://...` never is: the kubelet sets NUMALIGN_PORT like that in every pod beside a Service
+    called numalign (Kubernetes documentation, "Accessing the Service", environment variables).
     """
     variables = {variable(name): name for name in (CONFIG, *names)}
     before = {variable(old): variable(new) for old, new in renamed.items()}
@@ -159,7 +158,7 @@ def file(path: Path, *, names: Collection[str], renamed: Mapping[str, str]) -> R
 
 
 def _root(path: Path) -> yaml.MappingNode | str | None:
-    """Return the mapping in a file, None if it is empty; or what is wrong with it."""
+    """Return the mapping in a file, None if it is empty, or what is wrong with it."""
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Spans of time as people write them, in settings and on command lines."""
+"""Durations in settings and on command lines."""
 
 import re
 from types import MappingProxyType
@@ -8,7 +8,7 @@ _SECONDS = MappingProxyType({"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0})
 
 
 def seconds(text: str) -> float:
-    """Return a span of time as people write it: `30d`, `12h`, `90m`, `45s`, `0`; raises `ValueError`."""
+    """Return a duration in seconds from `30d`, `12h`, `90m`, `45s` or `0`; raise `ValueError`."""
     match = _SPAN.fullmatch(text)
     if not match:
         raise ValueError("a duration is a whole number of s, m, h or d, such as 12h or 30d, or 0")

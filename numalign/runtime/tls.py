@@ -1,17 +1,17 @@
 """
-The certificate a server shows, and how it is replaced while connections are open.
+The certificate of a server, and how it is replaced while connections are open.
 
 `SSLContext.load_cert_chain` on a live context is not safe: an old key of another type stays in use, and a
-half-written pair takes the good one away. So a pair is first examined and loaded into a context of its own,
-and only then becomes the current one; the listening context holds no certificate and hands every new
-connection to the current context from its SNI callback, which OpenSSL calls with or without a server name.
-An invalid pair is rejected, and the old one stays in use. Open connections keep theirs.
+half-written pair replaces the valid one. So a pair is first checked and loaded into its own context, and only
+then becomes the current one; the listening context has no certificate and passes every new connection to the
+current context in its SNI callback, which OpenSSL calls with or without a server name. An invalid pair is
+rejected, and the old one stays in use. Open connections keep theirs.
 
-With an authority for callers, each context also asks for a certificate. OpenSSL verifies it by the context
-that it was handed to, but whether to ask stands in the one it came from, so both are told.
+With a CA for callers, each context also requests a certificate. OpenSSL verifies it with the context to which
+the connection was passed, but requests it according to the original one, so both are configured.
 
     BadInput
-    └── BadPair    a certificate and key that must not be served, or an authority that is none
+    └── BadPair    a certificate and key that must not be served, or an invalid CA
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class BadPair(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class PairFiles:
-    """Where a serving pair is kept: two PEM files."""
+    """The files of a serving pair: two PEM files."""
 
     cert: Path
     key: Path
@@ -55,7 +55,7 @@ class PairFiles:
 
 @dataclass(frozen=True, slots=True)
 class ServingPair:
-    """A pair found good, and a context that shows it."""
+    """A valid pair, and a context that serves it."""
 
     context: ssl.SSLContext
     serial: str
@@ -63,7 +63,7 @@ class ServingPair:
 
 
 def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> ServingPair:
-    """Read and examine a pair, and who vouches for callers; raises `BadPair` with all that is wrong."""
+    """Read and check a pair, and the CA for callers; raise `BadPair` with all mistakes."""
     before = _contents(pair)
     certificate = _examined(pair, before, now=now)
     context = bare_context(asks=client_ca is not None)
@@ -83,7 +83,7 @@ def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> Se
 def bare_context(*, asks: bool = False) -> ssl.SSLContext:
     """Return a server's context without a certificate: TLS 1.2 or later, HTTP/1.1 only.
 
-    With `asks`, callers are asked for a certificate; nobody need have one.
+    With `asks`, callers are asked for a certificate, which is optional.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -94,7 +94,7 @@ def bare_context(*, asks: bool = False) -> ssl.SSLContext:
 
 
 def _authority(path: Path) -> str:
-    """Return the certificates of an authority, in PEM form; raises `BadPair`."""
+    """Return the certificates of a CA, in PEM form; raise `BadPair` if they are invalid."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -106,9 +106,9 @@ def _authority(path: Path) -> str:
 
 
 class Keeper:
-    """Holds the pair that is shown to new connections; `context` is what a server listens with.
+    """Holds the pair for new connections; `context` is that of the listening server.
 
-    `files` is where the pair is kept, and `client_ca` who vouches for callers.
+    `files` are those of the pair, and `client_ca` is the CA for callers.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Keeper:
         clock: Clock = utc_now,
         client_ca: Path | None = None,
     ) -> None:
-        """Load the first pair; raises `BadPair`, for a server without any must not start."""
+        """Load the first pair; raise `BadPair`, because a server without one must not start."""
         self.files = pair
         self.client_ca = client_ca
         self._log = log
@@ -144,11 +144,11 @@ class Keeper:
 
     @property
     def current(self) -> ServingPair:
-        """The pair that new connections are shown."""
+        """The pair for new connections."""
         return self._current
 
     def reload(self) -> bool:
-        """Serve what the files hold now if it is good; else keep the old pair and say why. True if new."""
+        """Serve the pair in the files if it is valid, else keep the old one and log why; True if new."""
         try:
             self._current = self._adopted(load(self.files, now=self._clock(), client_ca=self.client_ca))
         except BadPair as error:
@@ -160,7 +160,7 @@ class Keeper:
         return True
 
     async def watch(self, *, every: float, sleep: Sleep = asyncio.sleep) -> None:
-        """Reload whenever the files change, looking every so many seconds; never returns."""
+        """Reload whenever the files change, checked every so many seconds; never returns."""
 
         async def changed() -> None:
             self.reload()
@@ -168,7 +168,7 @@ class Keeper:
         await files.watch(self._paths, since=self._stamps, every=every, changed=changed, sleep=sleep)
 
     def trouble(self) -> str | None:
-        """Return why clients would not trust the pair now, for readiness; None while they would."""
+        """Return why clients would reject the current pair, for readiness; None if they would not."""
         if self._clock() < self._current.expires:
             return None
         return f"the certificate expired at {self._current.expires.isoformat()}"
@@ -211,7 +211,7 @@ def _examined(pair: PairFiles, contents: tuple[bytes, bytes], *, now: datetime) 
 
 
 def chain(content: bytes) -> tuple[x509.Certificate, ...] | str:
-    """The certificates in a PEM file, the first with a key that can be used; or what is wrong with it."""
+    """Return the certificates in a PEM file, the first with a usable key, or what is wrong with it."""
     try:
         certificates = tuple(x509.load_pem_x509_certificates(content))
         certificates[0].public_key()
@@ -241,5 +241,5 @@ def out_of_date(certificate: x509.Certificate, *, now: datetime) -> Iterator[str
 
 
 def public(holder: x509.Certificate | PrivateKeyTypes) -> bytes:
-    """Return the public half of a key or of a certificate's key, in a form that can be compared."""
+    """Return the public part of a key or of a certificate's key, in a form that can be compared."""
     return holder.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)

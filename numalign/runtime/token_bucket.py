@@ -1,4 +1,4 @@
-"""How often something may be done: so many at once, and from then on so many in a second."""
+"""A rate limit: a burst, and from then on a number per second."""
 
 from collections.abc import Callable
 

@@ -1,9 +1,9 @@
 """
-Traces of calls and of writes, where a platform asks for them.
+Traces of calls and of writes, if configured.
 
-Off, nothing of it is imported and a call pays for one comparison. The library stands in `otlp` alone; what
-others know is a `Tracer`, or None. The span of the call that is being answered is found by `current`, for
-whoever learns on the way what the call is about: tasks begun for a call are about it too.
+When tracing is off, nothing of it is imported and a call costs one comparison. Only `otlp` uses the library;
+other modules see a `Tracer`, or None. `current` returns the span of the call that is being answered, to add
+attributes during the call: tasks started for a call belong to it too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,45 +17,45 @@ from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.logs import Log
 
 SpanAttributes = Mapping[str, str | bool | int]
-"""What is told of a span. Texts are cut by whoever keeps them; none may be a value of an annotation."""
+"""The attributes of a span. They are cut when stored; none may be the value of an annotation."""
 
 TRACEPARENT = "traceparent"
-"""The header by which a trace is passed on (W3C Trace Context)."""
+"""The header that propagates a trace (W3C Trace Context)."""
 
 
 class CallSpan(Protocol):
-    """A call or a write that lasts, of which more can be told."""
+    """An unfinished call or write, to which attributes can be added."""
 
     def add(self, attributes: SpanAttributes) -> None:
-        """Tell more."""
+        """Add attributes."""
 
     def end_with(self, status: int) -> None:
-        """Tell the status that HTTP answered with; from 500 on it is a failure."""
+        """Set the HTTP status of the answer; from 500 on it is a failure."""
 
 
 class Tracer(Protocol):
-    """Makes spans. None is recorded of what is not sampled, and then no span is given."""
+    """Creates spans. Without sampling none is recorded, and the span is None."""
 
     def called(self, name: str, headers: Mapping[str, str]) -> AbstractContextManager[CallSpan | None]:
-        """Return a call by others, as part of the trace that its headers name."""
+        """Return the span of a received call, in the trace of its headers."""
 
     def writing(
         self, name: str, attributes: SpanAttributes, headers: dict[str, str]
     ) -> AbstractContextManager[CallSpan | None]:
-        """Return a call of ours, whose headers are told the trace."""
+        """Return the span of a sent call, and add the trace to its headers."""
 
 
 _CURRENT: ContextVar[CallSpan | None] = ContextVar("call_span", default=None)
 
 
 def current() -> CallSpan | None:
-    """Return the span of the call that is being answered; None without one, and where it is not recorded."""
+    """Return the span of the current call; None without one, or if it is not recorded."""
     return _CURRENT.get()
 
 
 @contextmanager
 def is_current(span: CallSpan | None) -> Iterator[None]:
-    """What `current` gives inside the `with`."""
+    """Set the result of `current` inside the `with`."""
     token = _CURRENT.set(span)
     try:
         yield
@@ -66,10 +66,10 @@ def is_current(span: CallSpan | None) -> Iterator[None]:
 def exporting(
     endpoint: str, *, ratio: float, program: str, log: Log, registry: CollectorRegistry
 ) -> AbstractContextManager[Tracer]:
-    """Return a tracer whose spans are sent to an OTLP receiver, inside a `with`.
+    """Return a tracer that sends spans to an OTLP receiver, inside a `with`.
 
-    Of calls that come without a trace, and of writes outside any call, a share of `ratio` is sampled; of the
-    others those that the caller samples. Raises `BadInput` where the library is not installed.
+    Of calls without a trace, and of writes outside any call, a share of `ratio` is sampled; of the others
+    those that the caller samples. Raises `BadInput` if the library is not installed.
     """
     try:
         from numalign.runtime import otlp  # noqa: PLC0415  a tenth of a second, and an extra of the installation
