@@ -1,6 +1,6 @@
 """
-The map: a picture of the cluster's zones in a browser, for whoever would rather look than read.
+The map: a graphical view of the cluster's NUMA zones in a browser.
 
-The same pages are served by the controller and written by `kubectl numa map`. What they show is worked out by
-the rules and the ledger that everything else answers from, and drawn on the server.
+The same pages are served by the controller and written by `kubectl numa map`. Their content is computed by
+the same rules and ledger as every other answer, and rendered on the server.
 """

@@ -1,15 +1,15 @@
 """
-Who may look at the map, and which names they see.
+Access to the map, and to the names of pods.
 
-In a cluster whoever looks shows a token of theirs, and the API server says whose it is and what they may do:
-to see the map they must be allowed to list NodeResourceTopologies, to see the names of pods to list pods, in
-all namespaces or in one. What was said counts for a minute; where the API server says nothing, nobody is let
-in. On one's own machine there is nobody else to keep out, except pages of other sites in the same browser.
+In a cluster, visitors present a token, and the API server authenticates and authorizes them: to see the map
+they must be allowed to list NodeResourceTopologies, and to see the names of pods to list pods, in all
+namespaces or in one. Its answers are cached for a minute; without an answer nobody is admitted. On a local
+machine only pages of other sites in the same browser must be kept out.
 
     AccessRefused
-    ├── SignInRequired    no token, or one that is not good (any more)
-    ├── NotPermitted      somebody who is known and may not look
-    └── CannotTell        nobody says whether they may
+    ├── SignInRequired    no token, or one that is not valid (any more)
+    ├── NotPermitted      an authenticated user without permission
+    └── CannotTell        access cannot be checked
 """
 
 import asyncio
@@ -41,27 +41,27 @@ from numalign.runtime.token_bucket import TokenBucket
 T = TypeVar("T")
 
 SESSIONS = 1024
-"""Tokens that are remembered, by their digests."""
+"""Most tokens to remember, by their digests."""
 
 REVIEW_SECONDS = 60.0
-"""How long what the API server said of a token counts."""
+"""How long in seconds the API server's answer about a token is cached."""
 
 MOST_NAMESPACES = 256
-"""Namespaces about which the API server is asked for one page; pods of others stay without names."""
+"""Most namespaces to check with the API server for one page; pods of others stay without names."""
 
 NAMESPACES_REMEMBERED = 1024
-"""Of one token."""
+"""Most namespaces to remember for one token."""
 
 STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 10.0, 50
-"""How many tokens that nobody knows are shown to the API server."""
+"""Rate and burst at which unknown tokens are sent to the API server."""
 
 REVIEWS_AT_ONCE = 8
 PATIENCE_SECONDS = 10.0
-"""How long an API server may take to say whose a token is."""
+"""The timeout in seconds of a token's review by the API server."""
 
 LONGEST_TOKEN = 8192
 LONGEST_COOKIE = 3800
-"""Characters of a token that a cookie holds: browsers keep 4,096 bytes, with name and attributes."""
+"""The limit in characters of a token in a cookie: browsers store 4,096 bytes, with name and attributes."""
 
 COOKIE, SECURE_COOKIE = "numalign-map", "__Host-numalign-map"
 
@@ -71,14 +71,14 @@ _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{1,{LONGEST_TOKEN}}}")
 """RFC 6750, 2.1."""
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""RFC 1123; whatever else somebody writes there is neither asked about nor remembered."""
+"""RFC 1123; other names are neither checked with the API server nor remembered."""
 
 LOOK = Permission("list", "noderesourcetopologies", nrt.GROUP)
-"""What it takes to see the map."""
+"""The permission that is required to see the map."""
 
 
 class SignIn(StrEnum):
-    """What became of a token that was shown for the first time."""
+    """The result of signing in with a new token."""
 
     ACCEPTED = "accepted"
     UNKNOWN = "unknown"
@@ -88,31 +88,31 @@ class SignIn(StrEnum):
 
 
 class AccessRefused(Exception):
-    """Why somebody is not let in, in a sentence for them; `status` is that of the answer."""
+    """Why access is denied, in a sentence for the visitor; `status` is that of the response."""
 
     status: ClassVar[HTTPStatus]
 
 
 class SignInRequired(AccessRefused):
-    """Raised where there is no token, or none that is good."""
+    """Raised without a token, or for one that is not valid."""
 
     status = HTTPStatus.UNAUTHORIZED
 
 
 class NotPermitted(AccessRefused):
-    """Raised for somebody who is known, and may not look."""
+    """Raised for an authenticated user without permission."""
 
     status = HTTPStatus.FORBIDDEN
 
 
 class CannotTell(AccessRefused):
-    """Raised where nobody says whether somebody may look."""
+    """Raised if access cannot be checked."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class Visitor(Protocol):
-    """Who looks at the map: `name` is empty where nobody signs in, `key` stands for whoever it is."""
+    """A visitor of the map: `name` is empty where nobody signs in, `key` identifies the visitor."""
 
     @property
     def name(self) -> str:
@@ -120,31 +120,31 @@ class Visitor(Protocol):
 
     @property
     def key(self) -> bytes:
-        """The same for all that one token asks."""
+        """The key of the visitor, the same for all requests with one token."""
 
     def sees(self, namespace: str) -> bool | None:
-        """Return whether the names of pods there may be seen; None if that is not known yet."""
+        """Return whether the visitor may see the names of pods in a namespace; None if not known yet."""
 
     async def learn(self, namespaces: Iterable[str]) -> None:
-        """Find out about some namespaces; what cannot be found out stays unknown."""
+        """Check access to some namespaces; those that cannot be checked stay unknown."""
 
 
 class MapAccess(Protocol):
-    """Decides who may look."""
+    """Decides who may see the map."""
 
     @property
     def signs_in(self) -> bool:
-        """Whether people show a token."""
+        """Whether visitors sign in with a token."""
 
     def check_host(self, request: web.Request) -> None:
-        """Raise `AccessRefused` for a request that was never meant for this server."""
+        """Raise `AccessRefused` if a request is for another host."""
 
     async def visitor(self, token: str | None) -> Visitor:
-        """Whoever shows a token; raises `AccessRefused`."""
+        """Return the visitor with a token; raise `AccessRefused` if access is denied."""
 
 
 async def as_seen(visitor: Visitor, build: Callable[[Visible], Awaitable[T]]) -> T:
-    """What is built for a visitor; namespaces that are met on the way and not known yet are asked about."""
+    """Return what `build` builds for a visitor, again once the unknown namespaces it uses are checked."""
     unknown = set[str]()
 
     def visible(namespace: str) -> bool:
@@ -162,42 +162,42 @@ async def as_seen(visitor: Visitor, build: Callable[[Visible], Awaitable[T]]) ->
 
 @dataclass(frozen=True, slots=True)
 class LocalVisitor:
-    """Somebody at their own machine, who may see everything there is."""
+    """A visitor on the local machine, who may see everything."""
 
     name: str = ""
     key: bytes = b""
 
     def sees(self, namespace: str) -> bool:  # noqa: ARG002  it is all the same
-        """Everything."""
+        """Return true."""
         return True
 
     async def learn(self, namespaces: Iterable[str]) -> None:
-        """Nothing is left to find out."""
+        """Do nothing: everything is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocalAccess:
-    """Lets in whoever calls this machine by a name of its own.
+    """Admits requests that address this machine by a local name.
 
-    A page of another site can have its own name lead to 127.0.0.1, and would read what is served there; but
-    the browser then says that name (DNS rebinding).
+    A page of another site can resolve its own name to 127.0.0.1 and read what is served there, but the
+    browser then sends that name (DNS rebinding).
     """
 
     hosts: frozenset[str] = LOCAL_HOSTS
     signs_in: bool = False
 
     def check_host(self, request: web.Request) -> None:
-        """Raise `NotPermitted` for the name of another machine."""
+        """Raise `NotPermitted` if the request is for another host name."""
         if host_name(request.headers.get("Host", "")) not in self.hosts:
             raise NotPermitted("this map is only served on this machine: open it as http://localhost")
 
     async def visitor(self, token: str | None) -> Visitor:  # noqa: ARG002  nobody asks for one
-        """LocalVisitor alike."""
+        """Return a local visitor."""
         return LocalVisitor()
 
 
 def host_name(host: str) -> str:
-    """Return the name in a `Host` header, without the port; empty for what is none."""
+    """Return the name in a `Host` header without the port; empty if it is invalid."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -206,7 +206,7 @@ def host_name(host: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class SignedInVisitor:
-    """What the API server said of a token; it counts until `until`, in seconds of the clock."""
+    """A user whom the API server authenticated; cached until `until`, in seconds of the clock."""
 
     user: KubeUser
     key: bytes
@@ -222,17 +222,17 @@ class SignedInVisitor:
 
     @property
     def weight(self) -> int:
-        """The bytes that it takes in memory, about."""
+        """The approximate size in memory in bytes."""
         return weight(self.user.name, *self.user.groups, str(self.user.extra)) + self._namespaces.bytes
 
     def sees(self, namespace: str) -> bool | None:
-        """Return whether the user may list pods there, if that was asked; False where no namespace can be."""
+        """Return whether the user may list pods there; None if not checked, False for an invalid name."""
         if self.everywhere:
             return True
         return self._namespaces.find(namespace) if _NAMESPACE.fullmatch(namespace) else False
 
     async def learn(self, namespaces: Iterable[str]) -> None:
-        """Ask about each, some at a time."""
+        """Check each namespace that is not known, some at a time."""
         unknown = [namespace for namespace in namespaces if self.sees(namespace) is None]
         answers = await asyncio.gather(
             *(self.ask(self.user, namespace) for namespace in unknown), return_exceptions=True
@@ -243,10 +243,10 @@ class SignedInVisitor:
 
 
 class TokenAccess:
-    """Lets in whom the API server knows and lets list topologies.
+    """Admits users whom the API server authenticates and allows to list topologies.
 
-    A token counts if it was made for the `audience`, by default that of the API server. What is said of it
-    counts for `review_seconds`. `signs_in` is true: people show a token.
+    A token must be issued for the `audience`, by default that of the API server. The answer is cached for
+    `review_seconds`. `signs_in` is true: visitors sign in with a token.
     """
 
     signs_in = True
@@ -282,14 +282,14 @@ class TokenAccess:
             self._sign_ins.labels(result)
 
     def caches(self) -> Caches:
-        """Return what is remembered of those who look."""
+        """Return the caches of visitors."""
         return {"map_sessions": self._sessions}
 
     def check_host(self, request: web.Request) -> None:
-        """Any name will do: a token is shown by name, and a browser keeps a cookie to the name it is from."""
+        """Accept any name: browsers send a cookie only to the host name that set it."""
 
     async def visitor(self, token: str | None) -> Visitor:
-        """Whoever shows a token, as the API server says or has just said."""
+        """Return the visitor with a token, by API server or cache; raise `AccessRefused` if denied."""
         if not token:
             raise SignInRequired("Sign in to see the map.")
         if not _TOKEN.fullmatch(token):
@@ -305,21 +305,21 @@ class TokenAccess:
             task = asyncio.create_task(self._review(key, token, is_new=session is None))
             self._reviewing[key] = task
             task.add_done_callback(partial(self._reviewed, key))
-        # Whoever gives up waiting does not spoil it for others with the same token.
+        # A request that is cancelled must not cancel the review for others with the same token.
         return await asyncio.shield(self._reviewing[key])
 
     def forget(self, token: str) -> None:
-        """Ask the API server again when a token is shown the next time."""
+        """Forget a token, so that the API server reviews it again next time."""
         self._sessions.drop(digest(token.encode()))
 
     def _reviewed(self, key: bytes, task: asyncio.Task[SignedInVisitor]) -> None:
         del self._reviewing[key]
         if not task.cancelled():
-            # Nobody may be left who waits for it.
+            # Retrieve the exception, as no request may be waiting for it any more.
             task.exception()
 
     async def _review(self, key: bytes, token: str, *, is_new: bool) -> SignedInVisitor:
-        """Ask the API server who somebody is, and whether they may look; raises `AccessRefused`."""
+        """Authenticate and authorize a token with the API server; raise `AccessRefused` if denied."""
         self._sessions.drop(key)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), self._at_once:
@@ -350,7 +350,7 @@ class TokenAccess:
         return session
 
     async def _sees(self, user: KubeUser, namespace: str) -> bool:
-        """Return whether a user may list pods in a namespace; raises `ClusterError` and `TimeoutError`."""
+        """Return whether a user may list pods in a namespace; raise `ClusterError` or `TimeoutError`."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), self._at_once:
                 return await reviews.allowed(self._api, user, _pods(namespace))
@@ -376,16 +376,16 @@ def _sentence(error: Exception) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-# What browsers keep, and what programs send.
+# Cookies of browsers, and headers of programs.
 
 
 def is_secure(request: web.Request) -> bool:
-    """Return whether the browser speaks TLS, with us or with what stands before us."""
+    """Return whether the browser uses TLS, with this server or with a proxy in front of it."""
     return request.secure or request.headers.get("X-Forwarded-Proto", "") == "https"
 
 
 def shown_token(request: web.Request) -> str | None:
-    """Return the token that a request shows: that of its header, or else that of its cookie."""
+    """Return the token of a request: that of its header, or else that of its cookie."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
         return token.strip()
@@ -393,20 +393,20 @@ def shown_token(request: web.Request) -> str | None:
 
 
 def has_cookie(request: web.Request) -> bool:
-    """Return whether it is a cookie that lets a browser in, and not a header of what stands before us."""
+    """Return whether a browser is signed in by a cookie, and not by a header that a proxy sets."""
     shown = "Authorization" in request.headers
     return not shown and (SECURE_COOKIE if is_secure(request) else COOKIE) in request.cookies
 
 
 def keep_token(request: web.Request, response: web.StreamResponse, token: str) -> None:
-    """Have the browser show a token from now on, to this server and to no script."""
+    """Set the token as a cookie that the browser sends to this server only and hides from scripts."""
     secure = is_secure(request)
     name = SECURE_COOKIE if secure else COOKIE
     response.set_cookie(name, token, path="/", httponly=True, samesite="Strict", secure=secure)
 
 
 def drop_token(request: web.Request, response: web.StreamResponse) -> None:
-    """Have the browser forget it."""
+    """Delete the cookie with the token."""
     secure = is_secure(request)
     name = SECURE_COOKIE if secure else COOKIE
     response.del_cookie(name, path="/", httponly=True, samesite="Strict", secure=secure)

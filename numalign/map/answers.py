@@ -1,4 +1,4 @@
-"""How answers leave the map: with headers that keep a browser from harm, and in pieces if they are long."""
+"""Responses of the map: with security headers for browsers, and in chunks if they are long."""
 
 import asyncio
 import zlib
@@ -16,17 +16,17 @@ from numalign.runtime.cooperative import TimeSlice
 HTML = "text/html"
 
 PACKING = 3
-"""How hard zlib tries, out of nine: a page of 5,000 nodes becomes a tenth in a fraction of a second."""
+"""The compression level of zlib, of 9: a page of 5,000 nodes shrinks to a tenth in a fraction of a second."""
 
 _GZIP = 31
-"""What zlib calls its format."""
+"""The `wbits` of zlib for the gzip format."""
 
 SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
     {
         "Content-Security-Policy": CONTENT_SECURITY_POLICY,
         "X-Content-Type-Options": "nosniff",
         "X-Frame-Options": "DENY",
-        # With no-referrer, browsers would give the origin of our own forms as null.
+        # With no-referrer, browsers would send the origin of the map's own forms as null.
         "Referrer-Policy": "same-origin",
         "Cross-Origin-Opener-Policy": "same-origin",
         "Cross-Origin-Resource-Policy": "same-origin",
@@ -34,30 +34,30 @@ SECURITY_HEADERS: Mapping[str, str] = MappingProxyType(
         "Cache-Control": "no-store",
     }
 )
-"""Of every answer, but where it says otherwise."""
+"""The default headers of every response."""
 
 _KEPT_FOR_GOOD, _ASKED_EACH_TIME = "public, max-age=31536000, immutable", "no-cache"
 
 
 async def secure(_request: web.Request, response: web.StreamResponse) -> None:
-    """Give an answer these headers, before it is sent."""
+    """Set the security headers of a response before it is sent."""
     for name, value in SECURITY_HEADERS.items():
         response.headers.setdefault(name, value)
-    # aiohttp would name itself and its version.
+    # By default, aiohttp sends its name and version.
     response.headers["Server"] = "numalign"
 
 
 async def send(
     request: web.Request, response: web.StreamResponse, chunks: Iterable[str] = ()
 ) -> web.StreamResponse:
-    """Send an answer that was not sent yet, compressed where that is understood.
+    """Send a response unless it was sent already, compressed if the client accepts that.
 
-    Others pass between its `chunks`.
+    Other tasks run between its `chunks`.
     """
     if response.prepared:
         return response
     if request.method == "HEAD":
-        # aiohttp would send the end of what is sent in pieces.
+        # aiohttp would send the end of a chunked body.
         return web.Response(status=response.status, headers=response.headers)
     pieces = _pieces(request, response, chunks)
     try:
@@ -68,10 +68,10 @@ async def send(
             await time_slice.share()
         await response.write_eof()
     except ConnectionError:
-        # Whoever asked is gone; aiohttp finds out by itself.
+        # The client has disconnected; aiohttp detects that itself.
         pass
     except Exception:
-        # What was sent cannot be taken back: nobody must take it for the whole.
+        # Part of the response may be sent already: the client must not take it for all of it.
         if request.transport is not None:
             request.transport.abort()
         raise
@@ -79,11 +79,11 @@ async def send(
 
 
 def _pieces(request: web.Request, response: web.StreamResponse, chunks: Iterable[str]) -> Iterator[bytes]:
-    """Return what is written for each chunk; the headers of the response say how."""
+    """Return the bytes of each chunk, and set the headers for their encoding."""
     if isinstance(response, web.Response):
         response.enable_compression()
         return iter(())
-    # What is drawn may come out of files with halves of characters.
+    # Text from files may have lone surrogates.
     encoded = (chunk.encode(errors="replace") for chunk in chunks)
     if "gzip" not in request.headers.get("Accept-Encoding", "").lower():
         return encoded
@@ -100,7 +100,7 @@ def _packed(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def stream_of_html() -> web.StreamResponse:
-    """Return an answer that is a page, to be sent in chunks."""
+    """Return the response of a page that is sent in chunks."""
     return web.StreamResponse(headers={"Content-Type": f"{HTML}; charset=utf-8"})
 
 
@@ -113,23 +113,23 @@ def page(
 
 
 async def drawn(draw: Callable[[], str]) -> web.Response:
-    """Return a page that is drawn in a thread, of views, which do not change."""
+    """Return a page that is rendered in a thread, from views, which do not change."""
     return page(await asyncio.to_thread(draw))
 
 
 async def json(form: Callable[[], Any]) -> web.Response:
-    """Return what `form` gives, worked out in a thread likewise, for programs."""
+    """Return the value of `form` as JSON, computed in a thread likewise."""
     body = await asyncio.to_thread(lambda: orjson.dumps(form(), option=orjson.OPT_NON_STR_KEYS))
     return web.Response(body=body, content_type="application/json")
 
 
 def redirect(path: str) -> web.Response:
-    """Lead a browser on to a path of this server, with a GET."""
+    """Return a redirect of the browser to a path of this server, with a GET."""
     return web.Response(status=HTTPStatus.SEE_OTHER, headers={"Location": path})
 
 
 async def static(request: web.Request) -> web.StreamResponse:
-    """Return a file that pages load; for good, where it is asked for by its version."""
+    """Return a file that pages load; it is cached for ever if it is requested by its version."""
     asset = STATIC.get(request.match_info["name"])
     if asset is None:
         raise web.HTTPNotFound(text="This file does not exist.")

@@ -1,9 +1,9 @@
 """
-What changed, told to whoever looks at the map at the moment.
+Streams of changes to the open pages of the map.
 
-Of each node it is told that something about it changed, never what: the page asks for that, and sees what it
-may. Whoever does not keep up is told less and not later: names are gathered until they are taken, and many
-names become one word, `all`. So nothing grows behind a reader who sleeps.
+An event names the nodes that changed, never what changed: the page requests that, and gets what its viewer
+may see. A slow reader gets fewer events, not late ones: names are collected until they are taken, and too
+many names become the one event `all`. So the memory of a stream is bounded.
 """
 
 import asyncio
@@ -21,30 +21,30 @@ from numalign.runtime.metrics import PREFIX
 
 MOST_STREAMS = 256
 MOST_STREAMS_EACH = 16
-"""Of one viewer: a tab of a browser has one."""
+"""Most streams of one viewer: each browser tab has one."""
 
 MOST_NAMES = 200
-"""In one event; a page asks for its nodes anew when there are more."""
+"""Most names in one event; if there are more, a page reloads all its nodes."""
 
 LOOK_SECONDS = 0.25
-"""How often it is looked what changed."""
+"""Interval in seconds at which to check for changes."""
 
 LOGIN = b"event: login\ndata:\n\n"
-"""Told to a page whose viewer has to sign in again."""
+"""The event for a page whose viewer has to sign in again."""
 
 HEARTBEAT = b": \n\n"
 
 Changes = Callable[[int], frozenset[str] | None]
-"""The names of nodes that changed since a revision; None if there are too many, or nobody knows any more."""
+"""Returns the names of nodes that changed since a revision; None if they are not known any more."""
 
 
 class TooManyStreams(Exception):
-    """Raised where a viewer, or all together, have as many streams open as there may be."""
+    """Raised if a viewer, or all viewers together, have too many open streams."""
 
 
 @dataclass(eq=False, slots=True)
 class Stream:
-    """What one page has not been told yet."""
+    """The changes that were not sent to one page yet."""
 
     key: bytes
     names: set[str] = field(default_factory=set)
@@ -53,7 +53,7 @@ class Stream:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, names: Iterable[str] | None) -> None:
-        """These nodes changed; None means any."""
+        """Add nodes that changed; None means any."""
         self.is_all = self.is_all or names is None
         self.names.update(names or ())
         if self.is_all or len(self.names) > MOST_NAMES:
@@ -62,12 +62,12 @@ class Stream:
         self._news.set()
 
     def end(self) -> None:
-        """Nothing more is to be told."""
+        """End the stream."""
         self.ended = True
         self._news.set()
 
     async def wait(self, seconds: float) -> None:
-        """Returns as soon as there is something to tell, or after so long."""
+        """Return as soon as there is something to send, or after these seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._news.wait()
@@ -75,7 +75,7 @@ class Stream:
             return
 
     def take(self, revision: int) -> bytes:
-        """Return what is to be told, as an event; empty if nothing is."""
+        """Return the event to send; empty if there is none."""
         self._news.clear()
         if not (self.is_all or self.names):
             return b""
@@ -86,7 +86,7 @@ class Stream:
 
 
 class Streams:
-    """All pages that are told of changes; `revision` is how far they were told, 0 before anybody looked."""
+    """The streams of all open pages; `revision` is the last one sent, 0 before the first check."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.revision = 0
@@ -99,7 +99,7 @@ class Streams:
 
     @contextmanager
     def opened(self, key: bytes) -> Iterator[Stream]:
-        """One more stream, of whoever this key stands for; raises `TooManyStreams`."""
+        """Open a stream of the viewer with this key; raise `TooManyStreams` if a limit is exceeded."""
         if len(self._open) >= MOST_STREAMS or self._held[key] >= MOST_STREAMS_EACH:
             raise TooManyStreams
         stream = Stream(key, ended=self._closed)
@@ -114,13 +114,13 @@ class Streams:
                 del self._held[key]
 
     def tell(self, names: Iterable[str] | None, revision: int) -> None:
-        """These nodes changed, and by that it is this revision; None means any."""
+        """Add the nodes that changed up to this revision to all streams; None means any."""
         self.revision = revision
         for stream in self._open:
             stream.add(names)
 
     def end(self, key: bytes | None = None) -> None:
-        """End the streams of one viewer, or all, and those to come too."""
+        """End the streams of one viewer; without a key, end all, and those opened later too."""
         self._closed = self._closed or key is None
         for stream in self._open:
             if key in (None, stream.key):
@@ -134,10 +134,10 @@ class Streams:
         log: Log,
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        """Tell what changes, until it is cancelled; then all streams end.
+        """Send changes until cancelled; then all streams end.
 
-        `look` gives the revision by now. What it raises is logged, and ends nothing: who shows the cluster
-        must not stop who looks after it.
+        `look` returns the current revision. Its exceptions are logged and end nothing: an error of the map
+        must not stop the process.
         """
         quiet_log = QuietLog(log)
         try:
@@ -147,7 +147,7 @@ class Streams:
                     if self.revision not in (0, now):
                         self.tell(changes(self.revision), now)
                     self.revision = now
-                except Exception as error:  # noqa: BLE001  as said above
+                except Exception as error:  # noqa: BLE001  see the docstring
                     quiet_log.failed("map.failed", error)
                 await sleep(LOOK_SECONDS)
         finally:

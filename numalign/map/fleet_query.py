@@ -1,7 +1,7 @@
 """
-The filters of the fleet, as they stand in the address of the page.
+The filters of the fleet, as in the query string of the page.
 
-Anybody who can open the page writes there what he likes, so every part is bounded, and all mistakes are told
+Anyone who can open the page can write anything there, so every part is bounded, and all mistakes are reported
 at once.
 """
 
@@ -23,10 +23,10 @@ from numalign.model.spelling import closest_word
 Value = TypeVar("Value")
 
 MOST_PAIRS = 64
-"""In one query; there are five names, and one of them has six values."""
+"""Most pairs in one query; there are five names, and one of them has six values."""
 
 LONGEST_CLASS = 63
-"""Characters: a class is the value of a label."""
+"""The limit in characters: a class is the value of a label."""
 
 _SHOWN = 64
 _ONCE = ("labels", "class", "policy", "resource")
@@ -38,9 +38,9 @@ _CONDITIONS: Mapping[str, Condition] = MappingProxyType(
 
 
 def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
-    """Return the query that these pairs of name and value say; empty values say nothing.
+    """Return the query of these pairs of name and value; empty values are ignored.
 
-    Raises `BadInput` with every mistake, each under the name that it stands under.
+    Raises `BadInput` with all mistakes, each under its name.
     """
     first = [*islice(pairs, MOST_PAIRS + 1)]
     if len(first) > MOST_PAIRS:
@@ -72,7 +72,7 @@ def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
 
 
 def _misplaced(values: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:
-    """Names that mean nothing, and those that stand there more than once."""
+    """Yield unknown names, and names that are set more than once although they must not be."""
     for name, given in values.items():
         if name not in _NAMES:
             yield Mistake(name, f"is not a filter: expected one of {', '.join(_NAMES)}")
@@ -95,7 +95,7 @@ def _selector(given: Sequence[str], mistakes: list[Mistake]) -> LabelSelector:
 def _known(
     given: Iterable[str], values: Mapping[str, Value], where: str, mistakes: list[Mistake]
 ) -> list[Value]:
-    """The values behind these words; of a word that is none of them it is told which one may be meant."""
+    """Return the values of these words; for an unknown word, add a mistake with the closest known one."""
     for word in given:
         if word not in values:
             close = closest_word(word.lower()[:_SHOWN], values)

@@ -1,4 +1,4 @@
-"""What browsers send when a form is submitted."""
+"""Decoding of submitted forms."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,13 +12,13 @@ from aiohttp.multipart import BodyPartReader
 from numalign.model.errors import BadInput, Mistake
 
 MOST_FIELDS = 8
-"""Ours have three at most."""
+"""Most fields of a form; those of the map have three at most."""
 
 
 async def fields(body: bytes, content_type: str) -> Mapping[str, bytes]:
-    """The values of a form by their names, files by their content; `content_type` is that of its header.
+    """Return the values of a form by name, files by their content; `content_type` is that of its header.
 
-    Raises `BadInput` for what is no form, or has more fields than any of ours.
+    Raises `BadInput` for an invalid form, and for one with more fields than any form of the map.
     """
     named = content_type.partition(";")[0].strip().lower()
     read = _READERS.get(named)
@@ -34,7 +34,7 @@ async def fields(body: bytes, content_type: str) -> Mapping[str, bytes]:
 
 
 def text(values: Mapping[str, bytes], name: str) -> str:
-    """Return a value as text; empty where there is none. Bytes that are no UTF-8 are replaced."""
+    """Return a value as text; empty if it is missing. Bytes that are not UTF-8 are replaced."""
     return values.get(name, b"").decode(errors="replace")
 
 
@@ -45,7 +45,7 @@ async def _urlencoded(body: bytes, _content_type: str) -> dict[str, bytes]:
 
 async def _multipart(body: bytes, content_type: str) -> dict[str, bytes]:
     loop = asyncio.get_running_loop()
-    # All of it is there: nobody is to be told to wait before he sends more.
+    # The whole body is there, so the protocol never has to pause reading.
     content = aiohttp.StreamReader(BaseProtocol(loop), len(body) + 1, loop=loop)
     content.feed_data(body)
     content.feed_eof()

@@ -1,9 +1,9 @@
 """
-The map over HTTP: pages for browsers, the same as JSON for programs, and a stream of what changes.
+The map over HTTP: pages for browsers, the same content as JSON for programs, and a stream of changes.
 
-Everything that is shown is built for whoever asks, after they were let in. Pages are drawn in a thread or
-piece by piece, and questions are worked out in steps: in the controller, whoever looks at the map keeps
-nobody waiting who decides about pods.
+Every response is built for the authorized user who requests it. Pages are rendered in a thread or in chunks,
+and what-if questions are computed in steps: in the controller, requests for the map must not delay decisions
+about pods.
 """
 
 import asyncio
@@ -37,30 +37,30 @@ from numalign.runtime.limits import Limits, Timeouts
 from numalign.runtime.logs import Log
 
 LIMITS = Limits(calls=512, bytes=16 * 1024**2, body=1024**2, connections=1024)
-"""Of the port of the map; a form is up to three times as long as what is pasted into it."""
+"""The limits of the port of the map; an encoded form is up to three times as long as its content."""
 
 TIMEOUTS = Timeouts(body=20)
-"""People are further away than API servers."""
+"""Browsers have slower connections than API servers."""
 
 MOST_TILES = 200
 
 LOOK_SECONDS, HEARTBEAT_SECONDS = 1.0, 15.0
-"""How often a stream looks whether its viewer may still look and is still there, and says that it lives."""
+"""Intervals in seconds at which a stream checks its viewer's access and connection, and sends a heartbeat."""
 
 _EVENTS = "/events"
 _API = "/api/"
 
 
 class NotReady(AccessRefused):
-    """Raised while the cluster is not known yet."""
+    """Raised while the state of the cluster is not known yet."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 class MapService:
-    """The map of one cluster, for whoever `access` lets in.
+    """The map of one cluster, for visitors whom `access` admits.
 
-    `waiting_for` says why there is nothing to show yet, None when there is.
+    `waiting_for` returns what the map still waits for; None once it is ready.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class MapService:
         self._questions = WhatIf(map_state)
 
     def install(self, app: web.Application) -> None:
-        """Have an application that answers calls answer those for the map."""
+        """Add the routes and the middleware of the map to an application."""
         app.middlewares.append(self._answered)
         app.on_response_prepare.append(answers.secure)
         app.add_routes([*self._routes(), *self._signing_in.routes()])
@@ -105,19 +105,19 @@ class MapService:
         ]
 
     async def follow(self) -> None:
-        """Tell pages what changes; never returns, and ends all streams when it is cancelled."""
+        """Send changes to open pages; never returns, and ends all streams when it is cancelled."""
         await self._streams.follow(self._looked, self._map_state.changed_since, log=self._log)
 
     async def _looked(self) -> int:
-        """Return the revision by now, once all that changed was looked at: then no page waits for it."""
+        """Return the current revision after a refresh, so that no page has to wait for one."""
         await self._map_state.refresh()
         return self._map_state.revision
 
-    # Who asks.
+    # Access.
 
     @web.middleware
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Return the answer of a handler; what it raises becomes a page, or JSON where a program asks."""
+        """Return the response of a handler; errors become a page, or JSON for programs."""
         try:
             self._access.check_host(request)
             check_origin(request)
@@ -156,14 +156,14 @@ class MapService:
     def _shown(
         self, handler: Callable[[web.Request, Visitor], Awaitable[web.StreamResponse]]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        """Return the handler for those who are let in, once there is something to show."""
+        """Return a handler that admits the visitor and checks that the map is ready first."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             visitor = await self._visitor(request)
             if reason := self._waiting_for():
                 raise NotReady(f"The map is not ready yet: it is waiting for {reason}.")
             with self._turnstile.call(visitor.key):
-                # As long as nobody takes the answer, the call counts.
+                # The call counts until its response is sent.
                 return await answers.send(request, await handler(request, visitor))
 
         return handle
@@ -220,7 +220,7 @@ class MapService:
         fleet = await self._map_state.fleet(FleetQuery())
         return {tile.name: tile for group in fleet.groups for tile in group.tiles}
 
-    # The same for programs.
+    # JSON for programs.
 
     async def _fleet_json(self, request: web.Request, _visitor: Visitor) -> web.StreamResponse:
         fleet = await self._map_state.fleet(_fleet_query(request))
@@ -236,7 +236,7 @@ class MapService:
         result = await self._worked_out(calls.body(request), request.query.get("replicas", ""), visitor)
         return await answers.json(partial(json_forms.what_if_json, result))
 
-    # What they show.
+    # Views.
 
     async def _node_view(self, request: web.Request, visitor: Visitor) -> NodeView:
         name = request.match_info["name"]
@@ -251,14 +251,14 @@ class MapService:
         namespace, name = request.match_info["namespace"], request.match_info["name"]
         view = await as_seen(visitor, partial(self._map_state.pod, namespace, name))
         if view is None:
-            # Who may not see it is not told whether it is there.
+            # Without permission to list pods there, a visitor must not learn whether it exists.
             raise web.HTTPNotFound(
                 text=f"There is no pod {namespace}/{name}, or you may not list pods there."
             )
         return view
 
     async def _worked_out(self, text: bytes, replicas: str, visitor: Visitor) -> WhatIfResult:
-        """Return the answer to a question; raises `BadInput` and `Busy`."""
+        """Return the answer to a what-if question; raise `BadInput` or `Busy`."""
         count = _replicas(replicas)
 
         async def ask(visible: Visible) -> WhatIfResult:
@@ -266,7 +266,7 @@ class MapService:
 
         return await self._turnstile.answer(visitor.key, lambda: as_seen(visitor, ask))
 
-    # What changes.
+    # Changes.
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         visitor = await self._visitor(request)
@@ -284,17 +284,17 @@ class MapService:
         except TooManyStreams as error:
             raise Busy("Too many pages are open: close some of them.") from error
         except ConnectionError:
-            # Whoever looked is gone.
+            # The viewer has disconnected.
             pass
         return response
 
     def _changes(self, since: str) -> Iterable[str] | None:
-        """Return what changed since the revision that a page has heard of."""
+        """Return what changed since the last revision that a page received; None if that is not known."""
         number = since.isascii() and since.isdigit() and len(since) < _LONGEST_NUMBER
         return self._map_state.changed_since(int(since)) if number else None
 
     async def _tell(self, request: web.Request, response: web.StreamResponse, stream: Stream) -> None:
-        """Tell of changes until the stream is ended, its viewer may look no more, or nobody listens."""
+        """Send changes until the stream ends, its viewer loses access, or the connection is closed."""
         clock = asyncio.get_running_loop().time
         said_at = clock()
         while not stream.ended and request.transport is not None:
@@ -315,23 +315,23 @@ class MapService:
 
 
 def _is_program(request: web.Request) -> bool:
-    """Return whether a program asks, which reads JSON."""
+    """Return whether the client is a program, which reads JSON."""
     return request.path.startswith(_API) or request.path == _EVENTS
 
 
 def _said_by(error: web.HTTPException) -> str:
-    """Return what an error says for people; aiohttp's own words only repeat the status."""
+    """Return the message of an error for people; the default text of aiohttp only repeats the status."""
     text = error.text or ""
     return _SENTENCES.get(error.status, error.reason) if text.startswith(f"{error.status}: ") else text
 
 
 def _fleet_query(request: web.Request) -> FleetQuery:
-    """Return which nodes are asked for; raises `BadInput`."""
+    """Return the filters of a request; raise `BadInput` if they are invalid."""
     return fleet_query.parse((name, value) for name, value in request.query.items() if name != "name")
 
 
 def _replicas(text: str) -> int | None:
-    """Return how many are asked for, None for as many as the object says; raises `BadInput`."""
+    """Return the requested number, None to use that of the object; raise `BadInput` if it is invalid."""
     written = text.strip()
     if not written:
         return None

@@ -1,8 +1,8 @@
 """
-What somebody pastes or uploads to ask about: one pod, or one object that makes pods.
+Pasted or uploaded manifests of what-if questions: one pod, or one object that creates pods.
 
-It comes from a browser, so it is hostile: bounded in bytes before it is parsed, its aliases bounded while it
-is, and whatever is wrong is told with its place.
+They come from a browser, so they are untrusted: their bytes are limited before parsing, their aliases during
+it, and every mistake is reported with its path.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,27 +17,27 @@ from numalign.kube.files.documents import Document
 from numalign.model.errors import BadInput, Mistake
 
 MOST_BYTES = 2**18
-"""Of one text; an API server takes objects of 1.5 MiB, and no pod that a person writes comes near to this."""
+"""The limit of a text; an API server accepts 1.5 MiB, and pods written by people are far below this."""
 
 MOST_TEMPLATES = 16
-"""Of one object; every node is asked about each of them."""
+"""Most templates of one object; each is evaluated on every node."""
 
 LARGEST_COUNT = 2**31 - 1
-"""Replicas are int32."""
+"""The largest number of replicas, which are int32."""
 
 DEFAULT_NAMESPACE = "default"
 
 _MOST_NAMED = 4
 _COUNTS = ("replicas", "parallelism")
-"""Where workloads say below `spec` how many pods they make at a time."""
+"""The fields below `spec` with the number of pods that a workload creates at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pasted:
-    """An object that makes pods, and its templates; a pod is its own template.
+    """An object that creates pods, and its templates; a pod is its own template.
 
-    `replicas` is how many pods it makes of a template at a time, 1 where it does not say so. `notes` are what
-    its owner should know of how it was read.
+    `replicas` is how many pods it creates from a template at a time, 1 if it does not specify that. `notes`
+    explain to its owner how it was read.
     """
 
     kind: str
@@ -49,10 +49,10 @@ class Pasted:
 
 
 def read(text: bytes, *, namespace: str = DEFAULT_NAMESPACE, extra: TemplatePaths = NO_TEMPLATES) -> Pasted:
-    """Return the one object in a text that makes pods, in a `namespace` if it names none.
+    """Return the one object in a text that creates pods, in `namespace` if it has none.
 
-    Whatever else is in it and makes no pods is passed over. `extra` are kinds of workloads that the policy
-    adds. Raises `BadInput` with every mistake, and for a text with no such object or with several.
+    Objects that create no pods are ignored. `extra` are kinds of workloads that the policy adds. Raises
+    `BadInput` with all mistakes, and for a text with no such object or with several.
     """
     every = [*documents.objects(documents.read(text, most=MOST_BYTES))]
     if troubles := [document.trouble for document in every if document.trouble]:
@@ -68,7 +68,7 @@ def read(text: bytes, *, namespace: str = DEFAULT_NAMESPACE, extra: TemplatePath
 
 
 def _read(document: Document, namespace: str, extra: TemplatePaths) -> Pasted | None:
-    """Return what makes pods; None for any other object. Raises `BadPod`."""
+    """Return an object that creates pods; None for any other. Raises `BadInput` for too many templates."""
     raw = document.raw
     look = templates.scan(raw, templates.group_kind(raw), extra=extra)
     made = templates.pod_templates(look, owner=raw)
@@ -90,7 +90,7 @@ def _read(document: Document, namespace: str, extra: TemplatePaths) -> Pasted | 
 
 
 def _replicas(raw: Mapping[str, object]) -> int:
-    """Return how many pods are made of a template at a time, as far as the object says so itself."""
+    """Return how many pods are created from a template at a time; 1 if the object does not specify it."""
     counts = (inner(raw.get("spec"), name) for name in _COUNTS)
     return next((count for count in counts if _is_count(count)), 1)
 

@@ -1,4 +1,4 @@
-"""How people sign in with a token that they paste, and out; and what pages of other sites may not send."""
+"""Sign-in with a pasted token, sign-out, and protection against forms of other sites."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -21,13 +21,13 @@ _READS = ("GET", "HEAD")
 
 
 class FromAnotherSite(AccessRefused):
-    """Raised for what a page of another site had a browser send."""
+    """Raised for a request that a page of another site had a browser send."""
 
     status = HTTPStatus.FORBIDDEN
 
 
 class SigningIn:
-    """Keeps the token of somebody who was let in in a cookie of their browser."""
+    """Keeps the token of an admitted visitor in a cookie of the browser."""
 
     def __init__(self, access: MapAccess, renderer: Renderer, streams: Streams, *, log: Log) -> None:
         self._access = access
@@ -36,7 +36,7 @@ class SigningIn:
         self._log = QuietLog(log, lines=MANY_LINES)
 
     def routes(self) -> list[web.RouteDef]:
-        """Return where that is done."""
+        """Return the routes for signing in and out."""
         return [
             web.get(LOGIN, self._form),
             web.post(LOGIN, self._sign_in),
@@ -48,7 +48,7 @@ class SigningIn:
 
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
         form = await forms.fields(calls.body(request), request.headers.get("Content-Type", ""))
-        # Whoever copies a token out of a terminal, or out of a header, copies what is around it.
+        # A token copied from a terminal or a header may have spaces around it, or the prefix.
         token = forms.text(form, "token").strip().removeprefix(_BEARER)
         next_path = path_here(forms.text(form, "next"))
         try:
@@ -69,7 +69,7 @@ class SigningIn:
         try:
             visitor = await self._access.visitor(access.shown_token(request))
         except AccessRefused:
-            # Who is not signed in is signed out.
+            # The visitor is not signed in.
             pass
         else:
             self._streams.end(visitor.key)
@@ -80,16 +80,16 @@ class SigningIn:
 
 
 def path_here(text: str) -> str:
-    """Return a path of this server to go on to; that of the fleet for what leads anywhere else."""
+    """Return a path of this server to redirect to; that of the fleet if the text leads elsewhere."""
     leads_away = not text.startswith("/") or text[1:2] in ("/", "\\") or not text.isprintable()
     return "/" if leads_away or not text.isascii() or text.startswith((LOGIN, LOGOUT)) else text
 
 
 def check_origin(request: web.Request) -> None:
-    """Raise `FromAnotherSite` for what a page of another site has a browser send.
+    """Raise `FromAnotherSite` for a request that a page of another site has a browser send.
 
-    Every browser says where that comes from, by `Sec-Fetch-Site` or by the `Origin` of a form. Who says
-    neither is no browser, and so has no cookie of one.
+    Every browser sends the origin, as `Sec-Fetch-Site` or as the `Origin` of a form. A client that sends
+    neither is not a browser, so it must not have a cookie.
     """
     if request.method in _READS:
         return

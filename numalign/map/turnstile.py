@@ -1,8 +1,8 @@
 """
-How much of the map is worked out at once: in all, and for one viewer.
+Limits on concurrent requests to the map: in total, and for one viewer.
 
-A what-if question looks at every node, a thousand times where a thousand replicas are asked for. They are
-worked out one after the other; the others wait, but not many of them.
+A what-if question evaluates every node, a thousand times for a thousand replicas. Questions are answered one
+after the other; a limited number of others wait.
 """
 
 import asyncio
@@ -18,38 +18,38 @@ from numalign.map.access import AccessRefused
 T = TypeVar("T")
 
 MOST_CALLS_EACH = 16
-"""Calls of one viewer at once, streams aside: a browser makes six."""
+"""Most concurrent calls of one viewer without streams: a browser makes six."""
 
 MOST_QUESTIONS, MOST_QUESTIONS_EACH = 16, 2
-"""What-if questions that are there, those that wait among them: of all viewers, and of one."""
+"""Most what-if questions of all viewers, and of one, including those that wait."""
 
 QUESTION_SECONDS = 30.0
-"""From when a question comes until its answer is there."""
+"""The timeout of a question in seconds, including its wait."""
 
 
 class Busy(AccessRefused):
-    """Raised where a viewer, or all together, ask for more than is worked out at once."""
+    """Raised if a viewer, or all viewers together, exceed a limit."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
 
 
 @dataclass(slots=True)
 class Turnstile:
-    """Counts calls and questions by whoever the keys stand for."""
+    """Counts calls and questions by the keys of viewers."""
 
     _calls: Counter[bytes] = field(default_factory=Counter)
     _questions: Counter[bytes] = field(default_factory=Counter)
 
     @contextmanager
     def call(self, key: bytes) -> Iterator[None]:
-        """One more call inside the `with`; raises `Busy`."""
+        """Count one more call inside the `with`; raise `Busy` if there are too many."""
         if self._calls[key] >= MOST_CALLS_EACH:
             raise Busy("You are loading too many pages at once: wait for some of them.")
         with _counted(self._calls, key):
             yield
 
     async def answer(self, key: bytes, question: Callable[[], Awaitable[T]]) -> T:
-        """Return what a question comes to; raises `Busy`."""
+        """Return the answer to a question; raise `Busy` if there are too many, or if it takes too long."""
         if self._questions.total() >= MOST_QUESTIONS or self._questions[key] >= MOST_QUESTIONS_EACH:
             raise Busy("Other requests are still being processed: try again in a moment.")
         with _counted(self._questions, key):
