@@ -1,8 +1,7 @@
 """
-What all nodes say to one pod at one moment, as the scorer hears it and as `kubectl numa explain` words it.
+The answers of all nodes to one pod at one moment, as for the scorer and as `kubectl numa explain` words them.
 
-Thousands of nodes answer at once; what that means for each is then put into words in steps, while others are
-answered in between.
+All nodes are evaluated at once; the explanations are then composed in steps, with other tasks in between.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +27,8 @@ from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import AT_ONCE, PendingPod, SchedulerState
 
 MOST_DETAILED = 1000
-"""Nodes, the best first, that are asked which zones the pod would get, or what exactly they lack. Of others
-it is told why not as a scheduler hears it, of many nodes at once."""
+"""Most nodes, the best first, to explain in detail: the zones that the pod would get, or what exactly they
+lack. The reasons of others are those for a scheduler, which many nodes share."""
 
 ANSWERS: Mapping[Chance, WhatIfAnswer] = MappingProxyType(
     {
@@ -43,7 +42,7 @@ ANSWERS: Mapping[Chance, WhatIfAnswer] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ExplainedNodes:
-    """What nodes say, the best chance first, then as the scorer ranks them.
+    """The answers of nodes, the best chance first, then in the order of the scorer.
 
     `unknown` are the names of nodes without topology that the pod may go to.
     """
@@ -54,7 +53,7 @@ class ExplainedNodes:
 
 @dataclass(frozen=True, slots=True)
 class _AtOnce:
-    """What was worked out at once: the nodes by their place in `order`, and by node its score or refusal."""
+    """What was computed at once: the nodes, their `order`, and the score or refusal of each."""
 
     nodes: Sequence[Node]
     order: Sequence[int]
@@ -66,12 +65,12 @@ class _AtOnce:
     wall: float
 
     def result(self, at: int) -> NodeResult:
-        """Return what the node at a place answers."""
+        """Return the answer of the node at a position."""
         node, refused = self.nodes[at], self.refusals.get(self.codes[at])
         return NodeResult(node, None, *refused) if refused else NodeResult(node, self.scores[at])
 
     def explanation(self, at: int, rules: Rules) -> NodeExplanation:
-        """Return the same in words, for whoever looks."""
+        """Return the same as an explanation for people."""
         name = self.nodes[at].name
         exporter, away = exporters.of_node(self.snapshot, name, now=self.wall), self.kept_away.get(name)
         unmet, lasting = (away.unmet, away.lasting) if away else (None, False)
@@ -81,7 +80,7 @@ class _AtOnce:
 async def explained_nodes(
     state: SchedulerState, ranker: Ranker, pod: PendingPod, constraints: Constraints
 ) -> ExplainedNodes:
-    """What all nodes say to a pod that may go where its constraints let it, with the ledger as it is."""
+    """Return the answers of all nodes to a pod with these constraints, by the current ledger."""
     await patiently(_work(state, pod.question))
     at_once, rules, time_slice = _at_once(state, ranker, pod, constraints), Rules(pod.question), TimeSlice()
     by_chance: Mapping[Chance, list[NodeExplanation]] = {chance: [] for chance in Chance}
@@ -94,13 +93,13 @@ async def explained_nodes(
 
 
 def _work(state: SchedulerState, question: Question) -> Iterator[None]:
-    """Work out in steps what nodes then answer at once; where nobody works ahead, that is much."""
+    """Compute in steps what the nodes then answer at once; that is a lot if nothing was computed ahead."""
     yield from (None for _left in state.cache.work_ahead(AT_ONCE, state.clock))
     yield from state.cache.work(tuple(state.reservations.node_names()), question, now=state.clock())
 
 
 def _at_once(state: SchedulerState, ranker: Ranker, pod: PendingPod, constraints: Constraints) -> _AtOnce:
-    """Return all of it in one go, so that no node answers of another time than the others."""
+    """Return all answers without a break, so that all nodes answer for the same moment."""
     now = state.clock()
     every = (state.reservations.free_capacity(name, now=now) for name in state.reservations.node_names())
     nodes = [free.node for free in every if free]
@@ -122,7 +121,7 @@ def _at_once(state: SchedulerState, ranker: Ranker, pod: PendingPod, constraints
 async def shown_nodes(
     state: SchedulerState, explained: Sequence[NodeExplanation], demand: Demand
 ) -> tuple[WhatIfNode, ...]:
-    """Return what nodes say, as it is shown."""
+    """Return the answers of nodes, as shown."""
     nodes, time_slice = list[WhatIfNode](), TimeSlice()
     ledger = Rearrangement(state.reservations, state.clock())
     for at, explanation in enumerate(explained):
@@ -136,7 +135,7 @@ async def shown_nodes(
 
 
 def _shown(explanation: NodeExplanation, *, has_room: bool) -> WhatIfNode:
-    """Return what one node of many says."""
+    """Return the answer of a node without details."""
     return WhatIfNode(
         explanation.node.name,
         explanation.node_class,

@@ -1,8 +1,8 @@
 """
-The pods of one node: what each holds, how that is known, and whether it sits as it was meant.
+The pods of one node: what each holds, how that is known, and its alignment.
 
-This is where names are left out. A pod that its viewer may not see keeps what the hardware shows, so that the
-zones add up, and nothing by which anybody could tell whose it is: not even its place among the others.
+This module removes names. A pod that the viewer may not see keeps the resources that it holds, so that the
+zones add up, and nothing that could identify it: not even its position among the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from numalign.scheduling.sitting import sittings
 
 
 def everybody(_namespace: str) -> bool:
-    """Lets a viewer see all pods by name."""
+    """Return true: the viewer may see all pods by name."""
     return True
 
 
@@ -38,7 +38,7 @@ class _Entry:
 def pods_on_node(state: SchedulerState, name: str, visible: Visible) -> tuple[PodOnNode, ...]:
     """Return the pods on a node and on their way there.
 
-    Those with names come first, sorted by these, then the others, sorted by what they hold.
+    Pods with names come first, sorted by name, then the others, sorted by what they hold.
     """
     info = state.reservations.node_info(name)
     if info is None:
@@ -60,7 +60,7 @@ def held_in_zones(held: Held) -> tuple[HeldInZones, ...]:
 
 
 def owner_text(owner: Owner | None) -> str | None:
-    """Return an owner in words, as in `ReplicaSet web-5d8f`; None of a pod that has none."""
+    """Return an owner in words, as in `ReplicaSet web-5d8f`; None if there is none."""
     return f"{owner.kind} {owner.name}" if owner else None
 
 
@@ -94,7 +94,7 @@ _ALIGNED = {Judgement.ALIGNED: True, Judgement.MISALIGNED: False}
 
 
 def _not_judged(pod: AssignedPod) -> Judgement:
-    """Return why nobody judged a pod: it asks for nothing, or has not been seen to run."""
+    """Return why a pod was not judged: it requests no alignment, or was not observed."""
     return Judgement.NOT_ASKED if pod.intent.policy is Policy.NONE else Judgement.NOT_OBSERVED
 
 
@@ -105,7 +105,7 @@ def _anonymous(alignment: Alignment) -> Alignment:
 
 
 def _predicted(state: SchedulerState, node: Node, pod: AssignedPod) -> Held | None:
-    """Return what was predicted of a pod, as far as that can be on its node, whatever was observed since."""
+    """Return what was predicted for a pod, as far as its node allows, whatever was observed since."""
     before = state.reservations.assigned_pod(pod.uid)
     record = before.counted_on(node).record if before else None
     if record and record.source not in SEEN and not record.unknown:
@@ -114,7 +114,7 @@ def _predicted(state: SchedulerState, node: Node, pod: AssignedPod) -> Held | No
 
 
 def _observed(pod: AssignedPod) -> Held | None:
-    """Return what somebody saw a pod hold."""
+    """Return what a pod was observed to hold."""
     return pod.record.held if pod.record and _is_seen(pod.record) else None
 
 
@@ -123,11 +123,11 @@ def _is_seen(record: PlacementRecord) -> bool:
 
 
 def _order(pod: PodOnNode) -> tuple[bool, str, str, str]:
-    """Pods with names by these; of all others nothing but what they hold may say which comes first."""
+    """Return the sort key: the name if visible; the order of others must depend only on what they hold."""
     hidden = repr((pod.held, pod.cpus, pod.policy, pod.stage, pod.judgement)) if pod.hidden else ""
     return pod.hidden, pod.namespace or "", pod.name or "", hidden
 
 
 def holders(pods: Sequence[PodOnNode]) -> Iterator[tuple[int, PodOnNode]]:
-    """Return the pods that are known to have CPUs of their own, each with its position."""
+    """Return the pods that are known to have exclusive CPUs, each with its position."""
     return ((at, pod) for at, pod in enumerate(pods) if pod.cpus)

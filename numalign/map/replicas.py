@@ -1,9 +1,9 @@
 """
 How many replicas would fit, placed one after the other as the scorer places them.
 
-Each goes to the node that ranks first, gets there what is predicted, and counts when the next one is asked
-about; nothing is reserved. A replica is taken to get just that: the kubelet takes it before the next comes.
-The node as a whole needs room as well, by the rule of kube-scheduler.
+Each goes to the node that ranks first, gets what is predicted there, and counts for the next one; nothing is
+reserved. It is assumed to get exactly that: the kubelet admits it before the next one comes. The node as a
+whole needs room as well, by the rule of kube-scheduler.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _NODES_A_STEP = 16
 
 @dataclass(slots=True)
 class Replicas:
-    """Replicas that are placed on a cluster as it is at each moment, beside those that were placed before."""
+    """Places replicas on the current cluster, in addition to those that were placed before."""
 
     state: SchedulerState
     ranker: Ranker
@@ -32,7 +32,7 @@ class Replicas:
         self._assumed = Rearrangement(self.state.reservations, self.state.clock())
 
     def place(self, template: int, pod: PendingPod, names: Sequence[str], count: int) -> Iterator[None]:
-        """Place so many replicas of a template on any of these nodes, one in each step, until none fits."""
+        """Place up to `count` replicas of a template on any of these nodes, one in each step."""
         roomy = list[str]()
         for at, name in enumerate(names, start=1):
             if self._assumed.fits(name, pod.demand):
@@ -57,12 +57,12 @@ class Replicas:
         return answer if fits else None
 
     def _ranks(self, pod: PendingPod, names: Sequence[str]) -> Ranks:
-        """Return what nodes are worth as they are."""
+        """Return the ranks of the nodes as they are now."""
         batch = self.state.cache.ask(names, pod.question, now=self.state.clock())
         return self.ranker.ranks(batch, self.state.labels, opted_out=pod.opted_out)
 
     def _again(self, ranks: Ranks, place: int, name: str, pod: PendingPod) -> Ranks:
-        """Return the same, with what one of the nodes is worth by now."""
+        """Return the ranks with the current score of one of the nodes."""
         answer = self._answer(name, pod)
         if answer is None:
             return ranks.without(place)
@@ -71,7 +71,7 @@ class Replicas:
         return ranks.with_score(place, score)
 
     def _take(self, template: int, name: str, pod: PendingPod, answer: Prediction) -> None:
-        """Take that a replica got what was predicted."""
+        """Assume that a replica got what was predicted."""
         held = answer.held or {}
         record = answer.record or PlacementRecord(held, Source.PREDICTED)
         replica = replace(pod.assigned_pod(now=self.state.clock()), uid=f"replica {len(self.placed)}")

@@ -1,9 +1,9 @@
 """
-What the map is made from, kept up to date: one tile for each node, and which nodes changed when.
+The state of the map: a current tile for each node, and when each node changed last.
 
-The ledger says of which node nothing holds any more; its tile is made anew when somebody looks. Time changes
-tiles as well: pods count as settled, and agents as silent. So a view costs what happened since the last one,
-and in a large cluster it is worked out in steps, with others being answered in between.
+The ledger reports which nodes changed; their tiles are built again for the next view. Time changes tiles as
+well: pods become settled, and agents stale. So the cost of a view is that of the changes since the last one,
+and in a large cluster it is computed in steps, with other tasks in between.
 """
 
 import heapq
@@ -22,17 +22,17 @@ from numalign.runtime.cooperative import patiently, result_of
 from numalign.scheduling.scheduler_state import SchedulerState
 
 MOST_CHANGED = 1024
-"""Nodes of which it is remembered when they changed last: whoever missed more looks at everything anew."""
+"""Most nodes to remember with their last change; a page that missed more reloads everything."""
 
 MOST_FLEETS = 8
-"""Queries whose fleet is kept at hand while nothing changes."""
+"""Most queries whose fleet is cached while nothing changes."""
 
 KEPT_SECONDS = 1.0
-"""How long, for ages grow."""
+"""How long in seconds a fleet is cached: it shows ages."""
 
 
 class MapState:
-    """The views of one cluster. Used by one thread."""
+    """Builds the views of one cluster. Not thread-safe."""
 
     def __init__(self, state: SchedulerState) -> None:
         self.state = state
@@ -44,7 +44,7 @@ class MapState:
         self._unknown: frozenset[str] = frozenset()
         self._silent = set[str]()
         self._listened = set[str]()
-        # Later than any of a process that was before, or began before: who comes from there sees all anew.
+        # Later than any revision of an earlier process, so that its pages reload everything.
         self._revision = self._forgotten = int(state.wall() * 1000)
         self._changed: OrderedDict[str, int] = OrderedDict()
         self._fleets: OrderedDict[FleetQuery, Fleet] = OrderedDict()
@@ -52,7 +52,7 @@ class MapState:
 
     @property
     def revision(self) -> int:
-        """Grows whenever anything that is shown may have changed; begins with the milliseconds since 1970."""
+        """The revision; it grows with every possible change and begins at milliseconds since 1970."""
         self._look()
         return self._revision
 
@@ -63,9 +63,9 @@ class MapState:
         return self._unknown
 
     def changed_since(self, revision: int) -> frozenset[str] | None:
-        """Return the names of nodes that may have changed since then, gone ones too.
+        """Return the names of nodes that may have changed since then, including deleted ones.
 
-        None where that is not known: it is too long ago, or no revision of this process.
+        Returns None if they are not known: it is too long ago, or not a revision of this process.
         """
         self._look()
         if not self._forgotten <= revision <= self._revision:
@@ -78,7 +78,7 @@ class MapState:
         return frozenset(changed)
 
     async def refresh(self) -> None:
-        """Make the tiles anew of all nodes that have changed."""
+        """Build the tiles of all changed nodes again."""
         await patiently(self._work())
 
     async def fleet(self, query: FleetQuery) -> Fleet:
@@ -100,19 +100,19 @@ class MapState:
         return node_view.node_view(self.state, name, visible, revision=self.revision)
 
     async def pod(self, namespace: str, name: str, visible: Visible) -> PodView | None:
-        """Return a pod as a viewer may see it; None if there is none, or he may not list the pods there."""
+        """Return a pod as a viewer may see it; None if there is none or it is not visible."""
         return pod_view.pod_view(self.state, namespace, name, visible, revision=self.revision)
 
     def namespaces_on(self, name: str) -> frozenset[str]:
-        """The namespaces of the pods on a node, of which has to be known whether a viewer may see them."""
+        """Return the namespaces of the pods on a node, to check whether a viewer may see them."""
         return namespaces_on(self.state, name)
 
     # Bookkeeping.
 
     def _nodes(self) -> ShownNodes:
-        """Return all nodes, by what is known of them."""
+        """Return all nodes, with and without topology."""
         snapshot = self.state.snapshot or Snapshot()
-        # Agents look again and again, and nothing but that changes.
+        # Agents observe their nodes repeatedly; often only the time changes.
         seen = snapshot.observed_at
         current = [
             one if one.seen == seen.get(one.name) else replace(one, seen=seen.get(one.name))
@@ -121,7 +121,7 @@ class MapState:
         return ShownNodes(current, self._unknown, snapshot.node_labels)
 
     def _note(self, name: str) -> None:
-        """Take that a node has changed."""
+        """Record that a node has changed."""
         self._stale.add(name)
         self._revision += 1
         self._changed[name] = self._revision
@@ -130,7 +130,7 @@ class MapState:
             _, self._forgotten = self._changed.popitem(last=False)
 
     def _look(self) -> None:
-        """Notice what nobody tells: nodes without topology that came or went, and what time has changed."""
+        """Detect unreported changes: added or removed nodes without topology, and effects of time."""
         snapshot = self.state.snapshot
         if snapshot is not self._snapshot:
             self._snapshot = snapshot
@@ -149,7 +149,7 @@ class MapState:
             self._listen(name)
 
     def _listen(self, name: str) -> None:
-        """Notice an agent that has fallen silent, or writes again, and look at the others later."""
+        """Detect an agent that became stale or publishes again, and schedule the next check of the others."""
         made, snapshot = self._tiles.get(name), self.state.snapshot
         if made is None or snapshot is None:
             return
@@ -161,7 +161,7 @@ class MapState:
             self._listened.add(name)
 
     def _work(self) -> Iterator[None]:
-        """Make a tile anew at each step."""
+        """Build a tile again at each step."""
         self._look()
         while self._stale:
             self._read(self._stale.pop())

@@ -1,7 +1,7 @@
 """
-The tile of one node: what its zones have and what of that is free by the ledger, and what is wrong with it.
+The tile of one node: its zones, what is free of them by the ledger, and its conditions.
 
-Tiles are made of what the scorer answers from, so that the map never shows room that no pod would get.
+Tiles use the same state as the scorer, so that the map never shows room that no pod would get.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from numalign.shapes.health import missing_devices
 
 
 def tile(state: SchedulerState, name: str) -> NodeTile | None:
-    """Return the tile of a node as things are now; None if its topology is not known."""
+    """Return the current tile of a node; None if its topology is not known."""
     free = state.reservations.free_capacity(name, now=state.clock())
     if free is None or state.snapshot is None:
         return None
@@ -48,7 +48,7 @@ def zone_uses(free: FreeCapacity) -> tuple[ZoneUse, ...]:
 
 
 def _conditions(node: Node) -> Iterator[Condition]:
-    """Yield what is wrong with a node by itself, whatever its pods and whoever tells of it."""
+    """Yield the conditions of a node itself, regardless of its pods and of its exporter."""
     if node.attributes.cordoned:
         yield Condition.CORDONED
     if not node.attributes.ready:

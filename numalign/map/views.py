@@ -1,9 +1,9 @@
 """
-What the map shows: values, before anybody draws them.
+The values that the map shows, before they are rendered.
 
-Amounts are as everywhere: cpu in millicores, memory and hugepages in bytes, everything else in pieces. Times
-are seconds since 1970. A view holds what its viewer may see and nothing else: of a pod in a namespace where
-he may not list pods it holds amounts, zones and CPUs, never a name, a namespace, a uid or a container.
+Amounts have the usual units: cpu in millicores, memory and hugepages in bytes, everything else in pieces.
+Times are in seconds since 1970. A view has only what its viewer may see: for a pod in a namespace where the
+viewer may not list pods it has amounts, zones and CPUs, never a name, a namespace, a UID or a container.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ Visible = Callable[[str], bool]
 
 
 class Condition(StrEnum):
-    """What makes somebody look at a node, as filters name it; `lacking` is devices that it had in health."""
+    """A problem of a node, as filters name it; `lacking` is missing devices that it has when healthy."""
 
     MISALIGNED = "misaligned"
     STALE = "stale"
@@ -39,7 +39,7 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ZoneUse:
-    """A zone by what the kubelet may give out of it, and what of that is free by the ledger."""
+    """A zone with its allocatable amounts, and what is free of them by the ledger."""
 
     id: ZoneId
     name: str
@@ -47,11 +47,11 @@ class ZoneUse:
     free: Resources
 
     def used(self, resource: str) -> int:
-        """Return how much of a resource is given out or reserved, 0 where the zone does not list it."""
+        """Return how much of a resource is allocated or reserved, 0 if the zone does not list it."""
         return self.allocatable.get(resource, 0) - self.free.get(resource, 0)
 
     def used_share(self, resource: str) -> float | None:
-        """Return the same as a share of what may be given out, 0 to 1; None where that is nothing."""
+        """Return the same as a share of what is allocatable, 0 to 1; None if that is nothing."""
         most = self.allocatable.get(resource, 0)
         return min(max(self.used(resource) / most, 0.0), 1.0) if most else None
 
@@ -60,9 +60,9 @@ class ZoneUse:
 class NodeTile:
     """A node, as the fleet shows it.
 
-    `seen` is when the agent beside its kubelet looked last; None where another exporter tells of it. `basis`
-    is what its free amounts rest on. `pods` counts those on it and on their way there, `misaligned` those of
-    them that certainly do not sit as they were meant. `missing` are devices that it had in health.
+    `seen` is when its agent last observed the kubelet; None if another exporter publishes it. `basis` is what
+    its free amounts are based on. `pods` counts pods on it and on their way there, `misaligned` those of them
+    that are certainly misaligned. `missing` are the devices that it has when healthy.
     """
 
     name: str
@@ -79,13 +79,13 @@ class NodeTile:
     missing: Resources = EMPTY
 
     def age(self, now: float) -> float | None:
-        """Return how many seconds ago its agent looked, at least 0; None without an agent."""
+        """Return how many seconds ago its agent observed it, at least 0; None without an agent."""
         return None if self.seen is None else max(now - self.seen, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class ClassGroup:
-    """The shown nodes of one class, by name, and what all their zones have together."""
+    """The shown nodes of one class, sorted by name, and the totals of their zones."""
 
     node_class: str
     policy: Policy
@@ -99,8 +99,8 @@ class ClassGroup:
 class FleetQuery:
     """Which nodes of a fleet are shown, and by which resource they are coloured.
 
-    Nodes whose zones do not list the `resource` are left out if `resource_required`, that is if somebody
-    named it. With `only`, nodes are shown that are in any of these conditions.
+    Nodes whose zones do not list the `resource` are left out if `resource_required`, that is if the query
+    names it. With `only`, only nodes in any of these conditions are shown.
     """
 
     _: KW_ONLY
@@ -112,7 +112,7 @@ class FleetQuery:
     only: frozenset[Condition] = frozenset()
 
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """Return the same as name and value of a query string, without what is the default."""
+        """Return the same as names and values of a query string, without defaults."""
         single = {
             "labels": str(self.selector),
             "class": self.node_class,
@@ -128,8 +128,8 @@ class Fleet:
     """The nodes that a query shows, by class, the largest group first.
 
     `unknown` are the names of shown nodes that publish no topology. `resources`, `classes` and `policies` are
-    all that any node has, whatever is shown, for people to choose from; `counts` says how many nodes are in
-    which condition, also whatever is shown. `count_shown` and `count_all` count nodes with and without
+    those of all nodes, shown or not, to choose from; `counts` has the number of nodes in each condition,
+    shown or not. `count_shown` and `count_all` count nodes with and without
     topology. `revision` grows when anything that is shown may have changed.
     """
 
@@ -147,7 +147,7 @@ class Fleet:
 
 @dataclass(frozen=True, slots=True)
 class HeldInZones:
-    """What lies in a set of zones, by their names in order; no names where nobody knows the zones."""
+    """Amounts in a set of zones, by their names in order; no names if the zones are not known."""
 
     zones: tuple[str, ...]
     amounts: Resources
@@ -157,12 +157,12 @@ class HeldInZones:
 class PodOnNode:
     """A pod on a node or on its way there, and what it holds.
 
-    `uid`, `namespace`, `name` and `owner` (`Deployment web`) are None where the viewer may not see them; such
-    pods stand last, ordered by what they hold. `predicted` is what was predicted when it was placed,
-    `observed` what somebody saw it hold; None where that is not known. `held` is the better of the two, and
-    `source` how it is known. `cpus` are the ids of CPUs that are its own, None where nobody tells. `aligned`
-    is None where nobody can say, and `why` is why not, or why nobody can say; empty if it is aligned.
-    `agrees` is whether what was observed is what was predicted, None unless both are known.
+    `uid`, `namespace`, `name` and `owner` (`Deployment web`) are None if the viewer may not see them; such
+    pods come last, ordered by what they hold. `predicted` is what was predicted when it was placed,
+    `observed` what it was observed to hold; None if not known. `held` is the better of the two, and `source`
+    is how it is known. `cpus` are the ids of its exclusive CPUs, None if not known. `aligned` is None if the
+    pod is not judged, and `why` is why it is misaligned or not judged; empty if it is aligned. `agrees` is
+    whether what was observed is what was predicted, None unless both are known.
     """
 
     uid: str | None
@@ -189,12 +189,12 @@ class PodOnNode:
 
     @property
     def held(self) -> tuple[HeldInZones, ...]:
-        """What it holds as far as anybody knows."""
+        """What it holds, as far as is known."""
         return self.observed if self.observed is not None else self.predicted or ()
 
 
 class CpuUse(StrEnum):
-    """What becomes of a CPU; one is `taken` if it is not free and nobody knows whose it is."""
+    """The use of a CPU; it is `taken` if it is not free and its holder is not known."""
 
     FREE = "free"
     HELD = "held"
@@ -230,10 +230,9 @@ class CacheBox:
 
 @dataclass(frozen=True, slots=True)
 class DeviceBox:
-    """Devices of one resource that sit on the same zones; no zones where nobody knows where they sit.
+    """Devices of one resource in the same zones; no zones if these are not known.
 
-    `total` counts all, `healthy` those that may be given out, `free` those that are left; None where no
-    machine is known to tell.
+    `total` counts all, `healthy` the allocatable ones, `free` those that are left; None if not known.
     """
 
     resource: str
@@ -245,9 +244,9 @@ class DeviceBox:
 
 @dataclass(frozen=True, slots=True)
 class ZoneBox:
-    """A zone with its cores, by cache; none where only amounts are known.
+    """A zone with its cores, by cache; no cores if only amounts are known.
 
-    `devices` sit on this zone alone, and `pods` are the positions of pods that hold anything of it.
+    `devices` are in this zone alone, and `pods` are the positions of pods that hold anything of it.
     """
 
     use: ZoneUse
@@ -258,9 +257,9 @@ class ZoneBox:
 
 @dataclass(frozen=True, slots=True)
 class SocketBox:
-    """A socket with its zones; `id` is None where nobody knows the sockets.
+    """A socket with its zones; `id` is None if the sockets are not known.
 
-    A zone whose cores lie in several sockets stands in each of them, with the cores that are there.
+    A zone with cores in several sockets is listed in each of them, with the cores that are there.
     """
 
     id: int | None
@@ -271,9 +270,9 @@ class SocketBox:
 class NodeView:
     """A node, as nested boxes, with the pods on it.
 
-    `machine_known` says whether somebody described its CPUs. `shared_devices` sit between zones, or nobody
-    knows where. `exact` says whether the free amounts are surely those of the kubelet. `labels` and `taints`
-    are those of the Node.
+    `machine_known` is whether its CPUs are known. `shared_devices` are in several zones, or in unknown ones.
+    `exact` is whether the free amounts are certainly those of the kubelet. `labels` and `taints` are those of
+    the Node.
     """
 
     tile: NodeTile
@@ -300,7 +299,7 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class ContainerAsks:
-    """What a container asks to have to itself; what is `loose` is asked for in a way that no manager pins."""
+    """The exclusive requests of a container; no manager of the kubelet pins the `loose` ones."""
 
     name: str
     role: Role
@@ -310,9 +309,9 @@ class ContainerAsks:
 
 @dataclass(frozen=True, slots=True)
 class PodIntent:
-    """How a pod wants to be aligned; `by` is who says so, None where nobody does.
+    """The alignment that a pod requests; `by` is where that is stated, None if nowhere.
 
-    `resources` are those that it names, none for all. `scope` is None where that of the node counts.
+    `resources` are those that it names, none for all. `scope` is None if that of the node applies.
     """
 
     policy: Policy
@@ -324,13 +323,13 @@ class PodIntent:
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """A pod: where it is, what it asks, what it holds, and whether that is aligned.
+    """A pod: its node, its requests, what it holds, and its alignment.
 
-    `node` is empty while it is on none, and `pinned` the node that it waits for, if any. `mistakes` are why
-    it cannot be read: then it asks for nothing that is known. `on_node` is None of a pod that holds no place;
-    `zones` are those of its node. `beside` are pods with an intent in its zones, of one that wants to be
-    alone; those that the viewer may not see are counted in `beside_hidden`. `reason` and `message` are what
-    its status says.
+    `node` is empty while it is on none, and `pinned` the node that it is pinned to, if any. `mistakes` are
+    why it cannot be read: its requests are not known then. `on_node` is None if the pod is not listed on its
+    node; `zones` are those of its node. For a pod with an exclusive intent, `beside` are the other pods with
+    an intent in its zones; those that the viewer may not see are counted in `beside_hidden`. `reason` and
+    `message` are those of its status.
     """
 
     uid: str
@@ -359,7 +358,7 @@ class PodView:
 
 
 class WhatIfAnswer(StrEnum):
-    """What becomes of a pod on a node, from best to worst."""
+    """The answer of a node to a pod, from best to worst."""
 
     FITS = "fits"
     NOT_NOW = "not-now"
@@ -369,14 +368,14 @@ class WhatIfAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WhatIfNode:
-    """What one node says to a pod.
+    """The answer of one node to a pod.
 
-    `reason` is why not, a sentence without a full stop; empty where the pod fits. `score` is how good the
-    placement is, 0 to 100; None where it does not fit. `placement` is what it would hold, by sets of zones as
-    `numalign.io/placement` has them, and `zones` are the ids of all these zones. Far down among thousands of
-    nodes both are left out, and the reason is what many nodes have in common. If not `has_room`, the node
-    as a whole has too little left by the rule of kube-scheduler, whatever its zones have. `doubts` could make
-    the answer wrong.
+    `reason` is why it does not fit, a sentence without a full stop; empty if it fits. `score` is that of the
+    placement, 0 to 100; None if it does not fit. `placement` is what it would hold, by sets of zones as in
+    `numalign.io/placement`, and `zones` are the ids of all these zones. For nodes far down in a long list
+    both are left out, and the reason is one that many nodes share. Without `has_room`, the node as a whole
+    has too little left by the rule of kube-scheduler, whatever its zones have. `doubts` could make the answer
+    wrong.
     """
 
     name: str
@@ -392,7 +391,7 @@ class WhatIfNode:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """One of several replicas, where it would come to, and the names of the zones that it would hold."""
+    """A placed replica: its template, its node, and the names of the zones that it would use."""
 
     template: int
     node: str
@@ -401,7 +400,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class WebhookAnswer:
-    """What the webhook would say: a `refusal`, or warnings. `exempt` is why it would not look at the pod."""
+    """The response of the webhook: a `refusal`, or warnings. `exempt` is why it would skip the pod."""
 
     refusal: str | None
     warnings: tuple[str, ...]
@@ -409,7 +408,7 @@ class WebhookAnswer:
 
     @property
     def denied(self) -> bool:
-        """Whether it would refuse the pod."""
+        """Whether it would deny the pod."""
         return self.refusal is not None
 
 
@@ -417,10 +416,10 @@ class WebhookAnswer:
 class WhatIfTemplate:
     """The answers to one pod, or to one pod template of a workload.
 
-    `where` is its path in the object, empty for a pod itself. `notes` are what its owner should know of how
-    the object was read. `counts` says how many nodes give which answer; `reasons` how many give it for which
-    kind of reason, the best answer first, then the most nodes. `nodes` stand as the scorer ranks them, those
-    that take the pod first. `unknown` are nodes without topology that it may go to as far as is known.
+    `where` is its path in the object, empty for a pod itself. `notes` explain to its owner how the object was
+    read. `counts` has the number of nodes for each answer, `reasons` for each answer and kind of reason, the
+    best answer first, then the most nodes. `nodes` are in the order of the scorer, those that fit the pod
+    first. `unknown` are nodes without topology that it may go to as far as is known.
     """
 
     where: str
@@ -437,11 +436,11 @@ class WhatIfTemplate:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfResult:
-    """What would become of a pod or a workload: nothing is reserved for it.
+    """The result of a what-if question about a pod or a workload; nothing is reserved.
 
-    `replicas` are asked for of each template (pods that the object itself makes, where nobody said how many),
-    `fit_count` of them fit placed one after the other, and `placed` are those. `bounded` says that more may
-    fit: fewer were tried than were asked for, for they were too many or took too long.
+    `replicas` is the requested number for each template (by default that of the object). `fit_count` of them
+    fit when placed one after the other, and `placed` are those. With `bounded`, more may fit: fewer were
+    tried than requested, because they were too many or took too long.
     """
 
     kind: str
@@ -455,4 +454,4 @@ class WhatIfResult:
     revision: int
     now: float
     highlighted: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """By node, the names of all zones in which any of the placed replicas would be."""
+    """By node, the names of all zones that placed replicas would use."""

@@ -1,8 +1,8 @@
 """
-What would become of a pod, or of the pods of a workload, if somebody made it now.
+What-if questions: what would happen to a pod, or to the pods of a workload, if it were created now.
 
-The answers are those that everybody gives: the webhook's decision, what the scorer says of each node, its
-ranking, and the words of `kubectl numa explain`. Nothing is reserved, and nothing of the question is kept.
+The answers are those of the other components: the decision of the webhook, the answers and the ranking of the
+scorer, and the text of `kubectl numa explain`. Nothing is reserved, and no question is stored.
 """
 
 import asyncio
@@ -44,15 +44,15 @@ from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 MOST_REPLICAS = 1000
-"""That are placed for one question, those of all templates together."""
+"""Most replicas to place for one question, in total for all templates."""
 
 PLACING_SECONDS = 10.0
-"""How long replicas are placed for one question; who asks next waits for it."""
+"""The limit in seconds of placing replicas for one question; the next question waits meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """A pod that is asked about: how it was read, and as the scorer asks it."""
+    """A pod of a question: its reading, and its form for the scorer."""
 
     template: PodTemplate
     reading: PodReading
@@ -77,11 +77,11 @@ class WhatIf:
     async def ask(
         self, text: bytes, *, visible: Visible, replicas: int | None = None, user: str = ""
     ) -> WhatIfResult:
-        """Return what would become of the one object in a text that makes pods.
+        """Return the result for the one object in a text that creates pods.
 
-        `replicas` are asked for of each template, by default as many as the object itself says; `user` is who
-        makes it. What a namespace asks counts where its pods are `visible`, and is not told otherwise. Raises
-        `BadInput` with every mistake.
+        `replicas` is the number for each template, by default that of the object; `user` is who creates it.
+        The settings of its namespace apply only if pods there are `visible`, and are not disclosed otherwise.
+        Raises `BadInput` with all mistakes.
         """
         if replicas is not None and not 1 <= replicas <= pasted.LARGEST_COUNT:
             raise BadInput([Mistake("replicas", f"must be a number from 1 to {pasted.LARGEST_COUNT}")])
@@ -119,13 +119,13 @@ class WhatIf:
         answered: Iterable[WhatIfTemplate],
         count: int,
     ) -> Iterator[None]:
-        """Place so many replicas of each template in turn, one at each step."""
+        """Place `count` replicas of each template in turn, one at each step."""
         for at, (subject, template) in enumerate(zip(subjects, answered, strict=True)):
             names = [node.name for node in template.nodes if node.answer is WhatIfAnswer.FITS]
             yield from placing.place(at, subject.pending, names, count)
 
     async def _in_time(self, work: Iterator[None]) -> bool:
-        """Work patiently for some seconds, and say whether that was enough."""
+        """Do the work in steps for at most `PLACING_SECONDS`; return whether that was enough."""
         end, time_slice = self._state.clock() + PLACING_SECONDS, TimeSlice()
         for _ in work:
             if self._state.clock() >= end:
@@ -136,7 +136,7 @@ class WhatIf:
     # Reading.
 
     def _subjects(self, asked: Pasted, visible: Visible, user: str) -> list[_Subject]:
-        """Its pods, as they are read in their namespace; raises `BadPod` with the mistakes of all of them."""
+        """Return its pods as read in their namespace; raise `BadPod` with the mistakes of all of them."""
         policy = self._policy() if visible(asked.namespace) else EffectivePolicy()
         subjects, mistakes = list[_Subject](), list[Mistake]()
         for template in asked.templates:
@@ -195,7 +195,7 @@ class WhatIf:
         )
 
     async def _webhook(self, reading: PodReading) -> WebhookAnswer:
-        """Return what the webhook would say, which knows of nodes what they publish, and their shapes."""
+        """Return the response of the webhook, which knows the published topology of nodes, and shapes."""
         if not isinstance(reading, PodQuestion):
             return WebhookAnswer(None, (), reading.reason if isinstance(reading, Exempt) else None)
         snapshot, policy = self._snapshot, self._state.policy.now
@@ -209,7 +209,7 @@ class WhatIf:
 
 
 def _highlighted(placed: Iterable[Placed]) -> Mapping[str, frozenset[str]]:
-    """By node the zones of all replicas."""
+    """Return the zones of all replicas by node."""
     zones = defaultdict[str, set[str]](set)
     for replica in placed:
         zones[replica.node].update(replica.zones)
