@@ -1,4 +1,4 @@
-"""The files that pages load, and the policy that lets them load nothing else."""
+"""The files that pages load, and the content security policy that allows nothing else."""
 
 import hashlib
 from base64 import b64encode
@@ -46,4 +46,4 @@ STATIC: Mapping[str, Asset] = MappingProxyType(
         SCRIPT: Asset(_text("map.js").encode(), "text/javascript"),
     }
 )
-"""By name, what is served below `/static/`."""
+"""The files that are served below `/static/`, by name."""

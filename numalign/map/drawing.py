@@ -1,7 +1,8 @@
 """
-What drawings are made of: lengths, levels, letters and places, worked out here and written down by templates.
+The values of drawings: lengths, levels, letters and positions, computed here and rendered by templates.
 
-No markup is made here: names and texts of tenants reach a page through templates alone, which escape them.
+This module creates no markup: names and texts of tenants reach a page only through templates, which escape
+them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +53,7 @@ BAR_WIDTH, BAR_HEIGHT = 96, 24
 """Pixels of all bars of a tile together."""
 
 COLOURS, PATTERNS = 8, 5
-"""By which pods are told apart, beside their number; coprime, so that 40 pods differ in either."""
+"""The numbers of colours and patterns that distinguish pods; coprime, so that 40 pods get different pairs."""
 
 _GAP = 0.25
 """The share of a row that is left between the bars of a tile."""
@@ -62,14 +63,14 @@ _QUARTERS = 4
 
 
 def level(allocatable: int, free: int) -> int:
-    """Return the number of the colour for so much that is free; see `LEVELS`."""
+    """Return the number of the colour for a free amount; see `LEVELS`."""
     if free >= allocatable:
         return 0
     return _QUARTERS - min(_QUARTERS * free // allocatable, _QUARTERS - 1) if free > 0 else _QUARTERS + 1
 
 
 def length(part: int, whole: int, width: int) -> int:
-    """Return how much of `width` a part takes: only nothing looks empty, and only the whole looks full."""
+    """Return the length of a part in `width`: only nothing looks empty, and only the whole looks full."""
     if part <= 0 or whole <= 0:
         return 0
     return width if part >= whole else min(max(part * width // whole, 1), width - 1)
@@ -77,7 +78,7 @@ def length(part: int, whole: int, width: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """The zones of a tile as strokes: a path for each level, thickness in pixels, and what they say in words.
+    """The zones of a tile as strokes: a path for each level, thickness in pixels, and a description in words.
 
     `lacking` is the path of zones that do not have the resource.
     """
@@ -89,7 +90,7 @@ class Bars:
 
 
 def bars(zones: Sequence[ZoneUse], resource: str) -> Bars:
-    """Return a bar for each zone, from top to bottom: its length is what is taken."""
+    """Return a bar for each zone, from top to bottom: its length is the amount that is not free."""
     pitch = BAR_HEIGHT / max(len(zones), 1)
     strokes, lacking = list[tuple[int, str]](), []
     for at, zone in enumerate(zones):
@@ -162,7 +163,7 @@ def letters(tile: NodeTile) -> str:
 
 
 def words(conditions: Iterable[Condition]) -> str:
-    """Conditions in words, as in `misaligned, stale`."""
+    """Return conditions in words, as in `misaligned, stale`."""
     present = frozenset(conditions)
     return ", ".join(text for condition, (_, text) in MARKS.items() if condition in present)
 
@@ -183,13 +184,13 @@ CPU_WIDTH, CPU_HEIGHT = 26, 28
 CORE_PAD, CORE_GAP = 3, 4
 CACHE_PAD, CACHE_LABEL = 6, 16
 _TALLER = 2
-"""How many times the cores below each other are those beside each other: caches stand side by side."""
+"""How many times more rows of cores than columns to draw: caches are drawn side by side."""
 _MOST_ACROSS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class CpuCell:
-    """A CPU with its place in pixels."""
+    """A CPU with its position in pixels."""
 
     cpu: CpuBox
     x: int
@@ -198,7 +199,7 @@ class CpuCell:
 
 @dataclass(frozen=True, slots=True)
 class CoreFrame:
-    """A core with its place and size in pixels, and its CPUs."""
+    """A core with its position and size in pixels, and its CPUs."""
 
     x: int
     y: int
@@ -209,7 +210,7 @@ class CoreFrame:
 
 @dataclass(frozen=True, slots=True)
 class CacheDrawing:
-    """The cores that share a cache, and the size of it all in pixels."""
+    """The cores that share a cache, and the size of the drawing in pixels."""
 
     id: int
     width: int
@@ -243,7 +244,7 @@ def _core(core: CoreBox, x: int, y: int) -> CoreFrame:
     return CoreFrame(x, y, len(core.cpus) * CPU_WIDTH + 2 * CORE_PAD, CPU_HEIGHT + 2 * CORE_PAD, tuple(cells))
 
 
-# Who holds what of a zone.
+# The holders of a zone's resources.
 
 SHARE_WIDTH = 240
 """Pixels of the bar of one resource of a zone."""
@@ -251,7 +252,7 @@ SHARE_WIDTH = 240
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What somebody holds of a zone's resource: `pod` is his position, None if nobody knows who it is."""
+    """A holder's share of a zone's resource: `pod` is the pod's position, None if the holder is not known."""
 
     pod: int | None
     amount: int
@@ -261,7 +262,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class ResourceBar:
-    """One resource of a zone: who holds it, and what was predicted; `allocatable` is all of the bar."""
+    """One resource of a zone: its holders, and what was predicted; `allocatable` is the whole bar."""
 
     resource: str
     allocatable: int
@@ -271,17 +272,17 @@ class ResourceBar:
 
     @property
     def mine(self) -> int:
-        """What pods hold that are known, of one pod's page that pod."""
+        """The amount that known pods hold; on the page of one pod, that pod."""
         return sum(share.amount for share in self.held if share.pod is not None)
 
     @property
     def others(self) -> int:
-        """What anybody else holds."""
+        """The amount that unknown holders have."""
         return sum(share.amount for share in self.held if share.pod is None)
 
 
 def resource_bars(zone: ZoneUse, pods: Sequence[PodOnNode]) -> tuple[ResourceBar, ...]:
-    """Return each resource that a zone may give out, and which of the node's pods hold it."""
+    """Return each allocatable resource of a zone, and which of the node's pods hold it."""
     held = [_alone_in(zone, pod.held) for pod in pods]
     predicted = [_alone_in(zone, pod.predicted or ()) for pod in pods]
     return tuple(
@@ -298,12 +299,12 @@ def resource_bars(zone: ZoneUse, pods: Sequence[PodOnNode]) -> tuple[ResourceBar
 
 
 def _alone_in(zone: ZoneUse, held: Iterable[HeldInZones]) -> Mapping[str, int]:
-    """Return what lies in this zone alone: of what several zones hold together nobody knows the parts."""
+    """Return what is held in this zone alone: how amounts in several zones are divided is not known."""
     return next((each.amounts for each in held if each.zones == (zone.name,)), {})
 
 
 def _shares(amounts: Sequence[int], used: int, most: int) -> tuple[Share, ...]:
-    """Return one after the other from the start of the bar; what is used beyond that is of nobody known."""
+    """Return the shares from the start of the bar; the rest of what is used has no known holder."""
     parts = [(pod, amount) for pod, amount in enumerate(amounts) if amount > 0]
     unattributed = used - sum(amount for _, amount in parts)
     shares, before = list[Share](), 0
@@ -315,19 +316,19 @@ def _shares(amounts: Sequence[int], used: int, most: int) -> tuple[Share, ...]:
 
 
 MOST_PIECES = 32
-"""Devices that are drawn one by one; of more, a bar says how many."""
+"""Most devices to draw one by one; for more, a bar shows the number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A device, as its zone gives it out: to the pod at a position, to somebody, to nobody, or it is ill."""
+    """A device: held by the pod at a position, taken, free, or unhealthy."""
 
     state: CpuUse
     pod: int | None = None
 
 
 def pieces(box: DeviceBox, zone: ZoneUse | None, pods: Sequence[PodOnNode]) -> tuple[Piece, ...]:
-    """Return the devices of a box one by one, in no order of ids: held, taken, free, then ill."""
+    """Return the devices of a box one by one, not by id: held, taken, free, then unhealthy."""
     names = (zone.name,) if zone else ()
     holders = [
         Piece(CpuUse.HELD, at)
@@ -348,7 +349,7 @@ def pieces(box: DeviceBox, zone: ZoneUse | None, pods: Sequence[PodOnNode]) -> t
 
 
 def device_boxes(zone: ZoneBox) -> tuple[DeviceBox, ...]:
-    """Return the devices of a zone; of one that nobody described, what it may give out of each resource."""
+    """Return the devices of a zone; if none are known, the allocatable amount of each device resource."""
     if zone.devices:
         return zone.devices
     use = zone.use

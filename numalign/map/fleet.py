@@ -1,7 +1,7 @@
 """
 The fleet: the tiles that a query shows, by class.
 
-Thousands of tiles are looked through in steps, so that others are answered in between.
+Thousands of tiles are filtered in steps, so that other tasks run in between.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ _TILES_A_STEP = 64
 class ShownNodes:
     """All nodes of a cluster: the tiles of those whose topology is known, and the names of the others.
 
-    `labels` are those of either, by name; a node that is not in them has none.
+    `labels` are those of all of them, by name; a node that is not in the mapping has none.
     """
 
     tiles: Sequence[NodeTile]
@@ -31,13 +31,13 @@ class ShownNodes:
 
 @dataclass(slots=True)
 class _Totals:
-    """What the zones of nodes have together."""
+    """The totals of the zones of nodes."""
 
     allocatable: Counter[str] = field(default_factory=Counter)
     free: Counter[str] = field(default_factory=Counter)
 
     def add(self, tile: NodeTile) -> None:
-        """Count the zones of one more node."""
+        """Add the zones of one more node."""
         for zone in tile.zones:
             for name, amount in zone.allocatable.items():
                 self.allocatable[name] += amount
@@ -46,7 +46,7 @@ class _Totals:
 
 @dataclass(slots=True)
 class _Choices:
-    """What there is to choose from, whatever is shown."""
+    """The values to choose from in filters, of all nodes, shown or not."""
 
     resources: set[str] = field(default_factory=set)
     classes: set[str] = field(default_factory=set)
@@ -54,7 +54,7 @@ class _Choices:
     counts: Counter[Condition] = field(default_factory=Counter)
 
     def add(self, tile: NodeTile) -> None:
-        """Look at one more node."""
+        """Add the values of one more node."""
         for zone in tile.zones:
             self.resources.update(zone.allocatable)
         self.classes.add(tile.node_class)
@@ -63,7 +63,7 @@ class _Choices:
 
 
 def fleet(nodes: ShownNodes, query: FleetQuery, *, revision: int, now: float) -> Steps[Fleet]:
-    """Return what a query shows of these nodes, in steps."""
+    """Return the nodes that a query shows, in steps."""
     shown, totals = defaultdict[str, list[NodeTile]](list), defaultdict[str, _Totals](_Totals)
     choices, labels = _Choices(), nodes.labels
     for at, tile in enumerate(nodes.tiles, start=1):
@@ -102,7 +102,7 @@ def shows(query: FleetQuery, tile: NodeTile, labels: Mapping[str, str]) -> bool:
 
 
 def shows_unknown(query: FleetQuery, labels: Mapping[str, str]) -> bool:
-    """Return whether a query shows a node without topology, of which nobody knows class, policy and zones."""
+    """Return whether a query shows a node without topology, whose class, policy and zones are not known."""
     asks_for_more = query.node_class or query.policy or query.resource_required
     return (
         not asks_for_more

@@ -1,8 +1,8 @@
 """
-The views for programs: plain values that any encoder of JSON takes.
+The views for programs: plain values that any JSON encoder accepts.
 
-Amounts are written as Kubernetes writes them, CPU ids as the kernel does, and placements as
-`numalign.io/placement` holds them, so that nobody has to learn a new form.
+Formats are known ones: amounts are Kubernetes quantities, CPU ids are lists as in the kernel, and placements
+are as in `numalign.io/placement`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ from numalign.model.machine import render_list
 from numalign.model.resources import quantities
 
 Form = dict[str, Any]
-"""An object of JSON."""
+"""A JSON object."""
 
 
 def fleet_json(fleet: Fleet) -> Form:
@@ -69,7 +69,7 @@ def tile_json(tile: NodeTile, now: float) -> Form:
 
 
 def node_json(view: NodeView) -> Form:
-    """One node with its pods; a pod that the viewer may not see has no name, and `null` in its place."""
+    """Return one node with its pods; the name of a pod that the viewer may not see is `null`."""
     return {
         **tile_json(view.tile, view.now),
         "revision": view.revision,
@@ -112,7 +112,7 @@ def pod_json(view: PodView) -> Form:
 
 
 def what_if_json(result: WhatIfResult) -> Form:
-    """Return what would become of a pod or a workload."""
+    """Return the result of a what-if question."""
     return {
         "revision": result.revision,
         "kind": result.kind,

@@ -1,4 +1,4 @@
-"""Where links of a page lead: to the server, or to another part of the same file."""
+"""The links of a page: to the server, or to another part of the same file."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ from numalign.map.assets import STATIC
 
 
 class Links(Protocol):
-    """The addresses of pages; an empty one where there is no such page."""
+    """Returns the addresses of pages; an empty one if there is no such page."""
 
     def fleet(self, pairs: Iterable[tuple[str, str]] = ()) -> str:
-        """Return the fleet, by the name and value of what its query says."""
+        """Return the address of the fleet with these names and values of its query."""
 
     def node(self, name: str) -> str:
-        """Return a node."""
+        """Return the address of a node."""
 
     def pod(self, namespace: str, name: str) -> str:
-        """Return a pod."""
+        """Return the address of a pod."""
 
     def page(self, name: str) -> str:
-        """Return what has no name of its own in the cluster, such as `what-if`."""
+        """Return the address of a page that shows no object of the cluster, such as `what-if`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedLinks:
-    """On a server that has a host of its own."""
+    """Links on a server that has a host of its own."""
 
     def fleet(self, pairs: Iterable[tuple[str, str]] = ()) -> str:
         """See `Links`."""
@@ -46,13 +46,13 @@ class ServedLinks:
         return f"/{name}"
 
     def static(self, name: str) -> str:
-        """Return a file of `STATIC`; its address changes with its bytes, so that it may be kept for good."""
+        """Return the address of a file of `STATIC`; it changes with the bytes and can be cached."""
         return f"/static/{name}?v={STATIC[name].version}"
 
 
 @dataclass(frozen=True, slots=True)
 class FileLinks:
-    """In one file, which has the fleet and the pages of these nodes."""
+    """Links in one file, which has the fleet and the pages of these nodes."""
 
     nodes: frozenset[str]
 
@@ -68,7 +68,7 @@ class FileLinks:
         """See `Links`."""
         return ""
 
-    def page(self, name: str) -> str:  # noqa: ARG002  what asks a server is not in a file
+    def page(self, name: str) -> str:  # noqa: ARG002  these pages need a server
         """See `Links`."""
         return ""
 
@@ -79,5 +79,5 @@ def node_anchor(name: str) -> str:
 
 
 def _part(name: str) -> str:
-    """Return a part of an address, with the characters that `encodeURIComponent` leaves as they are."""
+    """Return an escaped part of an address; the safe characters are those of `encodeURIComponent`."""
     return quote(name, safe="!'()*", errors="replace")

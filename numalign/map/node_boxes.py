@@ -1,8 +1,8 @@
 """
 A node as nested boxes, in the order in which lstopo nests them: socket, zone, cache, core, CPU.
 
-Only of a node that somebody described it is known which CPUs there are. Of all others there are zones with
-amounts, below a socket that nobody knows.
+CPUs are known only for nodes whose machine is described. Other nodes have zones with amounts only, below a
+socket without an id.
 """
 
 from collections import defaultdict
@@ -32,7 +32,7 @@ from numalign.model.resources import Kind, kind
 
 @dataclass(frozen=True, slots=True)
 class NodeBoxes:
-    """The sockets of a node, and the devices that belong to no single zone."""
+    """The sockets of a node, and the devices that are not in exactly one zone."""
 
     sockets: tuple[SocketBox, ...]
     shared_devices: tuple[DeviceBox, ...]
@@ -41,7 +41,7 @@ class NodeBoxes:
 def boxes(published: Node, free: FreeCapacity, pods: Sequence[PodOnNode]) -> NodeBoxes:
     """Return the boxes of a node as it was `published`, with what is free on it and the pods there.
 
-    What is free may be known in amounts only, where the machine is known all the same.
+    What is free may be known in amounts only, even if the machine is known.
     """
     machine, devices = published.machine, _devices(published, free.node)
     cpus = _Cpus.of(machine, free.node, pods) if machine else None
@@ -61,7 +61,7 @@ def boxes(published: Node, free: FreeCapacity, pods: Sequence[PodOnNode]) -> Nod
 def _sockets(
     uses: Sequence[ZoneUse], cores: Iterable[Core], zone_box: Callable[[ZoneUse, Iterable[Core]], ZoneBox]
 ) -> list[SocketBox]:
-    """Return the sockets by id, then zones without any CPU, as those of nodes of which no CPU is known."""
+    """Return the sockets by id, then zones without CPUs, which are all zones if no CPUs are known."""
     placed = _grouped(cores, attrgetter("socket"))
     sockets = []
     for socket, in_socket in placed.items():
@@ -79,7 +79,7 @@ def _caches(cores: Iterable[Core], cpus: "_Cpus") -> tuple[CacheBox, ...]:
 
 
 def _grouped(cores: Iterable[Core], key: Callable[[Core], int]) -> Mapping[int, list[Core]]:
-    """Cores by what they share, in its order, each group by the cores' smallest CPU."""
+    """Return the cores grouped and sorted by a key, each group sorted by the cores' smallest CPU."""
     grouped = defaultdict[int, list[Core]](list)
     for core in sorted(cores, key=lambda core: core.threads & -core.threads):
         grouped[key(core)].append(core)
@@ -88,7 +88,7 @@ def _grouped(cores: Iterable[Core], key: Callable[[Core], int]) -> Mapping[int, 
 
 @dataclass(frozen=True, slots=True)
 class _Cpus:
-    """What becomes of each CPU; `free` is None where that is known in amounts only."""
+    """The use of each CPU; `free` is None if that is known in amounts only."""
 
     reserved: CpuSet
     free: CpuSet | None
@@ -116,7 +116,7 @@ class _Cpus:
 
 
 def _devices(published: Node, node: Node) -> tuple[DeviceBox, ...]:
-    """Return the devices of a node by resource, and of each by the zones that they sit on."""
+    """Return the devices of a node, by resource and by zones."""
     if published.machine is None:
         return tuple(
             DeviceBox(name, (zone.id,), zone.capacity.get(name, 0), amount, zone.free.get(name, 0))
@@ -134,5 +134,5 @@ def _devices(published: Node, node: Node) -> tuple[DeviceBox, ...]:
 
 
 def _left(places: Sequence[DevicePlace], free: Sequence[int] | None) -> Sequence[int | None]:
-    """Return what is left of each place; None where nobody knows."""
+    """Return what is left of each place; None if not known."""
     return [None] * len(places) if free is None else free

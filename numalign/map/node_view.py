@@ -1,4 +1,4 @@
-"""One node with all that is on it, as a viewer may see it."""
+"""One node with its zones, devices and pods, as a viewer may see it."""
 
 from numalign.map.node_boxes import boxes
 from numalign.map.pods_on_node import pods_on_node
@@ -8,7 +8,7 @@ from numalign.scheduling.scheduler_state import SchedulerState
 
 
 def node_view(state: SchedulerState, name: str, visible: Visible, *, revision: int) -> NodeView | None:
-    """Return the view of a node as things are now; None if its topology is not known."""
+    """Return the current view of a node; None if its topology is not known."""
     free = state.reservations.free_capacity(name, now=state.clock())
     info, node_tile = state.reservations.node_info(name), tile(state, name)
     if free is None or info is None or node_tile is None:

@@ -1,8 +1,8 @@
 """
-The pages of the map: views in, HTML out.
+The pages of the map: renders views as HTML.
 
-Whatever a tenant wrote is put in by templates, which escape all of it; nothing here joins markup. A page has
-no style and no script of its own, so the policy that goes with it allows neither.
+Texts of tenants are inserted only by templates, which escape all of them; this module concatenates no markup.
+A page has no inline style or script, so its content security policy allows neither.
 """
 
 from collections import Counter, defaultdict
@@ -39,20 +39,20 @@ from numalign.model.machine import CpuSet, render_list
 from numalign.model.resources import readable_zone, render_short
 
 CHUNK = 2**14
-"""Characters that are drawn before they are sent: some milliseconds of work."""
+"""Characters to render before they are sent: some milliseconds of work."""
 
 MOST_DRAWN = 20_000
-"""Tiles that are kept as they were drawn: some 300 bytes each, of 5,000 nodes by a few resources."""
+"""Most rendered tiles to cache: some 300 bytes each, for 5,000 nodes by a few resources."""
 
 ROOMY, DENSE = 60, 400
-"""Nodes: of up to the first, tiles have figures; of more than the second, a name when one is looked at."""
+"""Up to the first number of nodes, tiles have figures; above the second, names appear on hover or focus."""
 
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks: the `name` that the cluster knows him by, empty for nobody in particular.
+    """A viewer: the `name` of the user in the cluster, empty without sign-in.
 
-    `live` says whether his pages follow changes, `can_sign_out` whether it was this browser that signed in.
+    `live` is whether pages follow changes, `can_sign_out` whether this browser signed in.
     """
 
     name: str = ""
@@ -62,7 +62,7 @@ class Viewer:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfForm:
-    """What somebody typed, as he typed it, and what is wrong with it."""
+    """The input of the what-if form, unchanged, and its mistakes."""
 
     manifest: str = ""
     replicas: str = "1"
@@ -70,7 +70,7 @@ class WhatIfForm:
 
 
 class Renderer:
-    """Draws the pages that a server answers with."""
+    """Renders the pages of a server."""
 
     def __init__(self) -> None:
         link = ServedLinks()
@@ -78,7 +78,7 @@ class Renderer:
         self._tiles = DrawnTiles(self._environment, link)
 
     def fleet(self, fleet: Fleet, query: FleetQuery, viewer: Viewer) -> Iterator[str]:
-        """Return the fleet in chunks, its head first: let others have a turn between any two."""
+        """Return the fleet in chunks, its head first: other tasks should run between any two."""
         return self._chunks(
             "fleet.html",
             fleet=fleet,
@@ -89,7 +89,7 @@ class Renderer:
         )
 
     def tiles(self, fleet: Fleet, query: FleetQuery, names: Iterable[str]) -> str:
-        """The tiles of these nodes, as far as the query shows them, and what is said of their classes."""
+        """Return the tiles of these nodes, as far as the query shows them, and their class summaries."""
         return self._page(
             "fleet_tiles.html",
             fleet=fleet,
@@ -100,12 +100,12 @@ class Renderer:
         )
 
     def node(self, view: NodeView, viewer: Viewer) -> str:
-        """Return a node as nested boxes, and who holds what of it."""
+        """Return a node as nested boxes, with the holders of its resources."""
         frame = _frame(viewer, page="node", watch=view.name, revision=view.revision)
         return self._page("node.html", view=view, **frame)
 
     def pod(self, view: PodView, viewer: Viewer) -> str:
-        """Return a pod: where it is, what it asks, what it holds."""
+        """Return a pod: its node, its requests, and what it holds."""
         frame = _frame(viewer, page="pod", watch=view.node or view.pinned, revision=view.revision)
         return self._page("pod.html", view=view, **frame)
 
@@ -116,7 +116,7 @@ class Renderer:
         tiles: Mapping[str, NodeTile],
         viewer: Viewer,
     ) -> Iterator[str]:
-        """Return the question and, once it is asked, each node's answer, in chunks.
+        """Return the question and, if there is a result, the answer of each node, in chunks.
 
         `tiles` are those of the nodes that answer, by name: their zones are drawn.
         """
@@ -124,12 +124,12 @@ class Renderer:
         return self._chunks("what_if.html", form=form, result=result, tiles=tiles, **frame)
 
     def login(self, message: str = "", *, next_path: str = "/") -> str:
-        """Asks for a token; `message` says what was wrong with the last one."""
+        """Return the form for a token; `message` explains why the last one was not accepted."""
         frame = _frame(Viewer(live=False), page="login")
         return self._page("login.html", message=message, next_path=next_path, **frame)
 
     def error(self, status: HTTPStatus, mistakes: Sequence[str], viewer: Viewer) -> str:
-        """Return why there is no page: everything that is wrong."""
+        """Return an error page with all mistakes."""
         frame = _frame(viewer, page="error")
         return self._page("error.html", status=status, mistakes=mistakes, **frame)
 
@@ -141,13 +141,13 @@ class Renderer:
 
 
 _Drawn = tuple[tuple[ZoneUse, ...], frozenset[Condition], str]
-"""What a tile was drawn of, and its markup."""
+"""The zones and conditions of a rendered tile, and its markup."""
 
 
 class DrawnTiles:
-    """Draws the tile of a node, unless it was drawn before: between two looks at a fleet few nodes change.
+    """Renders the tile of a node unless it is cached: between two requests for a fleet few nodes change.
 
-    Several threads may ask at once.
+    Safe for several threads.
     """
 
     def __init__(self, templates: Environment, link: Links) -> None:
@@ -157,7 +157,7 @@ class DrawnTiles:
         self._drawn: dict[tuple[str, str, str], _Drawn] = {}
 
     def __call__(self, node: NodeTile, resource: str, room: str) -> str:
-        """The markup of a tile by a resource, with so much room (see `density`)."""
+        """Return the markup of a tile by a resource; `room` is as in `density`."""
         key = node.name, resource, room
         drawn = self._drawn.get(key)
         if drawn and drawn[0] == node.zones and drawn[1] == node.conditions:
@@ -170,7 +170,7 @@ class DrawnTiles:
 
 
 def joined(parts: Iterable[str]) -> Iterator[str]:
-    """The parts of a text in chunks of about `CHUNK` characters; the first one is no longer than a head."""
+    """Yield a text in chunks of about `CHUNK` characters; the first one is shorter, for an early head."""
     chunk, size, enough = list[str](), 0, CHUNK // 8
     for part in parts:
         chunk.append(part)
@@ -182,7 +182,7 @@ def joined(parts: Iterable[str]) -> Iterator[str]:
 
 
 def environment(link: Links) -> Environment:
-    """Return the templates, with these links. Everything is escaped, and what is missing is an error."""
+    """Return the templates with these links. All values are escaped, and undefined ones are errors."""
     made = Environment(
         loader=PackageLoader("numalign.map"),
         autoescape=True,
@@ -200,7 +200,7 @@ def _frame(viewer: Viewer, *, page: str, watch: str = "", revision: int = 0) -> 
 
 
 def density(fleet: Fleet) -> str:
-    """Return how much room the tiles have."""
+    """Return the density of the tiles."""
     if fleet.count_shown <= ROOMY:
         return "roomy"
     return "dense" if fleet.count_shown > DENSE else ""
@@ -213,7 +213,7 @@ def _amount(name: str, amount: int) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text for XML, which has no place for control characters."""
+    """Return a text for XML, which does not allow control characters."""
     return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
@@ -234,7 +234,7 @@ def _count(number: int, word: str) -> str:
 
 
 def _conditions_in(group: ClassGroup) -> list[tuple[str, int]]:
-    """Conditions in words, and how many nodes of a group are in each."""
+    """Return conditions in words, and how many nodes of a group are in each."""
     counts = ((text, _having(group, condition)) for condition, (_, text) in drawing.MARKS.items())
     return [(text, number) for text, number in counts if number]
 
@@ -244,7 +244,7 @@ def _having(group: ClassGroup, condition: Condition) -> int:
 
 
 def _total(fleet: Fleet, resource: str) -> tuple[int, int]:
-    """Return what the shown nodes may give out of a resource, and what of that is free."""
+    """Return the allocatable and the free amount of a resource on the shown nodes."""
     return (
         sum(group.allocatable.get(resource, 0) for group in fleet.groups),
         sum(group.free.get(resource, 0) for group in fleet.groups),
@@ -252,12 +252,12 @@ def _total(fleet: Fleet, resource: str) -> tuple[int, int]:
 
 
 def _amounts(bag: Mapping[str, int]) -> str:
-    """Amounts with their names, as in `8 cpu, 16Gi memory`."""
+    """Return amounts with their names, as in `8 cpu, 16Gi memory`."""
     return ", ".join(f"{_amount(name, amount)} {name}" for name, amount in bag.items()) or "nothing"
 
 
 def _resources_of(view: NodeView) -> list[str]:
-    """Return what any zone of a node may give out, by name."""
+    """Return the allocatable resources of all zones of a node, by name."""
     zones = (zone.use for socket in view.sockets for zone in socket.zones)
     return sorted({name for zone in zones for name in zone.allocatable})
 
@@ -281,7 +281,7 @@ _TELLERS = {
 
 
 def _by_class(nodes: Iterable[WhatIfNode]) -> list[tuple[str, list[WhatIfNode]]]:
-    """Nodes by class, in the order in which classes come first; the order within a class stays."""
+    """Return nodes by class, in order of first appearance; the order within a class stays."""
     groups = defaultdict[str, list[WhatIfNode]](list)
     for node in nodes:
         groups[node.node_class].append(node)
@@ -295,7 +295,7 @@ def _answers_in(nodes: Iterable[WhatIfNode]) -> str:
 
 
 def _doubts_in(nodes: Iterable[WhatIfNode]) -> list[tuple[str, int]]:
-    """Return what could make answers wrong, and of how many nodes; of most nodes first."""
+    """Return the doubts about answers with the number of nodes, the most frequent first."""
     return Counter(doubt for node in nodes for doubt in node.doubts).most_common()
 
 

@@ -1,4 +1,4 @@
-"""One pod: where it is, what it asks, what it holds, and whether it sits as it was meant."""
+"""One pod: its node, its requests, what it holds, and its alignment."""
 
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
 from numalign.kube.decode.pod_reader import PodReading
@@ -21,7 +21,7 @@ NO_INTENT = PodIntent(Policy.NONE, None, None, (), exclusive=False)
 def pod_view(
     state: SchedulerState, namespace: str, name: str, visible: Visible, *, revision: int
 ) -> PodView | None:
-    """The view of a pod; None if there is none, or the viewer may not list the pods of its namespace."""
+    """Return the view of a pod; None if there is none, or if the viewer may not list pods there."""
     if not visible(namespace):
         return None
     pod = next((pod for pod in state.pods.values() if (pod.namespace, pod.name) == (namespace, name)), None)
@@ -59,7 +59,7 @@ def pod_view(
 
 
 def intent_of(reading: PodReading) -> PodIntent:
-    """How a pod wants to be aligned, and who says so."""
+    """Return the alignment that a pod requests, and where that is stated."""
     if not isinstance(reading, PodQuestion):
         return NO_INTENT
     intent: Intent = reading.question.intent
@@ -67,7 +67,7 @@ def intent_of(reading: PodReading) -> PodIntent:
 
 
 def containers(demand: Demand | None) -> tuple[ContainerAsks, ...]:
-    """Return what each container asks for, in the kubelet's order; none of a pod that cannot be read."""
+    """Return the requests of each container in the kubelet's order; none if the pod cannot be read."""
     steps = demand.steps if demand else ()
     return tuple(ContainerAsks(step.container, step.role, step.asks, tuple(step.loose)) for step in steps)
 
@@ -86,7 +86,7 @@ def _zones(state: SchedulerState, node: str) -> tuple[ZoneUse, ...]:
 
 
 def _beside(state: SchedulerState, node: str, uid: str) -> tuple[AssignedPod, ...]:
-    """Return the pods with an intent in the zones of one that wants to be alone."""
+    """Return the other pods with an intent in the zones of a pod with an exclusive intent."""
     info = state.reservations.node_info(node)
     pod = next((pod for pod in info.assigned_pods if pod.uid == uid), None) if info else None
     if info is None or pod is None or not pod.intent.exclusive:

@@ -1,7 +1,7 @@
 """
 The map without a server: one HTML file that loads nothing, and a drawing of the fleet.
 
-Neither changes once it is written. The file allows its own style and script alone, by their hashes.
+Neither changes after it is written. The file allows only its own style and script, by their hashes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,17 +15,17 @@ from numalign.map.pages import DrawnTiles, Viewer, density, environment, joined
 from numalign.map.views import ClassGroup, Fleet, FleetQuery, NodeTile, NodeView
 
 MOST_NODES = 250
-"""Nodes of which one file has drawings: some 40 KB each."""
+"""Most nodes with a drawing in one file: some 40 KB each."""
 
 FILE_POLICY = (
     f"default-src 'none'; style-src {STATIC[STYLE].integrity}; script-src {STATIC[SCRIPT].integrity}; "
     "img-src data:; form-action 'none'; base-uri 'none'"
 )
-"""What the file allows itself; who may frame it is nothing that a file can say."""
+"""The content security policy of the file; a file cannot restrict who may frame it."""
 
 
 def export(fleet: Fleet, query: FleetQuery, nodes: Sequence[NodeView]) -> Iterator[str]:
-    """Return the fleet and these nodes as one file, in chunks; nodes that are not among them are no links."""
+    """Return the fleet and these nodes as one file, in chunks; other nodes are not links."""
     link = FileLinks(frozenset(view.name for view in nodes))
     templates = environment(link)
     return joined(
@@ -60,7 +60,7 @@ def _own(name: str) -> Markup:
 
 
 WIDTH, MARGIN = 1200, 24
-"""Pixels of a drawing, and what is left around it."""
+"""The width of a drawing and its margin in pixels."""
 
 HEAD, GROUP_HEAD, GROUP_GAP = 76, 44, 20
 """Pixels above all classes, above the tiles of each, and below them."""
@@ -70,7 +70,7 @@ _NAMED, _NAMELESS = (112, 52), (40, 30)
 
 @dataclass(frozen=True, slots=True)
 class PlacedTile:
-    """A node with its place in pixels; one without zones publishes none."""
+    """A node with its position in pixels; `node` is None if it publishes no topology."""
 
     name: str
     node: NodeTile | None
