@@ -22,7 +22,7 @@ from agent.checkpoints import BadCheckpoint, checkpoints
 from agent.hardware import SYSFS, hardware
 from agent.observation import Checkpoints, Hardware, KubeletPod, Observation, Unobserved
 from agent.podresources import PodResources
-from agent.starts import Created, Start, from_the_api_server
+from agent.starts import CreationTimes, Start, from_the_api_server
 from agent.unary import RESOURCE_EXHAUSTED, CallRefused
 from numalign.kube.errors import ClusterError
 from numalign.runtime.clock import Sleep
@@ -109,7 +109,7 @@ class Observer:
         self._answered: float | None = None
         self._socket: tuple[Stamp, ...] = ()
         self._unread = ""
-        self._known: Created | None = None
+        self._known: CreationTimes | None = None
 
     async def look(self) -> Observation:
         """

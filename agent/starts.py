@@ -19,7 +19,7 @@ from numalign.ledger.model import PodName
 from numalign.model.bitset import union
 from numalign.model.machine import CpuSet
 
-Created = Mapping[PodName, int]
+CreationTimes = Mapping[PodName, int]
 """When each pod was created, in seconds since 1970."""
 
 _ENDED = frozenset({"Succeeded", "Failed"})
@@ -35,7 +35,7 @@ class Start:
     that have CPUs in the CPU manager's checkpoint.
     """
 
-    pods: Created | None
+    pods: CreationTimes | None
     holders: frozenset[str] = frozenset()
 
     def seen(self, observation: Observation) -> "Start":
@@ -58,7 +58,7 @@ class Start:
         return Start(left, self.holders)
 
 
-def from_the_api_server(observation: Observation) -> Created:
+def from_the_api_server(observation: Observation) -> CreationTimes:
     """Return the listed pods that are not static; the kubelet reads static pods itself, and first."""
     names = _names(observation)
     return _created(pod for pod in observation.pods if _name(pod) in names and pod.phase not in _ENDED)
@@ -70,7 +70,7 @@ def _first(observation: Observation) -> Start:
     return Start(_created(running), frozenset(_holders(observation.checkpoints)))
 
 
-def _missing(expected: Created, observation: Observation) -> Created:
+def _missing(expected: CreationTimes, observation: Observation) -> CreationTimes:
     names = _names(observation)
     alive = {_name(pod) for pod in observation.pods if pod.phase not in _ENDED}
     over = names | {_name(pod) for pod in observation.pods} - alive
@@ -112,7 +112,7 @@ def _not_running(kubelet: Mapping[str, object], allocatable: Allocatable) -> str
     return ""
 
 
-def _created(pods: Iterable[KubeletPod]) -> Created:
+def _created(pods: Iterable[KubeletPod]) -> CreationTimes:
     """Return when the pods that are not static were created; of two with the same name, the older one."""
     by_age = sorted((pod for pod in pods if not pod.static), key=lambda pod: -pod.created)
     return {_name(pod): pod.created for pod in by_age}

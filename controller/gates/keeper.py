@@ -76,7 +76,7 @@ MOST_NEW_MISSES = 64
 _SHOWN = 400
 """Most characters of a reason."""
 
-_Request = tuple[Question, Constraints]
+_PlacementQuestion = tuple[Question, Constraints]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class _Remembered:
 class _Misses:
     """Requests for which a pass found no node, with the reasons, and how many each namespace made."""
 
-    reasons: dict[_Request, str] = field(default_factory=dict)
+    reasons: dict[_PlacementQuestion, str] = field(default_factory=dict)
     namespaces: Counter[str] = field(default_factory=Counter)
 
     def is_crowded(self, gated: GatedPod) -> bool:
@@ -105,7 +105,7 @@ class _Misses:
         most = MOST_MISSES if gated.vain else MOST_NEW_MISSES
         return self.namespaces[gated.pod.namespace] >= most
 
-    def add(self, request: _Request, namespace: str, why: str) -> None:
+    def add(self, request: _PlacementQuestion, namespace: str, why: str) -> None:
         """Add a request for which there is no node."""
         self.reasons[request] = why
         self.namespaces[namespace] += 1
@@ -437,7 +437,7 @@ _EVENTS = {
 }
 
 
-def _request(wanted: WantedPlacement) -> _Request:
+def _request(wanted: WantedPlacement) -> _PlacementQuestion:
     return wanted.pending.question, wanted.pending.constraints
 
 

@@ -47,7 +47,7 @@ _MOST_RESOURCES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Refusal:
+class _PendingNotice:
     """A refusal that is to be reported on a pod, until the time `over`."""
 
     pod: PodInfo
@@ -75,7 +75,7 @@ class RefusalTeller:
         self._log, self._broken = QuietLog(log, lines=MANY_LINES), log
         self._clock, self._wall, self._sleep = clock, wall, sleep
         self._predictions = TokenBucket(LOOKS_PER_SECOND, LOOKS_AT_ONCE, clock=clock)
-        self._pending: deque[_Refusal] = deque(maxlen=MOST_WAITING)
+        self._pending: deque[_PendingNotice] = deque(maxlen=MOST_WAITING)
         self._refused = Counter(
             f"{PREFIX}refused_pods",
             "Pods that a kubelet rejected, whichever scheduler placed them.",
@@ -92,7 +92,7 @@ class RefusalTeller:
             return
         over = self._clock() + AVOID_SECONDS - age
         event = Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, self._text(pod), key=pod.reason)
-        self._pending.append(_Refusal(pod, event, over))
+        self._pending.append(_PendingNotice(pod, event, over))
 
     def _text(self, pod: PodInfo) -> str:
         """Return the report; never fail, because the watchers that follow must be called."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.observation import KubeletPod, ListedPod, Observation
-from agent.starts import Created, Start, from_the_api_server
+from agent.starts import CreationTimes, Start, from_the_api_server
 from tests.agent.observations import checkpoints, container, listed, observation, pod
 
 LATE = "the kubelet does not list its pods yet"
@@ -19,7 +19,7 @@ def aged(name: str, created: int) -> KubeletPod:
 
 
 OLD, WEB, NEW = aged("old", 100), aged("web", 200), aged("new", 300)
-KNOWN: Created = {("team", "old"): 100, ("team", "web"): 200}
+KNOWN: CreationTimes = {("team", "old"): 100, ("team", "web"): 200}
 
 
 def look(*pods: KubeletPod, names: Sequence[str] = ()) -> Observation:
@@ -134,7 +134,7 @@ def test_known_are_those_that_are_listed_and_did_not_come_from_a_file() -> None:
 class Starting:
     """A kubelet that starts: which pods it was sent, in its order, and how many it had at each call."""
 
-    known: Created
+    known: CreationTimes
     sent: list[KubeletPod]
     refused: frozenset[str]
     looks: list[tuple[int, int]]
