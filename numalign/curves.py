@@ -1,8 +1,8 @@
 """
-Line charts as SVG, written by hand: nothing to install, the same text for the same figures.
+Line charts as SVG, without a library: nothing to install, and the same text for the same figures.
 
-The colours are of middle lightness, so that a chart can be read on a white page and on a dark one alike.
-Lines are named at their ends; those that others are compared with are dashed.
+Colours have medium lightness, so that a chart is readable on a white page and on a dark one. Each line has
+its name at its end. Lines for comparison are dashed.
 """
 
 import math
@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 760, 400
 LEFT, RIGHT, TOP, BOTTOM = 66, 240, 46, 52
 LETTER = 12
-"""Pixels; names of lines keep a little more than that apart."""
+"""The font size in pixels; names of lines are a little further apart."""
 
 INK, FAINT = "#737b84", "#8a939c"
 COLOURS = ("#3b82d6", "#d9822b", "#2da160", "#9a6dd7", "#d6564f", "#b08a1e")
@@ -25,7 +25,7 @@ _MOST_DOTS = 20
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points from left to right; `colour` is a number, for lines that belong together have the same."""
+    """A line through points from left to right; lines that belong together have the same `colour`."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -35,9 +35,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What it shows, with its unit; values are above zero where it is `logarithmic`.
+    """An axis: `title` is what it shows, with the unit. Values on a `logarithmic` axis are above zero.
 
-    Along the bottom `ticks` stand where they are wanted, by default where the points do.
+    `ticks` are for the axis along the bottom, by default one at each point.
     """
 
     title: str
@@ -47,7 +47,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Some lines; those of few points are drawn with a dot for each of them."""
+    """A chart of lines; lines with few points have a dot at each."""
 
     title: str
     across: Axis
@@ -57,7 +57,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """From values to pixels."""
+    """A mapping of values to pixels."""
 
     least: float
     most: float
@@ -75,7 +75,7 @@ class _Scale:
 
 
 def svg(chart: Chart) -> str:
-    """Return the chart as a file; raises `ValueError` where there is nothing to draw."""
+    """Return the content of an SVG file; raise `ValueError` if no line has a point."""
     drawn = replace(chart, lines=[line for line in chart.lines if line.points])
     if not drawn.lines:
         raise ValueError(f'"{chart.title}" has no point to draw')
@@ -101,7 +101,7 @@ def _scales(chart: Chart) -> tuple[_Scale, _Scale]:
 
 
 def _ticks(values: Sequence[float], axis: Axis) -> list[float]:
-    """Round numbers that have all values between them."""
+    """Return round numbers, the first and the last of which enclose all values."""
     least, most = min(values), max(values)
     if not axis.logarithmic:
         step = _round_up(most / _TICKS)
@@ -158,7 +158,7 @@ def _name(name: str, at: float, colour: str) -> str:
 
 
 def _apart(wanted: Sequence[float]) -> list[float]:
-    """Places for names, as near as may be to those that are wanted, but none upon another."""
+    """Return places for names, as near as possible to the wanted ones, but without overlaps."""
     room, order = LETTER + 4, sorted(range(len(wanted)), key=lambda at: wanted[at])
     placed, below = [0.0] * len(wanted), -math.inf
     for at in order:

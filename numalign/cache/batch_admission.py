@@ -2,8 +2,8 @@
 The admission of one pod on many nodes at once, container by container.
 
 Restates `kubelet.admit`: what the topology manager decides and what the three managers then allocate, for
-nodes with equally many zones, in columns. This handles what amounts of single zones do not decide: several
-containers, best efforts that fail, memory that others hold. No row is left to the rules.
+nodes with equally many zones, in columns. This handles the cases that amounts of single zones do not decide:
+several containers, best effort that fails, memory that others hold. No row is left to the rules.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,11 +30,11 @@ from numalign.model.pod import Role
 from numalign.model.resources import CPU, Kind, kind
 
 NO_AFFINITY = -1
-"""In place of the set of zones of a container for which the topology manager stores none."""
+"""In place of a set of zones: the topology manager stores no affinity for the container."""
 
 
 class Failure(NamedTuple):
-    """What a row fails by: no affinity, whole cores that break, or a resource that cannot be allocated."""
+    """Why rows fail: no affinity, whole cores that would be split, or resources that cannot be allocated."""
 
     step: StepRequest
     at: int
@@ -45,7 +45,7 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Managers:
-    """What the managers of some nodes hold while a pod is admitted (`managers_state.ManagersState`)."""
+    """The state of the managers of some nodes while a pod is admitted (`managers_state.ManagersState`)."""
 
     cpus: CpuColumns
     memory: MemoryColumns
@@ -62,7 +62,7 @@ class Managers:
 
 
 class BatchDecision(NamedTuple):
-    """The topology manager's decision by row: affinity, `NO_AFFINITY` for none, and which are admitted."""
+    """The topology manager's decision by row: the affinity, or `NO_AFFINITY`, and whether it admits."""
 
     mask: Ints
     preferred: Bools
@@ -71,14 +71,14 @@ class BatchDecision(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BatchGrant:
-    """What one container gets by row: whether that is `preferred`, and by name the zones it comes from."""
+    """What one container gets by row: whether it is `preferred`, and the zones of each resource by name."""
 
     step: StepRequest
     preferred: Bools
     zones: Mapping[str, Ints]
 
     def zones_of(self, names: Iterable[str]) -> Ints:
-        """Return all zones from which it gets any of these resources, as bits."""
+        """Return all zones from which the container gets any of these resources, as bits by row."""
         held = np.zeros(len(self.preferred), dtype=np.int64)
         for name in names:
             if name in self.zones:
@@ -88,9 +88,9 @@ class BatchGrant:
 
 @dataclass(frozen=True, eq=False)
 class BatchAdmission:
-    """What becomes of a pod on some rows: which `admitted` it, what they give, and why others fail.
+    """The admission of a pod on some rows: which `admitted` it, with which grants, and why others fail.
 
-    `before` has for each step what the managers hold when it is decided about.
+    `before` is the state of the managers before each step.
     """
 
     admitted: Bools
@@ -99,7 +99,7 @@ class BatchAdmission:
     before: tuple[Managers, ...]
 
     def placement(self, rows: Rows) -> "BatchAdmission":
-        """The same of some of these rows, without what only refusals are told by: most of its bytes."""
+        """Return the same for some of these rows, without what only refusals need, which is most of it."""
         grants = (
             replace(
                 grant,
@@ -112,17 +112,17 @@ class BatchAdmission:
 
     @cached_property
     def zones(self) -> Ints:
-        """All zones that the pod holds anything of once its containers run, as bits by row."""
+        """The zones in which the pod holds anything once its containers run, as bits by row."""
         held = np.zeros(len(self.admitted), dtype=np.int64)
         for grant in self.grants:
-            # The memory of finished init containers is given back; theirs alone is.
+            # Of all that init containers get, only memory is released when they have finished.
             gone = grant.step.step.role is Role.INIT and len(self.grants) > 1
             held |= grant.zones_of(name for name in grant.zones if not (gone and kind(name) is Kind.MEMORY))
         return held
 
 
 def admissions(state: ColumnState) -> Iterator[tuple[Rows | None, BatchAdmission]]:
-    """Admit the pod on rows whose machines are alike, group by group: which rows, None for all."""
+    """Yield the admission on rows with the same kind of machine, with these rows; None means all."""
     for machine, rows in state.alike(_machine):
         some = state if rows is None else state.at(rows)
         yield rows, _Admitting(some, machine).admit()
@@ -141,7 +141,7 @@ def _machine(layout: Layout) -> _Machine:
 
 
 def managers_of(state: ColumnState, sockets: tuple[int, ...], threads: int) -> Managers:
-    """Return what the managers hold before the pod's first container."""
+    """Return the state of the managers before the pod's first container."""
     plan = state.plan
     names = {name for request in (plan.whole, *plan.steps) for name in request.names}
     memory = sorted(name for name in names if kind(name) is Kind.MEMORY)
@@ -154,14 +154,14 @@ def managers_of(state: ColumnState, sockets: tuple[int, ...], threads: int) -> M
 
 
 def cpus_of(state: ColumnState, sockets: tuple[int, ...], threads: int) -> CpuColumns:
-    """Return the CPUs of rows whose machines have such sockets, and so many threads in a core."""
+    """Return the CPUs of rows whose machines have these sockets, and so many threads per core."""
     columns, free = state.plan.columns, state.free(CPU)
     split = np.zeros((threads, *free.shape), dtype=np.int64)
     available = batch_cpus.last_ones(free, threads)
     if threads == COUNTED_THREADS:
         cores = columns.of(state.when, CORES, state.rows) * threads
         available = np.stack([free - cores, cores])
-        # The other thread of such a core is the system's.
+        # The other thread of such a core is reserved for the system.
         split[0] = columns.of(state.when, SPLIT, state.rows)
     elif columns.counts_cores:
         split = batch_cpus.last_ones(columns.of(state.when, SPLIT, state.rows), threads)
@@ -194,7 +194,7 @@ def _devices(state: ColumnState, name: str) -> DeviceColumns:
 
 
 class _Admitting:
-    """One pod on rows whose machines are alike."""
+    """The admission of one pod on rows with the same kind of machine."""
 
     def __init__(self, state: ColumnState, machine: _Machine) -> None:
         self._state, self._plan, self._numa = state, state.plan, machine.numa
@@ -206,7 +206,7 @@ class _Admitting:
         self._before: list[Managers] = []
 
     def admit(self) -> BatchAdmission:
-        """Serve one container after another, each with an affinity of its own unless they share one."""
+        """Admit one container after another, each with its own affinity unless they share one."""
         whole = self._of_the_pod()
         for at, request in enumerate(self._plan.steps):
             self._before.append(self._managers)
@@ -214,7 +214,7 @@ class _Admitting:
         return BatchAdmission(self._alive, tuple(self._grants), tuple(self._failures), tuple(self._before))
 
     def _of_the_pod(self) -> BatchDecision | None:
-        """Return what is decided about the pod as a whole; it counts in pod scope. None if no row is."""
+        """Return the decision on the pod as a whole, which counts in pod scope; None if no row has that."""
         if not self._together.any():
             return None
         decision = self._decide(self._plan.whole)
@@ -222,7 +222,7 @@ class _Admitting:
         return decision
 
     def _of_the_container(self, at: int, request: StepRequest, whole: BatchDecision | None) -> BatchDecision:
-        """Return what is decided about one container, or in pod scope about the pod."""
+        """Return the decision on one container; in pod scope, that on the pod."""
         if whole is not None and self._together.all():
             return whole
         own = self._decide(request)
@@ -242,10 +242,10 @@ class _Admitting:
             self._failures.append(failure._replace(rows=rows))
             self._alive = self._alive & ~rows
 
-    # What the topology manager decides.
+    # The topology manager's decisions.
 
     def _decide(self, request: StepRequest) -> BatchDecision:
-        """Ask the hint providers and merge, as `admit._decide`."""
+        """Return the merge of all providers' hints, as `admit._decide` does."""
         state, count = self._state, self._state.count
         hints = [*self._hints(request)]
         mask = np.full(count, self._full, dtype=np.int64)
@@ -266,7 +266,7 @@ class _Admitting:
         return BatchDecision(np.where(silent, NO_AFFINITY, mask), preferred & ~silent, admitted | silent)
 
     def _hints(self, request: StepRequest) -> Iterator["_Hints"]:
-        """Yield the hints of each resource that managers give some: devices, CPUs, and memory by name."""
+        """Yield the hints for each resource that has any: devices, CPUs, and memory by name."""
         widths = widths_of(self._state, request)
         for name, amount, width in zip(request.names, request.amounts, widths, strict=True):
             counted = self._state.gives(name)
@@ -276,7 +276,7 @@ class _Admitting:
                 yield _Hints(batch_devices.hints(self._managers.devices[name], amount), width, counted)
         if request.memory:
             possible, width = batch_memory.hints(self._managers.memory, request.memory)
-            # Each name has a list of its own, and two hints of one list can meet in a third set of zones.
+            # Each name has its own list, and hints of two equal lists can intersect in another set of zones.
             yield from repeat(
                 _Hints(possible, width, self._keeps_memory & possible.any(axis=0)), len(request.memory)
             )
@@ -285,10 +285,10 @@ class _Admitting:
     def _keeps_memory(self) -> Bools:
         return self._state.has(Trait.KEEPS_MEMORY)
 
-    # What the managers give out.
+    # The managers' allocations.
 
     def _allocate(self, at: int, request: StepRequest, decision: BatchDecision) -> None:
-        """Let each manager give out what a step requests, in the kubelet's order, as `admit._allocate`."""
+        """Let each manager allocate what a step requests, in the kubelet's order, as `admit._allocate`."""
         zones = dict[str, Ints]()
         for name in sorted(name for name in request.names if kind(name) is Kind.DEVICE):
             zones[name] = self._allocate_devices(at, request, name, decision.mask)
@@ -300,7 +300,7 @@ class _Admitting:
         self._grants.append(BatchGrant(request, decision.preferred, zones))
 
     def _asked(self, request: StepRequest, name: str) -> tuple[int, Bools]:
-        """Return how much of a resource, and which rows count it."""
+        """Return the requested amount of a resource, and on which rows it counts."""
         at = request.names.index(name)
         return request.amounts[at], self._state.gives(name)
 
@@ -336,13 +336,13 @@ class _Admitting:
 
 
 class _Hints(NamedTuple):
-    """The sets of zones that could serve a resource, how many zones it prefers, and which rows count it."""
+    """The sets of zones that can serve a resource, the preferred width, and on which rows it counts."""
 
     possible: Bools
     width: Ints
     counted: Bools
 
     def preferred(self, state: ColumnState) -> Bools:
-        """The sets that it prefers, all where it does not count; only single zones where no other will do."""
+        """Return the preferred sets; all where it does not count, single zones under single-numa-node."""
         wanted = np.where(state.has(Trait.SINGLE), np.where(self.width == 1, 1, 0), self.width)
         return batch_hint_sets.of_width(self.possible, wanted) | ~self.counted

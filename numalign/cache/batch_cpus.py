@@ -1,16 +1,16 @@
 """
 The CPU manager under policy static on many nodes at once.
 
-Restates `kubelet.cpu_manager` and, of `kubelet.cpu_assignment`, the packing that the kubelet does by default;
-both name the kubelet's functions. All rows of a call have as many zones, the same sockets and as many threads
-in a core. Zones, sockets and cores are even, as they are on most machines that are assumed of counts.
+Restates `kubelet.cpu_manager` and the default packing of `kubelet.cpu_assignment`; both name the kubelet's
+functions. All rows of a call have the same number of zones, the same sockets and the same number of threads
+per core. Zones, sockets and cores are of equal size, as on most machines that are assumed from counts.
 
-CPUs are counted by core (`CpuColumns`), which decides everything: of the cores of a zone that have as many
-threads to give, the kubelet takes the lowest ones first, and in each of them the lowest threads. So what is
-special about some of these threads (an init container had them, their core keeps one for the system) is a
-number as well, for they are always the first ones, whatever was taken before. A core that is broken into is
-the only one with so few threads left, for the kubelet breaks into none before it has used up all that have
-fewer. No row is ever unsure.
+CPUs are counted by the available threads of their core (`CpuColumns`), and these counts decide everything:
+among cores of a zone with equally many available threads, the kubelet takes the lowest core first, and of
+each core the lowest threads. So the special ones of these threads (an init container had them, or their core
+keeps a thread for the system) can be counted too: they are always the first ones, whatever was taken before.
+A core that is split is the only one of its zone with so few threads left, because the kubelet splits no core
+before it has used up all cores with fewer threads. The result is exact on every row.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,12 +32,12 @@ class CpuColumns:
 
     `sizes` counts all CPUs of each zone, reserved ones included: (zones, rows). It is 0 for a zone without
     CPUs, and the same for all other zones of a row. `sockets` tells which zones share a socket, by one number
-    below `zones` for each zone; sockets come in the order of these numbers.
+    below `zones` for each zone; these numbers are the order of sockets.
 
     The others are (threads, zones, rows), where [i] counts the CPUs in cores of which i + 1 threads are
-    available. `available` are those that a container of this pod could get, `reusable` those of them that
-    were given to its init containers, none at first. `split` are the available ones whose core keeps another
-    thread for the system; only `breaks_cores` asks for them. Arrays are never changed in place.
+    available. `available` are those that a container of this pod could get; `reusable` are those of them that
+    its init containers had, none at first. `split` are the available ones whose core keeps another thread for
+    the system; only `breaks_cores` uses them. Arrays are never changed in place.
     """
 
     sizes: Ints
@@ -48,11 +48,11 @@ class CpuColumns:
 
     @property
     def zones(self) -> int:
-        """How many zones each of the nodes has."""
+        """The number of zones of each node."""
         return len(self.sizes)
 
     def at(self, rows: Rows) -> "CpuColumns":
-        """Return the same of some of these rows."""
+        """Return the same for some of these rows."""
         return CpuColumns(
             self.sizes[:, rows],
             self.sockets,
@@ -62,9 +62,9 @@ class CpuColumns:
         )
 
     def charged(self, taken: Ints, role: Role) -> "CpuColumns":
-        """Return the columns after a container got these CPUs, by core (`CpuState.charged`)."""
+        """Return the columns after a container is allocated these CPUs, by core (`CpuState.charged`)."""
         if role is Role.INIT:
-            # Of the CPUs that are available every container takes the first ones, so sets of them are nested.
+            # Every container takes the first of the available CPUs, so the CPUs of different ones are nested.
             reusable = np.maximum(self.reusable, taken)
             return CpuColumns(self.sizes, self.sockets, self.available, reusable, self.split)
         left = (_left(counts, taken) for counts in (self.available, self.reusable, self.split))
@@ -72,10 +72,10 @@ class CpuColumns:
 
 
 class CpuAllocation(NamedTuple):
-    """What becomes of a container, by row.
+    """The result of an allocation for one container, by row.
 
-    `taken` counts the CPUs that it gets from each zone, (zones, rows). Where it is not `ok` the kubelet finds
-    too few (UNEXPECTED_ADMISSION): there it gets none, and `after` is what was before.
+    `taken` counts the CPUs that it gets from each zone, (zones, rows). Where it is not `ok`, the kubelet has
+    too few (UNEXPECTED_ADMISSION): the container gets none, and `after` is the state before.
     """
 
     after: CpuColumns
@@ -84,17 +84,17 @@ class CpuAllocation(NamedTuple):
 
 
 def hints(cpus: CpuColumns, request: int) -> Bools:
-    """The sets of zones that could serve a request of at least 1 (generateCPUTopologyHints): (2^zones, rows).
+    """Return the sets of zones that can serve a request of at least 1 CPU: (2^zones, rows).
 
-    There is none where the manager calls the request impossible. Which of them are preferred is for their
-    width to say.
+    Restates generateCPUTopologyHints. Where the manager reports the request as impossible (an empty list of
+    hints), a row has no set. Which sets are preferred depends on their width alone.
     """
     possible = batch_hint_sets.reaching(cpus.available.sum(axis=0), request)
     hosts: Bools = cpus.sizes > 0
     if not hosts.all():
         possible &= batch_hint_sets.apart(batch_hint_sets.masks(~hosts), cpus.zones)
     if cpus.reusable.any():
-        # A set that leaves out a zone of reusable CPUs is skipped, even where it has enough without them.
+        # A set without a zone of reusable CPUs is skipped, even if it has enough other CPUs.
         possible &= batch_hint_sets.around(batch_hint_sets.masks(cpus.reusable.sum(axis=0) > 0), cpus.zones)
     return possible
 
@@ -102,28 +102,28 @@ def hints(cpus: CpuColumns, request: int) -> Bools:
 def allocate(cpus: CpuColumns, request: Ints | int, mask: Ints, role: Role) -> CpuAllocation:
     """Return the CPUs that a container gets on each row, and the columns after it (Allocate).
 
-    `request` is one number or one per row, 0 where it asks for none. `mask` is its affinity as bits by row,
-    or -1 where none is stored. Those of its affinity come first, and what is missing then from anywhere.
-    `full-pcpus-only` is for `breaks_cores` to tell before.
+    `request` is one number or one per row, 0 where it requests none. `mask` is its affinity as bits by row,
+    or -1 where none is stored. CPUs of the affinity are taken first, and the rest from any zone. This ignores
+    `full-pcpus-only`: check `breaks_cores` before.
     """
     ok = np.asarray(cpus.available.sum(axis=(0, 1)) >= request)
     needed = np.where(ok, request, 0)
-    # -1 has all bits, and whoever may take from all zones takes as if nothing was aligned.
+    # -1 has all bits: an affinity to all zones has the same effect as no affinity.
     near = cpus.available * batch_hint_sets.members(mask, cpus.zones)
     first = np.minimum(needed, near.sum(axis=(0, 1)))
     taken = _numa_packed(cpus, near, first)
     beyond = np.flatnonzero(needed > first)
     if len(beyond):
-        # This is how best-effort goes beyond its affinity: the rest is taken as if it were asked for alone.
+        # This is how best-effort exceeds its affinity: the rest is taken like a request of its own.
         far = (cpus.available - near)[..., beyond]
         taken[..., beyond] += _numa_packed(cpus.at(beyond), far, (needed - first)[beyond])
     return CpuAllocation(cpus.charged(taken, role), taken.sum(axis=0), ok)
 
 
 def breaks_cores(cpus: CpuColumns, request: int) -> Bools:
-    """Return whether `full-pcpus-only` refuses a request (SMT_ALIGNMENT), by row; asked before `allocate`.
+    """Return whether `full-pcpus-only` refuses a request (SMT_ALIGNMENT), by row; call it before `allocate`.
 
-    Neither CPUs of init containers count here nor those whose core keeps a thread for the system.
+    Reusable CPUs of init containers do not count here, nor do CPUs whose core keeps a thread for the system.
     """
     threads = len(cpus.available)
     whole = cpus.available - cpus.reusable - np.maximum(cpus.split - cpus.reusable, 0)
@@ -132,11 +132,11 @@ def breaks_cores(cpus: CpuColumns, request: int) -> Bools:
 
 
 def last_ones(free: Ints, threads: int) -> Ints:
-    """CPUs by core, (threads, zones, rows), where the last ones of each zone are free: (zones, rows).
+    """Return CPUs by core, (threads, zones, rows), if the last ones of each zone are `free`: (zones, rows).
 
-    That is how free CPUs stand on an assumed machine of which only amounts are known
-    (`assumed_machine.free_cpus`). Those of them that are `split` are the last ones too: of F free ones,
-    where A of a zone are allocatable, they are max(0, F - A // threads * threads).
+    Free CPUs have these places on an assumed machine of which only amounts are known
+    (`assumed_machine.free_cpus`). The `split` ones among them are the last ones too: with F free and A
+    allocatable CPUs in a zone, there are max(0, F - A // threads * threads).
     """
     by_core = np.zeros((threads, *free.shape), dtype=free.dtype)
     rest = free % threads
@@ -147,9 +147,9 @@ def last_ones(free: Ints, threads: int) -> Ints:
 
 
 def by_core(topology: CpuTopology, cpus: CpuSet, threads: int) -> Ints:
-    """CPUs of one node by core, (threads, zones), wherever they stand; its cores have so many threads.
+    """Return the given CPUs of one node by core, (threads, zones); its cores have `threads` threads.
 
-    Of what a node has free, `cpu_manager.whole_cores` tells which ones are not `split`.
+    `cpu_manager.whole_cores` returns which free CPUs of a node are not `split`.
     """
     counts = np.zeros((threads, len(topology.zones)), dtype=np.int64)
     for at, zone in enumerate(topology.zones):
@@ -159,11 +159,11 @@ def by_core(topology: CpuTopology, cpus: CpuSet, threads: int) -> Ints:
     return counts
 
 
-# Which CPUs are taken: takeByTopologyNUMAPacked.
+# The choice of CPUs: takeByTopologyNUMAPacked.
 
 
 class _FreeCpus(NamedTuple):
-    """What can be taken, by zone: CPUs of cores whose threads are all free, and those of `broken` cores."""
+    """Free CPUs by zone: those of cores whose threads are all free, and those of other (`broken`) cores."""
 
     whole: Ints
     broken: Ints
@@ -175,13 +175,13 @@ class _FreeCpus(NamedTuple):
 
 
 _TakeStep = Callable[[CpuColumns, _FreeCpus, Ints], Ints]
-"""The CPUs of each zone that one step takes in whole cores, while so many are needed on each row."""
+"""Returns the CPUs that one step takes from each zone, in whole cores, if each row needs so many."""
 
 
 def _numa_packed(cpus: CpuColumns, free: Ints, needed: Ints) -> Ints:
-    """Each step takes what it can of what the steps before it left, as `cpu_assignment._numa_packed`.
+    """Return the CPUs that are taken, as `cpu_assignment._numa_packed`: each step takes what it can.
 
-    What is free and what is taken is by core, (threads, zones, rows); no row needs more than it has free.
+    Free and taken CPUs are by core, (threads, zones, rows). No row needs more than it has free.
     """
     before = _FreeCpus(free[-1], free[:-1].sum(axis=0))
     whole = np.zeros_like(before.whole)
@@ -198,9 +198,9 @@ def _numa_packed(cpus: CpuColumns, free: Ints, needed: Ints) -> Ints:
 
 
 def _full_sockets(cpus: CpuColumns, free: _FreeCpus, needed: Ints) -> Ints:
-    """Sockets whose CPUs are all free, the lowest first."""
+    """Take sockets whose CPUs are all free, the lowest first."""
     taken = np.zeros_like(free.whole)
-    # Where each zone is a socket, zones come first, and leave no socket that is free and not too large.
+    # Where zones share no socket, zones are taken first, which leaves no free socket that is small enough.
     missing = np.where(_numa_first(cpus), 0, needed)
     for zones in _shared_sockets(cpus.sockets):
         size, whole = cpus.sizes[zones].sum(axis=0), free.whole[zones]
@@ -211,7 +211,7 @@ def _full_sockets(cpus: CpuColumns, free: _FreeCpus, needed: Ints) -> Ints:
 
 
 def _full_numa_nodes(cpus: CpuColumns, free: _FreeCpus, needed: Ints) -> Ints:
-    """Zones whose CPUs are all free, so none that keeps a reserved one."""
+    """Take zones whose CPUs are all free, so none with a reserved CPU."""
     size = cpus.sizes.max(axis=0)
     full = (free.whole == cpus.sizes) & (cpus.sizes > 0) & (size <= needed)
     taken: Ints = np.zeros_like(free.whole)
@@ -221,7 +221,7 @@ def _full_numa_nodes(cpus: CpuColumns, free: _FreeCpus, needed: Ints) -> Ints:
 
 
 def _full_cores(cpus: CpuColumns, free: _FreeCpus, needed: Ints) -> Ints:
-    """Cores whose threads are all free, zone by zone."""
+    """Take cores whose threads are all free, zone by zone."""
     threads = len(cpus.available)
     return _in_turn(cpus, free, free.whole // threads, needed // threads) * threads
 
@@ -230,7 +230,7 @@ _STEPS: Sequence[_TakeStep] = (_full_sockets, _full_numa_nodes, _full_cores)
 
 
 def _remaining_cpus(cpus: CpuColumns, free: Ints, needed: Ints) -> Ints:
-    """Single threads by core, zone by zone, those of cores first of which the fewest are left."""
+    """Take single threads, zone by zone, first from the cores with the fewest left; by core."""
     left = _FreeCpus(free[-1], free[:-1].sum(axis=0))
     taken, missing = np.zeros_like(free), _in_turn(cpus, left, left.every, needed)
     for at, threads in enumerate(free):
@@ -240,7 +240,7 @@ def _remaining_cpus(cpus: CpuColumns, free: Ints, needed: Ints) -> Ints:
 
 
 def _in_turn(cpus: CpuColumns, free: _FreeCpus, units: Ints, needed: Ints) -> Ints:
-    """Return how many units each zone gives, where so many are needed and zones give one after the other."""
+    """Return how many of the needed units each zone gives; each gives all it has before the next one."""
     if np.count_nonzero(units, axis=0).max(initial=0) > 1:
         needed = needed - np.einsum("ijr,jr->ir", _earlier(cpus, free.every), units)
     given: Ints = np.clip(needed, 0, units)
@@ -248,10 +248,10 @@ def _in_turn(cpus: CpuColumns, free: _FreeCpus, units: Ints, needed: Ints) -> In
 
 
 def _earlier(cpus: CpuColumns, free: Ints) -> Bools:
-    """Whether the second of two zones comes before the first, (zones, zones, rows), by what is free in each.
+    """Return whether the second of two zones comes before the first, by free CPUs: (zones, zones, rows).
 
-    Restates sortAvailableNUMANodes: by how few CPUs are free in a zone or, where zones share sockets, in its
-    socket and then in the zone.
+    Restates sortAvailableNUMANodes: zones with fewer free CPUs come first; where zones share sockets, the
+    zones of sockets with fewer free CPUs come first, and within a socket those with fewer themselves.
     """
     own = free.astype(np.int64)
     at = np.arange(len(own))[:, None]
@@ -261,7 +261,7 @@ def _earlier(cpus: CpuColumns, free: Ints) -> Bools:
             together[zones] = own[zones].sum(axis=0)
         socket = together * len(own) + np.array(cpus.sockets)[:, None]
         own = np.where(_numa_first(cpus), own, socket * (own.max(initial=0) + 1) + own)
-    # Units that are as full stay in the order of their ids.
+    # Equally full units stay in the order of their ids.
     order = own * len(own) + at
     earlier: Bools = order < order[:, None]
     return earlier
@@ -275,7 +275,7 @@ def _numa_first(cpus: CpuColumns) -> Bools:
 
 
 def _shared_sockets(sockets: Sequence[int]) -> list[list[int]]:
-    """The zones of each socket, in the order of sockets; none at all if each zone has one of its own."""
+    """Return the zones of each socket, in the order of sockets; none if no socket has several zones."""
     every = sorted(set(sockets))
     if len(every) == len(sockets):
         return []
@@ -283,10 +283,10 @@ def _shared_sockets(sockets: Sequence[int]) -> list[list[int]]:
 
 
 def _left(counts: Ints, taken: Ints) -> Ints:
-    """Return what is left of the first so many CPUs by core, once the first so many were taken; all by core.
+    """Return what is left of the first `counts` CPUs after the first `taken` ones are gone; all by core.
 
-    A core that is broken into has fewer threads then. It is the only one in its zone that has so few, since
-    cores that have fewer than others are used up before.
+    A core that is split has fewer threads then. It is the only one of its zone with so few, because cores
+    with fewer threads than others are used up before.
     """
     if not counts.any():
         return counts

@@ -22,10 +22,10 @@ from numalign.model.intent import Intent, Policy, Scope
 def kept_alone(
     state: ColumnState, hint: PreferredHint, request: StepRequest, intent: Intent
 ) -> tuple[Bools, Bools]:
-    """Whether a pod of one container gets the zones that an intent allows; and where its hint cannot tell.
+    """Return where a pod of one container satisfies an intent, and where its hint does not decide that.
 
-    By row. Where nothing is preferred, what the intent is about lies in more zones than it has to, unless
-    the intent leaves out some of what the container asks for.
+    Both by row. Where no hint is preferred, the resources of the intent are in more zones than necessary,
+    unless the intent omits some of the resources that the container requests.
     """
     kept = hint.exists
     if intent.policy is Policy.SINGLE_NUMA_NODE:
@@ -42,7 +42,7 @@ def kept_alone(
 
 
 def kept_in_steps(state: ColumnState, admission: BatchAdmission, intent: Intent) -> Bools:
-    """Whether each container, or the pod, lies in as few zones as an intent asks; by row of the admission."""
+    """Return whether each container, or the pod, satisfies an intent, by row of the admission."""
     kept = np.ones(state.count, dtype=np.bool_)
     for _, _, rows, too_wide in units_too_wide(state, admission, intent):
         kept[rows] &= ~too_wide
@@ -52,7 +52,7 @@ def kept_in_steps(state: ColumnState, admission: BatchAdmission, intent: Intent)
 def units_too_wide(
     state: ColumnState, admission: BatchAdmission, intent: Intent
 ) -> Iterator[tuple[LayoutPlan, StepRequest, Ints, Bools]]:
-    """Yield what must sit together, kind by kind: on which rows, and on which of these it is too wide."""
+    """Yield each unit to be aligned, kind by kind: its rows, and on which of these it has too many zones."""
     if not intent.binding:
         return
     for number, plan in state.plan.plans:
@@ -77,7 +77,7 @@ def _units(
 
 
 def allowed_zones(state: ColumnState, request: StepRequest, names: frozenset[str], intent: Intent) -> Ints:
-    """Into how many zones these resources of a step may go, by row."""
+    """Return how many zones these resources of a step may use, by row."""
     if intent.policy is Policy.SINGLE_NUMA_NODE:
         return np.ones(state.count, dtype=np.int8)
     widths = widths_of(state, request)

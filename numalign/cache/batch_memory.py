@@ -1,13 +1,13 @@
 """
 The memory manager under policy Static on many nodes at once.
 
-Restates `kubelet.memory_manager`, which names the kubelet's functions, for nodes with as many zones each.
-Sets of zones are bits by row, many of them a lattice (`batch_hint_sets`). Nobody may have 2^59 bytes or more
-on a zone; a node without anything of a resource has 0 of it, for no container asks for 0.
+Restates `kubelet.memory_manager`, which names the kubelet's functions, for nodes with the same number of
+zones. One set of zones is bits by row, many sets are a lattice (`batch_hint_sets`). No zone may have 2^59
+bytes or more. A node without a resource has 0 of it, because no container requests 0.
 
-Which zones a container's memory comes from is what `allocate` chose for it, whatever becomes of its block: a
-later container can reuse what an init container left, but the rules still count the block, with nothing in it
-(`Grant.zones_of`). Once all containers run those of init containers are gone (`containers_started`).
+The zones of a container's memory are those that `allocate` chose, even if its block is used up later: a later
+container can reuse what an init container left, but the rules still count the empty block (`Grant.zones_of`).
+Once all containers run, the blocks of init containers are gone (`containers_started`).
 """
 
 from collections.abc import Mapping
@@ -25,10 +25,10 @@ from numalign.model.pod import Role
 
 
 class ReusableMemory(NamedTuple):
-    """What an init container leaves to later containers of the pod on the very same zones.
+    """What an init container leaves to later containers of the pod on exactly the same zones.
 
-    By row `mask` is their set, 0 where it leaves nothing, and `amount` is in bytes. No row has two of one
-    resource for the same set.
+    By row, `mask` is the set of these zones, 0 where it leaves nothing, and `amount` is in bytes. No row has
+    two entries of one resource for the same set.
     """
 
     resource: str
@@ -38,11 +38,11 @@ class ReusableMemory(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MemoryColumns:
-    """Bytes of every memory resource by zone, the zones' groups, and what can be reused (`MemoryState`).
+    """Bytes of every memory resource by zone, the groups of zones, and reusable memory (`MemoryState`).
 
-    `allocatable` and `free` are by name, (zones, rows), of 64 bits. `cells` is the set of zones that each
-    zone's memory is grouped with, (zones, rows), where a zone of which no group is known is its own. `used`
-    are the zones that hold a block, as bits by row. Arrays are never changed in place.
+    `allocatable` and `free` are by name, (zones, rows), of 64 bits. `cells` is the group of each zone as a
+    set of zones, (zones, rows); a zone without a known group is a group of its own. `used` are the zones with
+    a block, as bits by row. Arrays are never changed in place.
     """
 
     allocatable: Mapping[str, Ints]
@@ -53,16 +53,16 @@ class MemoryColumns:
 
     @property
     def zones(self) -> int:
-        """How many zones each of the nodes has."""
+        """The number of zones of each node."""
         return len(self.cells)
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return len(self.used)
 
     def at(self, rows: Rows) -> "MemoryColumns":
-        """Return the same of some of these rows."""
+        """Return the same for some of these rows."""
         return MemoryColumns(
             {name: amounts.take(rows, axis=1) for name, amounts in self.allocatable.items()},
             {name: amounts.take(rows, axis=1) for name, amounts in self.free.items()},
@@ -73,10 +73,10 @@ class MemoryColumns:
 
 
 class MemoryAllocation(NamedTuple):
-    """What becomes of a step, by row.
+    """The result of an allocation for one step, by row.
 
-    `mask` is the set of zones that its blocks come from, 0 where it gets none; where it is not `ok` the
-    kubelet's Allocate fails, whatever the policy, and `after` is what was before.
+    `mask` is the set of zones of its blocks, 0 where it gets none. Where it is not `ok`, the kubelet's
+    Allocate fails under any policy, and `after` is the state before.
     """
 
     after: MemoryColumns
@@ -85,11 +85,11 @@ class MemoryAllocation(NamedTuple):
 
 
 def hints(memory: MemoryColumns, request: Mapping[str, int]) -> tuple[Bools, Ints]:
-    """The sets of zones that could serve a request, (2^zones, rows), and which width is preferred, by row.
+    """Return the sets of zones that can serve a request, (2^zones, rows), and the preferred width by row.
 
-    The hints are the same under every requested name, and those of that width are preferred. Where no set
-    could serve it the memory manager has no opinion: it gives no list of hints then, not an empty one. Of a
-    request for nothing it never has one.
+    The hints are the same under every requested name; those of that width are preferred. Where no set can
+    serve the request, the memory manager has no preference: it returns no list of hints, not an empty one.
+    For an empty request it never returns a list.
     """
     possible, width = large_enough(memory, request)
     if not request:
@@ -102,9 +102,9 @@ def hints(memory: MemoryColumns, request: Mapping[str, int]) -> tuple[Bools, Int
 
 
 def large_enough(memory: MemoryColumns, request: Mapping[str, int]) -> tuple[Bools, Ints]:
-    """Return the sets of zones whose allocatable memory reaches a request, and their least width by row.
+    """Return the sets of zones with enough allocatable memory for a request, and their least width by row.
 
-    As long as what is allocatable stays both do. The width is that of all zones where there is no set.
+    Both stay the same as long as allocatable amounts do. Where there is no set, the width is all zones.
     """
     enough = np.ones((1 << memory.zones, memory.count), dtype=np.bool_)
     enough[0] = False
@@ -116,11 +116,11 @@ def large_enough(memory: MemoryColumns, request: Mapping[str, int]) -> tuple[Boo
 def allocate(
     memory: MemoryColumns, step: Step, mask: Ints, preferred: Bools, asked: Bools
 ) -> MemoryAllocation:
-    """Reserve a block of every name of a step on each row that is asked, as `memory_manager.allocate`.
+    """Allocate a block for every name of a step on the `asked` rows, as `memory_manager.allocate`.
 
-    `mask` and `preferred` are the affinity by row, at least one zone, or -1 where none is stored. Rows that
-    are not `asked` (the manager is off, or leaves the pod alone) stay as they are, and are ok. A step can ask
-    for no memory: without an affinity that fails, and with one only where it touches a group of others.
+    `mask` and `preferred` are the affinity by row: at least one zone, or -1 where none is stored. Rows that
+    are not `asked` (the manager is off, or ignores the pod) are unchanged, and ok. A step without memory
+    fails where no affinity is stored, and else only where the affinity violates a group.
     """
     request = step.memory
     stays = (mask > 0) & _satisfies(memory, request, mask)
@@ -134,49 +134,49 @@ def allocate(
 
 
 def _available(memory: MemoryColumns, name: str, size: int) -> Bools:
-    """The sets of zones that have enough free, if need be with what init containers left to that very set."""
+    """Return the sets of zones with enough free memory, or with what init containers left to exactly them."""
     free = _amounts(memory, memory.free, name)
     enough = batch_hint_sets.reaching(free, size)
     for resource, mask, amount in memory.reusable:
         if resource == name:
             rows = np.flatnonzero(_total(free, mask) + amount >= min(size, MOST_ASKED))
-            # Who leaves nothing leaves it to the empty set, which nothing allocatable makes possible.
+            # Where nothing is left this may be the empty set, which `large_enough` rules out.
             enough[mask[rows], rows] = True
     return enough
 
 
 def _open(memory: MemoryColumns) -> Bools:
-    """The sets of zones that can be used: a zone outside any group, several free ones, a group as it is."""
+    """Return the usable sets of zones: one outside any group, several unused ones, or a whole group."""
     opened, cells = batch_hint_sets.apart(memory.used, memory.zones), memory.cells
     sizes = np.bitwise_count(cells)
     for zone, cell in enumerate(cells):
-        # Where nothing holds a block nobody looks at groups.
+        # As long as no zone has a block, groups do not matter.
         opened[1 << zone] = (sizes[zone] <= 1) | (memory.used == 0)
-        # A group without blocks is several free zones, or touches a zone that serves another set.
+        # A group without blocks is several unused zones, or has a zone that serves another set.
         rows = np.flatnonzero((sizes[zone] > 1) & ~_violates_group(cells, memory.used, cell))
         opened[cell[rows], rows] = True
     return opened
 
 
 def _violates_group(cells: Ints, used: Ints, mask: Ints) -> Bools:
-    """Return whether a block over several zones would touch one that serves another set, by row."""
+    """Return whether a block over several zones would include one that serves another set, by row."""
     touched = batch_hint_sets.members(mask & used, len(cells))
     violated: Bools = (touched & (cells != mask)).any(axis=0) & (np.bitwise_count(mask) > 1)
     return violated
 
 
 def _best_around(memory: MemoryColumns, request: Mapping[str, int], mask: Ints, preferred: Bools) -> Ints:
-    """Return the best set that holds an affinity (any, if it is -1), by row; 0 if it would be a step down."""
+    """Return the best set that contains an affinity (any, if -1), by row; 0 if it would be worse."""
     possible, width = hints(memory, request)
     possible &= batch_hint_sets.around(np.maximum(mask, 0), memory.zones)
     best = batch_hint_sets.best(possible, batch_hint_sets.by_preference(NumaInfo(memory.zones)))
-    # No set is narrower than what is preferred, so the narrowest one is of those, if any is.
+    # No set is narrower than the preferred width, so the best set is preferred if any is.
     chosen: Ints = np.where(preferred & (np.bitwise_count(best) != width), 0, best)
     return chosen
 
 
 def _satisfies(memory: MemoryColumns, request: Mapping[str, int], mask: Ints) -> Bools:
-    """Return whether these zones have all that is requested free, by row."""
+    """Return whether all requested memory is free in these zones, by row."""
     satisfied = np.ones(memory.count, dtype=np.bool_)
     for name, size in request.items():
         satisfied &= _total(_amounts(memory, memory.free, name), mask) >= min(size, MOST_ASKED)
@@ -184,19 +184,19 @@ def _satisfies(memory: MemoryColumns, request: Mapping[str, int], mask: Ints) ->
 
 
 def _total(amounts: Ints, mask: Ints) -> Ints:
-    """Return how much the zones of each row's set have together."""
+    """Return the total of the zones in the set of each row."""
     total: Ints = np.where(batch_hint_sets.members(mask, len(amounts)), amounts, 0).sum(axis=0)
     return total
 
 
 def _amounts(memory: MemoryColumns, amounts: Mapping[str, Ints], name: str) -> Ints:
-    """Return the amounts of a resource by zone; of one that no zone lists there is nothing."""
+    """Return the amounts of a resource by zone; zeros if no zone lists it."""
     listed = amounts.get(name)
     return np.zeros((memory.zones, memory.count), dtype=np.int64) if listed is None else listed
 
 
 def _with_blocks(memory: MemoryColumns, step: Step, mask: Ints) -> MemoryColumns:
-    """The memory with a block of every name on these zones, which become a group; 0 is a row without."""
+    """Return the memory with a block for every name on these zones, which become a group; 0 means none."""
     if not mask.any():
         return memory
     after = replace(
@@ -210,13 +210,13 @@ def _with_blocks(memory: MemoryColumns, step: Step, mask: Ints) -> MemoryColumns
 
 
 def _with_block(memory: MemoryColumns, name: str, size: int, mask: Ints, role: Role) -> MemoryColumns:
-    """As updateMachineState: what can be reused is taken first, and then the lowest zone gives."""
+    """Restate updateMachineState: reusable memory is taken first, and then the lowest zone gives."""
     left = [each for each in memory.reusable if each.resource == name]
     same = [each.mask == mask for each in left]
     found = np.zeros(memory.count, dtype=np.int64)
     for each, here in zip(left, same, strict=True):
         found += each.amount * here
-    # Init containers run one after another, so the largest of them is what can be used again.
+    # Init containers run one after another, so the largest of their blocks is reusable.
     again = np.maximum(found, size) if role is Role.INIT else np.maximum(found - size, 0)
     kept = [
         each._replace(amount=np.where(here, again, each.amount))
@@ -230,7 +230,7 @@ def _with_block(memory: MemoryColumns, name: str, size: int, mask: Ints, role: R
 
 
 def _drawn(free: Ints, mask: Ints, missing: Ints) -> Ints:
-    """Return what is left of what each zone has once this is drawn from one zone of the set after another."""
+    """Return what each zone has left after the zones of the set have given the missing amount in turn."""
     left = free.copy()
     for zone, inside in zip(left, batch_hint_sets.members(mask, len(free)), strict=True):
         taken = np.minimum(zone, missing) * inside

@@ -1,9 +1,9 @@
 """
 The topology manager's merge on many nodes at once: the hints of many resources in, one set of zones out.
 
-Restates what `kubelet.topology_manager` has for a strict policy and for a best effort (HintMerger.compare of
-policy.go). The hints of a resource are a lattice (`batch_hint_sets`), all rows of a call have as many zones,
-and the same distances, or none.
+Restates the merges of `kubelet.topology_manager` for a strict policy and for best effort (HintMerger.compare
+of policy.go). The hints of a resource are a lattice (`batch_hint_sets`). All rows of a call have the same
+number of zones and the same distances, or none.
 """
 
 from collections.abc import Sequence
@@ -23,35 +23,35 @@ from numalign.kubelet.topology_manager import NumaInfo
 def preferred(lists: Sequence[Bools], numa: NumaInfo) -> Ints:
     """Return the best set that every resource prefers, by row; 0 where there is none.
 
-    `lists` has, for one resource at least, the sets that it prefers: (2^zones, rows). A resource without an
-    opinion on a row has to be True throughout there; an impossible one is False throughout. Where no resource
-    has an opinion the kubelet takes all zones, which is for the caller to know.
+    `lists` has the preferred sets of at least one resource: (2^zones, rows). On a row without a preference of
+    the resource all sets have to be True; if the resource is impossible, all are False. Where no resource has
+    a preference, the kubelet takes all zones; the caller has to handle that.
     """
     return batch_hint_sets.best(reduce(and_, lists), batch_hint_sets.by_preference(numa))
 
 
 def best_not_preferred(lists: Sequence[Bools], numa: NumaInfo) -> Ints:
-    """Return what a best effort chooses among what is not preferred, by row, as HintMerger.compare does.
+    """Return the best-effort choice among sets that are not preferred, by row, as HintMerger.compare does.
 
-    `lists` has, for one resource at least, the sets that could serve it: (2^zones, rows). Where it is False
-    throughout the resource is impossible or has no opinion, and does not count. There always is a set: where
-    all intersections are empty, or no resource counts, it is all zones.
+    `lists` has the possible sets of at least one resource: (2^zones, rows). Where all of them are False, the
+    resource is impossible or has no preference, and does not count. Every row has a choice: all zones, where
+    all intersections are empty or no resource counts.
     """
     limit = np.maximum.reduce([batch_hint_sets.narrowest_width(possible, 0) for possible in lists])
     first: Ints = (1 << limit) - 1
-    # A resource that does not count takes no zone from the others.
+    # A resource that does not count must not restrict the others.
     lists = [_or_all_zones(possible) for possible in lists]
     if numa.distances:
         return _closest_to(limit, lists, numa)
     rest = np.flatnonzero(~_first_is_reached(lists, first))
-    # Rows stay side by side, as they do not where an index picks them.
+    # `take` keeps the values of a set contiguous, which an index array does not.
     if len(rest):
         first[rest] = _closest_to(limit[rest], [possible.take(rest, axis=1) for possible in lists], numa)
     return first
 
 
 def _or_all_zones(possible: Bools) -> Bools:
-    """Return the sets, or that of all zones where there is none."""
+    """Return the sets, or only the set of all zones on rows without any."""
     none = ~possible.any(axis=0)
     if not none.any():
         return possible
@@ -61,7 +61,7 @@ def _or_all_zones(possible: Bools) -> Bools:
 
 
 def _first_is_reached(lists: Sequence[Bools], first: Ints) -> Bools:
-    """Return whether some resource has this set, and all have all zones: then nothing need be merged."""
+    """Return whether some resource has this set, and all have all zones: then no merge is necessary."""
     rows = np.arange(len(first))
     unlimited = np.logical_and.reduce([possible[-1] for possible in lists])
     reached: Bools = unlimited & np.logical_or.reduce([possible[first, rows] for possible in lists])
@@ -69,7 +69,7 @@ def _first_is_reached(lists: Sequence[Bools], first: Ints) -> Bools:
 
 
 def _closest_to(limit: Ints, lists: Sequence[Bools], numa: NumaInfo) -> Ints:
-    """Of all intersections the best of a width that is as close to the limit as there is one."""
+    """Return the intersection that comes first in the order of `_closest_first`, by row."""
     reachable = reduce(batch_hint_sets.intersections, lists)
     ranks, masks = _by_limit(numa)
     lowest = batch_hint_sets.lowest(reachable, ranks.take(limit, axis=1))
@@ -79,7 +79,7 @@ def _closest_to(limit: Ints, lists: Sequence[Bools], numa: NumaInfo) -> Ints:
 
 @lru_cache(maxsize=64)
 def _by_limit(numa: NumaInfo) -> tuple[NDArray[np.uint8], NDArray[np.int16]]:
-    """By limit the ranks of all sets, (2^zones, limits), and the sets by rank, (limits, 256)."""
+    """Return by limit the ranks of all sets, (2^zones, limits), and the sets by rank, (limits, 256)."""
     orders = [
         batch_hint_sets.in_order(_closest_first(limit, numa), bitmask.full(numa.count))
         for limit in range(numa.count + 1)
@@ -88,7 +88,7 @@ def _by_limit(numa: NumaInfo) -> tuple[NDArray[np.uint8], NDArray[np.int16]]:
 
 
 def _closest_first(limit: int, numa: NumaInfo) -> list[Mask]:
-    """All sets: those as wide as the limit first, then narrower ones from there, and only then wider ones."""
+    """Return all sets: first those as wide as the limit, then narrower ones, the widest first, then wider."""
 
     def rank(mask: Mask) -> tuple[bool, int, tuple[int, int, Mask]]:
         width = mask.bit_count()

@@ -1,8 +1,8 @@
 """
-Where a pod comes to on the nodes that take it, in columns: which zones, how well aligned, how good.
+The placement of a pod on the nodes that admit it, in columns: its zones, whether it is aligned, its score.
 
-A container that is served by what it prefers takes all zones of that set; wherever else a pod lands, it is
-admitted container by container.
+A container with a preferred hint gets all zones of that hint. In all other cases, the pod is admitted
+container by container.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ from numalign.model.demand import Step
 from numalign.model.intent import Intent, Policy, Scope
 
 REFUSED = -1
-"""The zones on a node that does not take the pod."""
+"""In place of a number, on nodes that do not admit the pod."""
 
 
 def zones(trial: Trial) -> Ints:
-    """Return how many zones the pod gets by row, `REFUSED` where it is not taken."""
+    """Return how many zones the pod gets, by row; `REFUSED` where it is not admitted."""
     held = np.zeros(trial.count, dtype=np.int64)
     if trial.by_hint.any():
         held[trial.by_hint] = trial.hint.mask[trial.by_hint]
@@ -36,11 +36,11 @@ def zones(trial: Trial) -> Ints:
     return np.where(trial.taken, zone_sets.widths(held).astype(np.int16), np.int16(REFUSED))
 
 
-# How well aligned.
+# Alignment.
 
 
 def aligned(trial: Trial) -> Bools:
-    """Return whether the kubelet really aligns the pod, by row that takes it.
+    """Return whether the kubelet really aligns the pod, by row; False where it is not admitted.
 
     Restates `decision.scoring.aligned`.
     """
@@ -53,14 +53,14 @@ def aligned(trial: Trial) -> Bools:
 
 
 def _aligned_by_node(trial: Trial) -> Bools:
-    """Return a pod that states nothing is aligned by what the node tries."""
+    """Return where the policy of the node aligns a pod without an intent; True under every strict policy."""
     state, plan = trial.state, trial.plan
     found = state.has(Trait.STRICT).copy()
     if plan.kinds.all(Trait.STRICT):
         return found
     silent, alone = state.has(Trait.SILENT), state.zones == 1
     if plan.only_step is not None:
-        # Where a pod lands by chance is no alignment, unless there is nowhere else to land.
+        # A placement by chance is not alignment, unless no other placement is possible.
         return found | np.where(silent, alone | trial.hint.nothing, trial.hint.exists)
     for rows, _, admission in trial.placed_in_steps:
         preferred = np.logical_and.reduce([grant.preferred for grant in admission.grants])
@@ -70,7 +70,7 @@ def _aligned_by_node(trial: Trial) -> Bools:
 
 
 def _kept(trial: Trial, intent: Intent) -> Bools:
-    """Return whether a best effort succeeded: the same would be kept as `restricted`."""
+    """Return whether best effort succeeded, by row: the placement also satisfies `restricted`."""
     state, plan = trial.state, trial.plan
     kept = np.ones(trial.count, dtype=np.bool_)
     if plan.only_step is not None:
@@ -80,11 +80,11 @@ def _kept(trial: Trial, intent: Intent) -> Bools:
     return kept & ~state.flags([each.unalignable for each in plan.every])
 
 
-# How good.
+# Scores.
 
 
 def scores(trial: Trial, strategy: Strategy, weights: Weights) -> Ints:
-    """How good the placement is by a strategy, 0 to 100, by row; `REFUSED` where the pod is not taken."""
+    """Return the score of the placement by a strategy, 0 to 100, by row; `REFUSED` if not admitted."""
     values = np.full(trial.count, REFUSED, dtype=np.int16)
     for rows, terms, units in _placed(trial):
         values[rows] = HIGHEST
@@ -94,7 +94,7 @@ def scores(trial: Trial, strategy: Strategy, weights: Weights) -> Ints:
 
 
 class _ScoreTerms(NamedTuple):
-    """All of a layout that scores turn on; the scope only for several containers."""
+    """The facts of a layout that scores depend on; the scope only for pods with several containers."""
 
     scope: Scope
     listed: frozenset[str]
@@ -103,7 +103,7 @@ class _ScoreTerms(NamedTuple):
 
 
 def _placed(trial: Trial) -> Iterator[tuple[Rows, _ScoreTerms, Sequence[Unit]]]:
-    """Yield what is placed as one, on rows that take the pod and are scored in the same terms."""
+    """Yield the units of the pod, for admitting rows that are scored by the same facts."""
     rows = np.flatnonzero(trial.by_hint)
     if len(rows):
         yield from _by_hint(trial, rows)
@@ -130,7 +130,7 @@ def _in_steps(trial: Trial, admitted: Admitted) -> Iterator[tuple[Rows, _ScoreTe
         own, chosen = (state, slice(None)) if some is None else (state.at(some), some)
         held = [grant.zones_of(_pinned(grant.step.step, terms))[chosen] for grant in admission.grants]
         if terms.scope is Scope.POD:
-            # Of all its containers, whatever the pod as a whole asks for.
+            # The zones of all containers, with the request of the pod as a whole.
             together = np.bitwise_or.reduce(held)
             yield rows[chosen], terms, [_unit(own, trial.plan.whole.step, terms, together)]
         else:
@@ -146,7 +146,7 @@ def _in_steps(trial: Trial, admitted: Admitted) -> Iterator[tuple[Rows, _ScoreTe
 
 def _alike(trial: Trial, state: ColumnState) -> Iterator[tuple[_ScoreTerms, Rows | None]]:
     demand = trial.plan.question.demand
-    # Of memory the whole pod asks for what its apps ask for.
+    # The pod as a whole requests memory only under the names that app containers request.
     asked = frozenset(name for step in (demand.whole, *demand.steps) for name in step.asks)
 
     def terms(layout: Layout) -> _ScoreTerms:
@@ -165,7 +165,7 @@ def _unit(state: ColumnState, step: Step, terms: _ScoreTerms, mask: Ints) -> Uni
     zones = (mask >> np.arange(state.zones)[:, None]) & 1
     amounts = []
     for name, amount in _pinned(step, terms).items():
-        # Rounded as a single number is.
+        # Rounded like a single number.
         free: Any = state.raw(name)
         amounts.append((name, amount, (whole(name, free) * zones).sum(axis=0)))
     nearest = batch_scoring.nearest_sets(terms.costs)

@@ -1,8 +1,8 @@
 """
 Why nodes refuse a pod, in columns: the refusals of many nodes, each once.
 
-Restates `decision.evaluate.refusal_of` and `_by_intent` as far as they distinguish nodes that a scheduler
-counts together: by the request and the kind of refusal, not by what a single node has (`wording.reason`).
+Restates `decision.evaluate.refusal_of` and `_by_intent`, without what a single node has: a scheduler counts
+nodes together by the request and the kind of refusal (`wording.reason`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ from numalign.model.intent import Policy
 from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
 
 Refused = tuple[Rows, Refusal]
-"""Rows that refuse alike, and how; needs tell no node's `most`, and the widest number of zones for each."""
+"""Rows with an equal refusal, and the refusal; its needs have no `most`, and the largest width of all."""
 
 _MOST_WIDTHS = 16
 """More zones than any node in columns has."""
@@ -36,7 +36,7 @@ _CAUSES = (Cause.ZONES_TOO_SMALL, Cause.WIDTHS_DIFFER, Cause.SPREAD, Cause.NOT_T
 
 
 def refusals(trial: Trial, wanted: Bools) -> Iterator[Refused]:
-    """Yield why each of the wanted rows refuses; those that take the pod are not among them."""
+    """Yield the refusals of the wanted rows, without rows that admit the pod."""
     rest = wanted & ~trial.taken
     for told in (_too_small, _by_kind):
         for rows, refusal in told(trial, rest):
@@ -50,11 +50,11 @@ def refusals(trial: Trial, wanted: Bools) -> Iterator[Refused]:
         yield from _in_steps(admitted)
 
 
-# The node as a whole, and what its kubelet does not align.
+# The node as a whole, and its kind.
 
 
 def _too_small(trial: Trial, wanted: Bools) -> Iterator[Refused]:
-    """Restates `evaluate._too_large`: every resource of which the node as a whole has too little."""
+    """Yield refusals of nodes that as a whole have too little of some resources (`evaluate._too_large`)."""
     plan, state = trial.plan, trial.state
     rows = np.flatnonzero(wanted)
     if not len(rows):
@@ -92,7 +92,7 @@ def _by_policy(state: ColumnState, rows: Rows) -> Iterator[tuple[Policy, Rows]]:
 
 
 def _by_kind(trial: Trial, wanted: Bools) -> Iterator[Refused]:
-    """Yield what nodes of a kind refuse whatever they have."""
+    """Yield the refusals of nodes of a kind that refuses the pod, whatever they have."""
     for number, plan in trial.plan.plans:
         if plan.refused:
             rows = np.flatnonzero(wanted & (trial.state.kinds == number))
@@ -101,17 +101,17 @@ def _by_kind(trial: Trial, wanted: Bools) -> Iterator[Refused]:
 
 
 class _Moment(NamedTuple):
-    """Rows, and what their zones have `raw`, free in the unit of a resource's name: (zones, rows)."""
+    """Rows, and what is free in their zones, in the unit of a resource: (zones, rows)."""
 
     state: ColumnState
     raw: Callable[[str], Ints]
 
 
-# A container alone, where amounts of single zones decide.
+# A single container, where amounts of zones decide.
 
 
 def _alone(trial: Trial, request: StepRequest, wanted: Bools) -> Iterator[Refused]:
-    """Yield why a pod of one container is refused, on rows where no memory in use has a part in it."""
+    """Yield the refusals of a pod of one container, on rows where memory in use does not matter."""
     state, hint = trial.state, trial.hint
     certain = wanted & ~trial.held_by_others & ~state.has(Trait.WHOLE_CORES)
     strict, unserved = state.has(Trait.STRICT), certain & _memory_fails(state, request)
@@ -133,9 +133,9 @@ def _alone(trial: Trial, request: StepRequest, wanted: Bools) -> Iterator[Refuse
 
 
 def _memory_fails(state: ColumnState, request: StepRequest) -> Bools:
-    """Return where a strict kubelet aligns all else, and no zones could give the memory.
+    """Return where a strict kubelet aligns all other resources, and no set of zones has the memory.
 
-    Of such memory the manager has no opinion when it is asked, and then fails to allocate it.
+    The memory manager then returns no hints, and fails to allocate.
     """
     fails = np.zeros(state.count, dtype=np.bool_)
     if not request.memory:
@@ -148,14 +148,14 @@ def _memory_fails(state: ColumnState, request: StepRequest) -> Bools:
 
 
 class _PolicyTerms(NamedTuple):
-    """A policy, and the resources of a step that it is about."""
+    """A policy, and the resources of a step to which it applies."""
 
     policy: Policy
     names: frozenset[str]
 
 
 def _by_terms(state: ColumnState, request: StepRequest) -> Iterator[tuple[_PolicyTerms, Rows]]:
-    """Yield the rows of kinds of layouts on which a step comes to the same."""
+    """Yield each policy with the resources that it aligns for a step, and the rows with both."""
     terms = [
         _PolicyTerms(plan.config.policy, plan.aligned.intersection(request.names))
         for plan in state.plan.every
@@ -167,7 +167,7 @@ def _by_terms(state: ColumnState, request: StepRequest) -> Iterator[tuple[_Polic
 def _not_allocated_alone(
     state: ColumnState, request: StepRequest, policy: Policy, rows: Rows
 ) -> Iterator[Refused]:
-    """Yield a kubelet that aligns at best fails only where it cannot allocate; the first resource says it."""
+    """Yield the refusals of kubelets that are not strict, by the first resource they cannot allocate."""
     devices = sorted(name for name in request.names if kind(name) is Kind.DEVICE)
     pieces = [(name,) for name in (*devices, CPU) if name in request.names]
     for names in (*pieces, tuple(request.memory)):
@@ -178,11 +178,11 @@ def _not_allocated_alone(
             rows = rows[enough]
 
 
-# The kubelet, and the pod's intent, container by container.
+# Refusals by the kubelet and by the pod's intent, container by container.
 
 
 def _after(state: ColumnState, start: Managers, now: Managers) -> _Moment:
-    """Return the moment at which earlier containers of the pod hold something."""
+    """Return the moment after earlier containers of the pod were allocated resources."""
 
     def raw(name: str) -> Ints:
         spent = start.free(name) - now.free(name)
@@ -208,7 +208,7 @@ def _in_steps(admitted: Admitted) -> Iterator[Refused]:
 
 
 def _failed(failure: Failure, moment: _Moment) -> Iterator[Refused]:
-    """Yield why a kubelet refuses at this point, kind by kind."""
+    """Yield the refusals for a failure, kind by kind."""
     request, state = failure.step, moment.state
     for number, plan in state.plan.plans:
         rows, policy = np.flatnonzero(failure.rows & (state.kinds == number)), plan.config.policy
@@ -251,7 +251,7 @@ def _broken_cores(request: StepRequest, plan: LayoutPlan, zones: int) -> Refusal
 
 
 def _needs(request: StepRequest, names: Iterable[str], width: int) -> tuple[Need, ...]:
-    """Return what a step asks of these resources, in the order in which the rules tell it."""
+    """Return what a step requests of these resources, in the order of the rules."""
     asks = {**request.step.asks, **request.step.devices}
     return tuple(Need(name, amount, width, 0) for name, amount in asks.items() if name in names)
 
@@ -259,7 +259,7 @@ def _needs(request: StepRequest, names: Iterable[str], width: int) -> tuple[Need
 def _causes(
     moment: _Moment, request: StepRequest, terms: _PolicyTerms, rows: Rows
 ) -> Iterator[tuple[Rows, Cause, tuple[Need, ...]]]:
-    """Yield what it comes down to that zones cannot give these resources, and what they need, of rows alike.
+    """Yield why zones cannot provide these resources, and the needs, with the rows of each cause.
 
     Restates `evaluate._cause`.
     """
@@ -278,7 +278,7 @@ def _causes(
 
 
 def _cause(free: Sequence[Ints], asked: Sequence[int], widths: Ints) -> Ints:
-    """Return the number of the cause by row; `free` are (zones, rows), `widths` (resources, rows)."""
+    """Return the position in `_CAUSES` by row; `free` are (zones, rows), `widths` (resources, rows)."""
     short = np.logical_or.reduce(
         [_most(each, width) < amount for each, amount, width in zip(free, asked, widths, strict=True)]
     )
@@ -295,7 +295,7 @@ def _cause(free: Sequence[Ints], asked: Sequence[int], widths: Ints) -> Ints:
 
 
 def _most(free: Ints, width: Ints) -> Ints:
-    """Return what so many zones have together at the most."""
+    """Return the most that `width` zones have together, by row."""
     if (width == 1).all():
         widest: Ints = free.max(axis=0)
         return widest

@@ -1,9 +1,9 @@
 """
-How good placements are on thousands of nodes at once, by the strategies of `decision.scoring`.
+Scores of placements on thousands of nodes at once, by the strategies of `decision.scoring`.
 
-The formulas stand there; here they are restated for columns, one entry per node, in whole numbers of 64
-bits. The balance of resources alone is reckoned in floating point; where that cannot decide which whole
-number it is, the rules are asked for the node in question, so that every value is the one that they give.
+Restates its formulas for columns with one entry per node, in integers of 64 bits. Only the balance of
+resources is computed in floating point; where rounding errors could change the integer, the rules compute the
+value of the node instead, so that all values equal theirs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,32 +20,32 @@ from numalign.decision import scoring
 from numalign.decision.scoring import HIGHEST, CostTable, Strategy, Weights, whole
 
 _MOST_ASKED = 2**53
-"""Whoever asks for more is reckoned with as if he asked for so much, which no node has either.
+"""The limit of a request: a larger one is treated as this much, which no node has either.
 
-Eight zones of `layout.MOST_BYTES`, 2^49, have 2^52 free. So a hundred times what is asked or left over is
-below 2^60: shares in percent are divisions of whole numbers that do not overflow 64 bits.
+Eight zones of `layout.MOST_BYTES`, 2^49, have 2^52 free. So a hundred times what is requested or left is
+below 2^60: percentages are integer divisions that do not overflow 64 bits.
 """
 
 _NEAR = 2.0**-30
-"""Balance that comes so close to a whole number in floating point may really be on its other side.
+"""A balance this close to an integer in floating point may really be on the other side of it.
 
-Let u = 2^-53, and n the number of resources. A share, at most 1, is off by up to 3u: asked, free and their
-quotient are rounded. The mean of shares is off by (n + 3)u, and what a share differs from it by (n + 7)u.
-That is at most 1, so its square is off by (2n + 15)u, and the sum of all squares by n(3n + 15)u. Times
-100 / (n - 1), where n / (n - 1) <= 2, that is 200(3n + 15)u, and three more roundings of at most 100 make it
-(600n + 3300)u: below 2^-30 for less than ten thousand resources.
+Let u = 2^-53, and n the number of resources. A share, at most 1, is off by up to 3u: request, free amount and
+quotient are rounded. The mean of shares is off by (n + 3)u, and the difference of a share from it by
+(n + 7)u. That is at most 1, so its square is off by (2n + 15)u, and the sum of all squares by n(3n + 15)u.
+Times 100 / (n - 1), where n / (n - 1) <= 2, that is 200(3n + 15)u, and three more roundings of at most 100
+make it (600n + 3300)u: below 2^-30 for less than ten thousand resources.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """What is placed as one on every node: a container, or a pod as a whole.
+    """What is placed as one unit on every node: a container, or a pod as a whole.
 
-    `amounts` are, by resource that some zone lists, what is asked (millicores, bytes, pieces) and per node
-    what its zones of this unit have free together, in the units of `scoring.whole`, each zone by itself.
-    `zones` is per node how many they are; a unit that has none on a node does not count there. `nearest` is
-    per node whether no other set of so many zones is closer (`nearest_sets`), and no other is than none.
-    Numbers are of 64 bits.
+    `amounts` are, for each resource that some zone lists, the request (millicores, bytes, pieces) and per
+    node the sum of what the unit's zones have free, each zone converted by `scoring.whole`. `zones` is the
+    number of these zones per node; a unit without zones on a node does not count there. `nearest` is per node
+    whether no other set of equally many zones is closer (`nearest_sets`), True without zones. Numbers have 64
+    bits.
     """
 
     amounts: tuple[tuple[str, int, Ints], ...]
@@ -54,18 +54,18 @@ class Unit:
 
 
 def values(strategy: Strategy, units: Sequence[Unit], weights: Weights, *, max_zones: int) -> Ints:
-    """How good a placement in these units is per node, 0 to 100; free amounts are those before it.
+    """Return the score of a placement of these units per node, 0 to 100; free amounts are those before it.
 
-    There is one unit at least. `max_zones` is how many zones the kubelets can cope with.
+    There is at least one unit. `max_zones` is the largest number of zones that the kubelets support.
     """
     return STRATEGIES[strategy](units, weights, max_zones)
 
 
 @lru_cache(maxsize=256)
 def nearest_sets(costs: CostTable) -> Bools:
-    """Per set of zones whether no other set of as many is closer; bit i of a set is the i-th zone.
+    """Return per set of zones whether no other set of the same size is closer; bit i is the i-th zone.
 
-    There are 2^zones sets, so it is nothing for nodes with more than some ten zones.
+    There are 2^zones sets, so this is not for nodes with more than about ten zones.
     """
     order = [zone for zone, _ in costs]
     sets = ([zone for at, zone in enumerate(order) if mask >> at & 1] for mask in range(2 ** len(order)))
@@ -83,40 +83,40 @@ def _least_numa_nodes(units: Sequence[Unit], _weights: Weights, max_zones: int) 
 
 
 _OfUnit = Callable[[Unit, Weights], Ints]
-"""What a unit is worth where it has zones, 0 to 100."""
+"""Returns the value of a unit where it has zones, 0 to 100."""
 
 
 def _mean(of_unit: _OfUnit, units: Sequence[Unit], weights: Weights, _max_zones: int) -> Ints:
-    """Per node the mean over the units that have zones there, rounded down."""
+    """Return per node the mean over the units with zones there, rounded down."""
     total, count = np.zeros((2, len(units[0].zones)), dtype=np.int64)
     for unit in units:
         if unit.amounts:
             placed = unit.zones > 0
-            # To multiply is several times as fast as `numpy.where`.
+            # Multiplication is several times as fast as `numpy.where`.
             total += of_unit(unit, weights) * placed
             count += placed
     return _or_highest(count, total if len(units) == 1 else total // np.maximum(count, 1))
 
 
 def _or_highest(count: Ints, value: Ints) -> Ints:
-    """Return the value where anything counts, and elsewhere the best."""
+    """Return the value where anything counts, and the highest score elsewhere."""
     return value if count.all() else np.where(count, value, HIGHEST)
 
 
 def _weighted(used: Callable[[int, Ints], Ints | int], unit: Unit, weights: Weights) -> Ints:
-    """Return the weighted mean of what is `used` of each resource, in percent and rounded down one by one."""
+    """Return the weighted mean of the `used` percentage of each resource, each of them rounded down."""
     weight = {name: max(1, weights.get(name, 1)) for name, _, _ in unit.amounts}
     total = np.zeros(len(unit.zones), dtype=np.int64)
     for name, amount, free in unit.amounts:
         request = min(whole(name, amount), _MOST_ASKED)
-        # Of nothing nothing is used.
+        # Where nothing is free, nothing is used.
         room = free >= max(request, 1)
         total += used(request, free) * HIGHEST // np.maximum(free, 1) * room * weight[name]
     return total // sum(weight.values())
 
 
 def _balanced(unit: Unit, weights: Weights) -> Ints:
-    """100 less the sample variance of the used shares, in percent; one resource alone is in balance."""
+    """Return 100 less the sample variance of the used shares, in percent; one resource is balanced."""
     amounts = [(name, whole(name, amount), free) for name, amount, free in unit.amounts]
     room = np.logical_and.reduce([(free >= request) | (free == 0) for _, request, free in amounts])
     if len(amounts) == 1:
@@ -140,7 +140,7 @@ def _balanced(unit: Unit, weights: Weights) -> Ints:
 
 
 def _share(request: int, free: Ints) -> NDArray[np.float64]:
-    """Return how much of what is free is asked; of nothing, all."""
+    """Return the requested share of what is free; 1 where nothing is free."""
     none = free == 0
     share: NDArray[np.float64] = request / np.maximum(free, 1.0)
     return np.where(none, 1.0, share) if none.any() else share

@@ -1,14 +1,14 @@
 """
-One kind of objects, as the API server has it at every moment.
+The objects of one kind, always as the API server has them.
 
 A list returns the current objects, a watch the changes from then on. Watches break often: a server restarts,
 a load balancer closes an idle connection, a network drops packets silently. The next watch then resumes from
 the last resource version, so nothing is lost or read twice. Only if that is impossible (compacted history, a
-restored store, an invalid event) everything is listed again, and until that is complete the previous objects
-stay known. Of an object only the fields that the kind keeps are stored, and of a list only the names.
+restored store, an invalid event) everything is listed again; until that list is complete, the previous
+objects remain. Only the fields that the kind keeps are stored of an object, and only the names of a list.
 
-How a watch is meant to be used: Kubernetes documentation, "Kubernetes API Concepts", "Efficient detection of
-changes"; what breaks in practice: k8s.io/client-go, tools/cache/reflector.go.
+The use of a watch follows the Kubernetes documentation, "Kubernetes API Concepts", "Efficient detection of
+changes"; the failures in practice follow k8s.io/client-go, tools/cache/reflector.go.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ PAGE = 200
 """Objects per page. Nodes are stored with all their images, and a page is read without interruption."""
 
 PAGED_TRIES = 3
-"""How often a list is started in pages, before it is requested as a whole."""
+"""The number of attempts to list in pages, before the list is requested as a whole."""
 
 WATCH_SECONDS = 300
 """The minimum duration of a watch; the maximum is twice that, so that not all of them end at once."""
@@ -50,20 +50,20 @@ SILENCE_SECONDS = 150
 """A watch without a byte for this long is dead: a bookmark comes about once a minute."""
 
 LASTING_SECONDS = 30
-"""A watch that lasted this long was good: the next failure counts as the first one."""
+"""After a watch that lasted this long, the next failure counts as the first one."""
 
 FRUITLESS = 2
-"""After so many watches in a row that were refused, or sent nothing, only a list can help."""
+"""After so many watches in a row that were refused, or sent nothing, everything is listed again."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""The limits of seconds before the first retry and before any other."""
+"""The maximum of seconds before the first retry, and before any retry."""
 
 CHEAP_PAUSE = 5.0
-"""The same if a retry costs nothing: there is no connection, or it is refused at once. A starting server
-answers 403 to everybody for a moment. These failures do not make other pauses longer."""
+"""The maximum before any retry that costs nothing: there is no connection, or it is refused at once. A
+starting server answers 403 to everybody for a moment. These failures do not make other pauses longer."""
 
 LOG_AGAIN_SECONDS = 60
-"""How long the same cause is not logged again."""
+"""The minimum time between two log lines about the same cause."""
 
 
 class Sink(Protocol):
@@ -76,7 +76,7 @@ class Sink(Protocol):
         """Remove an object."""
 
     def keep(self, keys: AbstractSet[Key]) -> None:
-        """Remove all objects but these; each of them was put before."""
+        """Remove all objects except these; each of them was put before."""
 
 
 class WatchFailure(StrEnum):
@@ -154,9 +154,9 @@ class _Position:
 class Informer:
     """Keeps a sink equal to the API server, while it is `run`.
 
-    `collections` are the versions of one kind, the preferred one first; the first that is served is followed.
-    A kind that is not served has no objects. `synced` is whether a complete list was taken, and `trouble`
-    what is missing; None if nothing is. `silence` is in seconds. Failures that are `expected` are logged as
+    `collections` are the versions of one kind, the preferred one first; the first served version is watched.
+    A kind that is not served has no objects. `synced` is whether there was a complete list, and `trouble`
+    what is missing at present, or None. `silence` is in seconds. Failures that are `expected` are logged as
     information, not as warnings.
     """
 
@@ -175,7 +175,7 @@ class Informer:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self.kind, self._what = collections[0].kind, collections[0].plural
-        # As a role names it.
+        # As in a rule of a ClusterRole.
         self._resource = ".".join(filter(None, (self._what, group(collections[0].api_version))))
         self.synced_at: float | None = None
         self.failed_at = -math.inf
@@ -194,7 +194,7 @@ class Informer:
         self._heard_at: float | None = None
         self._logged_at: dict[WatchFailure, float] = {}
         self._reported = False
-        # In a row, by the longest pause after them.
+        # Consecutive failures, by the longest pause after them.
         self._failures: dict[float, int] = {}
         self._fruitless = self._absences = 0
         self._listed_at = -math.inf
@@ -212,7 +212,7 @@ class Informer:
         return self.synced_at is not None
 
     async def run(self) -> None:
-        """Follow the objects; never returns, and raises no failure of the API server."""
+        """List and watch, forever; failures of the API server are not raised."""
         while True:
             await self._sleep(await self._list_or_watch())
 
@@ -229,10 +229,10 @@ class Informer:
         self._failures.clear()
         return 0
 
-    # What there is.
+    # Lists.
 
     async def _list(self) -> None:
-        """Take a complete list of the first version that is served."""
+        """List every object of the first served version."""
         for collection in self._collections:
             with suppress(NotFound):
                 version = await self._list_all(collection)
@@ -241,7 +241,7 @@ class Informer:
                 self._recovered()
                 return
         if not group(self._collections[0].api_version):
-            # Every API server has these kinds: an answer that denies it is wrong.
+            # Every API server serves these kinds, so this answer is wrong.
             raise _Unusable(
                 WatchFailure.VANISHED,
                 (f"{self._api.host} does not serve {self._what}, so it is not an API server"),
@@ -250,7 +250,7 @@ class Informer:
         raise _Unusable(WatchFailure.NOT_SERVED, _NOT_SERVED.format(resource=self._resource))
 
     def _absent(self) -> None:
-        """Remove a kind only if it is reported missing twice: a starting server reports that too."""
+        """Remove all objects once the kind is reported missing twice: a starting server reports that too."""
         self._heard_at = self._clock()
         self._absences += 1
         if not self.synced or self._absences > 1:
@@ -258,7 +258,7 @@ class Informer:
             self._sync()
 
     async def _list_all(self, collection: Collection) -> str:
-        """Return the resource version after listing every object, in pages if possible."""
+        """List every object, in pages if possible, and return the resource version of the list."""
         for _ in range(PAGED_TRIES):
             with suppress(Gone):
                 return await self._pages(collection, [("limit", str(PAGE))])
@@ -306,10 +306,10 @@ class Informer:
             await time_slice.share()
         return position
 
-    # What happens to it.
+    # Watches.
 
     async def _watch(self, position: _Position) -> None:
-        """Follow changes until the watch ends regularly."""
+        """Process changes until the watch ends regularly."""
         began = self._clock()
         query = [
             *position.collection.selector,
@@ -321,11 +321,11 @@ class Informer:
         events = self._api.lines(
             position.collection.path, query, what=f"the watch of {self._what}", silence=self._silence
         )
-        # A generator left in the middle closes its connection only when it is closed explicitly.
+        # An unfinished generator closes its connection only when it is closed explicitly.
         async with aclosing(events) as lines:
             async for line in lines:
                 self._heard_at = self._clock()
-                # An empty line only shows that the server is there.
+                # An empty line only shows that the server answers.
                 if line:
                     self._event(position, line)
                 self._recovered()
@@ -368,10 +368,10 @@ class Informer:
             self._metrics.failures.labels(self.kind, WatchFailure.UNREADABLE).inc()
             self._log.failed("watch.object_failed", error, object="/".join(filter(None, key)))
 
-    # What goes wrong.
+    # Failures.
 
     def _failed(self, error: ClusterError | _Unusable, *, lasted: float) -> float:
-        """Decide where to resume; return the seconds to wait before."""
+        """Decide where to resume, and return the seconds to wait before that."""
         reason = _reason(error)
         self.failed_at = self._clock()
         forbidden = reason is WatchFailure.FORBIDDEN
@@ -386,7 +386,7 @@ class Informer:
         if reason is WatchFailure.NOT_SERVED:
             return LONGEST_PAUSE
         if reason is WatchFailure.EXPIRED and self._clock() - self._listed_at > LASTING_SECONDS:
-            # However long the API server was away, it can answer a list now.
+            # However long the API server was unavailable, it can answer a list now.
             return self._chance() * FIRST_PAUSE
         return self._pause(_LONGEST.get(reason, LONGEST_PAUSE))
 
@@ -398,7 +398,7 @@ class Informer:
         return self._chance() * most
 
     def _report(self, reason: WatchFailure, sentence: str) -> None:
-        """Count the failure, and log it unless that was just done."""
+        """Count the failure, and log it unless its reason was logged recently."""
         self._metrics.failures.labels(self.kind, reason).inc()
         now, before = self._clock(), self._logged_at.get(reason)
         if before is not None and (reason in _HOPELESS or now - before < LOG_AGAIN_SECONDS):
@@ -409,7 +409,7 @@ class Informer:
         say(self._log, f"watch.{reason}", error=sentence)
 
     def _recovered(self) -> None:
-        """Note that nothing is missing any more."""
+        """Clear the trouble, and log the recovery if a failure was logged."""
         self.trouble = None
         for reason in _HOPELESS & self._logged_at.keys():
             del self._logged_at[reason]
@@ -422,14 +422,14 @@ def _reason(error: ClusterError | _Unusable) -> WatchFailure:
     if isinstance(error, _Unusable):
         return error.reason
     cause = error.__cause__
-    # A status in place of an answer has no cause.
+    # An error status from the API server has no cause.
     fallback = WatchFailure.REFUSED if cause is None else WatchFailure.UNREACHABLE
     reasons = (reason for kind, reason in _CAUSES.items() if isinstance(cause, kind))
     return _ERRORS.get(type(error)) or next(reasons, fallback)
 
 
 def _key(raw: object) -> Key | None:
-    """Return namespace and name of an object; None if it has no valid name."""
+    """Return the namespace and name of an object; None if it has no valid name."""
     metadata = raw.get("metadata") if isinstance(raw, dict) else None
     if not isinstance(metadata, dict):
         return None

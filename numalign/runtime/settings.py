@@ -73,7 +73,7 @@ class Settings(BaseModel):
                 raise TypeError(f"{cls.__name__}.{name}: every program has {sources.flag(name)}")
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Yield what is wrong between the settings; a mix-in yields from `super()` too."""
+        """Yield contradictions between settings; a mix-in also yields those of `super()`."""
         yield from ()
 
 
@@ -95,9 +95,9 @@ class Loaded(Generic[T]):
 
 
 def from_command_line(model: type[T], *, prog: str, argv: Sequence[str], environ: Mapping[str, str]) -> T:
-    """Return the settings of a program that is starting; leaves the process when there is nothing to start.
+    """Return the settings of a program that is starting, or exit if there is nothing to start.
 
-    `--help`, `--version` and `--print-config` are answered on standard output with exit code 0, mistakes are
+    `--help`, `--version` and `--print-config` are answered on standard output with exit code 0. Mistakes are
     listed on standard error with exit code 2.
     """
     questions = _flags(model, argv).questions
@@ -123,9 +123,9 @@ def _leave(stream: TextIO, text: str, *, code: int) -> NoReturn:
 
 
 def load(model: type[T], *, argv: Sequence[str], environ: Mapping[str, str]) -> Loaded[T]:
-    """Settings from flags, then the environment, then the file that `--config` names, then defaults.
+    """Return the settings from flags, then the environment, then the file of `--config`, then defaults.
 
-    Raises `SettingsError` with all mistakes. A value that is overruled is not judged.
+    Raise `SettingsError` with all mistakes. A value that another source overrides is not checked.
     """
     readings = _readings(model, argv=argv, environ=environ)
     values = dict(ChainMap(*(dict(reading.values) for reading in readings)))
@@ -155,7 +155,7 @@ def _flags(model: type[Settings], argv: Sequence[str]) -> Reading:
 
 
 def _readings(model: type[Settings], *, argv: Sequence[str], environ: Mapping[str, str]) -> list[Reading]:
-    """Return what each source holds, the strongest first."""
+    """Return the values of each source, in order of precedence."""
     readings = [
         _flags(model, argv),
         sources.environment(environ, names=model.model_fields, renamed=model.renamed),
@@ -169,7 +169,7 @@ def _readings(model: type[Settings], *, argv: Sequence[str], environ: Mapping[st
 
 
 def _validated(model: type[T], values: Mapping[str, RawValue]) -> tuple[T, dict[str, Mistake]]:
-    """Return the settings with defaults in place of what is bad, and what is bad by name."""
+    """Return the settings, with defaults in place of invalid values, and the mistakes by name."""
     bad = {
         name: Mistake(value.origin, f"needs a value: {_expected(model.model_fields[name])}")
         for name, value in values.items()
@@ -198,7 +198,7 @@ def _complaint(info: FieldInfo, detail: ErrorDetails) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SettingHelp:
-    """What a person is told of one setting."""
+    """What the help says about one setting."""
 
     flag: str
     placeholder: str
@@ -210,7 +210,7 @@ class SettingHelp:
 
 
 def explained(model: type[Settings]) -> dict[type, list[SettingHelp]]:
-    """Return every setting, by the class that declares it."""
+    """Return the help on every setting, by the class that declares it."""
     groups: dict[type, list[SettingHelp]] = {}
     for name, info in model.model_fields.items():
         owner = next(c for c in reversed(model.__mro__) if name in getattr(c, "__annotations__", ()))
@@ -230,7 +230,7 @@ ORDER = "Flags take precedence over environment variables, and those over the fi
 
 
 def usage(model: type[Settings], *, prog: str) -> str:
-    """Return every setting, grouped by the class that declares it, with what it takes and what it means."""
+    """Return the text of `--help`: every setting with its values and its meaning, by declaring class."""
     lines = [f"usage: {prog} [--setting VALUE ...]", ""]
     for group, settings in explained(model).items():
         lines += [summary(group), *map(_entry_of, settings), ""]
@@ -239,7 +239,7 @@ def usage(model: type[Settings], *, prog: str) -> str:
 
 
 def summary(group: type) -> str:
-    """Return the first line of what a class of settings is about."""
+    """Return the summary of a class of settings: the first line of its docstring."""
     return (group.__doc__ or "").strip().partition("\n")[0]
 
 
@@ -281,7 +281,7 @@ def _choices(info: FieldInfo) -> tuple[str, ...]:
 
 
 def _expected(info: FieldInfo) -> str:
-    """Return what a good value looks like: `a whole number, at least 0 and at most 65535`."""
+    """Return a description of valid values: `a whole number, at least 0 and at most 65535`."""
     if choices := _choices(info):
         return f"one of {', '.join(choices)}"
     limits = [
@@ -315,7 +315,7 @@ _LIMITS: Mapping[type, tuple[str, str]] = MappingProxyType(
 
 
 class _TypeWords(NamedTuple):
-    """How a kind of value is called: in a flag's line of the help, and in a sentence."""
+    """The name of a kind of value: after a flag in the help, and in a sentence."""
 
     word: str
     phrase: str

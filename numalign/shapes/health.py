@@ -104,7 +104,7 @@ def _without(machine: Machine, names: AbstractSet[str]) -> Machine:
 
 
 def _restored_machine(machine: Machine, healthy: Machine | None, zones: tuple[Zone, ...]) -> Machine:
-    """A machine with the devices of one in health; where only zones tell of those, with devices on these."""
+    """Return the machine with the devices of the healthy one; others are as the zones list them."""
     had = dict(healthy.devices) if healthy else {}
     mine = dict(machine.devices)
     names = {name for zone in zones for name in _devices(zone.capacity)}

@@ -47,7 +47,7 @@ class RememberedShapes:
 class _NodeRecord:
     """The last state of a node with its health, its own class without that, and since when it is degraded.
 
-    The `disbelieved` classes are not what it was, whatever says so.
+    The node was of none of the `disbelieved` classes, whatever its label or its history say.
     """
 
     own: str
@@ -84,13 +84,13 @@ class ShapeHistory:
         self._unknown_labels: dict[str, str] = {}
         self._stale: set[str] = set()
 
-    # What is learned.
+    # Updates.
 
     def update_node(self, node: Node, *, identity: Identity, most: Resources | None = None) -> Node:
-        """Take a present node, and return it with its health.
+        """Add or update a present node, and return it with its health.
 
-        `identity` is that of the machine, `most` its totals in its Node object, allocatable at present or
-        not.
+        `identity` is that of the machine. `most` is the allocatable amounts of its Node object, but with all
+        devices of its capacity.
         """
         before = self._nodes.get(node.name)
         self._stale.discard(node.name)
@@ -144,7 +144,7 @@ class ShapeHistory:
         real = self._wall() - LOSS_SECONDS
         self._mark_stale({name for name, since in self._ill.items() if since <= real})
 
-    # What is known.
+    # Results.
 
     def pop_stale(self) -> frozenset[str]:
         """Return the names of nodes whose health has to be updated, each only once."""
@@ -197,15 +197,15 @@ class ShapeHistory:
         if ill is None:
             self._losses.pop(node.name, None)
         diagnosed = replace(node, health=healthy) if healthy else node
-        # Where its devices are in health nobody has seen, so no shape is made of that.
+        # The zones of its healthy devices are unknown in that case, so no shape is made of that state.
         shape = self._shape_of(diagnosed if kept else node, own, before)
         return _NodeRecord(own, diagnosed, shape, identity, ill, disbelieved)
 
     def _past_classes(self, node: Node, own: str, before: _NodeRecord | None) -> Iterator[str]:
-        """Yield the classes that a node may have been of, the likeliest first.
+        """Yield the classes that a node may have had, the likeliest first.
 
-        A label is believed before what was seen, for whoever writes labels sees more: one that says what the
-        node is now leaves nothing to guess, and one of a class that nobody knows says nothing.
+        A label takes precedence over earlier states, because its author knows more. A label with the current
+        class leaves nothing to guess, and a label with an unknown class says nothing.
         """
         self._unknown_labels.pop(node.name, None)
         if node.label and node.label not in self._healthy:
@@ -214,16 +214,16 @@ class ShapeHistory:
             yield node.label
         if before and own not in (node.label, before.shape.node_class):
             yield before.shape.node_class
-        # What the Node as a whole lacks does not show in the class.
+        # The class does not show what the Node as a whole lacks.
         yield own
 
     # Shapes.
 
     def _shape_of(self, node: Node, own: str, before: _NodeRecord | None) -> Shape:
-        """Return the shape of a node; the one that is known, if that holds all that this node shows of it."""
+        """Return the shape of a node: the known one, if that covers all that this node shows."""
         if before and before.node == node:
             return before.shape
-        # Nearly all nodes show nothing that another of their kind has not shown.
+        # Nearly always an earlier node of the same kind has shown all of it.
         healthy = node.health or node
         kind = (node_class(healthy) if node.health else own, node.attributes.lasting, traits(healthy))
         shape = self._shapes.get(self._names.get(kind, ""))
@@ -234,7 +234,7 @@ class ShapeHistory:
         return shape
 
     def _learn(self, shape: Shape) -> Shape:
-        """Keep what is new of a shape, and return all that is known of it."""
+        """Store what is new in a shape, and return all that is known of it."""
         before = self._shapes.get(shape.name)
         after = before.joined(shape) if before else shape
         if after is not before:
@@ -244,15 +244,15 @@ class ShapeHistory:
         return after
 
     def _learn_health(self, shape: Shape) -> None:
-        """Keep how nodes of a class are in health."""
+        """Store the healthy state of the nodes of a class."""
         name, before = shape.node_class, self._healthy.get(shape.node_class)
-        # Where its devices are, a machine that was described tells best.
+        # A described machine says best on which zones devices are.
         pair = (before or shape.node, shape.node)
         after = self._healthy[name] = larger(*(pair if pair[0].machine else reversed(pair)))
         if before is None:
             self._mark_stale({node for node, label in self._unknown_labels.items() if label == name})
         elif with_devices_of(before, after):
-            # What was seen so far of this class had less as a whole.
+            # The healthy state known so far had less as a whole.
             self._mark_stale({node for node, record in self._nodes.items() if record.own == name})
 
     def _mark_stale(self, names: AbstractSet[str]) -> None:
@@ -276,7 +276,7 @@ class ShapeHistory:
             self._note_seen(name, self._wall())
 
     def _note_seen(self, name: str, seen: float) -> None:
-        """Remember a shape without nodes; whoever describes machines anew and anew fills no memory."""
+        """Remember a shape without nodes; if machines take too much memory, drop the first ones."""
         self._last_seen[name] = max(self._last_seen.get(name, 0.0), seen)
         machine = self._shapes[name].node.machine
         if machine and name not in self._machine_bytes:
@@ -285,7 +285,7 @@ class ShapeHistory:
                 self._drop_machine(next(iter(self._machine_bytes)))
 
     def _drop_machine(self, name: str) -> None:
-        """Remember a shape without nodes by its amounts alone, as one that outlives the process is."""
+        """Reduce a shape without nodes to its amounts, like shapes that outlive the process."""
         del self._machine_bytes[name]
         shape, seen = self._shapes.pop(name), self._last_seen.pop(name)
         for kind in [kind for kind, known in self._names.items() if known == name]:
@@ -306,7 +306,7 @@ class ShapeHistory:
         return self._wall() - self._last_seen[name] >= self._remember
 
     def _forget(self) -> None:
-        """Keep no more shapes without nodes than is meant, and none longer than an ill node may need it."""
+        """Remove shapes without nodes beyond the limit, and those that no degraded node can need any more."""
         oldest = sorted(self._last_seen, key=lambda name: (self._last_seen[name], name))
         spare = len(oldest) - MOST_REMEMBERED
         since = self._wall() - max(self._remember, LOSS_SECONDS)

@@ -156,7 +156,7 @@ class _Items:
 
 
 def _lazily(plain: bytes) -> list[object]:
-    """The documents of a file; the items of a list in JSON are decoded later, if they can be told apart."""
+    """Return the documents of a file; items of a JSON list are decoded later, if they can be located."""
     ends = _ends(plain) if _is_one_json(plain) else None
     frame = _frame(plain, ends) if ends else None
     return _values(plain) if not ends or frame is None else [{**frame, "items": _Items(plain, ends)}]
