@@ -28,7 +28,7 @@ def weight(*values: object) -> int:
             del fresh[known]
         met |= fresh.keys()
         total += sum(map(getsizeof, fresh.values()))
-        # Where all keys are texts, the collector is not told of them.
+        # `get_referents` omits the keys of a dict if all of them are texts.
         layer = gc.get_referents(*fresh.values())
         layer += chain.from_iterable(each for each in fresh.values() if isinstance(each, dict))
     return total

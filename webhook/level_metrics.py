@@ -42,7 +42,7 @@ class PodsBelow(Collector):
     reader: PodReader
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Return the current counts."""
+        """Yield the current counts."""
         family = GaugeMetricFamily(
             f"{PREFIX}pods_below",
             "Running pods below a level of their namespace.",

@@ -208,7 +208,7 @@ def _narrowed(explanation: Explanation, only: str | None) -> Explanation:
 
 
 def _rows(explained: list[Explanation], *, only_fitting: bool) -> Iterator[ListedRow]:
-    """Return every node for every pod, the best first; with `-o name` those on which the pod fits now."""
+    """Yield every node for every pod, the best first; with `-o name` those on which the pod fits now."""
     for explanation in explained:
         pod = explanation.pod
         for group in groups(explanation.answers):

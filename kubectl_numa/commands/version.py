@@ -88,7 +88,7 @@ def _draw(client: str, installed: "InstalledVersions | None", paper: Paper) -> N
 
 
 def skew(client: str, programs: Sequence["InstalledProgram"] | None) -> Iterator[str]:
-    """Return warnings if numalign's programs have different versions."""
+    """Yield a warning if numalign's programs have different versions."""
     ours = [each for each in programs or () if each.ours]
     if len({each.version for each in ours if each.version}) > 1:
         yield f"versions differ in the cluster ({_listed(ours)}): run the same version of all programs"

@@ -288,7 +288,7 @@ class ClusterCache:
             yield from self._work_able(question, constraints)
 
     def ever(self, question: Question, constraints: Constraints = ANYWHERE) -> Survey:
-        """Return what could take the pod, healthy and otherwise empty, where the pod may go."""
+        """Return the survey of what could take the pod when healthy and empty, where the pod may go."""
         key = question, constraints
         kept = self._surveys.find(key)
         if kept is None or not self._is_current(kept):
@@ -328,13 +328,13 @@ class ClusterCache:
         return {*(shape.node_class for shape in shapes), *self.nodes.classes.among(able.nodes)}
 
     def _fallback(self, shapes: Bools) -> KnownShape | None:
-        """Return the shape of these that probably returns soonest."""
+        """Return the one of these shapes that is most likely to have a node soon; None without any."""
         return max(
             (known for row, known in self._shapes.known() if shapes[row]), key=_last_seen, default=None
         )
 
     def _able(self, question: Question, constraints: Constraints) -> _Able:
-        """Return what could take the pod.
+        """Return which shapes and nodes could take the pod when healthy and empty.
 
         A shape whose largest node could not may still have one that could: nodes of a shape differ by parts
         of a GiB. More can be worse, if amounts of one resource and of another have to be in equally many

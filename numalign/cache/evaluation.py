@@ -157,7 +157,7 @@ class RefusalCodes:
 
 
 def alike(refusal: Refusal) -> Refusal:
-    """Return what is equal in all refusals that are described in the same words for many nodes."""
+    """Return a refusal without what may differ between nodes that share one reason."""
     needs = tuple(replace(need, most=0) for need in refusal.needs)
     return replace(
         refusal, container=WHOLE_POD, role=Role.APP, needs=needs, shortages=(), beside=False, zones=()
@@ -248,7 +248,7 @@ class Evaluation:
         yield from self._catch_up(_ADMITTED, rows)
 
     def work_ever(self, rows: Rows | None = None) -> Iterator[None]:
-        """Compute in steps only what could ever fit."""
+        """Compute in steps only which nodes could ever admit the pod."""
         yield from self._catch_up(_ABLE, rows)
 
     def _catch_up(self, aspect: _Aspect, rows: Rows | None) -> Iterator[None]:
@@ -259,39 +259,39 @@ class Evaluation:
     # Yes or no.
 
     def admitted(self, rows: Rows | None = None) -> Bools:
-        """Return whether the pod is admitted at present."""
+        """Return which nodes admit the pod at present."""
         admitted: Bools = self._current(_ADMITTED, rows) == YES
         return admitted
 
     def possible(self, rows: Rows | None = None) -> Bools:
-        """Return whether the pod is admitted at present, or that is not answered."""
+        """Return which nodes admit the pod at present, or have no answer to that."""
         possible: Bools = self._current(_ADMITTED, rows) != NO
         return possible
 
     def able(self, rows: Rows | None = None) -> Bools:
-        """Return whether the healthy, empty node would admit it, or that is not answered."""
+        """Return which nodes would admit the pod when healthy and empty, or have no answer to that."""
         able: Bools = self.ever(rows) != NO
         return able
 
     def unanswered(self, rows: Rows | None = None) -> Bools:
-        """Return which of the `able` are so only because that is not answered."""
+        """Return which of the `able` nodes have no answer."""
         unanswered: Bools = self.ever(rows) == UNANSWERED
         return unanswered
 
     def aligned(self, rows: Rows | None = None) -> Bools:
-        """Return whether the kubelet really aligns the pod that it admits (`decision.scoring.aligned`)."""
+        """Return which nodes admit the pod and really align it (`decision.scoring.aligned`)."""
         aligned: Bools = self.admitted(rows) & (self._current(_ALIGNED, rows) == YES)
         return aligned
 
     def ever(self, rows: Rows | None = None) -> Ints:
-        """Return `YES`, `NO` or `UNANSWERED`: whether the healthy, empty node would admit the pod."""
+        """Return by node `YES`, `NO` or `UNANSWERED`: whether it admits the pod when healthy and empty."""
         return self._current(_ABLE, rows)
 
     def _current(self, aspect: _Aspect, rows: Rows | None) -> Ints:
         return self._read(aspect.key, rows, np.int8, lambda some: finished(self._answers(aspect, some)))
 
     def _answers(self, aspect: _Aspect, rows: Rows | None) -> Steps[Ints]:
-        """Ask columns part by part, and the rules where they have no answer."""
+        """Return the answers: by columns, part by part, and by the rules where columns have no answer."""
         if ill := self._ill(aspect.when, rows):
             yield from ill.evaluation.work_ever(np.unique(ill.rows))
         height = self._nodes.height if rows is None else len(rows)
@@ -330,7 +330,7 @@ class Evaluation:
             rows, rest, done = kept if rows is None else rows[kept], rest[kept], []
             tried = self._trials(aspect.when, rows)
 
-    # Where the pod comes to.
+    # The placement of the pod.
 
     def zones(self, rows: Rows | None = None) -> Ints:
         """Return how many zones the pod gets, -1 if it is refused."""

@@ -227,7 +227,7 @@ def _parted(observed: _Observed, steps: Sequence[Step]) -> Alignment:
 def _each_in_one(observed: _Observed, steps: Sequence[Step]) -> bool | None:
     """Return whether what is held can be divided so that each container has its part in one zone.
 
-    Returns None if that takes too long to compute, or if a resource spans several zones.
+    Return None if that takes too long to compute, or if a resource spans several zones.
     """
     if any(len(zones) != 1 for zones in observed.held):
         return None

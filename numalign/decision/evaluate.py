@@ -132,7 +132,7 @@ def _total(node: Node, name: str) -> int | None:
 def most_of(node: Node, name: str) -> int | None:
     """Return the most that a pod can request of the node as a whole, in the unit of the name.
 
-    Returns None if it is not known.
+    Return None if it is not known.
     """
     has = _total(node, name)
     # CPUs are reserved whole, so a node may have almost one more than its zones list.
@@ -153,7 +153,7 @@ def _other_policy(node: Node, intent: Intent) -> Refusal | None:
 def unaligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
     """Return the refusal of a binding intent for what is not pinned or aligned here.
 
-    Returns None on a node with one zone.
+    Return None on a node with one zone.
     """
     if not intent.binding or len(node.zones) == 1:
         return None
@@ -242,7 +242,7 @@ _WHY: Mapping[RejectionReason, Callable[[Node, Rejection], _Why]] = MappingProxy
 
 
 def _by_intent(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
-    """Return the first container, or the pod, whose zones are more than its policy allows."""
+    """Return the refusal of the first container, or the pod, in more zones than its policy allows."""
     for step, needs in too_wide(node, demand, intent, placement):
         refusal = _unsatisfied(intent, _cause(node, needs), step)
         return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
@@ -276,7 +276,7 @@ def fewest_zones(node: Node, step: Step, policy: Policy, names: Iterable[str]) -
 
 
 def _by_neighbours(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:
-    """Return the refusal for pods in the pod's zones; None on a node without any."""
+    """Return the refusal because of other pods in the pod's zones; None if there are none."""
     for cause, taken in _TAKEN.items():
         if zones := taken(node, demand, intent, placement):
             names = tuple(zone.name for zone in node.zones if zone.id in zones)

@@ -132,7 +132,7 @@ def _pinned(step: Step, listed: frozenset[str]) -> Mapping[str, int]:
 
 
 def _least_numa_nodes(node: Node, units: list[ScoredUnit], _weights: Weights) -> int:
-    """Prefer fewer zones, and among equally many those that are closest to each other."""
+    """Return a higher score for fewer zones, and for zones that are closest to each other."""
     step, most = HIGHEST // node.max_zones, max(len(unit.zones) for unit in units)
     return max(0, HIGHEST - most * step + (step // 2 if closest(node, units) else 0))
 

@@ -168,7 +168,7 @@ def _by_zones(needs: Iterable[Need]) -> Iterator[tuple[int, list[Need]]]:
 def sentence(verdict: Verdict) -> str:
     """Return why a node refuses, in one sentence without a full stop.
 
-    Raises `ValueError` for a node that does not refuse.
+    Raise `ValueError` for a node that does not refuse.
     """
     refusal = _refusal(verdict)
     return refused(refusal, free=_free(verdict))
@@ -183,7 +183,7 @@ def refused(refusal: Refusal, *, free: str = " free") -> str:
 def reason(verdict: Verdict) -> str:
     """Return why nodes refuse, in the plural, identical for all nodes with the same reason.
 
-    Raises as `sentence` does. The text has the request and the kind of refusal, never the amounts of one
+    Raise as `sentence` does. The text has the request and the kind of refusal, never the amounts of one
     node: forty nodes with forty texts would not help anybody.
     """
     refusal = _refusal(verdict)
@@ -238,7 +238,7 @@ Enough = Callable[[str, str, int], bool]
 def refusal_text(tally: Tally, intent: Intent, *, looser: Policy | None, enough: Enough) -> str:
     """Return why no node can take a pod, and what its owner can do.
 
-    `looser` is a policy with which some node could take it. Raises `ValueError` if nothing refuses. The
+    `looser` is a policy with which some node could take it. Raise `ValueError` if nothing refuses. The
     numbers add up to all nodes; without nodes, to all shapes.
     """
     ranked = _ranked([*tally.nodes, *tally.shapes], intent)

@@ -32,7 +32,7 @@ async def bind(  # noqa: PLR0913  a pod, a node, and what is recorded
 ) -> None:
     """Bind a pod to a node, and add these annotations to it, or do nothing.
 
-    Raises `ClusterError`: `Conflict` if the pod is bound already, is being deleted, waits behind a scheduling
+    Raise `ClusterError`: `Conflict` if the pod is bound already, is being deleted, waits behind a scheduling
     gate, or has another uid, and `NotFound` if it is gone. After `Unreachable` the result is unknown until
     the pod is seen.
     """

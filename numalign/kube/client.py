@@ -114,7 +114,7 @@ class Api:
     async def delete(self, path: str, options: object, *, what: str) -> object:
         """Delete the object at a path with `options`, like a v1 DeleteOptions; return what is left of it.
 
-        Raises `Conflict` if their preconditions do not hold.
+        Raise `Conflict` if their preconditions do not hold.
         """
         return await self._asked("DELETE", path, body=options, what=what)
 
@@ -123,7 +123,7 @@ class Api:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the events of a watch, line by line, until it ends; first an empty line, once it is accepted.
 
-        A truncated last line is dropped. Raises `Unreachable` after `silence` seconds without data, and for a
+        A truncated last line is dropped. Raise `Unreachable` after `silence` seconds without data, and for a
         line of more than `LONGEST_LINE` bytes.
         """
         within = aiohttp.ClientTimeout(sock_connect=TIMEOUT.sock_connect, sock_read=silence)
@@ -246,7 +246,7 @@ async def connected(
     """Provide the API server of a connection, by default the one that kubectl would use.
 
     Without a kubeconfig that is `KUBECONFIG`, or else `~/.kube/config`, or else the pod's own service
-    account, which is mounted at `account`. Writes are traced by `tracer`. Raises `Unconfigured`.
+    account, which is mounted at `account`. Writes are traced by `tracer`. Raise `Unconfigured`.
     """
     # Its import takes a second, and a command that reads a file does not need it.
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as said above
@@ -363,7 +363,7 @@ def _override(configuration: "Configuration", connection: Connection) -> None:
 
 
 def _from_account(configuration: "Configuration", account: Path) -> str:
-    """Configure from the service account of the pod that this process runs in."""
+    """Set the server and the credentials of this pod's service account, and return its namespace."""
     import kubernetes_asyncio as kubernetes  # noqa: PLC0415  as above
 
     try:

@@ -35,7 +35,7 @@ async def collect(
     """Return the cluster as a v1 `List`, as `snapshot.of` and a snapshot file have it.
 
     Optional kinds that the user may not read are reported to `left_out`. `client.connected` says which
-    cluster is used. With a listener `kubelets`, the kubelets are asked too. Raises `ClusterError`.
+    cluster is used. With a listener `kubelets`, the kubelets are asked too. Raise `ClusterError`.
     """
     async with connected(connection) as api:
         with _advised():

@@ -90,7 +90,7 @@ class Program(ABC, Generic[S]):
     async def serve(self, stop: Stop) -> int:
         """Run until `stop` is requested; return the exit code.
 
-        Raises `BadInput` and `ClusterError` for errors before anything is served.
+        Raise `BadInput` and `ClusterError` for errors before anything is served.
         """
 
     def connected(self) -> AbstractAsyncContextManager[Api]:

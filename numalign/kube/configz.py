@@ -62,7 +62,7 @@ class ConfigzResult(StrEnum):
 async def configuration(api: Api, node: str, *, within: float = ANSWER_SECONDS) -> Object:
     """Return the configuration of a node's kubelet, as `kubelet_config.kubelet_configuration` takes it.
 
-    Raises `Forbidden` with the missing permission, another `ClusterError` if the kubelet does not answer
+    Raise `Forbidden` with the missing permission, another `ClusterError` if the kubelet does not answer
     `within` this many seconds, and `BadTopology` with all errors in the answer.
     """
     what = f"the configuration of node {node}'s kubelet"
@@ -115,7 +115,7 @@ async def configurations(
 def _sensible(node: str, answer: object) -> Object:
     """Return a configuration with the name of its node, cut down to the fields that are read.
 
-    Raises `BadTopology` if it is invalid.
+    Raise `BadTopology` if it is invalid.
     """
     part = Part(answer)
     fields = part["kubeletconfig"].required()
@@ -230,7 +230,7 @@ class ConfigzReader:
         return ConfigzResult.READ
 
     def _denied(self, node: str, visit: _Visit, error: Forbidden) -> ConfigzResult:
-        """Pause all reads for a while; only this kubelet's, if another has just answered."""
+        """Pause all reads for a while, or only this kubelet's if another has just answered."""
         self._later(visit, self._again)
         if self._trusted:
             self._trusted = False

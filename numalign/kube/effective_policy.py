@@ -22,11 +22,11 @@ class Namespaces(Protocol):
 
     @property
     def namespaces(self) -> Mapping[str, NamespaceRules]:
-        """The rules of each."""
+        """The rules in the labels of each namespace, by name."""
 
     @property
     def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
-        """The labels of each."""
+        """All labels of each namespace, by name."""
 
 
 @dataclass(frozen=True, slots=True)

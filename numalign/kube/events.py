@@ -141,7 +141,7 @@ class Recorder:
                 self._lost(EventOutcome.FAILED, str(error) or f"no answer within {ATTEMPT_SECONDS} s")
             except ClusterError as error:
                 self._lost(EventOutcome.FAILED, str(error))
-            except Exception as error:  # noqa: BLE001  nothing that is told may end the program
+            except Exception as error:  # noqa: BLE001  no event may end the program
                 self._lost(EventOutcome.FAILED, repr(error))
             else:
                 self._count.labels(EventOutcome.WRITTEN).inc()

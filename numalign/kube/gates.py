@@ -75,7 +75,7 @@ async def waiting(
 ) -> list[WaitingPod]:
     """Return the pods behind the gate with these labels, in a namespace or, if it is None, in all.
 
-    Raises `ClusterError`.
+    Raise `ClusterError`.
     """
     place = f"namespaces/{quote(namespace, safe='')}/" if namespace else ""
     path, what = f"/api/v1/{place}pods", "the list of pods"
@@ -116,7 +116,7 @@ def _waiting(pod: Part) -> WaitingPod | None:
 async def renewed(api: PodApi, *, namespace: str) -> datetime | None:
     """Return when a controller last renewed its lease; None if never, or if that cannot be read.
 
-    Raises `ClusterError`.
+    Raise `ClusterError`.
     """
     path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases/{LEASE}"
     try:

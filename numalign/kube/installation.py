@@ -23,7 +23,7 @@ _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfig
 
 
 async def context_namespace(connection: Connection = FROM_KUBECONFIG) -> str:
-    """Return the namespace of a kubeconfig's context, without a request. Raises `Unconfigured`."""
+    """Return the namespace of a kubeconfig's context, without a request; raise `Unconfigured`."""
     async with connected(connection) as api:
         return api.namespace
 
@@ -31,7 +31,7 @@ async def context_namespace(connection: Connection = FROM_KUBECONFIG) -> str:
 async def policy(connection: Connection = FROM_KUBECONFIG) -> tuple[str, str] | None:
     """Return the installed policy file and the name of its ConfigMap; None without one.
 
-    Raises `ClusterError`, also if the user may not read it.
+    Raise `ClusterError`, also if the user may not read it.
     """
     async with connected(connection) as api:
         with suppress(NotFound):
@@ -44,7 +44,7 @@ async def policy(connection: Connection = FROM_KUBECONFIG) -> tuple[str, str] | 
 async def namespace(api: Api) -> str | None:
     """Return the namespace in which numalign's webhook runs; None if it runs outside the cluster.
 
-    Raises `ClusterError`, and `NotFound` if it is not installed.
+    Raise `ClusterError`, and `NotFound` if it is not installed.
     """
     what = f"ValidatingWebhookConfiguration {CONFIGURATION}"
     configuration = Part(await api.get(f"{_CONFIGURATIONS}/{CONFIGURATION}", what=what))

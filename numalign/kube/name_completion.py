@@ -95,7 +95,7 @@ def _asked(context: click.Context, *arguments: str) -> Iterator[str]:
     insecure = ("--insecure-skip-tls-verify",) if params.get("insecure") else ()
     command = ["kubectl", *arguments, *flags, *insecure, f"--request-timeout={SECONDS:g}s"]
     try:
-        done = subprocess.run(  # noqa: S603  the arguments are those of whoever types
+        done = subprocess.run(  # noqa: S603  the user types the arguments
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS, check=True
         )
     except (OSError, subprocess.SubprocessError):

@@ -46,7 +46,7 @@ class Permission:
 async def authenticate(api: ObjectWriter, token: str, *, audience: str = "") -> KubeUser:
     """Return the user of a token for an `audience`, by default that of the API server.
 
-    Raises `UnknownToken` if the API server does not accept it, and other `ClusterError`s.
+    Raise `UnknownToken` if the API server does not accept it, and other `ClusterError`s.
     """
     spec = {"token": token} | ({"audiences": [audience]} if audience else {})
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}

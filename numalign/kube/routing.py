@@ -1,5 +1,5 @@
 """
-What is to place a new pod: the scheduler it names, the one of its namespace, or the controller.
+What places a new pod: the scheduler it names, the one of its namespace, or the controller.
 
 A namespace passes on pods that request alignment, that are not placed yet, and that name no scheduler of
 their own. `default-scheduler` counts as none: an API server sets it on every pod that names none before it

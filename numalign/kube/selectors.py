@@ -67,7 +67,7 @@ EVERYTHING = LabelSelector()
 def parse(text: str, *, where: str = "-l") -> LabelSelector:
     """Return the selector in a text; an empty one selects everything.
 
-    Raises `BadSelector` with every mistake, with `where` the text was given and its place in it.
+    Raise `BadSelector` with every mistake, with `where` the text was given and its place in it.
     """
     if len(text) > LONGEST:
         raise BadSelector(

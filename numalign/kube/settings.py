@@ -17,7 +17,7 @@ _NAME = re.compile(r"(?=.{1,253}\Z)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-
 
 
 def _named(text: str) -> str:
-    """Return a name that an object can have; raises `ValueError`."""
+    """Return a name that an object can have; raise `ValueError` for any other text."""
     if _NAME.fullmatch(text):
         return text
     raise ValueError("a Kubernetes name consists of lowercase letters, digits, - and dots")

@@ -43,7 +43,7 @@ def take_by_topology(
 ) -> CpuSet:
     """Return the CPUs that the kubelet chooses among the available ones (takeByTopology).
 
-    Returns no CPU if the kubelet does not admit the pod: there are too few, or its own quirks spoil the
+    Return no CPU if the kubelet does not admit the pod: there are too few, or its own quirks spoil the
     distribution. Where a cache spans several zones, `by_cache` can return fewer than `count`. Sockets have to
     be within zones, or zones within sockets.
     """

@@ -37,7 +37,7 @@ _ENDLESS = -math.inf
 def distribution(room: Sequence[int], count: int, *, group: int, groups_per_zone: int) -> Distribution | None:
     """Return how to take `count` CPUs, a multiple of `group`, from zones with this much room.
 
-    `groups_per_zone` is the machine's average, rounded up. Returns None if no zones can share the amount,
+    `groups_per_zone` is the machine's average, rounded up. Return None if no zones can share the amount,
     which is then packed. Where the kubelet's own quirks spoil the result, it has fewer CPUs than requested.
     """
     # The smallest number of zones for which any set will do is the last one that is tried.

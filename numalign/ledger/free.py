@@ -166,7 +166,7 @@ def _published(info: NodeInfo, holding: Sequence[AssignedPod], *, before: float)
 def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None:
     """Return what the topology reports as free, less what came since, plus what left since.
 
-    Returns None if the fingerprint does not match.
+    Return None if the fingerprint does not match.
     """
     accounted = info.fingerprint and info.fingerprint(info.node, *_accountable(info))
     if accounted is None:

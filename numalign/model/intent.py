@@ -201,7 +201,7 @@ class IntentAnnotations:
     def intent(self, default: Policy | None = None, match: Match = Match.SATISFIES) -> Intent | None:
         """Return the pod's intent; None if neither the pod nor the default names a policy.
 
-        Raises `BadIntent` with every mistake.
+        Raise `BadIntent` with every mistake.
         """
         if wrong := self.wrong(default):
             raise BadIntent(wrong)

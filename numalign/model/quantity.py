@@ -62,7 +62,7 @@ _HABITS = MappingProxyType(
 def units(text: object) -> int:
     """Return whole units (bytes, pieces), rounded up like `Quantity.Value`.
 
-    Raises `BadQuantity` if the text is not a quantity, is negative, or exceeds 2^63-1 units.
+    Raise `BadQuantity` if the text is not a quantity, is negative, or exceeds 2^63-1 units.
     """
     return _ceiling(_nanos(text), NANO)
 

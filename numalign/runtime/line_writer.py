@@ -144,7 +144,7 @@ class LineWriter:
 def line_writer(target: str, *, flag: str, lines: Counter, log: Log) -> Iterator[LineWriter]:
     """Provide a writer to a path, or to standard output for `-`; closed at the end of the block.
 
-    Raises `BadInput` with the flag of the path if the file cannot be opened.
+    Raise `BadInput` with the flag of the path if the file cannot be opened.
     """
     try:
         writer = LineWriter(None if target == STDOUT else Path(target), lines=lines, log=log)

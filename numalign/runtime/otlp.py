@@ -149,7 +149,7 @@ class CountingExporter(SpanExporter):
 def exporting(
     endpoint: str, *, ratio: float, program: str, log: Log, registry: CollectorRegistry
 ) -> Iterator[OtlpTracer]:
-    """See `tracing.exporting`. At the end of the block waiting spans are sent, for two seconds at most."""
+    """Provide the tracer of `tracing.exporting`; at the end send waiting spans, for at most two seconds."""
     spans = Counter(f"{PREFIX}spans", "Sampled spans, by outcome.", ["result"], registry=registry)
     for fate in SpanFate:
         spans.labels(fate)

@@ -129,7 +129,7 @@ async def listening(
 
     The port for health and metrics is the first to open and the last to close; a program that answers no
     calls has no other. At the end open calls get up to `grace` seconds, and the remaining ones are cut off.
-    Raises `BadPair` or `CannotListen` before anything is served. The event `server.listening` has the actual
+    Raise `BadPair` or `CannotListen` before anything is served. The event `server.listening` has the actual
     ports.
     """
     state, calls_port = app[SERVER_STATE], settings.calls_port
@@ -228,7 +228,7 @@ def renew(app: web.Application) -> None:
 def opened(address: ListenAddress) -> Iterator[socket.socket]:
     """Provide a socket at an address: only one, so that a free port is taken only once.
 
-    Raises `CannotListen`.
+    Raise `CannotListen`.
     """
     everywhere = address.bind == EVERYWHERE
     both = everywhere and socket.has_dualstack_ipv6()

@@ -183,7 +183,7 @@ class ServerSettings(ServingSettings):
 
     @property
     def limits(self) -> Limits:
-        """How much is taken on; something is kept for proven callers where there can be any."""
+        """The limits; with a client CA, a part of them is reserved for callers with a certificate."""
         return Limits(
             calls=self.max_in_flight,
             bytes=self.max_bytes_in_flight,
@@ -193,7 +193,7 @@ class ServerSettings(ServingSettings):
         )
 
     def contradictions(self) -> Iterator[Contradiction]:
-        """Two ports; exactly one of a pair and plain HTTP; certificates only with TLS."""
+        """Yield contradictions between ports, and between TLS, plain HTTP and client certificates."""
         yield from super().contradictions()
         if self.port and self.port == self.metrics_port:
             yield Contradiction((PORT, METRICS_PORT), "must be different ports")

@@ -69,7 +69,7 @@ def exporting(
     """Return a tracer that sends spans to an OTLP receiver, inside a `with`.
 
     Of calls without a trace, and of writes outside any call, a share of `ratio` is sampled; of the others
-    those that the caller samples. Raises `BadInput` if the library is not installed.
+    those that the caller samples. Raise `BadInput` if the library is not installed.
     """
     try:
         from numalign.runtime import otlp  # noqa: PLC0415  a tenth of a second, and an extra of the installation

@@ -284,7 +284,7 @@ class Binder:
     async def _in_turn(self, node: str, deadline: float) -> AsyncIterator[_Queue]:
         """Wait until the pods before have been bound to the node, or have failed.
 
-        Raises `_Refused` after the deadline: with a slow API server each of them may take seconds.
+        Raise `_Refused` after the deadline: with a slow API server each of them may take seconds.
         """
         queue = self._queues.setdefault(node, _Queue())
         queue.pods += 1

@@ -79,7 +79,7 @@ class PendingPod:
 
     @property
     def demand(self) -> Demand:
-        """The demand of its containers, whoever serves it."""
+        """The demand of its containers, without the distinction of what DRA serves."""
         demand = self.question.demand
         return replace(demand, by_dra=frozenset()) if demand.by_dra else demand
 

@@ -73,7 +73,7 @@ def accounted(
 ) -> frozenset[PodName] | None:
     """Return the uncertain pods that are in a fingerprint together with all the certain ones.
 
-    Returns None if no set of them matches, as far as tried: all of them first, then none, then all but one,
+    Return None if no set of them matches, as far as tried: all of them first, then none, then all but one,
     then a single one, and so on, the first pods before the others.
     """
     sure = frozenset(certain)

@@ -89,7 +89,7 @@ class KubeletConfiguration:
 def kubelet_configuration(raw: Mapping[str, object]) -> KubeletConfiguration:
     """Return the configuration of the node named in `metadata.name`.
 
-    Raises `BadTopology` with every mistake.
+    Raise `BadTopology` with every mistake.
     """
     part = Part(raw)
     read = configuration(part, part["metadata"]["name"].required_text())

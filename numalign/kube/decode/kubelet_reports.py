@@ -107,7 +107,7 @@ def read_placements(text: object) -> Mapping[str, ObservedPlacement]:
 def write_machine(machine: DescribedMachine, kubelet: Mapping[str, object]) -> str:
     """Return the report of a machine; `kubelet` has its `version` and the fields of its configuration.
 
-    Raises `BadReport` if the report is too long or cannot be read back.
+    Raise `BadReport` if the report is too long or cannot be read back.
     """
     text = _written({"kubelet": kubelet, "machine": _machine(machine)}, LONGEST_MACHINE)
     read_machine(text, "")

@@ -62,7 +62,7 @@ def join(
 ) -> Node:
     """Return the node with this machine; of the topology only its name and policies are used.
 
-    Raises `BadNode` with every mistake: if the machine and the configuration contradict each other, or else
+    Raise `BadNode` with every mistake: if the machine and the configuration contradict each other, or else
     as `nodes.join` does.
     """
     configuration = configured or KubeletConfiguration(topology.name)
@@ -102,7 +102,7 @@ def reported(
 ) -> Node:
     """Return the empty node that its agent reports; topology name and policies are used as in `join`.
 
-    Raises `BadNode` as `join` does, with the places in the report, and if the topology has other zones.
+    Raise `BadNode` as `join` does, with the places in the report, and if the topology has other zones.
     """
     strange = (zone.id for zone in topology.zones if zone.id not in report.machine.zones)
     if mistakes := [_no_such_zone(zone) for zone in strange]:
@@ -128,7 +128,7 @@ def occupied(node: Node, placements: Mapping[str, ObservedPlacement], topology: 
     """Return the node after its kubelet gave its pods, by uid, what they were observed to hold.
 
     No zone has more free than in the topology: there may be pods whose holdings could not be determined.
-    Raises `BadTopology` if pods hold what does not exist.
+    Raise `BadTopology` if pods hold what does not exist.
     """
     if mistakes := [*_strange(node, placements)]:
         raise BadTopology(mistakes)

@@ -173,7 +173,7 @@ def join(
 ) -> Node:
     """Return the node that a topology describes, with what else is known of it.
 
-    Raises `BadNode` with every mistake: if no kubelet starts with this configuration, or if the kubelet would
+    Raise `BadNode` with every mistake: if no kubelet starts with this configuration, or if the kubelet would
     visit the sets of more than `MOST_ZONES` zones.
     """
     return checked(unchecked(topology, node_facts=node_facts, configured=configured), configured)

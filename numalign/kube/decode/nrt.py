@@ -331,7 +331,7 @@ def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> ZoneCosts:
 def _plain_costs(told: tuple[tuple[str, int], ...], ids: tuple[tuple[str, ZoneId], ...]) -> ZoneCosts | None:
     """Return the distances in a list of texts and numbers, to zones of these names.
 
-    Returns None if anything is wrong.
+    Return None if anything is wrong.
     """
     distances, zones = dict(told), dict(ids)
     if len(distances) < len(told) or "" in distances or min(distances.values()) < 0:

@@ -47,7 +47,7 @@ def write(kept: Mapping[ZoneSet, Resources], node: Node) -> str:
 def read(text: str) -> Held:
     """Return what a record says, the names of each set of zones in order.
 
-    Raises `BadRecord` with every mistake.
+    Raise `BadRecord` with every mistake.
     """
     if len(text) > LONGEST:
         raise BadRecord([Mistake("", f"has {len(text)} characters: at most {LONGEST} are allowed")])

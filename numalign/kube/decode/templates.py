@@ -248,7 +248,7 @@ def group_kind(raw: Mapping[str, object]) -> GroupKind:
 def pod_templates(scanned: TemplateScan, *, owner: Mapping[str, object]) -> tuple[PodTemplate, ...]:
     """Return the pods at the places of an object, with its name and namespace.
 
-    Raises `BadPod` with every mistake of all of them, except at guessed places.
+    Raise `BadPod` with every mistake of all of them, except at guessed places.
     """
     above = Part(owner)["metadata"]
     templates = tuple(_made(place, above) for place in scanned.places)

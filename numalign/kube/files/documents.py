@@ -1,10 +1,10 @@
 """
-The files that objects stand in.
+Files of Kubernetes objects in JSON or YAML, also with several documents, and also gzipped.
 
-People hand over what kubectl printed, what an editor left, what a pipe cut off, and sometimes what somebody
-built to hurt. JSON and YAML (several documents in one file too) become plain values here, gzip included, and
-whatever is too deep, too large or endless is refused before it is built: libyaml needs minutes for a hundred
-thousand opening brackets, and a kilobyte of YAML aliases can stand for more than any memory holds.
+A file may be the output of kubectl, edited by hand, truncated by a pipe, or built as an attack. Its documents
+are decoded into plain values. Input that is too deep, too large or endless is refused before it is built:
+libyaml takes minutes for a hundred thousand opening brackets, and a kilobyte of YAML aliases can expand to
+more than fits into any memory.
 """
 
 import codecs
@@ -27,7 +27,7 @@ from numalign.kube.decode.parts import Part, group, named
 from numalign.model.errors import BadInput, Mistake
 
 MOST_BYTES = 2**30
-"""What a file may hold once it is unpacked: pods of a very large cluster, as they are stored."""
+"""The limit of a file after decompression: the pods of a very large cluster, as stored."""
 
 # Kubernetes' own objects nest some twenty levels, the schemas inside a CustomResourceDefinition more.
 _DEEPEST = 100
@@ -35,7 +35,7 @@ _MOST_BORROWED = 1_000_000
 _GZIP = b"\x1f\x8b"
 _WITH_HEADER = 16 + zlib.MAX_WBITS
 
-# A first key in quotes, or none at all. Anything else in braces may be YAML.
+# A first key in quotes, or no key. Anything else in braces may be YAML.
 _JSON = re.compile(rb'\s*[{\[]\s*["{\[}\]]')
 _NEXT = re.compile(rb"^---", re.MULTILINE)
 
@@ -44,11 +44,11 @@ _MARKS: Mapping[bytes, str] = MappingProxyType(
     {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 )
 
-# Types that YAML has and Kubernetes does not: a date stays the text that it is.
+# Types of YAML that Kubernetes does not have: a date remains a text.
 _FOREIGN = frozenset({"tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"})
 
 
-# A list as programs print it: members before its items, and of them only those that stand on one level.
+# A list as programs print it: before its items it has only texts and flat objects.
 _SPACE = r"[ \t\r\n]*"
 _TO_ITEMS = re.compile(
     rf"""{_SPACE}\{{(?:{_SPACE}"[^"\\]*"{_SPACE}:{_SPACE}(?:"[^"\\]*"|\{{[^{{}}\[\]]*\}}){_SPACE},)*"""
@@ -59,14 +59,14 @@ _skip = json.JSONDecoder().raw_decode
 
 
 class BadDocument(BadInput):
-    """Raised when a file holds nothing that could be objects of Kubernetes."""
+    """Raised when a file cannot be read, or contains no Kubernetes object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """An object, taken out of the lists it stood in.
+    """An object of a file, possibly an item of a list.
 
-    `where` is a path inside the file. `trouble` tells why it is no object at all; if so `raw` is empty.
+    `where` is its path inside the file. `trouble` is why it is not an object; `raw` is empty in that case.
     """
 
     raw: Mapping[str, object]
@@ -77,7 +77,7 @@ class Document:
 
 
 def load(path: Path | str, *, stdin: BinaryIO | None = None) -> list[object]:
-    """As `read`, from a file, `-` being standard input; every mistake names the file."""
+    """Return the documents of a file as `read` does; `-` is standard input, and mistakes name the file."""
     try:
         return read(_content(path, stdin))
     except BadDocument as error:
@@ -85,10 +85,10 @@ def load(path: Path | str, *, stdin: BinaryIO | None = None) -> list[object]:
 
 
 def stream(path: Path | str, *, stdin: BinaryIO | None = None) -> Iterator[Document]:
-    """Yield the objects of a file as `objects` of its documents gives them, each decoded when its turn comes.
+    """Yield the objects of a file as `load` and `objects` return them, each decoded when it is yielded.
 
-    A large list in JSON then takes little more memory than its text. Raises `BadDocument` as `load` does, if
-    need be after the first objects.
+    So a large list in JSON takes little more memory than its text. Raise `BadDocument` as `load` does,
+    possibly after the first objects.
     """
     try:
         yield from objects(_whole(_lazily(_plain(_content(path, stdin), MOST_BYTES))))
@@ -97,15 +97,15 @@ def stream(path: Path | str, *, stdin: BinaryIO | None = None) -> Iterator[Docum
 
 
 def read(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
-    """Return the documents of a file in JSON or YAML; `most` bounds its bytes once they are unpacked.
+    """Return the documents of a file in JSON or YAML; `most` limits its bytes after decompression.
 
-    Raises `BadDocument` for what cannot be read, and if not one document is an object of Kubernetes.
+    Raise `BadDocument` if it cannot be read, or if no document is a Kubernetes object.
     """
     return _whole(values(data, most=most))
 
 
 def values(data: bytes, *, most: int = MOST_BYTES) -> list[object]:
-    """As `read`, whatever the documents are; there is at least one."""
+    """Return the documents as `read` does, whatever they contain; there is at least one."""
     return _values(_plain(data, most))
 
 
@@ -137,7 +137,7 @@ def _of_file(path: Path | str, error: BadDocument) -> BadDocument:
 
 @dataclass(frozen=True, slots=True)
 class _Items:
-    """The items of a list in JSON, each decoded when it is asked for; raises `BadDocument` as the whole."""
+    """The items of a list in JSON, each decoded on demand; errors are those of the whole text."""
 
     plain: bytes
     ends: Sequence[int]
@@ -149,7 +149,7 @@ class _Items:
             try:
                 item = orjson.loads(view[start:end])
             except orjson.JSONDecodeError:
-                # What is wrong is told with its place in the whole.
+                # This raises an error with the position in the whole text.
                 _json(self.plain)
                 raise
             yield item
@@ -163,7 +163,7 @@ def _lazily(plain: bytes) -> list[object]:
 
 
 def _frame(plain: bytes, ends: Sequence[int]) -> Mapping[str, object] | None:
-    """Return the list without its items; None if it is no list, or names its items twice and means others."""
+    """Return the list without its items; None if it is not a list, or has another member `items`."""
     mark = "here are the items"
     try:
         frame = orjson.loads(plain[: ends[0]] + orjson.dumps(mark) + plain[ends[-1] :])
@@ -193,7 +193,7 @@ def _ends(plain: bytes) -> Sequence[int] | None:
 
 
 def _is_one_json(plain: bytes) -> bool:
-    """Return whether it begins as JSON and no line, which no JSON text can span, begins another document."""
+    """Return whether a text begins as JSON, and no line of it begins another YAML document."""
     return bool(_JSON.match(plain)) and not _NEXT.search(plain)
 
 
@@ -273,7 +273,7 @@ def _unpacked(data: bytes, most: int) -> bytes:
 
 
 def _decoded(data: bytes) -> bytes:
-    """Return the same in UTF-8 without a byte order mark."""
+    """Return the text in UTF-8 without a byte order mark."""
     for mark, encoding in _MARKS.items():
         if data.startswith(mark):
             try:
@@ -301,7 +301,7 @@ def _yaml(data: bytes) -> list[object]:
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise _bad(f"is not YAML: {error.problem}{place}") from error
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
-        # The library trusts explicit tags like `!!bool foo`, and fails on values that do not match them.
+        # The library trusts explicit tags like `!!bool foo`, and fails if values do not match them.
         raise _bad(
             f"is not YAML: {' '.join(str(error).split()) or 'a value does not fit its tag'}"
         ) from error

@@ -60,7 +60,7 @@ def parse(data: bytes, decode: Callable[[Part], Read], *, what: str, error: type
 
 
 def _advised(mistake: Mistake, what: str) -> Mistake:
-    """Add to the mistake of an empty file, probably an error, what to write for an intended one."""
+    """Return the mistake; that of an empty file advises what to write if it is empty on purpose."""
     advice = f": write {{}} for no {what}" if mistake.message == "is empty" else ""
     return replace(mistake, message=f"{mistake.message}{advice}")
 

@@ -67,7 +67,7 @@ class FileFeed:
         )
 
     def waiting_for(self) -> str | None:
-        """Return that a first readable file is missing; None once there was one."""
+        """Return what the first snapshot is waiting for: a valid file; None once one was read."""
         return f"a valid snapshot at {self._path}" if self._read_at is None else None
 
     def age(self) -> float:
