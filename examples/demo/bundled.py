@@ -1,8 +1,8 @@
 """
 The bundled pods, and the comment above each of them.
 
-The comments say what to expect, and the demo compares them with what happens: the words of the outcome, and
-the nodes that the injected affinity keeps away from.
+The comments say what to expect, and the demo compares that with the result: the words of the outcome, and the
+nodes that the injected affinity excludes.
 
     BadInput
     └── BadStory    a pod without a comment that says what it shows and what to expect
@@ -29,7 +29,7 @@ _AWAY = re.compile(r"keeps? away from (?P<all>all known nodes except )?(?P<names
 
 
 class BadStory(BadInput):
-    """Raised when a bundled pod does not say what it shows."""
+    """Raised if a bundled pod has no comment that says what it shows and what to expect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class Story:
 
     @property
     def outcome(self) -> frozenset[str]:
-        """The words before the semicolon."""
+        """The expected words of the outcome: those before the semicolon."""
         return frozenset(self.expected.rstrip(".").partition(";")[0].split(", "))
 
     def keeps_away_from(self, known: Collection[str]) -> frozenset[str]:
-        """Of the nodes whose topology is known, those that the affinity should exclude."""
+        """Return the nodes that the affinity should exclude, of the `known` nodes."""
         away = _AWAY.search(_BRACKETS.sub("", self.expected))
         if not away:
             return frozenset()
@@ -55,7 +55,7 @@ class Story:
 
 
 def stories(text: str) -> Iterator[Story]:
-    """Every pod of a file in the form of the bundled one; raises `BadStory`."""
+    """Yield every pod of a file in the form of the bundled one; raises `BadStory`."""
     for number, document in enumerate(re.split(r"^---\n", text, flags=re.MULTILINE), start=1):
         comment = _STORY.search(document)
         if not comment:
@@ -65,7 +65,7 @@ def stories(text: str) -> Iterator[Story]:
 
 
 def read(name: str) -> str:
-    """A bundled file."""
+    """Return the text of a bundled file."""
     return (DATA / name).read_text(encoding="utf-8")
 
 

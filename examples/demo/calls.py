@@ -5,7 +5,7 @@ A pod that mutation changed is validated as changed. Connections are kept and re
 concurrent reviews is limited. Any response that is not a valid review is an error, never a decision.
 
     ClickException
-    └── BadAnswer    an answer that an API server would not understand
+    └── BadAnswer    a response that an API server would not accept
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from examples.demo import patches, reviews
 from examples.demo.webhook import RunningWebhook
 
 HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
-# As patient as an API server can be.
+# The longest timeout that an API server allows.
 TIMEOUT = aiohttp.ClientTimeout(total=30)
 
 
 class BadAnswer(click.ClickException):
-    """Raised when the webhook's answer is not one to this review."""
+    """Raised if the webhook's response does not answer the review."""
 
     exit_code = 2
 
@@ -39,7 +39,7 @@ class BadAnswer(click.ClickException):
 class PodOutcome:
     """The outcome of one pod. `stored` is the pod as it would be stored, None if it is denied.
 
-    `operations` are those of the patch; `message` says why it is denied, each of `causes` one mistake of it.
+    `operations` are those of the patch; `message` is why it is denied, and `causes` are the single mistakes.
     """
 
     pod: Mapping[str, Any]
@@ -51,7 +51,7 @@ class PodOutcome:
 
     @property
     def outcome(self) -> frozenset[str]:
-        """The answer in words: `denied`, or `admitted` with `patched` and `warned` where they apply."""
+        """The outcome in words: `denied`, or `admitted` with `patched` and `warned` where they apply."""
         if self.stored is None:
             return frozenset({"denied"})
         words = {"admitted": True, "patched": self.operations, "warned": self.warnings}
@@ -59,12 +59,12 @@ class PodOutcome:
 
 
 Post = Callable[[str, bytes], Awaitable[tuple[int, bytes]]]
-"""Sends a body to a path of the webhook; the status and the body of the answer."""
+"""Sends a body to a path of the webhook; returns the status and the body of the response."""
 
 
 @contextlib.asynccontextmanager
 async def line_to(webhook: RunningWebhook, *, connections: int) -> AsyncIterator[Post]:
-    """Connections to a webhook, trusted by its own authority and kept open until the end."""
+    """Open connections to a webhook, which trust its own CA, and keep them until the context ends."""
     trust = ssl.create_default_context(cafile=webhook.ca)
     connector = aiohttp.TCPConnector(limit=connections, ssl=trust)
     async with aiohttp.ClientSession(connector=connector, timeout=TIMEOUT, headers=HEADERS) as session:
@@ -80,7 +80,7 @@ async def line_to(webhook: RunningWebhook, *, connections: int) -> AsyncIterator
 
 
 async def admit(post: Post, manifest: Mapping[str, Any], *, uid: str) -> PodOutcome:
-    """Ask about one pod as an API server does; raises `BadAnswer` and `WebhookDied`."""
+    """Have one pod reviewed as by an API server; raises `BadAnswer` and `WebhookDied`."""
     pod = reviews.defaulted(manifest)
     mutation = await _ask(post, "/mutate", pod, uid=f"{uid}-m")
     operations = tuple(orjson.loads(base64.b64decode(mutation["patch"]))) if "patch" in mutation else ()
@@ -102,7 +102,7 @@ async def admit(post: Post, manifest: Mapping[str, Any], *, uid: str) -> PodOutc
 async def admit_all(
     post: Post, manifests: Iterable[Mapping[str, Any]], *, at_once: int, done: Callable[[PodOutcome], None]
 ) -> None:
-    """Ask about many pods, so many at once; `done` is called with every answer as it arrives."""
+    """Have many pods reviewed, `at_once` concurrently; `done` is called with each outcome as it arrives."""
     numbered, failed = enumerate(manifests), None
 
     async def work() -> None:
@@ -116,12 +116,12 @@ async def admit_all(
     except* click.ClickException as errors:
         failed = errors
     if failed:
-        # One is enough to report: they all have the same cause.
+        # Report only the first one: they all have the same cause.
         raise failed.exceptions[0]
 
 
 async def _ask(post: Post, path: str, pod: Mapping[str, Any], *, uid: str) -> dict[str, Any]:
-    """The `response` of the answering review."""
+    """Return the `response` of the review that the webhook returns; raises `BadAnswer`."""
     status, body = await post(path, orjson.dumps(reviews.review(pod, uid=uid)))
     if status != HTTPStatus.OK:
         raise BadAnswer(f"{path} answered {status}: {body[:200].decode(errors='replace')}")

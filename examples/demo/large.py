@@ -1,7 +1,7 @@
 """
-Part two: the nodes and pods of a real GPU cluster, at their full number.
+Part two: the nodes and pods of a real GPU cluster, in their full number.
 
-Denied pods are summed up by cause, as single pods would say little among thousands.
+Denied pods are summarized by cause, as single pods would say little among thousands.
 """
 
 import time
@@ -19,7 +19,7 @@ from examples.demo.tally import OutcomeCounts
 from kubectl_numa.lines import Paper
 
 AT_ONCE = 32
-"""Reviews on their way; a busy API server has no more."""
+"""Concurrent reviews; a busy API server has no more."""
 
 STEPS = 10
 CAUSES_SHOWN = 12
@@ -27,7 +27,7 @@ CAUSES_SHOWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
-    """The results of all pods, and how long they took, in seconds."""
+    """The results of all pods, and the duration in seconds."""
 
     counts: OutcomeCounts
     seconds: float
@@ -40,7 +40,7 @@ async def review(
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Reviewed:
-    """Ask about every pod, showing how far it is."""
+    """Have every pod reviewed, and show the progress."""
     counts, began = OutcomeCounts(), clock()
     with progress(len(manifests), paper, clock=clock) as advance:
 
@@ -54,7 +54,7 @@ async def review(
 
 @contextmanager
 def progress(total: int, paper: Paper, *, clock: Callable[[], float]) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal, a line for every tenth in a pipe; call it once for each pod."""
+    """Show a bar on a terminal, a line for every tenth in a pipe; call the result once for each pod."""
     if paper.console.is_terminal:
         columns = (TextColumn("  pods"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=paper.console, transient=True) as bar:
@@ -74,7 +74,7 @@ def progress(total: int, paper: Paper, *, clock: Callable[[], float]) -> Iterato
 
 
 def show(reviewed: Reviewed, paper: Paper) -> None:
-    """The outcomes of the pods, why some were denied, and how long it took."""
+    """Write the outcomes of the pods, the causes of denials, and the duration."""
     counts, words = reviewed.counts, reviewed.counts.words
     paper.write("")
     for label, count, style in (

@@ -1,8 +1,8 @@
 """
-JSON patches (RFC 6902), applied as strictly as an API server applies them.
+JSON patches (RFC 6902), applied as strictly as by an API server.
 
-Only `add` and `replace` are understood, since numalign writes nothing else; a patch that does not fit the
-object exactly would make an API server refuse the pod, so here it is an error too.
+Only `add` and `replace` are supported, since numalign writes nothing else; a patch that does not fit the
+object exactly would make an API server reject the pod, so here it is an error too.
 
     ValueError
     └── BadPatch    a patch that an API server could not apply
@@ -15,11 +15,11 @@ import orjson
 
 
 class BadPatch(ValueError):
-    """Raised when an operation is not one of ours or does not fit the object."""
+    """Raised if an operation is not one that numalign writes, or does not fit the object."""
 
 
 def apply(document: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A copy of the document with every operation done, in order; raises `BadPatch`."""
+    """Return a copy of the document with all operations applied in order; raises `BadPatch`."""
     patched: dict[str, Any] = copied(document)
     for operation in operations:
         op, path = operation.get("op"), operation.get("path")
@@ -34,12 +34,12 @@ def apply(document: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) 
 
 
 def copied(value: Any) -> Any:  # noqa: ANN401 any JSON document
-    """The same document, no part of it shared; many times faster than `copy.deepcopy`."""
+    """Return a deep copy of a document; many times faster than `copy.deepcopy`."""
     return orjson.loads(orjson.dumps(value))
 
 
 def _write(document: dict[str, Any], path: str, value: object, *, insert: bool) -> None:
-    """Raises an error of lookup where the document has no such place."""
+    """Write a value at a path; raises a lookup, type or value error if the document has no such place."""
     *parents, last = [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
     place: Any = document
     for step in parents:
@@ -57,7 +57,7 @@ def _write(document: dict[str, Any], path: str, value: object, *, insert: bool) 
 
 
 def _key(place: object, step: str) -> str | int:
-    """A member's name, or the position in a list; `-` is the one after the last."""
+    """Return a member's name, or the position in a list; `-` is the one after the last."""
     if not isinstance(place, list):
         return step
     if step == "-":

@@ -1,9 +1,9 @@
 """
 AdmissionReviews as an API server writes them.
 
-By the time a webhook is called the API server has filled in its defaults (k8s.io/kubernetes
-pkg/apis/core/v1/defaults.go) and its own admission plugins have run (service account, priority, tolerations),
-so a webhook never sees the manifest as its owner wrote it. What is sent here looks the same.
+Before it calls a webhook, the API server sets its defaults (k8s.io/kubernetes pkg/apis/core/v1/defaults.go)
+and runs its own admission plugins (service account, priority, tolerations), so a webhook never sees the
+manifest as its owner wrote it. The reviews here look the same.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _USER = {"username": "kubernetes-admin", "groups": ["kubeadm:cluster-admins", "s
 
 
 def review(pod: Mapping[str, Any], *, uid: str) -> dict[str, Any]:
-    """The review of a pod that is being created; `uid` is of this call alone."""
+    """Return the review of a pod that is being created; `uid` is unique to the call."""
     metadata = pod["metadata"]
     return {
         "apiVersion": "admission.k8s.io/v1",
@@ -41,7 +41,7 @@ def review(pod: Mapping[str, Any], *, uid: str) -> dict[str, Any]:
 
 
 def defaulted(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The pod as an API server hands it to its webhooks; the manifest stays as it is."""
+    """Return the pod as an API server sends it to webhooks; the manifest is not changed."""
     pod: dict[str, Any] = copied(manifest)
     spec = pod["spec"]
     for container in (*spec.get("initContainers", ()), *spec["containers"]):

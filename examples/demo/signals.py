@@ -24,12 +24,12 @@ class Stopped(Exception):
 
     @property
     def exit_code(self) -> int:
-        """What a shell says of a program that a signal ended."""
+        """The exit code that a shell reports for a program that a signal ended."""
         return 128 + self.number
 
 
 async def stoppable(work: Coroutine[Any, Any, T]) -> T:
-    """The result of the work; raises `Stopped` once a signal has ended it."""
+    """Return the result of the work; raises `Stopped` once a signal has ended it."""
     task, received = asyncio.create_task(work), list[int]()
 
     def stop(number: int) -> None:

@@ -2,7 +2,8 @@
 Part one: a cluster small enough to check by hand, and a pod for each feature.
 
 Every pod is shown with the webhook's decision and with the zones that it would get, and the result is
-compared with the comment above the pod in the bundled file. A difference is shown, and the demo ends with 1.
+compared with the comment above the pod in the bundled file. If there is a difference, it is shown, and the
+demo exits with 1.
 """
 
 import contextlib
@@ -48,7 +49,7 @@ class ComparedPod:
 async def review(
     stories: list[Story], cluster: ClusterView, post: Post, paper: Paper
 ) -> tuple[OutcomeCounts, int]:
-    """Ask about every pod and show it; the counts, and how many pods differ from what was expected."""
+    """Have every pod reviewed and show it; return the counts, and how many outcomes are not as expected."""
     counts, differing = OutcomeCounts(), 0
     for number, story in enumerate(stories, start=1):
         outcome = await admit(post, story.manifest, uid=f"small-{number:02}")
@@ -60,7 +61,7 @@ async def review(
 
 
 def compare(story: Story, outcome: PodOutcome, cluster: ClusterView) -> ComparedPod:
-    """Put together what is known of one pod, and compare it with what was expected."""
+    """Collect what is known about one pod, and compare it with what is expected."""
     away = excluded(outcome, cluster)
     explained = None
     with contextlib.suppress(BadInput):
@@ -71,7 +72,7 @@ def compare(story: Story, outcome: PodOutcome, cluster: ClusterView) -> Compared
 
 
 def excluded(outcome: PodOutcome, cluster: ClusterView) -> frozenset[str]:
-    """The nodes whose class the stored pod's affinity excludes."""
+    """Return the nodes whose class the stored pod's affinity excludes."""
     classes = {
         value
         for term in _terms(outcome.stored or {})
@@ -83,7 +84,7 @@ def excluded(outcome: PodOutcome, cluster: ClusterView) -> frozenset[str]:
 
 
 def _terms(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """The terms of the required node affinity."""
+    """Return the terms of a pod's required node affinity."""
     affinity = pod.get("spec", {}).get("affinity", {}).get("nodeAffinity", {})
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {})
     terms: Iterable[Mapping[str, Any]] = required.get("nodeSelectorTerms", ())
@@ -91,7 +92,7 @@ def _terms(pod: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
 
 
 def placed_on(manifest: Mapping[str, Any]) -> str | None:
-    """The node that a pod names, as itself or as the pod of a DaemonSet; None if a scheduler chooses."""
+    """Return the node that a pod names itself, or as the pod of a DaemonSet; None if a scheduler chooses."""
     for term in _terms(manifest):
         for field in term.get("matchFields", ()):
             if field["key"] == "metadata.name":
@@ -111,7 +112,7 @@ def _differences(
 
 
 def words(outcome: frozenset[str]) -> str:
-    """An outcome as it is written in the bundled file."""
+    """Return an outcome as it is written in the bundled file."""
     return ", ".join(word for word in ("denied", "admitted", "patched", "warned") if word in outcome)
 
 
@@ -128,7 +129,7 @@ def _show(pod: ComparedPod, number: str, paper: Paper) -> None:
         entry("pod", _asks(pod.explained.pod))
     entry("verdict", words(outcome.outcome), style=style)
     if outcome.operations and stored is not None:
-        # The injected affinity, and the nodes behind the classes.
+        # The injected affinity, and the nodes of the classes that it excludes.
         text = yaml.safe_dump(stored["spec"]["affinity"], sort_keys=False)
         for at, line in enumerate(text.splitlines()):
             label = "" if at else "  affinity"
@@ -156,7 +157,7 @@ def _asks(pod: PodDecision) -> str:
 
 
 def _zones(pod: ComparedPod) -> Iterator[str]:
-    """The zones that an admitted pod would get: nodes with the same answer in one line."""
+    """Yield the zones that an admitted pod would get, in one line for all nodes with the same answer."""
     if pod.explained is None or pod.outcome.stored is None:
         return
     only, alike = placed_on(pod.story.manifest), dict[str, list[str]]()

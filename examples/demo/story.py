@@ -1,7 +1,7 @@
 """
 The demo from beginning to end: a temporary folder, a certificate of its own, and the two parts.
 
-What is shown is what the webhook answered. The last line sums up both parts, for use in a pipeline.
+The output shows the webhook's responses. The last line sums up both parts, for use in a pipeline.
 """
 
 import shlex
@@ -27,12 +27,12 @@ from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 
 REFUSED = "train-llm-8gpu-one-zone"
-"""The bundled pod that is offered to try: it is denied for a reason that fits in a sentence."""
+"""The bundled pod that is suggested to try: it is denied for a reason that fits in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoFiles:
-    """A folder for the time of the demo, with the bundled cluster and a certificate in it."""
+    """The temporary folder of the demo, with the bundled cluster and a certificate in it."""
 
     folder: Path
     cluster: Path
@@ -41,7 +41,7 @@ class DemoFiles:
 
 @contextmanager
 def stage() -> Iterator[DemoFiles]:
-    """Everything that the webhook needs, in a folder that is removed afterwards."""
+    """Write everything that the webhook needs into a folder, which is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="numalign-demo-") as name:
         folder = Path(name)
         pair = authority.issue(names=[webhook.HOST, "localhost"], days=1, now=datetime.now(UTC))
@@ -51,7 +51,7 @@ def stage() -> Iterator[DemoFiles]:
 
 
 async def play(paper: Paper) -> int:
-    """Both parts; the number of bundled pods without the expected outcome."""
+    """Play both parts; return the number of bundled pods without the expected outcome."""
     with stage() as files:
         first, differing = await _part_one(files, paper)
         second = await _part_two(files, paper)
@@ -63,7 +63,7 @@ async def play(paper: Paper) -> int:
 
 
 async def serve(paper: Paper, *, port: int) -> None:
-    """Keep the webhook running on the bundled cluster until it is told to stop; raises `WebhookDied`."""
+    """Keep the webhook running on the bundled cluster until cancelled; raises `WebhookDied`."""
     with stage() as files:
         async with webhook.running(files.cluster, files.pair, port=port) as running:
             paper.write(*_invitation(files, running.url))
@@ -117,7 +117,7 @@ def _title(number: str, words: str, paper: Paper) -> None:
 
 
 def _invitation(files: DemoFiles, url: str) -> Iterator[str]:
-    """How to try it, ready to be pasted into another terminal."""
+    """Yield the commands to try it, ready to paste into another terminal."""
     stories = _stories()
     refused = next(story for story in stories if story.manifest["metadata"]["name"] == REFUSED)
     yield f"The webhook serves the bundled cluster at {url} until Ctrl-C. In another terminal:"
@@ -129,7 +129,7 @@ def _invitation(files: DemoFiles, url: str) -> Iterator[str]:
 
 
 def _curl(files: DemoFiles, story: Story, url: str) -> str:
-    """A complete line; the review is written into the folder."""
+    """Return a complete command; the review is written into the folder."""
     name = story.manifest["metadata"]["name"]
     path = files.folder / f"{name}.json"
     path.write_bytes(orjson.dumps(reviews.review(reviews.defaulted(story.manifest), uid=f"try-{name}")))

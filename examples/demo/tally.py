@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from examples.demo.calls import PodOutcome
 
 SPEAKER = "numalign: "
-# The first sentence from what is said of the nodes that come closest, and what comes after that.
+# What precedes the reason of the nodes that come closest, and what follows it.
 _SUBJECT = re.compile(r'no node can align (?:[a-z ]+ "[^"]*"|the pod) as [a-z-]+ \([^)]*\): \d+ ')
 _END = re.compile(r"(?:, \d+ |(?<=[a-z0-9)\"])[.;:](?= |$)).*", re.DOTALL)
 _ONE = re.compile(r"^has\b")
@@ -21,14 +21,14 @@ _AMOUNT = re.compile(r"\b\d+(?:\.\d+)?(?:m|[KMGT]i)?\b(?= (?!NUMA zone|nodes))")
 
 @dataclass(slots=True)
 class OutcomeCounts:
-    """Counts that grow as answers come; patched and warned are parts of admitted."""
+    """Counts that grow as outcomes arrive; patched and warned are parts of admitted."""
 
     words: Counter[str] = field(default_factory=Counter)
     causes: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
 
     def add(self, answer: PodOutcome) -> None:
-        """Count one answer."""
+        """Count one outcome."""
         self.words.update(["reviewed", *answer.outcome])
         self.warnings.update(warning.removeprefix(SPEAKER) for warning in answer.warnings)
         if answer.outcome == {"admitted"}:
@@ -37,13 +37,13 @@ class OutcomeCounts:
             self.causes[cause(answer.message)] += 1
 
     def plus(self, other: "OutcomeCounts") -> "OutcomeCounts":
-        """Both together."""
+        """Return the sum of both."""
         return OutcomeCounts(
             self.words + other.words, self.causes + other.causes, self.warnings + other.warnings
         )
 
     def __str__(self) -> str:
-        """The line that sums it up."""
+        """Return a summary in one line."""
         count = self.words
         return (
             f"{count['reviewed']} reviewed, {count['admitted']} admitted "
@@ -52,6 +52,6 @@ class OutcomeCounts:
 
 
 def cause(message: str) -> str:
-    """The cause of a denial, without its amounts."""
+    """Return the cause of a denial, without its amounts."""
     first = _ONE.sub("have", _SUBJECT.sub("", message.removeprefix(SPEAKER)))
     return _AMOUNT.sub("N", _END.sub("", first))

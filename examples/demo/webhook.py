@@ -1,12 +1,12 @@
 """
-The webhook, started as a process, and ended whatever happens.
+The webhook, started as a process, and always ended.
 
-It gets a free port and logs which, so nothing is guessed and nothing waits for a fixed time. Its log is read
-all the time, because a full pipe would block it; the last lines are kept in case it dies. Settings in the
-caller's environment are not passed on.
+It listens on a free port and logs which, so nothing is guessed and nothing waits for a fixed time. Its log is
+read continuously, because a full pipe would block it; the last lines are kept in case it fails. Settings in
+the caller's environment are not passed on.
 
     ClickException
-    └── WebhookDied    the process ended, or could not begin
+    └── WebhookDied    the process ended, does not respond, or could not start
 """
 
 import asyncio
@@ -37,14 +37,14 @@ KEPT_LINES = 5
 
 
 class WebhookDied(click.ClickException):
-    """Raised when the webhook has ended by itself; the message ends with the last lines of its log."""
+    """Raised if the webhook ends or stops responding; the message ends with the last lines of its log."""
 
     exit_code = 2
 
 
 @dataclass(slots=True)
 class RunningWebhook:
-    """A webhook that runs: where it listens, and its last log lines."""
+    """A running webhook: its process, its CA and port, and its last log lines."""
 
     process: Process
     ca: Path
@@ -53,11 +53,11 @@ class RunningWebhook:
 
     @property
     def url(self) -> str:
-        """Where it is called."""
+        """The URL to call it at."""
         return f"https://{HOST}:{self.port}"
 
     async def died(self, doing: str) -> WebhookDied:
-        """The error for a webhook that failed; waits a moment for its end, to report that too."""
+        """Return the error for a webhook that failed; wait a moment for its end, to report that too."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self.process.wait(), DYING_SECONDS)
         code = self.process.returncode
@@ -70,15 +70,15 @@ class RunningWebhook:
 async def running(
     snapshot: Path, pair: Files, *arguments: str, port: int = 0
 ) -> AsyncIterator[RunningWebhook]:
-    """A webhook that serves a snapshot, ready for calls; leaving the `async with` ends it.
+    """Run a webhook on a snapshot, ready for calls; leaving the `async with` ends it.
 
-    Raises `WebhookDied` if it does not begin to listen.
+    Raises `WebhookDied` if it does not start to listen.
     """
     process = await asyncio.create_subprocess_exec(
         *command(snapshot, pair, *arguments, port=port),
         stdin=DEVNULL,
         stderr=PIPE,
-        # Ctrl-C is handled here: it must not end the webhook before us.
+        # Ctrl-C is handled here: it must not end the webhook before this process.
         start_new_session=True,
         env=environment(os.environ),
     )
@@ -94,7 +94,7 @@ async def running(
 
 
 def command(snapshot: Path, pair: Files, *arguments: str, port: int) -> Sequence[str]:
-    """How the webhook is called."""
+    """Return the command line of the webhook."""
     return (
         *(sys.executable, "-P", "-m", program.__name__),
         *("--snapshot", str(snapshot), "--snapshot-reload-seconds", "0"),
@@ -105,7 +105,7 @@ def command(snapshot: Path, pair: Files, *arguments: str, port: int) -> Sequence
 
 
 def environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """The caller's environment without settings of the webhook, and with this very numalign on its path."""
+    """Return the caller's environment without settings of the webhook, and with this numalign on its path."""
     folder = Path(program.__path__[0])
     imported_from = str(folder.parents[program.__name__.count(".")])
     path = os.pathsep.join(filter(None, (imported_from, ours.get("PYTHONPATH"))))
@@ -114,7 +114,7 @@ def environment(ours: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _follow(webhook: RunningWebhook, listens: asyncio.Event) -> None:
-    """Read the log to its end; the port is in it."""
+    """Read the log to its end, and the port from it."""
     stream = webhook.process.stderr
     while stream and (line := await stream.readline()):
         text = line.decode(errors="replace").rstrip()
@@ -125,7 +125,7 @@ async def _follow(webhook: RunningWebhook, listens: asyncio.Event) -> None:
 
 
 async def _until(listens: asyncio.Event, webhook: RunningWebhook, reader: asyncio.Task[None]) -> None:
-    """Wait until it listens, or its log ends first."""
+    """Wait until the webhook listens; raises `WebhookDied` if its log ends before, or it takes too long."""
     waiting = asyncio.create_task(listens.wait())
     await asyncio.wait({waiting, reader}, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -134,7 +134,7 @@ async def _until(listens: asyncio.Event, webhook: RunningWebhook, reader: asynci
 
 
 async def _end(process: Process) -> None:
-    """Ask it to end; insist if it does not."""
+    """Terminate a process; kill it if it does not end."""
     for ask in (process.terminate, process.kill):
         with contextlib.suppress(ProcessLookupError, TimeoutError):
             if process.returncode is None:

@@ -16,7 +16,7 @@ from numalign.model.errors import BadInput
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write both tables; 0, or 2 with the mistakes on standard error."""
+    """Write both tables; return 0, or 2 with the mistakes on standard error."""
     parser = argparse.ArgumentParser(prog="python -m examples.openb")
     parser.add_argument("nodes", type=Path, help="the published list of nodes")
     parser.add_argument("pods", type=Path, help="the published list of pods")

@@ -53,7 +53,7 @@ NAMESPACES: Mapping[str, Mapping[str, str]] = MappingProxyType(
     }
 )
 
-# Namespace -> what the owners of its pods wrote.
+# Namespace -> the annotations that the owners of its pods wrote.
 INTENTS: Mapping[str, Sequence[Mapping[str, str]]] = MappingProxyType(
     {
         "batch": ({POLICY: "single-numa-node"}, {POLICY: "restricted"}, {}),
@@ -74,7 +74,7 @@ INTENTS: Mapping[str, Sequence[Mapping[str, str]]] = MappingProxyType(
     }
 )
 
-# Every so many pods, one carries a mistake in place of its intent.
+# One in so many pods has a mistake in place of its intent.
 MISTAKE_EVERY = 100
 MISTAKES: Sequence[Mapping[str, str]] = (
     {POLICY: "single-numa"},
@@ -86,7 +86,7 @@ MISTAKES: Sequence[Mapping[str, str]] = (
 
 
 def cluster() -> list[dict[str, Any]]:
-    """Every Namespace, Node and NodeResourceTopology, no pod running: the items of a `List`."""
+    """Return every Namespace, Node and NodeResourceTopology, without running pods: the items of a `List`."""
     items = [_namespace(name, labels) for name, labels in NAMESPACES.items()]
     for number, shape in enumerate(node_shapes()):
         kubelets = KUBELETS[shape.model]
@@ -99,7 +99,7 @@ def cluster() -> list[dict[str, Any]]:
 
 
 def pods() -> Iterator[dict[str, Any]]:
-    """Every pod of the trace in the order of the table, each a manifest of its own."""
+    """Yield every pod of the trace in the order of the table, each as a manifest of its own."""
     turns = count()
     for number, shape in enumerate(pod_shapes()):
         for index in range(shape.count):
@@ -110,7 +110,7 @@ def pods() -> Iterator[dict[str, Any]]:
 
 
 def zone_count(shape: NodeShape) -> int:
-    """1 for a small node, 8 for two sockets in NPS4 (CPU-only, 96 CPUs), otherwise 2."""
+    """Return 1 for a small node, 8 for two sockets in NPS4 (CPU-only, 96 CPUs), otherwise 2."""
     cpus = shape.cpu_milli // 1000
     if cpus <= SMALL_CPUS:
         return 1
@@ -118,7 +118,7 @@ def zone_count(shape: NodeShape) -> int:
 
 
 def namespace(shape: PodShape) -> str:
-    """The namespace of such pods: one for each way to ask for GPUs."""
+    """Return the namespace of such pods: there is one for each way to request GPUs."""
     if not shape.num_gpu:
         return "batch"
     if shape.gpu_milli < WHOLE_GPU:
@@ -180,13 +180,13 @@ def _topology(shape: NodeShape, *, name: str, policy: str, scope: str) -> dict[s
 
 
 def _split(total: int, parts: int) -> list[int]:
-    """Even parts of a whole; what does not divide goes to the first ones, a piece each."""
+    """Return even parts of a whole; the remainder goes to the first ones, a piece each."""
     share, over = divmod(total, parts)
     return [share + (part < over) for part in range(parts)]
 
 
 def _distance(zone: int, other: int, *, zones: int) -> int:
-    """As firmware reports it: 10 in the zone, 12 on the same of two sockets, 21 across."""
+    """Return a distance as firmware reports it: 10 in the zone, 12 on the same of two sockets, 21 across."""
     if zone == other:
         return 10
     return 12 if zone * 2 // zones == other * 2 // zones else 21

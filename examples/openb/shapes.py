@@ -1,8 +1,8 @@
 """
-What the nodes of the trace had and what its pods requested, counted.
+Counts of what the nodes of the trace had and what its pods requested.
 
 The published lists name every node and pod; the rules only need how many were alike. So two small tables of
-counts are kept, with the functions that counted them, so that the counting can be repeated.
+counts are kept, with the functions that counted them, so that the counts can be reproduced.
 """
 
 import csv
@@ -22,13 +22,13 @@ SOURCE = (
     '# "Beware of Fragmentation", USENIX ATC 2023. A row is a shape; count says how many have it.\n'
 )
 
-# Classes of service in the trace whose pods may be squeezed; the others (LS, Guaranteed) may not.
+# QoS classes of the trace whose pods are not Guaranteed; those of the others (LS, Guaranteed) are.
 _SQUEEZED = frozenset({"BE", "Burstable"})
 
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """What `count` nodes have in common; `model` is empty where there is no GPU."""
+    """What `count` nodes have in common; `model` is empty if there is no GPU."""
 
     cpu_milli: int
     memory_mib: int
@@ -39,7 +39,7 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True)
 class PodShape:
-    """What `count` pods ask for; `gpu_milli` is per GPU, `burstable` of them may be squeezed."""
+    """What `count` pods request; `gpu_milli` is per GPU, and `burstable` of the pods are not Guaranteed."""
 
     cpu_milli: int
     memory_mib: int
@@ -50,7 +50,7 @@ class PodShape:
 
 
 def node_shapes() -> list[NodeShape]:
-    """The bundled table: 27 shapes of 1,523 nodes."""
+    """Return the bundled table: 27 shapes of 1,523 nodes."""
     return [
         NodeShape(int(cpu), int(memory), int(gpu), model, int(count))
         for cpu, memory, gpu, model, count in _bundled(NODES)
@@ -58,7 +58,7 @@ def node_shapes() -> list[NodeShape]:
 
 
 def pod_shapes() -> list[PodShape]:
-    """The bundled table: 151 shapes of 8,152 pods."""
+    """Return the bundled table: 151 shapes of 8,152 pods."""
     return [PodShape(*map(int, row)) for row in _bundled(PODS)]
 
 
@@ -83,7 +83,7 @@ def count_pods(path: Path) -> list[PodShape]:
 
 
 def write(shapes: Sequence[NodeShape] | Sequence[PodShape], path: Path) -> None:
-    """Write a table with its source above it; `shapes` must hold at least one."""
+    """Write a table with its source above it; `shapes` must contain at least one."""
     with path.open("w", encoding="utf-8", newline="") as file:
         file.write(SOURCE)
         table = csv.writer(file, lineterminator="\n")
@@ -98,6 +98,6 @@ def _bundled(name: str) -> list[list[str]]:
 
 
 def _published(path: Path, *, figures: Sequence[str], word: str) -> list[tuple[tuple[int, ...], str]]:
-    """The figures and the word of each row; the other columns (names, times) are not ours to keep."""
+    """Return the figures and the word of each row; the other columns (names, times) are not kept."""
     rows = read_table(path, TableLayout(dict.fromkeys(figures), {word: None}))
     return [(tuple(row.figures[name] for name in figures), row.words[word]) for row in rows]

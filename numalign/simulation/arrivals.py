@@ -1,9 +1,9 @@
 """
-Who arrives in a replay, and in which order.
+The pods that arrive in a replay, and their order.
 
-As the experiments of "Beware of Fragmentation" (USENIX ATC 2023) have it: the pods of a trace are shuffled.
-If they ask for less GPUs than wanted, pods drawn from the trace come after them; if they ask for more, some
-are left out. Pods stay for good, since it is about how full a cluster gets.
+As in the experiments of "Beware of Fragmentation" (USENIX ATC 2023), the pods of a trace are shuffled. If
+they request fewer GPUs than wanted, pods drawn from the trace come after them; if they request more, some are
+left out. Pods never leave, since a replay is about how full a cluster gets.
 """
 
 from collections.abc import Sequence
@@ -15,30 +15,30 @@ from numalign.model.errors import BadInput, Mistake
 from numalign.simulation.trace import WHOLE_GPU, Trace, TracePod
 
 Dice = np.random.Generator
-"""Whatever is left to chance in a replay, from one seed."""
+"""The source of all randomness in a replay, from one seed."""
 
 MOST_ARRIVALS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Pods one after the other, as places in `shapes`, of which no two are alike."""
+    """Pods one after the other, as positions in `shapes`, which are all different."""
 
     shapes: Sequence[TracePod]
     order: Sequence[int]
 
     @property
     def gpu_milli(self) -> int:
-        """Thousandths of GPUs that all of them ask for together."""
+        """Thousandths of GPUs that all of them request together."""
         return sum(self.shapes[shape].gpu_milli for shape in self.order)
 
 
 def arrivals(trace: Trace, ratio: float, dice: Dice) -> Arrivals:
-    """Return the pods of a trace so that they ask for `ratio` times the GPUs that its nodes have.
+    """Return the pods of a trace so that they request `ratio` times the GPUs that its nodes have.
 
-    The last one that is drawn may ask for several GPUs where less than so many are wanted still (as in the
-    published runs). A trace whose pods ask for no GPU at all is not drawn from. Raises `BadInput` where pods
-    request so little that more than `MOST_ARRIVALS` would come.
+    The last pod that is drawn may request several GPUs although fewer are still wanted (as in the published
+    runs). No pods are drawn from a trace whose pods request no GPU at all. Raises `BadInput` if pods request
+    so little that more than `MOST_ARRIVALS` would arrive.
     """
     shapes = list(dict.fromkeys(trace.pods))
     numbers = {shape: number for number, shape in enumerate(shapes)}
@@ -63,7 +63,7 @@ def arrivals(trace: Trace, ratio: float, dice: Dice) -> Arrivals:
 
 
 def _fewer(order: list[int], asked: np.ndarray, total: int, wanted: float, dice: Dice) -> list[int]:
-    """Pods at random are left out until no more is asked than wanted."""
+    """Leave out random pods until they request no more than wanted."""
     while total > wanted:
         total -= int(asked[order.pop(int(dice.integers(len(order))))])
     return order

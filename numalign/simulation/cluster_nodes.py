@@ -1,4 +1,4 @@
-"""Nodes of a cluster as a replay has them: CPUs, memory and one kind of GPUs by zones, less what is taken."""
+"""Nodes of a cluster for a replay: CPUs, memory and one kind of GPU by zone, less what is in use."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,9 +12,9 @@ from numalign.simulation.zoned_nodes import GPU, GPU_SHARE
 
 
 def gpu_node(node: Node, resource: str, model_label: str) -> GpuNode:
-    """Return a node whose GPUs are that resource, and whose model stands in that label.
+    """Return a node for a replay; its GPUs are `resource`, and their model is the value of `model_label`.
 
-    What its zones have not free counts as taken, in whole GPUs.
+    What is not free in its zones counts as held, in whole GPUs.
     """
     zones = tuple(_zone(zone, resource) for zone in node.zones)
     most, free = _sum([zone.allocatable for zone in zones]), _sum([zone.free for zone in zones])

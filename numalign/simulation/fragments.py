@@ -1,10 +1,10 @@
 """
-Fragments: idle GPUs that pods as they usually come cannot use.
+Fragments: idle GPUs that typical pods cannot use.
 
-The measure is that of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023). For a typical pod all idle
-GPUs of a node are fragments if the node does not take the pod, and for one without GPUs always; otherwise
-those that are each too small for it. A node's fragments are the mean over typical pods, by how frequent they
-are. Memory is not looked at here: it is no part of a typical pod.
+The measure is that of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023). For a typical pod, all idle
+GPUs of a node are fragments if the pod does not fit on the node, or requests no GPU; otherwise those that are
+each too small for it. A node's fragments are the mean over typical pods, weighted by their frequency. Memory
+is ignored here: it is not part of a typical pod.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.trace import TracePod
 
 POPULAR = 0.95
-"""The most frequent shapes that come to this share of all pods are typical."""
+"""The most frequent shapes that together make up this share of all pods are typical."""
 
 Floats = NDArray[np.float64]
 
@@ -33,9 +33,9 @@ class TypicalPod:
 
 
 def typical_pods(pods: Iterable[TracePod], popular: float = POPULAR) -> tuple[TypicalPod, ...]:
-    """The shapes that most pods are of, the most frequent first; as many as come to the share `popular`.
+    """Return the most frequent shapes, in this order, that together make up the share `popular` of all pods.
 
-    Among equally frequent ones the larger count first, as in the published runs.
+    Of equally frequent shapes, the larger come first, as in the published runs.
     """
     counts = Counter(pods)
     ordered = sorted(counts.items(), key=lambda counted: (counted[1], _size(counted[0])), reverse=True)
@@ -49,7 +49,7 @@ def typical_pods(pods: Iterable[TracePod], popular: float = POPULAR) -> tuple[Ty
 
 
 def without_memory(pod: TracePod) -> TracePod:
-    """Return what the published measure looks at: CPUs and GPUs."""
+    """Return a pod with only what the published measure considers: CPUs and GPUs."""
     return TracePod(pod.cpu, 0, pod.gpus, pod.share, pod.models)
 
 
@@ -58,7 +58,7 @@ def _size(pod: TracePod) -> tuple[int, int, int, tuple[str, ...], int, bool]:
 
 
 class FragmentMeasure:
-    """The fragments of nodes, by typical pods that ask for GPUs; the others count every idle GPU as one."""
+    """The fragments of nodes for typical pods; to those without GPUs, every idle GPU is a fragment."""
 
     def __init__(self, typical: Iterable[TypicalPod], columns: GpuColumns) -> None:
         every = list(typical)
@@ -73,9 +73,9 @@ class FragmentMeasure:
         self._accessible = np.array(accessible, dtype=np.bool_).reshape(len(asking), len(columns)).T
 
     def __call__(self, rows: Rows, cpu: Ints, gpus: Ints) -> Floats:
-        """The fragments, in thousandths of GPUs, of these nodes if so much is left of them.
+        """Return the fragments, in thousandths of GPUs, of these nodes if so much is left of them.
 
-        `rows` and `cpu` are of shape (n,), `gpus` is of shape (n, slots).
+        `rows`, `cpu` and the result have shape (n,), `gpus` has shape (n, slots).
         """
         idle = gpus.sum(axis=1)
         large = gpus[:, :, None] >= self._shares
@@ -87,5 +87,5 @@ class FragmentMeasure:
         return fragments
 
     def total(self, columns: GpuColumns) -> float:
-        """Return the fragments of all nodes together."""
+        """Return the fragments of all nodes together, in thousandths of GPUs."""
         return float(self(np.arange(len(columns)), columns.cpu, columns.gpus).sum())

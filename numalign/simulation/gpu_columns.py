@@ -1,8 +1,8 @@
 """
 What is left of every node, in columns: millicores, bytes, and thousandths of each of its GPUs.
 
-Zones play no part in it: this is what a scheduler sees that counts what nodes have, and which GPU each pod
-is on. A slot without a GPU has nothing left and is never enough for anybody.
+Zones are ignored: this is the view of a scheduler that counts the resources of nodes, and knows which GPU
+each pod is on. A slot without a GPU has nothing left and is too small for every pod.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from numalign.simulation.trace import WHOLE_GPU, TraceNode, TracePod
 class GpuColumns:
     """Rows are nodes, in the order given; `gpus` has a slot for each GPU of the largest node.
 
-    `kinds` are those of the pods on a node, together (`TracePod.kind`).
+    `kinds` combines the bits of the pods on a node (`TracePod.kind`).
     """
 
     def __init__(self, nodes: Sequence[TraceNode]) -> None:
@@ -33,7 +33,7 @@ class GpuColumns:
         self._changed = np.zeros(len(nodes), dtype=np.int64)
 
     def copied(self, rows: Rows) -> "GpuColumns":
-        """These nodes alone, as things stand, in columns of their own; no row twice."""
+        """Return these nodes in their current state, in columns of their own; `rows` must be different."""
         some = GpuColumns(())
         some.gpu_counts, some.models, some.kinds = self.gpu_counts[rows], self.models[rows], self.kinds[rows]
         some.cpu, some.memory, some.gpus = self.cpu[rows], self.memory[rows], self.gpus[rows]
@@ -47,11 +47,11 @@ class GpuColumns:
 
     @property
     def free_gpu_milli(self) -> int:
-        """Thousandths of GPUs that nobody has."""
+        """Thousandths of GPUs that are free."""
         return int(self.gpus.sum())
 
     def accessible(self, pod: TracePod) -> Bools:
-        """Return where the GPUs are of a model that the pod accepts."""
+        """Return for each node whether the pod accepts the model of its GPUs."""
         if not pod.models:
             return np.ones(len(self), dtype=np.bool_)
         return np.isin(self.models, list(pod.models))
@@ -64,7 +64,7 @@ class GpuColumns:
         return enough
 
     def take(self, row: int, pod: TracePod, slots: Sequence[int]) -> None:
-        """Put a pod on a node and on these of its GPUs."""
+        """Place a pod on a node and on these of its GPUs."""
         self.cpu[row] -= pod.cpu
         self.memory[row] -= pod.memory
         self.gpus[row, list(slots)] -= pod.share
@@ -73,5 +73,5 @@ class GpuColumns:
         self._changed[row] = self.version
 
     def changed_since(self, version: int) -> Rows:
-        """Return the nodes on which a pod was put after that version."""
+        """Return the nodes on which a pod was placed after that version."""
         return np.flatnonzero(self._changed > version)

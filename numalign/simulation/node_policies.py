@@ -1,9 +1,9 @@
 """
-Policies of "Beware of Fragmentation" (USENIX ATC 2023) that choose a node, and GPUs on it, knowing no zones.
+Policies of "Beware of Fragmentation" (USENIX ATC 2023) that choose a node, and GPUs on it, but ignore zones.
 
-They restate the published simulator (hkust-adsl/kubernetes-scheduler-simulator at 8f3d641,
+They reimplement the published simulator (hkust-adsl/kubernetes-scheduler-simulator at 8f3d641,
 pkg/simulator/plugin): each scores the nodes that fit with a whole number, 0 to 100, and the first of the best
-gets the pod. There the scores of BestFit are spread afterwards, which does not change their order.
+gets the pod. There, the scores of BestFit are rescaled afterwards, which does not change their order.
 """
 
 from abc import ABC, abstractmethod
@@ -20,14 +20,14 @@ from numalign.simulation.trace import WHOLE_GPU, TracePod
 
 HIGHEST_SCORE = 100
 MOST_CPU = 128_000
-"""Millicores that count as a whole node when what is left is weighed."""
+"""Millicores that count as a whole node when amounts are scaled."""
 
 MOST_GPU = 8000
-"""Thousandths of GPUs that count as a whole node."""
+"""Thousandths of GPUs that count as a whole node when amounts are scaled."""
 
 
 class NodePolicy(ABC):
-    """Scores nodes for a pod, and picks its GPUs once a node is chosen."""
+    """Scores nodes for a pod, and chooses its GPUs on the chosen node."""
 
     def __init__(self, columns: GpuColumns, measure: FragmentMeasure, dice: Dice) -> None:
         self.columns = columns
@@ -36,10 +36,13 @@ class NodePolicy(ABC):
 
     @abstractmethod
     def scores(self, pod: TracePod, rows: Rows) -> Ints:
-        """How good each of these nodes is, all of which fit: 0 to 100, shape (n,)."""
+        """Return the score of each of these nodes, on all of which the pod fits: 0 to 100, shape (n,)."""
 
     def choose(self, scores: Ints) -> int:
-        """Return one of the nodes, which score -1 where the pod does not fit; at least one fits."""
+        """Return the best node, the first among equals.
+
+        Scores are -1 where the pod does not fit; it fits on at least one node.
+        """
         return int(scores.argmax())
 
     def slots(self, pod: TracePod, row: int) -> Sequence[int]:
@@ -49,52 +52,52 @@ class NodePolicy(ABC):
             return [self.shared_slot(pod, row, np.flatnonzero(gpus >= pod.share))]
         return np.flatnonzero(gpus == WHOLE_GPU)[: pod.gpus].tolist() if pod.gpus else []
 
-    def shared_slot(self, pod: TracePod, row: int, slots: Rows) -> int:  # noqa: ARG002 others look at the pod
-        """Return which of these GPUs, all large enough, is shared: the one with the least left."""
+    def shared_slot(self, pod: TracePod, row: int, slots: Rows) -> int:  # noqa: ARG002 subclasses use the pod
+        """Return which of these GPUs, all large enough, to share: the one with the least left."""
         return int(slots[np.argmin(self.columns.gpus[row, slots])])
 
 
 class Random(NodePolicy):
-    """Any node, and any of its GPUs."""
+    """A random node, and a random one of its GPUs to share."""
 
-    def scores(self, pod: TracePod, rows: Rows) -> Ints:  # noqa: ARG002 chance looks at nothing
-        """Return all alike."""
+    def scores(self, pod: TracePod, rows: Rows) -> Ints:  # noqa: ARG002 random
+        """Return the same score for all nodes."""
         return np.zeros(len(rows), dtype=np.int64)
 
     def choose(self, scores: Ints) -> int:
-        """Any that fits."""
+        """Return a random node on which the pod fits."""
         return int(self.dice.choice(np.flatnonzero(scores >= 0)))
 
-    def shared_slot(self, pod: TracePod, row: int, slots: Rows) -> int:  # noqa: ARG002 chance looks at nothing
-        """Any of them."""
+    def shared_slot(self, pod: TracePod, row: int, slots: Rows) -> int:  # noqa: ARG002 random
+        """Return a random one of these GPUs."""
         return int(self.dice.choice(slots))
 
 
 class BestFit(NodePolicy):
-    """The node of which the least is left, CPUs and GPUs together."""
+    """The node with the least left, CPUs and GPUs together."""
 
     def scores(self, pod: TracePod, rows: Rows) -> Ints:
-        """100 less the mean of what is left of either, as shares of a large node."""
+        """Return 100 less the mean of what is left of CPUs and of GPUs, in per cent of a whole node."""
         cpu = (self.columns.cpu[rows] - pod.cpu) / MOST_CPU
         gpu = (self.columns.gpus[rows].sum(axis=1) - pod.gpu_milli) / MOST_GPU
         return _whole((1 - (0.5 * cpu + 0.5 * gpu)) * HIGHEST_SCORE)
 
 
 class DotProduct(NodePolicy):
-    """The node whose rest is least of the kind that the pod asks for (the alignment of Tetris, reversed)."""
+    """The node with the smallest product of what is left and requested (Tetris' alignment, reversed)."""
 
     def scores(self, pod: TracePod, rows: Rows) -> Ints:
-        """100 less half of the product of what is left and what is asked, as shares of a large node."""
+        """Return 100 * (1 - p / 2); p is the dot product of what is left and requested, in whole nodes."""
         cpu = self.columns.cpu[rows] / MOST_CPU * (pod.cpu / MOST_CPU)
         gpu = self.columns.gpus[rows].sum(axis=1) / MOST_GPU * (pod.gpu_milli / MOST_GPU)
         return _whole((1 - (cpu + gpu) / 2) * HIGHEST_SCORE)
 
 
 class GpuPacking(NodePolicy):
-    """GPUs that are shared already before free ones, and those before nodes that are empty."""
+    """GPUs that are already shared before free ones, and these before those of empty nodes."""
 
     def scores(self, pod: TracePod, rows: Rows) -> Ints:
-        """0 for a pod without GPUs; else above 50, to 50, and to 33 for the three."""
+        """Return 0 for a pod without GPUs; else at least 50, at most 50, or at most 33 for the three."""
         if not pod.gpus:
             return np.zeros(len(rows), dtype=np.int64)
         gpus = np.sort(self.columns.gpus[rows], axis=1)
@@ -112,10 +115,10 @@ class GpuPacking(NodePolicy):
 
 
 class GpuClustering(NodePolicy):
-    """Nodes whose pods ask for as many GPUs as this one, then empty ones; the fuller the better."""
+    """Nodes whose pods request GPUs in the same way as this one, then empty ones; the fuller the better."""
 
     def scores(self, pod: TracePod, rows: Rows) -> Ints:
-        """0 for a pod without GPUs; else four quarters, by whom the pod would be beside."""
+        """Return 0 for a pod without GPUs; else one of four quarters, by the requests of the node's pods."""
         if not pod.gpus:
             return np.zeros(len(rows), dtype=np.int64)
         quarter, beside = HIGHEST_SCORE // 4, self.columns.kinds[rows]
@@ -129,11 +132,11 @@ class FragmentationGradient(NodePolicy):
     """FGD: the node, and the GPU to share, where fragments grow least."""
 
     def scores(self, pod: TracePod, rows: Rows) -> Ints:
-        """50 where fragments stay as they are, less where they grow, more where they shrink."""
+        """Return 50 where fragments stay the same, less where they grow, more where they shrink."""
         return self._by_slot(pod, rows).max(axis=1) if pod.shares else self._of_whole(pod, rows)
 
     def shared_slot(self, pod: TracePod, row: int, slots: Rows) -> int:  # noqa: ARG002 too small ones score -1
-        """Return the first of those where fragments grow least."""
+        """Return the first of the GPUs where fragments grow least."""
         return int(self._by_slot(pod, np.array([row]))[0].argmax())
 
     def _of_whole(self, pod: TracePod, rows: Rows) -> Ints:
@@ -144,9 +147,9 @@ class FragmentationGradient(NodePolicy):
         return self._steepness(rows, self._now(rows), self.columns.cpu[rows] - pod.cpu, gpus)
 
     def _by_slot(self, pod: TracePod, rows: Rows) -> Ints:
-        """The score by each GPU that could be shared, of shape (n, slots); -1 where it is too small."""
+        """Return the score by GPU to share, shape (n, slots); -1 where it is too small or repeats another."""
         gpus = self.columns.gpus[rows]
-        # GPUs of one node with as much left are alike, and the first of them is chosen.
+        # GPUs of one node with the same amount left are equal: only the first of them is scored.
         first = np.tril(gpus[:, :, None] == gpus[:, None, :]).argmax(axis=2) == np.arange(gpus.shape[1])
         at, slot = np.nonzero((gpus >= pod.share) & first)
         left = gpus[at]
@@ -165,20 +168,20 @@ class FragmentationGradient(NodePolicy):
 
 
 class FragmentationGradientByChance(FragmentationGradient):
-    """FGD as kube-scheduler would run it: among the best nodes chance decides."""
+    """FGD as kube-scheduler would run it: it chooses a random one of the best nodes."""
 
     def choose(self, scores: Ints) -> int:
-        """Any of the best."""
+        """Return a random one of the best nodes."""
         return int(self.dice.choice(np.flatnonzero(scores == scores.max())))
 
 
 def steepness(before: Floats, after: Floats) -> Ints:
-    """What it is worth that fragments come to so much: 50 where nothing changes, more where they shrink."""
+    """Return the scores of changes in fragments: 50 for no change, more where they shrink."""
     return _whole(HIGHEST_SCORE / (1 + np.exp((after - before) / WHOLE_GPU)))
 
 
 def _whole(scores: Floats) -> Ints:
-    """Rounded towards zero."""
+    """Return scores rounded towards zero."""
     return scores.astype(np.int64)
 
 
@@ -193,4 +196,4 @@ NODE_POLICIES: Mapping[str, Callable[[GpuColumns, FragmentMeasure, Dice], NodePo
         "FGD, ties by chance": FragmentationGradientByChance,
     }
 )
-"""By the names in the published tables; the last is in none."""
+"""Policies by their names in the published tables; the last one is in none."""

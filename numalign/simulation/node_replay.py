@@ -1,7 +1,7 @@
 """
-A cluster whose scheduler knows no zones: each pod goes to the best node that has enough left, or nowhere.
+A cluster whose scheduler ignores zones: each pod goes to the best node that has enough left, or to none.
 
-Scores are kept for each shape of a pod, and worked out again only of nodes on which a pod was put since.
+Scores are cached for each shape of pods, and worked out again only for nodes on which a pod was placed since.
 """
 
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ _NO_FIT = -1
 
 
 def replay_on_nodes(trace: Trace, policy: str, *, ratio: float, seed: int) -> Iterator[Sample]:
-    """Place pods of a trace that ask for `ratio` times its GPUs; `policy` is one of `NODE_POLICIES`.
+    """Replay pods of a trace that request `ratio` times its GPUs; `policy` is one of `NODE_POLICIES`.
 
-    By the seed pods and nodes are shuffled: the first node of the best gets the pod.
+    The seed shuffles pods and nodes: of equally good nodes, the first gets the pod.
     """
     dice = np.random.default_rng(seed)
     pods = arrivals(trace, ratio, dice)
@@ -32,7 +32,7 @@ def replay_on_nodes(trace: Trace, policy: str, *, ratio: float, seed: int) -> It
 
 
 class ScoredNodes:
-    """Nodes, and what they are worth to the pods that were asked for so far."""
+    """Nodes, and their scores for the shapes of pods that have arrived so far."""
 
     def __init__(self, columns: GpuColumns, measure: FragmentMeasure, policy: NodePolicy) -> None:
         self.columns = columns
@@ -42,15 +42,15 @@ class ScoredNodes:
 
     @property
     def refusals(self) -> int:
-        """None: there is no kubelet to refuse."""
+        """Always 0: there is no kubelet that could refuse a pod."""
         return 0
 
     def fragments(self) -> tuple[float, float]:
-        """Fragments as things stand, in thousandths of GPUs; of zones there are none."""
+        """Return the current fragments, in thousandths of GPUs, and 0 for those that zones cause."""
         return self._measure.total(self.columns), 0
 
     def place(self, shape: int, pod: TracePod) -> None:
-        """Put a pod on the node that the policy chooses, if it fits on any."""
+        """Place a pod on the node that the policy chooses, if it fits on any."""
         if shape not in self._scores:
             self._scores[shape] = ShapeScores(pod, self.columns, self._policy)
         scores = self._scores[shape].current()
@@ -60,7 +60,7 @@ class ScoredNodes:
 
 
 class ShapeScores:
-    """What nodes are worth to one shape of pods, kept up to date."""
+    """The scores of nodes for one shape of pods, kept up to date."""
 
     def __init__(self, pod: TracePod, columns: GpuColumns, policy: NodePolicy) -> None:
         self._pod = pod

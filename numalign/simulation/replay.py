@@ -1,4 +1,4 @@
-"""A replay: pods arrive one after the other, and what becomes of the cluster is looked at now and then."""
+"""A replay: pods arrive one after the other, and the state of the cluster is sampled in between."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,17 +9,17 @@ from numalign.simulation.gpu_columns import GpuColumns
 from numalign.simulation.trace import TracePod
 
 EVERY = 1.0
-"""A sample each time that pods asked for so many per cent more of all GPUs."""
+"""Per cent of all GPUs that pods request between two samples."""
 
 PER_CENT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How things stand once so much was asked for, in per cent of the GPUs that there are.
+    """The state once so much was requested (`arrived`), in per cent of all GPUs.
 
-    `stranded` are the fragments that would be none if nodes had no zones. `refusals` are pods that a kubelet
-    refused, counted, each as often as it was made anew.
+    `stranded` are the fragments that would not exist if nodes had no zones. `refusals` is the number of
+    refusals by kubelets; a pod that is created again counts each time that it is refused.
     """
 
     arrived: float
@@ -30,25 +30,28 @@ class Sample:
 
 
 class ReplayedCluster(Protocol):
-    """What pods are placed on."""
+    """The cluster on which pods are placed."""
 
     @property
     def columns(self) -> GpuColumns:
         """Its nodes, and what is left of them."""
 
     def place(self, shape: int, pod: TracePod) -> None:
-        """Put a pod, which is of the shape with that number, on a node if it fits anywhere."""
+        """Place a pod, whose shape has that number, on a node if it fits on any."""
 
     @property
     def refusals(self) -> int:
         """How often a kubelet refused a pod."""
 
     def fragments(self) -> tuple[float, float]:
-        """Fragments as things stand, and those of them that zones make, in thousandths of GPUs."""
+        """Return the current fragments, and those of them that zones cause, in thousandths of GPUs."""
 
 
 def replay(cluster: ReplayedCluster, pods: Arrivals) -> Iterator[Sample]:
-    """Place all pods; a sample after the first, every `EVERY` per cent, and at the end. It has GPUs."""
+    """Place all pods; yield a sample after the first, every `EVERY` per cent, and at the end.
+
+    The cluster must have GPUs.
+    """
     asked, due = 0, 0.0
     for number in pods.order:
         pod = pods.shapes[number]

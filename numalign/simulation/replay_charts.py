@@ -9,14 +9,14 @@ from numalign.simulation.replay import Sample
 CHARTED: Mapping[str, str] = MappingProxyType(
     {"allocated": "GPUs allocated", "fragments": "Fragments", "stranded": "Stranded by zones"}
 )
-"""The figures that are drawn, with their titles."""
+"""The figures that are charted, with their titles."""
 
 _TICKS = 10
 """Per cent between ticks."""
 
 
 def replay_charts(curves: Mapping[str, Sequence[Sample]], of_what: str) -> dict[str, str]:
-    """A chart for each figure that is anything but 0; `curves` are by the names of what is compared."""
+    """Return a chart for each figure that is not always 0; `curves` are by the names of what is compared."""
     last = max((samples[-1].arrived for samples in curves.values()), default=0)
     across = Axis("asked for, % of all GPUs", logarithmic=False, ticks=range(0, round(last) + _TICKS, _TICKS))
     return {
@@ -29,7 +29,7 @@ def replay_charts(curves: Mapping[str, Sequence[Sample]], of_what: str) -> dict[
 
 
 def _lines(curves: Mapping[str, Sequence[Sample]], figure: str) -> list[Line]:
-    """Return a line for each; once colours are used up, dashed ones."""
+    """Return a line for each curve; dashed ones once the colours are used up."""
     return [
         Line(
             name,

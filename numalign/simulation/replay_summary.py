@@ -1,4 +1,4 @@
-"""What several replays come to: each the same pods and nodes in another order."""
+"""Summaries of several replays, each of the same pods and nodes in another order."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -11,13 +11,13 @@ STEP = 5
 
 
 def mean_of(samples: Iterable[Sample]) -> Sample:
-    """Return the mean of each figure; of one sample at least."""
+    """Return the mean of each figure; there must be at least one sample."""
     rows = [astuple(sample) for sample in samples]
     return Sample(*(sum(column) / len(rows) for column in zip(*rows, strict=True)))
 
 
 def mean_curve(replays: Sequence[Sequence[Sample]]) -> list[Sample]:
-    """How replays went on the average: at every fifth per cent that arrived, what was sampled last."""
+    """Return the mean of replays: at every fifth per cent that arrived, that of their latest samples."""
     shares = range(STEP, round(max(samples[-1].arrived for samples in replays)) + 1, STEP)
     grids = [[sample.arrived for sample in samples] for samples in replays]
     return [
@@ -30,5 +30,5 @@ def mean_curve(replays: Sequence[Sequence[Sample]]) -> list[Sample]:
 
 
 def to_document(sample: Sample) -> dict[str, float]:
-    """For a file: per cent, to three digits after the point."""
+    """Return a sample for a file: per cent, rounded to three decimal places."""
     return {column.name: round(getattr(sample, column.name), 3) for column in fields(sample)}

@@ -1,7 +1,7 @@
 """
 Tables of a trace: CSV with a header, of which a few columns are read.
 
-Lines before the header that begin with `#` are remarks. Every mistake of a table is told at once.
+Lines before the header that begin with `#` are comments. All mistakes in a table are reported at once.
 """
 
 import csv
@@ -14,10 +14,10 @@ from typing import NamedTuple
 from numalign.model.errors import BadInput, Mistake, cut
 
 MOST_BYTES = 2**26
-"""Of one table; the pods of openb take half a MiB."""
+"""Most bytes of one table; the pods of openb take half a MiB."""
 
 MOST_ROWS = 200_000
-"""Of one table."""
+"""Most rows of one table."""
 
 HIGHEST_FIGURE = 10**12
 """A node with as many millicores or MiB is a mistake."""
@@ -36,9 +36,9 @@ class TableRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """Columns with whole numbers and columns with words; None where a table has to have the column.
+    """Columns with whole numbers and columns with words, with their defaults; None for a required column.
 
-    Otherwise it is what holds in a table without it. Any other column is not read.
+    The default applies in a table without the column. Other columns are not read.
     """
 
     figures: Mapping[str, int | None]
@@ -46,7 +46,7 @@ class TableLayout:
 
 
 def read_table(path: Path, layout: TableLayout) -> list[TableRow]:
-    """All rows of a table; raises `BadInput` with every mistake in it, and `OSError` for no such file."""
+    """Return all rows of a table; raises `BadInput` with every mistake, `OSError` if it cannot be opened."""
     lines = _lines(path)
     remarks = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
     try:
@@ -94,7 +94,7 @@ def _mistakes_of_table(
 def _mistakes_of_row(
     where: str, layout: TableLayout, row: Mapping[str | None, str | None]
 ) -> Iterator[Mistake]:
-    # The reader keeps there what stands beyond the header: a comma too many has moved the columns.
+    # The reader puts fields beyond the header there: an extra comma has shifted the columns.
     if None in row:
         yield Mistake(where, "the row has more fields than the header")
     for name in (*layout.figures, *layout.words):

@@ -1,9 +1,9 @@
 """
-A trace: the nodes that there were, and what its pods asked for.
+A trace: its nodes, and what its pods request.
 
 Read from two tables with the columns of Alibaba's cluster-trace-gpu-v2023 ("openb"), or from tables of
-shapes, in which a row stands for `count` nodes or pods. When pods came and went is not read: a replay
-shuffles them.
+shapes, in which a row stands for `count` nodes or pods. The times of pods are not read: a replay shuffles
+them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,20 +22,20 @@ WHOLE_GPU = 1000
 MIB = 2**20
 
 MOST_GPUS = 32
-"""Of one node, or of one pod."""
+"""Most GPUs of one node, or of one pod."""
 
 MOST_NODES = 20_000
 MOST_PODS = 200_000
 
 BURSTABLE = frozenset({"BE", "Burstable"})
-"""Classes of service in openb whose pods are not Guaranteed."""
+"""QoS classes in openb whose pods are not Guaranteed."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class TraceNode:
-    """Millicores, bytes of memory, and whole GPUs of a model, which is empty where nobody names it."""
+    """Millicores, bytes of memory, and whole GPUs of a model, which is empty if it is not given."""
 
     cpu: int
     memory: int
@@ -45,10 +45,10 @@ class TraceNode:
 
 @dataclass(frozen=True, slots=True)
 class TracePod:
-    """What a pod asks for: millicores, bytes, and of each of some GPUs so many thousandths.
+    """The requests of a pod: millicores, bytes, and `share` thousandths of each of `gpus` GPUs.
 
-    A pod takes either several whole GPUs or a share of a single one. `models` are those that it accepts, all
-    if it names none. Only of a `guaranteed` pod are CPUs and memory pinned.
+    A pod requests either whole GPUs or a share of a single one. `models` are those that it accepts, empty for
+    all. CPUs and memory are only pinned for a `guaranteed` pod.
     """
 
     cpu: int
@@ -65,24 +65,24 @@ class TracePod:
 
     @property
     def shares(self) -> bool:
-        """Whether it leaves the rest of its GPU to others."""
+        """Whether it leaves the rest of its GPU to other pods."""
         return 0 < self.share < WHOLE_GPU
 
     @property
     def kind(self) -> int:
-        """A bit for how it asks for GPUs: none, a share, or so many; no bit for none."""
+        """A bit for how it requests GPUs: a share, or a number of whole ones; no bit without GPUs."""
         return 1 << (self.gpus - self.shares) if self.gpus else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Every node and every pod."""
+    """All nodes and all pods."""
 
     nodes: Sequence[TraceNode]
     pods: Sequence[TracePod]
 
     def pinned(self) -> "Trace":
-        """Return the trace with all pods Guaranteed and CPUs rounded up: others get no CPUs of their own."""
+        """Return the trace with all pods Guaranteed and CPUs rounded up: others get no exclusive CPUs."""
         pinned = {
             pod: replace(pod, cpu=-(-pod.cpu // MILLI) * MILLI, guaranteed=True) for pod in {*self.pods}
         }
@@ -101,7 +101,7 @@ _PODS = TableLayout(
 
 
 def read_trace(nodes: Path, pods: Path) -> Trace:
-    """Read both tables; raises `BadInput` with every mistake in either, `OSError` where there is no file."""
+    """Read both tables; raises `BadInput` with every mistake in either, `OSError` if one cannot be opened."""
     mistakes: list[Mistake] = []
     trace = Trace(
         _collected(mistakes, lambda: read_nodes(nodes)), _collected(mistakes, lambda: read_pods(pods))
@@ -120,13 +120,13 @@ def _collected(mistakes: list[Mistake], read: Callable[[], Sequence[T]]) -> Sequ
 
 
 def read_nodes(path: Path) -> list[TraceNode]:
-    """Return the nodes of a table, as `read_trace`."""
+    """Return the nodes of a table; raises as `read_trace`."""
     rows = _checked(path, read_table(path, _NODES), _mistakes_of_node, MOST_NODES)
     return [node for row in rows for node in _nodes_of(row)]
 
 
 def read_pods(path: Path) -> list[TracePod]:
-    """Return the pods of a table, as `read_trace`."""
+    """Return the pods of a table; raises as `read_trace`."""
     rows = _checked(path, read_table(path, _PODS), _mistakes_of_pod, MOST_PODS)
     return [pod for row in rows for pod in _pods_of(row)]
 

@@ -1,8 +1,8 @@
 """
-A cluster whose kubelets align: a scheduler sends each pod somewhere, and the kubelet has the last word.
+A cluster whose kubelets align: a scheduler chooses a node for each pod, and the kubelet admits or refuses it.
 
-Kubelets are those of `numalign.kubelet`, and what nodes answer to a pod is asked of `numalign.cache`, as the
-scorer asks it. Beside that stands what any scheduler counts: CPUs, memory, and what is left of each GPU.
+Kubelets are those of `numalign.kubelet`, and `numalign.cache` evaluates nodes for a pod, as for the scorer.
+Columns hold what any scheduler counts: CPUs, memory, and what is left of each GPU.
 """
 
 from collections.abc import Hashable, Sequence
@@ -24,7 +24,7 @@ from numalign.simulation.trace import TraceNode, TracePod
 from numalign.simulation.zoned_nodes import GPU, GPU_SHARE, question, with_free_gpus
 
 ATTEMPTS = 5
-"""So often a pod asks for a place, whose owner makes it anew each time that a kubelet refuses it."""
+"""How often a pod is scheduled at most: its owner creates it again each time that a kubelet refuses it."""
 
 
 NOTHING = TracePod(0, 0)
@@ -34,7 +34,7 @@ NOTHING = TracePod(0, 0)
 class GpuNode:
     """A node with its zones, what a scheduler counts on it, and the zone of each of its GPUs, by position.
 
-    What runs there already is `held`, as if a single pod had it, with these GPUs; the zones are without it.
+    What already runs there is `held`, as if by a single pod, with these GPUs; it is not free in the zones.
     """
 
     zoned: Node
@@ -46,7 +46,7 @@ class GpuNode:
 
 @dataclass(frozen=True, slots=True)
 class AskedPod:
-    """A pod that looks for a place; `rows` are the nodes that have enough left, whatever their zones."""
+    """A pod to schedule; `rows` are the nodes that have enough left, whatever their zones."""
 
     pod: TracePod
     question: Question
@@ -54,7 +54,7 @@ class AskedPod:
 
 
 class ZoneNodes:
-    """Nodes and what is left of them. They are numbered in the order given, and so sort their names."""
+    """Nodes and what is left of them. Their numbers are in the given order, and their names sort likewise."""
 
     def __init__(self, nodes: Sequence[GpuNode]) -> None:
         self.names = [f"{row:06}" for row in range(len(nodes))]
@@ -73,18 +73,18 @@ class ZoneNodes:
         ]
 
     def evaluation(self, question: Question) -> Evaluation:
-        """Return what all nodes answer to a pod, by their numbers."""
+        """Return the evaluation of all nodes for a pod, by their numbers."""
         return self.cache.ask([], question).evaluation
 
     def state(self, row: int) -> Hashable:
-        """Equal for nodes that are alike and of which as much is left."""
+        """Return a value that is equal for nodes that are alike and have the same left."""
         zones = self.cache.nodes.node(row).zones
         columns = self.columns
         counted = int(columns.cpu[row]), int(columns.memory[row]), columns.gpus[row].tobytes()
         return self._kinds[row], counted, tuple((zone.free, zone.cells, zone.assignments) for zone in zones)
 
     def admission(self, row: int, question: Question) -> PodAdmitResult:
-        """Return what the kubelet of a node says to a pod."""
+        """Return how the kubelet of a node decides on a pod."""
         return kubelet.admit(self.cache.nodes.node(row), question.demand)
 
     def after(self, row: int, pod: TracePod, admission: PodAdmitResult) -> tuple[Node, Sequence[int]]:
@@ -96,15 +96,15 @@ class ZoneNodes:
         return with_free_gpus(charged, zones, gpus[: len(zones)].tolist()), slots
 
     def put(self, row: int, pod: TracePod, admission: PodAdmitResult) -> None:
-        """Put a pod on a node that admits it."""
+        """Place a pod on a node that admits it."""
         node, slots = self.after(row, pod, admission)
         self.columns.take(row, pod, slots)
         self.cache.nodes.put(node)
 
     def _slots(self, row: int, pod: TracePod, placement: Placement) -> list[int]:
-        """GPUs in the zones that the kubelet gives: whole ones in order, or the fullest that has room.
+        """Return GPUs in the zones that the kubelet chose: whole ones in order, or the fullest with room.
 
-        Where no policy binds a pod to zones, any other GPU comes after those.
+        For a pod that no policy binds to zones, any other GPU comes after those.
         """
         if not pod.gpus:
             return []
@@ -132,11 +132,11 @@ class ZoneScheduler(Protocol):
     """Chooses a node for a pod."""
 
     def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Return one of the nodes that have enough left; None for none of them."""
+        """Return one of the nodes that have enough left; None to choose none of them."""
 
 
 class ZoneCluster:
-    """Nodes, and who places pods on them."""
+    """Nodes, and the scheduler that places pods on them."""
 
     def __init__(self, nodes: ZoneNodes, scheduler: ZoneScheduler, typical: Sequence[TypicalPod]) -> None:
         self._nodes = nodes
@@ -152,8 +152,8 @@ class ZoneCluster:
         """How often a kubelet refused a pod."""
         return self._refusals
 
-    def place(self, shape: int, pod: TracePod) -> None:  # noqa: ARG002 the pod says enough
-        """Let the scheduler choose until a kubelet admits the pod, as often as its owner makes it anew."""
+    def place(self, shape: int, pod: TracePod) -> None:  # noqa: ARG002 the pod is enough
+        """Let the scheduler choose until a kubelet admits the pod, at most `ATTEMPTS` times."""
         asked = AskedPod(pod, self._question(pod), np.flatnonzero(self._fits(pod)))
         for _ in range(ATTEMPTS):
             row = self._scheduler.choose(self._nodes, asked) if len(asked.rows) else None
@@ -166,9 +166,9 @@ class ZoneCluster:
             self._refusals += 1
 
     def fragments(self) -> tuple[float, float]:
-        """Fragments as things stand, and those of them that zones make, in thousandths of GPUs.
+        """Return the current fragments, and those of them that zones cause, in thousandths of GPUs.
 
-        A node takes a typical pod if it has enough left and its kubelet admits it.
+        A typical pod fits on a node that has enough left and whose kubelet admits it.
         """
         idle, total, stranded = self.columns.gpus.sum(axis=1), 0.0, 0.0
         for typical, asked in self._typical:

@@ -1,8 +1,8 @@
 """
-FragmentationGradient: the node where fragments grow least, as FGD of "Beware of Fragmentation" has it.
+FragmentationGradient: the node where fragments grow least, like FGD of "Beware of Fragmentation".
 
-In place of "the node fits" stands "and its kubelet admits the pod". What a pod would leave of a node is tried
-on nodes that are only thought of, by the kubelet's rules and the same columns as ever.
+A pod must not only fit on a node: the kubelet must admit it as well. What a pod would leave of a node is
+tried on copies of nodes, by the kubelet's rules and with the same columns.
 """
 
 from collections.abc import Hashable, Sequence
@@ -20,20 +20,20 @@ from numalign.simulation.zone_cluster import AskedPod, ZoneNodes
 from numalign.simulation.zoned_nodes import question
 
 MOST_KEPT = 500_000
-"""So many pairs of a shape and a node's state are kept."""
+"""Most pairs of a shape and a node's state to keep."""
 
 _REFUSED = -1
 
 
 class ZoneFragmentMeasure:
-    """The fragments of nodes whose kubelets align, by typical pods."""
+    """The fragments of nodes whose kubelets align, for typical pods."""
 
     def __init__(self, typical: Sequence[TypicalPod]) -> None:
         self._asking = [(each, question(each.pod)) for each in typical if each.pod.gpus]
         self._of_others = sum(each.frequency for each in typical if not each.pod.gpus)
 
     def __call__(self, cache: ClusterCache, columns: GpuColumns, rows: Rows) -> Floats:
-        """The fragments of these nodes, in thousandths of GPUs, shape (n,), from both views of them."""
+        """Return the fragments of these nodes, in thousandths of GPUs, shape (n,), by cache and columns."""
         gpus = columns.gpus[rows]
         idle = gpus.sum(axis=1)
         fragments: Floats = self._of_others * idle.astype(np.float64)
@@ -48,8 +48,8 @@ class ZoneFragmentMeasure:
 class ZoneGradient:
     """FragmentationGradient as a scheduler.
 
-    Scores are kept by shape and worked out again of nodes that changed; what a pod leaves of a node is kept
-    by what there was before, for many nodes come to be alike.
+    Scores are cached by shape, and worked out again for nodes that changed; the fragments that a pod leaves
+    are cached by the state of the node before, as many nodes come to be alike.
     """
 
     def __init__(self, typical: Sequence[TypicalPod]) -> None:
@@ -60,7 +60,7 @@ class ZoneGradient:
         self._trial = ClusterCache()
 
     def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Return the first of the best of the nodes that take the pod."""
+        """Return the first of the best nodes that admit the pod; None if none does."""
         now = self._up_to_date(nodes)
         scored = self._scored.get(asked.pod)
         if scored is None:
@@ -79,7 +79,7 @@ class ZoneGradient:
         return row
 
     def _up_to_date(self, nodes: ZoneNodes) -> "_Now":
-        """Return what there is now: but for the node that was chosen last, nothing changed since."""
+        """Return the current fragments and states; since the last call, only the chosen node has changed."""
         if self._now is None:
             every = np.arange(len(nodes.names))
             fragments = self._measure(nodes.cache, nodes.columns, every)
@@ -92,7 +92,7 @@ class ZoneGradient:
         return now
 
     def _after(self, nodes: ZoneNodes, asked: AskedPod, rows: Rows, now: "_Now") -> Floats:
-        """Return the fragments of nodes once they have the pod."""
+        """Return the fragments of nodes with the pod on them."""
         keys = [(asked.pod, now.states[row]) for row in rows.tolist()]
         missing = {key: row for key, row in zip(keys, rows.tolist(), strict=True) if key not in self._left}
         if len(self._left) > MOST_KEPT:
@@ -113,7 +113,7 @@ class ZoneGradient:
 
 @dataclass(slots=True)
 class _Scored:
-    """What nodes were worth to a shape of pods as of a version, and what fragments it would leave of them."""
+    """The scores of nodes for a shape of pods as of a version, and the fragments that it would leave."""
 
     version: int
     scores: Ints
@@ -126,7 +126,7 @@ class _Scored:
 
 @dataclass(slots=True)
 class _Now:
-    """Fragments and state of every node; of the node that was `chosen` last, what its fragments come to."""
+    """The fragments and state of each node; `chosen` is the last choice, with its fragments afterwards."""
 
     fragments: Floats
     states: list[Hashable]

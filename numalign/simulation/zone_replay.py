@@ -17,7 +17,7 @@ from numalign.simulation.zoned_nodes import gpu_zones, zoned_node
 
 @dataclass(frozen=True, slots=True)
 class Zoning:
-    """The zones that are made up for the nodes of a trace, and the policy of their kubelets."""
+    """The zones that are assumed for the nodes of a trace, and the policy of their kubelets."""
 
     zones: int
     policy: Policy
@@ -38,9 +38,9 @@ class Zoning:
 def replay_on_zones(
     nodes: Sequence[GpuNode], trace: Trace, scheduler: str, *, ratio: float, seed: int
 ) -> Iterator[Sample]:
-    """Place pods of a trace that ask for `ratio` times the GPUs; `scheduler` is one of `ZONE_SCHEDULERS`.
+    """Replay pods of a trace that request `ratio` times the GPUs; `scheduler` is one of `ZONE_SCHEDULERS`.
 
-    By the seed pods and nodes are shuffled.
+    The seed shuffles pods and nodes.
     """
     dice = np.random.default_rng(seed)
     counted = Trace([node.counted for node in nodes], trace.pods)

@@ -1,11 +1,11 @@
 """
-Who chooses nodes whose kubelets align.
+Schedulers that choose nodes whose kubelets align.
 
-`stock` is kube-scheduler as it comes, which knows no zones: of the nodes with enough left those over which it
-spreads pods, chance among equals. `webhook` is the same among nodes that could ever take the pod, which is
-what a node affinity can say. `scorer` is kube-scheduler with the scorer as its extender: among nodes that
-take the pod now, its own points and the scorer's. A strategy alone is the scorer's own order of these nodes,
-equals by name, as gates and `/v1/rank` have it; `gate` is that of its default strategies.
+`stock` is plain kube-scheduler, which ignores zones: it spreads pods over the nodes with enough left, at
+random among equals. `webhook` is the same among nodes that could ever admit the pod, which a node affinity
+can express. `scorer` is kube-scheduler with the scorer as its extender: among nodes that admit the pod now,
+by its own scores and the scorer's. A strategy alone is the scorer's own order of these nodes, equals by name,
+as for gates and `/v1/rank`; `gate` is that of its default strategies.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,41 +26,41 @@ from numalign.simulation.zone_gradient import ZoneGradient
 _HUNDRED = 100
 
 _EXTENDER_HIGHEST, _EXTENDER_WEIGHT = 10, 100
-"""What an extender may say, and what each step of that counts, with `weight: 10` as in deploy/schedulers."""
+"""The highest score of an extender, and the weight of one, with `weight: 10` as in deploy/schedulers."""
 
 
 class KubeScheduler:
-    """As it comes: its default plugins, as far as they look at what is left."""
+    """kube-scheduler with its default plugins, as far as they consider what is left."""
 
     def __init__(self, dice: Dice) -> None:
         self._dice = dice
 
     def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Any of the best."""
+        """Return a random one of the best nodes; None if there is none."""
         return _any_of_best(asked.rows, stock_points(nodes.columns, asked.pod, asked.rows), self._dice)
 
 
 class Webhook:
-    """Stock, on nodes that could ever take the pod."""
+    """Plain kube-scheduler, on nodes that could ever admit the pod."""
 
     def __init__(self, dice: Dice) -> None:
         self._stock = KubeScheduler(dice)
 
     def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Any of the best of these."""
+        """Return a random one of the best of these nodes; None if there is none."""
         able: Bools = nodes.evaluation(asked.question).able()
         return self._stock.choose(nodes, AskedPod(asked.pod, asked.question, asked.rows[able[asked.rows]]))
 
 
 class Extender:
-    """kube-scheduler's points and the scorer's, on nodes that take the pod now."""
+    """The scores of kube-scheduler and the scorer, on nodes that admit the pod now."""
 
     def __init__(self, dice: Dice, ranking: Ranking) -> None:
         self._dice = dice
         self._ranking = ranking
 
     def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Any of the best."""
+        """Return a random one of the best nodes; None if there is none."""
         ranked = _ranked(nodes, asked, self._ranking)
         points = stock_points(nodes.columns, asked.pod, asked.rows)
         points += np.array(ranked.squeezed(_EXTENDER_HIGHEST), dtype=np.int64) * _EXTENDER_WEIGHT
@@ -68,13 +68,13 @@ class Extender:
 
 
 class ScorerOrder:
-    """The scorer's own order of nodes that take the pod now."""
+    """The scorer's own order of nodes that admit the pod now."""
 
     def __init__(self, ranking: Ranking) -> None:
         self._ranking = ranking
 
     def choose(self, nodes: ZoneNodes, asked: AskedPod) -> int | None:
-        """Return the first of the best."""
+        """Return the first of the best nodes; None if there is none."""
         best = _ranked(nodes, asked, self._ranking).best([nodes.names[row] for row in asked.rows])
         return None if best is None else int(asked.rows[best])
 
@@ -89,11 +89,11 @@ def _any_of_best(rows: Rows, points: Ints, dice: Dice) -> int | None:
 
 
 def stock_points(columns: GpuColumns, pod: TracePod, rows: Rows) -> Ints:
-    """LeastAllocated and BalancedAllocation by CPUs and memory, 0 to 200, of nodes that have enough left.
+    """Return LeastAllocated plus BalancedAllocation for CPUs and memory, 0 to 200; nodes have enough left.
 
-    Restates leastResourceScorer of noderesources/least_allocated.go and balancedResourceScorer of
+    Reimplements leastResourceScorer of noderesources/least_allocated.go and balancedResourceScorer of
     noderesources/balanced_allocation.go (Kubernetes 1.34), which have weight 1 each. The other default
-    plugins look at nothing that a trace tells.
+    plugins consider nothing that a trace contains.
     """
     amounts = (
         (columns.cpu, columns.cpu_capacity, pod.cpu),
@@ -120,4 +120,4 @@ ZONE_SCHEDULERS: Mapping[str, Callable[[Dice, Sequence[TypicalPod]], ZoneSchedul
         "FragmentationGradient": lambda _, typical: ZoneGradient(typical),
     }
 )
-"""By the names in tables."""
+"""Schedulers by their names in tables."""

@@ -1,9 +1,9 @@
 """
-Nodes of a trace with zones, which are made up: the trace says nothing of them.
+Nodes of a trace with assumed zones, as the trace does not contain any.
 
-CPUs, memory and GPUs are split as evenly as whole CPUs and GPUs can be, GPUs over the sockets first. Small
-nodes are one zone. Shares of GPUs are a resource of zones, of which one zone has as much free as the emptiest
-of its GPUs: a pod's share comes from one device.
+CPUs, memory and GPUs are split as evenly as whole CPUs and GPUs allow, GPUs over the sockets first. Small
+nodes are one zone. Shares of GPUs are a resource of zones; a zone has as much of it free as the emptiest of
+its GPUs, since a pod's share comes from one device.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ GPU_SHARE = "alibabacloud.com/gpu-milli"
 """A thousandth of a GPU, named as in the simulator of the trace."""
 
 SMALL_CPUS = 16
-"""Nodes with so many CPUs, or less, are one zone."""
+"""Nodes with at most so many CPUs are one zone."""
 
 _HERE, _SAME_SOCKET, _FAR = 10, 12, 21
 _SOCKETS = 2
 
 
 def zoned_node(name: str, node: TraceNode, *, zones: int, policy: Policy, scope: Scope) -> Node:
-    """Return a node of so many zones, one if it is small, with nothing on it."""
+    """Return an empty node with so many zones, one if it is small."""
     count = 1 if node.cpu <= SMALL_CPUS * MILLI else zones
     parts = [
         {CPU: cpus * MILLI, MEMORY: memory * MIB, **_gpus(gpus)}
@@ -51,7 +51,7 @@ def zoned_node(name: str, node: TraceNode, *, zones: int, policy: Policy, scope:
 
 
 def gpu_zones(node: TraceNode, count: int) -> list[int]:
-    """For each GPU of a node with so many zones, the zone that it is in."""
+    """Return the zone of each GPU of a node with so many zones."""
     return [zone for zone, gpus in enumerate(_split(node.gpus, count)) for _ in range(gpus)]
 
 
@@ -60,7 +60,7 @@ def _gpus(count: int) -> dict[str, int]:
 
 
 def _split(total: int, parts: int) -> list[int]:
-    """Whole pieces, the parts with one more spread over all."""
+    """Return parts in whole pieces, with those that have one more spread evenly."""
     return [(at + 1) * total // parts - at * total // parts for at in range(parts)]
 
 
@@ -76,10 +76,10 @@ def _cost(zone: int, other: int, count: int) -> int:
 
 
 def with_free_gpus(node: Node, zones: Sequence[int], gpus: Sequence[int]) -> Node:
-    """Return the node with so much left of each GPU, in thousandths; `zones` says which zone each is in."""
+    """Return the node with so much left of each GPU, in thousandths; `zones` has the zone of each."""
     return replace(
         node,
-        # What was worked out of CPUs by their ids goes by amounts again.
+        # Only amounts count here, not CPUs by their ids.
         stock=None,
         zones=tuple(
             replace(zone, free=Resources({**zone.free, **_free(zone, at, zones, gpus)}))
@@ -96,7 +96,7 @@ def _free(zone: Zone, at: int, zones: Sequence[int], gpus: Sequence[int]) -> dic
 
 
 def question(pod: TracePod) -> Question:
-    """What such a pod asks of nodes: a container without an intent, so that each node's own policy holds."""
+    """Return the question of a pod: a container without an intent, so that each node's own policy applies."""
     gpus = {GPU_SHARE: pod.share} if pod.shares else {GPU: pod.gpus}
     devices = gpus if pod.gpus else {}
     requests = Resources({CPU: pod.cpu, **({MEMORY: pod.memory} if pod.memory else {}), **devices})
