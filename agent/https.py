@@ -70,7 +70,7 @@ class Unverified:
 
 
 def plain() -> None:
-    """Return None: no TLS."""
+    """Return no context: requests do not use TLS."""
 
 
 def no_token() -> str:

@@ -4,7 +4,7 @@ from certs.cli import PROGRAM, program
 
 
 def main() -> None:
-    """Run the program; ends the process with its exit code."""
+    """Run the program; end the process with its exit code."""
     program.main(prog_name=PROGRAM)
 
 

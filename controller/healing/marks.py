@@ -68,7 +68,7 @@ class _LastWrite:
     wait: float = FIRST_WAIT / 2
 
     def again(self, now: float) -> "_LastWrite":
-        """Return the record of one more write; after a long time without one the wait begins anew."""
+        """Return the record of one more write; after a long time without one the wait begins again."""
         calm = now - self.at > 2 * LONGEST_WAIT
         return _LastWrite(now, FIRST_WAIT if calm else min(2 * self.wait, LONGEST_WAIT))
 
