@@ -68,7 +68,7 @@ COOKIE, SECURE_COOKIE = "numalign-map", "__Host-numalign-map"
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _TOKEN = re.compile(rf"[A-Za-z0-9._~+/=-]{{1,{LONGEST_TOKEN}}}")
-"""RFC 6750, 2.1."""
+"""The characters of a bearer token (RFC 6750, section 2.1)."""
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """RFC 1123; other names are neither checked with the API server nor remembered."""
@@ -100,7 +100,7 @@ class SignInRequired(AccessRefused):
 
 
 class NotPermitted(AccessRefused):
-    """Raised for an authenticated user without permission."""
+    """Raised for an authenticated user without permission, or for the host name of another machine."""
 
     status = HTTPStatus.FORBIDDEN
 
@@ -251,7 +251,7 @@ class TokenAccess:
 
     signs_in = True
 
-    def __init__(  # noqa: PLR0913  a server, what to hold to, and what every part of a process is given
+    def __init__(  # noqa: PLR0913  its dependencies
         self,
         api: ObjectWriter,
         *,

@@ -92,7 +92,7 @@ def _pieces(request: web.Request, response: web.StreamResponse, chunks: Iterable
 
 
 def _packed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield each chunk compressed, so that a browser can draw it at once; aiohttp would wait for many."""
+    """Yield each chunk compressed, so that a browser can draw it at once; aiohttp would buffer many."""
     packer = zlib.compressobj(PACKING, wbits=_GZIP)
     for chunk in chunks:
         yield packer.compress(chunk) + packer.flush(zlib.Z_SYNC_FLUSH)
@@ -107,7 +107,7 @@ def stream_of_html() -> web.StreamResponse:
 def page(
     text: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
 ) -> web.Response:
-    """Return a page."""
+    """Return a response with a page."""
     body = text.encode(errors="replace")
     return web.Response(body=body, content_type=HTML, charset="utf-8", status=status, headers=headers)
 

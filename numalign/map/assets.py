@@ -11,12 +11,12 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""The header of every page: nothing inline, nothing from elsewhere, no frame around it."""
+"""The header of every page: nothing inline, nothing from other sites, no framing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asset:
-    """A file that pages load; `version` changes with its bytes."""
+    """A file that pages load; `version` changes with its content."""
 
     body: bytes
     content_type: str
@@ -27,7 +27,7 @@ class Asset:
 
     @property
     def integrity(self) -> str:
-        """Its hash as a content security policy names it."""
+        """The file's hash in the form of a content security policy."""
         return f"'sha256-{b64encode(hashlib.sha256(self.body).digest()).decode()}'"
 
 
@@ -38,7 +38,7 @@ def _text(name: str) -> str:
 STYLE, SCRIPT = "map.css", "map.js"
 
 PALETTE_AND_DRAWING = _text("palette.css") + _text("drawing.css")
-"""The style of drawings, on pages and by themselves."""
+"""The style of drawings, in pages and in files of their own."""
 
 STATIC: Mapping[str, Asset] = MappingProxyType(
     {

@@ -47,10 +47,10 @@ LEVELS: tuple[tuple[int, str], ...] = (
     (4, "less"),
     (5, "nothing"),
 )
-"""How much of a zone is free, by the number of its colour."""
+"""The free share of a zone in words, by the number of its colour."""
 
 BAR_WIDTH, BAR_HEIGHT = 96, 24
-"""Pixels of all bars of a tile together."""
+"""Width and height in pixels of all bars of a tile together."""
 
 COLOURS, PATTERNS = 8, 5
 """The numbers of colours and patterns that distinguish pods; coprime, so that 40 pods get different pairs."""
@@ -109,20 +109,20 @@ def bars(zones: Sequence[ZoneUse], resource: str) -> Bars:
 
 
 def tracks(zones: Sequence[ZoneUse]) -> str:
-    """Return the path of the bars that would be full."""
+    """Return the path of the bars at full length."""
     pitch = BAR_HEIGHT / max(len(zones), 1)
     return "".join(f"M0 {(at + 0.5) * pitch:.4g}h{BAR_WIDTH}" for at in range(len(zones)))
 
 
 ROOMY_WIDTH, ROOMY_ROW = 176, 18
-"""Pixels of a tile that has room for figures: its width, and the height of each zone."""
+"""Pixels of a tile with figures: its width, and the height of each zone."""
 
 _ID_WIDTH, _FIGURE_WIDTH = 18, 54
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneRow:
-    """A zone of a tile with room for figures: its bar from `x`, and what is free; pixels.
+    """A zone of a tile with figures: its bar from `x`, in pixels, and what is free.
 
     `free` is empty where the zone does not have the resource.
     """
@@ -149,7 +149,7 @@ def zone_rows(zones: Sequence[ZoneUse], resource: str) -> tuple[ZoneRow, ...]:
 
 
 def zone_words(zones: Iterable[ZoneUse], resource: str) -> str:
-    """Return what is free of a resource in each zone, as in `zone 0: 30 of 62, zone 1: 46 of 62`."""
+    """Return the free amount of a resource in each zone, as in `zone 0: 30 of 62, zone 1: 46 of 62`."""
     return ", ".join(
         f"zone {zone.id}: {render_short(resource, max(zone.free.get(resource, 0), 0))} of "
         f"{render_short(resource, zone.allocatable.get(resource, 0))}"
@@ -219,7 +219,7 @@ class CacheDrawing:
 
 
 def cores(cache: CacheBox) -> CacheDrawing:
-    """Return the cores of a cache in rows."""
+    """Return the cores of a cache, arranged in rows."""
     threads = max((len(core.cpus) for core in cache.cores), default=1)
     width, height = threads * CPU_WIDTH + 2 * CORE_PAD, CPU_HEIGHT + 2 * CORE_PAD
     across = min(max(round(sqrt(len(cache.cores) / _TALLER)), 1), _MOST_ACROSS)

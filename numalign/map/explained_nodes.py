@@ -150,7 +150,7 @@ def _shown(explanation: NodeExplanation, *, has_room: bool) -> WhatIfNode:
 
 
 def _detailed(explanation: NodeExplanation, shown: WhatIfNode) -> WhatIfNode:
-    """Return the same with its own reason, or the zones that the pod would get there."""
+    """Return the same with the node's own reason, or the zones that the pod would get there."""
     kept = explanation.verdict.placement.kept if explanation.chance is Chance.FITS else {}
     names = {zone.id: zone.name for zone in explanation.node.zones}
     placement = (HeldInZones(tuple(names[zone] for zone in zones), kept[zones]) for zones in sorted(kept))

@@ -72,7 +72,7 @@ def parse(pairs: Iterable[tuple[str, str]]) -> FleetQuery:
 
 
 def _misplaced(values: Mapping[str, Sequence[str]]) -> Iterator[Mistake]:
-    """Yield unknown names, and names that are set more than once although they must not be."""
+    """Yield the mistakes: unknown names, and names that are set more than once although they must not be."""
     for name, given in values.items():
         if name not in _NAMES:
             yield Mistake(name, f"is not a filter: expected one of {', '.join(_NAMES)}")

@@ -57,7 +57,7 @@ class FileLinks:
     nodes: frozenset[str]
 
     def fleet(self, pairs: Iterable[tuple[str, str]] = ()) -> str:
-        """See `Links`. A file shows one query."""
+        """See `Links`; a file shows a single query."""
         return "" if [*pairs] else "#fleet"
 
     def node(self, name: str) -> str:
@@ -74,7 +74,7 @@ class FileLinks:
 
 
 def node_anchor(name: str) -> str:
-    """Return the id of a node's part of a file."""
+    """Return the id of a node's section of a file."""
     return f"node-{_part(name)}"
 
 

@@ -200,7 +200,7 @@ def _frame(viewer: Viewer, *, page: str, watch: str = "", revision: int = 0) -> 
 
 
 def density(fleet: Fleet) -> str:
-    """Return the density of the tiles."""
+    """Return the density of the tiles: `roomy`, `dense`, or empty in between."""
     if fleet.count_shown <= ROOMY:
         return "roomy"
     return "dense" if fleet.count_shown > DENSE else ""
@@ -289,7 +289,7 @@ def _by_class(nodes: Iterable[WhatIfNode]) -> list[tuple[str, list[WhatIfNode]]]
 
 
 def _answers_in(nodes: Iterable[WhatIfNode]) -> str:
-    """Return how many nodes give which answer, as in `3 fit, 1 not now`."""
+    """Return the number of nodes by answer, as in `3 fits, 1 not now`."""
     counts = Counter(node.answer for node in nodes)
     return ", ".join(f"{counts[answer]:,} {text}" for answer, (text, _) in _ANSWERS.items() if counts[answer])
 
@@ -307,7 +307,7 @@ _ANSWERS: Mapping[WhatIfAnswer, tuple[str, str]] = MappingProxyType(
         WhatIfAnswer.NEVER: ("never", "bad"),
     }
 )
-"""Each answer in words, and the class of its colour."""
+"""Each answer in words, and the CSS class of its colour."""
 
 _GLOBALS: Mapping[str, Any] = MappingProxyType(
     {

@@ -68,7 +68,7 @@ def read(text: bytes, *, namespace: str = DEFAULT_NAMESPACE, extra: TemplatePath
 
 
 def _read(document: Document, namespace: str, extra: TemplatePaths) -> Pasted | None:
-    """Return an object that creates pods; None for any other. Raises `BadInput` for too many templates."""
+    """Return an object that creates pods; None for any other. Raises `BadInput` with its mistakes."""
     raw = document.raw
     look = templates.scan(raw, templates.group_kind(raw), extra=extra)
     made = templates.pod_templates(look, owner=raw)

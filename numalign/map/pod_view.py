@@ -95,6 +95,6 @@ def _beside(state: SchedulerState, node: str, uid: str) -> tuple[AssignedPod, ..
 
 
 def _mistakes(pod: PodInfo, reading: PodReading) -> tuple[str, ...]:
-    """Return what cannot be read of a pod, each mistake once."""
+    """Return the mistakes in a pod, each once."""
     more = reading.mistakes if isinstance(reading, Invalid | Exempt) else ()
     return tuple(map(str, dict.fromkeys((*pod.request.mistakes, *more))))

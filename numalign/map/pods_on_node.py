@@ -28,7 +28,7 @@ def everybody(_namespace: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A pod of a node, as the ledger has it and as it was listed; not listed if it has only a reservation."""
+    """A pod of a node in the ledger, and as it is listed: None if it only has a reservation."""
 
     assigned_pod: AssignedPod
     listed: PodInfo | None
@@ -55,7 +55,7 @@ def namespaces_on(state: SchedulerState, name: str) -> frozenset[str]:
 
 
 def held_in_zones(held: Held) -> tuple[HeldInZones, ...]:
-    """Return what a pod holds, by sets of zones in the order of their names."""
+    """Return what a pod holds, by set of zones, sorted."""
     return tuple(HeldInZones(zones, held[zones]) for zones in sorted(held))
 
 

@@ -46,9 +46,9 @@ def export(fleet: Fleet, query: FleetQuery, nodes: Sequence[NodeView]) -> Iterat
 
 
 def fleet_svg(fleet: Fleet, query: FleetQuery) -> Iterator[str]:
-    """Return the fleet as one drawing, in chunks."""
+    """Return the fleet as one SVG drawing, in chunks."""
     templates = environment(FileLinks(frozenset()))
-    style = Markup(PALETTE_AND_DRAWING)  # noqa: S704  our own file
+    style = Markup(PALETTE_AND_DRAWING)  # noqa: S704  a file of this package
     sheet = _sheet(fleet, named=density(fleet) != "dense")
     return joined(
         templates.get_template("fleet.svg").generate(fleet=fleet, query=query, sheet=sheet, style=style)
@@ -56,14 +56,14 @@ def fleet_svg(fleet: Fleet, query: FleetQuery) -> Iterator[str]:
 
 
 def _own(name: str) -> Markup:
-    return Markup(STATIC[name].body.decode())  # noqa: S704  our own file
+    return Markup(STATIC[name].body.decode())  # noqa: S704  a file of this package
 
 
 WIDTH, MARGIN = 1200, 24
 """The width of a drawing and its margin in pixels."""
 
 HEAD, GROUP_HEAD, GROUP_GAP = 76, 44, 20
-"""Pixels above all classes, above the tiles of each, and below them."""
+"""Pixels above all classes, above the tiles of each class, and below them."""
 
 _NAMED, _NAMELESS = (112, 52), (40, 30)
 
@@ -80,7 +80,7 @@ class PlacedTile:
 
 @dataclass(frozen=True, slots=True)
 class SheetGroup:
-    """A class, None for nodes that publish no topology, with the pixels above it, and its tiles."""
+    """A class, None for nodes without topology, with its vertical position in pixels and its tiles."""
 
     group: ClassGroup | None
     y: int

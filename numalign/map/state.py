@@ -82,7 +82,7 @@ class MapState:
         await patiently(self._work())
 
     async def fleet(self, query: FleetQuery) -> Fleet:
-        """Return what a query shows of all nodes."""
+        """Return the fleet that a query shows."""
         await self.refresh()
         revision, now = self._revision, self.state.wall()
         kept = self._fleets.get(query)

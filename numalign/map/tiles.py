@@ -43,7 +43,7 @@ def tile(state: SchedulerState, name: str) -> NodeTile | None:
 
 
 def zone_uses(free: FreeCapacity) -> tuple[ZoneUse, ...]:
-    """Return the zones of a node, with what is free on it."""
+    """Return the zones of a node, with what is free in each."""
     return tuple(ZoneUse(zone.id, zone.name, zone.allocatable, zone.free) for zone in free.node.zones)
 
 

@@ -23,7 +23,7 @@ from numalign.model.pod import Role
 from numalign.model.resources import CPU, EMPTY, Resources, ZoneId
 
 Visible = Callable[[str], bool]
-"""Whether a viewer may see the names of the pods in a namespace."""
+"""Returns whether a viewer may see the names of the pods in a namespace."""
 
 
 class Condition(StrEnum):
@@ -62,7 +62,7 @@ class NodeTile:
 
     `seen` is when its agent last observed the kubelet; None if another exporter publishes it. `basis` is what
     its free amounts are based on. `pods` counts pods on it and on their way there, `misaligned` those of them
-    that are certainly misaligned. `missing` are the devices that it has when healthy.
+    that are certainly misaligned. `missing` are the devices that it has less of than when healthy.
     """
 
     name: str
@@ -214,7 +214,7 @@ class CpuBox:
 
 @dataclass(frozen=True, slots=True)
 class CoreBox:
-    """A physical core, named by its smallest CPU."""
+    """A physical core, identified by its smallest CPU."""
 
     id: int
     cpus: tuple[CpuBox, ...]
@@ -293,7 +293,7 @@ class NodeView:
 
     @cached_property
     def hidden(self) -> int:
-        """How many of its pods the viewer may not see by name."""
+        """The number of its pods that the viewer may not see by name."""
         return sum(pod.hidden for pod in self.pods)
 
 

@@ -62,7 +62,7 @@ class _Subject:
 
 @dataclass(eq=False)
 class WhatIf:
-    """Answers questions about one cluster, one at a time; `ranker` is that of the scorer."""
+    """Answers what-if questions about one cluster, one at a time; `ranker` is that of the scorer."""
 
     map_state: MapState
     ranker: Ranker = field(default_factory=lambda: Ranker(RankingRules()))
@@ -119,7 +119,7 @@ class WhatIf:
         answered: Iterable[WhatIfTemplate],
         count: int,
     ) -> Iterator[None]:
-        """Place `count` replicas of each template in turn, one at each step."""
+        """Place up to `count` replicas of each template in turn, one at each step."""
         for at, (subject, template) in enumerate(zip(subjects, answered, strict=True)):
             names = [node.name for node in template.nodes if node.answer is WhatIfAnswer.FITS]
             yield from placing.place(at, subject.pending, names, count)
