@@ -1,4 +1,4 @@
-"""How Sphinx makes the site of these pages: `make docs`."""
+"""Sphinx configuration of the documentation site, built by `make docs`."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ extensions = ["myst_parser"]
 exclude_patterns = ["README.md"]
 nitpicky = True
 
-# Anchors of headings are those that forges give them, so that a link is right in both.
+# Code hosts generate the same anchors for headings, so links work there and on the site.
 myst_heading_anchors = 4
 myst_html_meta = {"description": "numalign: NUMA alignment for Kubernetes pods"}
 
@@ -40,7 +40,7 @@ _LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<path>(?:\.\./)+[^)#\s]+)(?:#[^)\s
 
 
 def name_sources(app: Sphinx, page: str, source: list[str]) -> None:
-    """Links from a page to files of the repository become their paths: the site has only the pages."""
+    """Replace links to files outside docs with the paths of these files: the site contains only the pages."""
     folder = (Path(app.srcdir) / page).parent
 
     def named(link: re.Match[str]) -> str:
@@ -53,6 +53,6 @@ def name_sources(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Sphinx calls this once."""
+    """Register `name_sources`; Sphinx calls this function once."""
     app.connect("source-read", name_sources)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -72,7 +72,7 @@ def program(out: Path, only: tuple[str, ...], url: str | None, key: str | None, 
 def make(
     parts: Iterable[str], out: Path, scratch: Path, *, url: str | None, signer: Signer | None
 ) -> list[str]:
-    """Write the parts, their checksums and signatures into `out`. Returns why parts were skipped."""
+    """Write the parts, their checksums and signatures into `out`. Return why parts were skipped."""
     released = commit.exported(ROOT, scratch / "tree")
     (scratch / "wheel").mkdir()
     wheel = distributions.make_wheel(released, scratch / "wheel")
@@ -95,12 +95,12 @@ def make(
 
 
 def released_files(out: Path) -> list[Artefact]:
-    """The files of a release, by name."""
+    """Return the files of a release, ordered by name."""
     return [artefact(path) for path in sorted(out.iterdir())]
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raise `ClickException` where a folder contains anything but a release."""
+    """Raise `ClickException` if a folder contains anything but a release."""
     if folder.exists() and any(folder.iterdir()) and not (folder / SUMS).exists():
         raise click.ClickException(f"{folder} is not empty and contains no release: choose another folder")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class UnavailableError(Exception):
-    """Raised where a part cannot be made on this machine; says what is missing."""
+    """Raised if a part cannot be made on this machine; the message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +25,12 @@ class Artefact:
 
 
 def artefact(path: Path) -> Artefact:
-    """A file, measured."""
+    """Return a file with its size and digest."""
     with path.open("rb") as file:
         return Artefact(path, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
 
 
 def checksums(artefacts: Iterable[Artefact]) -> str:
-    """The lines that `sha256sum --check` reads, ordered by name."""
+    """Return the lines that `sha256sum --check` reads, ordered by name."""
     ordered = sorted(artefacts, key=lambda each: each.name)
     return "".join(f"{each.sha256}  {each.name}\n" for each in ordered)

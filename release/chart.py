@@ -1,4 +1,4 @@
-"""The chart as `helm install` takes it, and its provenance: https://helm.sh/docs/topics/provenance/."""
+"""The chart as a package for `helm install`, and its provenance: https://helm.sh/docs/topics/provenance/."""
 
 import tempfile
 from pathlib import Path
@@ -14,18 +14,18 @@ CHART_FILE = "numalign/Chart.yaml"
 
 
 def make(commit: Commit, helm: Path, into: Path) -> Path:
-    """Write the package into a folder."""
+    """Write the package into a folder, and return its path."""
     with tempfile.TemporaryDirectory() as folder:
         run(helm, "package", commit.tree / "deploy" / "chart", "--destination", folder)
         [packed] = Path(folder).iterdir()
         chart = into / packed.name
-        # helm gives its files the time at which it packs them.
+        # helm sets the modification time of all files to the time of packaging.
         tar_files.write(chart, tar_files.read(packed), epoch=commit.epoch)
     return chart
 
 
 def provenance(chart: Path) -> str:
-    """What is signed of a package: what the chart says of itself, and the digest of the package."""
+    """Return the text to sign for a package: its Chart.yaml, and the digest of the package."""
     [about] = [member.content.decode() for member in tar_files.read(chart) if member.name == CHART_FILE]
     files = yaml.safe_dump({"files": {chart.name: f"sha256:{artefact(chart).sha256}"}})
     return f"{about}\n...\n{files}"

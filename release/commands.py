@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class FailedError(Exception):
-    """Raised where a program is missing or ends with an error; contains the command and its output."""
+    """Raised if a program is missing or ends with an error; contains the command and its output."""
 
 
 def run(
@@ -18,9 +18,9 @@ def run(
     stdin: bytes = b"",
     umask: int = -1,
 ) -> bytes:
-    """Run a program and return its standard output. Raises `FailedError`.
+    """Run a program and return its standard output. Raise `FailedError` if it fails.
 
-    `environ` is added to the caller's; a `umask` of -1 is the caller's.
+    `environ` is added to the environment of this process. A `umask` of -1 keeps that of this process.
     """
     environment = os.environ | (environ or {})
     if shutil.which(command[0], path=environment.get("PATH")) is None:

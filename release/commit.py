@@ -12,7 +12,7 @@ from release import tar_files
 from release.commands import run
 
 EPOCH = "SOURCE_DATE_EPOCH"
-"""The timestamp of a build that reproduces an earlier one: https://reproducible-builds.org/specs/source-date-epoch/."""
+"""The variable with the timestamp of a build: https://reproducible-builds.org/specs/source-date-epoch/."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Commit:
 
 
 def exported(repository: Path, into: Path, environ: Mapping[str, str] = os.environ) -> Commit:
-    """HEAD of a repository, with its files written below `into`."""
+    """Write the files of HEAD of a repository below `into`, and return the commit."""
     revision = run("git", "rev-parse", "HEAD", folder=repository).decode().strip()
     archive = run("git", "archive", "--format=tar", revision, folder=repository)
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
@@ -37,5 +37,5 @@ def exported(repository: Path, into: Path, environ: Mapping[str, str] = os.envir
 
 
 def uncommitted(repository: Path) -> list[str]:
-    """Paths of the working tree that differ from HEAD."""
+    """Return the lines of `git status --porcelain`: the files that differ from HEAD."""
     return run("git", "status", "--porcelain", folder=repository).decode().splitlines()

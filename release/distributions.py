@@ -11,18 +11,18 @@ from release.commit import EPOCH, Commit
 
 
 def make(commit: Commit, wheel: Path, into: Path) -> list[Path]:
-    """Write all three into a folder; the wheel is copied."""
+    """Write all three into a folder, and return their paths; the wheel is copied."""
     copy = Path(shutil.copy(wheel, into))
     return [copy, _built(commit, "sdist", into), _lock(commit, wheel, into)]
 
 
 def make_wheel(commit: Commit, into: Path) -> Path:
-    """Write the wheel into a folder."""
+    """Write the wheel into a folder, and return its path."""
     return _built(commit, "wheel", into)
 
 
 def _built(commit: Commit, target: str, into: Path) -> Path:
-    """Build a distribution of the tree with hatchling."""
+    """Build a distribution of the tree with hatchling, and return its path."""
     python = toolbox.environment(commit.tree / "deploy" / "requirements-release.txt")
     with tempfile.TemporaryDirectory(dir=into) as folder:
         run(

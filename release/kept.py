@@ -1,4 +1,4 @@
-"""Folders that take long to make, and are kept from one release to the next."""
+"""A cache of folders that take long to make, kept from one release to the next."""
 
 import tempfile
 from collections.abc import Callable
@@ -6,7 +6,10 @@ from pathlib import Path
 
 
 def once(place: Path, make: Callable[[Path], object]) -> Path:
-    """A folder that `make` writes if it is not there yet: complete, even if two processes make it at once."""
+    """Have `make` write a folder if it does not exist, and return its path.
+
+    The folder is complete, even if two processes make it at the same time.
+    """
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=place.parent) as scratch:
@@ -20,6 +23,6 @@ def _move(unfinished: Path, place: Path) -> None:
     try:
         unfinished.rename(place)
     except OSError:
-        # Another process was faster.
+        # Another process may have moved its folder there first.
         if not place.exists():
             raise

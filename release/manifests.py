@@ -1,4 +1,4 @@
-"""The plain manifests: for each kustomization of deploy/manifests one file, for `kubectl apply -f`."""
+"""The plain manifests: one file for each kustomization of deploy/manifests, for `kubectl apply -f`."""
 
 import re
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "ResourceQuota", "PriorityCla
 
 
 def make(commit: Commit, into: Path) -> list[Path]:
-    """Write all of them into a folder."""
+    """Write all manifests into a folder, and return their paths."""
     folder = commit.tree / "deploy" / "manifests"
     return [_write(file, folder, into) for file in sorted(folder.rglob("kustomization.yaml"))]
 
@@ -26,7 +26,7 @@ def _write(kustomization: Path, root: Path, into: Path) -> Path:
 
 
 def _documents(kustomization: Path) -> Iterator[str]:
-    """The text of every object that a kustomization lists."""
+    """Yield the text of every object that a kustomization lists."""
     for name in yaml.safe_load(kustomization.read_text())["resources"]:
         text = (kustomization.parent / name).read_text()
         for document in re.split(r"^---\s*\n", text, flags=re.MULTILINE):

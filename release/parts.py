@@ -1,4 +1,4 @@
-"""The parts of a release, each of which leaves files in a folder."""
+"""The parts of a release; each writes files into a folder."""
 
 import asyncio
 import shutil
@@ -32,17 +32,20 @@ class Order:
 
 
 def make_distributions(order: Order) -> list[Path]:
-    """Wheel, source distribution, and lock."""
+    """Make the wheel, the source distribution, and the lock."""
     return distributions.make(order.commit, order.wheel, order.into)
 
 
 def make_plugin(order: Order) -> list[Path]:
-    """An archive for each platform."""
+    """Make an archive of the plugin for each platform."""
     return [archives.make(order.commit, order.wheel, platform, order.into) for platform in PLATFORMS]
 
 
 def make_krew_manifest(order: Order) -> list[Path]:
-    """The krew manifest of the archives that were made."""
+    """Make the krew manifest of the archives in the output folder.
+
+    Raise `UnavailableError` without a URL or archives.
+    """
     if order.url is None:
         raise UnavailableError("set RELEASE_URL to the URL at which the files will be published")
     name = f"{archives.PROGRAM}_{order.commit.version}"
@@ -56,12 +59,12 @@ def make_krew_manifest(order: Order) -> list[Path]:
 
 
 def make_manifests(order: Order) -> list[Path]:
-    """Plain manifests."""
+    """Make the plain manifests."""
     return manifests.make(order.commit, order.into)
 
 
 def make_chart(order: Order) -> list[Path]:
-    """The chart, with its provenance if there is a key to sign it."""
+    """Make the chart, and its provenance if there is a key to sign with."""
     package = chart.make(order.commit, _helm(), order.into)
     if order.signer is None:
         return [package]
@@ -70,12 +73,12 @@ def make_chart(order: Order) -> list[Path]:
 
 
 def make_images(order: Order) -> list[Path]:
-    """OCI archives of the images."""
+    """Make the OCI archives of the images."""
     return [each.file for each in images.write(order.wheel, order.into, epoch=order.commit.epoch)]
 
 
 def make_bills(order: Order) -> list[Path]:
-    """SBOMs."""
+    """Make the SBOMs."""
     return sbom.make(order.commit, order.wheel, order.into)
 
 

@@ -12,18 +12,18 @@ LOCKS = {
     "numalign-agent": "requirements-agent.txt",
     "kubectl-numa": "requirements-kubectl.txt",
 }
-"""The requirements of each SBOM: of the wheel and the webhook's image, the agent's image, the plugin."""
+"""The locks by SBOM: for the wheel and the webhook's image, for the agent's image, and for the plugin."""
 
 FORMAT = "1.6"
 
 
 def make(commit: Commit, wheel: Path, into: Path) -> list[Path]:
-    """Write one for each lock into a folder."""
+    """Write an SBOM for each lock into a folder, and return their paths."""
     return [make_one(name, commit, wheel, into) for name in LOCKS]
 
 
 def make_one(name: str, commit: Commit, wheel: Path, into: Path) -> Path:
-    """Write the one of a lock of `LOCKS` into a folder."""
+    """Write the SBOM of a name of `LOCKS` into a folder, and return its path."""
     deploy = commit.tree / "deploy"
     bill = into / f"{name}-{commit.version}.cdx.json"
     with tempfile.TemporaryDirectory() as folder:

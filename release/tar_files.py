@@ -23,7 +23,7 @@ def write(archive: Path, members: Iterable[Member], *, epoch: int) -> None:
     """Write a .tar.gz of files in the given order, all with the same owner and time."""
     with (
         archive.open("wb") as file,
-        # No name and no time in the gzip header.
+        # The gzip header contains neither a name nor a time.
         gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as files,
     ):
@@ -34,21 +34,21 @@ def write(archive: Path, members: Iterable[Member], *, epoch: int) -> None:
 
 
 def unpack(files: tarfile.TarFile, into: Path, members: Iterable[tarfile.TarInfo] | None = None) -> None:
-    """Extract an archive that is trusted, or these members of it, into a folder.
+    """Extract a trusted archive, or these members of it, into a folder.
 
-    Python before 3.11.4 has no filters, and ignores which one is set.
+    Python before 3.11.4 has no filters, and ignores the attribute.
     """
     files.extraction_filter = getattr(tarfile, "tar_filter", None)
     files.extractall(into, members)  # noqa: S202  archives of git, and packages whose digests are locked
 
 
 def read(archive: Path) -> list[Member]:
-    """The files of an archive, in their order."""
+    """Return the files of an archive, in their order."""
     with tarfile.open(archive) as files:
         return [_member(files, head) for head in files if head.isfile()]
 
 
 def _member(files: tarfile.TarFile, head: tarfile.TarInfo) -> Member:
     content = files.extractfile(head)
-    assert content  # noqa: S101  of files only is asked
+    assert content  # noqa: S101  callers pass only files
     return Member(head.name, content.read(), head.mode)

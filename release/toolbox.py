@@ -1,4 +1,4 @@
-"""The tools that make a release, pinned by hash, in an environment outside the tree."""
+"""The tools that make a release: pinned by hash, in an environment outside the tree."""
 
 import hashlib
 import os
@@ -10,13 +10,13 @@ from release.kept import once
 
 
 def cache() -> Path:
-    """The folder that is kept from one release to the next."""
+    """Return the folder that is kept from one release to the next."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "numalign" / "release"
 
 
 def environment(requirements: Path) -> Path:
-    """The Python of an environment with exactly these requirements, made once for each content of the file.
+    """Return the Python of an environment with exactly these requirements, made once for each file content.
 
     Start their programs with `python -m`: the scripts contain the path at which they were installed.
     """
@@ -27,7 +27,7 @@ def environment(requirements: Path) -> Path:
 
 
 def install(requirements: Path, into: Path) -> Path:
-    """A new environment without pip, and its Python."""
+    """Create an environment without pip, install requirements, and return its Python."""
     run(sys.executable, "-m", "venv", "--without-pip", into)
     python = into / "bin" / "python"
     pip(python, "--require-hashes", "--no-deps", "--only-binary=:all:", "--requirement", requirements)

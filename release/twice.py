@@ -55,10 +55,10 @@ def program(only: tuple[str, ...], url: str) -> None:
 
 
 def made(place: Place, folder: Path, arguments: Sequence[str]) -> Path:
-    """The folder of a release that was made in a clone of its own. Raises `FailedError`."""
+    """Make a release in a new clone, and return its folder. Raise `FailedError` if a command fails."""
     clone = folder / place.folder
     clone.parent.mkdir(parents=True, exist_ok=True)
-    # Git creates files by the umask of the process.
+    # Git creates files with the umask of its process.
     run("git", "clone", "--quiet", "--no-hardlinks", ROOT, clone, umask=place.umask)
     run(
         *(sys.executable, "-m", "release", f"--out={clone / 'dist'}", *arguments),
@@ -70,7 +70,7 @@ def made(place: Place, folder: Path, arguments: Sequence[str]) -> Path:
 
 
 def differing(first: Path, second: Path) -> list[str]:
-    """Names of files that are not in both folders, or not with the same bytes."""
+    """Return the names of files that are in only one of the folders, or differ."""
     one, other = ({path.name: artefact(path).sha256 for path in each.iterdir()} for each in (first, second))
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
 

@@ -1,9 +1,8 @@
-"""Has the wheel claim one name of site-packages: packages beside `numalign` are installed below it.
+"""Makes the wheel take one name of site-packages: the packages next to `numalign` are installed below it.
 
-Hatchling moves the files, as `sources` in pyproject.toml says, and runs this hook from its path when it
-builds the wheel. The hook rewrites the import statements of what is moved, and the console scripts. Nothing
-but the names of modules changes in a file, so every line keeps its number. An editable install is the tree
-as it is.
+When hatchling builds the wheel, it moves the files by `sources` in pyproject.toml, and runs this hook. The
+hook rewrites imports of moved modules, and the console scripts. Only names of modules change in a file, so
+all lines keep their numbers. An editable install uses the tree without changes.
 """
 
 import ast
@@ -17,16 +16,16 @@ from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 STANDARD = "standard"
-"""What hatchling calls a wheel that is not editable."""
+"""Hatchling's name for a wheel that is not editable."""
 
 
 class ImmovableError(Exception):
-    """Raised where a file names a moved module and cannot be rewritten; says where, and what to write."""
+    """Raised if a name of a moved module cannot be rewritten; the message says where, and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """A module's name in a file: `old`, at a byte of a line (from 0), becomes `new`."""
+    """A name of a module to replace: `old` becomes `new`; line and column, in bytes, count from 0."""
 
     line: int
     column: int
@@ -35,12 +34,12 @@ class Rename:
 
 
 class MovingBuildHook(BuildHookInterface[BuilderConfig]):
-    """Rewrites what `sources` moves; hatchling finds the class by what it extends."""
+    """Rewrites the files that `sources` moves; hatchling finds the class by its base class."""
 
     _written: tempfile.TemporaryDirectory[str] | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Give hatchling rewritten files in place of those of the tree."""
+        """Give hatchling the rewritten files instead of those of the tree."""
         if version != STANDARD:
             return
         moves = moved_modules(self.build_config.sources)
@@ -51,36 +50,36 @@ class MovingBuildHook(BuildHookInterface[BuilderConfig]):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(rewritten(Path(file.path).read_bytes(), moves, where=file.relative_path))
                 build_data["force_include"][str(target)] = file.distribution_path
-        # The table is the one that entry_points.txt is written from.
+        # Hatchling writes entry_points.txt from this dictionary.
         scripts = self.metadata.core.scripts
         scripts.update({name: moved(target, moves) for name, target in scripts.items()})
 
     def finalize(self, *_: object) -> None:
-        """Remove the rewritten files, which are in the wheel now."""
+        """Remove the rewritten files, as the wheel contains them now."""
         if self._written:
             self._written.cleanup()
 
 
 def moved_modules(sources: Mapping[str, str]) -> dict[str, str]:
-    """Packages of the tree and where they are installed, as dotted names; the paths end with `/`."""
+    """Return the installed names of moved packages by their names in the tree; the paths end with `/`."""
     return {dotted(source): dotted(target) for source, target in sources.items()}
 
 
 def dotted(folder: str) -> str:
-    """A folder with its last slash, as the name of a package."""
+    """Return the package name of a folder, which may end with a slash."""
     return folder.rstrip("/").replace("/", ".")
 
 
 def moved(name: str, moves: Mapping[str, str]) -> str:
-    """The name of a module, or an object reference, as it is when installed."""
+    """Return the installed name of a module or an object reference."""
     top = name.partition(":")[0].partition(".")[0]
     return moves.get(top, top) + name[len(top) :]
 
 
 def rewritten(source: bytes, moves: Mapping[str, str], *, where: str) -> bytes:
-    """A file whose imports name moved packages by where they are installed.
+    """Return a file with its imports of moved packages rewritten to their installed names.
 
-    `where` is the file's path, for errors. Raises `ImmovableError`.
+    `where` is the path of the file, for errors. Raise `ImmovableError` if a name cannot be rewritten.
     """
     lines = source.splitlines(keepends=True)
     for rename in sorted(renames(source, moves, where=where), key=lambda at: (at.line, -at.column)):
@@ -93,7 +92,7 @@ def rewritten(source: bytes, moves: Mapping[str, str], *, where: str) -> bytes:
 
 
 def renames(source: bytes, moves: Mapping[str, str], *, where: str) -> Iterator[Rename]:
-    """Every name that changes in a file. Raises `ImmovableError`."""
+    """Yield the names to replace in a file. Raise `ImmovableError` if one cannot be replaced."""
     for node in ast.walk(ast.parse(source, where)):
         match node:
             case ast.ImportFrom(level=0, module=str(name)) if is_moved(name, moves):
@@ -112,7 +111,7 @@ def _imports(imported: list[ast.alias], moves: Mapping[str, str], *, where: str)
         if not is_moved(alias.name, moves):
             continue
         if alias.asname is None:
-            # `import webhook` binds the name itself, by which the rest of the file goes.
+            # `import webhook` binds the name `webhook`, which the rest of the file uses.
             raise ImmovableError(
                 f"{where}:{alias.lineno}: the wheel moves {alias.name}: write `import {alias.name} as ...`"
             )
@@ -120,10 +119,10 @@ def _imports(imported: list[ast.alias], moves: Mapping[str, str], *, where: str)
 
 
 def is_moved(name: str, moves: Mapping[str, str]) -> bool:
-    """Whether a dotted name begins with a package that is moved."""
+    """Return whether a dotted name begins with a moved package."""
     return name.partition(".")[0] in moves
 
 
 def is_name(text: str) -> bool:
-    """Whether a text can be the name of a module."""
+    """Return whether a text can be the name of a module."""
     return all(part.isidentifier() for part in text.split("."))

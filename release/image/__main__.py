@@ -2,8 +2,9 @@
 
     python -m release.image [--wheel FILE] [--out DIR] [--platforms linux/amd64,linux/arm64]
 
-Without a wheel it builds one from this tree. SOURCE_DATE_EPOCH is the time of everything in the images; the
-default is the time at which the base's packages were locked. Exit code 1: an image could not be built.
+Without a wheel it builds one from this tree. SOURCE_DATE_EPOCH is the timestamp of everything in the images;
+the default is the time at which the packages of the base were locked. Exit code 1: an image could not be
+built.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from release.image.recipes import LOCK, ROOT
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program."""
+    """Run the program, and return its exit code."""
     options = _parser().parse_args(arguments)
     try:
         with tempfile.TemporaryDirectory() as scratch:
@@ -37,7 +38,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def epoch() -> int:
-    """The time of everything in the images, in seconds since 1970; raises `BuildError` if it is no number."""
+    """Return the timestamp of everything in the images, in seconds since 1970.
+
+    Raise `BuildError` if SOURCE_DATE_EPOCH is not a number.
+    """
     if set_time := os.environ.get("SOURCE_DATE_EPOCH"):
         if not set_time.isdecimal():
             raise BuildError(f"SOURCE_DATE_EPOCH is {set_time!r}: set it to seconds since 1970, or unset it")
@@ -46,7 +50,7 @@ def epoch() -> int:
 
 
 def build_wheel(folder: Path) -> Path:
-    """A wheel of this tree; raises `BuildError`."""
+    """Build a wheel of this tree, and return its path. Raise `BuildError` if pip fails."""
     options = ("--quiet", "--no-deps", "--wheel-dir", str(folder))
     command = (sys.executable, "-m", "pip", "wheel", *options, str(ROOT))
     run(command, otherwise=f"pip cannot build a wheel of {ROOT}", SOURCE_DATE_EPOCH=str(epoch()))

@@ -1,4 +1,4 @@
-"""The images as files: one archive for each, with all of its platforms."""
+"""The images as files: one archive for each image, with all its platforms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Archive:
 
     @property
     def lines(self) -> list[str]:
-        """For people: where it is, its digest, and the sizes of its layers by platform."""
+        """The lines to print: the path and the digest, then the sizes of the layers for each platform."""
         sizes = [_sizes(image) for image in self.images]
         return [f"{self.file}  {oci.index(self.images).digest}", *sizes]
 
@@ -30,7 +30,8 @@ def write(
     """
     Build every image from a wheel of numalign, and write NAME-VERSION.oci.tar to a folder.
 
-    `epoch` is the time of everything in the images, in seconds since 1970. Raises `BuildError`.
+    `epoch` is the timestamp of everything in the images, in seconds since 1970. Raise `BuildError` if an
+    image cannot be built.
     """
     tag = version(wheel)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Other programs that a build runs: pip, gpgv, dpkg, and the base's own Python."""
+"""Runs the programs that a build needs: pip, gpgv, dpkg, and the Python of the base."""
 
 import os
 import subprocess
@@ -8,8 +8,8 @@ from release.image.errors import BuildError
 
 
 def run(command: Sequence[str], *, otherwise: str, **environment: str) -> bytes:
-    """What a program writes to standard output; raises `BuildError` with its errors if it fails."""
-    done = subprocess.run(  # noqa: S603  every command is one of ours
+    """Return what a program writes to standard output. Raise `BuildError` with its errors if it fails."""
+    done = subprocess.run(  # noqa: S603  all commands are constants of this package
         command, capture_output=True, check=False, env=os.environ | environment
     )
     if done.returncode:
@@ -18,5 +18,5 @@ def run(command: Sequence[str], *, otherwise: str, **environment: str) -> bytes:
 
 
 def succeeds(command: Sequence[str]) -> bool:
-    """Whether a program ends with 0."""
-    return subprocess.run(command, check=False).returncode == 0  # noqa: S603  every command is one of ours
+    """Return whether a program ends with exit code 0."""
+    return subprocess.run(command, check=False).returncode == 0  # noqa: S603  all commands are constants of this package

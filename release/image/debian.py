@@ -1,7 +1,7 @@
 """The base of the images: packages of Debian, unpacked without dpkg and without root.
 
-No script of a package is run. What these scripts would have written, as far as the programs need it, is
-written here: the bundle of certificate authorities, users, and the order in which host names are resolved.
+No maintainer script of a package is run. This module writes what the programs need of their results: the
+bundle of certificate authorities, the users, and the order of sources for host names.
 """
 
 import io
@@ -18,16 +18,16 @@ from release.image.errors import BuildError
 
 MIRROR = "https://deb.debian.org"
 SNAPSHOTS = "https://snapshot.debian.org/archive"
-"""Has every package that Debian ever had, by the time at which it had it."""
+"""The archive of all packages that Debian ever published, by timestamp."""
 
 BUNDLE = "etc/ssl/certs/ca-certificates.crt"
 _AUTHORITIES = "usr/share/ca-certificates"
 _COPYRIGHT = re.compile(r"usr/share/doc/[^/]+/copyright")
 _LEFT_OUT = re.compile(
     r"usr/share/(doc|man|info|locale|lintian|gdb|bug|binfmts|pixmaps|applications|menu)/"
-    # Character sets of iconv, which Python does not use.
+    # Character sets of iconv: Python does not use them.
     r"|(usr/)?lib/[^/]+/gconv/"
-    # Python's modules around libraries that the base does not have (`release.image.lock.LEFT_OUT`).
+    # Python modules that need libraries that the base does not contain (`release.image.lock.LEFT_OUT`).
     r"|usr/lib/python3\.11/lib-dynload/(_curses|_curses_panel|_dbm|_sqlite3|nis|readline)\."
     r"|usr/lib/python3\.11/(lib2to3|pydoc_data|distutils)/"
 )
@@ -38,14 +38,14 @@ _WRITTEN = {
         "nonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin\n"
     ),
     "etc/group": "root:x:0:\nnobody:x:65534:\nnonroot:x:65532:\n",
-    # Without it, glibc asks DNS before /etc/hosts.
+    # Without this file, glibc asks DNS before it reads /etc/hosts.
     "etc/nsswitch.conf": "hosts: files dns\n",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """An exact package; `path` is below a mirror, as debian/pool/main/n/netbase/netbase_6.4_all.deb."""
+    """A version of a package; `path` is below a mirror: debian/pool/main/n/netbase/netbase_6.4_all.deb."""
 
     name: str
     version: str
@@ -55,14 +55,14 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The packages of each platform, and when Debian had all of them: YYYYMMDDTHHMMSSZ."""
+    """The packages of each platform, and a time at which Debian had all of them: YYYYMMDDTHHMMSSZ."""
 
     snapshot: str
     packages: Mapping[str, Sequence[Package]]
 
 
 def read_lock(file: Path) -> Lock:
-    """The lock that `release.image.lock` wrote."""
+    """Read the lock that `release.image.lock` wrote."""
     content = json.loads(file.read_text())
     packages = {
         platform: tuple(Package(**package) for package in packages)
@@ -72,7 +72,7 @@ def read_lock(file: Path) -> Lock:
 
 
 def unpack(packages: Sequence[Package], folder: Path, *, snapshot: str) -> None:
-    """The root file system of these packages, in an empty folder."""
+    """Build the root file system of these packages in an empty folder."""
     for package in packages:
         members = ar_members(fetch(_urls(package, snapshot), package.sha256))
         _data(members, folder)
@@ -86,7 +86,7 @@ def _urls(package: Package, snapshot: str) -> tuple[str, str]:
 
 
 def ar_members(deb: bytes) -> dict[str, bytes]:
-    """The members of a package by name, of which each follows its header of 60 bytes (deb(5), ar(5))."""
+    """Return the members of a package by name; a header of 60 bytes precedes each (deb(5), ar(5))."""
     members: dict[str, bytes] = {}
     offset = len(b"!<arch>\n")
     while offset < len(deb):
@@ -104,13 +104,13 @@ def _data(members: Mapping[str, bytes], folder: Path) -> None:
 
 
 def is_wanted(name: str) -> bool:
-    """Whether a file of a package, as ./usr/bin/python3.11, is of use in an image."""
+    """Return whether an image needs a file of a package; names look like ./usr/bin/python3.11."""
     path = PurePosixPath(name).as_posix()
     return bool(_COPYRIGHT.fullmatch(path)) or not _LEFT_OUT.match(f"{path}/")
 
 
 def _describe(package: Package, members: Mapping[str, bytes], folder: Path) -> None:
-    """What dpkg would know of a package, where scanners look for it in images without dpkg."""
+    """Write the control file of a package to the place where scanners look for it in images without dpkg."""
     with _tar(members, "control.tar") as tar:
         [control] = [member for member in tar if PurePosixPath(member.name).name == "control"]
         content = tar.extractfile(control)
@@ -140,7 +140,7 @@ def _write(file: Path, content: bytes) -> None:
 
 
 def paragraphs(text: str) -> Iterator[dict[str, str]]:
-    """The paragraphs of a control file, each a field of one or more lines by name (deb822(5))."""
+    """Yield the paragraphs of a control file: the fields by name, each of one or more lines (deb822(5))."""
     for paragraph in re.split(r"\n{2,}", text.strip()):
         fields = re.findall(r"^([^\s:]+):[ \t]*(.*(?:\n[ \t].*)*)", paragraph, re.MULTILINE)
         yield dict(fields)

@@ -1,4 +1,4 @@
-"""Fetches files by the SHA-256 of their bytes, and keeps them."""
+"""Downloads files by their SHA-256 digests, and caches them."""
 
 import hashlib
 import os
@@ -13,13 +13,16 @@ _SECONDS = 60
 
 
 def cache() -> Path:
-    """Where downloads are kept, outside the tree."""
+    """Return the folder of cached downloads, outside the tree."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "numalign" / "image"
 
 
 def fetch(urls: Sequence[str], sha256: str) -> bytes:
-    """The bytes of that digest: kept ones, else those of the first URL that has them; raises `BuildError`."""
+    """Return the file with that digest, from the cache or else from the first URL that has it.
+
+    Raise `BuildError` if no URL has it.
+    """
     kept = cache() / "sha256" / sha256
     if kept.is_file() and _digest(content := kept.read_bytes()) == sha256:
         return content
@@ -37,7 +40,7 @@ def fetch(urls: Sequence[str], sha256: str) -> bytes:
 
 
 def read(url: str) -> bytes:
-    """What is at a URL; raises `OSError`."""
+    """Return the content of a URL. Raise `OSError` if it cannot be read."""
     with urllib.request.urlopen(url, timeout=_SECONDS) as answer:  # noqa: S310  the caller's URLs are http(s)
         content: bytes = answer.read()
     return content

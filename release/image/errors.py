@@ -1,5 +1,5 @@
-"""What stops a build."""
+"""The error that stops a build."""
 
 
 class BuildError(Exception):
-    """The text says what is wrong, where, and what to do."""
+    """Raised if an image cannot be built; the message says what is wrong, where, and what to do."""

@@ -1,7 +1,7 @@
-"""Writes deploy/image-lock.json anew: the packages that Debian has now, for each platform.
+"""Updates deploy/image-lock.json with the packages that Debian has now, for each platform.
 
-`python -m release.image.lock` needs Debian's keys, gpgv and dpkg: Debian, or a distribution made from it. It
-checks Debian's signature on the lists of packages; builds check what they download against the lock.
+`python -m release.image.lock` needs Debian's keys, gpgv and dpkg, so it runs on Debian or a derivative. It
+verifies Debian's signature of the package lists; builds verify their downloads against the lock.
 """
 
 import json
@@ -62,11 +62,11 @@ LEFT_OUT = {
     "media-types": "mimetypes has a table of its own",
     "openssl": "its program alone",
 }
-"""Dependencies of the packages above that the images do without, and for what they would be."""
+"""Dependencies of the packages above that the images do not contain, and what would need them."""
 
 
 def main() -> int:
-    """Write the lock, and report what changed."""
+    """Write the lock, print the number of its packages, and return the exit code."""
     packages = {platform: locked(architecture) for platform, architecture in ARCHITECTURES.items()}
     content = {
         "about": "Made by `python -m release.image.lock`.",
@@ -79,7 +79,10 @@ def main() -> int:
 
 
 def locked(architecture: str) -> list[Package]:
-    """The newest of each wanted package; raises `BuildError` for a dependency that nobody decided on."""
+    """Return the newest version of each package of `WANTED`.
+
+    Raise `BuildError` if a dependency is neither in `WANTED` nor in `LEFT_OUT`.
+    """
     newest: dict[str, tuple[Package, dict[str, str]]] = {}
     for archive, suite in SUITES:
         for fields in _listed(archive, suite, architecture):
@@ -93,7 +96,7 @@ def locked(architecture: str) -> list[Package]:
 
 
 def unmet(fields: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Dependencies of these packages of which no alternative is wanted or left out, by their names."""
+    """Return the dependencies without an alternative in `WANTED` or `LEFT_OUT`; `fields` are by package."""
     decided = {*WANTED, *LEFT_OUT}
     groups = (group for each in fields.values() for group in _dependencies(each))
     return sorted({" | ".join(group) for group in groups if decided.isdisjoint(group)})
@@ -116,7 +119,7 @@ def _listed(archive: str, suite: str, architecture: str) -> Iterable[dict[str, s
 
 
 def _signed(url: str) -> str:
-    """The text that Debian signed; raises `BuildError` for any other."""
+    """Return the signed text at a URL. Raise `BuildError` if it is not signed by Debian."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(read(url))
         file.flush()

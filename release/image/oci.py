@@ -1,4 +1,4 @@
-"""Images in the terms of the OCI image specification, https://github.com/opencontainers/image-spec (1.1)."""
+"""Images by the OCI image specification 1.1: https://github.com/opencontainers/image-spec."""
 
 import gzip
 import hashlib
@@ -20,33 +20,33 @@ CONFIG = f"{_OCI}.config.v1+json"
 LAYER = f"{_OCI}.layer.v1.tar+gzip"
 
 _GZIP_LEVEL = 6
-"""Of 1 to 9; more would take three times as long, for a hundredth of the size."""
+"""The level of compression, of 1 to 9; a higher one takes three times as long to save 1% of the size."""
 
 _REFERENCE = "org.opencontainers.image.ref.name"
 _CONTAINERD = "io.containerd.image.name"
-"""Under which name containerd keeps an image that it imports."""
+"""The annotation with the name that containerd gives to an imported image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """Content that is named by its digest."""
+    """Content that is addressed by its digest."""
 
     media_type: str
     content: bytes = field(repr=False)
 
     @property
     def digest(self) -> str:
-        """As sha256:..."""
+        """The digest, with the prefix sha256:."""
         return digest(self.content)
 
     def descriptor(self, **more: object) -> Json:
-        """What another document says of it."""
+        """Return its descriptor for another document, with these additional fields."""
         return {"mediaType": self.media_type, "digest": self.digest, "size": len(self.content), **more}
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A layer, and what its tar archive is without compression: digest, and size in bytes."""
+    """A layer; `diff_id` and `size` are the digest and the bytes of the uncompressed tar archive."""
 
     blob: Blob
     made_by: str
@@ -65,22 +65,22 @@ class Image:
 
     @property
     def compressed(self) -> int:
-        """Bytes that a registry sends."""
+        """The bytes of all layers as a registry sends them."""
         return sum(len(layer.blob.content) for layer in self.layers)
 
     @property
     def size(self) -> int:
-        """Bytes of its layers where they are unpacked."""
+        """The bytes of all layers without compression."""
         return sum(layer.size for layer in self.layers)
 
 
 def digest(content: bytes) -> str:
-    """As sha256:..."""
+    """Return the SHA-256 digest of a content, with the prefix sha256:."""
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def layer(tar: bytes, *, made_by: str) -> Layer:
-    """A tar archive as a layer. Compressed bytes depend on zlib besides."""
+    """Make a layer from a tar archive. Its compressed bytes also depend on the version of zlib."""
     written = io.BytesIO()
     with gzip.GzipFile("", "wb", _GZIP_LEVEL, written, mtime=0) as compressed:
         compressed.write(tar)
@@ -88,7 +88,7 @@ def layer(tar: bytes, *, made_by: str) -> Layer:
 
 
 def image(platform: str, layers: Sequence[Layer], settings: Mapping[str, object], *, epoch: int) -> Image:
-    """An image of these layers, the lowest first; `settings` are the `config` of its configuration."""
+    """Make an image from layers, the lowest first; `settings` are the `config` of its configuration."""
     config = Blob(CONFIG, _json(_configuration(platform, layers, settings, _time(epoch))))
     manifest = {
         "schemaVersion": 2,
@@ -101,13 +101,13 @@ def image(platform: str, layers: Sequence[Layer], settings: Mapping[str, object]
 
 
 def index(images: Sequence[Image]) -> Blob:
-    """The index of one image for several platforms."""
+    """Make the index of one image for several platforms."""
     manifests = [image.manifest.descriptor(platform=_platform(image.platform)) for image in images]
     return Blob(INDEX, _json({"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}))
 
 
 def layout(name: str, tag: str, images: Sequence[Image], *, epoch: int) -> bytes:
-    """One image for several platforms as the tar archive of an OCI image layout."""
+    """Return one image for several platforms as the tar archive of an OCI image layout."""
     top = index(images)
     names = {_REFERENCE: tag, _CONTAINERD: f"docker.io/library/{name}:{tag}"}
     entry = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [top.descriptor(annotations=names)]}

@@ -1,6 +1,7 @@
-"""What stands in /opt/numalign: a virtual environment for the base's Python, made without running it.
+"""The contents of /opt/numalign: a virtual environment for the Python of the base, made without running it.
 
-Dependencies are wheels by hash, unpacked as they are; programs are the wheel's entry points.
+Dependencies are wheels that are pinned by hash and unpacked unchanged. The programs are the entry points of
+the wheel of numalign.
 """
 
 import configparser
@@ -18,7 +19,7 @@ from release.image.errors import BuildError
 from release.kept import once
 
 VERSION = (3, 11)
-"""Of the Python in the base, and of the one that builds, for which pip evaluates environment markers."""
+"""The version of the base's Python; the build needs the same, as pip evaluates markers for its own Python."""
 
 HOME = Path("opt/numalign")
 PACKAGES = HOME / "lib" / "python3.11" / "site-packages"
@@ -34,12 +35,12 @@ sys.exit({function}())
 """
 
 _OLDEST_GLIBC, _BASES_GLIBC = 17, 36
-"""The minor versions of glibc that wheels may want: the oldest that wheels name, and the base's."""
+"""The range of minor versions of glibc for wheels: the oldest that wheels require, and that of the base."""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A processor, by the names that wheels, Python and Debian's folders have for it."""
+    """A processor architecture, and its names in wheels, in Debian's folders and in the dynamic loader."""
 
     wheels: str
     folder: str
@@ -47,7 +48,7 @@ class Machine:
 
     @property
     def tags(self) -> list[str]:
-        """The platforms of wheels that run on it with the base's glibc, the newest first."""
+        """The platform tags of wheels that run on it with the glibc of the base, the newest first."""
         minors = range(_BASES_GLIBC, _OLDEST_GLIBC - 1, -1)
         return [f"manylinux_2_{minor}_{self.wheels}" for minor in minors] + [f"manylinux2014_{self.wheels}"]
 
@@ -59,7 +60,7 @@ MACHINES: Mapping[str, Machine] = {
 
 
 def own_platform() -> str:
-    """The platform of this machine, whose base can run on it; raises `BuildError` if there is none."""
+    """Return the platform of this machine, whose base can run here. Raise `BuildError` if there is none."""
     for name, machine in MACHINES.items():
         if (sys.platform, platform.machine()) == ("linux", machine.wheels):
             return name
@@ -69,7 +70,7 @@ def own_platform() -> str:
 
 
 def install_requirements(requirements: Path, machine: Machine, folder: Path) -> None:
-    """Unpack the wheels of a requirements file below a root; raises `BuildError` if pip lacks one."""
+    """Unpack the wheels of a requirements file below a root. Raise `BuildError` if a download fails."""
     for wheel in _downloaded(requirements, machine):
         unpack(wheel, folder / PACKAGES)
 
@@ -94,7 +95,7 @@ def _download(requirements: Path, machine: Machine, folder: Path) -> None:
 
 
 def unpack(wheel: Path, packages: Path) -> None:
-    """Unpack a wheel into a folder of packages; raises `BuildError` for one with files for other folders."""
+    """Unpack a wheel into a folder of packages. Raise `BuildError` if it has files for other folders."""
     with zipfile.ZipFile(wheel) as content:
         elsewhere = [name for name in content.namelist() if name.partition("/")[0].endswith(".data")]
         if elsewhere:
@@ -103,7 +104,7 @@ def unpack(wheel: Path, packages: Path) -> None:
 
 
 def make_environment(wheel: Path, folder: Path) -> None:
-    """The wheel of numalign with its programs, and what makes /opt/numalign an environment."""
+    """Install the wheel of numalign and its programs below a root, and make /opt/numalign an environment."""
     unpack(wheel, folder / PACKAGES)
     programs = folder / HOME / "bin"
     programs.mkdir(parents=True)
@@ -117,7 +118,7 @@ def make_environment(wheel: Path, folder: Path) -> None:
 
 
 def entry_points(wheel: Path) -> dict[str, str]:
-    """The programs of a wheel: by name, the module and the function, as in webhook.__main__:main."""
+    """Return the module and function of each program of a wheel by its name, like webhook.__main__:main."""
     listed = configparser.ConfigParser(delimiters=("=",))
     with zipfile.ZipFile(wheel) as content:
         [file] = [name for name in content.namelist() if name.endswith(".dist-info/entry_points.txt")]
@@ -127,10 +128,10 @@ def entry_points(wheel: Path) -> dict[str, str]:
 
 def compile_all(base: Path, root: Path, folders: Sequence[Path]) -> None:
     """
-    Compile the modules in folders below a root by the Python of a base of this machine.
+    Compile the modules in folders below a root with the Python of a base for this machine.
 
-    The base's own loader runs it, so this takes neither root nor a chroot. Compiled files hold the hash of
-    their source in place of its time (PEP 552): the same sources give the same bytes on every machine.
+    The dynamic loader of the base starts it, so neither root nor a chroot is needed. Compiled files contain
+    the hash of their source instead of its time (PEP 552): the same sources give the same bytes everywhere.
     """
     machine = MACHINES[own_platform()]
     libraries = [base / "lib" / machine.folder, base / "usr" / "lib" / machine.folder]

@@ -1,4 +1,4 @@
-"""Which images there are, and of which layers: the base, the dependencies, numalign."""
+"""The images and their layers: the base, the dependencies, numalign."""
 
 import os
 import re
@@ -15,13 +15,13 @@ from release.image.errors import BuildError
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "deploy" / "image-lock.json"
 USER = "65532:65532"
-"""By number: with a name, Kubernetes cannot check `runAsNonRoot`."""
+"""The IDs of user and group; Kubernetes cannot check `runAsNonRoot` for names."""
 
 _WHEEL = re.compile(r"numalign-(?P<version>[^-]+)-py3-none-any\.whl")
 _STANDARD_LIBRARY = Path("usr/lib/python3.11")
 _ENVIRONMENT = {
     "PATH": f"/{python.HOME}/bin",
-    "HOME": "/tmp",  # noqa: S108  the one place that may be written
+    "HOME": "/tmp",  # noqa: S108  the only writable folder
     "LANG": "C.UTF-8",
     "SSL_CERT_FILE": f"/{debian.BUNDLE}",
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -31,7 +31,7 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """An image: the program that it starts, its dependencies, and its ports."""
+    """An image: its program, which has the same name, its dependencies, and its ports."""
 
     name: str
     description: str
@@ -51,14 +51,14 @@ RECIPES = (
 
 
 def build(wheel: Path, platforms: Sequence[str], *, epoch: int) -> Mapping[Recipe, Sequence[oci.Image]]:
-    """Every image for each of these platforms, as linux/arm64; raises `BuildError`."""
+    """Build every image for platforms such as linux/arm64. Raise `BuildError` if that fails."""
     if unsupported := [each for each in platforms if each not in python.MACHINES]:
         raise BuildError(f"cannot build for {', '.join(unsupported)}: use {' or '.join(python.MACHINES)}")
     with tempfile.TemporaryDirectory() as scratch:
         bases = _unpacked_bases(platforms, Path(scratch))
         compiler = bases[python.own_platform()]
         base_layers = {each: _base_layer(bases[each], compiler, epoch=epoch) for each in platforms}
-        # Most of the time goes to pip, Python and zlib, which run beside each other.
+        # Most of the time is spent in pip, Python and zlib, which run in parallel.
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             numalign = pool.submit(_numalign_layer, wheel, compiler, epoch=epoch)
             dependencies = {
@@ -80,14 +80,14 @@ def build(wheel: Path, platforms: Sequence[str], *, epoch: int) -> Mapping[Recip
 
 
 def version(wheel: Path) -> str:
-    """Of a wheel, as its name has it; raises `BuildError` for another file."""
+    """Return the version in the name of a wheel. Raise `BuildError` if it is not a wheel of numalign."""
     if not (named := _WHEEL.fullmatch(wheel.name)) or not wheel.is_file():
         raise BuildError(f"{wheel} is not a numalign wheel: pass a file like numalign-0.1.0-py3-none-any.whl")
     return named["version"]
 
 
 def settings(recipe: Recipe, version: str) -> oci.Json:
-    """The `config` of an image's configuration: how a container of it is run."""
+    """Return the `config` of an image's configuration: how to run a container."""
     listening: oci.Json = (
         {"ExposedPorts": {f"{port}/tcp": {} for port in recipe.ports}} if recipe.ports else {}
     )
@@ -106,7 +106,7 @@ def settings(recipe: Recipe, version: str) -> oci.Json:
 
 
 def _unpacked_bases(platforms: Sequence[str], folder: Path) -> dict[str, Path]:
-    """The bases of these platforms, and of this machine: its Python compiles for all of them."""
+    """Unpack the bases of these platforms and of this machine, whose Python compiles for all platforms."""
     lock = debian.read_lock(LOCK)
     bases = {each: folder / each for each in {*platforms, python.own_platform()}}
     for platform, base in bases.items():
@@ -131,7 +131,7 @@ def _dependency_layer(recipe: Recipe, platform: str, compiler: Path, *, epoch: i
 
 
 def _numalign_layer(wheel: Path, compiler: Path, *, epoch: int) -> oci.Layer:
-    """The same for every platform: it holds nothing but Python."""
+    """Make the layer of numalign, the same for all platforms: it contains only Python."""
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         python.make_environment(wheel, root)

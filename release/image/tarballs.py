@@ -1,4 +1,4 @@
-"""Folders as tar archives whose bytes depend on names, contents and executable bits alone."""
+"""Tar archives whose bytes depend only on names, contents, links, a given time, and a few mode bits."""
 
 import io
 import stat
@@ -12,9 +12,9 @@ _STICKY_FOLDER = 0o1777
 
 def layer(folder: Path, *, epoch: int) -> bytes:
     """
-    All below a folder as a layer: sorted, owned by root, of one time.
+    Archive everything below a folder as a layer: sorted, owned by root, with one timestamp.
 
-    Modes are those that matter in an image: folders and programs 0755, files 0644, sticky folders 1777.
+    Modes are normalized: folders and programs 0755, other files 0644, sticky folders 1777.
     """
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as tar:
@@ -24,7 +24,7 @@ def layer(folder: Path, *, epoch: int) -> bytes:
 
 
 def archive(files: Iterable[tuple[str, bytes]], *, epoch: int) -> bytes:
-    """Named contents as a tar archive, in the order given."""
+    """Archive contents by name, in the given order."""
     written = io.BytesIO()
     with tarfile.open(fileobj=written, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for name, content in files:

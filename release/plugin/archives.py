@@ -29,7 +29,7 @@ def make(
     *,
     pythons: Iterable[tuple[int, int]] = PYTHONS,
 ) -> Path:
-    """Write the archive for a platform; its program runs on these versions of Python."""
+    """Write the archive for a platform, and return its path; its program runs on these versions of Python."""
     archive = into / f"{PROGRAM}_{commit.version}_{platform.name}.tar.gz"
     targets = [Target(platform, python) for python in pythons]
     with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +44,7 @@ def make(
 
 
 def _pex(commit: Commit, wheel: Path, targets: Iterable[Target], folder: Path) -> Path:
-    """Build a file that Python runs; at its first start it unpacks itself to the user's cache."""
+    """Build a pex file, and return its path; at its first start it unpacks itself to the user's cache."""
     deploy = commit.tree / "deploy"
     program = folder / PROGRAM
     needed, platforms = list[Path](), list[Path]()

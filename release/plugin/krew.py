@@ -19,7 +19,7 @@ Requires CPython 3.11 to 3.14 as `python3` on PATH. To use another interpreter, 
 
 
 def manifest(archives: Mapping[Platform, Artefact], *, version: str, url: str) -> str:
-    """The manifest of a version whose archives are published under `url`."""
+    """Return the manifest of a version whose archives are published under `url`."""
     return yaml.safe_dump(
         {
             "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",

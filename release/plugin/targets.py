@@ -8,15 +8,15 @@ from typing import TypedDict
 from packaging.tags import compatible_tags, cpython_tags, mac_platforms
 
 PYTHONS = ((3, 11), (3, 12), (3, 13), (3, 14))
-"""Each needs its own native libraries; an archive contains all of them."""
+"""The supported versions; each needs its own native libraries, and an archive contains those of all."""
 
 OLDEST_MACOS = (13, 0)
 OLDEST_GLIBC = range(28, 16, -1)
-"""Minor versions of glibc 2 for which wheels are taken: no newer than Debian 10's and RHEL 8's."""
+"""The minor versions of glibc 2 that wheels may require: at most those of Debian 10 and RHEL 8."""
 
 
 class CompletePlatform(TypedDict):
-    """What pex calls a complete platform: the properties by which it chooses wheels for another machine."""
+    """A complete platform of pex: the properties by which pex chooses wheels for another machine."""
 
     marker_environment: dict[str, str]
     compatible_tags: list[str]
@@ -24,7 +24,7 @@ class CompletePlatform(TypedDict):
 
 @dataclass(frozen=True)
 class Platform:
-    """An operating system and a processor, as Go and krew name them and as Python does."""
+    """An operating system and a processor, by their names in Go and krew and by those in Python."""
 
     os: str
     arch: str
@@ -34,7 +34,7 @@ class Platform:
 
     @cached_property
     def tags(self) -> tuple[str, ...]:
-        """Platform tags of wheels that run there, the best one first."""
+        """The platform tags of wheels that run there, the best one first."""
         if self.os == "darwin":
             return tuple(mac_platforms(OLDEST_MACOS, self.machine))
         glibc = [f"manylinux_2_{minor}_{self.machine}" for minor in OLDEST_GLIBC]
@@ -42,7 +42,7 @@ class Platform:
 
     @property
     def name(self) -> str:
-        """Its name in the names of archives."""
+        """The name in the names of archives."""
         return f"{self.os}_{self.arch}"
 
 
@@ -63,17 +63,17 @@ class Target:
 
     @property
     def abi(self) -> str:
-        """The ABI tag of its wheels."""
+        """The ABI tag of wheels."""
         major, minor = self.python
         return f"cp{major}{minor}"
 
     @property
     def name(self) -> str:
-        """Its name in the names of files and folders."""
+        """The name in the names of files and folders."""
         return f"{self.platform.name}_{self.abi}"
 
     def markers(self) -> dict[str, str]:
-        """The environment in which markers of requirements are evaluated."""
+        """Return the environment to evaluate markers of requirements in."""
         short = ".".join(map(str, self.python))
         return {
             "implementation_name": "cpython",
@@ -90,7 +90,7 @@ class Target:
         }
 
     def complete_platform(self) -> CompletePlatform:
-        """The description that pex takes."""
+        """Return the description for pex."""
         return {"marker_environment": self.markers(), "compatible_tags": list(self._tags())}
 
     def _tags(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Downloads the wheels of a lock for the Python of another machine, once."""
+"""Downloads the wheels of a lock for the Python of another machine, and caches them."""
 
 import hashlib
 import re
@@ -22,14 +22,14 @@ _HEAD = re.compile(r"^#.*\n", re.MULTILINE)
 
 
 class UnreadableLockError(Exception):
-    """Raised where a lock contains a line that is not a pin with hashes; names the line."""
+    """Raised if a lock contains a line that is not a pin with hashes; the message quotes the line."""
 
 
 def downloaded(lock: Path, target: Target) -> Path:
-    """A folder with the wheels of a lock for a target, checked by their hashes.
+    """Return a folder with the wheels of a lock for a target, verified by their hashes.
 
-    pip evaluates markers for the Python that runs it, so it gets only those that apply to the target.
-    Raises `UnreadableLockError`.
+    pip evaluates markers for the Python that runs it, so it gets only the requirements that apply to the
+    target. Raise `UnreadableLockError` if a line of the lock is not a pin with hashes.
     """
     wanted = "".join(pinned_for(target, lock.read_text()))
     digest = hashlib.sha256(wanted.encode()).hexdigest()[:12]
@@ -38,7 +38,7 @@ def downloaded(lock: Path, target: Target) -> Path:
 
 
 def pinned_for(target: Target, lock: str) -> Iterator[str]:
-    """The requirements of a lock that apply to a target, with their hashes and without markers."""
+    """Yield the requirements of a lock that apply to a target, with their hashes and without markers."""
     text = _HEAD.sub("", lock)
     rest = _ENTRY.sub("", text).strip()
     if rest:
