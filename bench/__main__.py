@@ -31,7 +31,7 @@ UNAVAILABLE = "it needs programs that are written in Go, and there is no Go here
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A program that writes its figures with --json, and its flags in a real run and in a quick one."""
+    """A program that writes its figures with --json, and its flags for a full and for a quick run."""
 
     module: str
     flags: Words
@@ -74,19 +74,19 @@ PARTS: Mapping[str, Part] = MappingProxyType(
 )
 
 Run = Callable[[Sequence[str]], int]
-"""Runs a program to its end, and gives its exit code."""
+"""Runs a program to its end; returns its exit code."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The document of each part, why some are missing, and which broke."""
+    """The document of each measured part, why others are missing, and the parts that failed."""
 
     parts: dict[str, Any] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
 
     def document(self, machine: Mapping[str, object]) -> dict[str, Any]:
-        """All of it, for a file."""
+        """Return the whole outcome, for a file."""
         return {"machine": dict(machine), "parts": self.parts, "missing": self.missing}
 
 
@@ -108,7 +108,7 @@ def measure(names: Iterable[str], *, run: Run, quick: bool) -> Outcome:
 
 
 def shown(words: Sequence[str]) -> int:
-    """Runs a program whose table nobody reads, and says on standard error what it is and how long it took."""
+    """Run a program without its table; report the command and its duration on standard error."""
     began = time.monotonic()
     sys.stderr.write(f"{' '.join(words[1:])}\n")
     code = subprocess.run(words, stdout=subprocess.DEVNULL, check=False).returncode  # noqa: S603 - our own program
@@ -117,7 +117,7 @@ def shown(words: Sequence[str]) -> int:
 
 
 def machine() -> dict[str, object]:
-    """What the figures depend on."""
+    """Return what the figures depend on."""
     cpus = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     named = (line.partition(":")[2].strip() for line in cpus if line.startswith("model name"))
     return {
@@ -129,7 +129,7 @@ def machine() -> dict[str, object]:
 
 
 def write(document: Mapping[str, Any], page: Path) -> None:
-    """The page, the charts beside it, and the figures that they are all made of."""
+    """Write the page, its charts, and the figures that both are made from."""
     page.write_text(report.page(document), encoding="utf-8")
     page.with_suffix(".json").write_bytes(figures(document))
     for name, drawn in charts.charts(document).items():
@@ -137,12 +137,12 @@ def write(document: Mapping[str, Any], page: Path) -> None:
 
 
 def figures(document: Mapping[str, Any]) -> bytes:
-    """The document as it is kept."""
+    """Return the document as JSON, as it is stored."""
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
 def main(arguments: Sequence[str] | None = None, *, run: Run = shown) -> int:
-    """Measure as the flags say; 0 however slow it was, 1 if a part broke: then no file is written."""
+    """Measure as the flags say; return 0 however slow it was, or 1 without writing files if a part failed."""
     chosen = _parser().parse_args(arguments)
     outcome = measure(chosen.only, run=run, quick=chosen.quick)
     document = outcome.document(machine())

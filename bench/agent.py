@@ -44,37 +44,37 @@ IMPORTS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "http.client with TLS": ("http.client", "ssl"),
     }
 )
-"""What is imported, by what it is called in the table of `--imports`."""
+"""Modules to import, by their name in the table of `--imports`."""
 
 _RESIDENT = "print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS')))"
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a process takes: MiB that are resident, and percent of one processor."""
+    """Usage of a process: resident MiB, and percent of one processor."""
 
     mib: float
     percent: float
 
     def document(self) -> dict[str, float]:
-        """For a file."""
+        """Return the figures for a file."""
         return {"mib": self.mib, "percent": self.percent}
 
 
 def processor_seconds(pid: int) -> float:
-    """What a process took of processors so far (proc(5), utime and stime)."""
+    """Return the user and system time of a process so far, in seconds (proc(5), utime and stime)."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mib(pid: int) -> float:
-    """What of its memory is resident."""
+    """Return the resident memory of a process, in MiB."""
     lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) / KIB_IN_MIB for line in lines if line.startswith("VmRSS"))
 
 
 async def usage(pid: int, seconds: float) -> Usage:
-    """Over so many seconds; the memory at their end."""
+    """Return the usage over so many seconds, with the memory at their end."""
     began, before = time.monotonic(), processor_seconds(pid)
     await asyncio.sleep(seconds)
     spent = processor_seconds(pid) - before
@@ -82,7 +82,7 @@ async def usage(pid: int, seconds: float) -> Usage:
 
 
 async def change(site: AgentSite, names: list[str], rate: float, seconds: float) -> None:
-    """Remove the oldest pod, then add another, so many of these a second; then so many are left as before."""
+    """Remove the oldest pod and add one in turn, at `rate` changes a second; keep the number of pods."""
     due, number = time.monotonic(), len(names)
     for turn in range(2 * round(rate * seconds / 2)):
         if turn % 2:
@@ -96,9 +96,9 @@ async def change(site: AgentSite, names: list[str], rate: float, seconds: float)
 
 
 async def measured(site: AgentSite, args: argparse.Namespace) -> dict[str, Any]:
-    """At rest, with pods, and among changes."""
+    """Return the figures at rest, with pods, and while pods change."""
     pid = (await site.start(*args.flag)).process.pid
-    # What the start took is no rest.
+    # The start is not part of the figures at rest.
     await asyncio.sleep(args.settling)
     rest = await usage(pid, args.seconds)
     names = [f"pod-{number}" for number in range(args.pods)]
@@ -110,7 +110,7 @@ async def measured(site: AgentSite, args: argparse.Namespace) -> dict[str, Any]:
     changing = asyncio.create_task(change(site, names, args.rate, args.seconds))
     busy = await usage(pid, args.seconds)
     await changing
-    # The last ones are told of in the next round.
+    # The last changes are published in the next round.
     await asyncio.sleep(1)
     late = site.lateness.seconds()
     return {
@@ -126,7 +126,7 @@ async def measured(site: AgentSite, args: argparse.Namespace) -> dict[str, Any]:
 
 
 async def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Beside a real kubelet, or else a played one."""
+    """Measure beside a real kubelet, or a played one if that is requested or there is no real one."""
     if not args.played:
         try:
             async with agent_sites.real(args.version) as site:
@@ -138,7 +138,7 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def imported() -> dict[str, float]:
-    """MiB that are resident once something is imported, by what it is."""
+    """Return the resident MiB after each import, by its name."""
     return {what: _imported(modules) for what, modules in IMPORTS.items()}
 
 
@@ -149,7 +149,7 @@ def _imported(modules: Sequence[str]) -> float:
 
 
 def rows(found: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    """The figures, as a table has them."""
+    """Yield the rows of the table."""
     for key, what in (
         ("rest", "at rest"),
         ("full", f"{found['pods']} pods, none of which changes"),
@@ -159,7 +159,7 @@ def rows(found: Mapping[str, Any]) -> Iterator[Sequence[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and print what was found."""
+    """Measure and print the figures; return 0."""
     args = _parser().parse_args(arguments)
     if args.imports:
         print(table(("imported", "MiB"), [(what, f"{mib:.1f}") for what, mib in imported().items()]))

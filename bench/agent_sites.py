@@ -1,8 +1,8 @@
 """
-Where the agent is measured: beside a real kubelet, or, where none can be had, beside one that is played.
+Sites on which the agent is measured: beside a real kubelet, or a played one if there is no real one.
 
-Either has one node of 128 CPUs in two zones. Pods are added and removed one by one; each site notes when its
-kubelet wrote down that a pod has CPUs, and when whoever watches topologies was told of that.
+Each has one node with 128 CPUs in two zones. Pods are added and removed one by one. A site notes when its
+kubelet writes the CPUs of a pod into a checkpoint, and when a watch of topologies shows them.
 """
 
 import asyncio
@@ -80,50 +80,50 @@ CONFIGURATION: Mapping[str, object] = {
 
 @dataclass
 class Lateness:
-    """When a kubelet wrote down what pods hold, and when whoever watches was told, by UID."""
+    """When a kubelet wrote the CPUs of pods into its checkpoint, and when a watch showed them, by UID."""
 
     taken: dict[str, float] = field(default_factory=dict)
     told: dict[str, float] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Count from now on."""
+        """Drop all times; count from now on."""
         self.taken.clear()
         self.told.clear()
 
     def note(self, annotations: Mapping[str, str]) -> None:
-        """A topology with these annotations is seen now."""
+        """Note that a topology with these annotations is seen now."""
         now, text = time.time(), annotations.get(PLACEMENTS)
         for uid, placement in kubelet_reports.read_placements(text).items() if text else ():
             if placement.cpus:
                 self.told.setdefault(uid, now)
 
     def seconds(self) -> list[float]:
-        """Of each pod that was told of."""
+        """Return the delay of each pod that has both times, in order of size."""
         return sorted(self.told[uid] - self.taken[uid] for uid in self.told.keys() & self.taken.keys())
 
 
 class AgentSite(Protocol):
-    """A node that an agent can be started on."""
+    """A node on which an agent can be started."""
 
     kubelet: str
     lateness: Lateness
 
     async def start(self, *flags: str) -> Child:
-        """The agent; it has published once when this returns."""
+        """Start the agent; return once it has published."""
 
     async def add(self, name: str) -> None:
-        """A pod with a CPU of its own."""
+        """Add a pod with a CPU of its own."""
 
     async def remove(self, name: str) -> None:
-        """That pod goes."""
+        """Remove that pod."""
 
     async def running(self, count: int) -> None:
-        """Return when so many pods run."""
+        """Return once so many pods run."""
 
 
 @dataclass
 class RealSite:
-    """A real kubelet at a real API server."""
+    """A real kubelet with a real API server."""
 
     cluster: RealCluster
     beside: RealKubelet
@@ -132,7 +132,7 @@ class RealSite:
     lateness: Lateness = field(default_factory=Lateness)
 
     async def start(self, *flags: str) -> Child:
-        """Asked as an administrator, for what is measured are no rights."""
+        """Start the agent as an administrator, since its access rights are not measured."""
         folder = self.cluster.folder / "agent"
         folder.mkdir(exist_ok=True)
         child = await self.cluster.children.start(
@@ -156,15 +156,15 @@ class RealSite:
         return child
 
     async def add(self, name: str) -> None:
-        """Bound as it is made."""
+        """Create a pod that is bound already."""
         await ask(self.admin, "POST", PODS, _pod(name))
 
     async def remove(self, name: str) -> None:
-        """At once."""
+        """Delete a pod without a grace period."""
         await ask(self.admin, "DELETE", f"{PODS}/{name}", gracePeriodSeconds="0")
 
     async def running(self, count: int) -> None:
-        """As the API server has it."""
+        """Return once so many pods run, according to the API server."""
         await seconds_until(
             lambda: ask(self.admin, "GET", PODS),
             lambda found: sum(_runs(pod) for pod in found.body["items"]) >= count,
@@ -174,7 +174,7 @@ class RealSite:
         )
 
     async def watch(self) -> None:
-        """Note what a watch says, for ever."""
+        """Note what a watch of topologies shows, forever."""
         configuration, session = self.admin.configuration, self.admin.rest_client.pool_manager
         url, query = f"{configuration.host}{TOPOLOGIES}", {"watch": "true", "resourceVersion": "0"}
         while True:
@@ -186,7 +186,7 @@ class RealSite:
             await asyncio.sleep(OFTEN)
 
     async def overhear(self) -> None:
-        """Note what the kubelet writes down, for ever."""
+        """Note what the kubelet writes into its checkpoint, forever."""
         checkpoint, seen = self.beside.state / "cpu_manager_state", 0
         while True:
             with suppress(OSError, ValueError):
@@ -199,7 +199,7 @@ class RealSite:
 
 
 async def _lines(answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-    """The whole lines of an answer, each as long as it likes; none of a definition that is not served yet."""
+    """Yield whole lines of any length; none if the status is not 200, as before a definition is served."""
     if answer.status != HTTPStatus.OK:
         return
     rest = b""
@@ -222,7 +222,7 @@ def _pod(name: str) -> Json:
 
 @asynccontextmanager
 async def real(version: str) -> AsyncIterator[RealSite]:
-    """A control plane that knows topologies, and one kubelet at it; raises `UnavailableError`."""
+    """Run a control plane that serves topologies, and one kubelet; raise `UnavailableError` if it cannot."""
     node = RealNode(name=NODE, machine=MACHINE, configuration=CONFIGURATION)
     async with started([node], version=version) as cluster, cluster.plane.client("admin") as admin:
         store = Store(admin)
@@ -235,7 +235,7 @@ async def real(version: str) -> AsyncIterator[RealSite]:
 
 @dataclass
 class PlayedSite:
-    """A socket, checkpoints and an API server that this process plays."""
+    """A socket, checkpoints and an API server, all played by this process."""
 
     folder: Path
     api: FakeApi
@@ -248,7 +248,7 @@ class PlayedSite:
         self._held: dict[str, tuple[str, int]] = {}
 
     async def start(self, *flags: str) -> Child:
-        """With the kubelet's configuration from a file."""
+        """Start the agent with the kubelet's configuration from a file."""
         child = await self.children.start(
             program("numalign-agent"),
             f"--node-name={NODE}",
@@ -264,7 +264,7 @@ class PlayedSite:
         return child
 
     async def add(self, name: str) -> None:
-        """It is given the first CPU that is free, and runs at once."""
+        """Add a pod that gets the first free CPU and runs at once."""
         taken = {cpu for _, cpu in self._held.values()} | {0, CORES}
         cpu = next(number for number in range(CPUS) if number not in taken)
         stored = self.api.put({**_pod(name), "status": {"phase": "Running"}})
@@ -273,16 +273,16 @@ class PlayedSite:
         self.lateness.taken[stored["metadata"]["uid"]] = time.time()
 
     async def remove(self, name: str) -> None:
-        """Its CPU is free at once."""
+        """Remove that pod; its CPU is free at once."""
         self.api.delete(f"{PODS}/{name}")
         del self._held[name]
         self._tell()
 
     async def running(self, count: int) -> None:
-        """All of them do."""
+        """Return at once, as all pods run."""
 
     async def watch(self) -> None:
-        """Note what is written, for ever."""
+        """Note the topologies that the agent writes, forever."""
         while True:
             while self.api.requests:
                 asked = self.api.requests.pop(0)
@@ -294,7 +294,7 @@ class PlayedSite:
         return self.api.get(TOPOLOGY)
 
     def _tell(self) -> None:
-        """First what is held, then that something is, as a kubelet does."""
+        """Update the pod resources first, then the checkpoint, in the order of a kubelet."""
         self.fake.listed = ListPodResourcesResponse(
             pod_resources=[
                 PodResources(
@@ -319,7 +319,7 @@ class PlayedSite:
 
 @asynccontextmanager
 async def played() -> AsyncIterator[PlayedSite]:
-    """The same node without a kubelet."""
+    """Run the same node without a kubelet."""
     with tempfile.TemporaryDirectory(prefix="agent-") as made:
         folder = Path(made)
         (folder / "logs").mkdir()

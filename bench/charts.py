@@ -1,4 +1,4 @@
-"""The growth curves of a run: time against nodes, zones, names and the rate of requests."""
+"""Charts of a run: time against nodes, zones, names and the rate of requests."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -9,7 +9,7 @@ from numalign.curves import Axis, Chart, Line, svg
 
 
 def by_nodes(document: Raw) -> Chart | None:
-    """Time against nodes: the named cases, cold, and plain Go."""
+    """Return time against nodes: the named cases, cold, and plain Go; None if it was not measured."""
     columns = document["parts"].get("columns")
     if not columns:
         return None
@@ -24,7 +24,7 @@ def by_nodes(document: Raw) -> Chart | None:
 
 
 def by_zones(document: Raw) -> Chart | None:
-    """Time against zones, by policy."""
+    """Return time against zones, by policy; None if it was not measured."""
     columns = document["parts"].get("columns")
     if not columns:
         return None
@@ -48,7 +48,7 @@ def by_zones(document: Raw) -> Chart | None:
 
 
 def by_names(document: Raw) -> Chart | None:
-    """The round trips of the extender against the names that are sent, on the first fleet."""
+    """Return round trips of the extender against the names sent, on the first fleet; None if not measured."""
     found = document["parts"].get("extender")
     if not found:
         return None
@@ -69,7 +69,7 @@ def by_names(document: Raw) -> Chart | None:
 
 
 def by_rate(document: Raw) -> Chart | None:
-    """The round trips of reviews against how many come each second."""
+    """Return round trips of reviews against reviews per second; None if they were not measured."""
     found = document["parts"].get("webhook")
     if not found:
         return None
@@ -92,15 +92,15 @@ def _point(cell: Raw, across: str, times: Raw, key: str = "verdicts_ms") -> tupl
 CHARTS: Mapping[str, Callable[[Raw], Chart | None]] = MappingProxyType(
     {"nodes": by_nodes, "zones": by_zones, "names": by_names, "rate": by_rate}
 )
-"""By what the time is drawn against."""
+"""Charts by what the time is drawn against."""
 
 
 def charts(document: Raw) -> dict[str, str]:
-    """The charts of what was measured, as SVG, by what they are drawn against."""
+    """Return the charts of a run as SVG, by what the time is drawn against."""
     drawn = {name: chart(document) for name, chart in CHARTS.items()}
     return {name: svg(chart) for name, chart in drawn.items() if chart}
 
 
 def chart_file(name: str) -> str:
-    """The name of a chart's file."""
+    """Return the file name of a chart."""
     return f"speed-{name}.svg"

@@ -25,18 +25,18 @@ from bench.servers import Webhook
 from bench.webhook import CONNECTIONS, PATHS, Call, Client, Cost, Run, counted, introduce
 
 LOOK_SECONDS = 0.02
-"""Between two reviews of the pod that asks for the canary: how late an answer is seems longer by that."""
+"""Seconds between two reviews of the pod that requests the canary; staleness can seem longer by as much."""
 
 PAUSE_SECONDS = 0.2
-"""From an answer that showed the canary's last change to its next one."""
+"""Seconds from an answer that shows the canary's last change to its next change."""
 
 LONGEST = 30.0
-"""Seconds, after which nobody waits for an answer any more: it is then as late as that."""
+"""Seconds after which an answer is no longer awaited: the staleness then counts as that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of a webhook, and what changes meanwhile: reviews and changes per second."""
+    """The load of a webhook: reviews and changes per second, and how many seconds it lasts."""
 
     rate: int
     changes: int
@@ -45,7 +45,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What came of a load; `staleness` in seconds, `cores` by process, `lag` as the program tells it."""
+    """The result of a load; `staleness` in seconds, `cores` by process, `lag` as the program measures it."""
 
     load: Load
     run: Run
@@ -55,7 +55,7 @@ class Period:
     lag: Histogram
 
     def document(self) -> Raw:
-        """For a file: milliseconds, cores."""
+        """Return the figures for a file, in milliseconds and cores."""
         return {
             "asked_per_s": self.load.rate,
             "reviews_per_s": self.run.rate,
@@ -72,7 +72,7 @@ class Period:
 
 
 def measure(*, nodes: int, makes: int, templates: int, load: Load) -> tuple[list[Period], dict[str, float]]:
-    """Reviews while nothing changes, and while all does; and the memory of the webhook, in MiB."""
+    """Measure reviews without changes, then with them; return both, and the webhook's memory in MiB."""
     pods = [template.pod for template in cluster.templates(templates)]
     with (
         churn_server.serving(nodes, makes) as api,
@@ -115,7 +115,7 @@ def _period(  # noqa: PLR0913, PLR0917  who takes part
 
 
 def _watch(client: Client, api: ApiServer, load: Load) -> list[float]:
-    """Give the canary and take it away, for so long; the seconds until answers showed it each time."""
+    """Take the canary away and give it back until the load ends; return the delays of answers in seconds."""
     call, until, found, free = Call.of("/validate", _canary_pod()), time.perf_counter() + load.seconds, [], 1
     while time.perf_counter() < until:
         free = 1 - free
@@ -131,7 +131,7 @@ def _watch(client: Client, api: ApiServer, load: Load) -> list[float]:
 
 
 def shows_room(response: Raw) -> bool:
-    """Whether a pod was admitted and no node was said to lack room."""
+    """Return whether a pod is admitted, without a warning that nodes lack room."""
     return response["allowed"] and not response.get("warnings")
 
 
@@ -160,7 +160,7 @@ def _processors(webhook: Webhook, api: ApiServer) -> dict[str, float]:
 
 
 def text(periods: Sequence[Period]) -> str:
-    """The tables."""
+    """Return the tables."""
     return "\n\n".join("\n".join(_lines(period)) for period in periods)
 
 
@@ -179,7 +179,7 @@ def _row(what: str, spread: Spread) -> list[str]:
 
 
 def main() -> int:
-    """Measure as the flags say; 0 however slow it was."""
+    """Measure as the flags say; return 0 however slow it was."""
     parser = command_line.parser("bench.churn", __doc__)
     number, makes = command_line.number, command_line.number
     parser.add_argument("--nodes", type=number, default=15_000, help="of the cluster (default 15000)")

@@ -1,9 +1,9 @@
 """
-An API server whose topologies change all the time, as those of a large cluster do, for `bench.churn`.
+An API server whose topologies keep changing, as those of a large cluster do, for `bench.churn`.
 
-It is a process of its own, and does little, so that what is measured beside it has a processor. Nodes are
-those of `fleets.py`; at each change a node has other amounts free. One more, the canary, is the only one with
-a resource that nobody else has: whoever asks for it learns whether the last change of the canary was seen.
+It is a separate process that does little, so that what is measured beside it has a processor. Its nodes are
+those of `fleets.py`; each change gives a node other free amounts. One more node, the canary, is the only one
+with a certain resource: a pod that requests it shows whether the canary's last change was seen.
 """
 
 import asyncio
@@ -29,31 +29,31 @@ from numalign.model.resources import Resources
 CANARY = "example.com/canary"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 REMEMBERED = 20_000
-"""Changes that a watch which broke off may still ask for."""
+"""Changes that a watch can still request after it was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """From now on so many topologies change each second."""
+    """Command: from now on, change so many topologies each second."""
 
     per_second: float
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """From now on so many of the canary's devices are free. Answered with the time at which it was told."""
+    """Command: from now on, so many of the canary's devices are free. The reply is the time of its start."""
 
     free: int
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Answered with how many topologies have changed by now."""
+    """Query: the reply is the number of topologies that have changed so far."""
 
 
 @dataclass(slots=True)
 class Store:
-    """The topologies as they are, and who watches them."""
+    """The current topologies, and the watches of them."""
 
     case: Case
     members: Sequence[Node]
@@ -64,7 +64,7 @@ class Store:
     lines: deque[tuple[int, bytes]] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
     async def watch(self, request: web.Request, kind: Kind) -> web.StreamResponse:
-        """Tell what happens to topologies after a version; to all else nothing ever does."""
+        """Stream the changes of topologies after a version; nothing else ever changes."""
         if request.path != TOPOLOGIES:
             return await coldstart.quiet(request, kind)
         answer, since = await coldstart.opened(request), int(request.query["resourceVersion"])
@@ -74,19 +74,19 @@ class Store:
         return answer
 
     async def change_one(self) -> None:
-        """Another node has other amounts free."""
+        """Change the free amounts of another node."""
         self.changed += 1
         [node] = self.case.changed(self.members, 0, self.changed)
         await self.put(int(node.name.removeprefix("node-")), node)
 
     async def put(self, at: int, node: Node) -> None:
-        """Store the topology of a node and tell everybody."""
+        """Store the topology of a node and send it to all watches."""
         self.version += 1
         self.items[at] = _topology(node, self.version)
         said = b'{"type":"MODIFIED","object":' + self.items[at] + b"}\n"
         self.lines.append((self.version, said))
         for watch in [*self.watches]:
-            # Whoever watches may go away at any time.
+            # A client may end its watch at any time.
             try:
                 await watch.write(said)
             except ConnectionError:
@@ -94,7 +94,7 @@ class Store:
 
 
 def canary(free: int) -> Node:
-    """The node that has what no other has, so many of them free."""
+    """Return the only node with the canary's resource, so many of which are free."""
     make = Make(1, Policy.SINGLE_NUMA_NODE, hardware=replace(MODELS[0], more=((CANARY, 1),)))
     [zone] = make.machine(random.Random(0))  # noqa: S311 - it makes input, not secrets
     free_here = Resources({**zone.allocatable, CANARY: free})
@@ -113,7 +113,7 @@ def _node(node: Node) -> bytes:
 
 
 def play(nodes: int, makes: int, ends: Connection) -> None:
-    """Be the API server; says its port when it listens, and does what it is told until it is killed."""
+    """Serve as the API server: send its port once it listens, and follow commands until it is killed."""
     asyncio.run(_play(Case.mixed(nodes, makes, Policy.NONE), ends))
 
 
@@ -155,7 +155,7 @@ async def _obey(store: Store, told: "asyncio.Queue[Pace | Canary | Count]", ends
 
 
 async def _change(store: Store, per_second: float) -> None:
-    """Change one after another when the clock says so."""
+    """Change one topology after another, at the rate of the clock."""
     due = time.perf_counter()
     while per_second:
         due += 1 / per_second
@@ -165,30 +165,30 @@ async def _change(store: Store, per_second: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """Where it listens, and a line to it; times are those of `perf_counter`, which all processes share."""
+    """Its port, and a line for commands; times are those of `perf_counter`, which all processes share."""
 
     port: int
     pid: int
     line: Connection
 
     def pace(self, per_second: float) -> None:
-        """Let so many topologies change each second."""
+        """Change so many topologies each second from now on."""
         self.line.send(Pace(per_second))
 
     def set_canary(self, free: int) -> float:
-        """Change the canary; gives the time at which that began."""
+        """Change the canary; return the time at which that began."""
         self.line.send(Canary(free))
         return float(self.line.recv())
 
     def changed(self) -> int:
-        """How many topologies have changed by now."""
+        """Return the number of topologies that have changed so far."""
         self.line.send(Count())
         return int(self.line.recv())
 
 
 @contextlib.contextmanager
 def serving(nodes: int, makes: int) -> Iterator[ApiServer]:
-    """Such an API server, in which nothing changes until somebody says so."""
+    """Run such an API server, in which nothing changes without a command."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=play, args=(nodes, makes, theirs), daemon=True)

@@ -1,8 +1,8 @@
 """
-A made-up cluster and the pods that come to it, the same for the same numbers.
+A synthetic cluster and the pods that arrive in it, the same for the same numbers.
 
 Machines of one model never report the same bytes, so the memory of each zone varies by a few MiB: nodes of
-one class are then different shapes, which is the worst that a memory of answers can meet.
+one class then have different shapes, which is the worst case for a cache of answers.
 """
 
 import itertools
@@ -32,20 +32,20 @@ _MODELS = tuple(itertools.product((16, 24, 32, 48, 64), (0, 1, 2, 4)))
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One workload: the pod that its controller makes again and again."""
+    """A workload: the pod that its controller creates again and again."""
 
     pod: Raw
 
 
 def snapshot(nodes: int) -> Raw:
-    """What kubectl would print of so many nodes of twenty models, most of them partly in use."""
+    """Return so many nodes of twenty models as kubectl prints them, most of them partly in use."""
     dice = _dice()
     items = [each for number in range(nodes) for each in _node(number, dice)]
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
 def occupied(listed: Raw) -> Raw:
-    """The same cluster with the pods that use it: one on each zone of which anything is in use."""
+    """Return the same cluster with the pods that use it: one in each zone where anything is in use."""
     topologies = [item for item in listed["items"] if item["kind"] == "NodeResourceTopology"]
     pods = [pod for topology in topologies for zone in topology["zones"] for pod in _occupant(topology, zone)]
     return {**listed, "items": [*listed["items"], *pods]}
@@ -73,7 +73,7 @@ def _occupant(topology: Raw, zone: Raw) -> Iterator[Raw]:
 
 
 def templates(number: int) -> Iterator[Template]:
-    """So many workloads, no two alike; every eighth asks for GPUs that no zone has, in one zone."""
+    """Yield so many different workloads; every eighth requests more GPUs than any zone has, in one zone."""
     dice = _dice()
     for index in range(number):
         gpus = TOO_MANY if index % EVERY == EVERY - 1 else dice.choice((0, 0, 1, 1, 2, 4))
@@ -131,7 +131,7 @@ def _zone(at: int, cpus: int, gpus: int, dice: random.Random) -> Raw:
 
 
 def _pod(index: int, dice: random.Random, *, gpus: int) -> Raw:
-    """A Guaranteed pod of one to three containers, as long as an API server's pods are."""
+    """Return a Guaranteed pod of one to three containers, as long as the pods of an API server."""
     containers = [
         _container(f"c{at}", index, dice, gpus=gpus if at == 0 else 0)
         for at in range(dice.choice((1, 1, 2, 3)))
@@ -164,7 +164,7 @@ def _pod(index: int, dice: random.Random, *, gpus: int) -> Raw:
 
 
 def _container(name: str, index: int, dice: random.Random, *, gpus: int) -> Raw:
-    # One KiB of its own for each template, so that no two ask the same.
+    # Each template has another number of KiB, so that no two request the same.
     memory = dice.choice((2, 4, 8, 16)) * 2**30 + index * 1024
     amounts = {
         "cpu": str(dice.choice((1, 2, 4, 8))),

@@ -47,15 +47,15 @@ BESIDE: Mapping[str, tuple[str, ...]] = {
     "scorer": ("--insecure-http", "true"),
     "controller": ("--gates", "true", "--heal", "true"),
 }
-"""Other programs that follow pods, told to do all that they can."""
+"""Other programs that follow pods, with all their features enabled."""
 
 Items = Callable[[int, int], list[bytes]]
-"""The objects from one number up to another, as they stand in a list."""
+"""Returns the objects from one number up to another, as a list contains them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much of what the cluster has."""
+    """The numbers of nodes and pods in the cluster."""
 
     nodes: int
     pods: int
@@ -71,7 +71,7 @@ class Kind:
     items: Items
 
     def page(self, start: int, limit: int) -> bytes:
-        """A page of the list of them."""
+        """Return a page of the list of them."""
         end = min(start + limit, self.number) if limit else self.number
         metadata = {"resourceVersion": str(FIRST_VERSION)} | (
             {"continue": str(end)} if end < self.number else {}
@@ -80,14 +80,14 @@ class Kind:
         return orjson.dumps(head)[:-1] + b',"items":[' + b",".join(self.items(start, end)) + b"]}"
 
     def bookmark(self) -> bytes:
-        """An event that says that nothing happened."""
+        """Return an event that reports no change."""
         metadata = {"resourceVersion": str(FIRST_VERSION)}
         found = {"kind": self.name, "apiVersion": self.api_version, "metadata": metadata}
         return orjson.dumps({"type": "BOOKMARK", "object": found}) + b"\n"
 
 
 def kinds(sizes: Sizes) -> Mapping[str, Kind]:
-    """What is served, by path."""
+    """Return what is served, by path."""
     found = iter(cluster.snapshot(sizes.nodes)["items"])
     pairs = [_pair(node, topology) for node, topology in zip(found, found, strict=True)]
     nodes, topologies = ([orjson.dumps(pair[at]) for pair in pairs] for at in (0, 1))
@@ -103,12 +103,12 @@ def kinds(sizes: Sizes) -> Mapping[str, Kind]:
 
 
 def stored(items: Sequence[bytes]) -> Items:
-    """These objects, as they are whenever they are asked for."""
+    """Return these objects as they are at the time of each request."""
     return lambda start, end: list(items[start:end])
 
 
 def _pods(nodes: int) -> Items:
-    """Pods of a few hundred workloads, each with a name of its own, all over the nodes."""
+    """Return pods of a few hundred workloads, each with its own name, spread over the nodes."""
     templates = [orjson.dumps(_pod(each.pod)) for each in cluster.templates(TEMPLATES)]
 
     def items(start: int, end: int) -> list[bytes]:
@@ -124,7 +124,7 @@ def _pods(nodes: int) -> Items:
 
 
 def _pod(made: Raw) -> Raw:
-    """A pod as it is stored once it runs."""
+    """Return a pod as it is stored once it runs."""
     metadata = {**made["metadata"], "name": _NAME, "namespace": _NAMESPACE, "resourceVersion": "1"}
     conditions = [
         {"type": kind, "status": "True", "lastTransitionTime": "2026-01-02T03:04:05Z"}
@@ -138,7 +138,7 @@ def _pod(made: Raw) -> Raw:
 
 
 def _pair(node: Raw, topology: Raw) -> tuple[Raw, Raw]:
-    """A node as fat as real ones are, and its topology: two zones of four resources."""
+    """Return a node as large as real ones are, and its topology: two zones with four resources."""
     zones = [_zone(zone) for zone in topology["zones"][:ZONES]]
     allocatable = {
         resource["name"]: str(int(resource["allocatable"]) * ZONES) for resource in zones[0]["resources"]
@@ -181,7 +181,7 @@ def _image(at: int) -> Raw:
 
 
 def play(sizes: Sizes, told: Connection) -> None:
-    """Be the API server; says its port when it listens, and never ends by itself."""
+    """Serve as the API server: send its port once it listens, and never end by itself."""
     asyncio.run(_play(kinds(sizes), told))
 
 
@@ -191,11 +191,11 @@ async def _play(served: Mapping[str, Kind], told: Connection) -> None:
 
 
 Watched = Callable[[web.Request, Kind], Awaitable[web.StreamResponse]]
-"""Answers a watch of a kind."""
+"""Responds to a watch of a kind."""
 
 
 async def listen(served: Mapping[str, Kind], watched: Watched) -> int:
-    """Answer lists of these kinds, and watches as `watched` does; gives the port."""
+    """Serve lists of these kinds, and watches by `watched`; return the port."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         kind = served.get(request.path)
@@ -215,9 +215,9 @@ async def listen(served: Mapping[str, Kind], watched: Watched) -> int:
 
 
 async def quiet(request: web.Request, kind: Kind) -> web.StreamResponse:
-    """A watch in which nothing happens."""
+    """Stream a watch in which nothing changes."""
     answer = await opened(request)
-    # Whoever watches may go away at any time.
+    # A client may end its watch at any time.
     with contextlib.suppress(ConnectionResetError):
         while True:
             await answer.write(kind.bookmark())
@@ -226,7 +226,7 @@ async def quiet(request: web.Request, kind: Kind) -> web.StreamResponse:
 
 
 async def opened(request: web.Request) -> web.StreamResponse:
-    """A watch that has said nothing yet."""
+    """Return a watch that has sent no event yet."""
     answer = web.StreamResponse(headers={"Content-Type": "application/json"})
     await answer.prepare(request)
     return answer
@@ -234,7 +234,7 @@ async def opened(request: web.Request) -> web.StreamResponse:
 
 @contextlib.contextmanager
 def api_server(sizes: Sizes) -> Iterator[int]:
-    """A port where such a cluster is served."""
+    """Serve such a cluster at the port that it yields."""
     context = multiprocessing.get_context("spawn")
     told, tell = context.Pipe(duplex=False)
     process = context.Process(target=play, args=(sizes, tell), daemon=True)
@@ -248,9 +248,9 @@ def api_server(sizes: Sizes) -> Iterator[int]:
 
 @contextlib.contextmanager
 def started(port: int, flags: Sequence[str]) -> Iterator[Webhook]:
-    """A webhook that follows the cluster at a port, from the moment at which it is ready.
+    """Run a webhook that follows the cluster at a port; start the block when it is ready.
 
-    Raises `RuntimeError` with its log if it ends, or does not become ready.
+    Raise `RuntimeError` with its log if it ends, or does not become ready.
     """
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -272,7 +272,7 @@ def started(port: int, flags: Sequence[str]) -> Iterator[Webhook]:
 
 
 def held(program: str, sizes: Sizes, flags: Sequence[str] = (), *, settling: float = SETTLING) -> str:
-    """A line of what one of `BESIDE` has in memory on such a cluster; without a lease it writes nothing."""
+    """Return a line with the memory of one of `BESIDE` on such a cluster; without lease it writes nothing."""
     with api_server(sizes) as port, tempfile.TemporaryDirectory() as made:
         settings = {
             "--kubeconfig": _kubeconfig(Path(made) / "kubeconfig", port),
@@ -311,7 +311,7 @@ def _says_ready(port: int) -> bool:
 
 
 def _until_pods_are_read(program: Webhook | Server) -> float:
-    """Seconds from now until a whole list of the pods was taken."""
+    """Return the seconds from now until a whole list of the pods has been read."""
     began = time.perf_counter()
     while PODS_READ not in program.metrics():
         if time.perf_counter() - began > LONGEST_START:
@@ -322,7 +322,7 @@ def _until_pods_are_read(program: Webhook | Server) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that was measured, in seconds and MiB."""
+    """All figures, in seconds and MiB."""
 
     sizes: Sizes
     ready: float
@@ -330,7 +330,7 @@ class Outcome:
     memory: Mapping[str, float]
 
     def document(self) -> Raw:
-        """For a file."""
+        """Return the figures for a file."""
         return {
             "nodes": self.sizes.nodes,
             "pods": self.sizes.pods,
@@ -340,7 +340,7 @@ class Outcome:
         }
 
     def __str__(self) -> str:
-        """The table, and what is aimed at."""
+        """Return the table and the targets."""
         rows = [
             ("from start to ready, seconds", f"{self.ready:.1f}"),
             ("until the pods were read too", f"{self.counted:.1f}"),
@@ -357,12 +357,12 @@ class Outcome:
 
 
 def judged(what: str, unit: str, *, found: float, aim: float) -> str:
-    """One aim, and whether it was met."""
+    """Return a line with a target, and whether it was met."""
     return f"aim {'met' if found <= aim else 'MISSED'}: {what} {aim:.0f} {unit}; it was {found:.1f}"
 
 
 def measure(sizes: Sizes, flags: Sequence[str] = (), *, settling: float = SETTLING) -> Outcome:
-    """Start a webhook on such a cluster, and look at it when it is ready and when all is still again."""
+    """Start a webhook on such a cluster; measure when it is ready, and its memory once it has settled."""
     with api_server(sizes) as port, started(port, flags) as webhook:
         counted = _until_pods_are_read(webhook)
         time.sleep(settling)
@@ -371,7 +371,7 @@ def measure(sizes: Sizes, flags: Sequence[str] = (), *, settling: float = SETTLI
 
 
 def main() -> int:
-    """Measure as the flags say; 0 however slow it was."""
+    """Measure as the flags say; return 0 however slow it was."""
     parser = command_line.parser("bench.coldstart", __doc__)
     parser.add_argument("--nodes", type=int, default=5000, help="of the cluster (default 5000)")
     parser.add_argument("--pods", type=int, default=50_000, help="of the cluster (default 50000)")

@@ -39,43 +39,43 @@ from numalign.model.node import Known, Node
 STRATEGIES = (Strategy.LEAST_NUMA_NODES, Strategy.MOST_ALLOCATED)
 
 PATIENCE = 0.5
-"""Seconds, beyond which nodes are not scored."""
+"""The longest estimated time to score all nodes, in seconds; beyond it, scores are not measured."""
 SOME = 200
-"""Nodes, more than there are makes, by which it is found out how long that would take."""
+"""Nodes, in addition to one of each make, from which that time is estimated."""
 
 Say = Callable[[str], None]
 """Takes a line of progress."""
 
 
 class CheckFailed(Exception):
-    """What was measured is not the work that it should have been; the text says what differs."""
+    """Raised if a measurement did other work than it should have; the text says what differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
     """What is measured, and how often.
 
-    So many new questions are asked, as many again with scores; `turns` times a `share` of the nodes changes.
-    `sample` nodes are judged by the rules, one by one. Fleets of several makes have as many nodes as the
-    middle one of `nodes`, those of `usual` makes are of every size.
+    `questions` new questions are asked for verdicts, and as many for scores; a `share` of the nodes changes
+    `turns` times. The rules evaluate `sample` nodes, one by one. Fleets of several makes have the middle one
+    of the numbers `nodes`, those of `usual` makes have each of them.
     """
 
     nodes: tuple[int, ...] = (1000, 5000, 15_000)
     usual: int = 36
     zones: tuple[int, ...] = (2, 4, 8)
     needed: int = 4
-    """Zones that the pod takes in one more case, on nodes of the most zones."""
+    """Zones that the pod takes in one more case, on nodes with the most zones."""
     questions: int = 15
     turns: int = 15
     share: float = 0.01
     sample: int = 40
     rounds: int = 3
     budget: float = 3.0
-    """Seconds, after which nothing is asked once more for the sake of a median."""
+    """Seconds after which nothing is repeated for the sake of a median."""
 
     @property
     def judged_at(self) -> int:
-        """The number of nodes that targets are about."""
+        """The number of nodes that targets apply to."""
         return sorted(self.nodes)[len(self.nodes) // 2]
 
 
@@ -89,14 +89,14 @@ QUICK = Sizes(
     sample=3,
     rounds=1,
 )
-"""A run of moments that says nothing but that everything runs."""
+"""A short run, which only shows that everything works."""
 
 ASKED = (Policy.NONE, Policy.SINGLE_NUMA_NODE)
-"""What the pods of a mixed fleet ask: nothing, as most do, and what not all nodes keep by themselves."""
+"""Policies of the pods in mixed fleets: none, like most pods, and one that not all nodes enforce."""
 
 
 def measure(sizes: Sizes, program: Floor | None, say: Say) -> Raw:
-    """Every cell, and the memory of the largest fleets; raises `CheckFailed`."""
+    """Measure every cell, and the memory of the largest fleets; raise `CheckFailed` if results differ."""
     most = max(sizes.zones)
     plan = [(zones, 1, tuple(Policy)) for zones in sizes.zones]
     plan.append((most, min(sizes.needed, most), (Policy.RESTRICTED,)))
@@ -116,7 +116,7 @@ def measure(sizes: Sizes, program: Floor | None, say: Say) -> Raw:
 
 
 def measure_makes(sizes: Sizes, counts: Sequence[int], program: Floor | None, say: Say) -> Raw:
-    """Fleets whose nodes are of so many makes; raises `CheckFailed`."""
+    """Measure fleets of so many makes; raise `CheckFailed` if results differ."""
     return {
         "share": sizes.share,
         "questions": sizes.questions,
@@ -137,16 +137,16 @@ def _mixed(sizes: Sizes, counts: Sequence[int], program: Floor | None, say: Say)
 
 
 def _described(sizes: Sizes, program: Floor | None, say: Say) -> Iterator[Raw]:
-    """The usual fleet with its machines described."""
+    """Yield the cells of the usual fleet with its machines described."""
     say(f"columns: {sizes.judged_at:,} nodes, {sizes.usual} makes, machines described")
     case = replace(Case.mixed(sizes.judged_at, sizes.usual, ASKED[0]), known=Known.MACHINE)
     yield from _asked(sizes, case, program)
 
 
 def _asked(sizes: Sizes, case: Case, program: Floor | None) -> Iterator[Raw]:
-    """A mixed fleet, by what pods ask."""
+    """Yield the cells of a mixed fleet, by the policy of the pods."""
     members, load = case.members(), Load(2 * sizes.questions, sizes.rounds)
-    # Plain Go knows nothing of what pods ask of their placement.
+    # Plain Go ignores the policies of pods.
     passes = program.passes(case, members, (MIXED,), load) if program else {}
     for asks in ASKED:
         found = passes.get(MIXED) if asks is ASKED[0] else None
@@ -158,7 +158,7 @@ def _asked(sizes: Sizes, case: Case, program: Floor | None) -> Iterator[Raw]:
 def _cells(
     sizes: Sizes, largest: Case, policies: Sequence[Policy], program: Floor | None, say: Say
 ) -> Iterator[Raw]:
-    """The cells of one kind of nodes; smaller fleets are the first nodes of the largest."""
+    """Yield the cells of nodes with the same zones; smaller fleets are the first nodes of the largest."""
     every, zones, needed = largest.members(), largest.makes[0].zones, largest.needed
     load = Load(2 * sizes.questions, sizes.rounds)
     for count in sizes.nodes:
@@ -174,7 +174,7 @@ def _cells(
 
 
 def cell(case: Case, nodes: Sequence[Node], sizes: Sizes, found: Pass | None) -> Raw:
-    """One case, cold, warm and with scores; milliseconds."""
+    """Measure a case: cold, warm and with scores, in milliseconds; raise `CheckFailed` if results differ."""
     cluster = ClusterCache()
     _, puts = _timed(cluster.nodes.put, nodes)
     _, [first] = _timed(partial(_admitted, cluster), [case.question(-1)])
@@ -199,12 +199,12 @@ _timed = partial(timed, clock=process_time)
 
 
 def _millis(seconds: Sequence[float]) -> dict[str, float] | None:
-    """None of what was not measured."""
+    """Return a summary in milliseconds; None if nothing was measured."""
     return Times.of(seconds).millis() if seconds else None
 
 
 def _scoring(case: Case, nodes: Sequence[Node]) -> float:
-    """Seconds that it would take to score all nodes, by what each of some costs more than a few."""
+    """Estimate the seconds to score all nodes, by what each of some nodes costs more than a few."""
     makes = len(case.makes)
     few, some = nodes[: makes + SOME // 10], nodes[: makes + SOME]
     least, most = (
@@ -218,7 +218,7 @@ def _new(case: Case, count: int) -> list[Question]:
 
 
 class _Cold(NamedTuple):
-    """What was answered of new questions, and in how many seconds each."""
+    """The results of new questions, and the seconds of each."""
 
     feasible: Sequence[int]
     scores: Sequence[Scores]
@@ -227,7 +227,7 @@ class _Cold(NamedTuple):
 
 
 def _cold(case: Case, cluster: ClusterCache, sizes: Sizes, *, patient: bool) -> _Cold:
-    """The first questions are asked for verdicts, and as many after them for scores too."""
+    """Ask the first questions for verdicts, and as many after them for scores."""
     count, budget = sizes.questions, sizes.budget
     plain, with_scores = ([case.question(first + at) for at in range(count)] for first in (0, count))
     admitted, verdicts = _timed(partial(_admitted, cluster), plain, budget=budget)
@@ -241,7 +241,7 @@ def _cold(case: Case, cluster: ClusterCache, sizes: Sizes, *, patient: bool) -> 
 
 
 def _evaluation(cluster: ClusterCache, question: Question) -> Evaluation:
-    """What all nodes answer."""
+    """Return the evaluation of all nodes."""
     return cluster.ask([], question).evaluation
 
 
@@ -250,14 +250,14 @@ def _admitted(cluster: ClusterCache, question: Question) -> "NDArray[np.bool_]":
 
 
 def _scored(cluster: ClusterCache, question: Question) -> "list[NDArray[np.int16]]":
-    """What nodes score by either strategy; who scores has judged before."""
+    """Return the scores of nodes by each strategy; verdicts come first, as for every caller that scores."""
     _admitted(cluster, question)
     answer = _evaluation(cluster, question)
     return [answer.scores(strategy, EVEN) for strategy in STRATEGIES]
 
 
 def _agree(case: Case, ours: _Cold, theirs: Pass, questions: int) -> None:
-    """Plain Go was asked the same questions in the same order."""
+    """Compare with plain Go, which was asked the same questions in the same order."""
     feasible = theirs.feasible[: len(ours.feasible)]
     _same(f"{case}: nodes that take the pod, here and in Go", ours.feasible, feasible)
     if theirs.scores:
@@ -271,7 +271,7 @@ def _same(what: str, ours: object, theirs: object) -> None:
 
 
 def _by_rules(case: Case, cluster: ClusterCache, some: Sequence[Node]) -> float:
-    """Seconds of one node, judged by the rules alone."""
+    """Return the seconds per node of evaluation by the rules alone, after a comparison of the verdicts."""
     question = case.question(0)
     verdicts, seconds = _timed(lambda node: evaluate(node, question.demand, question.intent).admitted, some)
     found = cluster.ask([node.name for node in some], question).admitted
@@ -280,7 +280,7 @@ def _by_rules(case: Case, cluster: ClusterCache, some: Sequence[Node]) -> float:
 
 
 def _warm(case: Case, cluster: ClusterCache, nodes: Sequence[Node], sizes: Sizes, *, patient: bool) -> Raw:
-    """The same question again and again, with other nodes changed each time."""
+    """Repeat one question, with other nodes changed each time."""
     question = case.question(0)
     latest = {node.name: node for node in nodes}
     again = _timed(partial(_scored if patient else _admitted, cluster), [question] * 2)[1][1:]
@@ -309,7 +309,7 @@ def _yes(cluster: ClusterCache, question: Question) -> set[str]:
 
 
 def main() -> int:
-    """Measure as the flags say; 0 however slow it was, 1 if what was measured is wrong."""
+    """Measure as the flags say; return 0 however slow it was, or 1 if results differ."""
     chosen = _parser().parse_args()
     sizes, program = QUICK if chosen.quick else Sizes(), _floor()
     try:
@@ -348,7 +348,7 @@ _MIXED = {
 
 
 def mixed_text(cells: Sequence[Raw]) -> str:
-    """The fleets of several makes, in milliseconds of a processor."""
+    """Return the table of fleets of several makes, in milliseconds of processor time."""
     head = ["makes, ms", "nodes", "known", "asks", *_MIXED, "in Go", "by the rules"]
     return table(head, map(_mixed_row, cells))
 

@@ -1,4 +1,4 @@
-"""What the commands of measurements have in common."""
+"""Command-line flags and output that all benchmarks have in common."""
 
 import argparse
 from collections.abc import Callable, Iterable
@@ -8,7 +8,7 @@ import orjson
 
 
 def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
-    """A parser for `python -m module` that explains itself with its docstring and knows `--json`."""
+    """Return a parser for `python -m module` with a docstring as its description and the flag `--json`."""
     made = argparse.ArgumentParser(
         prog=f"python -m {module}", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -17,7 +17,7 @@ def parser(module: str, doc: str | None) -> argparse.ArgumentParser:
 
 
 def several(known: Iterable[str], what: str) -> Callable[[str], tuple[str, ...]]:
-    """A reader of `NAME,...`: the known names that are given, in their order."""
+    """Return a parser of `NAME,...`: the known names that are given, in the order of `known`."""
     listed = tuple(known)
 
     def read(text: str) -> tuple[str, ...]:
@@ -30,14 +30,14 @@ def several(known: Iterable[str], what: str) -> Callable[[str], tuple[str, ...]]
 
 
 def number(text: str) -> int:
-    """Reads a whole number above zero."""
+    """Return a whole number above zero; raise `ArgumentTypeError` for anything else."""
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r}: a whole number above zero is needed")
     return int(text)
 
 
 def numbers(*, most: int | None = None) -> Callable[[str], tuple[int, ...]]:
-    """A reader of `N,...`: whole numbers above zero, in the order given, none above `most`."""
+    """Return a parser of `N,...`: whole numbers above zero, in the given order, none above `most`."""
 
     def read(text: str) -> tuple[int, ...]:
         found = tuple(map(number, text.split(",")))
@@ -49,6 +49,6 @@ def numbers(*, most: int | None = None) -> Callable[[str], tuple[int, ...]]:
 
 
 def write(document: object, file: Path | None) -> None:
-    """Write figures to the file of `--json`, if it was given."""
+    """Write figures to the file of `--json`, if it is given."""
     if file:
         file.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2))

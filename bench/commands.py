@@ -40,11 +40,11 @@ ASKED: Mapping[str, Sequence[str]] = MappingProxyType(
         "shapes": ("shapes",),
     }
 )
-"""Commands that are asked about a cluster."""
+"""Commands that read a cluster."""
 
 
 def pod(case: Case) -> Raw:
-    """The pod that a case asks about."""
+    """Return the pod of a case."""
     amounts = {name: render(name, asked) for name, asked in case.question(0).demand.total.items()}
     resources = {"requests": amounts, "limits": amounts}
     return {
@@ -56,7 +56,7 @@ def pod(case: Case) -> Raw:
 
 
 def seconds(arguments: Sequence[str], folder: Path) -> float:
-    """The processor time of a command; raises `CalledProcessError` for one that breaks."""
+    """Return the processor time of a command in seconds; raise `CalledProcessError` if it fails."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     words = [sys.executable, "-m", "kubectl_numa", *arguments]
     subprocess.run(words, cwd=folder, check=True, capture_output=True)  # noqa: S603 - our own program
@@ -65,7 +65,7 @@ def seconds(arguments: Sequence[str], folder: Path) -> float:
 
 
 def measure(case: Case, *, repeats: int) -> dict[str, Times]:
-    """What each command takes, by its name."""
+    """Return the processor times of each command, by its name."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / CLUSTER).write_bytes(orjson.dumps(documents.listed(case.members())))
@@ -79,7 +79,7 @@ def measure(case: Case, *, repeats: int) -> dict[str, Times]:
 
 
 def main() -> int:
-    """Measure as the flags say; 0 however slow it was."""
+    """Measure as the flags say; return 0 however slow it was."""
     parser = command_line.parser("bench.commands", __doc__)
     parser.add_argument("--nodes", type=int, default=5000, help="nodes of the cluster (default 5000)")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each command (default 5)")

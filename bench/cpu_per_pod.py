@@ -47,9 +47,9 @@ _SEED = 37
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many nodes there are, of how many a call has the names, and how many pods come.
+    """The numbers of nodes, of node names in a call, and of pods.
 
-    `warm` come before those that are measured; `rate` is pods per second, 0 for one after another.
+    `warm` pods come before those that are measured; `rate` is pods per second, 0 for one after another.
     """
 
     nodes: int
@@ -61,9 +61,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What the scorer took between two moments: seconds of a processor, looks at its stack by part.
+    """Usage of the scorer between two moments: seconds of a processor, and samples of its stack by part.
 
-    `longest` are the seconds of a processor that single steps of its event loop took, and what they called.
+    `longest` are the longest steps of its event loop: seconds of a processor, and what they called.
     """
 
     cpu: float
@@ -73,9 +73,9 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured: `round_trips` are seconds by verb, `took` those from first to last pod.
+    """The figures; `round_trips` are seconds by verb, `took` is the seconds from the first pod to the last.
 
-    `yardstick` is what a loop that does the same everywhere took right after, in seconds.
+    `yardstick` is the seconds of a loop that is the same everywhere, measured right after.
     """
 
     load: Load
@@ -86,12 +86,12 @@ class Outcome:
     yardstick: float
 
     def per_pod(self) -> dict[str, float]:
-        """Milliseconds of a processor per pod, by part; most first."""
+        """Return milliseconds of a processor per pod by part, the largest first."""
         looks, each = self.used.looks, self.used.cpu * MILLI / self.bound
         return {part: each * count / sum(looks.values()) for part, count in sorted(looks.items(), key=_count)}
 
     def document(self) -> Raw:
-        """For a file."""
+        """Return the figures for a file."""
         return {
             "load": {name: getattr(self.load, name) for name in self.load.__slots__},
             "bound": self.bound,
@@ -105,7 +105,7 @@ class Outcome:
         }
 
     def text(self) -> str:
-        """For a terminal."""
+        """Return the tables for a terminal."""
         each = self.used.cpu / self.bound
         rows = [(part, f"{spent:.3f}") for part, spent in self.per_pod().items()]
         trips = [
@@ -137,7 +137,7 @@ def _count(part: tuple[str, int]) -> int:
 
 
 def pods(number: int) -> Iterator[Raw]:
-    """So many pods, as long as an API server's pods are."""
+    """Yield so many pods, as long as the pods of an API server."""
     envelope = next(cluster.templates(1)).pod
     container = envelope["spec"]["containers"][0]
     for pod in scheduling_load.pods(number, kind="device"):
@@ -155,7 +155,7 @@ def pods(number: int) -> Iterator[Raw]:
 
 @dataclass(slots=True)
 class Scheduler:
-    """Makes pods, asks about one at a time over `asking`, and binds them."""
+    """Creates pods, calls the scorer for one at a time over `asking`, and has them bound."""
 
     asking: Connection
     binding: "Pool"
@@ -166,7 +166,7 @@ class Scheduler:
     dice: random.Random = field(default_factory=lambda: random.Random(_SEED))  # noqa: S311 - no secrets
 
     async def schedule(self, load: Load, listed: Iterator[Raw], number: int) -> None:
-        """The next pods, at their rate."""
+        """Schedule the next pods at their rate."""
         began = time.monotonic()
         async with asyncio.TaskGroup() as group:
             for at in range(number):
@@ -211,13 +211,13 @@ class Scheduler:
 
 @dataclass(slots=True)
 class Pool:
-    """Connections that are kept alive, as many as there are calls at the same time."""
+    """Connections that are kept alive, as many as there are concurrent calls."""
 
     door: Door
     _idle: list[Connection] = field(default_factory=list)
 
     async def call(self, method: str, path: str, said: Raw, content_type: str = JSON) -> Raw:
-        """What is answered; raises `RuntimeError` for anything else than success."""
+        """Return the response; raise `RuntimeError` if it is not a success."""
         connection = self._idle.pop() if self._idle else await Connection.open(self.door)
         answer = await connection.call(method, path, orjson.dumps(said), content_type)
         self._idle.append(connection)
@@ -227,14 +227,14 @@ class Pool:
         return found
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all connections."""
         for connection in self._idle:
             connection.close()
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """A scorer that counts what it takes; `about` tells of itself, `file` gets what it counted."""
+    """A scorer that counts its usage; `about` serves its metrics, `file` receives the counts."""
 
     child: Child
     door: Door
@@ -246,7 +246,7 @@ class Sampled:
         self.child.send(signal.SIGUSR1)
 
     async def used(self) -> Used:
-        """What was taken since."""
+        """Return the usage since then."""
         self.child.send(signal.SIGUSR2)
         await soon(self._written, what="what it took was written", child=self.child)
         told = orjson.loads(self.file.read_bytes())
@@ -256,7 +256,7 @@ class Sampled:
         return self.file.exists()
 
     async def knows(self, nodes: int) -> bool:
-        """Whether what is free was worked out on so many nodes."""
+        """Return whether the free resources of so many nodes have been worked out."""
         page = (await once(self.about, "GET", "/metrics")).body.decode()
         found = samples(page)
         return sum(value for name, value in found.items() if "ledger_nodes{" in name) >= nodes
@@ -276,7 +276,7 @@ async def _scorer(site: Site, kubeconfig: Path) -> AsyncIterator[Sampled]:
 
 
 async def measure(load: Load, folder: Path) -> Outcome:
-    """Schedule pods, and see what the scorer took."""
+    """Schedule pods; return what the scorer used."""
     objects = [each for pair in scheduling_load.nodes(load.nodes) for each in pair]
     async with programs.site(folder) as site:
         server = await site.api_server(objects)
@@ -304,7 +304,7 @@ async def _scheduled(load: Load, scorer: Sampled, api: Door) -> Outcome:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure as the flags say; 0 however slow it was."""
+    """Measure as the flags say; return 0 however slow it was."""
     chosen = _parser().parse_args(arguments)
     load = Load(chosen.nodes, chosen.names, chosen.pods, chosen.warm, chosen.rate)
     with tempfile.TemporaryDirectory(prefix="numalign-bench-") as folder:

@@ -1,4 +1,4 @@
-"""Nodes of a fleet as the documents of a cluster: what each registers, and what is published of its zones."""
+"""Nodes of a benchmark as objects of a cluster: Nodes, and the published topologies of their zones."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -10,12 +10,12 @@ Raw = dict[str, Any]
 
 
 def listed(nodes: Iterable[Node]) -> Raw:
-    """What kubectl would print of these nodes and their topologies; every CPU of them is a whole one."""
+    """Return these nodes and their topologies as kubectl prints them; all their CPUs must be whole."""
     return {"apiVersion": "v1", "kind": "List", "items": [each for node in nodes for each in pair(node)]}
 
 
 def pair(node: Node) -> Iterator[Raw]:
-    """A Node and its NodeResourceTopology."""
+    """Yield a Node and its NodeResourceTopology."""
     allocatable = {name: _said(name, amount) for name, amount in (node.totals or {}).items()}
     metadata = {"name": node.name}
     yield {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": allocatable}}

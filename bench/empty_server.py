@@ -66,7 +66,7 @@ async def _serve(stop: Stop, *, kubeconfig: Path, settings: ServerSettings, log:
 
 
 def main() -> int:
-    """Serve until told to stop; the exit code of the program."""
+    """Serve until stopped; return the exit code of the program."""
     parser = argparse.ArgumentParser(prog="python -m bench.empty_server", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--port", type=int, required=True, help="where to listen, on 127.0.0.1")

@@ -34,7 +34,7 @@ from numalign.model.intent import Policy
 VERBS = ("filter", "prioritize")
 
 PHASES = ("first", "again")
-"""Pods of templates that nobody has met, and those after them."""
+"""Pods of new templates, and later pods of the same templates."""
 
 _SEED = 6
 _LONGEST_READING = 120
@@ -46,26 +46,26 @@ _READ = re.compile(r"^numalign_ledger_nodes{[^}]*} (\S+)$", re.MULTILINE)
 
 @dataclass(slots=True)
 class Cost:
-    """What calls of one verb took in one phase: round trips in seconds, and what the server counted."""
+    """Figures of one verb in one phase: round trips in seconds, and the server's histogram."""
 
     round_trips: list[float] = field(default_factory=list)
     handler: Histogram = field(default_factory=Histogram)
 
 
 Costs = dict[str, dict[str, Cost]]
-"""By verb and phase."""
+"""Figures by verb and phase."""
 
 
 @dataclass(slots=True)
 class Scheduler:
-    """One keep-alive connection, used as kube-scheduler uses it."""
+    """A connection that is kept alive, used as by kube-scheduler."""
 
     server: Server
     connection: http.client.HTTPConnection
     sent: int = 0
 
     def schedule(self, pod: Raw, names: Sequence[str]) -> dict[str, float]:
-        """Seconds that each verb took; raises `RuntimeError` for an answer that is none."""
+        """Return the seconds of each call for a pod; raise `RuntimeError` for any status but 200."""
         self.sent += 1
         whole = {
             **pod,
@@ -90,14 +90,14 @@ class Scheduler:
         return took, orjson.loads(content)
 
     def handled(self) -> dict[str, Histogram]:
-        """What the server has counted of each verb by now."""
+        """Return the server's histogram of each verb so far."""
         totals: dict[str, dict[float, float]] = {verb: {} for verb in VERBS}
         for bound, verb, count in _BUCKET.findall(self.server.metrics()):
             totals[verb][float(bound)] = float(count)
         return {verb: Histogram.cumulative(found) for verb, found in totals.items()}
 
     def wait(self, nodes: int) -> float:
-        """Wait until the server has read so many nodes; the seconds that took."""
+        """Wait until the server has read so many nodes; return the seconds that took."""
         began = time.monotonic()
         while sum(map(float, _READ.findall(self.server.metrics()))) < nodes:
             if time.monotonic() - began > _LONGEST_READING:
@@ -108,7 +108,7 @@ class Scheduler:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was measured of one fleet, by how many names were sent; `starting` and `reading` in seconds."""
+    """Figures of one fleet by the number of names sent; `starting` and `reading` in seconds."""
 
     makes: int
     pods: int
@@ -118,7 +118,7 @@ class Outcome:
     memory: dict[str, float]
 
     def document(self) -> Raw:
-        """For a file: milliseconds and MiB."""
+        """Return the figures for a file, in milliseconds and MiB."""
         return {
             "pods": self.pods,
             "starting_s": self.starting,
@@ -138,7 +138,7 @@ class Outcome:
         }
 
     def __str__(self) -> str:
-        """The tables."""
+        """Return the tables."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _rows(names: int, costs: Costs) -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def serving(listed: Raw) -> Iterator[Server]:
-    """The scorer on a made-up cluster."""
+    """Run the scorer on a synthetic cluster."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         (folder / "cluster.json").write_bytes(orjson.dumps(listed))
@@ -181,7 +181,7 @@ def serving(listed: Raw) -> Iterator[Server]:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Pods of so many `templates` with each number of names, and so many more of each template."""
+    """`templates` new pods for each number of names, and `repeats` more of each template."""
 
     names: tuple[int, ...]
     templates: int
@@ -189,7 +189,7 @@ class Load:
 
 
 def measure(*, nodes: int, makes: int, load: Load) -> Outcome:
-    """Start a scorer on nodes of so many makes, and schedule pods of every template."""
+    """Start a scorer on nodes of so many makes; schedule pods of every template."""
     members = Case.mixed(nodes, makes, Policy.NONE).members()
     listed, every = cluster.occupied(documents.listed(members)), [node.name for node in members]
     pods = [template.pod for template in cluster.templates(load.templates * len(load.names))]
@@ -228,7 +228,7 @@ def _costs(  # noqa: PLR0913, PLR0917  what a round of pods is made of
 
 
 def main() -> int:
-    """Measure as the flags say; 0 however slow it was."""
+    """Measure as the flags say; return 0 however slow it was."""
     parser = _parser()
     chosen = parser.parse_args()
     if max(chosen.names) > chosen.nodes:
@@ -250,7 +250,7 @@ def _measured(chosen: argparse.Namespace, makes: int, names: tuple[int, ...]) ->
 
 
 def _plan(chosen: argparse.Namespace) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """With all numbers of names the first fleet is asked, the others with the first number."""
+    """Yield makes and numbers of names: all numbers for the first makes, only the first for the others."""
     first, *others = chosen.makes
     yield first, chosen.names
     yield from ((makes, chosen.names[:1]) for makes in others)

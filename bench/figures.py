@@ -1,4 +1,4 @@
-"""Quantiles of what was measured, and of what a histogram of Prometheus still knows; tables to print them."""
+"""Quantiles of measured values and of Prometheus histograms, and tables to print them."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,14 +8,14 @@ MILLI = 1000
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least this share of all does not exceed; 0 for none at all."""
+    """Return the smallest value that at least this share of all does not exceed; 0 if there are none."""
     ordered = sorted(values)
     return ordered[max(math.ceil(share * len(ordered)), 1) - 1] if ordered else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Durations, summed up in seconds."""
+    """A summary of durations, in seconds."""
 
     p50: float
     p99: float
@@ -23,46 +23,46 @@ class Spread:
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Spread":
-        """The spread of exact durations."""
+        """Return the spread of exact durations."""
         return cls(quantile(seconds, 0.50), quantile(seconds, 0.99), max(seconds, default=0))
 
     def millis(self) -> dict[str, float]:
-        """The same in milliseconds, for a file."""
+        """Return the same in milliseconds, for a file."""
         return {"p50": self.p50 * MILLI, "p99": self.p99 * MILLI, "max": self.most * MILLI}
 
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """Observations by the upper bound of the bucket they fell into, in seconds."""
+    """Observations by the upper bound of their bucket, in seconds."""
 
     counts: Mapping[float, float] = field(default_factory=dict)
 
     @classmethod
     def cumulative(cls, totals: Mapping[float, float]) -> "Histogram":
-        """From what an exposition says: for each bound, all observations up to it."""
+        """Return the histogram of an exposition, which has for each bound all observations up to it."""
         below, counts = 0.0, {}
         for bound in sorted(totals):
             counts[bound], below = totals[bound] - below, totals[bound]
         return cls(counts)
 
     def since(self, earlier: "Histogram") -> "Histogram":
-        """What was observed after an earlier look."""
+        """Return the observations since an earlier histogram."""
         return Histogram(
             {bound: count - earlier.counts.get(bound, 0) for bound, count in self.counts.items()}
         )
 
     def plus(self, other: "Histogram") -> "Histogram":
-        """Both together."""
+        """Return the sum of both."""
         bounds = sorted({*self.counts, *other.counts})
         return Histogram({bound: self.counts.get(bound, 0) + other.counts.get(bound, 0) for bound in bounds})
 
     @property
     def observed(self) -> float:
-        """How many observations there are."""
+        """The number of observations."""
         return sum(self.counts.values())
 
     def quantile(self, share: float) -> float:
-        """By linear interpolation inside the bucket, as `histogram_quantile` of Prometheus does."""
+        """Return a quantile, interpolated linearly in its bucket, like `histogram_quantile` of Prometheus."""
         rank, below, lower = share * self.observed, 0.0, 0.0
         for bound, count in self.counts.items():
             if count and below + count >= rank:
@@ -71,17 +71,17 @@ class Histogram:
         return 0.0
 
     def share_within(self, bound: float) -> float:
-        """The share of observations that did not exceed one of the bounds; exact."""
+        """Return the share of observations that do not exceed one of the bounds; exact."""
         return sum(count for each, count in self.counts.items() if each <= bound) / max(self.observed, 1)
 
     def spread(self) -> Spread:
-        """Interpolated, but for the largest: that is the upper bound of the last bucket in use."""
+        """Return interpolated quantiles; the largest value is the upper bound of the last bucket in use."""
         used = [bound for bound, count in self.counts.items() if count]
         return Spread(self.quantile(0.50), self.quantile(0.99), max(used, default=0))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Columns as wide as they need to be, the first one to the left and the others to the right."""
+    """Return a table with columns as wide as needed; the first is left-aligned, the others right-aligned."""
     lines = [list(head), *map(list, rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     return "\n".join(
@@ -94,13 +94,13 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The same for a page, line by line."""
+    """Yield the lines of the same table in Markdown."""
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' + '---:|' * (len(head) - 1)}"
     yield from (f"| {' | '.join(row)} |" for row in rows)
 
 
 def ms(seconds: float) -> str:
-    """A duration in milliseconds, to three digits that mean something."""
+    """Return a duration in milliseconds, with three decimal places below 10 ms and one above."""
     shown = seconds * MILLI
     return f"{shown:.3f}" if shown < 10 else f"{shown:.1f}"  # noqa: PLR2004 - digits before the point

@@ -1,12 +1,12 @@
 """
-Seeded nodes for the fleet in columns, and the pods that they are asked about.
+Seeded nodes for benchmarks, and the pods to evaluate on them.
 
 Each zone has CPUs, memory and devices. Machines of one model never report the same bytes, so the memory of
-each zone differs by some KiB and no two nodes are the same shape. On one half of the nodes as many zones are
-open as the pod needs, or more; on the other half fewer. A zone that is not open is short of one resource. So
+zones differs by some KiB, and no two nodes have the same shape. On half of the nodes, at least as many zones
+are open as the pod needs; on the other half, fewer. A zone that is not open is short of one resource. So
 about half of the nodes can take the pod, and most of the others only just cannot.
 
-A fleet is of one make, or of several whose nodes stand in turn, as they do in clusters that grew over years.
+The nodes are of one make, or of several makes in turn, as in clusters that have grown over years.
 """
 
 import random
@@ -33,14 +33,14 @@ SMALL_PAGES, LARGE_PAGES = "hugepages-2Mi", "hugepages-1Gi"
 NAMES = (CPU, MEMORY, GPU)
 
 CPUS = 32
-"""Of a zone of the first model; the last one of each is reserved."""
+"""CPUs of a zone of the first model; one CPU of each zone is reserved."""
 MEMORY_MIB = 128 * 1024
-"""Of such a zone, before the KiB by which it differs from the next."""
+"""Memory of such a zone, before the KiB by which it differs from the next."""
 RESERVED_MIB = 1024
 DEVICES = 1
 
 HERE = 10
-"""What a zone costs from itself."""
+"""The cost of a zone from itself."""
 
 _SEED = 7
 _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
@@ -49,9 +49,9 @@ _UNLIKE_KIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """What a zone of a model has, beside CPUs, memory and GPUs `more` by name.
+    """The resources of a zone of a model; `more` are those in addition to CPUs, memory and GPUs, by name.
 
-    `near` and `far` are what a zone costs from its socket and from the other one.
+    `near` and `far` are the costs of zones in the same socket and in the other one.
     """
 
     cpus: int = CPUS
@@ -73,7 +73,7 @@ MODELS = (
     Hardware(cpus=96, memory_mib=384 * 1024, gpus=8, more=((HCA, 8),)),
     Hardware(cpus=36, memory_mib=144 * 1024, more=((SMALL_PAGES, _GIB), (LARGE_PAGES, 4 * _GIB)), far=21),
 )
-"""In each zone of any of them a pod that needs one zone has room, when it is empty."""
+"""Any zone of these models, while it is empty, has room for a pod that needs one zone."""
 
 ZONES = (2, 4, 8, 1)
 ALIGNING = (Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT)
@@ -82,7 +82,7 @@ MOST_MAKES = len(MODELS) * len(ZONES) * len(Scope) * len(ALIGNING)
 
 @dataclass(frozen=True, slots=True)
 class Make:
-    """What is the same on nodes that were bought and set up together."""
+    """The common properties of nodes that were bought and set up together."""
 
     zones: int
     policy: Policy
@@ -90,7 +90,7 @@ class Make:
     hardware: Hardware = MODELS[0]
 
     def machine(self, dice: random.Random) -> list[Zone]:
-        """The zones of a machine of two sockets; no two machines are alike."""
+        """Return the zones of a machine with two sockets; no two machines are the same."""
         return [self._zone(at, dice) for at in range(self.zones)]
 
     def _zone(self, at: int, dice: random.Random) -> Zone:
@@ -99,7 +99,7 @@ class Make:
         full = Resources({CPU: model.cpus * MILLI, MEMORY: memory, GPU: model.gpus, **more})
         reserved = {CPU: (model.cpus - 1) * MILLI, MEMORY: memory - RESERVED_MIB * _MIB}
         costs = shared(tuple((ZoneId(to), self._cost(at, to)) for to in range(self.zones)))
-        # As whoever reads topologies does it.
+        # Share equal values, as the reader of topologies does.
         capacity, allocatable = shared(full), shared(Resources({**full, **reserved}))
         return Zone(ZoneId(at), intern(f"node-{at}"), capacity, allocatable, allocatable, costs)
 
@@ -111,10 +111,10 @@ class Make:
 
 
 def makes(count: int) -> tuple[Make, ...]:
-    """So many makes, `MOST_MAKES` at most: every policy and scope, then more zones, then more models.
+    """Return the first `count` of `MOST_MAKES` makes; policy and scope vary first, then zones, then models.
 
-    1 is single-numa-node on two zones, 6 are all that nodes of two zones can be set up as, 24 all of one
-    model, 36 those and half of another, 216 all.
+    1 is single-numa-node on two zones, 6 are all configurations of nodes with two zones, 24 all makes of one
+    model, 36 those and half of another model, 216 all.
     """
     every = product(MODELS, ZONES, Scope, ALIGNING)
     return tuple(Make(zones, policy, scope, model) for model, zones, scope, policy in islice(every, count))
@@ -122,9 +122,9 @@ def makes(count: int) -> tuple[Make, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """So many nodes, their makes in turn, and a pod that takes `needed` zones of a node and asks a policy.
+    """Nodes of several makes in turn, and a pod that needs `needed` zones of a node and requests a policy.
 
-    With `known` of level machine, cores, the CPUs that are free and the places of devices are known.
+    If `known` is `Known.MACHINE`, the cores, the free CPUs and the zones of devices are known.
     """
 
     nodes: int
@@ -135,28 +135,28 @@ class Case:
 
     @classmethod
     def alike(cls, nodes: int, zones: int, policy: Policy, needed: int = 1) -> "Case":
-        """Nodes of one make, and a pod that asks what they do anyway."""
+        """Return nodes of one make, and a pod that requests the policy of the nodes."""
         return cls(nodes, (Make(zones, policy),), policy, needed)
 
     @classmethod
     def mixed(cls, nodes: int, count: int, asks: Policy) -> "Case":
-        """Nodes of so many makes."""
+        """Return nodes of `count` makes."""
         return cls(nodes, makes(count), asks)
 
     def __str__(self) -> str:
-        """As a table has it."""
+        """Return the case as a table shows it."""
         make = self.makes[0]
         of_what = f"{make.zones} zones, {make.policy}" if len(self.makes) == 1 else f"{len(self.makes)} makes"
         takes = "" if self.needed == 1 else f", {self.needed} needed"
         return f"{self.nodes:,} nodes, {of_what}, asked for {self.asks}{takes}"
 
     def members(self) -> list[Node]:
-        """The nodes; the same for the same case, and with the same zones for every policy."""
+        """Return the nodes; the same for the same case, and with the same zones for every policy."""
         dice = self._dice()
         return [self._node(number, dice) for number in range(self.nodes)]
 
     def changed(self, nodes: Sequence[Node], share: float, turn: int) -> list[Node]:
-        """Some of these nodes with other free amounts; others at every turn."""
+        """Return some of these nodes with other free amounts; a different selection each turn."""
         dice = self._dice(turn)
         chosen = dice.sample(range(len(nodes)), max(1, round(share * len(nodes))))
         return [
@@ -165,13 +165,13 @@ class Case:
         ]
 
     def question(self, number: int) -> Question:
-        """A pod of one container; each number asks for a byte more, so that its answer is not remembered."""
+        """Return a pod of one container; each number requests a byte more, so no answer is cached."""
         amounts = Resources(dict(zip(NAMES, self.asked(number), strict=True)))
         container = Container("c", requests=amounts, limits=amounts)
         return Question(demand.of(Pod("pod", containers=(container,))), Intent(self.asks))
 
     def asked(self, number: int) -> tuple[int, int, int]:
-        """What it asks for, in the order of `NAMES`: more than fewer zones have, and less than as many."""
+        """Return the requests in the order of `NAMES`: too much for fewer zones, but not for `needed`."""
         full = self.needed - 1
         cpus, memory = full * CPUS + CPUS // 2, full * MEMORY_MIB + MEMORY_MIB // 2
         return cpus * MILLI, memory * _MIB + number, self.needed * DEVICES
@@ -196,11 +196,11 @@ class Case:
         return self._told(node, dice)
 
     def _told(self, node: Node, dice: random.Random) -> Node:
-        """The node as it is known."""
+        """Return the node as it is known, with its machine if the case has it described."""
         return described(node, dice) if self.known is Known.MACHINE else node
 
     def _used(self, machine: Sequence[Zone], dice: random.Random) -> Iterator[Zone]:
-        """The zones with pods on them."""
+        """Yield the zones with pods on them."""
         enough = dice.random() < 0.5  # noqa: PLR2004 - a half
         least, most = (self.needed, len(machine)) if enough else (0, self.needed - 1)
         opened = set(dice.sample(range(len(machine)), dice.randint(least, most)))
@@ -208,7 +208,7 @@ class Case:
             yield replace(zone, free=self._free(zone.allocatable, dice, short=at not in opened))
 
     def _free(self, full: Resources, dice: random.Random, *, short: bool) -> Resources:
-        """At least an even share of what is asked; where `short`, of one resource less than that."""
+        """Return at least an even share of the requests; if `short`, less than that of one resource."""
         lacking = dice.choice(NAMES) if short else None
         cpus, memory, _ = self.asked(0)
         least_cpus, least_mib = -(-cpus // MILLI // self.needed), -(-memory // _MIB // self.needed)
@@ -226,9 +226,9 @@ class Case:
 
 
 def described(node: Node, dice: random.Random) -> Node:
-    """The node with the machine that it has: two sockets, cores of two threads, devices each on one zone.
+    """Return the node with its machine: two sockets, cores of two threads, each device in one zone.
 
-    Linux counts the first threads of all cores before the second ones. Which CPUs are free is drawn.
+    Linux numbers the first threads of all cores before the second ones. The free CPUs are random.
     """
     machine = node.machine or _machine(node)
     names = [name for name, _ in machine.devices]

@@ -1,9 +1,9 @@
 """
-The same rule in plain Go over the same nodes: how fast it goes where nothing is interpreted.
+The same rule in plain Go on the same nodes, as a lower bound of the time without an interpreter.
 
-The program stands in `floor/` and needs the standard library alone. It is built once, into the cache outside
-the tree. What it says is compared with what the fleet in columns says, node counts and scores alike, so that
-both have done the same work.
+The source is in `floor/` and needs only the standard library. The program is built once, into the cache
+outside the tree. Its numbers of nodes and its scores are compared with those of the columns, so that both
+have done the same work.
 """
 
 import hashlib
@@ -42,7 +42,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Of all nodes that take the pod together, by either strategy."""
+    """The sums of the scores of all nodes that take the pod, by strategy."""
 
     least_numa_nodes: int
     most_allocated: int
@@ -50,7 +50,7 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What the program found of all nodes, in seconds; no scores under a policy that chooses no zones."""
+    """The program's results, with times in seconds; there are no scores if a policy chooses no zones."""
 
     feasible: Sequence[int]
     scores: Sequence[Scores]
@@ -67,7 +67,7 @@ class Floor:
     def passes(
         self, case: Case, nodes: Sequence[Node], policies: Sequence[str], load: Load
     ) -> dict[str, Pass]:
-        """The questions of a case asked of its nodes under each of these policies or `MIXED`, by policy."""
+        """Ask the questions of a case under each of these policies or `MIXED`; return results by policy."""
         asked = orjson.dumps(_document(case, nodes, policies, load))
         with tempfile.NamedTemporaryFile() as file:
             file.write(asked)
@@ -78,7 +78,7 @@ class Floor:
 
 
 def find() -> Floor:
-    """The program, built first if it must be; `UnavailableError` where there is no Go."""
+    """Return the program, built if it is not in the cache; raise `UnavailableError` if there is no Go."""
     made_from = b"".join(file.read_bytes() for file in sorted(SHOP.folder.iterdir()))
     program = SHOP.cache(hashlib.sha256(made_from).hexdigest()[:12], "floor")
     go = SHOP.compiler(otherwise=MISSING)
@@ -88,7 +88,7 @@ def find() -> Floor:
 
 
 def _build(go: str, program: Path) -> None:
-    """Two builds at the same time do each other no harm: each moves a whole program to its place."""
+    """Build the program; concurrent builds are safe, as each moves a complete program into place."""
     program.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=program.parent) as unfinished:
         made = Path(unfinished) / program.name
@@ -99,7 +99,7 @@ def _build(go: str, program: Path) -> None:
 
 
 def _document(case: Case, nodes: Sequence[Node], policies: Sequence[str], load: Load) -> Raw:
-    """Nodes of a case as the program reads them."""
+    """Return the nodes and questions of a case as the program reads them."""
     layouts = {costs: at for at, costs in enumerate(dict.fromkeys(map(_costs, nodes)))}
     return {
         "Nodes": [

@@ -1,9 +1,9 @@
 """
-How much memory a node takes, in a process that does nothing else.
+The memory that a node takes, measured in a process that does nothing else.
 
-What counts is how much the process grows, as the kernel sees it: what Python keeps of work that is done is in
-it. `python -m bench.growth NODES ZONES` prints the KiB of each node as JSON: of the values that describe it,
-and of the cache that knows them and has answered a question with scores.
+What counts is the growth of the process as the kernel sees it, so it includes what Python keeps of finished
+work. `python -m bench.growth NODES ZONES` prints the KiB per node as JSON: those of the values that describe
+it, and those of a cache that has the nodes and has answered a question with scores.
 """
 
 import os
@@ -22,21 +22,21 @@ _KIB = 1024
 
 
 def measure(nodes: int, zones: int) -> Raw:
-    """The figures of so many nodes, measured in a process of its own."""
+    """Return the figures of so many nodes, measured in a process of its own."""
     words = [sys.executable, "-m", "bench.growth", str(nodes), str(zones)]
     found = subprocess.run(words, stdout=subprocess.PIPE, check=True)  # noqa: S603 - our own program
     return {"nodes": nodes, "zones": zones, **orjson.loads(found.stdout)}
 
 
 def main() -> int:
-    """Grow, and say by how much."""
+    """Print the growth as JSON."""
     nodes, zones = map(int, sys.argv[1:])
     sys.stdout.buffer.write(orjson.dumps(grow(Case.alike(nodes, zones, Policy.RESTRICTED))))
     return 0
 
 
 def grow(case: Case) -> Raw:
-    """By how many KiB a node this process grows with the nodes, and then with the cache that knows them."""
+    """Return the growth of this process in KiB per node, by the nodes and then by the cache that has them."""
     empty = _resident_bytes()
     nodes = case.members()
     with_nodes = _resident_bytes()

@@ -35,16 +35,16 @@ from numalign.model.pod import Container, Pod
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 
 HERE, NEAR, FAR = 10, 12, 21
-"""What a zone costs from itself, from its socket, and from the other one."""
+"""The costs of a zone from itself, from one in the same socket, and from one in the other socket."""
 
 Ask = Callable[[ClusterCache, Question], None]
-"""Asks all nodes of a cluster."""
+"""Evaluates all nodes of a cluster."""
 
 _SEED = 151
 
 
 def nodes(count: int) -> list[Node]:
-    """So many nodes, all shapes with all configurations in turn; what is free differs from node to node."""
+    """Return so many nodes, of all shapes in all configurations in turn; their free amounts are random."""
     dice = random.Random(_SEED)  # noqa: S311 - it makes input, not secrets
     shapes = [(shape, zones) for shape, zones in product(node_shapes(), ZONES) if _divides(shape, zones)]
     every = cycle(product(shapes, product(ALIGNING, Scope)))
@@ -55,7 +55,7 @@ def nodes(count: int) -> list[Node]:
 
 
 def _divides(shape: NodeShape, zones: int) -> bool:
-    """Whether each zone has as many CPUs as the others, and more than is reserved."""
+    """Return whether zones have the same whole number of CPUs, and more CPUs and memory than is reserved."""
     cpus, over = divmod(shape.cpu_milli // MILLI, zones)
     return not over and cpus > RESERVED_CPUS and shape.memory_mib // zones > RESERVED_MIB
 
@@ -77,7 +77,7 @@ def _node(
 
 
 def _zone(shape: NodeShape, at: int, count: int, dice: random.Random) -> Zone:
-    """An even part of a machine; of GPUs that do not divide the first zones have one more."""
+    """Return an even part of a machine; if GPUs do not divide evenly, the first zones have one more."""
     cpus, memory = shape.cpu_milli // MILLI // count, shape.memory_mib // count
     share, over = divmod(shape.gpu, count)
     gpus = {GPU: share + (at < over)} if shape.gpu else {}
@@ -94,7 +94,7 @@ def _cost(here: int, there: int, count: int) -> int:
 
 
 def _free(most: dict[str, int], dice: random.Random) -> Resources:
-    """All of it in one zone of two, else anything from nothing to all."""
+    """Return all of it with a probability of one half, else random amounts from nothing to all."""
     if dice.getrandbits(1):
         return Resources(most)
     units = {CPU: MILLI, MEMORY: MIB}
@@ -107,13 +107,13 @@ def _free(most: dict[str, int], dice: random.Random) -> Resources:
 
 
 def questions() -> Iterator[Question]:
-    """Every shape of a pod with every policy and scope that its owner may want."""
+    """Yield every shape of a pod with every policy and scope that its owner may request."""
     for shape, policy, scope in product(pod_shapes(), Policy, Scope):
         yield Question(demand.of(_pod(shape)), Intent(policy, scope=scope))
 
 
 def _pod(shape: PodShape) -> Pod:
-    """Guaranteed, but for shapes of which all pods may be squeezed."""
+    """Return a pod with limits for all requests; for devices alone if all pods of the shape are Burstable."""
     devices = {}
     if shape.num_gpu:
         shared = shape.gpu_milli < WHOLE_GPU
@@ -126,21 +126,21 @@ def _pod(shape: PodShape) -> Pod:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What asking all nodes took, in seconds each time; for how many pairs columns had no answer."""
+    """The seconds of each question to all nodes, and the number of pairs that columns had no answer for."""
 
     seconds: Sequence[float]
     by_rules: int
 
     @classmethod
     def of(cls, ask: Ask, members: Sequence[Node], asked: Sequence[Question]) -> "Asked":
-        """Ask each question of a cluster that was asked none of them; the rules are counted in another."""
+        """Ask each question of a cluster that has not been asked it; count the rules' calls in another."""
         _, seconds = timed(partial(ask, ClusterCache.of(members)), asked, clock=process_time)
         with mock.patch("numalign.cache.evaluation.evaluating", wraps=evaluating) as rules:
             timed(partial(ask, ClusterCache.of(members)), asked)
         return cls(seconds, rules.call_count)
 
     def document(self, pairs: int) -> Raw:
-        """For a file: milliseconds of a question, and the share of all pairs of a question and a node."""
+        """Return milliseconds per question, and the share of pairs of question and node left to the rules."""
         mean = sum(self.seconds) / len(self.seconds) * MILLI
         return {"ms": {**Spread.of(self.seconds).millis(), "mean": mean}, "by_rules": self.by_rules / pairs}
 
@@ -154,11 +154,11 @@ def _scores(cluster: ClusterCache, question: Question) -> None:
 
 
 ASKED: Mapping[str, Ask] = MappingProxyType({"verdicts": _verdicts, "scores": _scores})
-"""What is asked of all nodes; scores are asked of those that take the pod, and so after a verdict."""
+"""What is evaluated on all nodes; scores apply only to nodes that take the pod, so verdicts come first."""
 
 
 def measure(*, count: int, every: int) -> Raw:
-    """Ask so many nodes one question in `every`."""
+    """Ask so many nodes one question in `every`; return the figures."""
     members, asked = nodes(count), list(questions())[::every]
     with undisturbed():
         found = {name: Asked.of(ask, members, asked) for name, ask in ASKED.items()}
@@ -167,7 +167,7 @@ def measure(*, count: int, every: int) -> Raw:
 
 
 def text(found: Raw) -> str:
-    """The table."""
+    """Return the table."""
     head = [f"{found['questions']:,} questions of {found['nodes']:,} nodes", *_TIMES, "by the rules"]
     return table(head, [_row(name, found[name]) for name in ASKED])
 
@@ -180,7 +180,7 @@ def _row(name: str, found: Raw) -> list[str]:
 
 
 def main() -> int:
-    """Measure as the flags say; 0 however slow it was."""
+    """Measure as the flags say; return 0 however slow it was."""
     parser = command_line.parser("bench.openb", __doc__)
     number = command_line.number
     parser.add_argument("--nodes", type=number, default=5000, help="nodes that are asked (default 5000)")

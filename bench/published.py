@@ -1,5 +1,5 @@
 """
-What was published of the policies that a replay on nodes restates.
+Published figures of the policies that a replay on nodes reimplements.
 
 Means of the ten seeds for `openb_pod_list_default` at tuning ratio 1.3, in per cent of all GPUs, from
 hkust-adsl/kubernetes-scheduler-simulator at 8f3d641, experiments/analysis/expected_results: columns 10 to
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 ARRIVED = range(10, 131, 10)
-"""Where the published curves are read, in per cent."""
+"""Where the published curves are read: the GPUs requested so far, in per cent of all GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedCurve:
-    """Per cent of all GPUs that are allocated, and that are fragments, at `ARRIVED`."""
+    """The GPUs that are allocated, and those that are fragments, in per cent of all GPUs, at `ARRIVED`."""
 
     allocated: Sequence[float]
     fragments: Sequence[float]

@@ -1,4 +1,4 @@
-"""Results of replays, as tables for a terminal and as the page docs/measurements/simulate.md and charts."""
+"""Results of replays, as tables for a terminal and as the page docs/measurements/simulate.md with charts."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ _COMPARED = ("allocated", "fragments")
 """The figures that were published."""
 
 _DRAWN = ("Random", "BestFit", "FGD")
-"""The policies of a chart; six would not be told apart."""
+"""The policies of a chart; six lines could not be told apart."""
 
 _DRAWN_WITH_ZONES = ("stock", "webhook", "scorer", "LeastNUMANodes", "MostAllocated", "FragmentationGradient")
 
@@ -34,7 +34,7 @@ _ZONE_HEAD = (
 
 
 def text(found: Raw) -> str:
-    """The tables, for a terminal."""
+    """Return the tables, for a terminal."""
     zoned = (
         f"\n{zones} zones\n{table(_ZONE_HEAD, _zone_rows(each))}" for zones, each in found["zoned"].items()
     )
@@ -67,7 +67,7 @@ def _published(policy: str, figure: str) -> str:
 
 
 def page(found: Raw) -> str:
-    """The page, made of these figures and of nothing else."""
+    """Return the page; it depends on these figures only."""
     return _TEMPLATE.read_text(encoding="utf-8").format(
         **found["trace"],
         seeds=len(found["seeds"]),
@@ -88,7 +88,7 @@ def _zoned(found: Raw) -> Iterator[tuple[str, Raw]]:
 
 
 def charts(found: Raw) -> dict[str, str]:
-    """The charts as SVG, by the names of their files without `simulate-` and `.svg`."""
+    """Return the charts as SVG, by their file names without `simulate-` and `.svg`."""
     on_nodes = {f"nodes-{figure}": svg(_on_nodes(found, figure)) for figure in _COMPARED}
     on_zones = {
         f"{zones}-zones-{figure}": chart
@@ -103,7 +103,7 @@ def _curves(strategies: Raw) -> Mapping[str, Sequence[Sample]]:
 
 
 def chart_file(name: str) -> str:
-    """The name of a chart's file."""
+    """Return the file name of a chart."""
     return f"simulate-{name}.svg"
 
 

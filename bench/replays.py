@@ -29,30 +29,30 @@ from numalign.simulation.zone_replay import Zoning, replay_on_zones
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 
 FIRST_SEED = 42
-"""That of the published runs, which count up from it."""
+"""The first seed of the published runs, which count up from it."""
 
 RATIO = 1.3
 
 LISTS = "openb_node_list_all_node.csv", "openb_pod_list_default.csv"
-"""The files of the published trace."""
+"""The files of the published trace: nodes and pods."""
 
 
 ZONES = 2, 4
-"""Zones of a node, made up."""
+"""Numbers of zones into which nodes are split."""
 
 POLICY = Policy.RESTRICTED
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """One replay; on nodes without zones if there are 0."""
+    """One replay; on nodes without zones if `zones` is 0."""
 
     zones: int
     name: str
     seed: int
 
     def samples(self, trace: Trace) -> list[Sample]:
-        """How it goes; with zones all pods are such as a kubelet gives CPUs of their own."""
+        """Run the replay and return its samples; with zones, all pods get exclusive CPUs."""
         if not self.zones:
             return list(replay_on_nodes(trace, self.name, ratio=RATIO, seed=self.seed))
         pinned = trace.pinned()
@@ -61,7 +61,7 @@ class Replayed:
 
 
 def measure(trace: Trace, *, seeds: int, zone_seeds: int) -> Raw:
-    """The document of a run, on all processors."""
+    """Run all replays on all processors; return the document of the run."""
     nodes = trace.with_gpus()
     names = {0: NODE_POLICIES, **dict.fromkeys(ZONES, ZONE_SCHEDULERS)}
     every = [
@@ -93,7 +93,7 @@ def measure(trace: Trace, *, seeds: int, zone_seeds: int) -> Raw:
 
 
 def _replayed(trace: Trace, every: Sequence[Replayed]) -> Iterator[list[Sample]]:
-    """The samples of all of them, in their order; tells on standard error what is done."""
+    """Yield the samples of all replays, in order; report on standard error which are done."""
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         for one, samples in zip(every, pool.map(Replayed.samples, every, repeat(trace)), strict=True):
             where = f"{one.zones} zones" if one.zones else "no zones"
@@ -102,7 +102,7 @@ def _replayed(trace: Trace, every: Sequence[Replayed]) -> Iterator[list[Sample]]
 
 
 def summed_up(replays: list[list[Sample]]) -> Raw:
-    """How replays ended, each of them and on the average, and how they went."""
+    """Return the last sample of each replay, their mean, and the mean curve."""
     last = [samples[-1] for samples in replays]
     return {
         "mean": to_document(mean_of(last)),
@@ -112,7 +112,7 @@ def summed_up(replays: list[list[Sample]]) -> Raw:
 
 
 def main() -> int:
-    """Replay as the flags say; 0, or 2 with the mistakes of a trace on standard error."""
+    """Replay as the flags say; return 0, or 2 with the mistakes of a trace on standard error."""
     parser = command_line.parser("bench.replays", __doc__)
     parser.add_argument("--trace", type=Path, metavar="FOLDER", help="the published lists are in here")
     parser.add_argument("--seeds", type=command_line.number, default=10, help="how many (default 10)")
@@ -137,7 +137,7 @@ def main() -> int:
 
 
 def files(folder: Path | None) -> tuple[Path, Path]:
-    """The nodes and the pods: the published lists in a folder, or the bundled tables."""
+    """Return the files of nodes and pods: the published lists in a folder, or the bundled tables."""
     names = LISTS if folder else (shapes.NODES, shapes.PODS)
     nodes, pods = ((folder or DATA) / name for name in names)
     return nodes, pods

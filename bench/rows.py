@@ -1,4 +1,4 @@
-"""A figure beside what it is held against, as a table has it."""
+"""Figures, what they are compared with, and their targets, as rows of a table."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ MET, MISSED = "met", "MISSED"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A figure, what it is held against, and its target: the least it may be if `over`, else the most."""
+    """A figure, what it is compared with, and its target: a minimum if `over`, else a maximum."""
 
     what: str
     found: float
@@ -20,20 +20,20 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """How many times the figure is what stands beside it; None if either was not measured."""
+        """The figure divided by the one it is compared with; None if either was not measured."""
         if not self.beside or math.inf in {self.found, self.beside}:
             return None
         return self.found / self.beside
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is met; None where there is none."""
+        """Whether the target is met; None if there is none."""
         if self.target is None:
             return None
         return self.found >= self.target if self.over else self.found <= self.target
 
     def cells(self) -> list[str]:
-        """As a table has it."""
+        """Return the cells of a table row."""
         amount = "" if self.beside is None else f"{shown(self.beside, self.unit)} "
         ratio = "" if self.ratio is None else f"{digits(self.ratio)}"
         sign = "≥" if self.over else "≤"
@@ -46,7 +46,7 @@ HEAD = ("", "measured", "compared with", "ratio", "target", "")
 
 
 def digits(value: float) -> str:
-    """A number with three digits that mean something; what nobody waited for is infinite."""
+    """Return a number with three significant digits or all before the point; infinity is `too long`."""
     if math.isinf(value):
         return "too long"
     if value >= 100:  # noqa: PLR2004 - three digits
@@ -55,5 +55,5 @@ def digits(value: float) -> str:
 
 
 def shown(value: float, unit: str) -> str:
-    """A number with its unit, if it has one."""
+    """Return a number with its unit, if it has one."""
     return digits(value) if math.isinf(value) else f"{digits(value)} {unit}".rstrip()

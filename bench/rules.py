@@ -28,10 +28,10 @@ from numalign.model.resources import Resources, ZoneId, parse
 ZONES = (1, 2, 4, 8)
 BASE = 2
 MERGE = 0.005
-"""Seconds in which the longest judgement is to end. The kubelet's own merge of as many lists never does."""
+"""Target for the longest judgement, in seconds. The kubelet's own merge of as many lists never meets it."""
 
 AIMS = {2: 0.0001, 8: 0.0006}
-"""Seconds for one container in the ordinary case, by zones."""
+"""Targets for one container in the ordinary case, in seconds, by number of zones."""
 
 YARDSTICK = "sum(range(100))"
 
@@ -42,14 +42,14 @@ _ROUNDS = 7
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is asked of which node."""
+    """A node, and the demand and intent to evaluate on it."""
 
     node: Node
     demand: Demand
     intent: Intent
 
     def seconds(self, *, repeats: int, clock: Callable[[], float] = time.perf_counter) -> float:
-        """The median over several rounds of the mean of one verdict."""
+        """Return the median over several rounds of the mean duration of a verdict."""
         return quantile([self._round(repeats, clock) for _ in range(_ROUNDS)], 0.5)
 
     def _round(self, repeats: int, clock: Callable[[], float]) -> float:
@@ -60,31 +60,31 @@ class Case:
 
 
 def ordinary(policy: Policy, zones: int, resources: int) -> Case:
-    """An empty node whose every zone could take the pod alone."""
+    """Return an empty node of which every zone could take the pod alone."""
     full = _amounts([16, 64 * _GIB, 4, 2], resources)
     members = [_zone(at, full, full) for at in range(zones)]
     return Case(_node(policy, members), _ask([4, 8 * _GIB, 1, 1], resources), Intent(policy))
 
 
 def unlike(policy: Policy, zones: int, resources: int) -> Case:
-    """An empty node that could never take the pod, no two zones of which are alike."""
+    """Return an empty node that could never take the pod, and whose zones are all different."""
     busy = in_use(policy, zones, resources)
     return replace(busy, node=busy.node.emptied())
 
 
 def in_use(policy: Policy, zones: int, resources: int) -> Case:
-    """The same node when something is on it; each judgement is one more."""
+    """Return the same node in use; it is judged once more, as an empty one."""
     members = [
         _zone(at, _amounts([16 + at, (64 + at) * _GIB, 4 + at, 2 + at], resources), _left(at, resources))
         for at in range(zones)
     ]
-    # A quarter of the CPUs, half of the memory, nearly all GPUs: each takes another number of zones.
+    # A quarter of the CPUs, half of the memory, nearly all GPUs: each takes a different number of zones.
     asked = [4 * zones, 40 * zones * _GIB, 5 * zones, zones]
     return Case(_node(policy, members), _ask(asked, resources), Intent(policy))
 
 
 JUDGEMENTS = {ordinary: 1, unlike: 1, in_use: 2}
-"""How often each case is judged, at most."""
+"""The most judgements of a verdict, by case."""
 
 
 def _left(at: int, resources: int) -> Resources:
@@ -106,12 +106,12 @@ def _node(policy: Policy, zones: Iterable[Zone]) -> Node:
 def _ask(units: Sequence[int], resources: int) -> Demand:
     amounts = _amounts(units, resources)
     asked = demand.of(Pod("pod", containers=(Container("c", requests=amounts, limits=amounts),)))
-    # The sum over all zones is not what is measured: without it every case would end at once.
+    # Remove the total over all zones: with it, every case would end at once, and that is not measured.
     return replace(asked, total=Resources())
 
 
 class Measured(NamedTuple):
-    """The table; the longest judgement in it; the slowest ordinary verdict by zones. In seconds."""
+    """The table, the longest judgement in it, and the slowest ordinary verdict by zones, in seconds."""
 
     shown: str
     longest: float
@@ -119,7 +119,7 @@ class Measured(NamedTuple):
 
 
 def measure(*, resources: int, repeats: int) -> Measured:
-    """Every policy, case and number of zones."""
+    """Measure every policy, case and number of zones."""
     others = [zones for zones in ZONES if zones != BASE]
     head = ["ms", "case", *(f"{zones} zones" for zones in ZONES), *(f"{zones}:{BASE}" for zones in others)]
     found = {
@@ -140,7 +140,7 @@ def measure(*, resources: int, repeats: int) -> Measured:
 
 
 def document(found: Measured, *, resources: int) -> dict[str, object]:
-    """For a file, in milliseconds."""
+    """Return the figures for a file, in milliseconds."""
     return {
         "resources": resources,
         "ordinary_ms": {str(zones): took * MILLI for zones, took in found.ordinary.items()},
@@ -151,17 +151,17 @@ def document(found: Measured, *, resources: int) -> dict[str, object]:
 
 
 def yardstick() -> float:
-    """Seconds of a loop that does the same everywhere: machines differ, and one machine with the hour."""
+    """Return the seconds of a loop that is the same everywhere: machines differ, even one with the hour."""
     return min(timeit.repeat(YARDSTICK, number=10_000, repeat=5)) / 10_000
 
 
 def judged(what: str, found: float, aim: float) -> str:
-    """One aim, and whether it was met."""
+    """Return a line with a target, and whether it was met."""
     return f"aim {'met' if found <= aim else 'MISSED'}: {what} in {ms(aim)} ms; it took {ms(found)}"
 
 
 def main() -> int:
-    """Measure as the flags say; 0 however slow it was."""
+    """Measure as the flags say; return 0 however slow it was."""
     parser = command_line.parser("bench.rules", __doc__)
     parser.add_argument(
         "--resources",

@@ -1,7 +1,7 @@
 """
-What each part of a run found, in rows, and the targets that stand beside the figures.
+The results of each part of a run as rows, with the targets of their figures.
 
-A section is made of the document of its part and of nothing else.
+A section depends on the document of its part only.
 """
 
 import math
@@ -45,7 +45,7 @@ NO_FLOOR = "no go here"
 
 
 def cell_of(columns: Raw, named: Named, nodes: int) -> Raw | None:
-    """The figures of a case, None if it was not measured."""
+    """Return the figures of a case; None if it was not measured."""
     wanted = {"nodes": nodes, "zones": named.zones, "policy": named.policy, "needed": named.needed}
     return next((cell for cell in columns["cells"] if wanted.items() <= cell.items()), None)
 
@@ -56,19 +56,19 @@ def _named(columns: Raw, nodes: int) -> Iterator[tuple[Named, Raw]]:
 
 
 def median(found: Raw | None) -> float:
-    """Of what took so long that it was not measured, infinite."""
+    """Return the median; infinity if it was not measured, as it takes too long."""
     return found["median"] if found else math.inf
 
 
 class Beside(TypedDict, total=False):
-    """The keywords of a row that stands beside another figure."""
+    """Keyword arguments of a row with a figure to compare with."""
 
     beside: float
     beside_what: str
 
 
 def _beside_floor(cell: Raw, key: str) -> Beside:
-    """Plain Go; nothing, where it has no such figure."""
+    """Return the figure of plain Go, a note if Go is missing, or nothing if it has no such figure."""
     floor = cell["floor"]
     if not floor:
         return {"beside_what": NO_FLOOR}
@@ -84,7 +84,7 @@ MIXED = {
 
 
 def _mixed(found: Raw) -> Iterator[Row]:
-    """The usual fleet first, beside one make and beside plain Go; then all others beside one make."""
+    """Yield all fleets, the usual one first: compared with one make, then with Go; other sizes; machines."""
     here = [cell for cell in found["mixed"] if cell["nodes"] == found["judged_at"]]
     one = {cell["asks"]: cell for cell in here if cell["makes"] == 1}
     usual = [cell for cell in here if cell["makes"] == found["usual"]]
@@ -196,7 +196,7 @@ PHASES = {"first": "first of a template", "again": "again"}
 
 
 def _first_calls(fleets: Raw) -> Iterator[Row]:
-    """The first fleet beside the others, where they were asked with as many names."""
+    """Yield first calls of the first fleet compared with the others, for their numbers of names."""
     (makes, first), *others = fleets.items()
     for other, fleet in others:
         for names, verbs in fleet["round_trips_ms"].items():
@@ -306,7 +306,7 @@ def _rules(found: Raw) -> Iterator[Row]:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Rows of one part of a run; `said` explains them on the page, with the part's own figures."""
+    """Rows of one part of a run; `said` explains them on the page, and may refer to figures of the part."""
 
     part: str
     title: str

@@ -1,4 +1,4 @@
-"""How long something takes that is done again and again, in the process that measures."""
+"""Durations of repeated calls in the process that measures."""
 
 import gc
 import math
@@ -14,23 +14,23 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 DIGITS = 4
-"""Of a figure in milliseconds, after the point."""
+"""Decimal places of a figure in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Several durations summed up, in seconds."""
+    """A summary of durations, in seconds."""
 
     median: float
     best: float
 
     @classmethod
     def of(cls, seconds: Sequence[float]) -> "Times":
-        """The median of them and the shortest; 0 for none."""
+        """Return their median and the shortest; 0 if there are none."""
         return cls(quantile(seconds, 0.5), min(seconds, default=0))
 
     def millis(self) -> dict[str, float]:
-        """The same in milliseconds, for a file."""
+        """Return the same in milliseconds, for a file."""
         return {"median": round(self.median * MILLI, DIGITS), "best": round(self.best * MILLI, DIGITS)}
 
 
@@ -41,7 +41,7 @@ def timed(
     budget: float = math.inf,
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[list[R], list[float]]:
-    """What came of each call, and the seconds that it took; none is begun once the budget is spent."""
+    """Return the result of each call and its duration in seconds; start none once the budget is spent."""
     results, seconds, spent = list[R](), list[float](), 0.0
     for each in over:
         if spent >= budget:
@@ -55,7 +55,7 @@ def timed(
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """As `timeit` does it, the garbage collector waits: who is measured does not pay for others' garbage."""
+    """Disable the garbage collector, like `timeit`, so that no measured call pays for earlier garbage."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -61,19 +61,19 @@ MODES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Microseconds of each round: of a processor for a review, and from its sending to its answer."""
+    """Microseconds of each round: of processor time per review, and of the median round trip."""
 
     cpu: Sequence[float]
     round_trip: Sequence[float]
 
     @property
     def row(self) -> tuple[float, float]:
-        """The least of each: what else the machine does only ever adds to it."""
+        """The minimum of each: other work on the machine can only add to it."""
         return min(self.cpu), min(self.round_trip)
 
 
 async def measure(reviews: int, rounds: int) -> tuple[dict[str, Measured], int]:
-    """What each mode takes, and how many spans were received."""
+    """Return the figures of each mode, and the number of spans received."""
     figures = {mode: Measured([], []) for mode in MODES}
     with receiving() as receiver, tempfile.TemporaryDirectory() as folder:
         for mode in [mode for _ in range(rounds) for mode in MODES]:
@@ -93,7 +93,7 @@ async def _webhook(here: Site, receiver: OtlpReceiver, mode: str) -> Running:
 
 
 async def _reviewed(webhook: Running, reviews: int) -> tuple[float, float]:
-    """Seconds of a processor, and of the clock in the middle, for each of so many reviews."""
+    """Return the seconds per review: of processor time, and of the median round trip."""
     [template] = cluster.templates(1)
     call = Call.of("/validate", template.pod)
     body = b"".join((call.before, b"one", call.after))
@@ -101,7 +101,7 @@ async def _reviewed(webhook: Running, reviews: int) -> tuple[float, float]:
     await _asked(connection, body, max(reviews // 10, 1))
     before = _cpu_seconds(webhook)
     took = await _asked(connection, body, reviews)
-    # What waits is sent by then.
+    # By then, all waiting spans are sent.
     await asyncio.sleep(2.5)
     used = _cpu_seconds(webhook) - before
     connection.close()
@@ -120,7 +120,7 @@ async def _asked(connection: Connection, body: bytes, count: int) -> list[float]
 
 
 def span_cost(ratio: float, endpoint: str) -> float:
-    """Seconds of a processor that a span takes of the thread that answers, in the best of some rounds."""
+    """Return the processor time of a span in the thread that answers, in seconds; the best of some rounds."""
     log = logs.to(io.StringIO(), level="error", form="json")
     registry = CollectorRegistry()
     made = tracing.exporting(endpoint, ratio=ratio, program="bench", log=log, registry=registry)
@@ -138,14 +138,14 @@ def span_cost(ratio: float, endpoint: str) -> float:
 
 
 def _cpu_seconds(program: Running) -> float:
-    """What the process has taken of processors (proc(5), /proc/PID/stat, fields 14 and 15)."""
+    """Return the process' user and system time in seconds (proc(5), /proc/PID/stat, fields 14 and 15)."""
     fields = Path(f"/proc/{program.child.process.pid}/stat").read_text(encoding="ascii").rpartition(")")[2]
     user, system = fields.split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def text(figures: Mapping[str, Measured], spans: int) -> str:
-    """The table."""
+    """Return the table."""
     least, _ = figures["off"].row
     rows = [
         (mode, f"{cpu:.0f}", f"{cpu - least:+.0f}", f"{took:.0f}")
@@ -156,7 +156,7 @@ def text(figures: Mapping[str, Measured], spans: int) -> str:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Measure and print."""
+    """Measure and print the figures; return 0."""
     parser = command_line.parser("bench.tracing", __doc__)
     parser.add_argument("--reviews", type=command_line.number, default=5000, help="of each mode and round")
     parser.add_argument("--rounds", type=command_line.number, default=3)

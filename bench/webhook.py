@@ -32,7 +32,7 @@ SHARES = {"p50": 0.50, "p99": 0.99}
 PATHS = ("/mutate", "/validate")
 REPEATS = 5
 CONNECTIONS = 4
-"""Kept alive and used in turn, so that a late answer does not hold up all that are due."""
+"""Kept alive and used in turn, so that a late answer does not delay all reviews that are due."""
 
 _UID = b"00000000-0000-0000-0000-%012d"
 _HOLE = "uid-of-this-review"
@@ -41,7 +41,7 @@ _BUCKET = re.compile(r'numalign_review_seconds_bucket\{le="([^"]+)",webhook="(\w
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A review with a hole for its uid."""
+    """A review with a gap for its uid."""
 
     path: str
     before: bytes
@@ -49,7 +49,7 @@ class Call:
 
     @classmethod
     def of(cls, path: str, pod: Raw) -> "Call":
-        """The review of a pod that is created."""
+        """Return the review of a pod that is created."""
         asked = {
             "uid": _HOLE,
             "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -66,19 +66,19 @@ class Call:
 
     @property
     def size(self) -> int:
-        """Bytes on the wire, headers left out."""
+        """Bytes on the wire, without headers."""
         return len(self.before) + len(_UID % 0) + len(self.after)
 
 
 @dataclass(slots=True)
 class Client:
-    """One keep-alive connection."""
+    """One connection that is kept alive."""
 
     connection: http.client.HTTPSConnection
     sent: int = 0
 
     def ask(self, call: Call) -> Raw:
-        """The response to a review; raises `RuntimeError` for anything but 200."""
+        """Return the response to a review; raise `RuntimeError` for any status but 200."""
         uid = _UID % self.sent
         self.sent += 1
         body = b"".join((call.before, uid, call.after))
@@ -91,7 +91,7 @@ class Client:
         return response
 
     def timed(self, call: Call) -> float:
-        """Seconds from sending to the last byte of the answer."""
+        """Return the seconds from sending a review to the last byte of the answer."""
         began = time.perf_counter()
         self.ask(call)
         return time.perf_counter() - began
@@ -99,19 +99,19 @@ class Client:
 
 @dataclass(slots=True)
 class Cost:
-    """Round trips of reviews that are the first of their template, and of those after it."""
+    """Round trips of reviews that are the first of their template, and of later ones, in seconds."""
 
     first: list[float] = field(default_factory=list)
     repeated: list[float] = field(default_factory=list)
 
     @property
     def ratio(self) -> float:
-        """How many times as long a first review takes."""
+        """The median of first reviews divided by that of repeated ones."""
         return Spread.of(self.first).p50 / Spread.of(self.repeated).p50
 
 
 def handled(webhook: Webhook) -> dict[str, Histogram]:
-    """What the histogram of each path holds by now."""
+    """Return the histogram of each path so far."""
     totals: dict[str, dict[float, float]] = {path: {} for path in PATHS}
     for bound, name, count in _BUCKET.findall(webhook.metrics()):
         totals[f"/{name}"][float(bound)] = float(count)
@@ -119,9 +119,9 @@ def handled(webhook: Webhook) -> dict[str, Histogram]:
 
 
 def introduce(client: Client, pods: Iterable[Raw], costs: dict[str, Cost]) -> list[Call]:
-    """Send each pod through both paths as if new, then again; the calls that repeat it.
+    """Send each pod through both paths as if new, then again; return the calls that repeat it.
 
-    What is validated is the pod as it would be stored, our patch in it.
+    The pod that is validated is the one that would be stored, with the patch of the webhook.
     """
     calls = []
     for pod in pods:
@@ -136,7 +136,7 @@ def introduce(client: Client, pods: Iterable[Raw], costs: dict[str, Cost]) -> li
 
 
 def _patched(pod: Raw, response: Raw) -> Raw:
-    """The pod with the affinity that was written; made-up pods have none of their own."""
+    """Return the pod with the affinity of the patch; synthetic pods have none of their own."""
     operations = orjson.loads(base64.b64decode(response.get("patch", "W10=")))
     written = {operation["path"].rpartition("/")[2]: operation["value"] for operation in operations}
     return {**pod, "spec": {**pod["spec"], **written}}
@@ -144,7 +144,7 @@ def _patched(pod: Raw, response: Raw) -> Raw:
 
 @dataclass(slots=True)
 class Run:
-    """What came of a paced run; durations in seconds, `handler` what the server counted."""
+    """The result of a paced run; durations are in seconds, `handler` is what the server counted."""
 
     asked: int
     round_trips: list[float] = field(default_factory=list)
@@ -155,12 +155,12 @@ class Run:
 
     @property
     def answered(self) -> int:
-        """How many reviews were answered."""
+        """The number of answered reviews."""
         return len(self.round_trips)
 
     @property
     def rate(self) -> float:
-        """Reviews answered per second."""
+        """Answered reviews per second."""
         return self.answered / self.seconds
 
 
@@ -172,9 +172,9 @@ def paced(
     seconds: float,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Run:
-    """Send a review at each tick of the clock, the calls over and over again, by the clients in turn.
+    """Send a review at each tick of the clock; repeat the calls, and use the clients in turn.
 
-    What could not be sent in time is not sent at all.
+    Reviews that were not sent in time are not sent at all.
     """
     run, began = Run(rate), clock()
     turns = [range(first, round(rate * seconds), len(clients)) for first in range(len(clients))]
@@ -222,7 +222,7 @@ def _decision(response: Raw) -> str:
 def counted(
     webhook: Webhook, clients: Sequence[Client], calls: Sequence[Call], *, rate: int, seconds: float
 ) -> Run:
-    """A paced run with what the server counted of it."""
+    """Return a paced run with what the server counted of it."""
     before = handled(webhook)
     run = paced(clients, calls, rate=rate, seconds=seconds)
     after = handled(webhook)
@@ -232,7 +232,7 @@ def counted(
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Everything that was measured; a run for each rate, the highest last."""
+    """All figures; there is a run for each rate, the highest last."""
 
     nodes: int
     makes: int
@@ -246,7 +246,7 @@ class Outcome:
 
     @property
     def aims(self) -> dict[str, bool]:
-        """What is aimed at, and whether it is met at the highest rate."""
+        """The targets, and whether each is met; at the highest rate, if rates matter."""
         fastest = self.runs[-1]
         within = {}
         for name, aim in HANDLER_MS.items():
@@ -256,7 +256,7 @@ class Outcome:
         return {**within, f"at most {WEBHOOK_MIB} MiB resident": self.memory["now"] <= WEBHOOK_MIB}
 
     def document(self) -> Raw:
-        """For a file: milliseconds, MiB, reviews per second."""
+        """Return the figures for a file, in milliseconds, MiB and reviews per second."""
         costs = {
             path: {
                 "first_ms": Spread.of(cost.first).millis(),
@@ -279,7 +279,7 @@ class Outcome:
         }
 
     def __str__(self) -> str:
-        """The tables."""
+        """Return the tables."""
         runs = [line for run in self.runs for line in (*_of_run(run), "")]
         return "\n".join([*self._of_input(), "", self._of_templates(), "", *runs, *self._of_aims()])
 
@@ -337,7 +337,7 @@ def _of_run(run: Run) -> Iterator[str]:
 
 
 def measure(*, nodes: int, makes: int, templates: int, rates: Sequence[int], seconds: float) -> Outcome:
-    """Start a webhook, meet every template for the first time, then send at each rate for so long."""
+    """Start a webhook, send it every template for the first time, then send at each rate for so long."""
     pods = [template.pod for template in cluster.templates(templates)]
     costs = {path: Cost() for path in PATHS}
     with (
@@ -366,7 +366,7 @@ def measure(*, nodes: int, makes: int, templates: int, rates: Sequence[int], sec
 
 
 def main() -> int:
-    """Measure as the flags say; 0 however slow it was."""
+    """Measure as the flags say; return 0 however slow it was."""
     parser = command_line.parser("bench.webhook", __doc__)
     parser.add_argument("--nodes", type=int, default=15_000, help="nodes of the cluster (default 15000)")
     parser.add_argument("--makes", type=int, default=36, help="makes of the nodes (default 36)")
