@@ -35,7 +35,7 @@ SMALL_CPUS = (3, 3, 2)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What each column gets; `life` is how many seconds pods run on average, those that end."""
+    """The load of each column; `life` is how many seconds pods run on average, those that end."""
 
     nodes: int
     pods: int
@@ -44,26 +44,26 @@ class Load:
     patience: float
 
     def case(self, *, delay: Delay, seed: int, kubelets: str = "") -> Case:
-        """Of a delay and a seed, on simulated kubelets or real ones of a version."""
+        """Return the case of a delay and a seed, on simulated kubelets or on real ones of a version."""
         tasks = e2e_workload.tasks(seed, pods=self.pods, seconds=self.seconds, life=self.life)
         return Case(machines(self.nodes), tasks, delay, self.patience, seed, kubelets=kubelets)
 
 
 def machines(nodes: int) -> list[SimNode]:
-    """Every other one of two zones with four GPUs each, and of eight zones with one each."""
+    """Return nodes of eight zones with one GPU each, and of two zones with four GPUs each, in turn."""
     return [_machine(number) for number in range(nodes)]
 
 
 def _machine(number: int) -> SimNode:
     if number % 2:
         return SimNode(f"two-{number:02}", "two-by-four")
-    # Both refuse; what a restricted kubelet takes over more than one NUMA zone is what no fewer could hold.
+    # Both policies reject pods; restricted admits a pod to several NUMA zones only if no fewer can hold it.
     policy = ("single-numa-node", "restricted")[number // 2 % 2]
     return SimNode(f"eight-{number:02}", "eight-zones", policy=policy)
 
 
 def small() -> Case:
-    """Two zones of four CPUs, and pods of three, three and two, of which two have room."""
+    """Return two zones of four CPUs, and pods of three, three and two CPUs, two of which have room."""
     tasks = [
         Task(
             name=f"small-{number}",
@@ -80,13 +80,13 @@ def small() -> Case:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where the programs are, and the folder for the logs of ours, if they are wanted."""
+    """The folder of the control plane's programs, and the folder for logs, if they are wanted."""
 
     binaries: Path
     logs: Path | None
 
     def measured(self, name: str, case: Case, *, called: str = "") -> Measured:
-        """One cell, told of on standard error when it is there."""
+        """Measure one cell, and report it on standard error."""
         began = time.monotonic()
         keep = self.logs / f"{called}{name}-{case.delay}-{case.seed}" if self.logs else None
         cell = asyncio.run(measure(COLUMNS[name], case, binaries=self.binaries, keep=keep))
@@ -96,14 +96,14 @@ class Bench:
 
 
 def binaries() -> Path | None:
-    """The folder with the control plane's programs, built first if it must be; None where none can be had."""
+    """Return the folder of the control plane's programs, built first if necessary; None if it cannot be."""
     search = [sys.executable, "-m", "harness.controlplane.build"]
     found = subprocess.run(search, stdout=subprocess.PIPE, check=False, text=True)  # noqa: S603 - our own
     return None if found.returncode else Path(found.stdout.strip())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure as the flags say; 0 whatever comes out, 69 where there is no control plane to be had."""
+    """Measure as the flags say; return 0 whatever the result, or 69 if there is no control plane."""
     parser = _parser()
     chosen = parser.parse_args(arguments)
     if AGENTS in chosen.delays and not chosen.kubelets:
@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         _fill(outcome, Bench(folder, chosen.logs), load, runs=chosen.runs)
     finally:
-        # What took minutes is not thrown away when somebody is out of patience, or something fails.
+        # Report what has been measured, even after an interrupt or a failure.
         _tell(outcome, json=chosen.json, markdown=chosen.markdown)
     return 0
 

@@ -1,9 +1,9 @@
 """
 One run of one workload, on a control plane of its own.
 
-Every program is the real one but the kubelets' surroundings: etcd, kube-apiserver, kube-scheduler, the
-managers of a kubelet for each node, and of ours those that a column is about. What was asked of the API
-server is read from its audit log afterwards.
+All programs are real, except the surroundings of the kubelets: etcd, kube-apiserver, kube-scheduler, the
+managers of a kubelet for each node, and the programs of numalign that take part in a column. Requests to the
+API server are read from its audit log afterwards.
 """
 
 import asyncio
@@ -49,27 +49,27 @@ from numalign.model.intent import DEFAULT, GATE, SCHEDULER, Gate, Policy
 
 CONTROLLER, KUBELETS = "controller", "kubelets"
 SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
-# Rights are not what is measured; names are, for they tell in the audit log who asked.
+# Access rights are not measured, but each program has a name: the audit log shows who made a request.
 USERS: Mapping[str, str] = {
     **schedulers.USERS,
     **dict.fromkeys((CONTROLLER, KUBELETS, SCORER, *shipped.ACCOUNTS.values()), "system:masters"),
 }
 PER_POD = frozenset({"pods", "events"})
-"""Of these, writes are counted; topologies and leases are written for each node and second."""
+"""Resources whose writes are counted; topologies and leases are written for each node and second."""
 
 SAMPLE_SECONDS = 0.25
 
 AGENTS: Literal["agents"] = "agents"
 Delay: TypeAlias = float | Literal["agents"]
-"""Seconds by which exporters tell late of nodes, or `AGENTS` in their place."""
+"""Seconds by which exporters publish topologies late, or `AGENTS` in their place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Which of our programs take part; `reserve_at` is when the scorer reserves, if it is there.
+    """The programs of numalign that take part; `reserve_at` is when the scorer reserves, if it runs.
 
-    `labels` are those of the namespace, by which the webhook has its pods placed: behind gates by the
-    controller, or by a second scheduler, which then is the only one that asks the scorer. `flags` are the
+    `labels` are those of the namespace. They decide how the webhook has its pods placed: behind gates by the
+    controller, or by a second scheduler, which is then the only one that calls the scorer. `flags` are the
     controller's.
     """
 
@@ -82,7 +82,7 @@ class Column:
 
     @property
     def verbs(self) -> tuple[str, ...]:
-        """What the scheduler asks the scorer for."""
+        """The verbs with which the scheduler calls the scorer."""
         return tuple(verb for verb in schedulers.VERBS if verb != "bind" or self.reserve_at == "bind")
 
     @property
@@ -96,7 +96,7 @@ class Column:
         return self.labels.get(SCHEDULER, "")
 
 
-# Also pods that say nothing are placed so: the others are no better placed than what comes between them.
+# Pods without a policy are placed in the same way, as the placement of the others depends on them.
 _EVERY_POD = {DEFAULT: Policy.BEST_EFFORT}
 _GATED = {**_EVERY_POD, GATE: Gate.ENABLED}
 _FOR_EVER = ("--gate-patience-seconds", "0")
@@ -109,7 +109,7 @@ COLUMNS: Mapping[str, Column] = {
         Column("scorer", "+ scorer without bind", webhook=True, reserve_at="prioritize"),
         Column("bind", "+ scorer with bind", webhook=True, reserve_at="bind"),
         Column("gates", "+ gates", webhook=True, labels=_GATED),
-        # As where nothing makes nodes.
+        # As in clusters where nothing creates nodes.
         Column("patient", "+ gates, no patience limit", webhook=True, labels=_GATED, flags=_FOR_EVER),
         Column(
             "second",
@@ -124,9 +124,9 @@ COLUMNS: Mapping[str, Column] = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is to be run: machines, how late their topology is published and how, and the pods.
+    """A run: machines, how late and by what their topologies are published, and the pods.
 
-    `resource` is the one whose slots are looked at; `patience` how long to wait after the last arrival.
+    `resource` is the one whose slots are sampled; `patience` is how long to wait after the last arrival.
     Kubelets are simulated around the real managers, unless `kubelets` is a version of real ones.
     """
 
@@ -142,15 +142,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What was seen.
+    """The results of a run.
 
-    `seconds` until the last of all pods ran, None if some never did. `writes` are counted by who wrote what.
-    `slot` is what one zone had left at most of the case's resource and `busy` the share that pods held, both
-    on average until then; `whole` are the zones of several pieces with all of them left, when only services
-    ran any more. `agreements` compare records with kubelets. `unaligned` pods asked for a single zone and got
-    several. `waiting` are those that never ran, `astray` those whose record is not what their kubelet gave;
-    `believed` is how many of these the scorer goes on believing. Of the rejections, `pinned` are of pods
-    whose node the controller had chosen; None where it chooses none.
+    `seconds` is the time until the last of all pods ran, None if some never did. `writes` are counted by
+    user, verb and resource. `slot` is the most that one zone had left of the case's resource, and `busy` the
+    share of it that pods held; both are averages until then. `whole` counts the zones of several pieces with
+    all of them left, once only services still run. `agreements` compare records with kubelets. `unaligned`
+    pods requested a single zone and got several. `waiting` are the pods that never ran, `astray` those whose
+    record is not what their kubelet gave them; `believed` is how many of these the scorer continues to
+    believe. `pinned` counts rejections of pods whose node the controller had chosen; None if it chooses none.
     """
 
     placed: int
@@ -170,28 +170,28 @@ class Cell:
 
     @property
     def rejected(self) -> int:
-        """How often a kubelet said no."""
+        """The number of rejections by kubelets."""
         return sum(self.rejections.values())
 
     @property
     def recorded(self) -> int:
-        """Pods with a record of where they sit."""
+        """The number of pods with a recorded placement."""
         return self.agreements.get(Agreement.SAME, 0) + self.wrong
 
     @property
     def wrong(self) -> int:
-        """Those whose record is not what their kubelet gave."""
+        """The number of pods whose record is not what their kubelet gave them."""
         return self.agreements.get(Agreement.DIFFERENT, 0)
 
     @property
     def writes_per_pod(self) -> float:
-        """Of all that wrote, for each pod that was asked for."""
+        """Writes of pods and events by all programs, per requested pod."""
         return sum(self.writes.values()) / self.pods
 
 
 @dataclass(slots=True)
 class Watcher:
-    """Looks on while pods are placed."""
+    """Observes nodes while pods are placed."""
 
     nodes: Nodes
     resource: str
@@ -203,7 +203,7 @@ class Watcher:
     busy: list[float] = field(default_factory=list)
 
     def placed(self, fate: Fate) -> None:
-        """A pod runs: its kubelet holds for it what it was given."""
+        """Compare the record of a running pod with what its kubelet holds for it."""
         name = f"{NAMESPACE}/{fate.pod['metadata']['name']}"
         node = fate.pod["spec"]["nodeName"]
         held = self.nodes.held(fate.pod)
@@ -214,7 +214,7 @@ class Watcher:
         self.unaligned += fate.task.policy == "single-numa-node" and spread(held) > 1
 
     async def look(self) -> None:
-        """Again and again."""
+        """Sample the slots of all zones, forever."""
         while True:
             slots = self.nodes.slots(self.resource)
             free = [left for left, _ in slots]
@@ -223,19 +223,19 @@ class Watcher:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def ask(self, scorer: Replica) -> None:
-        """Again and again, whose record the scorer has taken back."""
+        """Note the pods whose record the scorer has withdrawn, forever."""
         while True:
             self.doubted.update((await scorer.state())["doubtful"])
             await asyncio.sleep(SAMPLE_SECONDS)
 
     def whole(self) -> int:
-        """Zones that have all, of those that have more than one to give."""
+        """Return the number of zones that have more than one piece, and all of them left."""
         return sum(left == most > 1 for left, most in self.nodes.slots(self.resource))
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a cell runs: an API server, the programs around it, and the pair that ours show."""
+    """The site of a cell: an API server, the programs around it, and a certificate for numalign."""
 
     plane: Plane
     children: Children
@@ -245,9 +245,9 @@ class Site:
 
 
 async def measure(column: Column, case: Case, *, binaries: Path, keep: Path | None = None) -> Cell:
-    """Run a case in one of `COLUMNS`; logs go to the folder `keep` if there is one.
+    """Run a case in one of `COLUMNS`; logs go to the folder `keep`, if it is given.
 
-    Raises whatever failed, but not for pods that were never placed.
+    Raise whatever fails, but nothing for pods that were never placed.
     """
     with tempfile.TemporaryDirectory(prefix="numalign-bench-") as made:
         logs = keep or Path(made) / "logs"
@@ -312,7 +312,7 @@ async def _measured(column: Column, case: Case, site: Site, nodes: Nodes) -> Cel
 
 
 def _schedulers(column: Column, extender: Extender | None) -> Iterator[dict[str, Any]]:
-    """What each is told; where there is a second, the first is as it comes."""
+    """Yield the settings of each scheduler; if there is a second one, the first has no extender."""
     if column.second:
         yield {"name": column.second, "extender": extender}
     yield {"extender": None if column.second else extender}
@@ -336,7 +336,7 @@ async def _kubelets(case: Case, site: Site) -> AsyncIterator[Nodes]:
 
 @asynccontextmanager
 async def _webhook(column: Column, case: Case, site: Site) -> AsyncIterator[None]:
-    """Asked by the API server, with a controller beside it that gives every node a class."""
+    """Run the webhook for the API server, and a controller that gives every node a class."""
     gates = ("--gates", "true") if column.gates else ()
     command = (
         *(program("numalign-webhook"), "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
@@ -387,14 +387,14 @@ async def _until_labelled(store: Store, number: int) -> None:
 
 
 async def _reviewed(api: ApiClient) -> bool:
-    """Whether the API server has learned that it is to ask us of a pod."""
+    """Return whether the API server has begun to send pods to the webhook."""
     await rehearse(api, asks={}, namespace=NAMESPACE)
     return (await reviews(api)).asked > 0
 
 
 @asynccontextmanager
 async def _scorer(column: Column, site: Site) -> AsyncIterator[Replica]:
-    """With its lease, so that it is ready and may bind."""
+    """Run the scorer with its Lease, so that it is ready and may bind."""
     command = (
         *(sys.executable, "-m", "scorer", "--namespace", shipped.NAMESPACE, "--bind", "127.0.0.1"),
         *("--kubeconfig", str(_kubeconfig(site, SCORER)), "--insecure-http"),
@@ -453,7 +453,7 @@ def _cell(
 
 
 def _writes(folder: Path) -> Counter[str]:
-    """Of pods and events so far: who did what to them."""
+    """Count the writes of pods and events so far, by user, verb and resource."""
     found = (use for user in USERS for use in audits.uses(folder, user=user))
     return Counter(
         f"{use.user} {use.verb} {use.resource}"

@@ -1,8 +1,8 @@
 """
-What makes pods in a cluster, and makes them again when a kubelet refuses them.
+The controller of all pods in a cell, which creates them again when a kubelet refuses them.
 
-Real controllers do no more than this for a pod that failed: they make another one after a while. The while is
-shorter here than it is in Kubernetes, as everything is; it doubles up to a limit, as there.
+Real controllers do no more for a failed pod: they create another one after a delay. Like all times, the delay
+is shorter here than in Kubernetes; as there, it doubles up to a limit.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ Raw = dict[str, Any]
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 BACKOFF_SECONDS = (0.5, 1.0, 2.0, 4.0)
-"""Until a pod that was refused is made again: the first time, the second, and so on; then the last one."""
+"""Seconds until a refused pod is created again: the first time, the second, and so on; then the last one."""
 SILENCE = 300.0
 
 
 @dataclass(slots=True)
 class Fate:
-    """What became of a task so far: why it was refused, each time, and `at` which second a pod of it ran.
+    """The state of a task: the reason for each refusal, and the second `at` which a pod of it ran.
 
-    `pinned` is how often it was refused by a node that our controller had chosen.
+    `pinned` is how often it was refused by a node that the controller of numalign had chosen.
     """
 
     task: Task
@@ -44,14 +44,14 @@ class Fate:
 
     @property
     def refused(self) -> int:
-        """How often a kubelet said no."""
+        """How often a kubelet has refused it."""
         return len(self.reasons)
 
 
 class Controller:
-    """Makes the pods of tasks. `placed` is called for each that runs, as soon as that is seen.
+    """Creates the pods of tasks; `placed` is called for each that runs, as soon as that is seen.
 
-    `alive` are the UIDs of all pods that are there.
+    `alive` are the UIDs of all existing pods.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Controller:
 
     @property
     def waiting(self) -> list[Fate]:
-        """Those that have not run yet."""
+        """The tasks that have not run yet."""
         return [fate for fate in self.fates if fate.at is None]
 
     async def run(self, *, patience: float) -> None:
-        """Returns when every task has run, or `patience` seconds after the last one arrived."""
+        """Return once every task has run, or `patience` seconds after the last one arrived."""
         within = max(fate.task.at for fate in self.fates) + patience
         listed = (await ask(self._client, "GET", PODS)).body
         async with asyncio.TaskGroup() as group:
@@ -93,7 +93,7 @@ class Controller:
                     each.cancel()
 
     async def end(self) -> None:
-        """Delete all but the services that run."""
+        """Delete all pods except the services that run."""
         stay = {fate.pod["metadata"]["name"] for fate in self.fates if fate.pod and fate.task.life is None}
         listed = (await ask(self._client, "GET", PODS)).body["items"]
         names = {pod["metadata"]["name"] for pod in listed}
@@ -115,7 +115,7 @@ class Controller:
             await self._delete(pod["metadata"]["name"])
 
     async def _made(self, wish: Raw) -> Raw:
-        """The pod, once a kubelet has taken or refused it."""
+        """Create a pod; return it once a kubelet has admitted or refused it."""
         decided = self._decided[wish["metadata"]["name"]] = asyncio.get_running_loop().create_future()
         answer = await ask(self._client, "POST", PODS, wish)
         if answer.code != HTTPStatus.CREATED:

@@ -1,4 +1,4 @@
-"""The nodes of a cell, simulated or real, as whoever looks on sees them."""
+"""The nodes of a cell, simulated or real, as an observer sees them."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,26 +17,26 @@ PODS = "/api/v1/pods"
 
 Raw = dict[str, Any]
 Slots = Sequence[tuple[int, int]]
-"""What each zone has left of a resource, and what it has."""
+"""What each zone has left of a resource, and what it has in total."""
 
 
 class Nodes(Protocol):
-    """All of them. `alive` are the UIDs of the pods that are there."""
+    """All nodes of a cell; `alive` are the UIDs of all existing pods."""
 
     alive: AbstractSet[str]
 
     def held(self, pod: Raw) -> Amounts:
-        """What the kubelet gave a pod that runs, by sets of zones: CPUs in thousandths, the rest in units."""
+        """Return what a kubelet gave a running pod by sets of zones: CPUs in thousandths, others in units."""
 
     def slots(self, resource: str) -> Slots:
-        """Of every zone of every node."""
+        """Return the slots of every zone of every node."""
 
     async def idle(self) -> None:
-        """Return when what is deleted is gone."""
+        """Return once deleted pods are gone."""
 
 
 class SimulatedNodes:
-    """Those of `harness.sim`."""
+    """The nodes of `harness.sim`."""
 
     alive: AbstractSet[str] = frozenset()
 
@@ -44,12 +44,12 @@ class SimulatedNodes:
         self._cluster = cluster
 
     def held(self, pod: Raw) -> Amounts:
-        """As `Nodes.held`."""
+        """See `Nodes.held`."""
         name = "{namespace}/{name}".format_map(pod["metadata"])
         return self._cluster.held(pod["spec"]["nodeName"]).get(name, {})
 
     def slots(self, resource: str) -> Slots:
-        """As `Nodes.slots`."""
+        """See `Nodes.slots`."""
         return [*self._slots(resource)]
 
     def _slots(self, resource: str) -> Iterator[tuple[int, int]]:
@@ -58,12 +58,12 @@ class SimulatedNodes:
             yield from ((zone.get(resource, 0), most) for zone in self._cluster.available(name).values())
 
     async def idle(self) -> None:
-        """As `Nodes.idle`."""
+        """See `Nodes.idle`."""
         await self._cluster.idle(published=False)
 
 
 class RealNodes:
-    """Real kubelets: what they gave stands in their checkpoints."""
+    """Real kubelets, whose checkpoints contain what they gave to pods."""
 
     alive: AbstractSet[str] = frozenset()
 
@@ -72,13 +72,13 @@ class RealNodes:
         self._api = api
 
     def held(self, pod: Raw) -> Amounts:
-        """As `Nodes.held`."""
+        """See `Nodes.held`."""
         kubelet = self._cluster.kubelets[pod["spec"]["nodeName"]]
         machine = kubelet.node.machine
         return kept(kubelet.state, pod["metadata"]["uid"], kubelet.node.devices).total(machine)
 
     def slots(self, resource: str) -> Slots:
-        """As `Nodes.slots`."""
+        """See `Nodes.slots`."""
         return [*self._slots(resource)]
 
     def _slots(self, resource: str) -> Iterator[tuple[int, int]]:
@@ -90,7 +90,7 @@ class RealNodes:
                 yield most[zone["id"]] - gone.get(zone["id"], 0), most[zone["id"]]
 
     async def idle(self) -> None:
-        """As `Nodes.idle`."""
+        """See `Nodes.idle`."""
 
         async def leaving() -> int:
             pods = (await ask(self._api, "GET", PODS)).body["items"]

@@ -1,4 +1,4 @@
-"""What a pod's record says of where it sits, beside what its kubelet gave it."""
+"""The recorded placement of a pod, compared with what its kubelet gave it."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -16,7 +16,7 @@ PLACEMENT = "numalign.io/placement"
 
 
 class Agreement(StrEnum):
-    """Of a record and a kubelet; it is needless where a pod holds nothing of any zone."""
+    """How a record compares with a kubelet; none is needed if a pod holds nothing of any zone."""
 
     NEEDLESS = "needless"
     SAME = "same"
@@ -25,7 +25,7 @@ class Agreement(StrEnum):
 
 
 def agreement(pod: Raw, held: Mapping[tuple[int, ...], Mapping[str, int]]) -> Agreement:
-    """Whether the record of a pod is what it holds."""
+    """Compare the record of a pod with what it holds."""
     written = record(pod)
     given = {
         tuple(sorted(f"node-{zone}" for zone in zones)): dict(amounts)
@@ -38,13 +38,13 @@ def agreement(pod: Raw, held: Mapping[tuple[int, ...], Mapping[str, int]]) -> Ag
 
 
 def record(pod: Raw) -> str | None:
-    """What is written on a pod of where it sits."""
+    """Return the recorded placement of a pod; None if there is none."""
     found: str | None = pod["metadata"].get("annotations", {}).get(PLACEMENT)
     return found
 
 
 def recorded(text: str) -> Amounts:
-    """A record, read; parts that are for the same zones are added up."""
+    """Parse a record; the amounts of parts for the same zones are added up."""
     found: Amounts = {}
     for part in orjson.loads(text):
         amounts = found.setdefault(tuple(sorted(part["zones"])), {})
@@ -55,5 +55,5 @@ def recorded(text: str) -> Amounts:
 
 
 def spread(held: Mapping[tuple[int, ...], Mapping[str, int]]) -> int:
-    """From how many zones a pod got what it holds."""
+    """Return from how many zones a pod got what it holds."""
     return len({zone for zones, amounts in held.items() if amounts for zone in zones})

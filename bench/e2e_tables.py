@@ -1,8 +1,8 @@
 """
-What the cells of a run come to: a table for people, the same in Markdown, and all of it for a program.
+Results of the cells of a run: a table, the same in Markdown, and everything for a program.
 
-A row is a column of the comparison at one delay. What a seed could change is shown for each seed; the rest is
-the mean over them.
+A row is a column of the comparison at one delay. Figures that depend on the seed are shown for each seed; the
+rest are means over all seeds.
 """
 
 import math
@@ -18,12 +18,12 @@ Raw = dict[str, Any]
 
 NONE = "-"
 TO_RUN = 2
-"""Of the three pods of the small case, how many have room."""
+"""How many of the three pods in the small case have room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A cell, and what it was of: `delay` as in its `Case`, and a name of `COLUMNS` says who took part."""
+    """A cell and its input: `delay` is that of its `Case`, `name` is the column of `COLUMNS`."""
 
     name: str
     delay: Delay
@@ -32,11 +32,11 @@ class Measured:
 
     @property
     def column(self) -> Column:
-        """Who took part."""
+        """The programs that took part."""
         return COLUMNS[self.name]
 
     def __str__(self) -> str:
-        """In a line, while one waits for more."""
+        """Return the result in a line, to show progress."""
         cell = self.cell
         until = f"all after {cell.seconds:.1f} s" if cell.seconds else f"never: {len(cell.waiting)}"
         return (
@@ -45,21 +45,21 @@ class Measured:
         )
 
     def document(self) -> Raw:
-        """For a program."""
+        """Return the result for a program."""
         shown = asdict(self.cell) | {"writes_per_pod": round(self.cell.writes_per_pod, 2)}
         return {"run": self.name, "delay": self.delay, "seed": self.seed, **shown}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """All that was measured, `small` being the case of two zones and three pods; and with which numbers."""
+    """All results and the numbers of the run; `small` is the case of two zones and three pods."""
 
     numbers: Mapping[str, Any]
     cells: list[Measured] = field(default_factory=list)
     small: list[Measured] = field(default_factory=list)
 
     def document(self) -> Raw:
-        """For a program."""
+        """Return all results for a program."""
         return {
             "numbers": dict(self.numbers),
             "cells": [each.document() for each in self.cells],
@@ -68,13 +68,13 @@ class Outcome:
         }
 
     def text(self) -> str:
-        """For a terminal."""
+        """Return the tables for a terminal."""
         parts = (f"{_source(delay)}\n{table(_HEAD, rows)}" for delay, rows in self._by_delay().items())
         aims = (f"aim {'met' if met else 'MISSED'}: {aim}" for aim, met in self.aims().items())
         return "\n\n".join([*parts, *self._of_small(table), *_legend(), "\n".join(aims)])
 
     def markdown(self) -> str:
-        """For a page."""
+        """Return the tables for a page."""
         parts = (
             f"{_source(delay).capitalize()}:\n\n{_markdown(_HEAD, rows)}"
             for delay, rows in self._by_delay().items()
@@ -82,7 +82,7 @@ class Outcome:
         return "\n\n".join([*parts, *self._of_small(_markdown), *_legend(bullet="* ")]) + "\n"
 
     def aims(self) -> dict[str, bool]:
-        """What the comparison is to show, as far as it was measured."""
+        """Return what the comparison should show, and whether it does, as far as it was measured."""
         bound = [each for each in self.cells if each.name == "bind"]
         second = [each for each in self.cells if each.name == "second"]
         gated = [each for each in self.cells if each.column.gates]
@@ -128,7 +128,7 @@ class Outcome:
 
 
 def _source(delay: Delay) -> str:
-    """Who tells of nodes."""
+    """Return how topologies are published."""
     return "topologies by agents" if delay == AGENTS else f"topologies {delay:g} s late"
 
 
@@ -164,7 +164,7 @@ def _wrong(cell: Cell) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """What stands in a column of the table, and how it is told of all seeds."""
+    """A figure of the table: its meaning, and how it is shown for all seeds."""
 
     meaning: str
     shown: Callable[[Sequence[Cell]], str]

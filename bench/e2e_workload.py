@@ -1,9 +1,9 @@
 """
-Pods that come and go as those of a real cluster do, squeezed into a minute.
+Pods that come and go like those of a real cluster, compressed into a minute.
 
-What pods ask for and what their owners want is drawn from the trace that `examples.openb` bundles. The
-trace's machines are larger than ours, and it runs for weeks, so amounts and times are scaled: everything is
-said in the numbers below. The same seed gives the same pods at the same moments, whoever schedules them.
+Requests and policies are drawn from the trace that `examples.openb` bundles. Its machines are larger than
+those here, and it runs for weeks, so amounts and times are scaled; all scales are among the numbers below.
+The same seed gives the same pods at the same moments, for every scheduler.
 """
 
 import random
@@ -24,23 +24,24 @@ GPU = "nvidia.com/gpu"
 MIB = 2**20
 
 CPUS_AND_MEMORY = 2 / 3
-"""A zone of the trace's common machine has 48 CPUs and 393 GiB for its four GPUs, one of ours 32 and 256."""
+"""A zone of the trace's common machine has 48 CPUs and 393 GiB for four GPUs, one here has 32 and 256."""
 LARGEST: Mapping[str, int] = {"cpu": 32, "memory": 256 * 1024 * MIB, GPU: 4}
-"""The largest zone of ours. The trace's jobs of eight GPUs, which are for two zones, ask for half of all."""
+"""The largest zone here. The trace's jobs of eight GPUs, which are for two zones, request half of all."""
 MULTI_WEIGHT = 12
 """How often a pod of several GPUs is drawn for each pod of one. They are 1 of 110 in the trace, whose
-authors made variants with up to half of all GPUs in such pods; here it is 4 of 10."""
+authors made variants with up to half of all GPUs in such pods; here they are 4 of 10.
+"""
 SERVICES = 0.15
-"""The share of pods that stay until the end; the others run for a drawn time."""
+"""The share of pods that stay until the end; the others run for a random time."""
 SHORTEST = 1.0
-"""Seconds that the shortest one runs."""
+"""The shortest time that a pod runs, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Something that is to run on one node, for `life` seconds, or for ever as services do (None).
+    """A task for one node, which runs for `life` seconds, or forever like services (None).
 
-    `at` is the second at which it comes. `requests` are whole CPUs, bytes and GPUs; a `guaranteed` task is
+    `at` is the second at which it arrives. `requests` are whole CPUs, bytes and GPUs; a `guaranteed` task is
     limited to them, another one only in its GPUs.
     """
 
@@ -52,7 +53,7 @@ class Task:
     guaranteed: bool
 
     def pod(self, attempt: int = 0) -> Raw:
-        """The pod that its controller makes for so many times before."""
+        """Return the pod that its controller creates after so many attempts."""
         amounts = {name: str(amount) for name, amount in self.requests.items()}
         devices = {name: amount for name, amount in amounts.items() if name == GPU}
         resources = {"requests": amounts, "limits": amounts if self.guaranteed else devices}
@@ -69,18 +70,18 @@ class Task:
         }
 
     def __str__(self) -> str:
-        """What it asks for, in a line."""
+        """Return its requests and its policy in a line."""
         amounts = " ".join(f"{name}={amount}" for name, amount in self.requests.items())
         return f"{self.name}: {amounts} {self.policy or 'no policy'}"
 
     @property
     def policy(self) -> str:
-        """What its owner asks for; empty for nothing."""
+        """The requested policy; empty if there is none."""
         return self.annotations.get(POLICY, "")
 
 
 def tasks(seed: int, *, pods: int, seconds: float, life: float) -> list[Task]:
-    """So many tasks that arrive within so many seconds, and run for `life` seconds on average."""
+    """Return so many tasks that arrive within so many seconds, and run for `life` seconds on average."""
     dice = random.Random(seed)  # noqa: S311 - it makes input, not secrets
     drawn = _drawn(dice, pods)
     arrivals = sorted(dice.uniform(0, seconds) for _ in range(pods))
@@ -97,13 +98,13 @@ def _drawn(dice: random.Random, pods: int) -> Sequence[Raw]:
 
 
 def _life(dice: random.Random, mean: float) -> float | None:
-    """Many short ones and a few long ones, but none of many times the mean: a run must end."""
+    """Draw mostly short times, up to twice the mean, so that a run ends; None for services."""
     service, draw = dice.random() < SERVICES, dice.expovariate(1 / mean)
     return None if service else min(max(draw, SHORTEST), 2 * mean)
 
 
 def _asked(pod: Raw) -> dict[str, int]:
-    """Thousandths of a CPU, bytes, and whole GPUs; no machine of ours gives shares of them."""
+    """Return thousandths of a CPU, bytes and whole GPUs; machines here do not share GPUs."""
     requests: Mapping[str, str] = pod["spec"]["containers"][0]["resources"]["requests"]
     amounts = {
         "cpu": millis(requests["cpu"]),
@@ -124,15 +125,15 @@ def _requests(pod: Raw) -> dict[str, int]:
 
 
 def _whole(pod: Raw) -> bool:
-    """Whether its CPUs are its own."""
+    """Return whether a pod has a limit for CPUs, and so CPUs of its own."""
     return "cpu" in pod["spec"]["containers"][0]["resources"]["limits"]
 
 
 def _annotations(pod: Raw) -> dict[str, str]:
-    """What its owner wants; but not the mistakes that the recipe makes to show what becomes of them."""
+    """Return the policy that the owner requests, without the mistakes that the recipe makes to show them."""
     metadata = pod["metadata"]
     wanted = metadata.get("annotations", {}).get(POLICY, "")
-    # Where pods of several GPUs run, no pod gets in that asks for less than this.
+    # Namespaces of pods with several GPUs admit no pod that requests less than this.
     least = NAMESPACES[metadata["namespace"]].get(ENFORCE, "")
     policy = wanted if wanted in _POLICIES else least
     return {POLICY: policy} if policy else {}
@@ -142,7 +143,7 @@ _POLICIES = ("single-numa-node", "restricted", "best-effort")
 
 
 def described(all_tasks: Sequence[Task]) -> str:
-    """What they are, in a sentence for whoever waits."""
+    """Return a summary of all tasks in a sentence, to show progress."""
     gpus = [task.requests.get(GPU, 0) for task in all_tasks]
     services = sum(task.life is None for task in all_tasks)
     wanted = sum(bool(task.policy) for task in all_tasks)

@@ -1,4 +1,4 @@
-"""What a browser measures of the map: bytes, first paint, and how long a change takes to be seen."""
+"""Measurements of the map in a browser: bytes, first paint, and how long a change takes to be visible."""
 
 import statistics
 import time
@@ -21,7 +21,7 @@ _CHANGED = """([address, before]) =>
 
 @dataclass(frozen=True, slots=True)
 class PageFigures:
-    """Of the fleet page: bytes of HTML, and milliseconds until there is content to see, and all of it."""
+    """Figures of the fleet page: bytes of HTML, and milliseconds until content is visible, and all of it."""
 
     nodes: int
     html: int
@@ -30,7 +30,7 @@ class PageFigures:
 
 
 async def page_figures(browser: Browser, address: str, nodes: int) -> PageFigures:
-    """What a fresh browser needs to show the fleet; the median of several times."""
+    """Return what a new browser needs to show the fleet; the median of several times."""
     loads = [await _load(browser, address) for _ in range(REPEATED)]
     html, paint, complete = (statistics.median(values) for values in zip(*loads, strict=True))
     return PageFigures(nodes, int(html), paint, complete)
@@ -48,7 +48,7 @@ async def _load(browser: Browser, address: str) -> tuple[int, float, float]:
 
 
 async def update_latency(browser: Browser, cluster: sites.ShownCluster, address: str, node: str) -> float:
-    """Milliseconds from a pod's arrival on a node until its tile shows it; the median of several times."""
+    """Return milliseconds from a pod's arrival on a node until its tile shows it, the median of several."""
     async with opened(browser, address) as watched:
         await watched.page.wait_for_selector(".live.on")
         return statistics.median([await _change(watched.page, cluster, node, at) for at in range(REPEATED)])

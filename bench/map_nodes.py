@@ -1,4 +1,4 @@
-"""Nodes as benchmarks draw them, as the objects that the API server would have of them."""
+"""Nodes of benchmarks as objects of an API server."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 def many(count: int, makes: int = 24) -> list[Json]:
-    """So many nodes of so many makes, as objects."""
+    """Return so many nodes of so many makes, as Nodes and NodeResourceTopologies."""
     nodes = Case.mixed(count, makes, Policy.SINGLE_NUMA_NODE).members()
     return [each for node in nodes for each in _objects(node)]
 

@@ -1,8 +1,8 @@
 """
-Pictures of the map for docs/how-to/map.md, and the figures in it: `make map-screenshots`.
+Screenshots of the map for docs/how-to/map.md, and the figures in it: `make map-screenshots`.
 
-A Chromium looks at the bundled cluster and at 5,000 nodes that are served in this process. The figures are
-those of this machine; they stand between two lines of the page, and nothing else of it is touched.
+A Chromium shows the bundled cluster and 5,000 nodes, which this process serves. The figures are those of this
+machine; they are between two lines of the page, and the rest of the page is not changed.
 """
 
 import asyncio
@@ -44,11 +44,11 @@ Preparation = Callable[[Page], Awaitable[None]]
 
 
 async def _as_it_is(_page: Page) -> None:
-    """Nothing has to be done."""
+    """Do nothing."""
 
 
 async def _ask(page: Page) -> None:
-    """Ask what would become of a pod."""
+    """Evaluate replicas of a pod on the what-if page."""
     await page.get_by_label("Pod or workload").fill(ASKED)
     await page.get_by_label("Replicas").fill("8")
     await page.get_by_role("button", name="Evaluate").click()
@@ -86,7 +86,7 @@ async def _take(browser: Browser, address: str, picture: Picture) -> None:
 
 
 def table(pages: list[PageFigures], latencies: list[float]) -> str:
-    """The figures as the page has them."""
+    """Return the figures as a table of the page."""
     columns = ("nodes", "HTML of the fleet", "first paint", "complete", "a change is seen after")
     head = f"| {' | '.join(columns)} |\n{'|--:' * len(columns)}|\n"
     return head + "".join(
@@ -97,7 +97,7 @@ def table(pages: list[PageFigures], latencies: list[float]) -> str:
 
 
 def with_table(page: str, drawn: str) -> str:
-    """The page with other figures."""
+    """Return the page with other figures; raise `ValueError` if it has no lines to put them between."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (begin and end):
@@ -106,7 +106,7 @@ def with_table(page: str, drawn: str) -> str:
 
 
 async def main() -> None:
-    """Take all pictures and write all figures."""
+    """Take all screenshots and write all figures."""
     bundled, crowd = sites.ShownCluster(clusters.bundled(now=time.time())), sites.ShownCluster(many(NODES))
     pages, latencies = list[PageFigures](), list[float]()
     async with chromium() as browser:

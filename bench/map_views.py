@@ -44,15 +44,15 @@ Raw = dict[str, Any]
 TEMPLATES = 200
 NAMESPACES = 50
 MISALIGNED = 10
-"""One pod in so many lies in two zones."""
+"""One pod in so many uses two zones."""
 
 CPUS, MEMORY = 2, 2**32
-"""What each pod has, so that some of them fit into any zone."""
+"""Requests of each pod, so small that several pods fit into any zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one view took, and the longest that anybody else would have waited meanwhile, in seconds."""
+    """The duration of one view, and the longest wait of any other call meanwhile, in seconds."""
 
     view: str
     seconds: float
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(eq=False, slots=True)
 class Site:
-    """A cluster with its pods, and the map of it."""
+    """A cluster with its pods, and its map."""
 
     state: SchedulerState
     informer: PodInformer
@@ -70,7 +70,7 @@ class Site:
 
 
 def pods(count: int, nodes: int) -> Iterator[Raw]:
-    """Pods that run, so many on each node in turn."""
+    """Yield running pods on the nodes in turn."""
     made = [each.pod for each in cluster.templates(TEMPLATES)]
     amounts = {"cpu": str(CPUS), "memory": str(MEMORY)}
     for at in range(count):
@@ -82,7 +82,7 @@ def pods(count: int, nodes: int) -> Iterator[Raw]:
 
 
 def observed(count: int, nodes: int) -> Mapping[str, Mapping[str, ObservedPlacement]]:
-    """What the agents say that these pods hold, by node and uid."""
+    """Return what the agents observe that these pods hold, by node and UID."""
     told: dict[str, dict[str, ObservedPlacement]] = {f"node-{number:05}": {} for number in range(nodes)}
     for at in range(count):
         first = at // nodes % cluster.ZONES
@@ -95,7 +95,7 @@ def observed(count: int, nodes: int) -> Mapping[str, Mapping[str, ObservedPlacem
 
 
 async def site(nodes: int, count: int) -> Site:
-    """The cluster, with everything in the ledger and nothing asked yet."""
+    """Return the cluster with everything in the ledger, before any request."""
     registry, log = CollectorRegistry(), logs.to(io.StringIO(), level="error", form="json")
     keeper = PolicyKeeper(None, log=log, registry=registry)
     state = SchedulerState(
@@ -111,7 +111,7 @@ async def site(nodes: int, count: int) -> Site:
 
 
 async def measured(view: str, ask: Callable[[], Awaitable[object]]) -> Row:
-    """What one view takes."""
+    """Measure one view."""
     latest, ended = 0.0, asyncio.Event()
 
     async def watch() -> None:
@@ -132,11 +132,11 @@ async def measured(view: str, ask: Callable[[], Awaitable[object]]) -> Row:
 
 
 async def rows(nodes: int, count: int) -> list[Row]:
-    """All views, one after another."""
+    """Measure all views, one after another."""
     made = await site(nodes, count)
     shown, query = made.map_state, FleetQuery()
     what_if = WhatIf(shown)
-    # What making all of it up has left behind is nobody's to look through.
+    # Keep the garbage collector from scanning the objects of the cluster.
     gc.collect()
     gc.freeze()
     first, second = (_text(each.pod, at) for at, each in enumerate(cluster.templates(2)))
@@ -171,7 +171,7 @@ def _text(pod: Raw, number: int) -> bytes:
 
 
 def main() -> int:
-    """Measure once, and print a table."""
+    """Measure once and print a table; return 0."""
     options = arguments().parse_args()
     gc.set_threshold(*COLLECTED_AFTER)
     measures = asyncio.run(rows(options.nodes, options.pods))
@@ -190,7 +190,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What can be set."""
+    """Return the parser of the flags."""
     made = command_line.parser("bench.map_views", __doc__)
     made.add_argument("--nodes", type=command_line.number, default=5000, help="of the cluster (default 5000)")
     made.add_argument(

@@ -42,7 +42,7 @@ _MIB = 1024
 
 
 def pods(count: int, nodes: int) -> Iterator[Raw]:
-    """Pods that run, whose owners ask for alignment or not; nobody observed them."""
+    """Yield running pods whose owners request alignment or not; no agent has observed them."""
     made = [each.pod for each in cluster.templates(TEMPLATES)]
     for at in range(count):
         pod = made[at % TEMPLATES]
@@ -54,7 +54,7 @@ def pods(count: int, nodes: int) -> Iterator[Raw]:
 
 
 def measure(nodes: int, count: int) -> tuple[float, float]:
-    """Seconds and MiB of one call."""
+    """Return the seconds and the MiB of one call; raise `CalledProcessError` if it fails."""
     listed = cluster.snapshot(nodes)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "cluster.json")
@@ -70,7 +70,7 @@ def measure(nodes: int, count: int) -> tuple[float, float]:
 
 
 async def looks(nodes: int, count: int) -> tuple[list[float], float]:
-    """Seconds of a processor of two looks of a controller with so many pods, and the MiB that it grew by."""
+    """Return the processor seconds of two checks of a controller with so many pods, and its growth in MiB."""
     log = logs.to(io.StringIO(), level="error", form="text")
     policy = PolicyKeeper(None, log=log, registry=CollectorRegistry())
     state = SchedulerState(
@@ -98,7 +98,7 @@ def _resident_mib() -> float:
 
 
 def main() -> int:
-    """Measure once, and say what it took."""
+    """Measure once and print the figures; return 0."""
     options = arguments().parse_args()
     (first, second), growth = asyncio.run(looks(options.nodes, options.pods))
     print(f"controller: {first:.1f} s, then {second:.1f} s of a processor, {growth:.0f} MiB")
@@ -108,7 +108,7 @@ def main() -> int:
 
 
 def arguments() -> argparse.ArgumentParser:
-    """What can be set."""
+    """Return the parser of the flags."""
     made = parser("bench.offenders", __doc__)
     made.add_argument("--nodes", type=number, default=5000, help="of the cluster (default 5000)")
     made.add_argument("--pods", type=number, default=50_000, help="of the cluster (default 50000)")

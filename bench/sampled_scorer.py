@@ -1,11 +1,11 @@
 """
-The scorer, which counts what it takes of a processor and where.
+The scorer, with a profile of the processor time that it uses.
 
     python -m bench.sampled_scorer FILE FLAG...
 
-runs `numalign-scorer` with these flags. From SIGUSR1 on it looks at its own stack after each millisecond of
-processor time, user's and kernel's, and puts that down to the innermost part of the program that is on the
-stack; at SIGUSR2 it writes what it found to the file. Looking takes about a hundredth of the time.
+runs `numalign-scorer` with these flags. From SIGUSR1 on, it samples its own stack after each millisecond of
+processor time, user's and kernel's, and counts the sample for the innermost part of the program on the stack;
+at SIGUSR2, it writes the counts to the file. Sampling takes about a hundredth of the time.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from scorer.__main__ import main as scorer
 
 EVERY_SECONDS = 0.001
 LONGEST = 10
-"""So many steps of the event loop are told."""
+"""How many of the longest steps of the event loop are reported."""
 
 OTHERS = "event loop, sockets"
 
@@ -54,13 +54,14 @@ PARTS: Sequence[tuple[str, str, str]] = (
     ("aiohttp/web", "", "server: HTTP"),
     ("aiohttp/http_writer.py", "", "server: HTTP"),
 )
-"""Where a module or, if one is named, a function counts: the first row that fits the innermost frame that
-fits any."""
+"""The part for which a module or, if one is named, a function counts: that of the first row that fits the
+innermost frame that fits any.
+"""
 
 
 @dataclass(slots=True)
 class Sampler:
-    """Counts looks by part, and notes the longest steps of the event loop."""
+    """Counts samples by part, and notes the longest steps of the event loop."""
 
     file: Path
     looks: Counter[str] = field(default_factory=Counter)
@@ -68,18 +69,18 @@ class Sampler:
     _cpu: float = 0.0
 
     def begin(self, _number: int, _frame: FrameType | None) -> None:
-        """Look from now on."""
+        """Sample from now on."""
         self.looks.clear()
         self.longest.clear()
         self._cpu = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, EVERY_SECONDS, EVERY_SECONDS)
 
     def look(self, _number: int, frame: FrameType | None) -> None:
-        """Where the program is."""
+        """Count the part that the program is in."""
         self.looks[part_of(frame)] += 1
 
     def end(self, _number: int, _frame: FrameType | None) -> None:
-        """Write what was found."""
+        """Stop, and write the counts."""
         signal.setitimer(signal.ITIMER_PROF, 0)
         found = {
             "cpu": time.process_time() - self._cpu,
@@ -91,7 +92,7 @@ class Sampler:
         unfinished.rename(self.file)
 
     def note(self, seconds: float, handle: asyncio.Handle) -> None:
-        """A step of the event loop took so long."""
+        """Note how long a step of the event loop took."""
         if len(self.longest) < LONGEST:
             heapq.heappush(self.longest, (seconds, _callback(handle)))
         elif seconds > self.longest[0][0]:
@@ -99,15 +100,15 @@ class Sampler:
 
 
 def _callback(handle: asyncio.Handle) -> str:
-    """What a step of the event loop called: of a task its coroutine."""
-    callback = handle._callback  # type: ignore[attr-defined]  # noqa: SLF001  asyncio's debug mode tells it too
+    """Return what a step of the event loop called; for a task, its coroutine."""
+    callback = handle._callback  # type: ignore[attr-defined]  # noqa: SLF001  asyncio's debug mode shows it too
     owner = getattr(callback, "__self__", None)
     called = owner.get_coro() if isinstance(owner, asyncio.Task) else callback
     return str(getattr(called, "__qualname__", called))
 
 
 def part_of(frame: FrameType | None) -> str:
-    """The part that a stack counts for."""
+    """Return the part that a stack counts for."""
     while frame is not None:
         for module, function, part in PARTS:
             if module in frame.f_code.co_filename and function in ("", frame.f_code.co_name):
@@ -117,7 +118,7 @@ def part_of(frame: FrameType | None) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the scorer until it ends; its exit code."""
+    """Run the scorer until it ends; return its exit code."""
     file, *flags = arguments
     sampler = Sampler(Path(file))
     for number, handler in (
@@ -132,18 +133,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _time_steps(sampler: Sampler) -> None:
-    """Have every step of the event loop timed; asyncio does so only in its debug mode, which is slow.
+    """Time every step of the event loop; asyncio does so only in its debug mode, which is slow.
 
     Only the step's CPU time counts, not the time for which it waited for a CPU.
     """
-    run = events.Handle._run  # noqa: SLF001  as said above
+    run = events.Handle._run  # noqa: SLF001  as above
 
     def timed(handle: asyncio.Handle) -> None:
         began = time.thread_time()
         run(handle)
         sampler.note(time.thread_time() - began, handle)
 
-    events.Handle._run = timed  # type: ignore[assignment,method-assign]  # noqa: SLF001  as said above
+    events.Handle._run = timed  # type: ignore[assignment,method-assign]  # noqa: SLF001  as above
 
 
 if __name__ == "__main__":

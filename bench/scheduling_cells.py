@@ -1,9 +1,10 @@
 """
-The ways to schedule that are compared, and what the scheduler is told in each.
+The ways to schedule that are compared, and the configuration of the scheduler in each.
 
-To each way with our scorer belongs the same way with an extender that knows nothing, and the same with none:
-what differs from the first is ours, what that differs from the second is the protocol's. An extender that
-knows nothing and has our server stands between: what is lost to it is Python's.
+Each way with the scorer of numalign has a counterpart with an extender that does nothing, and one without an
+extender. The difference from the first is the cost of numalign; the difference between the two is the cost of
+the protocol. In between is an extender that does nothing, but on numalign's server: what it costs more than
+the first is the cost of Python.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ BIND = (*ASK, "bind")
 
 
 class Who(StrEnum):
-    """Whom the scheduler asks."""
+    """What the scheduler calls as its extender."""
 
     NOBODY = "nobody"
     EMPTY = "empty"
@@ -35,12 +36,12 @@ class Who(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """A way to schedule. `empty`, `python` and `none` name the cells to compare it with.
+    """A way to schedule; `empty`, `python` and `none` name the cells to compare it with.
 
-    `verbs` are those that are asked, and who binds follows from them. With `managed` resources only pods that
-    ask for one of them are asked about. `share` is percentageOfNodesToScore, 0 for what the scheduler thinks
-    best. `whole` nodes are sent where an extender says that it keeps none itself. `pods` is a kind of pods.
-    Where the extender is `apart`, it has a processor for itself, as on a host of its own.
+    `verbs` are those that are called, which decides who binds. With `managed` resources, only pods that
+    request one of them are sent. `share` is percentageOfNodesToScore, 0 for the scheduler's own choice. If
+    `whole`, nodes are sent in full, as to an extender that says it has no node cache. `pods` is a kind of
+    pods. If the extender is `apart`, it has a processor for itself, as on a separate host.
     """
 
     title: str
@@ -57,12 +58,12 @@ class Cell:
     none: str = ""
 
     def extender(self, url: str) -> Json:
-        """As a scheduler is told of it; without anybody to ask there is none."""
+        """Return the entry of the extender in a scheduler's configuration."""
         told = Extender(url=url, verbs=self.verbs, ignorable=self.ignorable, managed=self.managed)
         return told.described() | {"nodeCacheCapable": not self.whole}
 
     def configuration(self, kubeconfig: Path, url: str) -> Json:
-        """A KubeSchedulerConfiguration."""
+        """Return a KubeSchedulerConfiguration, without extenders if there is none to call."""
         told = schedulers.configuration(kubeconfig, extender=None)
         extenders = [] if self.who is Who.NOBODY else [self.extender(url)]
         return told | {"percentageOfNodesToScore": self.share, "extenders": extenders}
@@ -104,7 +105,7 @@ BASE: Mapping[str, Cell] = MappingProxyType(
         ),
     }
 )
-"""What the aims are about. Those that are compared stand side by side, as nothing stays the same for long."""
+"""Cells that targets apply to. Those that are compared run one after another, as conditions change."""
 
 VARIANTS: Mapping[str, Cell] = MappingProxyType(
     {
@@ -140,6 +141,6 @@ VARIANTS: Mapping[str, Cell] = MappingProxyType(
         ),
     }
 )
-"""What would make it cost less, or more."""
+"""Cells that may cost less, or more."""
 
 CELLS: Mapping[str, Cell] = MappingProxyType({**BASE, **VARIANTS})

@@ -1,9 +1,9 @@
 """
-The machines and the pods of a scheduling run, the same in every cell.
+The nodes and the pods of a scheduling run, the same in every cell.
 
-Half of the machines have two zones, the other half eight of which each has one GPU, so that one template of
-pods never fits on half of them. There is room for far more pods than come: what is measured is how fast they
-are placed, and no pod ever waits for another one's end.
+Half of the nodes have two zones, the other half eight zones with one GPU each, so that one template of pods
+never fits on half of the nodes. There is room for far more pods than arrive: what is measured is how fast
+they are placed, and no pod ever waits for the end of another one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,14 +27,14 @@ SHAPES = (
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What all pods of a workload ask for."""
+    """The requests of all pods of a workload."""
 
     cpus: int
     gib: int
     gpus: int = 0
 
     def amounts(self) -> dict[str, str]:
-        """As a container says it."""
+        """Return the requests as a container has them."""
         gpus = {GPU: str(self.gpus)} if self.gpus else {}
         return {"cpu": str(self.cpus), "memory": f"{self.gib}Gi", **gpus}
 
@@ -45,25 +45,25 @@ TEMPLATES: Mapping[str, tuple[Template, ...]] = MappingProxyType(
         "plain": (Template(4, 16), Template(8, 32), Template(2, 8), Template(12, 48)),
     }
 )
-"""Workloads by the kind of pods, those that ask for a device or those that ask for none; they take turns."""
+"""Workloads by the kind of pods: those that request a device, or those that request none. They take turns."""
 
 
 def nodes(number: int) -> Iterator[tuple[Json, Json]]:
-    """So many nodes, each with its topology."""
+    """Yield so many nodes, each with its topology."""
     for index in range(number):
         name, shape = f"node-{index:05}", SHAPES[index % len(SHAPES)]
         yield fleets.node(name, shape), fleets.topology(name, shape)
 
 
 def pods(number: int, *, kind: str) -> Iterator[Json]:
-    """So many pods of a kind of `TEMPLATES`."""
+    """Yield so many pods of a kind of `TEMPLATES`."""
     templates = TEMPLATES[kind]
     for index in range(number):
         yield _pod(f"pod-{index:05}", templates[index % len(templates)])
 
 
 def _pod(name: str, template: Template) -> Json:
-    """Guaranteed, so that a kubelet's managers have to do with it."""
+    """Return a Guaranteed pod, so that a kubelet's managers handle it."""
     asked = {"requests": template.amounts(), "limits": template.amounts()}
     return {
         "apiVersion": "v1",

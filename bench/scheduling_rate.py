@@ -44,7 +44,7 @@ from harness.gotools import UnavailableError
 Raw = dict[str, Any]
 
 WARM_UP = "none"
-"""A cell that is run before all others and forgotten: an API server is slow at first."""
+"""A cell that runs before all others and does not count: an API server is slow at first."""
 
 AIM = f"at least {BINDS:.0%} as many pods per second as with the empty extender"
 
@@ -67,17 +67,17 @@ class Outcome:
     runs: dict[str, list[Run]] = field(default_factory=dict)
 
     def add(self, name: str, run: Run) -> None:
-        """The next round of a cell."""
+        """Add the next round of a cell."""
         self.runs.setdefault(name, []).append(run)
 
     def ratio(self, name: str, other: str) -> float | None:
-        """How much faster a cell is than another: the median over the rounds; None if either was not run."""
+        """Return the median over the rounds of the ratio of two rates; None if either cell was not run."""
         pairs = zip(self.runs.get(name, ()), self.runs.get(other, ()), strict=False)
         ratios = [run.rate / beside.rate for run, beside in pairs]
         return median(ratios) if ratios else None
 
     def aims(self) -> dict[str, bool]:
-        """What is to be shown, as far as it was measured."""
+        """Return the targets and whether they are met, as far as they were measured."""
         found = {name: self.ratio(name, CELLS[name].empty) for name in AIMED_AT}
         return {
             f"{CELLS[name].title}: {AIM}": ratio >= BINDS
@@ -86,7 +86,7 @@ class Outcome:
         }
 
     def document(self) -> Raw:
-        """For a program."""
+        """Return all results for a program."""
         cells = {name: self._cell(name, CELLS[name]) for name in self.runs}
         return {"numbers": dict(self.numbers), "cells": cells, "aims": self.aims()}
 
@@ -108,13 +108,13 @@ class Outcome:
         }
 
     def cpu(self, name: str) -> dict[str, float]:
-        """Milliseconds of a processor per pod, by program: the median over the rounds."""
+        """Return milliseconds of a processor per pod, by program: the median over the rounds."""
         each = [run.cpu() for run in self.runs[name]]
         programs = dict.fromkeys(program for used in each for program in used)
         return {program: median(used.get(program, 0.0) for used in each) for program in programs}
 
     def text(self) -> str:
-        """For a terminal."""
+        """Return the table for a terminal."""
         head = "{pods} pods, {nodes} nodes, {repeats} rounds, {cores} cores".format_map(self.numbers)
         aims = (f"aim {'met' if met else 'MISSED'}: {aim}" for aim, met in self.aims().items())
         return "\n".join([head, "", table(_HEAD, self._rows()), "", *aims])
@@ -133,13 +133,13 @@ class Outcome:
 
 
 def rounds(names: Sequence[str], repeats: int) -> Iterator[str]:
-    """The cells in the order in which they are run: every other round in the reverse one."""
+    """Yield the cells in the order in which they run, which is reversed in every other round."""
     for number in range(repeats):
         yield from names if number % 2 == 0 else reversed(names)
 
 
 async def measure(site: Site, outcome: Outcome, names: Sequence[str]) -> None:
-    """Run cells and keep what they say, one after another."""
+    """Run cells one after another, and keep their results."""
     await _told(site, WARM_UP, "warming up: ")
     for name in rounds(names, outcome.numbers["repeats"]):
         outcome.add(name, await _told(site, name))
@@ -165,7 +165,7 @@ async def _run(chosen: argparse.Namespace, outcome: Outcome, folder: Path) -> No
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure as the flags say; 0 however slow it was, 69 where the programs cannot be had."""
+    """Measure as the flags say; return 0 however slow it was, or 69 if the programs are not available."""
     chosen = _parser().parse_args(arguments)
     vars(chosen).update(QUICK if chosen.quick else {})
     folder = binaries()
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return os.EX_UNAVAILABLE
     finally:
-        # What took minutes is not thrown away when somebody is out of patience, or something fails.
+        # Report what has been measured, even after an interrupt or a failure.
         if outcome.runs:
             _tell(outcome, json=chosen.json)
     return 0

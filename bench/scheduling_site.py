@@ -1,9 +1,9 @@
 """
 One cell of the scheduling rate: a queue of pods, a scheduler that starts, and when each pod is bound.
 
-Everything is the real program: etcd, kube-apiserver, kube-scheduler, our scorer. Of nodes there are only the
-objects, and of their kubelets only what a binder waits for: each writes into the status of a pod, as soon as
-it hears of it, that it has taken it. It does so in every cell, with an extender or without one.
+All programs are real: etcd, kube-apiserver, kube-scheduler, the scorer of numalign. Nodes exist only as
+objects, and their kubelets do only what a binder waits for: as soon as a pod is bound, they write into its
+status that it runs. They do so in every cell, with or without an extender.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ SCORER = f"system:serviceaccount:{shipped.NAMESPACE}:numalign-scorer"
 EMPTY = "empty-extender"
 EXTENDER = "extender"
 OTHERS = "others"
-# Rights are not what is measured.
+# Access rights are not measured.
 USERS = {**schedulers.USERS, **dict.fromkeys((ADMIN, KUBELETS, SCORER, EMPTY), "system:masters")}
 
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -60,14 +60,14 @@ PATIENCE_SECONDS = 300
 _MERGE = {"Content-Type": "application/merge-patch+json"}
 KNOWN = "numalign_ledger_nodes{"
 AT_ONCE = 16
-"""Writes that wait for an answer at the same time, of whoever makes pods and nodes, and of the kubelets."""
+"""Concurrent writes, of the client that creates pods and nodes, and of the kubelets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Seconds at which pods were bound, in order, and the seconds of a processor that each program took.
+    """The seconds at which pods were bound, in order, and the processor seconds of each program.
 
-    Under the name `OTHERS` stands what all other programs of this machine took meanwhile.
+    `OTHERS` is the name for all other programs of this machine meanwhile.
     """
 
     bound: Sequence[float]
@@ -86,29 +86,29 @@ class Run:
 
     @property
     def others(self) -> float:
-        """How many processors were busy with what is none of this: what is left of them decides the rate."""
+        """How many processors were busy with other programs: what is left of them decides the rate."""
         return self.used.get(OTHERS, 0.0) / (self.bound[-1] - self.bound[0])
 
     def cpu(self) -> dict[str, float]:
-        """Milliseconds of a processor per pod, by program."""
+        """Return milliseconds of a processor per pod, by program."""
         ours = {name: seconds for name, seconds in self.used.items() if name != OTHERS}
         return {name: 1000 * seconds / (len(self.bound) - 1) for name, seconds in ours.items()}
 
 
 def rate(times: Sequence[float]) -> float:
-    """How many per second came after the first."""
+    """Return how many per second came after the first."""
     return (len(times) - 1) / (times[-1] - times[0])
 
 
-# ---- what is bound, and who takes it
+# ---- bound pods, and the kubelets that start them
 
 
 @dataclass(slots=True)
 class Kubelets:
-    """All of them: they hear of pods by one watch, and note when each had a node.
+    """All kubelets; they follow pods by one watch, and note when each pod gets a node.
 
-    They come to the API server through a plain session, as what they take from the processors is not what is
-    measured. `enough` is set once `expected` many are bound; `used` is asked then and at the first.
+    They access the API server through a plain session, as the processor time that they use is not what is
+    measured. `enough` is set once `expected` pods are bound; `used` is called then and at the first one.
     """
 
     session: aiohttp.ClientSession
@@ -121,16 +121,16 @@ class Kubelets:
     _waiting: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
     async def follow(self, version: str) -> None:
-        """Hear of pods from a version of their list on, and take those that come."""
+        """Follow pods from a version of their list on, and start those that get a node."""
         async with asyncio.TaskGroup() as group:
             for _ in range(AT_ONCE):
                 group.create_task(self._take())
             while True:
-                # An API server ends a watch whose listener is slow for a moment.
+                # An API server ends the watch of a client that is slow for a moment.
                 version = await self._watch(version)
 
     async def _watch(self, version: str) -> str:
-        """Hear of pods until the watch ends; gives the version that was heard of last."""
+        """Follow pods until the watch ends; return the last version that was received."""
         query = {"watch": "true", "resourceVersion": version}
         async with self.session.get(PODS, params=query) as answer:
             async for line in answer.content:
@@ -156,11 +156,11 @@ class Kubelets:
             path = f"{PODS}/{await self._waiting.get()}/status"
             taken = orjson.dumps({"status": {"phase": "Running", "startTime": stamp()}})
             async with self.session.patch(path, data=taken, headers=_MERGE) as answer:
-                # Refusals are raised; what was said is nothing to anybody.
+                # Failures are raised; the content of a response is not needed.
                 await answer.read()
 
     def run(self) -> Run:
-        """What was seen, once there was enough."""
+        """Return the results, once enough pods are bound."""
         used = {name: seconds - self._before.get(name, 0) for name, seconds in self._after.items()}
         return Run([*self.bound.values()], used)
 
@@ -170,7 +170,7 @@ class Kubelets:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A control plane with nodes, and where the programs are."""
+    """A control plane with nodes, and the program of the empty extender."""
 
     plane: Plane
     children: Children
@@ -181,7 +181,7 @@ class Site:
     pods: int
 
     async def measure(self, name: str) -> Run:
-        """Run one of `CELLS`; raises `RuntimeError` if pods are left without a node."""
+        """Run one of `CELLS`; raise `RuntimeError` if pods are left without a node."""
         cell = CELLS[name]
         version = await self._queue(cell)
         try:
@@ -198,7 +198,7 @@ class Site:
             await self._clear()
 
     async def _queue(self, cell: Cell) -> str:
-        """Every pod, waiting; gives the version of their list."""
+        """Create every pod, without a scheduler; return the version of their list."""
         await _in_parallel(
             partial(self._create, PODS, pod) for pod in scheduling_load.pods(self.pods, kind=cell.pods)
         )
@@ -212,7 +212,7 @@ class Site:
             raise RuntimeError(f"{document['metadata']['name']} was not created: {answer}")
 
     async def fill(self, nodes: int) -> None:
-        """Nodes and topologies, of which the first are needed before there can be any."""
+        """Create the definition of topologies, the namespace of numalign, and nodes with their topologies."""
         await ApiDesk(Api(self.store.api, namespace=NAMESPACE)).learn()
         await self.store.apply(namespace(shipped.NAMESPACE, {}))
         await _in_parallel(
@@ -222,14 +222,14 @@ class Site:
         )
 
     async def _clear(self) -> None:
-        """No pods, and nothing said of any."""
+        """Delete all pods, and all events."""
         for path in (PODS, EVENTS):
             await ask(self.store.api, "DELETE", path, gracePeriodSeconds="0")
         left = partial(self.store.list, "v1", "Pod")
         await seconds_until(left, lambda pods: not pods, what="no pod was left", within=60, every=SELDOM)
 
     def kubeconfig(self, user: str) -> Path:
-        """By which a program comes as one of `USERS`."""
+        """Return the kubeconfig with which a program authenticates as one of `USERS`."""
         folder = self.plane.folder / user.replace(":", "-")
         folder.mkdir(exist_ok=True)
         return self.plane.kubeconfig(user, folder)
@@ -282,7 +282,7 @@ async def _python_serves(site: Site, _cell: Cell) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _numalign_serves(site: Site, cell: Cell) -> AsyncIterator[str]:
-    """With its Lease, so that it is ready and may bind."""
+    """Run the scorer with its Lease, so that it is ready and may bind."""
     port, metrics_port = free_port(), free_port()
     told = f"http://127.0.0.1:{metrics_port}"
     command = (
@@ -292,7 +292,7 @@ async def _numalign_serves(site: Site, cell: Cell) -> AsyncIterator[str]:
         *("--reserve-at", "bind" if "bind" in cell.verbs else "prioritize", "--drain-seconds", "0"),
     )
     async with _served(site, command, told=told):
-        # What is measured is not how it starts.
+        # The start is not measured.
         all_known = partial(_knows, told, site.nodes)
         await until(all_known, what="every node was worked out", child=site.children.started[-1])
         yield f"http://127.0.0.1:{port}"
@@ -305,18 +305,18 @@ async def _metrics(url: str) -> str:
 
 
 async def _knows(url: str, nodes: int) -> bool:
-    """Whether what is free was worked out on so many nodes."""
+    """Return whether the free resources of so many nodes have been worked out."""
     told = (line.rpartition(" ")[2] for line in (await _metrics(url)).splitlines() if line.startswith(KNOWN))
     return sum(map(float, told)) >= nodes
 
 
 @asynccontextmanager
 async def _served(site: Site, command: Sequence[str], *, told: str) -> AsyncIterator[None]:
-    """An extender that runs; at `told` it tells whether it is ready."""
+    """Run an extender; start the block once the URL `told` reports that it is ready."""
     child = await site.children.start(*command, name=EXTENDER)
     await until(partial(_ready, told), what="the extender was ready", child=child)
     yield
-    # It lets go of its lease, so that the next need not wait for that.
+    # It releases its Lease, so that the next one need not wait for it.
     await child.stop()
 
 
@@ -338,7 +338,7 @@ _SERVING = {
 
 @asynccontextmanager
 async def _at_work(kubelets: Kubelets, version: str) -> AsyncIterator[asyncio.Task[None]]:
-    """They watch during the block; the task ends only if something is wrong."""
+    """Run the kubelets during the block; the task ends only if something fails."""
     following = asyncio.create_task(kubelets.follow(version))
     try:
         yield following
@@ -358,7 +358,7 @@ async def _all_bound(kubelets: Kubelets, following: asyncio.Task[None], name: st
 
 
 async def _in_parallel(writes: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """All of them, some at once; the first that fails is raised."""
+    """Run all writes, some of them at once; the first that fails is raised."""
     rest = iter(writes)
 
     async def worker() -> None:
@@ -374,7 +374,7 @@ async def _in_parallel(writes: Iterable[Callable[[], Awaitable[None]]]) -> None:
 async def site(
     *, binaries: Path, empty: Path, nodes: int, pods: int, logs: Path | None
 ) -> AsyncIterator[Site]:
-    """A control plane with so many nodes; what its programs write goes to the folder `logs`, if given."""
+    """Run a control plane with so many nodes; its programs log to the folder `logs`, if it is given."""
     with tempfile.TemporaryDirectory(prefix="numalign-bench-") as made:
         folder = Path(made)
         keep = logs or folder / "logs"
@@ -382,7 +382,7 @@ async def site(
         issued = authority.issue(names=["127.0.0.1"], days=1, now=datetime.now(UTC))
         pair = authority.write(issued, folder / "tls")
         children = Children(logs=keep)
-        # New nodes are tainted until a controller has looked at them, and here is none.
+        # New nodes are tainted until a controller has seen them, and there is none here.
         flags = ("--disable-admission-plugins=TaintNodesByCondition",)
         plane = Plane(children, Place(binaries, folder, pair), users=USERS, flags=flags)
         try:
@@ -410,13 +410,13 @@ def _session(plane: Plane) -> aiohttp.ClientSession:
 
 @contextmanager
 def _apart(children: Children) -> Iterator[None]:
-    """The extender has the last processor for itself, and everything else the others."""
+    """Give the extender the last processor for itself, and everything else the others."""
     every = os.sched_getaffinity(0)
     own = {max(every)}
     try:
         for child in filter(Child.running, children.started):
             _keep_to(child.process.pid, own if child.name == EXTENDER else every - own or every)
-        # What is started from now on inherits it.
+        # Programs that are started from now on inherit it.
         _keep_to(os.getpid(), every - own or every)
         yield
     finally:
@@ -425,7 +425,7 @@ def _apart(children: Children) -> Iterator[None]:
 
 
 def _keep_to(pid: int, processors: AbstractSet[int]) -> None:
-    """A program with all its threads, and those that it will start."""
+    """Bind all threads of a program, and those that it will start, to these processors."""
     for thread in Path("/proc", str(pid), "task").iterdir():
         with suppress(ProcessLookupError):
             os.sched_setaffinity(int(thread.name), processors)
@@ -435,7 +435,7 @@ def _keep_to(pid: int, processors: AbstractSet[int]) -> None:
 
 
 def used(children: Children) -> dict[str, float]:
-    """What each program that runs has used so far, by its name; this one plays the kubelets."""
+    """Return the processor seconds of each running program so far, by name; this one plays the kubelets."""
     running = {
         child.name: _ticks(f"{child.process.pid}", ticks) for child in children.started if child.running()
     }
@@ -444,19 +444,19 @@ def used(children: Children) -> dict[str, float]:
 
 
 def _ticks(folder: str, read: Callable[[str], int]) -> float:
-    """Seconds that a `stat` below /proc speaks of."""
+    """Return the seconds that a `stat` below /proc reports."""
     return read(Path("/proc", folder, "stat").read_text(encoding="ascii")) / os.sysconf("SC_CLK_TCK")
 
 
 def busy(stat: str) -> int:
-    """Of /proc/stat: what all processors were used for anything (man 5 proc: all but idle and iowait)."""
+    """Return the ticks of /proc/stat that all processors were busy (man 5 proc: all but idle and iowait)."""
     user, nice, system, _idle, _iowait, irq, softirq, *_ = map(int, stat.splitlines()[0].split()[1:])
     return user + nice + system + irq + softirq
 
 
 def ticks(stat: str) -> int:
-    """Of /proc/PID/stat: what was used in user mode and in the kernel (man 5 proc, utime and stime)."""
-    # The name of the program comes second, in parentheses, and may hold anything.
+    """Return the ticks of /proc/PID/stat in user mode and in the kernel (man 5 proc, utime and stime)."""
+    # The name of the program comes second, in parentheses, and may contain anything.
     fields = stat.rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
@@ -469,14 +469,14 @@ WORKSHOP = Workshop(name=EMPTY, folder=FOLDER)
 
 
 def built() -> Path:
-    """The empty extender, built with Go if it was not before; raises `UnavailableError` if that cannot be."""
+    """Return the empty extender, built with Go if necessary; raise `UnavailableError` without Go."""
     digest = hashlib.sha256((FOLDER / "main.go").read_bytes()).hexdigest()[:12]
     program = WORKSHOP.cache(digest, EMPTY)
     if not program.exists():
         go = WORKSHOP.compiler(otherwise="no Go here to build the empty extender with")
         WORKSHOP.say("building it: once, and it takes a moment")
         command = [go, "build", "-trimpath", "-o", str(program), "."]
-        # Its own words stand on standard error.
+        # Go itself reports errors on standard error.
         if subprocess.run(command, cwd=FOLDER, check=False).returncode:  # noqa: S603 - our own program
             raise BrokenError(f"go could not build {FOLDER}")
     return program

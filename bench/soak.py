@@ -31,28 +31,28 @@ from harness.programs import MIB, ApiServer, Running, Site
 MOST_GROWTH = 0.05
 TENTH, HALF = 0.1, 0.5
 SAMPLES = 15
-"""Looks at the memory, a second apart, whose median counts: before the tenth was over, and so on."""
+"""Samples of the memory, a second apart, whose median counts: the last in the first tenth, and so on."""
 
 FILLED = 100_000
-"""Reviews after which nearly all that is bounded is full. A tenth that is over before still sees it fill."""
+"""Reviews after which nearly all that is bounded is full. After a tenth with fewer, it still fills."""
 
 CONNECTIONS = 4
 LOOK_SECONDS = 1.0
 TOLD_EVERY = 30
-"""Looks from one line that is printed to the next."""
+"""Samples from one line of progress to the next."""
 
 SCHEDULED = 10**9
 """The number of the first pod that is scheduled; those before it are only reviewed."""
 
 _SIZES = ("bytes", "entries", "remembered", "reservations", "records")
-"""Words in the names of metrics that tell how much a program holds."""
+"""Words in the names of metrics that report how much a program holds."""
 
 Call = Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Resident bytes of each program at a moment, and how far the run was then."""
+    """Resident bytes of each program at a moment, and the progress of the run then."""
 
     seconds: float
     share: float
@@ -69,31 +69,31 @@ class Growth:
 
     @property
     def share(self) -> float:
-        """By how much it grew; below zero if it shrank."""
+        """By how much it grew, as a share of the first tenth; below zero if it shrank."""
         return self.end / self.tenth - 1
 
 
 def growth(looks: list[Look], name: str) -> Growth:
-    """The growth of a program: medians of the last looks of each part of a run."""
+    """Return the growth of a program: medians of the last samples in each part of a run."""
     parts = ([look.assigned_pod[name] for look in looks if look.share <= part] for part in (TENTH, HALF, 1))
     return Growth(*(median(each[-SAMPLES:]) for each in parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """When a run is over: after so many reviews if that is said, else after so many seconds."""
+    """When a run is over: after `reviews` if that is given, else after `seconds`."""
 
     seconds: float
     reviews: int | None = None
 
     def share(self, counts: Counts, seconds: float) -> float:
-        """How far it is, from 0 to 1."""
+        """Return the progress, from 0 to 1."""
         return min(1.0, counts.reviews / self.reviews if self.reviews else seconds / self.seconds)
 
 
 @dataclass(slots=True)
 class Run:
-    """A soak: who calls, what came of it, and what was seen meanwhile."""
+    """A soak: its end, the programs, the counts of their calls, and samples of their memory."""
 
     aim: Aim
     watched: dict[str, Running]
@@ -103,30 +103,30 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the start."""
         return time.monotonic() - self.began
 
     @property
     def over(self) -> bool:
-        """Whether there was enough."""
+        """Whether the run has reached its end."""
         return self.aim.share(self.counts, self.seconds) >= 1
 
     async def repeat(self, step: Call, *, every: float = 0.0) -> None:
-        """Do something over and over until it is over, no more often than that."""
+        """Repeat a step until the run is over, at most once in `every` seconds."""
         while not self.over:
             began = time.monotonic()
             await step()
             await asyncio.sleep(max(0.0, every - (time.monotonic() - began)))
 
     async def look(self) -> None:
-        """See what the programs hold."""
+        """Sample the memory of the programs."""
         assigned_pod = {name: running.memory().now for name, running in self.watched.items()}
         self.looks.append(Look(self.seconds, self.aim.share(self.counts, self.seconds), assigned_pod))
         if len(self.looks) % TOLD_EVERY == 1:
             self.tell()
 
     def tell(self) -> None:
-        """One line of how far it is."""
+        """Print a line of progress."""
         assigned_pod = ", ".join(
             f"{name} {each / MIB:.1f} MiB" for name, each in self.looks[-1].assigned_pod.items()
         )
@@ -139,7 +139,7 @@ class Run:
         )
 
     async def document(self, begun: dict[str, int]) -> Json:
-        """All figures; `begun` is what each program held before the first call."""
+        """Return all figures; `begun` is what each program held before the first call."""
         grown = {name: growth(self.looks, name) for name in self.watched}
         return {
             "seconds": round(self.seconds, 1),
@@ -163,7 +163,7 @@ class Run:
 
 
 async def sizes(running: Running) -> dict[str, float]:
-    """What a program says of how much it holds."""
+    """Return a program's metrics of how much it holds."""
     found = programs.samples(await running.metrics())
     return {
         series: value
@@ -173,7 +173,7 @@ async def sizes(running: Running) -> dict[str, float]:
 
 
 async def soak(here: Site, aim: Aim, *, nodes: int, pace: float) -> Json:
-    """Start everything, call until it is enough, and give the figures; `pace` is schedules per second."""
+    """Start everything, call until the end, and return the figures; `pace` is schedules per second."""
     objects = [*cluster.snapshot(nodes)["items"], *map(namespace, NAMESPACES)]
     names = [each["metadata"]["name"] for each in objects if each["kind"] == "Node"]
     api = await here.api_server(objects)
@@ -201,23 +201,23 @@ def _callers(run: Run, api: ApiServer, names: list[str]) -> tuple[list[Reviews],
 
 
 def namespace(name: str) -> Json:
-    """A namespace; every other one asks something of pods that say nothing."""
+    """Return a namespace; every other one has a default policy for pods without a policy."""
     labels = {"numalign.io/default": "best-effort"} if int(name[-1]) % 2 else {}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 async def webhook(here: Site, api: ApiServer) -> Running:
-    """The webhook as it is in a cluster, its log without a line for each review."""
+    """Start the webhook as in a cluster, without a log line for each review."""
     return await here.webhook("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
 
 
 async def scorer(here: Site, api: ApiServer) -> Running:
-    """The scorer as it is in a cluster."""
+    """Start the scorer as in a cluster."""
     return await here.scorer("--kubeconfig", str(api.kubeconfig), "--log-level", "warning")
 
 
 def verdict(document: Json) -> list[str]:
-    """What is not as it should be."""
+    """Return what is not as it should be."""
     grown = {name: each["growth"] for name, each in document["resident_mib"].items()}
     full = document["reviews"] * TENTH >= FILLED
     why = "" if full else f", as it filled: less than {FILLED} reviews were a tenth of this run"
@@ -227,7 +227,7 @@ def verdict(document: Json) -> list[str]:
 
 
 def text(document: Json) -> str:
-    """The tables."""
+    """Return the tables."""
     memory = [
         [name, *(f"{each[key]:.1f}" for key in ("begin", "tenth", "half", "end")), f"{each['growth']:+.1%}"]
         for name, each in document["resident_mib"].items()
@@ -260,7 +260,7 @@ async def _run(chosen: argparse.Namespace) -> Json:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Soak as the flags say; 1 if anything grew or failed."""
+    """Soak as the flags say; return 1 if anything grew or failed."""
     parser = command_line.parser("bench.soak", __doc__)
     parser.add_argument("--minutes", type=float, default=10, help="how long (default 10)")
     parser.add_argument("--reviews", type=int, help="so many reviews, however long they take")

@@ -1,5 +1,5 @@
 """
-Who calls in a soak: an API server with its reviews, and a scheduler with the pods that it binds.
+The callers of a soak: an API server with its reviews, and a scheduler with the pods that it binds.
 
 A call counts as failed if its answer is not 200 or 201, or is invalid.
 """
@@ -23,7 +23,7 @@ EVERY_WORKLOAD = 10
 
 LIFE_SECONDS = 5.0
 NAMES = 12
-"""Nodes that a scheduler asks about for one pod."""
+"""Nodes in the calls of a scheduler for one pod."""
 
 MOST_TOLD = 15
 _MERGE = "application/merge-patch+json"
@@ -31,7 +31,7 @@ _MERGE = "application/merge-patch+json"
 
 @dataclass(slots=True)
 class Counts:
-    """What was done by now, by kind of call; `failed` says what went wrong, the first of it."""
+    """Calls by kind, and outcomes so far; `failed` describes the first failures."""
 
     calls: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -39,7 +39,7 @@ class Counts:
 
     @property
     def reviews(self) -> int:
-        """Those of all paths."""
+        """The number of reviews on all paths."""
         return sum(self.calls[path] for path in (*PATHS, WORKLOADS))
 
     def fail(self, said: str) -> None:
@@ -51,14 +51,14 @@ class Counts:
 
 @dataclass(slots=True)
 class Caller:
-    """A connection that is opened again when it ended in order, and a count of what came of its calls."""
+    """A connection that is opened again after it ended, and the counts of its calls."""
 
     door: Door
     counts: Counts
     _open: Connection | None = None
 
     async def call(self, kind: str, method: str, path: str, body: bytes, content_type: str) -> Answer | None:
-        """The answer to a call that was taken, else None and a failure."""
+        """Return the answer to a successful call; else note a failure and return None."""
         try:
             if self._open is None:
                 self._open = await Connection.open(self.door)
@@ -76,13 +76,13 @@ class Caller:
         return answer
 
     async def post(self, kind: str, path: str, said: object) -> object:
-        """What is answered to JSON; None after a failure."""
+        """Post JSON and return the answer; None after a failure."""
         body = said if isinstance(said, bytes) else orjson.dumps(said)
         answer = await self.call(kind, "POST", path, body, "application/json")
         return answer and orjson.loads(answer.body)
 
     def end(self) -> None:
-        """Close it."""
+        """Close the connection."""
         if self._open:
             self._open.close()
             self._open = None
@@ -90,13 +90,13 @@ class Caller:
 
 @dataclass(slots=True)
 class Reviews:
-    """An API server's calls: one after the other, those of a pod that is new."""
+    """The calls of an API server: reviews of new pods, one after another."""
 
     caller: Caller
     numbers: Iterator[int]
 
     async def step(self) -> None:
-        """One pod."""
+        """Review one pod."""
         number = next(self.numbers)
         pod = soak_pods.made(number)
         for path in (*PATHS, *([] if number % EVERY_WORKLOAD else [WORKLOADS])):
@@ -105,7 +105,7 @@ class Reviews:
                 self._look(path, pod, answer["response"])
 
     def _look(self, path: str, pod: Made, response: Json) -> None:
-        """Validation denies invalid pods; everything else depends on the nodes."""
+        """Count a decision; validation must deny invalid pods, everything else depends on the nodes."""
         counts, allowed = self.caller.counts, response["allowed"]
         counts.outcomes["allowed" if allowed else "denied"] += 1
         if response["uid"] != pod.pod["metadata"]["uid"]:
@@ -116,7 +116,7 @@ class Reviews:
 
 @dataclass(slots=True)
 class Schedule:
-    """A scheduler, and the controller and kubelet of the pods that it binds."""
+    """A scheduler, with the controller and the kubelet of the pods that it binds."""
 
     api: Caller
     scorer: Caller
@@ -126,7 +126,7 @@ class Schedule:
     living: deque[tuple[float, str]] = field(default_factory=deque)
 
     async def step(self) -> None:
-        """A pod from its making to its kubelet, and another one that is only asked about."""
+        """Take a pod from its creation to its kubelet, and only ask about another one."""
         await self._fit(soak_pods.made(next(self.numbers)).pod)
         pod = soak_pods.made(next(self.numbers)).pod
         path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
@@ -139,7 +139,7 @@ class Schedule:
         await self.reap(time.monotonic())
 
     async def reap(self, now: float) -> None:
-        """Take away the pods whose time is over by then."""
+        """Delete the pods whose time is over by then."""
         while self.living and self.living[0][0] <= now:
             await self.api.call("gone", "DELETE", self.living.popleft()[1], b"", _MERGE)
 

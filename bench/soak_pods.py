@@ -1,9 +1,9 @@
 """
-Pods that nobody has met: no two have a name or a uid in common, and no two templates an amount or a label.
+Pods that no program has seen: no two share a name or a UID, and no two templates an amount or a label.
 
-What a pod is follows from its number alone, and two at a time come of one template. Half of them say nothing
-to us, as most pods of a cluster; some say more than is remembered, ask for resources that no node has heard
-of, are in namespaces that do not exist, or make no sense.
+A pod follows from its number alone, and two consecutive numbers share a template. Half of the pods request
+nothing of numalign, like most pods of a cluster; some contain more than is remembered, request resources that
+no node has, are in namespaces that do not exist, or are invalid.
 """
 
 import random
@@ -25,10 +25,10 @@ OF_ONE_TEMPLATE = 2
 EVERY: Mapping[str, int] = MappingProxyType(
     {"broken": 50, "long": 40, "strange": 30, "unknown": 10, "asking": 2}
 )
-"""Of so many templates one is broken, or says more than is remembered, and so on."""
+"""Of so many templates, one is broken, or contains more than is remembered, and so on."""
 
 LONG = 20_000
-"""Bytes of an annotation, more than is remembered of what a pod says."""
+"""Bytes of an annotation, more than is remembered of a pod."""
 
 _POLICIES = ("single-numa-node", "restricted", "best-effort", "none")
 _POD = ("", "Pod", "pods")
@@ -37,19 +37,19 @@ _DEPLOYMENT = ("apps", "Deployment", "deployments")
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A pod, and whether it makes sense."""
+    """A pod, and whether it is invalid."""
 
     pod: Json
     broken: bool
 
     @property
     def namespace(self) -> str:
-        """Where it is."""
+        """The namespace of the pod."""
         return str(self.pod["metadata"]["namespace"])
 
 
 def made(number: int) -> Made:
-    """The pod of this number."""
+    """Return the pod of this number."""
     template = number // OF_ONE_TEMPLATE
     dice = random.Random(template)  # noqa: S311 - it makes input, not secrets
     broken = _is("broken", template)
@@ -69,7 +69,7 @@ def made(number: int) -> Made:
 
 
 def _is(kind: str, template: int) -> bool:
-    # A kind begins somewhere else than the others do, so that most of what is odd is odd in one way.
+    # Each kind begins at a different template, so that most odd templates are odd in one way.
     return template % EVERY[kind] == len(kind) % EVERY[kind]
 
 
@@ -104,7 +104,7 @@ def _container(at: int, template: int, dice: random.Random) -> Json:
 
 
 def review(path: str, pod: Made) -> bytes:
-    """The AdmissionReview of a pod, or of the Deployment that makes it."""
+    """Return the AdmissionReview of a pod, or of the Deployment that creates it."""
     workload = path == "validate-workloads"
     group, kind, plural = _DEPLOYMENT if workload else _POD
     metadata = pod.pod["metadata"]
