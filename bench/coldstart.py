@@ -103,12 +103,12 @@ def kinds(sizes: Sizes) -> Mapping[str, Kind]:
 
 
 def stored(items: Sequence[bytes]) -> Items:
-    """Return these objects as they are at the time of each request."""
+    """Return a function that serves these objects as they are at the time of a request."""
     return lambda start, end: list(items[start:end])
 
 
 def _pods(nodes: int) -> Items:
-    """Return pods of a few hundred workloads, each with its own name, spread over the nodes."""
+    """Return a function that serves pods of a few hundred workloads on all nodes, each with its own name."""
     templates = [orjson.dumps(_pod(each.pod)) for each in cluster.templates(TEMPLATES)]
 
     def items(start: int, end: int) -> list[bytes]:

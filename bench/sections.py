@@ -84,7 +84,10 @@ MIXED = {
 
 
 def _mixed(found: Raw) -> Iterator[Row]:
-    """Yield all fleets, the usual one first: compared with one make, then with Go; other sizes; machines."""
+    """Yield fleets compared with one make, the usual fleet first.
+
+    Comparisons with plain Go follow, then fleets of other sizes, and those with machines described.
+    """
     here = [cell for cell in found["mixed"] if cell["nodes"] == found["judged_at"]]
     one = {cell["asks"]: cell for cell in here if cell["makes"] == 1}
     usual = [cell for cell in here if cell["makes"] == found["usual"]]

@@ -246,7 +246,7 @@ class Outcome:
 
     @property
     def aims(self) -> dict[str, bool]:
-        """The targets, and whether each is met; at the highest rate, if rates matter."""
+        """The targets, and whether each is met; those of handling a review at the highest rate."""
         fastest = self.runs[-1]
         within = {}
         for name, aim in HANDLER_MS.items():
