@@ -1,4 +1,4 @@
-"""What tests and measurements share: control planes, simulated kubelets, a fake API server, processes.
+"""Tools of tests and measurements: control planes, simulated kubelets, a fake API server, processes.
 
-Nothing here is installed: programs and the package never import it, and it imports no tests.
+They are not installed. The programs and the package never import them, and they import no tests.
 """

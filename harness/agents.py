@@ -1,4 +1,4 @@
-"""The agent as it is shipped, and the tokens that kubelets fetch for its pods."""
+"""The shipped objects of the agent, and the tokens that kubelets request for its pods."""
 
 from functools import partial
 from http import HTTPStatus
@@ -12,16 +12,16 @@ from harness.waiting import SELDOM, seconds_until
 
 AGENT, HOME = "numalign-agent", "numalign-agent"
 ACCOUNT = f"system:serviceaccount:{HOME}:{AGENT}"
-"""Who API servers take it for."""
+"""Its user name at API servers."""
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 
 _FOLDERS = ("guard", "agent", "agent/guard")
-# Where no controller runs, nobody makes pods of it, or has anything to count.
+# Without controllers, a DaemonSet has no pods, and a quota counts nothing.
 _NEEDLESS = ("DaemonSet", "ResourceQuota")
 
 
 def objects() -> list[Json]:
-    """All of it that an API server judges by."""
+    """Return the shipped objects that matter to an API server, the namespaces first."""
     files = [file for folder in _FOLDERS for file in sorted((shipped.MANIFESTS / folder).glob("*.yaml"))]
     found = [
         document
@@ -34,7 +34,7 @@ def objects() -> list[Json]:
 
 
 async def define(store: Store) -> None:
-    """Bring the definition of topologies, and return when they are served."""
+    """Install the CustomResourceDefinition of topologies, and return when they are served."""
     for document in shipped.documents(shipped.DEPLOY / "crd" / "noderesourcetopologies.yaml"):
         await store.apply(document)
     await seconds_until(
@@ -47,7 +47,7 @@ async def define(store: Store) -> None:
 
 
 def pod(name: str, node: str) -> Json:
-    """One of an agent, on a node; on none if that has no name."""
+    """Return a pod of an agent on a node, or on none if `node` is empty."""
     placed = {"nodeName": node} if node else {}
     containers = [{"name": "agent", "image": "registry.example/agent"}]
     return {
@@ -59,7 +59,7 @@ def pod(name: str, node: str) -> Json:
 
 
 async def token(admin: ApiClient, bound_to: str | None = None) -> str:
-    """What a kubelet fetches for a pod of an agent; bound to none where none is named."""
+    """Request a token as a kubelet does for a pod of an agent, bound to the pod of that name, if any."""
     spec: Json = {"expirationSeconds": 3600}
     if bound_to:
         found = await ask(admin, "GET", f"/api/v1/namespaces/{HOME}/pods/{bound_to}")

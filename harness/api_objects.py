@@ -1,4 +1,4 @@
-"""Writes, finds and takes away objects of any kind, as a person does with kubectl."""
+"""Writes, reads and deletes objects of any kind, as a user does with kubectl."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ MANAGER = "e2e"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Where objects of a kind are served."""
+    """The path of a kind's objects, and its verbs."""
 
     group: str
     plural: str
@@ -22,20 +22,20 @@ class Kind:
     verbs: frozenset[str]
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """Of all of them, those in a namespace, or one."""
+        """Return the path of all objects, of those in a namespace, or of one."""
         within = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         return f"{self.group}{within}/{self.plural}" + (f"/{name}" if name else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """All that an API server keeps, as one user may see and change it."""
+    """The objects of an API server, with the rights of one user."""
 
     api: ApiClient
     known: dict[tuple[str, str], Kind] = field(default_factory=dict)
 
     async def kind(self, document: Json) -> Kind:
-        """Raises `LookupError` for a kind that is not served."""
+        """Return the kind of an object. Raise `LookupError` if it is not served."""
         sought = (document["apiVersion"], document["kind"])
         if sought not in self.known:
             await self._learn(document["apiVersion"])
@@ -51,36 +51,36 @@ class Store:
                 self.known[version, resource["kind"]] = kind
 
     async def kinds(self) -> list[Kind]:
-        """All that are served, each group in its preferred version."""
+        """Return all served kinds, each group in its preferred version."""
         groups = (await ask(self.api, "GET", "/apis")).body["groups"]
         for version in ("v1", *(group["preferredVersion"]["groupVersion"] for group in groups)):
             await self._learn(version)
         return list(self.known.values())
 
     async def path(self, document: Json) -> str:
-        """Of one object, whether it is stored or not."""
+        """Return the path of an object, which may not exist."""
         metadata = document["metadata"]
         return (await self.kind(document)).path(metadata.get("namespace", ""), metadata["name"])
 
     async def read(self, document: Json) -> Answer:
-        """The object as it is stored now."""
+        """Read the object as it is stored now."""
         return await ask(self.api, "GET", await self.path(document))
 
     async def try_to_apply(self, document: Json, **query: str) -> Answer:
-        """A server-side apply; what is refused is refused."""
+        """Apply an object on the server side, and return the answer, even if it is an error."""
         path = await self.path(document)
         return await ask(
             self.api, "PATCH", path, document, fieldManager=MANAGER, fieldValidation="Strict", **query
         )
 
     async def apply(self, document: Json) -> Json:
-        """As above, where a refusal is a failure."""
+        """Apply an object on the server side, by force, and return it as stored; fail if that is refused."""
         answer = await self.try_to_apply(document, force="true")
         assert answer.code in {HTTPStatus.OK, HTTPStatus.CREATED}, answer.body
         return answer.body
 
     async def replace(self, document: Json) -> None:
-        """What exporters and kubelets do: create what is not there, else write the whole anew."""
+        """Create an object or replace it as a whole, as exporters and kubelets do."""
         stored = await self.read(document)
         path = await self.path(document)
         if stored.code == HTTPStatus.NOT_FOUND:
@@ -94,12 +94,12 @@ class Store:
             await _written(self.api, "PUT", f"{path}/status", whole | {"status": document["status"]})
 
     async def delete(self, document: Json) -> None:
-        """What is not there is gone already."""
+        """Delete an object, if it exists."""
         answer = await ask(self.api, "DELETE", await self.path(document))
         assert answer.code in {HTTPStatus.OK, HTTPStatus.ACCEPTED, HTTPStatus.NOT_FOUND}, answer.body
 
     async def list(self, version: str, kind: str) -> list[Json]:
-        """Every object of a kind, in all namespaces."""
+        """Return all objects of a kind, in all namespaces."""
         found = await self.kind({"apiVersion": version, "kind": kind})
         answer = await ask(self.api, "GET", found.path())
         assert answer.code == HTTPStatus.OK, answer.body
@@ -108,13 +108,13 @@ class Store:
 
 
 async def make_ready(api: ApiClient, node: str) -> None:
-    """Take off the taint that an API server gives every new node, for no controller is here to do so."""
+    """Remove the taints of a node: an API server adds one to new nodes, which no controller removes here."""
     answer = await patch(api, f"/api/v1/nodes/{node}", {"spec": {"taints": None}}, how=Patch.MERGE)
     assert answer.code == HTTPStatus.OK, answer.body
 
 
 def _merged(stored: Json, wanted: Json) -> Json:
-    """Labels of others stay."""
+    """Return the stored metadata with the wanted fields; stored labels stay, unless they are set again."""
     return {**stored, **wanted, "labels": {**stored.get("labels", {}), **wanted.get("labels", {})}}
 
 
@@ -125,5 +125,5 @@ async def _written(api: ApiClient, method: str, path: str, document: Json) -> Js
 
 
 def namespace(name: str, labels: Mapping[str, str]) -> Json:
-    """A namespace with labels."""
+    """Return a namespace with labels."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": dict(labels)}}

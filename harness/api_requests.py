@@ -1,6 +1,6 @@
-"""Asks the API server through kubernetes-asyncio, and takes a refusal for an answer.
+"""Calls the API server through kubernetes-asyncio, and returns errors as answers.
 
-Objects stay as they came: a test must see what the server wrote, not what some class kept of it.
+Objects are plain JSON: a test must see what the server wrote, not what a class keeps of it.
 """
 
 import json
@@ -23,29 +23,29 @@ AS_THEY_CAME = dict.fromkeys((200, 201), "object")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An object, or the Status that refuses it; and the texts of warnings."""
+    """An object or the Status of an error, and the texts of warnings."""
 
     code: int
     body: Json
     warnings: list[str]
 
     def __str__(self) -> str:
-        """What decides, in a line."""
+        """Return the code, the message or else the affinity, and the warnings, in a line."""
         said = self.body.get("message") or self.body.get("spec", {}).get("affinity")
         return f"{self.code} {said} {self.warnings}"
 
 
 async def ask(api: ApiClient, method: str, path: str, body: Json | None = None, **query: str) -> Answer:
-    """One request. PATCH is always a server-side apply."""
+    """Send a request. PATCH is always a server-side apply."""
     return await _asked(api, method, path, body, headers=APPLY if method == "PATCH" else {}, query=query)
 
 
 async def patch(api: ApiClient, path: str, body: Json, *, how: Patch, **query: str) -> Answer:
-    """A patch of another kind."""
+    """Send a patch of another type."""
     return await _asked(api, "PATCH", path, body, headers={"Content-Type": how}, query=query)
 
 
-async def _asked(  # noqa: PLR0913  what a request is
+async def _asked(  # noqa: PLR0913  the parts of a request
     api: ApiClient,
     method: str,
     path: str,
@@ -69,7 +69,7 @@ async def _asked(  # noqa: PLR0913  what a request is
 
 
 def refusal(body: str | bytes | None) -> Json:
-    """The Status; before the API server knows a path, it answers in plain words."""
+    """Return the Status of an error; a plain text, as for paths that are not served yet, is its message."""
     try:
         status: Json = json.loads(body or "{}")
     except ValueError:
@@ -78,13 +78,13 @@ def refusal(body: str | bytes | None) -> Json:
 
 
 def texts(headers: CIMultiDictProxy[str] | None) -> list[str]:
-    """What stands between the quotes of `Warning: 299 - "text"`."""
+    """Return the texts of headers such as `Warning: 299 - "text"`."""
     lines = headers.getall("Warning", []) if headers else []
     return [json.loads(line.split(" ", 2)[2]) for line in lines]
 
 
 def pod(name: str, *, asks: Mapping[str, str], **metadata: object) -> Json:
-    """A guaranteed pod of one container, that asks for 8 CPUs, 32 GiB, and `asks` besides."""
+    """Return a guaranteed pod of one container; `asks` adds to 8 CPUs and 32 GiB, or replaces them."""
     amounts = {"cpu": "8", "memory": "32Gi", **asks}
     container = {
         "name": "main",
@@ -110,13 +110,13 @@ async def rehearse(
     namespace: str = "team",
     annotations: Mapping[str, str] = INTENT,
 ) -> Answer:
-    """What would become of such a pod."""
+    """Create such a pod as a dry run, and return the answer."""
     wish = pod("rehearsal", asks=asks, annotations=annotations)
     return await create(api, wish, namespace=namespace, dryRun="All")
 
 
 def gpus(count: int) -> Json:
-    """What a pod asks that wants so many GPUs."""
+    """Return a request for so many GPUs."""
     return {"nvidia.com/gpu": str(count)}
 
 

@@ -1,4 +1,4 @@
-"""Certificates that vouch for themselves: each is an authority of its own."""
+"""Self-signed certificates: each is its own authority."""
 
 import uuid
 from datetime import datetime
@@ -14,7 +14,7 @@ from cryptography.x509.oid import NameOID
 def certificate(
     key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey, *, since: datetime, until: datetime
 ) -> bytes:
-    # Clients look an authority up by its name, so each needs one of its own.
+    # Clients look up an authority by its name, so each needs a unique one.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(uuid.uuid4()))])
     names = [x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
     builder = (

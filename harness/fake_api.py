@@ -1,17 +1,16 @@
 """
 An API server in this process, for tests.
 
-It keeps objects as a real one does, each change with a resource version of its own, and answers lists in
-pages, watches with events, and failures with a Status. What goes wrong in clusters can be made to go wrong
-here, at the moment that a test wants it: history that was compacted, watches that break off or fall silent,
-a server that restarts, a store that was restored from yesterday.
+It stores objects like a real one, with a new resource version for each change, and answers lists in pages,
+watches with events, and failures with a Status. Tests can cause the faults of real clusters at any moment:
+compacted history, watches that break or fall silent, restarts of the server, a store restored from a backup.
 
     async with FakeApi() as api:
         api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
         async with api.client() as client:
             await client.get("/api/v1/nodes/a", what="node a")
 
-Facts about a real one: k8s.io/apiserver (pkg/endpoints/handlers, pkg/storage/cacher), k8s.io/apimachinery
+Sources: k8s.io/apiserver (pkg/endpoints/handlers, pkg/storage/cacher), k8s.io/apimachinery
 (pkg/api/errors).
 """
 
@@ -47,12 +46,12 @@ TOPOLOGY = "topology.node.k8s.io"
 ADMISSION = "admissionregistration.k8s.io/v1"
 APPLY = "application/apply-patch+yaml"
 UNKNOWN_MANAGER = "unknown"
-"""Who writes without saying who it is."""
+"""The field manager of requests that name none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of objects, and where it is served."""
+    """A kind of objects, and its paths."""
 
     kind: str
     api_version: str
@@ -61,17 +60,17 @@ class Resource:
 
     @property
     def prefix(self) -> str:
-        """Where its version is served."""
+        """The path of its API version."""
         return f"/api{'s' if '/' in self.api_version else ''}/{self.api_version}"
 
     @property
     def path(self) -> str:
-        """Where all of its objects are served."""
+        """The path of all its objects."""
         return f"{self.prefix}/{self.plural}"
 
     @property
     def custom(self) -> bool:
-        """Whether a CustomResourceDefinition makes it."""
+        """Whether a CustomResourceDefinition defines it."""
         return self.api_version.startswith((TOPOLOGY, "wgpolicyk8s.io"))
 
 
@@ -98,7 +97,7 @@ RESOURCES = (
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, as it came in; `body` is None if there was none."""
+    """A received request; `body` is None if there was none."""
 
     method: str
     path: str
@@ -114,16 +113,15 @@ class Failure(Exception):
         self.status = status(code, message, cause=cause, reason=reason)
 
     def answer(self) -> web.Response:
-        """The Status, as it is sent."""
+        """Return the response with the Status."""
         return web.json_response(self.status, status=self.status["code"])
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a path means: all objects of a kind, those of a namespace, one (`name`), or a `part` of one.
+    """The meaning of a path: all objects of a kind, those of a namespace, one (`name`), or a `part` of one.
 
-    Of a list or a watch it holds the one that is `selected`, or all, or of a list those on a `node` or in a
-    `phase`.
+    Field selectors limit a list or a watch to the name `selected`, and a list to a `node` or a `phase`.
     """
 
     resource: Resource
@@ -136,17 +134,17 @@ class Place:
 
     @property
     def key(self) -> Key:
-        """The key of the one object."""
+        """The key of the object."""
         return self.namespace, self.name
 
     def holds(self, key: Key) -> bool:
-        """Whether an object of this key is listed here."""
+        """Return whether the path includes an object with this key."""
         return self.namespace in ("", key[0]) and self.selected in ("", key[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One line of history."""
+    """An entry of the history."""
 
     version: int
     type: str
@@ -154,13 +152,13 @@ class Change:
     found: Json
 
     def line(self) -> bytes:
-        """The change as a watch tells it."""
+        """Return the change as a line of a watch."""
         return line(self.type, self.found)
 
 
 @dataclass(slots=True)
 class Watch:
-    """A watch that is open. A deaf one never hears anything again, as if its network were gone."""
+    """An open watch. A `deaf` one receives nothing any more, as if its network had failed."""
 
     place: Place
     request: web.Request
@@ -169,16 +167,16 @@ class Watch:
     deaf: bool = False
 
     def hear(self, said: bytes | None) -> None:
-        """Send some bytes; None ends it in order."""
+        """Send some bytes, unless it is deaf; None ends the watch properly."""
         if not self.deaf:
             self.lines.put_nowait(said)
 
     def wants(self, change: Change) -> bool:
-        """Whether a change is told here."""
+        """Return whether the watch includes a change."""
         return self.place.resource == change.resource and self.place.holds(key_of(change.found))
 
     def pending(self) -> list[bytes]:
-        """Take away what was not sent yet."""
+        """Remove and return the lines that were not sent yet."""
         left = []
         while not self.lines.empty():
             left.append(self.lines.get_nowait() or b"")
@@ -187,49 +185,49 @@ class Watch:
 
 @dataclass
 class FakeApi:
-    """Holds objects and serves them while it is entered. What is set here counts from the next request on."""
+    """Stores objects, and serves them inside `async with`. Changed attributes apply from the next request."""
 
     token: str | None = None
-    """Who asks has to show it; None lets everybody in."""
+    """The token that every request must have; None allows all requests."""
 
     people: dict[str, str] = field(default_factory=dict)
-    """By token the name of whoever has it, for programs that ask; all of them may do everything."""
+    """User names by token, for token and access reviews; these users may do everything."""
 
     page: int = 500
-    """The most objects on one page."""
+    """The most objects on one page of a list with a limit."""
 
     failures: dict[str | tuple[str, str], HTTPStatus] = field(default_factory=dict)
-    """By path, or by method and path (`WATCH` for a watch), the status that is answered."""
+    """Statuses to answer, by path, or by method and path (`WATCH` for a watch, `LIST` for a list)."""
 
     oddities: dict[str, bytes] = field(default_factory=dict)
-    """By path, bytes that are answered with 200, whatever is asked; no watch is open there."""
+    """Bytes to answer with 200 for every request, by path; no watches are opened there."""
 
     documents: dict[str, Json] = field(default_factory=dict)
-    """By path, what a GET finds there beside the objects (`/api/v1/nodes/a/proxy/configz`)."""
+    """Documents to answer for a GET besides objects, by path (`/api/v1/nodes/a/proxy/configz`)."""
 
     hung: set[str] = field(default_factory=set)
-    """Paths that are not answered for as long as they stand here."""
+    """Paths whose requests get no answer while they are in this set."""
 
     not_served: set[str] = field(default_factory=set)
-    """Paths of kinds (`/api/v1/nodes`) that this server does not know."""
+    """Paths of kinds (`/api/v1/nodes`) that are not served."""
 
     expire_pages_after: int | None = None
-    """After so many pages of a list, the next one is too old to be had."""
+    """The number of pages of a list after which the next one has expired; None if they do not expire."""
 
     gone_as_event: bool = False
-    """Whether a watch that is too old is accepted and told so in an event, or refused with 410."""
+    """Whether a watch that is too old is accepted and gets an error event, instead of the status 410."""
 
     silent: bool = False
-    """While it is set, nothing is said to watches; those that would have heard something stay deaf."""
+    """Whether nothing is sent to watches; those that miss something stay deaf."""
 
     requests: list[Asked] = field(default_factory=list)
-    """Everything that was asked."""
+    """All received requests."""
 
     version: int = FIRST_VERSION
     """The resource version of the last change."""
 
     port: int = 0
-    """Where it listens; 0 takes a free one, and the same from then on."""
+    """The port to listen on; 0 takes a free one, and keeps it from then on."""
 
     url: str = ""
 
@@ -242,45 +240,45 @@ class FakeApi:
         self._watches: list[Watch] = []
         self._runner: web.AppRunner | None = None
 
-    # Objects, as a test sees them.
+    # Objects, for tests.
 
     def put(self, made: Json, *, manager: str = UNKNOWN_MANAGER) -> Json:
-        """Store an object, whatever was there before, and give it as it is stored."""
+        """Create or replace an object, and return it as it is stored."""
         resource = _BY_KIND[made["apiVersion"], made["kind"]]
         metadata = made["metadata"]
         namespace = metadata.get("namespace", "default") if resource.namespaced else ""
         return copy.deepcopy(self._store(Place(resource, namespace, metadata["name"]), made, manager))
 
     def get(self, path: str) -> Json | None:
-        """The object at a path, None if there is none."""
+        """Return the object at a path; None if there is none."""
         place = place_of(path)
         return copy.deepcopy(self._objects[place.resource].get(place.key)) if place else None
 
     def delete(self, path: str) -> None:
-        """Take away the object at a path, if there is one."""
+        """Delete the object at a path, if there is one."""
         place = place_of(path)
         if place and place.key in self._objects[place.resource]:
             self._remove(place)
 
     def all(self, path: str) -> list[Json]:
-        """The objects that a list at a path has."""
+        """Return the objects of a list at a path."""
         place = place_of(path)
         return copy.deepcopy(self._listed(place)) if place else []
 
     def asked(self, method: str, path: str) -> list[Asked]:
-        """The requests to a path with a method: `GET`, `LIST`, `WATCH`, `POST`, ..."""
+        """Return the requests to a path with a method: `GET`, `LIST`, `WATCH`, `POST`, ..."""
         return [each for each in self.requests if each.path == path and method in (each.method, verb(each))]
 
-    # What goes wrong.
+    # Faults.
 
     def compact(self) -> None:
-        """Forget history: watches from before now, and lists that were begun, are too old."""
+        """Delete the history: earlier versions are too old for watches, and unfinished lists have expired."""
         self._compacted = self.version
         self._history.clear()
         self._pages.clear()
 
     def rewind(self) -> None:
-        """Restore the store from a backup: the objects are there, with versions as of long ago."""
+        """Restore the store from a backup: watches break, and objects get versions of long ago."""
         self.cut()
         self.version = FIRST_VERSION
         for resource in RESOURCES:
@@ -289,31 +287,31 @@ class FakeApi:
         self.compact()
 
     def cut(self, *, half_line: bool = False) -> None:
-        """Break all watches off; what was not sent yet is lost, a half of the next line aside."""
+        """Break all watches; unsent lines are lost, except half of the next one with `half_line`."""
         for watch in self._watches:
             pending = watch.pending() or [self._bookmark(watch.place.resource)]
             watch.deaf = True
             _break(watch.request, pending[0][: len(pending[0]) // 2] if half_line else b"")
 
     def end(self) -> None:
-        """End all watches in order, as a server does when their time is over."""
+        """End all watches properly, as a server does when they time out."""
         for watch in self._watches:
             watch.hear(None)
 
     def bookmark(self) -> None:
-        """Send a bookmark to every watch that wants them."""
+        """Send a bookmark to every watch that allows them."""
         for watch in self._watches:
             if watch.bookmarks:
                 self._tell(watch, self._bookmark(watch.place.resource))
 
     def say(self, kind: str, said: bytes) -> None:
-        """Send bytes to all watches of a kind (`Node`), whatever they are; a line needs its end."""
+        """Send any bytes to all watches of a kind (`Node`), with the end of the line if it is a line."""
         for watch in self._watches:
             if watch.place.resource.kind == kind:
                 self._tell(watch, said)
 
     def watching(self, kind: str) -> int:
-        """How many watches of a kind are open and not deaf."""
+        """Return how many watches of a kind are open and not deaf."""
         return sum(watch.place.resource.kind == kind and not watch.deaf for watch in self._watches)
 
     # The server.
@@ -328,7 +326,7 @@ class FakeApi:
         await self.stop()
 
     async def start(self) -> None:
-        """Listen, where it did before if it did."""
+        """Start to listen, at the same port as before, if any."""
         app = web.Application(client_max_size=2**24)
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01, handler_cancellation=True)
@@ -339,12 +337,12 @@ class FakeApi:
         self.url = f"http://127.0.0.1:{self.port}"
 
     async def stop(self) -> None:
-        """Break everything off and refuse connections; the objects stay."""
+        """Break all connections, and refuse new ones; the objects stay."""
         self.cut()
         if self._runner is None:
             return
-        # Whoever was just let in is known to the runner only some turns of the loop later, and forgotten for
-        # ever, with the connection open, if the runner ends before (github.com/python/cpython/issues/109564).
+        # The runner knows a new connection only some turns of the event loop after it was accepted. If it
+        # ends before, the connection stays open for ever (github.com/python/cpython/issues/109564).
         asyncio.get_running_loop().remove_reader(self._socket)
         for _ in range(_TURNS):
             await asyncio.sleep(0)
@@ -353,12 +351,12 @@ class FakeApi:
 
     @property
     def running(self) -> bool:
-        """Whether it listens."""
+        """Whether the server listens."""
         return self._runner is not None
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[Api]:
-        """Ask this server; the usual namespace is `default`."""
+        """Yield a client of this server; its namespace is `default`."""
         configuration = Configuration(host=self.url, api_key={"BearerToken": f"Bearer {self.token}"})
         with tempfile.NamedTemporaryFile("w", suffix=".crt") as authority:
             authority.write(_NOBODY)
@@ -369,7 +367,7 @@ class FakeApi:
             yield Api(client, namespace="default")
 
     def kubeconfig(self, path: Path, *, namespace: str | None = "default") -> Path:
-        """Write a kubeconfig that leads here; its context may name no namespace."""
+        """Write a kubeconfig for this server, and return its path; its context can be without a namespace."""
         context = {"cluster": "c", "user": "u"} | ({"namespace": namespace} if namespace else {})
         content = {
             "apiVersion": "v1",
@@ -396,7 +394,7 @@ class FakeApi:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         asked = Asked(request.method, request.path, dict(request.query), _loaded(await request.read()))
         self.requests.append(asked)
-        while asked.path in self.hung:  # noqa: ASYNC110  whoever tests changes what stands there
+        while asked.path in self.hung:  # noqa: ASYNC110  tests change the set
             await asyncio.sleep(POLL_SECONDS)
         try:
             self._let_in(request, asked)
@@ -502,7 +500,7 @@ class FakeApi:
         return HTTPStatus.OK, self._store(place, made, manager_of(asked))
 
     def _apply(self, place: Place, asked: Asked) -> tuple[HTTPStatus, Json]:
-        """Server-side apply: the fields of one manager, and nobody else's."""
+        """Apply the fields of one manager, as server-side apply does."""
         wanted, manager = _sensible(place, asked.body), asked.query.get("fieldManager")
         if not manager:
             raise Failure(HTTPStatus.BAD_REQUEST, "fieldManager: Required value: is required for apply patch")
@@ -529,7 +527,7 @@ class FakeApi:
         return HTTPStatus.OK, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
     def _bind(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
-        """Give a pod its node, and the annotations of the Binding (pkg/registry/core/pod/storage)."""
+        """Bind a pod to a node, and copy the annotations of the Binding (pkg/registry/core/pod/storage)."""
         binding = asked.body if isinstance(asked.body, dict) else {}
         metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
         if (binding.get("apiVersion"), binding.get("kind")) != ("v1", "Binding"):
@@ -552,7 +550,7 @@ class FakeApi:
     # Watches.
 
     def _evict(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
-        """Have a pod go, within nobody's budget: it is deleted, and goes when somebody drops it."""
+        """Evict a pod without regard to budgets: it is being deleted, and stays until a test deletes it."""
         eviction = asked.body if isinstance(asked.body, dict) else {}
         if (eviction.get("apiVersion"), eviction.get("kind")) != ("policy/v1", "Eviction"):
             raise Failure(HTTPStatus.BAD_REQUEST, "the body is no Eviction of policy/v1")
@@ -588,7 +586,7 @@ class FakeApi:
         return answer
 
     def _too_old(self, asked: Asked) -> Json | None:
-        """The Status to send in an event; raises `Failure` if the watch is refused."""
+        """Return the Status to send as an event if a watch is too old. Raise `Failure` if it is refused."""
         since = _version(asked)
         if since > self.version:
             message = f"Too large resource version: {since}, current: {self.version}"
@@ -602,7 +600,7 @@ class FakeApi:
         return failure.status
 
     def _since(self, place: Place, asked: Asked) -> Iterable[bytes]:
-        """What happened after a version; without one, all objects as if they had just been added."""
+        """Return the changes since a version as lines; without a version, all objects as if just added."""
         since = _version(asked)
         if not since:
             return [line("ADDED", found) for found in self._listed(place)]
@@ -640,7 +638,7 @@ class FakeApi:
         return found
 
     def _store(self, place: Place, made: Json, manager: str = UNKNOWN_MANAGER) -> Json:
-        """Nothing happens if nothing changes."""
+        """Store an object and notify watches, unless nothing changes; return the stored object."""
         objects = self._objects[place.resource]
         before = objects.get(place.key)
         stored = copy.deepcopy(made)
@@ -675,12 +673,12 @@ class FakeApi:
 
 
 def manager_of(asked: Asked) -> str:
-    """Who writes, as far as it says so."""
+    """Return the field manager of a request, `UNKNOWN_MANAGER` if it names none."""
     return asked.query.get("fieldManager", UNKNOWN_MANAGER)
 
 
 def status(code: HTTPStatus, message: str, *, cause: str = "", reason: str = "") -> Json:
-    """A Status as a real API server writes it."""
+    """Return a Status as a real API server writes it."""
     details = {"causes": [{"reason": cause, "message": message}], "retryAfterSeconds": 1}
     return {
         "kind": "Status",
@@ -695,17 +693,17 @@ def status(code: HTTPStatus, message: str, *, cause: str = "", reason: str = "")
 
 
 def line(what: str, found: Json) -> bytes:
-    """An event as a line of a watch."""
+    """Return an event as a line of a watch."""
     return orjson.dumps({"type": what, "object": found}) + b"\n"
 
 
 def key_of(found: Json) -> Key:
-    """Namespace and name of an object that is stored."""
+    """Return namespace and name of a stored object."""
     return found["metadata"].get("namespace", ""), found["metadata"]["name"]
 
 
 def place_of(path: str) -> Place | None:
-    """What a path means, None if it is of no kind that is known here."""
+    """Return the meaning of a path; None if its kind is unknown."""
     found = _PATH.fullmatch(path)
     resource = found and _BY_PATH.get(f"{found['prefix']}/{found['plural']}")
     if not found or not resource:
@@ -714,14 +712,14 @@ def place_of(path: str) -> Place | None:
 
 
 def in_list(resource: Resource, found: Json) -> Json:
-    """An object as it stands in a list: only custom ones repeat their kind there."""
+    """Return an object as an item of a list: only custom resources repeat their kind there."""
     if resource.custom:
         return found
     return {key: value for key, value in found.items() if key not in ("kind", "apiVersion")}
 
 
 def verb(asked: Asked) -> str:
-    """The method, but `WATCH` for a watch and `LIST` for a list."""
+    """Return the method of a request, but `WATCH` for a watch and `LIST` for a list."""
     place = place_of(asked.path)
     if asked.method != "GET" or place is None or place.name:
         return asked.method
@@ -729,12 +727,12 @@ def verb(asked: Asked) -> str:
 
 
 def merged(before: Any, change: Any) -> Any:  # noqa: ANN401  JSON
-    """The document after a merge patch (RFC 7396)."""
+    """Return the document after a merge patch (RFC 7396)."""
     return _merged(before, change, {})
 
 
 def strategic(before: Any, change: Any) -> Any:  # noqa: ANN401  JSON
-    """The document after a strategic merge patch, as far as the lists of `_LISTS_BY` go."""
+    """Return the document after a strategic merge patch, which merges the lists of `_LISTS_BY` by key."""
     return _merged(before, change, _LISTS_BY)
 
 
@@ -763,7 +761,7 @@ def _merged_list(before: list[Json], change: list[Json], by: str, lists: Mapping
 
 
 def _sensible(place: Place, body: object) -> Json:
-    """An object as it may be stored at a place."""
+    """Return the object in a request's body. Raise `Failure` if it cannot be stored at a place."""
     resource = place.resource
     if not isinstance(body, dict) or not isinstance(body.get("metadata"), dict):
         raise Failure(HTTPStatus.BAD_REQUEST, "the body of the request is no object with metadata")
@@ -778,7 +776,7 @@ def _sensible(place: Place, body: object) -> Json:
 
 
 def _same_version(place: Place, made: Json, before: Json) -> None:
-    """No version at all is as good as the right one."""
+    """Raise `Failure` if an object has another version than the stored one; it may have none."""
     if made["metadata"].get("resourceVersion", "") not in ("", before["metadata"]["resourceVersion"]):
         message = (
             f'Operation cannot be fulfilled on {_qualified(place.resource)} "{place.name}": the object has '
@@ -788,7 +786,7 @@ def _same_version(place: Place, made: Json, before: Json) -> None:
 
 
 def _unbindable(pod: Json, uid: str | None) -> str | None:
-    """Why a pod cannot be bound; None if it can."""
+    """Return why a pod cannot be bound; None if it can."""
     metadata = pod["metadata"]
     if uid and uid != metadata["uid"]:
         return f"Precondition failed: UID in precondition: {uid}, UID in object meta: {metadata['uid']}"
@@ -821,7 +819,7 @@ def _version(asked: Asked) -> int:
 
 
 def _break(request: web.Request, said: bytes) -> None:
-    """Close a connection in the middle of an answer, after some more bytes of it."""
+    """Close a connection in the middle of an answer, after some more bytes."""
     if request.transport is None:
         return
     if said:
@@ -832,8 +830,8 @@ def _break(request: web.Request, said: bytes) -> None:
 _TURNS = 10
 _BORN = "2026-01-02T03:04:05Z"
 
-# An authority that has signed nothing. A client that is to trust it is made in a moment; one that is told
-# nothing reads all authorities of the system, which takes most of the time of a short test.
+# An authority that signed nothing. Without an authority, a new client would load all those of the system,
+# which takes most of the time of a short test.
 _NOBODY = """\
 -----BEGIN CERTIFICATE-----
 MIIBETCBt6ADAgECAgEBMAoGCCqGSM49BAMCMBExDzANBgNVBAMMBm5vYm9keTAgFw0yNjAxMDEwMDAwMDBaGA8yMTI2MDEwMTAw
@@ -864,7 +862,7 @@ _SELECTORS: Mapping[str, Callable[[Place, str], Place]] = MappingProxyType(
         "status.phase": lambda place, phase: replace(place, phase=phase),
     }
 )
-"""By its field, what a selector makes of a place."""
+"""How a field selector limits a place, by its field."""
 
 _Verb = Callable[[FakeApi, Place, Asked, str], tuple[HTTPStatus, Json]]
 _VERBS: Mapping[tuple[str, bool], _Verb] = MappingProxyType(
@@ -877,7 +875,7 @@ _VERBS: Mapping[tuple[str, bool], _Verb] = MappingProxyType(
         ("DELETE", True): FakeApi._delete,  # noqa: SLF001  as above
     }
 )
-"""By method, and whether a path names one object."""
+"""Handlers by method, and whether the path names one object."""
 
 _PARTS: Mapping[tuple[str, str, str], _Verb] = MappingProxyType(
     {
@@ -885,7 +883,7 @@ _PARTS: Mapping[tuple[str, str, str], _Verb] = MappingProxyType(
         ("Pod", "eviction", "POST"): FakeApi._evict,  # noqa: SLF001  likewise
     }
 )
-"""By kind, part of an object, and method."""
+"""Handlers by kind, part of an object, and method."""
 
 _REASONS: Mapping[int, str] = MappingProxyType(
     {
@@ -910,4 +908,4 @@ _REVIEWS: Mapping[str, Callable[[FakeApi, Asked], Json]] = MappingProxyType(
         "/apis/authorization.k8s.io/v1/subjectaccessreviews": FakeApi._access_review,  # noqa: SLF001  its own
     }
 )
-"""Questions of which nothing is stored."""
+"""Handlers of reviews by path; reviews are not stored."""

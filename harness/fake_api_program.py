@@ -1,10 +1,10 @@
 """
-The fake API server as a program of its own, so that what it takes of a processor and of memory is its own.
+The fake API server as a separate program, with processor time and memory of its own.
 
     python -m harness.fake_api_program OBJECTS PORT
 
-reads a list of objects, serves them, and goes on until it is killed. It forgets what nobody asks for any
-more, so that it can be asked for hours.
+reads a list of objects, and serves them until it is killed. It regularly deletes the requests and the
+history, so it can run for hours.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ from harness.fake_api import FakeApi, Json
 FORGET_SECONDS = 5
 
 VIEWERS = 64
-"""People whom it knows, for programs that ask."""
+"""The number of users that it knows, for token and access reviews."""
 
 
 def viewer(number: int) -> str:
-    """The token of somebody who may see everything."""
+    """Return the token of a user who may see everything."""
     return f"token-of-viewer-{number}"
 
 
 async def main(objects: Iterable[Json], port: int) -> None:
-    """Serve until killed."""
+    """Serve objects until killed."""
     async with FakeApi(
         port=port, people={viewer(number): f"user-{number}" for number in range(VIEWERS)}
     ) as api:
@@ -36,7 +36,7 @@ async def main(objects: Iterable[Json], port: int) -> None:
             api.put(each)
         while True:
             await asyncio.sleep(FORGET_SECONDS)
-            # Open watches go on; whoever asks for what was before now is told to list.
+            # Open watches continue; watches of earlier versions are refused, so their clients list again.
             api.requests.clear()
             api.compact()
 

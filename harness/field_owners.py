@@ -1,8 +1,8 @@
 """
-Who has written which field of an object, for server-side apply in the fake API server.
+The owners of an object's fields, for server-side apply in the fake API server.
 
-Maps are owned key by key, lists as a whole, as in a custom resource that says nothing else of its lists;
-owner references, which a real one owns by UID, too. Facts: k8s.io/apimachinery (pkg/util/managedfields),
+Maps are owned by key, and lists as a whole, as in a custom resource that declares nothing else; so are owner
+references, which a real server owns by UID. Sources: k8s.io/apimachinery (pkg/util/managedfields),
 sigs.k8s.io/structured-merge-diff (merge/update.go).
 """
 
@@ -24,7 +24,7 @@ OF_THE_SERVER = frozenset(
         ("metadata", "resourceVersion"),
     }
 )
-"""Fields that nobody owns."""
+"""Fields without owners."""
 
 
 class FieldOwners:
@@ -34,7 +34,7 @@ class FieldOwners:
         self._owned: dict[str, set[FieldPath]] = {}
 
     def wrote(self, manager: str, before: Json | None, after: Json) -> None:
-        """A manager made `after` of `before`: what it changed is its own, and nobody else's."""
+        """Record that a manager changed `before` into `after`: it alone owns the changed fields."""
         earlier, later = fields(before or {}), fields(after)
         changed = {path for path in later if path not in earlier or earlier[path] != later[path]}
         for other, owned in self._owned.items():
@@ -44,7 +44,7 @@ class FieldOwners:
         self._owned.setdefault(manager, set()).update(changed)
 
     def conflicts(self, manager: str, before: Json, wanted: Json) -> list[tuple[FieldPath, str]]:
-        """The fields that a manager would change although they are another's, and whose they are."""
+        """Return the fields of others that a manager would change, with their owners."""
         earlier = fields(before)
         return [
             (path, other)
@@ -54,7 +54,7 @@ class FieldOwners:
         ]
 
     def applied(self, manager: str, before: Json, wanted: Json) -> Json:
-        """The object once a manager has these fields in it, and no others of its own."""
+        """Return the object after a manager applied these fields; others that it alone owns are removed."""
         now, others = fields(wanted), self._owned_by_others(manager)
         after = copy.deepcopy(before)
         for path in self._owned.get(manager, set()) - now.keys() - others:
@@ -72,7 +72,7 @@ class FieldOwners:
 
 
 def fields(found: Json) -> dict[FieldPath, Any]:
-    """The fields of an object that can be owned, by their paths."""
+    """Return the fields of an object that can be owned, by path."""
     return {path: value for path, value in _leaves(found, ()) if path not in OF_THE_SERVER}
 
 

@@ -1,8 +1,7 @@
-"""Fifty-five nodes as they register, and what topology exporters publish of them.
+"""Fifty-five nodes as they register, and the topologies that exporters publish for them.
 
-Nine shapes, of which eight make a class each; nodes of the last publish no topology. What the shapes can do
-differs where pods are asked for: only `dgx` and `hgx` have four GPUs in a zone, and no node has more. `mi`
-and `apu` have those of another vendor.
+There are nine shapes. Eight form a class each; nodes of the last publish no topology. Only `dgx` and `hgx`
+have four NVIDIA GPUs in a zone, and no node has more. `mi` and `apu` have GPUs of another vendor.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,9 +17,9 @@ NEAR, FAR = 10, 21
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Nodes of one make. Amounts are those of one zone; without `policy` no topology is published.
+    """The hardware of a group of nodes. Amounts are per zone; without a `policy`, no topology is published.
 
-    `taken` says that running pods hold all, `version` is the one its exporter writes.
+    If `taken`, running pods hold everything. `version` is the API version that the exporter writes.
     """
 
     zones: int
@@ -34,7 +33,7 @@ class Shape:
     version: str = "v1alpha2"
 
     def per_zone(self) -> dict[str, int]:
-        """Every resource of a zone, memory in bytes."""
+        """Return all resources of a zone, memory in bytes."""
         return {"cpu": self.cpus, "memory": self.gib * GIB, **self.devices}
 
 
@@ -54,28 +53,28 @@ SHAPES: Mapping[str, Shape] = {
 WITH_FOUR_GPUS = ("dgx", "hgx")
 
 LARGER = replace(SHAPES["dgx"], devices={"nvidia.com/gpu": 8, "rdma/hca": 4})
-"""A node such as the fleet has none: eight GPUs in a zone."""
+"""A shape that the fleet does not have: eight GPUs in a zone."""
 
 
 def nodes() -> Iterator[Json]:
-    """Every node of the fleet."""
+    """Yield all nodes of the fleet."""
     for kind, shape in SHAPES.items():
         yield from (node(name, shape) for name in names(kind))
 
 
 def topologies() -> Iterator[Json]:
-    """What is published of them."""
+    """Yield the published topologies."""
     for kind, shape in SHAPES.items():
         yield from (topology(name, shape) for name in names(kind) if shape.policy)
 
 
 def names(kind: str) -> list[str]:
-    """The nodes of one shape."""
+    """Return the names of the nodes of a shape."""
     return [f"{kind}-{number:02}" for number in range(SHAPES[kind].nodes)]
 
 
 def node(name: str, shape: Shape) -> Json:
-    """A node as its kubelet registers it, and no taint: nobody here would take it off."""
+    """Return a node as its kubelet registers it, but without a taint, as no controller would remove it."""
     amounts = {resource: str(amount * shape.zones) for resource, amount in shape.per_zone().items()}
     everything = {**amounts, "pods": "110", "ephemeral-storage": "900Gi"}
     return {
@@ -115,7 +114,7 @@ def node(name: str, shape: Shape) -> Json:
 
 
 def topology(name: str, shape: Shape) -> Json:
-    """As Node Feature Discovery's topology updater writes it (pkg/nfd-topology-updater), or used to."""
+    """Return a topology as Node Feature Discovery's updater writes or wrote it (pkg/nfd-topology-updater)."""
     return {
         "apiVersion": f"{TOPOLOGIES}/{shape.version}",
         "kind": "NodeResourceTopology",
@@ -135,7 +134,7 @@ def _in_attributes(shape: Shape) -> Json:
 
 
 def _in_a_word(shape: Shape) -> Json:
-    """`SingleNUMANodePodLevel`, of which only this shape is needed."""
+    """Return the policy `SingleNUMANodePodLevel`, the only one that is needed in this form."""
     assert (shape.policy, shape.scope) == ("single-numa-node", "pod")
     return {"topologyPolicies": ["SingleNUMANodePodLevel"]}
 

@@ -1,7 +1,7 @@
-"""Builds programs from Go modules that stand beside the tests, because the real thing is written in Go.
+"""Builds real programs that are written in Go, such as Kubernetes, from the Go modules of the harness.
 
-The programs go to a cache outside the tree, where the next run finds them. Progress goes to standard
-error; exit code 69 says that none can be had on this machine, 1 that getting them went wrong.
+The programs are cached outside the tree. Progress goes to standard error. Exit code 69 means that the
+programs are not available on this machine, 1 that the build failed.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ KUBERNETES = "k8s.io/kubernetes"
 
 
 class UnavailableError(Exception):
-    """The programs cannot be had here; the text says what would change that."""
+    """Raised if programs are not available on this machine; the message says what would help."""
 
 
 class BrokenError(Exception):
-    """The programs were named or begun, and something is wrong with them."""
+    """Raised if the programs that a variable names are unusable, or if a build fails."""
 
 
 def no_variables(_: "Workshop") -> Mapping[str, str]:
-    """Set nothing: the program shows no version."""
+    """Return no variables: the program shows no version."""
     return {}
 
 
@@ -42,20 +42,20 @@ class Version:
     variable: str
 
     def __call__(self, workshop: "Workshop") -> Mapping[str, str]:
-        """The variable and the version that the workshop requires."""
+        """Return the variable, and the version that the workshop requires."""
         return {self.variable: workshop.required(self.module)}
 
 
-# Without its version the API server calls itself v0.0.0-master, and clients complain of the skew.
+# Otherwise the API server reports v0.0.0-master, and clients warn of version skew.
 KUBERNETES_VERSION = Version(KUBERNETES, "k8s.io/component-base/version.gitVersion")
 
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
     """
-    A Go module, and the name under which its programs are cached and mentioned in progress.
+    A Go module, and the name of its programs in the cache and in progress messages.
 
-    `variables` gives the string variables that the linker sets in these programs.
+    `variables` returns the string variables that the linker sets in these programs.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Workshop:
     variables: Callable[["Workshop"], Mapping[str, str]] = no_variables
 
     def required(self, module: str) -> str:
-        """The version of another module that this one requires."""
+        """Return the version of another module that this one requires. Raise `BrokenError` if it does not."""
         text = (self.folder / self.module_file).read_text()
         found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", text, re.MULTILINE)
         if not found:
@@ -72,12 +72,12 @@ class Workshop:
         return found[1]
 
     def cache(self, *parts: str) -> Path:
-        """A folder for finished programs, outside the tree; it need not exist."""
+        """Return a folder for finished programs, outside the tree; it may not exist."""
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return home.joinpath("numalign", self.name, *parts)
 
     def place(self, release: str, program: str, sources: Iterable[Path]) -> Path:
-        """Where a program of a release is kept: an edit of what it is made from is another place."""
+        """Return the path of a program of a release; it changes with the content of its sources."""
         stem = self.folder / self.module_file.removesuffix(".mod")
         made_from = hashlib.sha256()
         for source in (*sources, stem.with_name(f"{stem.name}.mod"), stem.with_name(f"{stem.name}.sum")):
@@ -88,29 +88,29 @@ class Workshop:
     async def build(
         self, package: str, *, into: Path, begins: str, otherwise: str, flags: Iterable[str] = ()
     ) -> None:
-        """Builds one program to its place, saying how it `begins`; `otherwise` is said where there is no Go.
+        """Build a program into its place; print `begins` first.
 
-        Two builds at the same time do each other no harm: each moves a whole program to its place. Raises
-        `UnavailableError` and `BrokenError`.
+        Two builds can run at the same time: each moves a complete program to its place. Raise
+        `UnavailableError` with the text of `otherwise` without Go, and `BrokenError` if the build fails.
         """
         go = self.compiler(otherwise=otherwise)
         self.say(begins)
         into.parent.mkdir(parents=True, exist_ok=True)
-        # Beside the folder of programs, for some look at all that is in it.
+        # Next to the folder of programs, because callers may list that folder.
         with tempfile.TemporaryDirectory(dir=into.parent.parent) as unfinished:
             program = Path(unfinished) / into.name
             await self.compile(go, package, into=program, flags=flags)
             program.rename(into)
 
     def compiler(self, *, otherwise: str) -> str:
-        """The path of Go, or UnavailableError with the text of `otherwise`."""
+        """Return the path of Go. Raise `UnavailableError` with the text of `otherwise` if there is none."""
         go = shutil.which("go")
         if not go:
             raise UnavailableError(otherwise)
         return go
 
     async def compile(self, go: str, package: str, *, into: Path, flags: Iterable[str] = ()) -> None:
-        """Builds one program, however long it takes. BrokenError if Go refuses."""
+        """Build a program, however long it takes. Raise `BrokenError` if that fails."""
         began = monotonic()
         process = await asyncio.create_subprocess_exec(
             *(go, "build", f"-modfile={self.module_file}", "-mod=readonly", "-trimpath"),
@@ -128,7 +128,7 @@ class Workshop:
         return " ".join(["-s -w", *(f"-X {name}={value}" for name, value in self.variables(self).items())])
 
     async def _patiently(self, result: Awaitable[int], *, what: str) -> int:
-        """Waits however long it takes, and says now and then that it still does."""
+        """Wait for a result, however long it takes, and print regularly how long it has taken so far."""
         began = monotonic()
         waiting = asyncio.ensure_future(result)
         while not (await asyncio.wait([waiting], timeout=BREATH_SECONDS))[0]:
@@ -136,13 +136,13 @@ class Workshop:
         return waiting.result()
 
     def say(self, line: str) -> None:
-        """A line of progress."""
+        """Print a line of progress."""
         sys.stderr.write(f"{self.name}: {line}\n")
         sys.stderr.flush()
 
 
 def by_version(name: str, folder: Path) -> dict[str, Workshop]:
-    """Every version of Kubernetes of which a folder has a go.<minor>.mod, and what builds from it."""
+    """Return the workshop of each version of Kubernetes for which a folder has a go.<minor>.mod."""
     shops = (
         Workshop(name, folder, file.name, KUBERNETES_VERSION) for file in sorted(folder.glob("go.*.mod"))
     )
@@ -150,7 +150,7 @@ def by_version(name: str, folder: Path) -> dict[str, Workshop]:
 
 
 def run(workshop: Workshop, finding: Coroutine[Any, Any, Iterable[Path]]) -> int:
-    """Writes what is found to standard output, a path a line; the exit code of a script that does this."""
+    """Print the found paths, one a line, and return the exit code."""
     try:
         sys.stdout.writelines(f"{path}\n" for path in asyncio.run(finding))
     except UnavailableError as error:

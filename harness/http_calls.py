@@ -1,9 +1,8 @@
 """
-HTTP/1.1 as callers write it, by hand.
+HTTP/1.1 requests that are written by hand.
 
-An attacker writes what no library would, and who makes a thousand calls a second beside the program that is
-looked at has no processor to spend on a library. Everything goes to this machine: an address that leads away
-from it is refused.
+Attackers write requests that no library would write, and a library would take too much processor time from
+the measured program at a thousand calls a second. All calls go to this machine: other addresses are refused.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ LONGEST_HEAD = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Where a program listens, and whom to trust there; None is plain HTTP."""
+    """The address of a program, and the TLS context for it; None means plain HTTP."""
 
     port: int
     tls: ssl.SSLContext | None = field(default=None, repr=False)
@@ -36,7 +35,7 @@ class Door:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back: the status, whether the connection ends with it, and the body."""
+    """An answer: the status, whether the connection ends with it, and the body."""
 
     status: int
     closes: bool
@@ -44,17 +43,17 @@ class Answer:
 
     @property
     def well(self) -> bool:
-        """Whether the call was taken."""
+        """Whether the call succeeded."""
         return self.status in (HTTPStatus.OK, HTTPStatus.CREATED)
 
 
 class Hangup(ConnectionError):
-    """Raised when the other end closed the connection in place of an answer."""
+    """Raised if the other end closes the connection instead of answering."""
 
 
 @dataclass(slots=True)
 class Connection:
-    """One connection, for one call at a time; `called` is how many were answered over it."""
+    """A connection for one call at a time; `called` is the number of answered calls."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
@@ -62,7 +61,7 @@ class Connection:
 
     @classmethod
     async def open(cls, door: Door, *, source: str | None = None) -> Self:
-        """Connect, from another address of this machine where one is given; raises `OSError`."""
+        """Connect, from the address `source` of this machine, if given. Raise `OSError` if that fails."""
         local = (source, 0) if source else None
         reader, writer = await asyncio.open_connection(
             door.host, door.port, ssl=door.tls, local_addr=local, limit=LONGEST_HEAD
@@ -72,16 +71,16 @@ class Connection:
         return cls(reader, writer)
 
     async def call(self, method: str, path: str, body: bytes = b"", content_type: str = JSON) -> Answer:
-        """Ask, and wait for the whole answer; raises `OSError`."""
+        """Send a request, and return the complete answer. Raise `OSError` if that fails."""
         self.send(request(method, path, body, {"Content-Type": content_type} if body else {}))
         return await self.answer()
 
     def send(self, written: bytes) -> None:
-        """Write some bytes, whatever they are."""
+        """Write any bytes."""
         self.writer.write(written)
 
     async def answer(self) -> Answer:
-        """Read one answer; raises `Hangup` if there is none, `OSError` for what else may happen to it."""
+        """Read an answer. Raise `Hangup` if the connection ends before, and `OSError` for other failures."""
         try:
             head = await self.reader.readuntil(b"\r\n\r\n")
             status, headers = _read(head)
@@ -92,13 +91,13 @@ class Connection:
         return Answer(status, headers.get(b"connection", b"").lower() == b"close", body)
 
     def close(self) -> None:
-        """Close it at once, without a farewell."""
+        """Abort the connection at once."""
         self.writer.transport.abort()
 
 
 @asynccontextmanager
 async def connection(door: Door, *, source: str | None = None) -> AsyncIterator[Connection]:
-    """A connection that is closed at the end of the block."""
+    """Open a connection for the block."""
     made = await Connection.open(door, source=source)
     try:
         yield made
@@ -107,25 +106,25 @@ async def connection(door: Door, *, source: str | None = None) -> AsyncIterator[
 
 
 async def once(door: Door, method: str, path: str, body: bytes = b"", content_type: str = JSON) -> Answer:
-    """One call over a connection of its own."""
+    """Make one call over a new connection."""
     async with connection(door) as made:
         return await made.call(method, path, body, content_type)
 
 
 def request(method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> bytes:
-    """A whole request; its length is announced if it has a body."""
+    """Return a complete request, with its length if it has a body or is a POST."""
     lengths = {"Content-Length": str(len(body))} if body or method == "POST" else {}
     return head(method, path, {**lengths, **(headers or {})}) + body
 
 
 def head(method: str, path: str, headers: Mapping[str, str]) -> bytes:
-    """A request without what comes after its headers."""
+    """Return the start of a request, up to and including its headers."""
     told = "".join(f"{key}: {value}\r\n" for key, value in headers.items())
     return f"{method} {path} HTTP/1.1\r\nHost: numalign\r\n{told}\r\n".encode()
 
 
 def _read(written: bytes) -> tuple[int, dict[bytes, bytes]]:
-    """Status and headers of an answer; the names of headers in small letters."""
+    """Return status and headers of an answer; the names of headers are in lower case."""
     first, *lines = written.split(b"\r\n")
     pairs = (line.partition(b":") for line in lines if line)
     return int(first.split(b" ", 2)[1]), {name.lower(): value.strip() for name, _, value in pairs}

@@ -1,7 +1,7 @@
 """Counts lines by package: `python -m harness.lines [REV [REV]]`, of one revision or of two side by side.
 
-Code is what is left without blank lines, comments and docstrings; raw is every line. Without a revision the
-files of the working tree that git knows are counted.
+Lines of code exclude blank lines, comments and docstrings; raw lines are all lines. Without a revision, it
+counts the tracked files of the working tree.
 """
 
 import ast
@@ -23,14 +23,14 @@ NO_CODE = {
     tokenize.ENDMARKER,
 }
 IN_FOLDERS = ("numalign", "tests")
-"""What is counted by the folders in it."""
+"""Folders whose subfolders are counted separately."""
 
 Lines = dict[str, tuple[int, int]]
 """Code and raw lines by package."""
 
 
 def main(revisions: list[str]) -> int:
-    """Print a table: a row for each package, code and raw lines for each revision; the exit code."""
+    """Print code and raw lines of each package, side by side for each revision; return the exit code."""
     counts = [count(revision) for revision in revisions] or [count(None)]
     for package in sorted({package for lines in counts for package in lines}):
         columns = [lines.get(package, (0, 0)) for lines in counts]
@@ -46,7 +46,7 @@ def _row(amounts: tuple[int, ...]) -> str:
 
 
 def count(revision: str | None) -> Lines:
-    """Lines by package, and of everything, at a revision; None is the working tree."""
+    """Return the lines by package, and of all packages, at a revision; None is the working tree."""
     code, raw = Counter[str](), Counter[str]()
     for path, source in _archived(revision) if revision else _tracked():
         for package in (_package(path), "(all)"):
@@ -56,7 +56,7 @@ def count(revision: str | None) -> Lines:
 
 
 def code_lines(source: str) -> int:
-    """How many lines hold code."""
+    """Return the number of lines with code."""
     statements = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr))
     texts = (node for node in statements if isinstance(node.value, ast.Constant))
     docstrings = {

@@ -1,4 +1,4 @@
-"""A receiver of traces in this process: OTLP over HTTP, as a collector takes it."""
+"""A receiver of traces in this process: OTLP over HTTP, like a collector."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from harness.http_calls import LOOPBACK
 
 @dataclass(frozen=True, slots=True)
 class ReceivedSpan:
-    """A span as it was sent; ids are in hex, `parent` is empty for the first of a trace."""
+    """A received span; IDs are in hexadecimal digits, `parent` is empty for the first span of a trace."""
 
     service: str
     name: str
@@ -32,7 +32,7 @@ class ReceivedSpan:
 
 @dataclass(slots=True)
 class OtlpReceiver:
-    """What was received; `status` is what senders are answered."""
+    """The received spans; `status` is the answer to senders."""
 
     port: int
     status: HTTPStatus = HTTPStatus.OK
@@ -41,17 +41,17 @@ class OtlpReceiver:
 
     @property
     def endpoint(self) -> str:
-        """Where it listens."""
+        """The URL of the receiver."""
         return f"http://{LOOPBACK}:{self.port}"
 
     def named(self, name: str) -> list[ReceivedSpan]:
-        """The spans of a name."""
+        """Return the spans with a name."""
         return [span for span in self.spans if span.name == name]
 
 
 @contextmanager
 def receiving() -> Iterator[OtlpReceiver]:
-    """A receiver on a free port, inside a `with`."""
+    """Run a receiver on a free port, inside a `with`."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -67,7 +67,7 @@ def receiving() -> Iterator[OtlpReceiver]:
             self.wfile.write(answer)
 
         def log_message(self, format: str, *_: object) -> None:  # noqa: A002  as the library calls it
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
     receiver = OtlpReceiver(server.server_address[1])

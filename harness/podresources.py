@@ -1,4 +1,4 @@
-"""A kubelet's podresources socket, served by the gRPC library that others use: tells what a test says."""
+"""A fake podresources socket of a kubelet, served by the usual gRPC library; tests set its answers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,10 +17,10 @@ SERVICE = "v1.PodResourcesLister"
 @dataclass(slots=True)
 class FakePodResources:
     """
-    What the socket tells: change it at any time.
+    The answers of the socket, which can change at any time.
 
-    `refusals` are given first, one for each call, as status and reason; `calls` counts by method, and each
-    takes `seconds`. `garbage` comes in place of all messages.
+    `refusals` are answered first, one for each call, as status and reason. `calls` counts the calls by
+    method, and each takes `seconds`. `garbage` replaces all messages.
     """
 
     listed: ListPodResourcesResponse = field(default_factory=ListPodResourcesResponse)
@@ -42,7 +42,7 @@ class FakePodResources:
 
     @asynccontextmanager
     async def serving(self, socket: Path) -> AsyncIterator[None]:
-        """Listens on a Unix socket for as long as the context lasts."""
+        """Serve on a Unix socket during the block."""
         server = grpc.aio.server()
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._handlers()),))
         server.add_insecure_port(f"unix:{socket}")

@@ -1,7 +1,7 @@
-"""Starts programs for tests, and sees to it that none outlives them.
+"""Starts programs for tests, and ensures that none outlives them.
 
-A test run may be interrupted, time out or be killed. A control plane left behind by one would eat the
-memory of the next.
+A test run can be interrupted, time out or be killed. A control plane that it leaves behind would take memory
+from the next run.
 """
 
 import asyncio
@@ -23,34 +23,34 @@ import pytest
 
 MOST_LINES = 30
 
-# Run by sh: becomes the command, and leaves behind a guard that ends the whole process group when
-# standard input closes. It does when this interpreter is gone, however it went.
+# sh runs this. It executes the command, and leaves behind a guard that kills the whole process group when
+# standard input closes, which happens whenever this interpreter ends, for any reason.
 GUARDED = 'exec 3<&0; (read -r _ <&3; kill -KILL 0) & exec "$@" 3<&- </dev/null'
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A running program, with all it started."""
+    """A running program, with all processes that it started."""
 
     name: str
     process: asyncio.subprocess.Process
 
     def running(self) -> bool:
-        """Whether it has not ended by itself."""
+        """Return whether the program has not ended."""
         return self.process.returncode is None
 
     def send(self, number: signal.Signals) -> None:
-        """To the program alone, not to what it started."""
+        """Send a signal to the program, but not to the processes that it started."""
         os.kill(self.process.pid, number)
 
     async def end(self) -> None:
-        """Ends it at once: it has nothing to save, and its guard must go too."""
+        """Kill the program at once, with its guard: it has nothing to save."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         await self.process.wait()
 
     async def stop(self, *, seconds: float = 60) -> int:
-        """Asks it to end, as Kubernetes does, and gives its exit code."""
+        """Stop the program as Kubernetes does, and return its exit code; fail if it does not end in time."""
         self.send(signal.SIGTERM)
         try:
             code = await asyncio.wait_for(self.process.wait(), seconds)
@@ -63,14 +63,14 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """What was started for the tests. Whatever is started under the same name writes to the same log."""
+    """The programs that were started for tests. Programs of the same name write to the same log."""
 
     logs: Path
     started: list[Child] = field(default_factory=list)
     heard: dict[str, int] = field(default_factory=dict)
 
     async def start(self, *command: str, name: str = "", cwd: Path | None = None) -> Child:
-        """Returns at once; `until` tells when it does what it is for. It runs in `cwd`, else where we do."""
+        """Start a program in `cwd`, or else in this process's folder, and return at once; see `until`."""
         name = name or Path(command[0]).name
         with open_log(self.logs / name) as log:
             process = await asyncio.create_subprocess_exec(
@@ -85,12 +85,12 @@ class Children:
         return self.started[-1]
 
     async def end(self) -> None:
-        """Ends the youngest first: it may need the older ones."""
+        """Kill all programs, the youngest first: it may need the older ones."""
         for child in reversed(self.started):
             await child.end()
 
     def said(self) -> dict[str, str]:
-        """By name, the last lines of what was written to each log since this was asked before."""
+        """Return the last lines that were written to each log since the last call, by name."""
         return {log.name: text for log in sorted(self.logs.iterdir()) if (text := self._news(log))}
 
     def _news(self, log: Path) -> str:
@@ -105,7 +105,7 @@ def open_log(path: Path) -> BinaryIO:
 
 
 async def until(true: Callable[[], Awaitable[bool]], *, what: str, child: Child, seconds: float = 60) -> None:
-    """Asks ten times a second; fails when the time is over or the child has ended."""
+    """Check ten times a second until `true` is true; fail after `seconds`, or if the child has ended."""
     deadline = monotonic() + seconds
     while not await true():
         if not child.running():
@@ -125,7 +125,7 @@ async def answers(url: str, *, ca: Path | None = None) -> bool:
 
 
 async def run(*command: str, **environment: str) -> tuple[int, str]:
-    """Exit code and all that was said."""
+    """Run a program, and return its exit code and its output."""
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
@@ -138,7 +138,7 @@ async def run(*command: str, **environment: str) -> tuple[int, str]:
 
 
 def program(name: str) -> str:
-    """One of ours, as installed in the environment that runs the tests."""
+    """Return the path of a program in the environment that runs the tests."""
     return str(Path(sys.executable).parent / name)
 
 

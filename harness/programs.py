@@ -1,11 +1,11 @@
 """
-The programs as they are installed, as processes of their own, and what the kernel and they themselves say.
+The installed programs as processes, and what the kernel and the programs report of themselves.
 
     async with site(folder) as here:
         webhook = await here.webhook("--snapshot", file)
         await once(webhook.door, "GET", "/healthz")
 
-None of them outlives whoever started it (`harness.processes`).
+No program outlives the process that started it (`harness.processes`).
 """
 
 import asyncio
@@ -47,7 +47,7 @@ READY = "/readyz"
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes in use now, and at most since that was forgotten."""
+    """Bytes in use now, and the peak since it was last forgotten."""
 
     now: int
     most: int
@@ -55,7 +55,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One of our programs: where it takes calls, and where it tells of itself."""
+    """A running program of numalign: `door` is for calls, `about` for its metrics and its readiness."""
 
     child: Child
     log: Path
@@ -64,43 +64,43 @@ class Running:
 
     @property
     def name(self) -> str:
-        """As it is installed."""
+        """The name of its installed command."""
         return self.child.name
 
     def memory(self) -> Memory:
-        """As the kernel counts it."""
+        """Return its memory as the kernel counts it."""
         status = self._proc("status").read_text(encoding="ascii")
         kib = dict(re.findall(r"(VmRSS|VmHWM):\s+(\d+) kB", status))
         return Memory(int(kib["VmRSS"]) * KIB, int(kib["VmHWM"]) * KIB)
 
     def forget_peak(self) -> None:
-        """Count the most from now on (Documentation/filesystems/proc.rst, clear_refs)."""
+        """Reset the peak of memory (Documentation/filesystems/proc.rst, clear_refs)."""
         self._proc("clear_refs").write_text("5", encoding="ascii")
 
     def _proc(self, name: str) -> Path:
         return Path(f"/proc/{self.child.process.pid}/{name}")
 
     def events(self, event: str) -> list[Json]:
-        """The lines of one event in its log."""
+        """Return the lines of an event in its log."""
         return [line for line in events(self.log) if line["event"] == event]
 
     async def metrics(self) -> str:
-        """What it counts."""
+        """Return its page of metrics."""
         return (await once(self.about, "GET", "/metrics")).body.decode()
 
     async def metric(self, name: str) -> float:
-        """The sum of the series of this name, those that have all of its labels if it has any."""
+        """Return the sum of all series of a metric."""
         found = samples(await self.metrics())
         return sum(value for series, value in found.items() if series.partition("{")[0] == name)
 
     async def ready(self) -> bool:
-        """Whether it says so."""
+        """Return whether it reports that it is ready."""
         return await answers(self.about, READY)
 
 
 @dataclass(frozen=True, slots=True)
 class ApiServer:
-    """The fake API server."""
+    """A running fake API server."""
 
     child: Child
     door: Door
@@ -109,25 +109,25 @@ class ApiServer:
 
 @dataclass(frozen=True)
 class Site:
-    """Starts programs, each at most once; their logs and files are in a folder."""
+    """Starts programs, each at most once; their logs and files are in `folder`."""
 
     folder: Path
     children: Children
 
     @cached_property
     def pair(self) -> Files:
-        """The pair that programs serve with, and the authority that it is trusted by."""
+        """The certificate and key of the programs, and the authority that issued the certificate."""
         made = authority.issue(names=[LOOPBACK], days=1, now=datetime.now(UTC))
         return authority.write(made, self.folder / "tls")
 
     def file(self, name: str, content: object) -> Path:
-        """A JSON file."""
+        """Write a JSON file, and return its path."""
         path = self.folder / name
         path.write_bytes(orjson.dumps(content))
         return path
 
     async def api_server(self, objects: Sequence[Json]) -> ApiServer:
-        """An API server that has these objects."""
+        """Start an API server with these objects."""
         listed = self.file("objects.json", {"items": objects})
         port = free_port()
         words = (executable, "-m", "harness.fake_api_program", str(listed), str(port))
@@ -138,7 +138,7 @@ class Site:
 
     @cached_property
     def caller(self) -> PairFiles:
-        """What a caller can show, its certificate the authority of its own."""
+        """The certificate and key of a caller; the certificate is self-signed."""
         key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
         made = PairFiles(self.folder / "caller.crt", self.folder / "caller.key")
         made.cert.write_bytes(certificate(key, since=now - DAY, until=now + DAY))
@@ -146,28 +146,28 @@ class Site:
         return made
 
     def proven(self, program: Running) -> Running:
-        """The same program, called by whoever shows that certificate."""
+        """Return the same program, to be called with the certificate of `caller`."""
         trust = self._trust()
         trust.load_cert_chain(self.caller.cert, self.caller.key)
         return replace(program, door=replace(program.door, tls=trust))
 
     async def webhook(self, *flags: str) -> Running:
-        """The webhook, from the moment at which it is ready."""
+        """Start the webhook, and return when it is ready."""
         door = Door(free_port(), self._trust())
         pair = ("--tls-cert", str(self.pair.cert), "--tls-key", str(self.pair.key))
         return await self._started(WEBHOOK, door, "--port", str(door.port), *pair, *flags)
 
     async def scorer(self, *flags: str) -> Running:
-        """The scorer, from the moment at which it is ready."""
+        """Start the scorer, and return when it is ready."""
         door = Door(free_port())
         return await self._started(SCORER, door, "--port", str(door.port), "--insecure-http=true", *flags)
 
     async def controller(self, *flags: str) -> Running:
-        """The controller, from the moment at which it is ready. It takes no calls."""
+        """Start the controller, which serves no calls, and return when it is ready."""
         return await self._started(CONTROLLER, None, *flags)
 
     async def served_map(self, *flags: str) -> Running:
-        """The controller with the map, and with nothing that it does about pods."""
+        """Start the controller with the map, and without labels on nodes; return when it is ready."""
         door = Door(free_port())
         served = ("--map", "--map-port", str(door.port), "--label-nodes=false")
         return await self._started(CONTROLLER, door, *served, *flags)
@@ -195,7 +195,7 @@ class Site:
 
 @asynccontextmanager
 async def site(folder: Path) -> AsyncIterator[Site]:
-    """A place for programs; all are ended with it."""
+    """Provide a place for programs; all are killed at the end of the block."""
     logs = folder / "logs"
     logs.mkdir(parents=True)
     children = Children(logs)
@@ -206,19 +206,19 @@ async def site(folder: Path) -> AsyncIterator[Site]:
 
 
 def events(log: Path) -> list[Json]:
-    """The whole lines of a log that are events."""
+    """Return the events in a log, without an incomplete last line."""
     lines = log.read_bytes().splitlines(keepends=True)
     return [orjson.loads(line) for line in lines if line.startswith(b"{") and line.endswith(b"\n")]
 
 
 def samples(page: str) -> dict[str, float]:
-    """By series, what a page of metrics says."""
+    """Return the values of a page of metrics, by series."""
     lines = (line.rpartition(" ") for line in page.splitlines() if line and not line.startswith("#"))
     return {series: float(value) for series, _, value in lines}
 
 
 async def answers(door: Door, path: str = "/api/v1/nodes") -> bool:
-    """Whether a page is there."""
+    """Return whether a path answers with 200."""
     try:
         return (await once(door, "GET", path)).status == HTTPStatus.OK
     except OSError:
@@ -228,7 +228,7 @@ async def answers(door: Door, path: str = "/api/v1/nodes") -> bool:
 async def soon(
     look: Callable[[], Awaitable[T]], *, what: str, child: Child, seconds: float = LONGEST_START
 ) -> T:
-    """What is seen as soon as it is anything; raises `RuntimeError` when the time is over."""
+    """Return the first true result of `look`. Raise `RuntimeError` after `seconds`, or if the child ended."""
     until = time.monotonic() + seconds
     while not (seen := await look()):
         if time.monotonic() > until or not child.running():

@@ -1,7 +1,7 @@
-"""One of our programs as a Deployment runs it, and the Service that leads to it.
+"""Replicas of a program of numalign, like those of a Deployment, and the Service in front of them.
 
 Each replica is a process with a port of its own. Like a Service, the wire in front of them leads each new
-connection to one that says it is ready, in turn, and leaves those that are made alone.
+connection to a replica that reports to be ready, in turn, and leaves existing connections alone.
 """
 
 import asyncio
@@ -23,15 +23,15 @@ from harness.wires import Wire, wire
 PROBE_SECONDS = 0.1
 PORTS = ("port", "metrics-port")
 ONLY_METRICS = PORTS[1:]
-"""Of a program that nobody calls."""
+"""The ports of a program that serves no calls."""
 PATIENCE = aiohttp.ClientTimeout(total=5)
 
 
 class Replica:
-    """One process. It is probed as a kubelet probes.
+    """A process that is probed as by a kubelet.
 
-    It answers calls at `url` and tells of itself at `telling`. `log` is what it writes, and `lost` counts how
-    often it said that it is ready no more.
+    `url` is its address for calls, `telling` that for probes, metrics and its state. `log` is its output, and
+    `lost` counts how often it became unready.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Replica:
         free = {each: free_port() for each in PORTS}
         self.port, self.metrics_port = free.values()
         self.url = f"{scheme}://127.0.0.1:{self.port}"
-        # What is older than its port for metrics tells of itself where it answers calls.
+        # Versions without a port for metrics serve probes and metrics at the port for calls.
         apart = PORTS[1] in ports
         self.telling = f"http://127.0.0.1:{self.metrics_port}" if apart else self.url
         self.ready = False
@@ -57,16 +57,16 @@ class Replica:
         self._start = partial(children.start, *command, *told, name=name)
 
     async def start(self) -> None:
-        """Returns at once."""
+        """Start the process, and return at once."""
         self.child: Child = await self._start()
 
     async def probe(self, session: aiohttp.ClientSession) -> None:
-        """Ask whether calls should come here."""
+        """Ask the process whether it is ready for calls, and remember the answer."""
         before, self.ready = self.ready, await self._says_ready(session)
         self.lost += before and not self.ready
 
     async def is_ready(self) -> bool:
-        """As of the last probe."""
+        """Return whether it was ready at the last probe."""
         return self.ready
 
     async def _says_ready(self, session: aiohttp.ClientSession) -> bool:
@@ -76,12 +76,12 @@ class Replica:
         return False
 
     async def serial(self) -> int:
-        """The serial number of the certificate that a new connection is shown."""
+        """Return the serial number of the certificate for new connections."""
         shown = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", self.port))
         return x509.load_pem_x509_certificate(shown.encode()).serial_number
 
     async def validated(self, wish: Json, *, namespace: str) -> Json:
-        """What it alone says of a pod that is created: the `response` of the review."""
+        """Return the `response` of this replica to the review of a pod's creation."""
         asked = {
             "uid": "8b0a4e9c-3a55-4a57-9d5f-6f0c1d1f0a11",
             "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -101,7 +101,7 @@ class Replica:
             return said
 
     async def metrics(self) -> str:
-        """All that it counts, as Prometheus would read it."""
+        """Return its page of metrics, as Prometheus would read it."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"{self.telling}/metrics", ssl=False) as answer,
@@ -109,7 +109,7 @@ class Replica:
             return await answer.text()
 
     async def state(self) -> dict[str, Any]:
-        """What it knows of itself, if it was told to show that."""
+        """Return its state, if it is configured to serve that."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"{self.telling}/debug/state", ssl=False) as answer,
@@ -118,7 +118,7 @@ class Replica:
             return found
 
     async def metric(self, name: str) -> float:
-        """A metric without labels; fails for one that is not there."""
+        """Return the value of a metric without labels; fail if there is none."""
         said = await self.metrics()
         found = re.search(rf"^{name} (\S+)$", said, re.MULTILINE)
         assert found, f"{self.name} has no metric {name}"
@@ -126,9 +126,9 @@ class Replica:
 
 
 class Replicas:
-    """All processes that run, and the one address under which they are called."""
+    """The running replicas, and their common address."""
 
-    def __init__(  # noqa: PLR0913  what a process is started by, and the one address
+    def __init__(  # noqa: PLR0913  the parameters of a process, and the address
         self,
         children: Children,
         *,
@@ -147,13 +147,13 @@ class Replicas:
         self._turns = 0
 
     def next(self) -> int | None:
-        """The port that the next call goes to."""
+        """Return the port for the next connection; None if no replica is ready."""
         ready = [replica.port for replica in self.running if replica.ready]
         self._turns += 1
         return ready[self._turns % len(ready)] if ready else None
 
     async def add(self) -> Replica:
-        """One more; returns at once, for only one of those that take turns is ready at a time."""
+        """Start another replica, and return at once: if they elect a leader, only one is ready at a time."""
         self._started += 1
         replica = self._new(name=f"{self._name}-{self._started}")
         await replica.start()
@@ -161,29 +161,29 @@ class Replicas:
         return replica
 
     async def start(self) -> Replica:
-        """One more; returns when it is ready."""
+        """Start another replica, and return when it is ready."""
         replica = await self.add()
         await until(replica.is_ready, what=f"{replica.name} was ready", child=replica.child)
         return replica
 
     async def stop(self, replica: Replica) -> int:
-        """As a Deployment takes one away: asked to end, called no more when it says so; its exit code."""
+        """Stop a replica as a Deployment does; it gets no calls once it is unready. Return its exit code."""
         code = await replica.child.stop()
         self.running.remove(replica)
         return code
 
     async def kill(self, replica: Replica) -> None:
-        """As a machine that loses its power; the Service finds out by itself."""
+        """Kill a replica at once, like a power failure, and remove it."""
         await replica.child.end()
         self.running.remove(replica)
 
     async def end(self) -> None:
-        """Everyone."""
+        """Stop all replicas."""
         for replica in tuple(self.running):
             await self.stop(replica)
 
     async def probe(self) -> None:
-        """Ask everyone, again and again."""
+        """Probe all replicas again and again; never returns."""
         async with aiohttp.ClientSession(timeout=PATIENCE) as session:
             while True:
                 await asyncio.gather(*(replica.probe(session) for replica in self.running))
@@ -200,9 +200,9 @@ async def replicas(
     ports: Sequence[str] = PORTS,
 ) -> AsyncIterator[Replicas]:
     """
-    Nobody yet, behind an address that is probed for; who still runs at the end is killed.
+    Yield an empty set of replicas behind an address, and probe them; kill those that still run at the end.
 
-    Their logs are called `name` and a number.
+    The names of their logs are `name` and a number.
     """
     async with wire() as service:
         everyone = Replicas(children, command=command, service=service, name=name, scheme=scheme, ports=ports)

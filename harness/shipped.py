@@ -1,4 +1,4 @@
-"""What we ship for a cluster, read from deploy/ and brought to where no Service leads: this machine."""
+"""The objects of deploy/, with webhooks that are called at a port of this machine instead of a Service."""
 
 from pathlib import Path
 
@@ -12,11 +12,11 @@ MANIFESTS = DEPLOY / "manifests"
 NAMESPACE = "numalign-system"
 NAME = "numalign-webhook"
 CONTROLLER = "numalign-controller"
-SECRET = "numalign-webhook-tls"  # noqa: S105  the name of a secret is none
+SECRET = "numalign-webhook-tls"  # noqa: S105  the name of a secret is not secret
 CONFIGURATION = "zz-numalign"
 ACCOUNT, CONTROLLERS = (f"system:serviceaccount:{NAMESPACE}:{name}" for name in (NAME, CONTROLLER))
 ACCOUNTS = {NAME: ACCOUNT, CONTROLLER: CONTROLLERS}
-"""Who the API server takes each program for."""
+"""The user name of each program at the API server."""
 GROUPS = f"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}"
 LABEL = "numalign.io/class"
 
@@ -24,12 +24,12 @@ _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass")
 
 
 def documents(file: Path) -> list[Json]:
-    """Every object of a file."""
+    """Return all objects of a file."""
     return [document for document in yaml.safe_load_all(file.read_text()) if document]
 
 
 def objects() -> list[Json]:
-    """All that one installs, in an order in which it can be."""
+    """Return all objects to install, in a possible order."""
     folders = (MANIFESTS, MANIFESTS / "guard")
     files = sorted(file for folder in folders for file in folder.glob("*.yaml"))
     files = [file for file in files if file.name != "kustomization.yaml"]
@@ -38,7 +38,7 @@ def objects() -> list[Json]:
 
 
 def arguments(name: str = NAME) -> dict[str, str]:
-    """What its Deployment tells a program."""
+    """Return the flags of a program in its Deployment."""
     [deployment] = [
         document
         for document in objects()
@@ -48,18 +48,18 @@ def arguments(name: str = NAME) -> dict[str, str]:
 
 
 def arguments_of(deployment: Json) -> dict[str, str]:
-    """The same of a Deployment that is at hand: the value of each flag."""
+    """Return the value of each flag in a Deployment, by name."""
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     return dict(argument.removeprefix("--").split("=", 1) for argument in container["args"])
 
 
 def webhooks() -> list[Json]:
-    """The webhook configurations alone."""
+    """Return the webhook configurations."""
     return [document for document in objects() if "webhooks" in document]
 
 
 def by_address(document: Json, port: int) -> Json:
-    """The same webhooks, called at a port of this machine."""
+    """Return an object with its webhooks, if any, called at a port of this machine."""
     if "webhooks" not in document:
         return document
     webhooks = [entry | {"clientConfig": _at(entry, port)} for entry in document["webhooks"]]

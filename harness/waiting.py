@@ -1,4 +1,4 @@
-"""Waits for what somebody else does, and tells how long that took."""
+"""Waits for conditions, and measures how long that takes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -21,7 +21,7 @@ async def seconds_until(
     within: float,
     every: float = OFTEN,
 ) -> float:
-    """How long it took until what one sees is right. Fails after `within` seconds with what was seen."""
+    """Wait until the result of `look` is right, and return the seconds; fail after `within` seconds."""
     began = monotonic()
     while not right(seen := await look()):
         if monotonic() - began > within:
@@ -31,7 +31,7 @@ async def seconds_until(
 
 
 async def until(happened: Callable[[], object]) -> None:
-    """Wait for something that can only be looked at; fails after half a minute."""
+    """Poll until `happened` returns true; fail after half a minute."""
     for _ in range(6_000):
         if happened():
             return

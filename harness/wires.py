@@ -1,7 +1,8 @@
-"""A port that leads to another one, which may be nobody's, or change.
+"""A port that leads to another one, which can change or be missing.
 
-What a Service is to the API server's calls, and what a network is to ours: each connection goes where the
-wire leads when it is made, stays there while both ends live, and breaks when the wire is cut.
+A wire acts as a Service for calls of the API server, and as the network for those of numalign: each
+connection goes where the wire leads when it is opened, stays there while both ends live, and breaks when the
+wire is cut.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ PIECE = 2**16
 
 
 class Wire:
-    """Leads from `port` to `where()`, a port of this machine, or None for nobody's."""
+    """Leads from `port` to `where()`, a port of this machine, or None for no target."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -21,17 +22,17 @@ class Wire:
         self._ends: set[asyncio.StreamWriter] = set()
 
     def cut(self) -> None:
-        """Break every connection, and each that is tried from now on."""
+        """Break all connections, and every new one."""
         self._whole = False
         for end in tuple(self._ends):
             end.transport.abort()
 
     def mend(self) -> None:
-        """Lead again."""
+        """Lead new connections again."""
         self._whole = True
 
     async def lead(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, until both ends have had enough or one is gone."""
+        """Forward a connection, until both ends have closed it or one is gone."""
         with self._kept(writer):
             far = await self._far()
             if far is None:
@@ -67,12 +68,12 @@ async def _pumped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 def _nowhere() -> None:
-    """Nobody has said yet."""
+    """Return None: there is no target yet."""
 
 
 @asynccontextmanager
 async def wire(address: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Wire]:
-    """A wire that leads nowhere yet, at an address of this machine; port 0 is one of its own."""
+    """Open a wire without a target, at an address of this machine; port 0 takes a free port."""
     leading = Wire()
     server = await asyncio.start_server(leading.lead, address, port)
     leading.port = server.sockets[0].getsockname()[1]

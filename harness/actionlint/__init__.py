@@ -1,4 +1,4 @@
-"""Gets actionlint, which judges workflows: the one that ACTIONLINT names, or one built with Go."""
+"""Finds actionlint, which checks workflows: the program that ACTIONLINT names, or one built with Go."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ WORKSHOP = Workshop("actionlint", HERE, variables=Version(MODULE, f"{MODULE}.ver
 
 
 async def find() -> Path:
-    """Where actionlint is, built first if it must be: seconds, once."""
+    """Return the path of actionlint; build it first if necessary, in seconds."""
     if named := os.environ.get("ACTIONLINT"):
         return there(Path(named), variable="ACTIONLINT")
     cached = WORKSHOP.cache(WORKSHOP.required(MODULE), "actionlint")

@@ -1,1 +1,1 @@
-"""A cluster whose one node runs images: the real kubelet over containerd and runc."""
+"""A cluster with one node that runs images: the real kubelet with containerd and runc."""

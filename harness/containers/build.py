@@ -1,4 +1,4 @@
-"""Finds what such a node is made of: containerd, runc and network plugins as installed, and the kubelet."""
+"""Finds the parts of such a node: the installed containerd, runc and network plugins, and the kubelet."""
 
 import os
 import shutil
@@ -17,17 +17,17 @@ PROGRAMS = {
     "skopeo": "skopeo",
     "umoci": "umoci",
 }
-"""By program, the package of Debian that has it."""
+"""The Debian package of each program."""
 
 PLUGINS = (Path("/opt/cni/bin"), Path("/usr/lib/cni"))
-"""Where network plugins are: their own archives', and Debian's (containernetworking-plugins)."""
+"""Folders of network plugins: that of their release archives, and Debian's (containernetworking-plugins)."""
 
 _TRIAL = ("unshare", "--mount", "--pid", "--fork", "--mount-proc", "true")
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a node is made of: the kubelet's program, and the folder of network plugins."""
+    """The parts of a node: the kubelet's program, and the folder of network plugins."""
 
     kubelet: Path
     plugins: Path
@@ -35,9 +35,9 @@ class Parts:
 
 async def find() -> Parts:
     """
-    All of them, the kubelet built first if it must be.
+    Find the parts of a node; build the kubelet first if necessary.
 
-    Raises `UnavailableError` with all that is missing here, and `BrokenError`.
+    Raise `UnavailableError` with all that is missing on this machine, and `BrokenError` if the build fails.
     """
     if lacking := missing():
         raise UnavailableError(f"no container can run here: {'; '.join(lacking)}")
@@ -46,7 +46,7 @@ async def find() -> Parts:
 
 
 def missing() -> list[str]:
-    """What this machine lacks to run containers, each with what would help; nothing, if it can."""
+    """Return what this machine lacks to run containers, each with a remedy; empty if nothing."""
     if os.geteuid():
         return ["want user 0: a kubelet runs as root, and so does a container runtime"]
     packages = {package for program, package in PROGRAMS.items() if not shutil.which(program)}
@@ -54,7 +54,7 @@ def missing() -> list[str]:
         packages.add("containernetworking-plugins")
     if packages:
         return [f"install {' '.join(sorted(packages))}"]
-    tried = subprocess.run(_TRIAL, capture_output=True, check=False)  # noqa: S603  what stands above
+    tried = subprocess.run(_TRIAL, capture_output=True, check=False)  # noqa: S603  the constant above
     return [f"no namespaces: {tried.stderr.decode(errors='replace').strip()}"] if tried.returncode else []
 
 

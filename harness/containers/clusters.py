@@ -1,4 +1,4 @@
-"""A control plane and one node that runs images: all between `kubectl apply` and a running process."""
+"""A control plane and one node that runs images: everything from `kubectl apply` to a running process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,7 +20,7 @@ _CONTROLLERS = (*controllers.WORKLOADS, *controllers.NETWORK, *controllers.ACCOU
 
 @dataclass(frozen=True, slots=True)
 class ContainerCluster:
-    """The API server, and the node with its images."""
+    """The control plane, and the node with its images."""
 
     plane: Plane
     node: nodes.Node
@@ -31,10 +31,10 @@ async def cluster(
     children: Children, folder: Path, *, binaries: Path, parts: Parts, images: nodes.NodeImages
 ) -> AsyncIterator[ContainerCluster]:
     """
-    A cluster whose node is ready and has these images; it lives in an empty folder.
+    Run a cluster whose node is ready and has these images; its files are in an empty folder.
 
-    The API server calls pods behind a Service by their own addresses, and pods come to it with the accounts
-    that the real controllers make.
+    The API server calls pods behind a Service at their own addresses. Pods call it with the service accounts
+    that the real controllers create.
     """
     addresses = ["127.0.0.1", networks.API_SERVER, networks.ADDRESS]
     issued = authority.issue(names=addresses, days=1, now=datetime.now(UTC))

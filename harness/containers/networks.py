@@ -1,7 +1,7 @@
-"""A network for pods: a bridge of this machine, at which each pod has an address that this machine reaches.
+"""A network for pods: a bridge of this machine, where each pod has an address that this machine can reach.
 
-Nothing translates addresses. The one Service that pods call, that of the API server, has its address at the
-bridge.
+Addresses are not translated. The only Service that pods call is that of the API server; its address is one
+of the bridge.
 """
 
 import json
@@ -23,9 +23,9 @@ HTTPS = 443
 
 @asynccontextmanager
 async def network(port: int) -> AsyncIterator[None]:
-    """Has pods reach the API server at a `port` of 127.0.0.1 as https://10.0.0.1, while the block runs."""
+    """Let pods reach the API server at a `port` of 127.0.0.1 as https://10.0.0.1, during the block."""
     with suppress(subprocess.CalledProcessError):
-        # Of a run that was killed.
+        # A killed run leaves its bridge behind.
         _ip("link", "delete", BRIDGE)
     _ip("link", "add", BRIDGE, "type", "bridge")
     try:
@@ -40,7 +40,7 @@ async def network(port: int) -> AsyncIterator[None]:
 
 
 def configure(folder: Path) -> Path:
-    """The network as containerd reads it; returns the folder of its configuration."""
+    """Write the network's configuration for containerd, and return its folder."""
     addresses = {
         "type": "host-local",
         "ranges": [[{"subnet": PODS}]],
@@ -57,4 +57,4 @@ def configure(folder: Path) -> Path:
 
 def _ip(*arguments: str) -> None:
     command = ("ip", *arguments)
-    subprocess.run(command, check=True, capture_output=True)  # noqa: S603  words of ours
+    subprocess.run(command, check=True, capture_output=True)  # noqa: S603  constants of this module

@@ -1,4 +1,4 @@
-"""A real kubelet over containerd, in namespaces of their own: what they mount and start ends with them."""
+"""A real kubelet with containerd, in namespaces of their own: their mounts and processes end with them."""
 
 import json
 import os
@@ -18,9 +18,10 @@ from harness.processes import Child, Children, run, until
 NAME = "node-1"
 USER = f"system:node:{NAME}"
 USERS = {USER: "system:nodes"}
-"""To be among the users of a plane."""
+"""Users that the plane must know."""
 
-# Run by sh in the new namespaces: state of its own at the usual places, which pods name; then both programs.
+# sh runs this in the new namespaces. It mounts empty file systems at the usual paths, which pods refer to,
+# and starts both programs.
 _STARTING = """
 mount -t tmpfs none /run && mount -t tmpfs none /var/lib && mkdir -p /var/lib/kubelet /var/log/pods || exit
 mount -t tmpfs none /var/log/pods || exit
@@ -33,10 +34,10 @@ exec "$@"
 _CONFIGURATION = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
-    # At the bridge alone, so that the usual port is free.
+    # It listens only on the bridge, so the usual port stays free on other addresses.
     "address": networks.ADDRESS,
     "authorization": {"mode": "Webhook"},
-    # What is measured of this machine is none of the pods' business.
+    # Pods must not depend on the state of this machine.
     "cgroupsPerQOS": False,
     "enforceNodeAllocatable": [],
     "evictionHard": {"memory.available": "50Mi"},
@@ -49,7 +50,7 @@ _CONFIGURATION = {
     "nodeStatusUpdateFrequency": "1s",
     "readOnlyPort": 0,
     "staticPodPath": "",
-    # What the programs are for. A processor is kept for pods that ask for no whole ones.
+    # The alignment that numalign is made for. One CPU is reserved for pods without exclusive CPUs.
     "cpuManagerPolicy": "static",
     "systemReserved": {"cpu": "500m"},
     "topologyManagerPolicy": "single-numa-node",
@@ -59,12 +60,12 @@ _CONFIGURATION = {
 
 
 class ContainerError(Exception):
-    """What containerd could not do, and what it says."""
+    """Raised if a command of containerd fails; contains its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeImages:
-    """Archives of the images that a node has, and the name of the one that holds the namespaces of pods."""
+    """Archives of a node's images, and the name of the sandbox image, which holds the namespaces of pods."""
 
     archives: Sequence[Path]
     sandbox: str
@@ -72,27 +73,27 @@ class NodeImages:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that runs. `containers` is what containerd writes."""
+    """A running node. `containers` is the log of containerd."""
 
     child: Child
     socket: Path
     containers: Path
 
     async def answers(self) -> bool:
-        """Whether containerd does."""
+        """Return whether containerd answers."""
         return self.socket.exists() and not (await run(*self._client, "version"))[0]
 
     async def import_image(self, archive: Path) -> None:
-        """Load an image from an archive; raises `ContainerError`."""
+        """Load an image from an archive. Raise `ContainerError` if that fails."""
         await self._ctr("images", "import", str(archive))
 
     async def images(self) -> list[str]:
-        """The names of the images that are loaded."""
+        """Return the names of the loaded images."""
         return (await self._ctr("images", "list", "--quiet")).split()
 
     @property
     def _client(self) -> tuple[str, ...]:
-        # Images of the kubelet's runtime are in a namespace of this name.
+        # The images of the kubelet's runtime are in the namespace of this name.
         return ("ctr", f"--address={self.socket}", "--namespace=k8s.io")
 
     async def _ctr(self, *arguments: str) -> str:
@@ -107,10 +108,10 @@ async def node(
     children: Children, plane: Plane, parts: Parts, *, images: NodeImages, trust: Mapping[str, object]
 ) -> AsyncIterator[Node]:
     """
-    A node that is ready and has these images.
+    Run a node that is ready and has these images.
 
-    `trust` are the settings by which the kubelet knows the API server, of `harness.kubelets.clusters.trust`.
-    The plane must know `USERS`.
+    `trust` is the kubelet's configuration for authentication, from `harness.kubelets.clusters.trust`. The
+    plane must know `USERS`.
     """
     folder = plane.folder / NAME
     folder.mkdir()
@@ -174,7 +175,7 @@ state = "/run/containerd"
 
 
 def _remove_cgroups() -> None:
-    """Those of the containers, which ended with their node."""
+    """Remove the cgroups of the containers, which ended with their node."""
     for controller in Path("/sys/fs/cgroup").glob("*/k8s.io"):
         for folder, _, _ in os.walk(controller, topdown=False):
             with suppress(OSError):

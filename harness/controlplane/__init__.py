@@ -1,1 +1,1 @@
-"""A real API server, its etcd, its scheduler and its controllers."""
+"""A real API server with etcd, scheduler and controllers."""

@@ -1,4 +1,4 @@
-"""Who asked the API server for what: read from its audit log, which is written before it answers."""
+"""The requests of users to the API server, read from its audit log, which it writes before it answers."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ LOG = "audit.log"
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """One request: what an RBAC rule would have to allow, and how it was answered."""
+    """A request: what an RBAC rule must allow for it, and the code of the answer."""
 
     user: str
     verb: str
@@ -26,12 +26,12 @@ class Use:
 
     @property
     def writes(self) -> bool:
-        """Whether it would change something."""
+        """Whether the request can change something."""
         return self.verb not in {"get", "list", "watch"}
 
 
 def flags(folder: Path, *, users: tuple[str, ...]) -> tuple[str, ...]:
-    """How an API server is told to note what these users ask for."""
+    """Write an audit policy, and return the flags of an API server that logs the requests of these users."""
     policy = folder / "audit-policy.yaml"
     rules = [{"level": "Metadata", "users": list(users)}, {"level": "None"}]
     policy.write_text(
@@ -48,8 +48,8 @@ def flags(folder: Path, *, users: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def uses(folder: Path, *, user: str) -> list[Use]:
-    """All that a user asked for so far. A watch stands twice, for when it began and when it ended."""
-    # The last line may be on its way.
+    """Return the requests of a user so far. A watch appears twice: when it starts and when it ends."""
+    # The last line may be incomplete.
     lines = (folder / LOG).read_text().rpartition("\n")[0].splitlines()
     return [use for line in lines if (use := _use(json.loads(line))).user == user]
 

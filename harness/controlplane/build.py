@@ -1,11 +1,11 @@
-"""Gets the programs of a real control plane, because a fake one knows only what its author knew.
+"""Finds or builds the programs of a real control plane, because a fake one knows only what its author knew.
 
-`python -m harness.controlplane.build [--version v1.34.4]` prints the folder that holds `etcd`,
-`kube-apiserver`, `kube-scheduler` and `kube-controller-manager`. It is the one named by KUBEBUILDER_ASSETS if
-that is set (the convention of Kubernetes' own test tools, of which only the first two are always there) and
-no version is asked for, else a cache outside the tree. What that lacks is built now with Go from the
-go.<minor>.mod beside this file: minutes, once. Progress goes to standard error. Exit code 69 says that none
-can be had on this machine, 1 that getting it went wrong.
+`python -m harness.controlplane.build [--version v1.34.4]` prints the folder with `etcd`, `kube-apiserver`,
+`kube-scheduler` and `kube-controller-manager`. Without --version, it is the folder that KUBEBUILDER_ASSETS
+names, if set; this is the convention of Kubernetes' own test tools, which always contain the first two
+programs only. Otherwise it is a cache outside the tree. Programs that the cache lacks are built with Go from
+the go.<minor>.mod next to this file, which takes minutes, once. Progress goes to standard error. Exit code 69
+means that the programs are not available on this machine, 1 that the build failed.
 """
 
 import argparse
@@ -28,12 +28,12 @@ USUAL = "v1.34.4"
 
 
 def versions() -> dict[str, Workshop]:
-    """Every version of Kubernetes that can be built here, and from what."""
+    """Return the workshop of each version of Kubernetes that can be built here."""
     return by_version("controlplane", MODULE)
 
 
 async def find(version: str | None = None) -> list[Path]:
-    """The folder with the programs, built first if it must be; without a version any will do."""
+    """Return the folder with the programs, built first if necessary; without a version, any will do."""
     if version is None and (assets := os.environ.get("KUBEBUILDER_ASSETS")):
         return [complete(Path(assets))]
     known, wanted = versions(), version or USUAL
@@ -46,7 +46,7 @@ async def find(version: str | None = None) -> list[Path]:
 
 
 def lacking(folder: Path, names: Iterable[str]) -> list[str]:
-    """Those of the named programs that are not there."""
+    """Return the named programs that a folder lacks."""
     return [name for name in names if not (folder / name).is_file()]
 
 
@@ -57,7 +57,7 @@ def complete(folder: Path) -> Path:
 
 
 async def build(shop: Workshop, name: str, cache: Path) -> None:
-    """Builds one program into the cache, beside what is there."""
+    """Build a program into the cache, next to the others."""
     release = shop.required(PACKAGES[name].partition("/cmd/")[0])
     await shop.build(
         PACKAGES[name],
@@ -69,7 +69,7 @@ async def build(shop: Workshop, name: str, cache: Path) -> None:
 
 
 def main() -> int:
-    """The script: a folder on standard output."""
+    """Print the folder, and return the exit code."""
     known = versions()
     parser = argparse.ArgumentParser(prog="python -m harness.controlplane.build")
     parser.add_argument("--version", choices=known, help=f"of Kubernetes; {USUAL} if not given")

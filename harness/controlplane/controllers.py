@@ -1,13 +1,13 @@
-"""The real kube-controller-manager: what makes pods of workloads, and what takes them away.
+"""The real kube-controller-manager, which creates and deletes the pods of workloads.
 
-Who owns a pod decides what becomes of it when it is refused, deleted or evicted: how soon there is another,
-by which name, and when a Job gives up. So controllers are run, not played.
+The controller of a pod decides what happens after the pod is rejected, deleted or evicted: how soon it is
+replaced, under which name, and when a Job gives up. So tests run the real controllers.
 
-    async with controllers(children, plane):  # among the users of the plane: controllers.USERS
-        ...  # create Deployments, Jobs, StatefulSets; PodDisruptionBudgets are kept
+    async with controllers(children, plane):  # the plane knows controllers.USERS
+        ...  # create Deployments, Jobs, StatefulSets; PodDisruptionBudgets are respected
 
-Each controller comes to the API server as the service account that it has in every cluster
-(`system:serviceaccount:kube-system:replicaset-controller`), with the rights that RBAC gives to that.
+Each controller calls the API server as its usual service account
+(`system:serviceaccount:kube-system:replicaset-controller`), with the rights that RBAC grants to it.
 """
 
 import ssl
@@ -26,10 +26,10 @@ from harness.processes import Child, Children, free_port, until
 PROGRAM = "kube-controller-manager"
 
 USER = "system:kube-controller-manager"
-"""Whom an API server allows what the program needs: RBAC binds this name by itself. A plane must know it."""
+"""The user of the program; the default bindings of RBAC grant it the necessary rights."""
 
 USERS = {USER: ""}
-"""To be among the users of a plane."""
+"""Users that the plane must know."""
 
 WORKLOADS = (
     "replicaset-controller",
@@ -43,26 +43,26 @@ WORKLOADS = (
     "ttl-after-finished-controller",
     "namespace-controller",
 )
-"""What makes pods, counts them for budgets, and removes what nobody owns any more. Nothing looks at nodes:
-those of a test become ready, and stay so, as the test says."""
+"""Controllers that create pods, count them for budgets, and delete what is no longer owned or needed. None
+changes nodes: a test decides whether its nodes are ready."""
 
 NETWORK = ("endpointslice-controller", "endpoints-controller")
-"""What has Services lead to pods that run."""
+"""Controllers that direct Services to running pods."""
 
 ACCOUNTS = ("serviceaccount-controller", "root-ca-certificate-publisher-controller")
-"""What makes the accounts that pods run as, and brings them the certificate of the API server's authority."""
+"""Controllers that create the accounts of pods, and publish the certificate of the API server's authority."""
 
 
 @dataclass(frozen=True, slots=True)
 class Controllers:
-    """A kube-controller-manager that runs. `log` is what it writes."""
+    """A running kube-controller-manager. `log` is its output."""
 
     child: Child
     port: int
     log: Path
 
     async def well(self) -> bool:
-        """Whether all of its controllers run."""
+        """Return whether all its controllers are healthy."""
         url = f"https://127.0.0.1:{self.port}/healthz"
         with suppress(aiohttp.ClientError, ssl.SSLError, TimeoutError):
             async with aiohttp.ClientSession() as session, session.get(url, ssl=False) as answer:
@@ -74,10 +74,10 @@ class Controllers:
 async def controllers(
     children: Children, plane: Plane, *, names: Sequence[str] = WORKLOADS, flags: Sequence[str] = ()
 ) -> AsyncIterator[Controllers]:
-    """Has these controllers work during the block; the plane must know `USERS`.
+    """Run these controllers during the block; the plane must know `USERS`.
 
-    Raises `UnavailableError` where the folder of the plane's programs lacks this one, as that of another's
-    test tools does.
+    Raise `UnavailableError` if the folder of the plane's programs lacks this one, as a folder of Kubernetes'
+    own test tools can.
     """
     program = plane.binaries / PROGRAM
     if not program.is_file():
@@ -94,7 +94,7 @@ async def controllers(
         "--bind-address=127.0.0.1",
         f"--secure-port={port}",
         f"--cert-dir={folder}",
-        # Its own defaults, 20 a second, would be what is measured.
+        # With the default of 20 requests a second, tests would measure this limit.
         "--kube-api-qps=1000",
         "--kube-api-burst=2000",
         "--v=2",

@@ -1,7 +1,7 @@
-"""A control plane of a test run: etcd, and an API server that can be killed and come back.
+"""A control plane of a test run: etcd, and an API server that can be killed and started again.
 
-What an API server is to its clients survives the process: its address, its certificate, and what it stored.
-So all of these belong to the plane, and the process can go.
+What clients know of an API server survives its process: the address, the certificate, and the stored
+objects. So all of these belong to the plane.
 """
 
 import json
@@ -23,12 +23,12 @@ BINARIES = pytest.StashKey[Path]()
 """The folder with etcd, kube-apiserver and kube-scheduler."""
 
 Users = Mapping[str, str]
-"""Who comes to an API server: a token, which is also the user's name, and the groups."""
+"""The groups of an API server's users by user name, which is also the token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a plane lives: its programs, a folder of its own, and the certificate it shows."""
+    """The files of a plane: its programs, a folder of its own, and its certificate."""
 
     binaries: Path
     folder: Path
@@ -37,9 +37,10 @@ class Place:
 
 class Plane:
     """
-    An API server, and how to come to it. `starts` are the times from its start until it was ready.
+    An API server, and its address and clients. `starts` has the time of each start, and when it was ready.
 
-    It does `without` some admission plugins: that for service accounts, unless controllers make them.
+    `without` are disabled admission plugins: by default that of service accounts, which needs the controllers
+    that create them.
     """
 
     def __init__(
@@ -85,12 +86,12 @@ class Plane:
         )
 
     async def start(self) -> None:
-        """The store, and the API server when it is ready."""
+        """Start etcd and the API server, and return when it is ready."""
         self._store: Child = await self._start_store()
         await self.serve()
 
     async def serve(self) -> None:
-        """Start the API server, for the first time or again; returns when it is ready."""
+        """Start the API server, for the first time or again, and return when it is ready."""
         began = datetime.now(UTC)
         self.child: Child = await self._start_server()
         ready = partial(answers, f"{self.url}/readyz", ca=self.ca)
@@ -98,25 +99,25 @@ class Plane:
         self.starts.append((began, datetime.now(UTC)))
 
     def starting(self, at: datetime) -> bool:
-        """Whether it was not ready then: until an API server knows its roles, it forbids everything."""
+        """Return whether it was starting at a time; until it knows its roles, it forbids everything."""
         return any(began <= at <= ready for began, ready in self.starts)
 
     async def kill(self) -> None:
-        """The API server goes at once, as a machine does that loses its power; the store stays."""
+        """Kill the API server at once, like a power failure; etcd keeps running."""
         await self.child.end()
 
     async def end(self) -> None:
-        """Both go, and do not take time from what comes next."""
+        """End the API server and etcd, so that they do not slow down what follows."""
         await self.kill()
         await self._store.end()
 
     def client(self, user: str) -> ApiClient:
-        """Speaks as one of the users. The caller closes it."""
+        """Return a client for one of the users. The caller closes it."""
         configuration = Configuration(host=self.url, ssl_ca_cert=str(self.ca))
         return ApiClient(configuration, "Authorization", f"Bearer {user}")
 
     def kubeconfig(self, user: str, folder: Path, *, port: int | None = None) -> Path:
-        """A file by which programs come as one of the users, directly or through a `port` that leads here."""
+        """Write a kubeconfig for one of the users, with this address or a `port` that leads here."""
         file = folder / "kubeconfig"
         file.write_text(json.dumps(self._described(user, f"https://127.0.0.1:{port or self.port}")))
         return file

@@ -1,4 +1,4 @@
-"""How often an API server called webhooks, as its own metrics tell."""
+"""The number of an API server's webhook calls, from its own metrics."""
 
 import re
 from dataclasses import dataclass
@@ -14,18 +14,18 @@ _FAILED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Reviews:
-    """How often an API server has called webhooks since it started, and how often in vain."""
+    """The number of webhook calls since an API server started, and of those that failed."""
 
     asked: int
     failed: int
 
     def since(self, before: "Reviews") -> "Reviews":
-        """Those between two looks."""
+        """Return the calls since an earlier reading."""
         return Reviews(self.asked - before.asked, self.failed - before.failed)
 
 
 async def reviews(api: ApiClient) -> Reviews:
-    """As the API server's own metrics tell."""
+    """Read the numbers from the metrics of the API server."""
     said, *_ = await api.call_api("/metrics", "GET", response_types_map={200: "str"})
     asked, forgiven, failed = (sum(map(int, counts.findall(said))) for counts in (_CALLS, _FORGIVEN, _FAILED))
     return Reviews(asked, forgiven + failed)

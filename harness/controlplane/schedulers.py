@@ -1,7 +1,7 @@
-"""The real kube-scheduler, told of an extender or of none.
+"""The real kube-scheduler, with or without an extender.
 
-What a scheduler does with an extender's answers is decided in the scheduler: which verb it asks for which
-pod, what it takes for a failure, and when it tries again. So it is run, not played.
+The scheduler decides how it uses an extender: which verbs it calls for which pods, which answers are
+failures, and when it tries again. So tests run the real one.
 """
 
 import ssl
@@ -21,20 +21,20 @@ from harness.processes import Child, Children, free_port, until
 Json = dict[str, Any]
 
 USER = "system:kube-scheduler"
-"""Whom an API server allows what a scheduler needs: RBAC binds this name by itself. A plane must know it."""
+"""The user of a scheduler; the default bindings of RBAC grant it the necessary rights."""
 
 USERS = {USER: ""}
-"""To be among the users of a plane."""
+"""Users that the plane must know."""
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extender:
-    """Where an extender listens and what it is asked; verbs are served under their own names.
+    """An extender and how to call it; each verb is a path of the same name.
 
-    With an `https` address and without `ca` the scheduler takes any certificate. `managed` resources limit it
-    to the pods that ask for one of them.
+    At an `https` address without a `ca`, the scheduler accepts any certificate. With `managed` resources, the
+    extender is called only for pods that request one of them.
     """
 
     url: str
@@ -46,7 +46,7 @@ class Extender:
     managed: Sequence[str] = ()
 
     def described(self) -> Json:
-        """As it stands in a scheduler's configuration."""
+        """Return the entry of the extender in a scheduler's configuration."""
         secure = self.url.startswith("https://")
         return {
             "urlPrefix": self.url,
@@ -63,7 +63,7 @@ class Extender:
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """A scheduler that runs. `log` is what it writes."""
+    """A running scheduler. `log` is its output."""
 
     name: str
     child: Child
@@ -71,7 +71,7 @@ class Scheduler:
     log: Path
 
     async def ready(self) -> bool:
-        """Whether it knows the cluster and schedules."""
+        """Return whether it knows the cluster and schedules."""
         url = f"https://127.0.0.1:{self.port}/readyz"
         with suppress(aiohttp.ClientError, ssl.SSLError, TimeoutError):
             async with aiohttp.ClientSession() as session, session.get(url, ssl=False) as answer:
@@ -86,12 +86,12 @@ def configuration(
     name: str = "default-scheduler",
     backoff_seconds: tuple[int, int] = (1, 2),
 ) -> Json:
-    """A KubeSchedulerConfiguration; a pod that found no place waits `backoff_seconds`, first and at most."""
+    """Return a KubeSchedulerConfiguration; unschedulable pods wait `backoff_seconds`, first and at most."""
     first, most = backoff_seconds
     return {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        # Its own default, 50 a second, would be what is measured.
+        # With the default of 50 requests a second, tests would measure this limit.
         "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 1000, "burst": 2000},
         "leaderElection": {"leaderElect": False},
         "podInitialBackoffSeconds": first,
@@ -102,7 +102,7 @@ def configuration(
 
 
 async def start(children: Children, *command: str, name: str) -> Scheduler:
-    """A scheduler, once it is ready; it is told where to listen."""
+    """Start a scheduler on a free port, and return when it is ready."""
     port = free_port()
     child = await children.start(*command, f"--secure-port={port}", name=name)
     running = Scheduler(name, child, port, children.logs / name)
@@ -119,7 +119,7 @@ async def scheduler(
     name: str = "default-scheduler",
     backoff_seconds: tuple[int, int] = (1, 2),
 ) -> AsyncIterator[Scheduler]:
-    """Schedules the pods that ask for `name` during the block; the plane must know `USERS`."""
+    """Run a scheduler for pods with the scheduler `name` during the block; the plane must know `USERS`."""
     folder = plane.folder / name
     folder.mkdir(exist_ok=True)
     kubeconfig = plane.kubeconfig(USER, folder)

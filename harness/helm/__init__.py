@@ -1,1 +1,1 @@
-"""Helm and promtool, built once from the Go modules that stand here."""
+"""Helm and promtool, built once from the Go modules of this folder."""

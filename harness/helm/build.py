@@ -1,9 +1,9 @@
-"""Gets helm, because only helm knows what a chart comes to.
+"""Finds or builds helm, because only helm knows what a chart renders to.
 
-`python -m harness.helm.build` prints the path of `helm`. It is the one named by HELM if that is set,
-else one in a cache outside the tree, else one that is built now with Go from the module beside this file:
-minutes, once. Progress goes to standard error. Exit code 69 says that none can be had on this machine, 1 that
-getting it went wrong.
+`python -m harness.helm.build` prints the path of `helm`. It is the one that HELM names, if set; otherwise
+one in a cache outside the tree. If the cache has none, it is built with Go from the module next to this file,
+which takes minutes, once. Progress goes to standard error. Exit code 69 means that helm is not available on
+this machine, 1 that HELM is wrong or the build failed.
 """
 
 import os
@@ -16,7 +16,7 @@ MODULE = "helm.sh/helm/v3"
 
 
 def versions(workshop: Workshop) -> dict[str, str]:
-    """Helm's version and that of Kubernetes, by which it judges charts, set as by its own Makefile."""
+    """Return the variables of helm's version and its default Kubernetes version, as in helm's Makefile."""
     minor = workshop.required("k8s.io/client-go").split(".")[1]
     parts = [f"{MODULE}/pkg/{part}.k8sVersion" for part in ("chartutil", "lint/rules")]
     kubernetes = {
@@ -29,7 +29,7 @@ WORKSHOP = Workshop("helm", Path(__file__).resolve().parent, variables=versions)
 
 
 async def find() -> list[Path]:
-    """Where helm is, built first if it must be."""
+    """Return the path of helm; build it first if necessary."""
     if told := os.environ.get("HELM"):
         return [there(Path(told), variable="HELM")]
     cached = WORKSHOP.cache(WORKSHOP.required(MODULE), "helm")
@@ -37,14 +37,14 @@ async def find() -> list[Path]:
 
 
 def there(program: Path, *, variable: str) -> Path:
-    """The program that a variable of the environment names; raises `BrokenError` where there is none."""
+    """Return the program that an environment variable names. Raise `BrokenError` if it does not exist."""
     if not program.is_file():
         raise BrokenError(f"{variable} names {program}, which is no file")
     return program
 
 
 async def build(cached: Path) -> Path:
-    """Builds it into the cache."""
+    """Build helm into the cache, and return its path."""
     await WORKSHOP.build(
         f"{MODULE}/cmd/helm",
         into=cached,

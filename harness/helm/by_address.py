@@ -1,7 +1,7 @@
-"""A post-renderer for helm: API servers call the webhook at a port of this machine, where no Service leads.
+"""A post-renderer for helm: API servers call the webhooks at a port of this machine instead of a Service.
 
-`python -m harness.helm.by_address PORT` reads what a chart renders to, and writes it with a `url` in place of
-the `service` of every webhook. `flags` has helm 3 run it; helm 4 takes only plugins as post-renderers.
+`python -m harness.helm.by_address PORT` reads the rendered chart, and writes it with a `url` in place of the
+`service` of every webhook. `flags` makes helm 3 run it; helm 4 accepts only plugins as post-renderers.
 """
 
 import sys
@@ -12,7 +12,7 @@ from harness import shipped
 
 
 def flags(port: int) -> tuple[str, ...]:
-    """The flags of `helm install` and `helm upgrade`, to be run where `harness` can be imported."""
+    """Return the flags of `helm install` and `helm upgrade`; run helm where `harness` can be imported."""
     arguments = ("-m", "harness.helm.by_address", str(port))
     return (
         f"--post-renderer={sys.executable}",
@@ -21,7 +21,7 @@ def flags(port: int) -> tuple[str, ...]:
 
 
 def main(port: int) -> None:
-    """The documents of standard input, on standard output."""
+    """Copy the documents of standard input to standard output, with the addresses of webhooks replaced."""
     documents = [document for document in yaml.safe_load_all(sys.stdin) if document]
     yaml.safe_dump_all([shipped.by_address(document, port) for document in documents], sys.stdout)
 

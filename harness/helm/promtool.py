@@ -1,8 +1,9 @@
-"""Gets promtool, because only Prometheus knows what an alert comes to.
+"""Finds or builds promtool, because only Prometheus knows how an alert is evaluated.
 
-`python -m harness.helm.promtool` prints its path. It is the one named by PROMTOOL if that is set, else
-one in a cache outside the tree, else one that is built now with Go: minutes, once. Progress goes to standard
-error. Exit code 69 says that none can be had on this machine, 1 that getting it went wrong.
+`python -m harness.helm.promtool` prints its path. It is the one that PROMTOOL names, if set; otherwise one in
+a cache outside the tree. If the cache has none, it is built with Go, which takes minutes, once. Progress goes
+to standard error. Exit code 69 means that promtool is not available on this machine, 1 that PROMTOOL is wrong
+or the build failed.
 """
 
 import os
@@ -14,7 +15,7 @@ from harness.helm.build import there
 
 MODULE = "github.com/prometheus/prometheus"
 
-# Finding targets in clouds takes half of its modules, and no rule needs it (plugins/ of Prometheus).
+# Service discovery makes up half of its modules, and no rule needs it (plugins/ of Prometheus).
 WITHOUT_DISCOVERY = ("-tags", "remove_all_sd")
 
 
@@ -27,7 +28,7 @@ WORKSHOP = Workshop(
 
 
 async def find() -> list[Path]:
-    """Where promtool is, built first if it must be."""
+    """Return the path of promtool; build it first if necessary."""
     if named := os.environ.get("PROMTOOL"):
         return [there(Path(named), variable="PROMTOOL")]
     cached = WORKSHOP.cache(WORKSHOP.required(MODULE), "promtool")
@@ -35,7 +36,7 @@ async def find() -> list[Path]:
 
 
 async def build(cached: Path) -> Path:
-    """Builds it into the cache."""
+    """Build promtool into the cache, and return its path."""
     await WORKSHOP.build(
         f"{MODULE}/cmd/promtool",
         into=cached,

@@ -1,4 +1,4 @@
-"""Gets a program that validates documents by the OCI image specification, built with Go.
+"""Finds or builds a program that validates documents by the OCI image specification.
 
 The specification publishes its schemas and their validator as a Go module.
 """
@@ -16,9 +16,9 @@ WORKSHOP = Workshop("image-spec", HERE)
 
 
 async def find() -> Path:
-    """Where the program is, built first if it must be, in seconds.
+    """Return the path of the program; build it first if necessary, in seconds.
 
-    Its argument is a media type; it reads the document from standard input.
+    The argument of the program is a media type; it reads the document from standard input.
     """
     version = WORKSHOP.required(MODULE)
     cached = WORKSHOP.place(version, PROGRAM, [HERE / "main.go"])

@@ -1,1 +1,1 @@
-"""The real controller of JobSets, built and run beside a control plane."""
+"""The real JobSet controller, built and run next to a control plane."""

@@ -1,9 +1,9 @@
-"""Gets the controller of JobSets, and what a cluster must have for it.
+"""Finds or builds the JobSet controller, and the manifests that a cluster needs for it.
 
-`python -m harness.jobsets.build` prints the folder that holds the program `jobset` and the manifests that its
-module ships. It is in a cache outside the tree, or is built now with Go from the module beside this file: a
-minute, once. Progress goes to standard error. Exit code 69 says that none can be had on this machine, 1 that
-getting it went wrong.
+`python -m harness.jobsets.build` prints the folder with the program `jobset` and the manifests of its module.
+It is in a cache outside the tree. If the cache has none, it is built with Go from the module next to this
+file, which takes a minute, once. Progress goes to standard error. Exit code 69 means that it is not available
+on this machine, 1 that the build failed.
 """
 
 import shutil
@@ -23,14 +23,14 @@ MANIFESTS = {
     "role.yaml": "config/components/rbac/role.yaml",
     "webhooks.yaml": "config/components/webhook/manifests.yaml",
 }
-"""What is kept beside the program, and where the module has it."""
+"""The files next to the program, and their paths in the module."""
 
 
 SHOP = Workshop("jobset", HERE, variables=Version(MODULE, f"{MODULE}/pkg/version.GitVersion"))
 
 
 async def find() -> list[Path]:
-    """The folder with the program and the manifests, built first if it must be."""
+    """Return the folder with the program and the manifests, built first if necessary."""
     cache = SHOP.cache(SHOP.required(MODULE))
     if not cache.exists():
         await build(cache)
@@ -38,7 +38,7 @@ async def find() -> list[Path]:
 
 
 async def build(cache: Path) -> None:
-    """Have all of it in the cache; of two builds at the same time the second to finish is thrown away."""
+    """Build the program into the cache, with the manifests; of two builds at once, the later is discarded."""
     release = SHOP.required(MODULE)
     go = SHOP.compiler(
         otherwise=f"no controller of JobSets {release}: install Go to build it; not at {cache}"
@@ -53,9 +53,9 @@ async def build(cache: Path) -> None:
 
 
 def source(go: str) -> Path:
-    """Where Go keeps the source of the module. BrokenError if it does not say."""
+    """Return the folder of the module's source. Raise `BrokenError` if Go does not report it."""
     asked = (go, "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", MODULE)
-    listed = subprocess.run(asked, cwd=HERE, capture_output=True, text=True, check=False)  # noqa: S603  as above
+    listed = subprocess.run(asked, cwd=HERE, capture_output=True, text=True, check=False)  # noqa: S603  a fixed command
     if listed.returncode or not listed.stdout.strip():
         raise BrokenError(f"go does not say where {MODULE} is: {listed.stderr.strip()}")
     return Path(listed.stdout.strip())
@@ -68,7 +68,7 @@ def settle(ready: Path, cache: Path) -> None:
 
 def copy_manifests(module: Path, folder: Path) -> None:
     for name, shipped in MANIFESTS.items():
-        # What Go keeps is read-only, and a copy of the mode would be too.
+        # Files in Go's cache are read-only, so their modes are not copied.
         shutil.copyfile(module / shipped, folder / name)
 
 

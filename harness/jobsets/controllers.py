@@ -1,9 +1,9 @@
-"""The real controller of JobSets beside a control plane, with all of its webhooks.
+"""The real JobSet controller next to a control plane, with all its webhooks.
 
-    async with jobsets(children, plane):  # among the users of the plane: jobsets' USERS
-        ...  # create JobSets; `harness.controlplane.controllers` makes pods of their Jobs
+    async with jobsets(children, plane):  # the plane knows USERS
+        ...  # create JobSets; `harness.controlplane.controllers` creates the pods of their Jobs
 
-A JobSet that loses one Job starts all of them anew, so it is the dearest of all that can be disturbed.
+A JobSet that loses one Job restarts all of them, so it is the most expensive workload to disturb.
 """
 
 import json
@@ -24,18 +24,18 @@ from harness.processes import Child, Children, answers, free_port, until
 
 USER = "system:serviceaccount:jobset-system:jobset-controller-manager"
 USERS = {USER: ""}
-"""To be among the users of a plane; an `admin` must be too."""
+"""Users that the plane must know, besides an `admin`."""
 
 GROUP = "/apis/jobset.x-k8s.io/v1alpha2"
 JOBSETS = f"{GROUP}/jobsets"
 
-# What its kustomization adds to the two webhooks for pods.
+# Its kustomization adds this selector to the two webhooks for pods.
 OF_JOBSETS = {"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]}
 
 
 @dataclass(frozen=True, slots=True)
 class JobSets:
-    """A controller that runs. `log` is what it writes."""
+    """A running controller. `log` is its output."""
 
     child: Child
     log: Path
@@ -43,9 +43,9 @@ class JobSets:
 
 @asynccontextmanager
 async def jobsets(children: Children, plane: Plane) -> AsyncIterator[JobSets]:
-    """Has JobSets become Jobs during the block; the plane must know `USERS`.
+    """Run the JobSet controller during the block; the plane must know `USERS`.
 
-    Raises `UnavailableError` and `BrokenError`, as building it does.
+    Raise `UnavailableError` and `BrokenError` like `harness.jobsets.build`.
     """
     [programs] = await find()
     folder = plane.folder / PROGRAM
@@ -71,7 +71,7 @@ async def jobsets(children: Children, plane: Plane) -> AsyncIterator[JobSets]:
 
 
 def installed(programs: Path, port: int, ca: Path) -> list[Json]:
-    """What it brings to a cluster, its webhooks to be called at a port of this machine."""
+    """Return the objects that a cluster needs; its webhooks are called at a port of this machine."""
     bundle = b64encode(ca.read_bytes()).decode()
     [role] = shipped.documents(programs / "role.yaml")
     hooks = [shipped.by_address(each, port) for each in shipped.documents(programs / "webhooks.yaml")]
@@ -94,7 +94,7 @@ def _binding(role: str) -> Json:
 
 
 def _configuration(folder: Path, port: int, probes: int, certificates: Path) -> Path:
-    """A file: certificates are those of the plane, named as in a TLS secret."""
+    """Write its configuration, and return the path; `certificates` has the files of a TLS secret."""
     file = folder / "config.yaml"
     told = {
         "apiVersion": "config.jobset.x-k8s.io/v1alpha1",
@@ -110,7 +110,7 @@ def _configuration(folder: Path, port: int, probes: int, certificates: Path) -> 
 
 
 async def _served(store: Store) -> bool:
-    """Whether they can be listed, and are told of: an API server does the one before the other."""
+    """Return whether JobSets can be listed, and API discovery lists them; both do not start at once."""
     if (await ask(store.api, "GET", JOBSETS)).code != HTTPStatus.OK:
         return False
     resources = (await ask(store.api, "GET", GROUP)).body.get("resources", [])

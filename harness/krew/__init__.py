@@ -1,4 +1,4 @@
-"""Gets krew, kubectl's plugin manager, and the check of manifests for its index; both are built with Go."""
+"""Builds krew, kubectl's plugin manager, and the check of manifests for its index, with Go."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +8,7 @@ from harness.gotools import Workshop
 MODULE = "sigs.k8s.io/krew"
 
 
-# krew is not told its version: a development build never asks the network for a newer one.
+# Without a version, krew is a development build, which never looks for a newer version on the network.
 WORKSHOP = Workshop("krew", Path(__file__).resolve().parent)
 
 
@@ -21,7 +21,7 @@ class Krew:
 
 
 async def find() -> Krew:
-    """Where the programs are, built first if they must be."""
+    """Return the paths of the programs; build them first if necessary."""
     return Krew(await _program("krew"), await _program("validate-krew-manifest"))
 
 

@@ -1,1 +1,1 @@
-"""Real kubelets on machines that do not exist, for tests and for people who have no such machines."""
+"""Real kubelets on invented machines, for tests and for people who have no such machines."""

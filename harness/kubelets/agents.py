@@ -1,4 +1,4 @@
-"""The agent beside each kubelet, as a process of its own."""
+"""The agent next to each kubelet, as a separate process."""
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS
 
 @dataclass(slots=True)
 class Agent:
-    """One node's; it can be killed, and started again."""
+    """The agent of a node; it can be killed and started again."""
 
     kubelet: RealKubelet
     cluster: RealCluster
@@ -29,7 +29,7 @@ class Agent:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """As its DaemonSet would start it, but for where things are."""
+        """The command of its DaemonSet, with other paths and addresses."""
         return (
             *(program("numalign-agent"), "--kubeconfig", str(self.kubeconfig)),
             *("--node-name", self.kubelet.node.name, "--node-address", self.kubelet.address),
@@ -41,18 +41,18 @@ class Agent:
         )
 
     async def start(self) -> None:
-        """Returns at once."""
+        """Start the process, and return at once."""
         name = f"agent-{self.kubelet.node.name}"
         self.child = await self.cluster.children.start(*self.command, name=name)
 
     async def until_up(self) -> None:
-        """Return when the process answers, whether or not it has told anything."""
+        """Return when the process answers, whether or not it has reported anything."""
         assert self.child
         up = partial(answers, f"http://127.0.0.1:{self.port}/healthz")
         await until(up, what="it answered", child=self.child)
 
     async def kill(self) -> None:
-        """At once, as of a crash."""
+        """Kill the process at once, like a crash."""
         assert self.child
         child, self.child = self.child, None
         await child.end()
@@ -60,7 +60,7 @@ class Agent:
 
 @asynccontextmanager
 async def agents(cluster: RealCluster, *, user: str = "admin") -> AsyncIterator[Mapping[str, Agent]]:
-    """One beside each kubelet, by name of its node; entered when all of them have told of their node."""
+    """Run an agent next to each kubelet, by node name; start the block when all have reported."""
     folder = cluster.folder / "agents"
     folder.mkdir(exist_ok=True)
     kubeconfig = cluster.plane.kubeconfig(user, folder)
@@ -76,7 +76,7 @@ async def agents(cluster: RealCluster, *, user: str = "admin") -> AsyncIterator[
 
 
 async def until_told(api: ApiClient, names: Iterable[str]) -> None:
-    """Return when the agents of these nodes have told of their machines and pods."""
+    """Return when the agents of these nodes have reported machines and pods."""
 
     async def silent() -> list[str]:
         return [name for name in names if not {MACHINE, PLACEMENTS} <= {*await annotations(api, name)}]
@@ -88,7 +88,7 @@ async def until_told(api: ApiClient, names: Iterable[str]) -> None:
 
 
 async def annotations(api: ApiClient, name: str) -> Mapping[str, str]:
-    """Of the topology of a node; none if there is no topology."""
+    """Return the annotations of a node's topology; none if there is no topology."""
     topology = (await ask(api, "GET", f"{TOPOLOGIES}/{name}")).body
     found: Mapping[str, str] = topology.get("metadata", {}).get("annotations", {})
     return found

@@ -1,9 +1,9 @@
-"""Gets the kubelet itself, and a program that stands in for all that surrounds it on a node.
+"""Finds or builds the kubelet, and a companion that replaces what surrounds it on a node.
 
-`python -m harness.kubelets.build [--version v1.34.4 | --all]` prints where the two programs of a version
-are, and builds them first if no build of the same sources is in the cache: minutes at the first time,
-seconds after an edit. Each version of Kubernetes has a go.<minor>.mod here. Exit code 69 says what is
-missing on this machine (Go, root, mount namespaces), 1 that building went wrong.
+`python -m harness.kubelets.build [--version v1.34.4 | --all]` prints the paths of both programs of a version.
+It builds them first if the cache has no build of the same sources: this takes minutes the first time, and
+seconds after an edit. Each version of Kubernetes has a go.<minor>.mod here. Exit code 69 means that this
+machine lacks something (Go, root, mount namespaces), 1 that the build failed.
 """
 
 import argparse
@@ -22,13 +22,13 @@ USUAL = "v1.34.4"
 KUBELET, COMPANION = "kubelet", "companion"
 PACKAGES = {KUBELET: "k8s.io/kubernetes/cmd/kubelet", COMPANION: "."}
 
-# What every start of a kubelet does, tried once on something harmless.
+# A harmless trial of what the start of a kubelet does.
 _TRIAL = ("unshare", "--mount", "--propagation=private", "mount", "--bind", "/proc/version", "/proc/meminfo")
 
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The kubelet of one version, and its companion: container runtime and device plugins in one."""
+    """The kubelet of a version, and its companion: container runtime and device plugins in one program."""
 
     version: str
     kubelet: Path
@@ -36,14 +36,15 @@ class Programs:
 
 
 def versions() -> dict[str, Workshop]:
-    """Every version of Kubernetes of which there is a kubelet here, and from what it is built."""
+    """Return the workshop of each version of Kubernetes whose kubelet can be built here."""
     return by_version("kubelets", HERE)
 
 
 async def find(version: str = USUAL) -> Programs:
-    """The programs of that version, built first if they must be.
+    """Return the programs of a version, built first if necessary.
 
-    Raises `UnavailableError` with all that is missing here to build or to run them, and `BrokenError`.
+    Raise `UnavailableError` with what is missing on this machine to build or run them, and `BrokenError` if
+    the build fails.
     """
     known = versions()
     if version not in known:
@@ -58,26 +59,26 @@ async def find(version: str = USUAL) -> Programs:
 
 
 def missing() -> list[str]:
-    """What this machine lacks to run a kubelet of ours, each with what would help; nothing, if it can."""
+    """Return what this machine lacks to run these kubelets, each with a remedy; empty if nothing."""
     if sys.platform != "linux":
         return ["kubelets need Linux"]
     if os.geteuid():
         return ["want user 0: a kubelet runs as root, and so does who mounts its machine"]
     if absent := [tool for tool in ("unshare", "mount", "sh") if not shutil.which(tool)]:
         return [f"no {' and no '.join(absent)} on PATH: install util-linux"]
-    tried = subprocess.run(_TRIAL, capture_output=True, check=False)  # noqa: S603  what stands above
+    tried = subprocess.run(_TRIAL, capture_output=True, check=False)  # noqa: S603  the constant above
     if tried.returncode:
         return [f"no mount namespaces (want CAP_SYS_ADMIN): {tried.stderr.decode(errors='replace').strip()}"]
     return []
 
 
 def place(shop: Workshop, version: str, name: str) -> Path:
-    """Where a program is kept: an edit of what it is made from is another place."""
+    """Return the path of a program; it changes with the content of its sources."""
     return shop.place(version, name, sorted(HERE.glob("*.go")) if name == COMPANION else ())
 
 
 async def build(shop: Workshop, version: str, name: str, *, into: Path) -> None:
-    """Builds one of them to its place."""
+    """Build one of the programs into its place."""
     await shop.build(
         PACKAGES[name],
         into=into,
@@ -92,7 +93,7 @@ async def _paths(wanted: Iterable[str]) -> list[Path]:
 
 
 def main() -> int:
-    """The script: paths on standard output."""
+    """Print the paths, and return the exit code."""
     known = versions()
     parser = argparse.ArgumentParser(prog="python -m harness.kubelets.build")
     which = parser.add_mutually_exclusive_group()

@@ -1,4 +1,4 @@
-"""A control plane of its own with real kubelets at it, as a test or a bench has it in its hands."""
+"""A control plane of its own with real kubelets, for tests and benchmarks."""
 
 import os
 import shutil
@@ -27,14 +27,14 @@ ADMIN: Users = {"admin": "system:masters"}
 DAYS = 7
 LONGEST_NAME = 32
 PREFIX = "kubelets-"
-# Kubelets wait until each of their checkpoints is on disk, and so does etcd. In memory they need not wait.
+# Kubelets and etcd wait until their files are on disk. In memory, they need not wait.
 _MEMORY = Path("/dev/shm")  # noqa: S108  only the parent of a folder with a name of its own
 _PARENT = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
 
 
 @dataclass(frozen=True, slots=True)
 class RealCluster:
-    """An API server, and by name of its node each kubelet. `children` is what else is started beside them."""
+    """A control plane, and its kubelets by node name. `children` can start more programs next to them."""
 
     plane: Plane
     kubelets: Mapping[str, RealKubelet]
@@ -42,7 +42,7 @@ class RealCluster:
     folder: Path
 
     def memory(self) -> int:
-        """Bytes that all kubelets hold, with their companions."""
+        """Return the bytes of memory of all kubelets and their companions."""
         return sum(kubelet.memory() for kubelet in self.kubelets.values())
 
 
@@ -55,15 +55,16 @@ async def started(
     flags: Sequence[str] = (),
     logs: Path | None = None,
 ) -> AsyncIterator[RealCluster]:
-    """A cluster of these nodes, each of them ready, all of one version; all of it ends when this is left.
+    """Run a cluster of these nodes during the block, all of one version; the block starts when all are ready.
 
-    `others` come to the API server besides the nodes, an `admin` among them; `flags` are the API server's.
-    All programs write to the folder `logs`, if there is one.
-    Raises `UnavailableError` with what is missing here, `BrokenError`, and `KubeletError`.
+    `others` are users besides the nodes, with an `admin` among them; `flags` are those of the API server. All
+    programs log to the folder `logs`, if given.
+    Raise `UnavailableError` with what is missing on this machine, `BrokenError` if a build fails, and
+    `KubeletError` if a kubelet is not ready in time.
     """
     programs = await find(version)
     [binaries] = await controlplane.find(version)
-    # Sockets have short paths, and so does this.
+    # The paths of sockets must be short, so this path is short.
     remove_leftovers(_PARENT)
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=_PARENT) as made:
         folder = Path(made)
@@ -85,7 +86,7 @@ async def started(
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Remove the folders of runs that were killed: their programs ended with them, their files did not."""
+    """Remove the folders of killed runs: their programs ended with them, but their files remain."""
     for folder in parent.glob(f"{PREFIX}*-*"):
         owner = folder.name.removeprefix(PREFIX).partition("-")[0]
         if owner.isdecimal() and not Path("/proc", owner).exists():
@@ -103,7 +104,7 @@ def _trusting(node: RealNode, tls: Path) -> RealNode:
 
 
 def trust(folder: Path) -> Mapping[str, object]:
-    """The configuration of a kubelet that lets this API server in, and others by token."""
+    """Return the configuration of a kubelet that accepts this API server's certificate, and tokens."""
     return {
         "authentication": {
             "anonymous": {"enabled": False},
@@ -114,7 +115,7 @@ def trust(folder: Path) -> Mapping[str, object]:
 
 
 def towards_kubelets(folder: Path) -> tuple[str, ...]:
-    """The flags of an API server that shows kubelets who it is: to them it is an administrator."""
+    """Create a client certificate, and return the flags that make an API server an admin of kubelets."""
     key = ec.generate_private_key(ec.SECP256R1())
     own = (
         x509.NameAttribute(NameOID.ORGANIZATION_NAME, "system:masters"),

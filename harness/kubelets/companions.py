@@ -1,4 +1,4 @@
-"""Talks with the companion of a kubelet: its container runtime and its device plugins, in one program."""
+"""Talks to the companion of a kubelet: its container runtime and its device plugins, in one program."""
 
 import asyncio
 import json
@@ -11,21 +11,21 @@ from harness.processes import open_log
 Json = dict[str, Any]
 
 Devices = Mapping[str, Sequence[Mapping[str, Any]]]
-"""By resource the devices that its plugin lists: `{"id": "gpu-0", "zones": [0], "healthy": True}`, healthy
-if it does not say. A resource that is left out has no plugin."""
+"""The devices that each resource's plugin lists, such as `{"id": "gpu-0", "zones": [0], "healthy": True}`;
+the default is healthy. A missing resource has no plugin."""
 
 SECONDS = 20
-"""How long an answer may take."""
+"""The longest time to wait for an answer."""
 
 
 class Broken(Exception):
-    """A companion ended, did not answer in time, or could not read what it was told."""
+    """Raised if a companion ended, did not answer in time, or could not read a request."""
 
 
 class Companion:
-    """One node's. `runtime` is the socket that it serves as the container runtime.
+    """The companion of a node. `runtime` is the socket of its container runtime.
 
-    It ends with the standard input that it reads, and so does not outlive this process.
+    The program ends when its standard input closes, so it does not outlive this process.
     """
 
     def __init__(self, program: Path, *, runtime: Path, plugins: Path, log: Path) -> None:
@@ -37,11 +37,11 @@ class Companion:
 
     @property
     def pid(self) -> int:
-        """Of the running program."""
+        """The process ID of the running program."""
         return self._running().pid
 
     async def start(self) -> None:
-        """Returns when the container runtime can be asked."""
+        """Start the program, and return when the container runtime can be called."""
         with open_log(self._log) as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command,
@@ -53,7 +53,7 @@ class Companion:
         await self._answer()
 
     async def hold(self, devices: Devices) -> bool:
-        """Have these devices, and no others: whether a kubelet knows all plugins; if not, the next will."""
+        """Set the devices, and return whether a kubelet knows all plugins; if not, the next one will."""
         async with self._asking:
             process = self._running()
             assert process.stdin
@@ -62,7 +62,7 @@ class Companion:
         return registered
 
     async def end(self) -> None:
-        """The runtime and all plugins are gone at once, and with them what the runtime knew."""
+        """Kill the runtime and all plugins at once; the state of the runtime is lost."""
         if self._process is None:
             return
         process, self._process = self._process, None

@@ -1,8 +1,8 @@
-"""Exporters beside real kubelets that are late: what one saw, it publishes some seconds later.
+"""Exporters next to real kubelets that publish each observation some seconds later.
 
-They tell what other exporters tell, zones and the fingerprint of the pods that these account for, and nothing
-that is numalign's alone. They look twice a second, at podresources alone, and their own pace is a figure of a
-test: of what is due together only the last is published.
+They publish the same as other exporters: zones, and the fingerprint of the pods that these account for, but
+no annotations of numalign. They observe twice a second, through podresources, without pods or checkpoints.
+The delay is up to the test. If several observations are due, only the last is published.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ MANAGER = "late-exporter"
 
 @dataclass(slots=True)
 class LateExporter:
-    """One node's."""
+    """The exporter of a node."""
 
     kubelet: RealKubelet
     api: ApiClient
@@ -46,7 +46,7 @@ class LateExporter:
     _devices: SeenDevices = field(default_factory=SeenDevices)
 
     async def run(self) -> None:
-        """Never returns."""
+        """Observe and publish; never returns."""
         while True:
             with suppress(ClusterError):
                 await self.look()
@@ -54,7 +54,7 @@ class LateExporter:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def look(self) -> None:
-        """See what is there; raises `ClusterError`."""
+        """Observe the node, and schedule a publication if it changed. Raise `ClusterError` on failure."""
         resources = PodResources(self.kubelet.podresources)
         seen = Observation(
             hardware(self.kubelet.sysfs),
@@ -72,7 +72,10 @@ class LateExporter:
             self._due.append((monotonic() + self.delay, found))
 
     async def publish(self) -> bool:
-        """Write what is due by now, and keep what could not be written; whether nothing is left of it."""
+        """Publish the last observation that is due, and keep it if that fails.
+
+        Return true if nothing was due, or if nothing is left.
+        """
         due = None
         while self._due and self._due[0][0] <= monotonic():
             _, due = self._due.popleft()
@@ -87,12 +90,12 @@ class LateExporter:
 
 @asynccontextmanager
 async def exporters(cluster: RealCluster, *, delay: float) -> AsyncIterator[None]:
-    """One beside each kubelet, each so many seconds late; entered when every node has a topology."""
+    """Run an exporter next to each kubelet, `delay` seconds late; start when every node has a topology."""
     async with cluster.plane.client("admin") as api:
         every = [LateExporter(kubelet, api, 0.0) for kubelet in cluster.kubelets.values()]
         for exporter in every:
             await exporter.look()
-            # A definition that was just made is not served yet.
+            # A new CustomResourceDefinition may not be served yet.
             name = f"the topology of {exporter.kubelet.node.name} was written"
             await seconds_until(exporter.publish, bool, what=name, within=30, every=SELDOM)
             exporter.delay = delay

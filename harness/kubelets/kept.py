@@ -1,9 +1,9 @@
-"""What a kubelet really gave to its pods, read off its own checkpoints: they know pods by UID.
+"""What a kubelet really allocated to its pods, read from its checkpoints, which identify pods by UID.
 
-`cpu_manager_state`, `memory_manager_state` and `device-plugins/kubelet_internal_checkpoint` of the kubelet's
-folder; their shapes are those of pkg/kubelet/cm/{cpumanager,memorymanager}/state and
-cm/devicemanager/checkpoint of Kubernetes. Of what stands there of pods that are gone the kubelet lets go
-before it admits the next one.
+The files are `cpu_manager_state`, `memory_manager_state` and `device-plugins/kubelet_internal_checkpoint` of
+the kubelet's folder; for the formats see pkg/kubelet/cm/{cpumanager,memorymanager}/state and
+cm/devicemanager/checkpoint of Kubernetes. They can contain deleted pods, whose resources the kubelet releases
+before it admits the next pod.
 """
 
 import json
@@ -19,20 +19,20 @@ from numalign.model.machine import read_list, render_list
 
 Json = dict[str, Any]
 Amounts = Mapping[tuple[int, ...], Mapping[str, int]]
-"""By sets of zones, in order: CPUs in thousandths, memory in bytes, devices in pieces. Devices of which
-nobody knows the zone stand under no zone."""
+"""Amounts by sorted zones: CPUs in thousandths, memory in bytes, devices by number. Devices without known
+zones have an empty tuple of zones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the containers of one pod have, by name, init containers that ended too; `cpus` in list format."""
+    """The resources of a pod's containers by name, including ended init containers; `cpus` in list format."""
 
     cpus: Mapping[str, str]
     memory: Mapping[str, Amounts]
     devices: Mapping[str, Amounts]
 
     def total(self, machine: Mapping[str, Any]) -> Amounts:
-        """What the pod has in all, of a machine that is described like this."""
+        """Return the resources of the whole pod, by the description of its machine."""
         bags: dict[tuple[int, ...], Counter[str]] = {}
         zone_of = {cpu: zone["id"] for zone in machine["zones"] for core in zone["cores"] for cpu in core}
         for cpu in {cpu for listed in self.cpus.values() for cpu in members(read_list(listed))}:
@@ -44,7 +44,7 @@ class Kept:
 
 
 def kept(state: Path, uid: str, devices: Mapping[str, Any]) -> Kept:
-    """What the kubelet with this folder keeps for a pod; `devices` are those of its machine."""
+    """Return what the kubelet with this folder allocated to a pod; `devices` are those of its machine."""
     cpus = _entries(state / "cpu_manager_state").get(uid, {})
     memory = _entries(state / "memory_manager_state").get(uid, {})
     return Kept(
@@ -57,7 +57,7 @@ def kept(state: Path, uid: str, devices: Mapping[str, Any]) -> Kept:
 def taken(
     state: Path, resource: str, uids: AbstractSet[str], devices: Mapping[str, Any]
 ) -> Mapping[int, int]:
-    """By zone, how many devices of a resource these pods have, each of them on one zone."""
+    """Return how many devices of a resource these pods have, by zone; each device must be on one zone."""
     zone_of = _zones_of(devices.get(resource, ()))
     found = Counter[int]()
     for uid, _, of, ids in given(state):
@@ -67,7 +67,7 @@ def taken(
 
 
 def _entries(file: Path) -> Json:
-    """By UID and container; a manager whose policy is none writes no entries."""
+    """Return the entries by UID and container; a manager with the policy none writes no entries."""
     if not file.exists():
         return {}
     found: Json = json.loads(file.read_text()).get("entries") or {}
@@ -98,11 +98,11 @@ def _zones_of(devices: Any) -> Mapping[str, tuple[int, ...]]:  # noqa: ANN401  a
 
 
 def given(state: Path) -> Iterator[tuple[str, str, str, list[str]]]:
-    """Of each allocation the pod's UID, the container, the resource, and the ids of the devices."""
+    """Yield the pod's UID, the container, the resource, and the IDs of the devices of each allocation."""
     file = state / "device-plugins" / "kubelet_internal_checkpoint"
     if not file.exists():
         return
     for entry in json.loads(file.read_text())["Data"]["PodDeviceEntries"] or ():
-        # A device that sits on several zones is listed under each of them.
+        # A device on several zones is listed under each of them.
         ids = sorted({each for listed in entry["DeviceIDs"].values() for each in listed})
         yield entry["PodUID"], entry["ContainerName"], entry["ResourceName"], ids

@@ -1,9 +1,9 @@
-"""Real kubelets, each in a mount namespace of its own, on a machine that was made up.
+"""Real kubelets, each in a mount namespace of its own, on an invented machine.
 
-What a kubelet reads of its host that differs from host to host is mounted over in its namespace: `/sys` and
-`/proc` (`harness.kubelets.machines`), its own state below `/var/lib`, its logs below `/var/log`. It talks
-to an API server as the user that it would be there, `system:node:NAME`, and has the API server check who
-asks it (TokenReview, SubjectAccessReview), so that rights are those of a real cluster.
+Files in which hosts differ are mounted over in the namespace: those of `/sys` and `/proc`
+(`harness.kubelets.machines`), the kubelet's state below `/var/lib`, and its logs below `/var/log`. The
+kubelet calls an API server as its usual user, `system:node:NAME`, and delegates the authentication and
+authorization of its callers to it (TokenReview, SubjectAccessReview), so rights are those of a real cluster.
 """
 
 import asyncio
@@ -36,29 +36,30 @@ from numalign.kube.decode.machines import machine as read_machine
 Json = dict[str, Any]
 
 LONGEST_SOCKET = 107
-"""Bytes of a socket's path (unix(7))."""
+"""The most bytes of a socket's path (unix(7))."""
 
 CHECKPOINTS = (
     "cpu_manager_state",
     "memory_manager_state",
     "device-plugins/kubelet_internal_checkpoint",
 )
-"""What the managers remember from one start to the next, below the kubelet's state. There is more, of the
-sizes of pods: a kubelet that has no cgroups panics without that (seen with v1.36.3)."""
+"""The checkpoints of the managers, below the kubelet's state. There are others, for the sizes of pods:
+without them, a kubelet that has no cgroups panics (seen with v1.36.3)."""
 
 START_SECONDS = 60
 LOOK_SECONDS = 0.1
 WORDS = 5
 
 PORTS = range(20_000, 32_000)
-"""Below those that Linux gives to connections (ip_local_port_range)."""
+"""Ports below those that Linux assigns to connections (ip_local_port_range)."""
 
 WATCHES = 6
-"""Instances of inotify that a kubelet takes."""
+"""Instances of inotify that a kubelet needs."""
 
 _INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 
-# Run by sh in the new namespace: pairs of what is mounted where, then the command that it becomes.
+# sh runs this in the new namespace. Its arguments are pairs of a source and a mount point, then `--` and the
+# command to execute.
 MOUNTING = """
 mount -t tmpfs -o size=1m none /var/lib && mkdir /var/lib/kubelet || exit
 while [ "$1" != -- ]; do mount --bind "$1" "$2" || exit; shift 2; done
@@ -70,18 +71,18 @@ BASE: Mapping[str, object] = MappingProxyType(
     {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        # Nobody makes cgroups here: the containers do not exist.
+        # There are no cgroups, as the containers do not exist.
         "cgroupsPerQOS": False,
         "enforceNodeAllocatable": [],
         "failCgroupV1": False,
         "failSwapOn": False,
         "localStorageCapacityIsolation": False,
         "oomScoreAdj": 0,
-        # Nothing of the host is changed: no tables of packets, no folder of plugins.
+        # The host is not changed: no packet filter rules, no folder of plugins.
         "makeIPTablesUtilChains": False,
         "volumePluginDir": "/var/lib/kubelet/volumeplugins",
         "staticPodPath": "",
-        # Images cost nothing.
+        # Images are not really pulled.
         "registryPullQPS": 0,
         "serializeImagePulls": False,
         "imageGCHighThresholdPercent": 100,
@@ -95,19 +96,19 @@ BASE: Mapping[str, object] = MappingProxyType(
         },
     }
 )
-"""What every kubelet here is started with; all of it can be set otherwise."""
+"""The default configuration of these kubelets; nodes can override all of it."""
 
 
 class KubeletError(Exception):
-    """A kubelet ended, or was not ready in time: which one, and its last words."""
+    """Raised if a kubelet ended, or was not ready in time; contains its name and its last errors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealNode:
-    """A node to be.
+    """A node to start.
 
-    `machine` is described as in the recordings of the kubelet, devices included; `configuration` has fields
-    of KubeletConfiguration, which win over `BASE` and over what follows from the machine.
+    `machine` has the format of the recordings of the kubelet, including devices. `configuration` has fields
+    of KubeletConfiguration, which override `BASE` and the fields that are derived from the machine.
     """
 
     name: str
@@ -117,27 +118,27 @@ class RealNode:
 
     @property
     def user(self) -> str:
-        """Whom an API server takes its kubelet for."""
+        """The user name of its kubelet at API servers."""
         return f"system:node:{self.name}"
 
     @property
     def devices(self) -> Devices:
-        """Those that the machine is described with."""
+        """The devices in the description of the machine."""
         devices: Devices = self.machine.get("devices", {})
         return devices
 
 
 def users(nodes: Iterable[RealNode]) -> Users:
-    """To be among the users of a plane."""
+    """Return the users that a plane must know."""
     return {node.user: "system:nodes" for node in nodes}
 
 
 class RealKubelet:
     """A kubelet, its companion and its machine. The plane must know `users`, and an `admin`.
 
-    All paths are as they are seen from outside its namespace: `sysfs` is what the kubelet finds at `/sys`,
-    `state` what it finds at `/var/lib/kubelet`, `podresources` the socket of the pod resources API. `url` is
-    where it serves, with the certificate `certificate` that it made itself.
+    All paths are those outside its namespace: `sysfs` is what the kubelet sees at `/sys`, `state` what it
+    sees at `/var/lib/kubelet`, and `podresources` the socket of the pod resources API. `url` is the address
+    of its API, which it serves with its self-signed `certificate`.
     """
 
     def __init__(
@@ -168,9 +169,10 @@ class RealKubelet:
         )
 
     async def start(self) -> None:
-        """The machine is made, and the kubelet started; returns when its node is ready, with all its devices.
+        """Write the machine and start the kubelet; return when its node is ready, with all its devices.
 
-        Raises `BadTopology` for a machine that contradicts itself, and `KubeletError`.
+        Raise `BadTopology` if the machine contradicts itself, and `KubeletError` if the kubelet is not ready
+        in time.
         """
         self._write()
         await self.companion.start()
@@ -179,14 +181,14 @@ class RealKubelet:
             await make_ready(client, self.node.name)
 
     async def serve(self) -> None:
-        """Start the kubelet's process, for the first time or again; returns when all of it works.
+        """Start the kubelet's process, for the first time or again, and return when all of it works.
 
-        Raises `KubeletError`.
+        Raise `KubeletError` if that fails.
         """
-        # What is left of the last one would be taken for the next.
+        # The socket of the last process would be mistaken for that of the next one.
         (self.state / "device-plugins" / "kubelet.sock").unlink(missing_ok=True)
-        # It removes the logs of a container by how their path begins, which is empty here: all that is where
-        # it runs (Clean of k8s.io/kubernetes, pkg/kubelet/logs).
+        # The kubelet deletes the logs of a container by a prefix of their paths. It is empty here, so it
+        # matches all files of the working directory (Clean of k8s.io/kubernetes, pkg/kubelet/logs).
         nowhere = self.folder / "cwd"
         nowhere.mkdir(exist_ok=True)
         self.child = await self._children.start(*self._command(), name=self.log.name, cwd=nowhere)
@@ -197,33 +199,33 @@ class RealKubelet:
         await self.until_devices()
 
     async def stop(self) -> None:
-        """Ask it to end, as a service manager does; its pods go on."""
+        """Stop the kubelet as a service manager does; its pods continue."""
         child, self.child = self.running(), None
         await child.stop()
 
     async def kill(self) -> None:
-        """It ends at once, as of a crash; its pods go on."""
+        """Kill the kubelet at once, like a crash; its pods continue."""
         child, self.child = self.running(), None
         await child.end()
 
     async def restart(self) -> None:
-        """It ends and starts again; its pods go on, and its plugins register anew."""
+        """Stop the kubelet and start it again; its pods continue, and its plugins register again."""
         await self.stop()
         await self.serve()
 
     async def end(self) -> None:
-        """All of it is gone: kubelet, runtime and plugins."""
+        """Kill everything: kubelet, runtime and plugins."""
         if self.child:
             await self.kill()
         await self.companion.end()
 
     def delete_state(self, *names: str) -> None:
-        """Remove checkpoints (`CHECKPOINTS` if none is named) while it is down, as a repair does."""
+        """Delete checkpoints (`CHECKPOINTS` if none is named) while the kubelet is down, as for a repair."""
         for name in names or CHECKPOINTS:
             (self.state / name).unlink(missing_ok=True)
 
     async def devices(self, devices: Devices) -> None:
-        """Have the plugins list these devices, and no others; returns when the node shows it, if it runs."""
+        """Set the devices of the plugins; return when the node shows them, if the kubelet runs."""
         self._known.update(devices)
         self._listed = devices
         await self.companion.hold(devices)
@@ -231,31 +233,31 @@ class RealKubelet:
             await self.until_devices()
 
     async def until_devices(self) -> None:
-        """Return when the node can give out as many devices as are well."""
+        """Return when the allocatable devices of the node are the healthy ones."""
         wanted = {resource: _healthy(self._listed.get(resource, ())) for resource in sorted(self._known)}
         await self.until_node(partial(_gives_out, wanted), what=f"gave out {wanted}")
 
     async def until_node(self, right: Callable[[Json], bool], *, what: str) -> None:
-        """Return when the Node object is as it should be, as its own kubelet reads it."""
+        """Return when `right` is true for the Node object, as its own kubelet reads it."""
         async with self._plane.client(self.node.user) as client:
             await self._until(partial(self._node_is, client, right), what=what)
 
     def running(self) -> Child:
-        """The kubelet's process; it must have been started."""
+        """Return the kubelet's process; fail if it was not started."""
         assert self.child, f"the kubelet of {self.node.name} does not run"
         return self.child
 
     def paths(self) -> dict[str, str]:
-        """Where it can be looked at, by the names of its attributes."""
+        """Return the paths and the address to inspect it at, by attribute name."""
         names = ("podresources", "sysfs", "state", "url", "log")
         return {name: str(getattr(self, name)) for name in names}
 
     def memory(self) -> int:
-        """Bytes that kubelet and companion hold of memory, all that they share with others included."""
+        """Return the bytes of memory of kubelet and companion, including shared memory."""
         return sum(map(_resident, (self.running().process.pid, self.companion.pid)))
 
     async def get(self, path: str, token: str) -> tuple[int, bytes]:
-        """Ask the kubelet itself, as whoever bears the token: code and answer."""
+        """Call the kubelet's API with a token, and return code and content."""
         async with (
             aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"}) as session,
             session.get(self.url + path, ssl=self.trust()) as answer,
@@ -263,7 +265,7 @@ class RealKubelet:
             return answer.status, await answer.read()
 
     def trust(self) -> ssl.SSLContext:
-        """Takes the certificate that this kubelet made itself, and no other; its name is not looked at."""
+        """Return a TLS context that accepts only this kubelet's certificate, without a check of its name."""
         context = ssl.create_default_context(cafile=self.certificate)
         context.check_hostname = False
         return context
@@ -280,7 +282,7 @@ class RealKubelet:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _last_words(self) -> str:
-        """The last errors in its log, as klog marks them."""
+        """Return the last errors in its log, as klog marks them."""
         lines = self.log.read_text(errors="replace").splitlines()
         return "\n".join([line for line in lines if line.startswith(("E", "F", "Error:"))][-WORDS:])
 
@@ -337,9 +339,9 @@ class RealKubelet:
 async def running(
     kubelets: Sequence[RealKubelet], *, at_once: int = 4
 ) -> AsyncIterator[dict[str, RealKubelet]]:
-    """Have these run, by name of their nodes; so many start `at_once`. All end when this is left.
+    """Run these kubelets during the block, by node name; so many start `at_once`.
 
-    Raises `KubeletError`, and `UnavailableError` if the kernel would let fewer run.
+    Raise `KubeletError` if one is not ready in time, and `UnavailableError` if the kernel allows fewer.
     """
     _require_watches(len(kubelets))
     gate = asyncio.Semaphore(at_once)
@@ -370,10 +372,13 @@ async def _in_turn(gate: asyncio.Semaphore, start: Callable[[], Awaitable[None]]
 
 
 def _own_address() -> str:
-    """An address of this machine that is not its loopback, which no node may have; nothing is sent."""
+    """Return an address of this machine, not of loopback, which nodes must not have, if it has another.
+
+    Nothing is sent.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # Reserved for documentation: only the way there is looked up.
+            # An address reserved for documentation: connecting only looks up the route.
             probe.connect(("192.0.2.1", 9))
         except OSError:
             return "127.0.0.1"
@@ -382,7 +387,7 @@ def _own_address() -> str:
 
 
 def steady_port(address: str) -> int:
-    """One to listen on that no connection is given meanwhile: kubelets come back to their ports."""
+    """Return a free port that Linux assigns to no connection: a restarted kubelet needs the same port."""
     while True:
         port = random.choice(PORTS)  # noqa: S311  nothing secret
         with socket.socket() as probe, suppress(OSError):

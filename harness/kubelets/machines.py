@@ -1,10 +1,11 @@
-"""Writes the files in which Linux shows a machine, for one that nobody owns.
+"""Writes the files in which Linux describes a machine, for an invented one.
 
-A kubelet learns of its machine through cAdvisor (v0.52.1 for Kubernetes v1.34, v0.56.2 for v1.36), which
+A kubelet discovers its machine through cAdvisor (v0.52.1 for Kubernetes v1.34, v0.56.2 for v1.36), which
 reads `/sys/devices/system` (utils/sysfs, utils/sysinfo), the sizes of hugepages in
 `/sys/kernel/mm/hugepages`, memory in `/proc/meminfo` and the number of sockets in `/proc/cpuinfo`
-(machine/machine.go). Whoever mounts these files over the real ones has that machine. The machine is
-described as in the recordings of the kubelet (tests/conformance/data): every shape of these can be written.
+(machine/machine.go). If these files are mounted over the real ones, the kubelet sees that machine. The
+description has the format of the recordings of the kubelet (tests/conformance/data); all machines of these
+can be written.
 """
 
 from collections import defaultdict
@@ -24,7 +25,7 @@ HUGEPAGES = "hugepages-"
 _CPU = "sys/devices/system/cpu/cpu"
 
 MOUNTED = ("sys/devices/system", "sys/kernel/mm", "proc/meminfo", "proc/cpuinfo")
-"""What of `write`'s folder goes over the files of the same names."""
+"""The files and folders of `write` to mount over those of the same names."""
 
 TUNABLES: Mapping[str, int] = {
     "proc/sys/vm/overcommit_memory": 1,
@@ -34,14 +35,14 @@ TUNABLES: Mapping[str, int] = {
     "proc/sys/kernel/keys/root_maxkeys": 1_000_000,
     "proc/sys/kernel/keys/root_maxbytes": 25_000_000,
 }
-"""What a kubelet sets in the kernel when it starts (cm/container_manager_linux.go, setupKernelTunables):
-mounted too, as it wants them, so that it changes nothing of the host."""
+"""Kernel settings that a kubelet changes when it starts (cm/container_manager_linux.go, setupKernelTunables),
+with the values that it wants. They are mounted, too, so that it does not change the host."""
 
 
 def write(machine: DescribedMachine, folder: Path) -> None:
-    """Have the machine's files in this folder: `sys` and `proc`, as they stand below `/`.
+    """Write the machine's files into a folder: `sys` and `proc`, as below `/`.
 
-    Files of the same text are one file by many names: of a large machine there are thousands.
+    Files with the same text are hard links to one file, as a large machine has thousands.
     """
     written: dict[str, Path] = {}
     for name, text in _files(machine):
@@ -60,9 +61,9 @@ def write(machine: DescribedMachine, folder: Path) -> None:
 
 
 def reservations(machine: DescribedMachine) -> Json:
-    """The fields of KubeletConfiguration that keep from pods what the description keeps from them.
+    """Return the fields of KubeletConfiguration that reserve what the description reserves.
 
-    Nothing is kept beside for evictions: a memory manager does not start unless its figures add up exactly.
+    Nothing is reserved for evictions: a memory manager starts only if its amounts add up exactly.
     """
     kept = {bank.zone: bank.reserved for bank in machine.banks if bank.reserved}
     system = {"memory": str(sum(kept.values()))} if kept else {}
@@ -116,12 +117,12 @@ def _core(core: Core, machine: DescribedMachine) -> Iterator[tuple[str, str]]:
 
 
 def _core_id(core: Core, machine: DescribedMachine) -> int:
-    """Numbers start anew in every socket, as those of real processors do."""
+    """Return the number of a core; numbers start again in every socket, as in real processors."""
     return [other.threads for other in machine.cores if other.socket == core.socket].index(core.threads)
 
 
 def _caches(machine: DescribedMachine) -> Mapping[int, CpuSet]:
-    """The CPUs that share each cache of level 3, by its number."""
+    """Return the CPUs that share each cache of level 3, by its number."""
     sharing = defaultdict[int, CpuSet](int)
     for core in machine.cores:
         sharing[core.cache] |= core.threads
@@ -161,7 +162,7 @@ def _hugepages(folder: str, size: int, pages: int) -> Iterator[tuple[str, str]]:
 
 
 def _page_sizes(machine: DescribedMachine) -> list[int]:
-    """Every size in bytes that any zone names: Linux shows each in every zone."""
+    """Return all sizes of pages of any zone, in bytes: Linux shows each in every zone."""
     return sorted({units(name.removeprefix(HUGEPAGES)) for bank in machine.banks for name in bank.huge})
 
 
@@ -199,7 +200,7 @@ def _links(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
 
 
 def _map(cpus: CpuSet) -> str:
-    """As the kernel writes masks: groups of 32 bits, the highest first."""
+    """Return a mask in the kernel's format: groups of 32 bits, the highest first."""
     groups = defaultdict[int, int](int)
     for cpu in members(cpus):
         groups[cpu // 32] |= 1 << cpu % 32

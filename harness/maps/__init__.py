@@ -1,1 +1,1 @@
-"""A map that is served in this process, and a real browser before it."""
+"""A map that is served in this process, and a real browser for it."""

@@ -1,7 +1,7 @@
 """
-A headless Chromium as distributions package it, and a page that notes everything that is wrong with it.
+A headless Chromium as distributions package it, and a page that records its requests and errors.
 
-The browser is looked for on PATH, or is what CHROMIUM names. Nothing is downloaded.
+The browser is the one that CHROMIUM names, or one on PATH. Nothing is downloaded.
 """
 
 import os
@@ -19,10 +19,10 @@ from harness.gotools import UnavailableError
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 WIDTH, HEIGHT = 1280, 800
-"""Pixels of a window, unless somebody says otherwise."""
+"""The default size of a window in pixels."""
 
 PATIENCE = 10_000
-"""Milliseconds within which a page has to do what is expected of it."""
+"""The default timeout of a page's actions in milliseconds."""
 
 _VIOLATIONS = """
 window.violations = [];
@@ -33,7 +33,7 @@ addEventListener("securitypolicyviolation", (event) => {
 
 
 def executable() -> str:
-    """The path of a Chromium; raises `UnavailableError` where there is none."""
+    """Return the path of a Chromium. Raise `UnavailableError` if there is none."""
     on_path = filter(None, map(shutil.which, NAMES))
     path = os.environ.get("CHROMIUM") or next(on_path, None)
     if path is None:
@@ -43,9 +43,9 @@ def executable() -> str:
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Browser]:
-    """A browser without anything that it remembers."""
+    """Start a browser without a stored profile."""
     async with async_playwright() as playwright:
-        # As root, which tests of kubelets are, it has no sandbox.
+        # As root, which tests of kubelets need, it has no sandbox.
         browser = await playwright.chromium.launch(
             executable_path=executable(), args=["--no-sandbox"], chromium_sandbox=False
         )
@@ -55,7 +55,7 @@ async def chromium() -> AsyncIterator[Browser]:
 
 @dataclass
 class WatchedPage:
-    """A page, with the addresses that it asked for and what the browser said against it."""
+    """A page, with the addresses that it requested, and the errors and warnings of the browser."""
 
     page: Page
     asked: list[str] = field(default_factory=list)
@@ -67,11 +67,11 @@ class WatchedPage:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def hosts(self) -> set[str]:
-        """The hosts that were asked, with their ports; what is in the page itself has none."""
+        """Return the hosts of requests, with their ports; data: addresses have none."""
         return {urlsplit(address).netloc for address in self.asked if not address.startswith("data:")}
 
     async def violations(self) -> list[str]:
-        """What the content security policy forbade."""
+        """Return the violations of the content security policy."""
         return list(await self.page.evaluate("window.violations"))
 
     def _note_request(self, request: Request) -> None:
@@ -84,7 +84,7 @@ class WatchedPage:
 
 @asynccontextmanager
 async def opened(browser: Browser, address: str, **options: Any) -> AsyncIterator[WatchedPage]:  # noqa: ANN401  of a context
-    """A page at an address, in a context of its own; `options` are Playwright's."""
+    """Open a page at an address, in a new context; `options` are those of Playwright's contexts."""
     options = {"viewport": {"width": WIDTH, "height": HEIGHT}, **options}
     context = await browser.new_context(**options)
     await context.add_init_script(_VIOLATIONS)

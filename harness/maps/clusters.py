@@ -1,4 +1,4 @@
-"""A cluster that is worth looking at: the bundled one, a node whose agent tells everything, and pods."""
+"""A sample cluster for the map: the bundled one, a node with all reports of an agent, and pods."""
 
 import json
 import time
@@ -16,14 +16,14 @@ GPU, NIC = "nvidia.com/gpu", "rdma/hca"
 GIB = 2**30
 
 AGENT_NODE = "gpu-1"
-"""The node whose agent tells everything."""
+"""The node with all reports of an agent."""
 
 _CORES = 32
-"""Of a socket of it; each has two threads, the second ones counted after all first ones."""
+"""The cores of each of its sockets. Each has two threads; the second ones are numbered after all first."""
 
 
 def bundled(*, now: float) -> list[Json]:
-    """The bundled cluster with a node more, and pods; the agent of that node has just looked."""
+    """Return the bundled cluster with another node, and pods; the agent of that node observed it `now`."""
     items = [dict(each.raw) for each in documents.objects(documents.load(str(BUNDLED)))]
     return [*items, *_agent_node(now), *_pods()]
 
@@ -115,7 +115,7 @@ _OBSERVED: Mapping[str, tuple[Sequence[tuple[Sequence[str], Json]], str]] = {
     "uid-loader": ([(["node-0"], {"cpu": "38", "memory": "64Gi"})], "13-31,77-95"),
     "uid-cache": ([(["node-1"], {"cpu": "8", "memory": "16Gi"})], "45-48,109-112"),
 }
-"""By the uid of a pod what it holds, by sets of zones, and its CPUs."""
+"""What each pod holds by its UID: amounts by sets of zones, and CPUs."""
 
 
 def pod(  # noqa: PLR0913  each is a field of a pod
@@ -128,9 +128,9 @@ def pod(  # noqa: PLR0913  each is a field of a pod
     policy: str = "single-numa-node",
     owner: str = "",
 ) -> Json:
-    """A guaranteed pod of one container on a node; where a zone is named, it was predicted to be in that.
+    """Return a guaranteed pod of one container on a node; its placement is predicted in `zone`, if given.
 
-    `gpu` and `mem` stand for their names.
+    In `asks`, `gpu` and `mem` are short for the names of the resources.
     """
     limits = {{"gpu": GPU, "mem": "memory"}.get(key, key): amount for key, amount in asks.items()}
     owners = [
@@ -184,4 +184,4 @@ _BATCH = (
     *(("epyc-1", zone, cpus, 0) for zone, cpus in enumerate((23, 23, 20, 16, 12, 6))),
     ("edge-1", 0, 8, 1),
 )
-"""Nodes, the zone in which a pod is, and its CPUs and GPUs."""
+"""Pods: the node, the number of the zone, CPUs and GPUs."""

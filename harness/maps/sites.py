@@ -1,4 +1,4 @@
-"""A map on a port of this machine, of a cluster that can be changed while somebody looks."""
+"""A map on a port of this machine, of a cluster that can change while the map is open."""
 
 import asyncio
 import time
@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 @dataclass
 class ShownCluster:
-    """A cluster in memory: what was put into it last counts."""
+    """A cluster in memory; tests can add, change and remove pods."""
 
     objects: Sequence[Json]
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
@@ -46,7 +46,7 @@ class ShownCluster:
             match=Match.SATISFIES,
             clock=time.monotonic,
             wall=time.time,
-            # Without any, what topologies report is all that is to be had.
+            # Without pods, only the reports of topologies are known.
             complete=lambda _snapshot: has_pods,
         )
         self._informer = PodInformer(
@@ -54,7 +54,7 @@ class ShownCluster:
         )
 
     async def fill(self) -> None:
-        """Know of all objects."""
+        """Load all objects."""
         objects = [*self.objects]
         await self.state.update_snapshot(snapshot.of(objects, where="the map's cluster"))
         for each in objects:
@@ -62,16 +62,16 @@ class ShownCluster:
                 self.put(each)
 
     def put(self, pod: Json) -> None:
-        """A pod is there, or has changed."""
+        """Add or update a pod."""
         self._informer.put(pod)
 
     def remove(self, namespace: str, name: str) -> None:
-        """A pod is gone."""
+        """Remove a pod."""
         self._informer.drop((namespace, name))
 
     async def port(self) -> int:
-        """The port on which the map is served, once it is."""
-        while not (listening := [*self._logged("server.listening")]):  # noqa: ASYNC110  a log tells nobody
+        """Wait until the map is served, and return its port."""
+        while not (listening := [*self._logged("server.listening")]):  # noqa: ASYNC110  a log can only be polled
             await asyncio.sleep(0.01)
         return int(listening[0]["port"])
 
@@ -84,7 +84,7 @@ class ShownCluster:
 async def serving(
     cluster: ShownCluster, access: MapAccess | None = None, *, port: int = 0
 ) -> AsyncIterator[str]:
-    """The address of a map of this cluster, without a slash at its end; on any port, unless one is named."""
+    """Serve a map of this cluster, on any port by default; yield its address without a trailing slash."""
     await cluster.fill()
     service = MapService(
         MapState(cluster.state), access or LocalAccess(), Streams(cluster.registry), log=cluster.log

@@ -1,1 +1,1 @@
-"""The kubelet's own managers, compiled into a program, and how to talk with it."""
+"""The kubelet's own managers, compiled into a program, and its client."""

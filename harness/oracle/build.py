@@ -1,9 +1,9 @@
-"""Gets the kubelet's own resource managers as a program, because a model cannot say where it is wrong.
+"""Finds or builds the kubelet's own resource managers, because a model cannot show its own errors.
 
-`python -m harness.oracle.build [--version v1.34.4 | --all]` prints where the program is, and builds it first
-if no build of the same sources is in the cache: minutes at the first time, seconds after an edit. Each
-version of Kubernetes has a go.<minor>.mod here. Exit code 69 says that there is no Go, 1 that building
-went wrong.
+`python -m harness.oracle.build [--version v1.34.4 | --all]` prints the path of the program. It builds the
+program first if the cache has no build of the same sources: this takes minutes the first time, and seconds
+after an edit. Each version of Kubernetes has a go.<minor>.mod here. Exit code 69 means that there is no Go, 1
+that the build failed.
 """
 
 import argparse
@@ -15,17 +15,17 @@ from harness.gotools import UnavailableError, Workshop, by_version, run
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = "kubelet-oracle"
-# The version with which the recordings were made.
+# The version that made the recordings.
 USUAL = "v1.34.4"
 
 
 def versions() -> dict[str, Workshop]:
-    """Every version of Kubernetes that can be built here, and from what."""
+    """Return the workshop of each version of Kubernetes that can be built here."""
     return by_version("oracle", HERE)
 
 
 async def find(version: str = USUAL) -> Path:
-    """The program of that version, built first if it must be. UnavailableError says why it cannot be had."""
+    """Return the program of a version, built first if necessary. Raise `UnavailableError` if it cannot be."""
     known = versions()
     if version not in known:
         raise UnavailableError(f"no kubelet {version} here, only {', '.join(known)}")
@@ -36,17 +36,17 @@ async def find(version: str = USUAL) -> Path:
 
 
 async def find_all(wanted: Iterable[str]) -> list[Path]:
-    """The programs of these versions, one after the other: each build uses every processor."""
+    """Return the programs of these versions, built one after the other: each build uses all processors."""
     return [await find(version) for version in wanted]
 
 
 def place(shop: Workshop, version: str) -> Path:
-    """Where the program is kept: an edit of what it is made from is another place."""
+    """Return the path of the program; it changes with the content of its sources."""
     return shop.place(version, PROGRAM, sorted(HERE.glob("*.go")))
 
 
 async def build(shop: Workshop, version: str, *, into: Path) -> None:
-    """Builds it to its place."""
+    """Build the program into its place."""
     await shop.build(
         ".",
         into=into,
@@ -57,12 +57,12 @@ async def build(shop: Workshop, version: str, *, into: Path) -> None:
 
 
 def tag(shop: Workshop) -> str:
-    """The build tag of the files that speak to the managers of that version: v1_34 for go.1.34.mod."""
+    """Return the build tag of the files that call the managers of a version: v1_34 for go.1.34.mod."""
     return "v" + shop.module_file.removeprefix("go.").removesuffix(".mod").replace(".", "_")
 
 
 def main() -> int:
-    """The script: paths on standard output."""
+    """Print the paths, and return the exit code."""
     known = versions()
     parser = argparse.ArgumentParser(prog="python -m harness.oracle.build")
     which = parser.add_mutually_exclusive_group()

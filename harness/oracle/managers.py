@@ -1,8 +1,7 @@
-"""Talks with the kubelet's own managers, so that a test can ask them what they would do next.
+"""Talks to the kubelet's own managers, so that a test can ask for their decisions.
 
-The managers can fall into a computation that does not end in a lifetime (merging the hints of three
-resources over eight zones), and no kubelet would ever know. Whoever asks here gets an answer in time, or
-`Hung`.
+The managers can start a computation that takes practically for ever (merging the hints of three resources
+over eight zones), and a kubelet would not notice. Here, calls return in time or raise `Hung`.
 """
 
 import json
@@ -19,28 +18,28 @@ from typing import Any, Self
 
 Json = dict[str, Any]
 
-# Where the managers write their checkpoints, and wait until these are on disk. In memory they need not wait.
+# The managers write their checkpoints there, and wait until they are on disk. In memory, they need not wait.
 MEMORY = Path("/dev/shm")  # noqa: S108 - only the parent of a folder with a name of its own
 BLOCK = 1 << 16
 
 
 class Hung(Exception):
-    """No answer in time. The program was ended; the node it held is gone."""
+    """Raised if there is no answer in time. The program was ended, and its node is lost."""
 
 
 class Ended(Exception):
-    """The program ended by itself; the node it held is gone."""
+    """Raised if the program ended by itself; its node is lost."""
 
 
 class Mistaken(Exception):
-    """The program could not read what it was asked, or had no node to ask it of."""
+    """Raised if the program could not read a request, or had no node for it."""
 
 
 class Managers:
     """The managers of one kubelet at a time: a context manager, which ends the program.
 
-    `seconds` is how long one answer may take. The program is started when it is first needed, and again
-    after it had to be ended.
+    `seconds` is the longest time to wait for an answer. The program is started when it is first needed, and
+    again after it had to be ended.
     """
 
     def __init__(self, binary: Path, *, seconds: float = 8) -> None:
@@ -59,27 +58,27 @@ class Managers:
         self.end()
 
     def node(self, spec: Mapping[str, Any]) -> str | None:
-        """Starts over with this node, empty: None, or what the kubelet says if it refuses to start."""
+        """Start again with this empty node; return None, or the kubelet's error if it refuses to start."""
         answer = self._ask({"node": spec})
         refused: str | None = answer.get("refused")
         return refused
 
     def create(self, pod: Mapping[str, Any]) -> Json:
-        """What the managers decide: the shape of `expect` in the recordings, and the name of the pod.
+        """Return the decision of the managers: the format of `expect` in the recordings, and the pod's name.
 
-        If they panicked, `panicked` says over what, and the node is gone.
+        If they panicked, `panicked` is the reason, and the node is lost.
         """
         return self._ask({"create": pod})
 
     def delete(self, name: str) -> None:
-        """The pod is gone; a name that nobody bears changes nothing."""
+        """Delete a pod; an unknown name changes nothing."""
         with self._or_end():
             self._tell({"delete": name})
 
     def end(self) -> None:
-        """Ends the program, whatever it is doing, and removes what it wrote."""
+        """End the program, whatever it is doing, and remove its files."""
         self._running, self._unread = None, b""
-        # What could not be said to it before cannot be said now either.
+        # What could not be written to it before cannot be written now either.
         with suppress(BrokenPipeError):
             self._open.close()
 

@@ -1,1 +1,1 @@
-"""Nodes with simulated kubelets and exporters."""
+"""Nodes with simulated kubelets and topology exporters."""

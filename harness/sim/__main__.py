@@ -1,9 +1,9 @@
-"""A cluster of simulated nodes for people: `python -m harness.sim`, or `make sim`.
+"""A cluster of simulated nodes: `python -m harness.sim`, or `make sim`.
 
-Whoever writes a scheduler, an extender or a dashboard for aligned machines seldom has twenty of them. Here
-are as many as one likes, with kubelets that decide as the real ones do; --help says the rest. Runs until it
-is interrupted. Exit code 2 means that its flags are invalid, 69 that a program that it needs is not
-available on this machine, 1 that something else went wrong.
+It is for people who develop a scheduler, an extender or a dashboard, and do not have twenty NUMA machines. It
+runs any number of nodes, with kubelets that decide as the real ones do, until it is interrupted; see --help.
+Exit code 2 means that its flags are invalid, 69 that a program that it needs is not available on this
+machine, 1 that something else failed.
 """
 
 import argparse
@@ -81,11 +81,11 @@ OF_SIMULATED = (
     *("delay", "jitter", "period", "fingerprint", "observe", "grace", "seed", "kubeconfig"),
     *("with", "write-kubeconfig"),
 )
-"""What is told to simulated kubelets and exporters alone."""
+"""The options of simulated kubelets and exporters only."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program: its exit code."""
+    """Run the program, and return its exit code."""
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -114,7 +114,7 @@ def _of_simulated(parser: argparse.ArgumentParser, options: argparse.Namespace) 
 
 
 def _of_own(options: argparse.Namespace) -> list[str]:
-    """What needs an API server of our own."""
+    """Return the given options that need an API server that is started here."""
     told = vars(options)
     return [f"--{name}" for name in ("with", "write-kubeconfig") if told[name.replace("-", "_")] is not None]
 
@@ -125,9 +125,9 @@ def _failed(error: BaseException, code: int) -> int:
 
 
 def fleet(shapes: str, *, nodes: int | None = None, policy: str = Policy.SINGLE) -> list[SimNode]:
-    """The nodes of `two-by-four=10,small`: those shapes without a number share what is left of `nodes`.
+    """Return the nodes of a text such as `two-by-four=10,small`.
 
-    Raises `BadInput`.
+    Shapes without a number share the rest of `nodes`. Raise `BadInput` if the text or the number is invalid.
     """
     counts: dict[str, int | None] = {}
     mistakes = []
@@ -193,7 +193,7 @@ async def _run(options: argparse.Namespace, machines: list[SimNode]) -> None:
 
 
 async def _run_alone(options: argparse.Namespace, machines: list[SimNode]) -> None:
-    """On an API server that is started for the purpose."""
+    """Run on an API server that is started for this."""
     [binaries] = await controlplane.find()
     with tempfile.TemporaryDirectory(prefix="numalign-sim-") as made:
         folder = Path(made)
@@ -215,7 +215,7 @@ async def _run_alone(options: argparse.Namespace, machines: list[SimNode]) -> No
 
 @contextmanager
 def _written(kubeconfig: Path, copy: Path | None) -> Iterator[Path]:
-    """Where people find the kubeconfig: a copy lasts as long as the API server."""
+    """Yield the path of the kubeconfig for people; a copy exists as long as the API server."""
     if copy is None:
         yield kubeconfig
         return
@@ -225,7 +225,7 @@ def _written(kubeconfig: Path, copy: Path | None) -> Iterator[Path]:
     try:
         yield copy
     finally:
-        # Another that was started meanwhile may have written its own.
+        # Another simulation may have written its own meanwhile.
         if copy.exists() and copy.read_bytes() == content:
             copy.unlink()
 
@@ -240,7 +240,7 @@ def _simulated(
         jitter=options.jitter,
         period=options.period,
         fingerprint=FINGERPRINTS[options.fingerprint],
-        # Where numalign is, an agent would tell it what pods hold.
+        # In a cluster with numalign, an agent would report what pods hold.
         observe=options.observe or vars(options)["with"] == Beside.NUMALIGN,
         seed=options.seed,
         grace=options.grace,
@@ -248,7 +248,7 @@ def _simulated(
 
 
 async def _tell(cluster: Cluster) -> None:
-    """Every decision, as it is made."""
+    """Print every decision when it is made."""
     told = 0
     while True:
         for decision in cluster.decisions[told:]:
@@ -259,7 +259,7 @@ async def _tell(cluster: Cluster) -> None:
 
 
 def line(decision: Decision) -> str:
-    """A decision, for people."""
+    """Return the line that is printed for a decision."""
     said = "admitted" if decision.admitted else f"REJECTED {decision.reason}: {decision.message}"
     return f"{decision.node}: {decision.pod} {said}\n"
 

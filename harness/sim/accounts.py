@@ -1,7 +1,7 @@
-"""What pods hold and what is left of each zone, as the kubelet's pod resources endpoint tells exporters.
+"""What pods hold and what is left of each zone, as the kubelet's pod resources endpoint reports it.
 
-Containers and sidecars are listed, init containers that end are not: what these keep of their CPUs until
-their pod ends is shown as available, by exporters and so here (kubelet, apis/podresources/server_v1.go).
+Containers and sidecars are listed; init containers that end are not. CPUs that these keep until their pod
+ends appear as available to exporters, and so they do here (kubelet, apis/podresources/server_v1.go).
 """
 
 from collections import Counter
@@ -10,14 +10,14 @@ from typing import Any, TypeAlias
 
 Json = dict[str, Any]
 Held: TypeAlias = dict[tuple[int, ...], dict[str, int]]
-"""Amounts by the zones that they may come from: CPUs in thousandths, memory in bytes, devices in pieces."""
+"""Amounts by the zones that they may come from: CPUs in thousandths, memory in bytes, devices by number."""
 
 Zones: TypeAlias = dict[int, dict[str, int]]
 """Amounts by zone."""
 
 
 def held(pod: Json, answer: Json) -> Held:
-    """What the running containers of a pod hold, of the oracle's answer to it."""
+    """Return what the running containers of a pod hold, from the oracle's answer for it."""
     found: dict[tuple[int, ...], Counter[str]] = {}
     given = [*(answer["containers"][name] for name in listed(pod)), answer.get("shared") or {}]
     for one in given:
@@ -27,7 +27,7 @@ def held(pod: Json, answer: Json) -> Held:
 
 
 def listed(pod: Json) -> list[str]:
-    """The containers that run as long as their pod does."""
+    """Return the names of the containers that run as long as their pod."""
     sidecars = [
         one for one in pod["spec"].get("initContainers") or () if one.get("restartPolicy") == "Always"
     ]
@@ -35,7 +35,7 @@ def listed(pod: Json) -> list[str]:
 
 
 def available(allocatable: Mapping[int, Mapping[str, int]], pods: Iterable[Held]) -> Zones:
-    """What is left when pods have taken theirs, in the order in which they came."""
+    """Return what is left after pods took their resources, in the order in which they came."""
     left = {zone: dict(amounts) for zone, amounts in allocatable.items()}
     for one in pods:
         for zones, amounts in one.items():
@@ -45,9 +45,9 @@ def available(allocatable: Mapping[int, Mapping[str, int]], pods: Iterable[Held]
 
 
 def _take(left: Zones, zones: tuple[int, ...], resource: str, amount: int) -> None:
-    """The lowest zone gives first, all it has: so the kubelet takes memory, and NFD tells it."""
+    """Take an amount from the lowest zone first, as the kubelet takes memory, and NFD reports it."""
     for zone in zones:
-        # A device of a resource that exporters do not list for this zone is not in their sums.
+        # Exporters do not count a resource in zones for which they do not list it.
         taken = min(amount, left[zone].get(resource, 0))
         amount -= taken
         if taken:

@@ -1,9 +1,9 @@
 """
-What runs beside simulated nodes where people want a whole cluster: a scheduler, and numalign.
+The programs that run next to simulated nodes to complete the cluster: a scheduler, and numalign.
 
 kube-scheduler and the controllers of Kubernetes are the real ones. Webhook, controller and scorer of numalign
-run on this machine, one replica each, as their service accounts and with the rights that are shipped; the API
-server asks the webhook, and kube-scheduler asks the scorer about every pod.
+run on this machine, one replica each, as their service accounts and with the shipped rights. The API server
+calls the webhook, and kube-scheduler calls the scorer for every pod.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -29,16 +29,16 @@ USERS = {
     **controllers.USERS,
     **dict.fromkeys(ACCOUNTS.values(), shipped.GROUPS),
 }
-"""To be among the users of a plane, beside its administrator."""
+"""Users that the plane must know, besides its administrator."""
 
 PROCESSES = frozenset({"Deployment", "PodDisruptionBudget"})
-"""Kinds that are not applied: what they run are processes of this machine."""
+"""Kinds that are not applied, as the programs run as processes of this machine."""
 
 LABEL_SECONDS = 60
 
 
 class Beside(StrEnum):
-    """What is started beside the nodes."""
+    """What to start next to the nodes."""
 
     SCHEDULER = "scheduler"
     NUMALIGN = "numalign"
@@ -46,17 +46,16 @@ class Beside(StrEnum):
 
 @asynccontextmanager
 async def scheduling(children: Children, plane: Plane) -> AsyncIterator[None]:
-    """Have kube-scheduler and the controllers work during the block; the plane must know `USERS`."""
+    """Run kube-scheduler and the controllers during the block; the plane must know `USERS`."""
     async with schedulers.scheduler(children, plane), controllers.controllers(children, plane):
         yield
 
 
 @asynccontextmanager
 async def installed(children: Children, plane: Plane) -> AsyncIterator[None]:
-    """Have numalign and a scheduler work during the block; the plane must know `USERS` and an "admin".
+    """Run numalign and a scheduler during the block; the plane must know `USERS` and an `admin`.
 
-    The nodes must be there. Entered once every node with a topology has its class, and pods are reviewed and
-    placed.
+    The nodes must exist. The block starts when every node has its class, and pods are reviewed and scheduled.
     """
     async with AsyncExitStack() as stack:
         store = Store(await stack.enter_async_context(plane.client("admin")))

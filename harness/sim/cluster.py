@@ -1,7 +1,7 @@
-"""Many kubelets and exporters behind one API server, as a test or a bench has them in its hands.
+"""Many kubelets and exporters at one API server, for tests and benchmarks.
 
-One watch tells all kubelets of their pods. When everything is handled cannot be seen from outside, so the
-cluster says it: tests wait for that, and not for a time.
+One watch delivers all pods to their kubelets. Only the cluster knows when everything is handled, so tests
+wait for `Cluster.idle`, and not for a period of time.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ LOOK_SECONDS = 0.02
 
 
 class Delivery:
-    """Brings the news of the one watch to the kubelets that they concern."""
+    """Delivers the events of the one watch to the kubelets of the pods."""
 
     def __init__(self, kubelets: Mapping[str, Kubelet]) -> None:
         self._kubelets = kubelets
@@ -50,11 +50,11 @@ class Delivery:
 
     @property
     def versions(self) -> dict[Key, str]:
-        """The last version of each pod that was delivered."""
+        """The last delivered version of each pod."""
         return {key: version for key, (_, _, version) in self._bound.items()}
 
     def put(self, found: Json) -> None:
-        """A pod is there."""
+        """Deliver a new or changed pod."""
         metadata = found["metadata"]
         key = (metadata["namespace"], metadata["name"])
         if key in self._bound and self._bound[key][0] != metadata["uid"]:
@@ -64,18 +64,18 @@ class Delivery:
             kubelet.tell(News(metadata["uid"], found))
 
     def drop(self, key: Key) -> None:
-        """A pod is gone."""
+        """Deliver that a pod is gone."""
         if key in self._bound:
             uid, kubelet, _ = self._bound.pop(key)
             kubelet.tell(News(uid))
 
     def keep(self, keys: AbstractSet[Key]) -> None:
-        """There are no other pods than these."""
+        """Drop all pods but these."""
         for key in self._bound.keys() - keys:
             self.drop(key)
 
     def current(self, pods: Sequence[Json]) -> bool:
-        """Whether the kubelets were told of exactly these."""
+        """Return whether exactly these pods were delivered, in these versions."""
         ours = (pod for pod in pods if pod["spec"].get("nodeName") in self._kubelets)
         there = {
             (pod["metadata"]["namespace"], pod["metadata"]["name"]): pod["metadata"]["resourceVersion"]
@@ -86,14 +86,14 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A node's two programs."""
+    """The two programs of a node."""
 
     kubelet: Kubelet
     exporter: Exporter
 
 
 class Cluster:
-    """What `simulated` gives: what the kubelets did, and what their machines hold."""
+    """A running simulation: the decisions of its kubelets, and what their machines hold."""
 
     def __init__(
         self,
@@ -114,27 +114,27 @@ class Cluster:
 
     @property
     def rejections(self) -> list[Decision]:
-        """The decisions against a pod."""
+        """The decisions to reject a pod."""
         return [decision for decision in self.decisions if not decision.admitted]
 
     def held(self, node: str) -> dict[str, Held]:
-        """By active pod (`namespace/name`), what it holds of which zones."""
+        """Return what each active pod (`namespace/name`) holds, by zones."""
         active = self.nodes[node].kubelet.active
         return {"{namespace}/{name}".format_map(one.pod["metadata"]): one.held for one in active}
 
     def available(self, node: str) -> Zones:
-        """By zone, what an exporter sees there now: thousandths of CPUs, bytes, pieces."""
+        """Return what an exporter sees as available now, by zone: thousandths of CPUs, bytes, devices."""
         return self.nodes[node].kubelet.available()
 
     def largest_slot(self, resource: str) -> int:
-        """The most of a resource that any one zone has left."""
+        """Return the most of a resource that any one zone has left."""
         zones = (zone for node in self.nodes for zone in self.available(node).values())
         return max((zone.get(resource, 0) for zone in zones), default=0)
 
     async def idle(self, *, seconds: float = 60, published: bool = True) -> None:
-        """Return when all pods that the API server has now are handled, and what is left is published.
+        """Return when all pods of the API server are handled, and with `published`, topologies are published.
 
-        Raises `TimeoutError`, which says who is not done, and what a kubelet or an exporter fell over.
+        Raise `TimeoutError` with the nodes that are not done, or the error of a kubelet or exporter.
         """
         deadline = self._clock() + seconds
         while not await self._settled(published=published):
@@ -143,18 +143,18 @@ class Cluster:
             await self._sleep(LOOK_SECONDS)
 
     def check(self) -> None:
-        """Raise what a kubelet or an exporter fell over, if one did."""
+        """Raise the error of a kubelet or an exporter, if one failed."""
         for task in self.tasks:
             if task.done():
                 task.result()
 
     async def serve(self) -> None:
-        """Wait for ever; raises as `check` does, as soon as it happens."""
+        """Wait for ever; raise the error of a kubelet or an exporter as soon as one fails."""
         await asyncio.wait(self.tasks, return_when=asyncio.FIRST_COMPLETED)
         self.check()
 
     async def _settled(self, *, published: bool) -> bool:
-        """Whether nothing is left to do, and nothing came up while that was looked at."""
+        """Return whether nothing is left to do, and nothing arrived during this check."""
         self.check()
         if self._at_work(published=published):
             return False
@@ -174,7 +174,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def simulated(  # noqa: PLR0913  the knobs of a simulation, each with a default
+async def simulated(  # noqa: PLR0913  the parameters of a simulation, each with a default
     api: Api,
     machines: Sequence[SimNode],
     *,
@@ -186,11 +186,11 @@ async def simulated(  # noqa: PLR0913  the knobs of a simulation, each with a de
     seed: int = 0,
     grace: float = GRACE_SECONDS,
 ) -> AsyncIterator[Cluster]:
-    """Have these nodes run at an API server; what they wrote stays there when they end.
+    """Run these nodes at an API server during the block; what they wrote stays there.
 
-    Exporters publish `delay` seconds after each change, and up to `jitter` more by chance from `seed`; with a
-    `period` they look only every so many seconds. `observe` has them write to each pod what it holds.
-    `grace` is how many seconds a deleted pod takes to end. Raises `BadInput` for names given twice, and
+    Exporters publish `delay` seconds after each change, and up to `jitter` more at random by `seed`; with a
+    `period`, they observe only every so many seconds. With `observe`, they write to each pod what it holds.
+    `grace` is how many seconds a deleted pod takes to end. Raise `BadInput` for duplicate names, and
     `SimulationError` if a kubelet does not start.
     """
     _distinct(machines)
@@ -227,7 +227,7 @@ def _distinct(machines: Sequence[SimNode]) -> None:
         raise BadInput([Mistake("machines", f"{name} is there twice") for name in twice])
 
 
-def assembled(  # noqa: PLR0913  what a node consists of
+def assembled(  # noqa: PLR0913  the parts of a node
     machine: SimNode,
     managers: Managers,
     desk: Desk,
@@ -237,7 +237,7 @@ def assembled(  # noqa: PLR0913  what a node consists of
     publish: Publisher,
     grace: float = GRACE_SECONDS,
 ) -> Simulated:
-    """A kubelet and the exporter that looks at it."""
+    """Make a kubelet, and the exporter that observes it."""
     kubelet: Kubelet
     exporter = Exporter(lambda: Sample(kubelet.available(), kubelet.active), publish, timing)
     kubelet = Kubelet(machine, managers, desk, changed=exporter.changed, decisions=decisions, grace=grace)
@@ -245,14 +245,14 @@ def assembled(  # noqa: PLR0913  what a node consists of
 
 
 async def _register(desk: ApiDesk, machine: SimNode, node: Simulated) -> None:
-    """The node and its topology are there before anything else."""
+    """Create the node and its topology, before anything else."""
     await desk.register(documents.node(machine))
     await node.exporter.now()
 
 
 @asynccontextmanager
 async def running(cluster: Cluster, api: Api, *, polling: bool) -> AsyncIterator[Cluster]:
-    """All programs run while this is entered; if one falls over, whoever entered is told."""
+    """Run all programs during the block; raise the error of one that failed at its end."""
     log = Log(logging.getLogger("numalign.sim"))
     pods = Informer(api, (PODS,), cluster.delivery, log=log, metrics=WatchMetrics.of(CollectorRegistry()))
     exporters = [node.exporter for node in cluster.nodes.values()]

@@ -1,7 +1,7 @@
-"""Where kubelets and exporters write, so that a test can put a sheet of paper in an API server's place.
+"""The interface by which kubelets and exporters write, so that tests can replace the API server.
 
-Whoever writes for a node goes on when the API server is away for a while: a kubelet does too. What it wrote
-about may be gone when it comes back, and then there is nothing to write.
+Writes are tried again while the API server is unavailable, as a kubelet does. If their object is gone
+afterwards, nothing is written.
 """
 
 import asyncio
@@ -28,31 +28,31 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CRD = Path(__file__).resolve().parents[2] / "deploy" / "crd" / "noderesourcetopologies.yaml"
 
 PATIENCE_SECONDS = 120
-"""For how long an API server may be away."""
+"""How long an API server may be unavailable."""
 
 AGAIN_SECONDS = 0.2
 
 
 class Desk(Protocol):
-    """What is written for a node."""
+    """The writes for a node."""
 
     async def status(self, pod: Json, status: Json) -> None:
-        """Merge a status into that of the pod; nothing, if it is gone."""
+        """Merge a status into that of a pod; do nothing if the pod is gone."""
 
     async def annotate(self, pod: Json, key: str, value: str) -> None:
-        """Put an annotation on the pod; nothing, if it is gone."""
+        """Set an annotation of a pod; do nothing if the pod is gone."""
 
     async def remove(self, pod: Json) -> None:
-        """Have the pod gone at once."""
+        """Delete a pod at once."""
 
     async def publish(self, topology: Json) -> None:
-        """Have this topology in place of the node's last."""
+        """Write a topology in place of the node's last one."""
 
 
 class ApiDesk:
-    """The desk that is an API server.
+    """A desk that writes to an API server.
 
-    Raises `ClusterError` if that is away, or says no, for `patience` seconds.
+    Methods raise `ClusterError` if it is unavailable, or refuses a write, for `patience` seconds.
     """
 
     def __init__(
@@ -69,21 +69,21 @@ class ApiDesk:
         self._sleep = sleep
 
     async def status(self, pod: Json, status: Json) -> None:
-        """As said of `Desk`."""
+        """Merge a status into that of a pod; do nothing if the pod is gone."""
         await self._pod(pod, {"status": status}, "/status", how=Patch.STRATEGIC)
 
     async def annotate(self, pod: Json, key: str, value: str) -> None:
-        """As said of `Desk`."""
+        """Set an annotation of a pod; do nothing if the pod is gone."""
         await self._pod(pod, {"metadata": {"annotations": {key: value}}}, "", how=Patch.MERGE)
 
     async def remove(self, pod: Json) -> None:
-        """As said of `Desk`: what has this name and another UID stays."""
+        """Delete a pod at once; a pod of the same name with another UID stays."""
         options = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
         with suppress(NotFound, Conflict):
             await self._patiently(lambda: delete(self._api, pod_path(pod), options))
 
     async def publish(self, topology: Json) -> None:
-        """As said of `Desk`."""
+        """Write a topology in place of the node's last one."""
         name = topology["metadata"]["name"]
         path, what = f"{TOPOLOGIES}/{name}", f"topology {name}"
         try:
@@ -93,7 +93,7 @@ class ApiDesk:
                 await self._patiently(lambda: self._api.create(TOPOLOGIES, topology, what=what))
 
     async def register(self, node: Json) -> None:
-        """Have a node there as a kubelet has it: with its status, and no taint that nobody takes off."""
+        """Create a node as a kubelet does, with its status, but without taints: nothing removes them."""
         name = node["metadata"]["name"]
         path, what = f"/api/v1/nodes/{name}", f"node {name}"
         with suppress(Conflict):
@@ -106,7 +106,7 @@ class ApiDesk:
             await self._patiently(change)
 
     async def learn(self) -> None:
-        """Have topologies served: installs what defines them, where nobody did."""
+        """Install the CustomResourceDefinition of topologies if needed, and return when they are served."""
         definition = yaml.safe_load(CRD.read_text())
         with suppress(Conflict):
             await self._patiently(lambda: self._api.create(CRDS, definition, what="the kind of topologies"))
@@ -134,7 +134,7 @@ class ApiDesk:
             except (NotFound, Conflict):
                 raise
             except ClusterError:
-                # An API server that starts says any of these for a moment.
+                # A starting API server can answer any of these for a moment.
                 if self._clock() > deadline:
                     raise
                 await self._sleep(AGAIN_SECONDS)
@@ -143,13 +143,13 @@ class ApiDesk:
 
 
 def pod_path(pod: Json) -> str:
-    """Where a pod is served."""
+    """Return the path of a pod."""
     return "/api/v1/namespaces/{namespace}/pods/{name}".format_map(pod["metadata"])
 
 
 async def delete(api: Api, path: str, options: Json) -> None:
-    """Delete an object. Nothing of the product deletes, so its `Api` cannot; raises `ClusterError`."""
-    client = api._client  # noqa: SLF001  as just said
+    """Delete an object through the client of an `Api`. Raise `ClusterError` if that fails."""
+    client = api._client  # noqa: SLF001  as the docstring says
     try:
         answer = await client.call_api(
             path,

@@ -1,7 +1,7 @@
-"""What kubelets and exporters write into an API server: nodes, the states of pods, topologies.
+"""What kubelets and exporters write to an API server: nodes, the statuses of pods, topologies.
 
 Sources: kubernetes v1.34.4 (pkg/kubelet/kubelet.go, rejectPod; pkg/kubelet/status/status_manager.go) for the
-states; Node Feature Discovery (pkg/nfd-topology-updater) and resource-topology-exporter for the topology.
+statuses; Node Feature Discovery (pkg/nfd-topology-updater) and resource-topology-exporter for the topology.
 """
 
 import json
@@ -22,7 +22,7 @@ OBSERVED = "numalign.io/placement-observed"
 
 
 def node(machine: SimNode) -> Json:
-    """A node as its kubelet registers it, ready and without taints."""
+    """Return a node as its kubelet registers it, ready and without taints."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -58,12 +58,12 @@ def node(machine: SimNode) -> Json:
 
 
 def capacity(shape: Shape) -> dict[str, int]:
-    """What the whole node is built with."""
+    """Return the capacity of the whole node."""
     return _whole(shape, cpus=shape.cpus + shape.reserved, gib=shape.gib + shape.reserved_gib)
 
 
 def allocatable(shape: Shape) -> dict[str, int]:
-    """What pods can have of the whole node."""
+    """Return what pods can have of the whole node."""
     return _whole(shape, cpus=shape.cpus, gib=shape.gib)
 
 
@@ -85,7 +85,7 @@ def _condition(kind: str, status: str, *, reason: str = "", message: str = "") -
 
 
 def stamp() -> str:
-    """Now, as Kubernetes writes it."""
+    """Return the current time in Kubernetes' format."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -93,7 +93,7 @@ def stamp() -> str:
 
 
 def running(pod: Json) -> Json:
-    """The status of a pod whose containers were started, and its init containers ended."""
+    """Return the status of a pod whose containers were started, and whose init containers ended."""
     now = stamp()
     spec = pod["spec"]
     inits = spec.get("initContainers") or ()
@@ -124,7 +124,7 @@ def _init_state(container: Json, now: str) -> Json:
 
 
 def rejected(refusal: Refusal) -> Json:
-    """The status of a pod that the kubelet did not admit."""
+    """Return the status of a pod that the kubelet did not admit."""
     return {
         "phase": "Failed",
         "startTime": stamp(),
@@ -134,7 +134,7 @@ def rejected(refusal: Refusal) -> Json:
 
 
 def placement(held: Held) -> str:
-    """What a pod was seen to hold, as an annotation: one entry for each set of zones."""
+    """Return what a pod holds as the value of an annotation: one entry for each set of zones."""
     entries = [
         {"zones": [zone_name(zone) for zone in zones], "amount": _quantities(amounts)}
         for zones, amounts in sorted(held.items())
@@ -146,7 +146,7 @@ def placement(held: Held) -> str:
 
 
 def topology(machine: SimNode, left: Zones, attributes: Mapping[str, str]) -> Json:
-    """What an exporter publishes: the kubelet's configuration, and of each zone what is left."""
+    """Return what an exporter publishes: the kubelet's configuration, and what is left of each zone."""
     said = {
         "topologyManagerPolicy": str(machine.policy),
         "topologyManagerScope": machine.make.scope,
@@ -180,7 +180,7 @@ def _zone(zone: int, shape: Shape, left: Mapping[str, int]) -> Json:
 
 
 def zone_name(zone: int) -> str:
-    """As both exporters call it."""
+    """Return the name that both exporters give a zone."""
     return f"node-{zone}"
 
 
@@ -195,5 +195,5 @@ def _quantity(resource: str, amount: int) -> str:
 
 
 def names(pods: Iterable[Json]) -> list[tuple[str, str]]:
-    """Namespace and name of each."""
+    """Return namespace and name of each pod."""
     return [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]

@@ -1,7 +1,7 @@
-"""A topology exporter that is late: what it saw at one time, it publishes some seconds later.
+"""A topology exporter that publishes each observation some seconds later.
 
-Between the two, schedulers decide by what is not so any more. Real exporters are late by up to their period,
-and by their own and the API server's slowness; here both are figures of a test.
+In between, schedulers decide by outdated topologies. Real exporters are late by up to their period, and by
+their own latency and that of the API server; here, tests set both.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What an exporter saw in one moment."""
+    """What an exporter observed at one time."""
 
     left: Zones
     pods: list[Active]
@@ -33,9 +33,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How late an exporter is: `delay` seconds, and up to `jitter` more by chance.
+    """How late an exporter is: `delay` seconds, and up to `jitter` more at random.
 
-    It looks after every change; with a `period`, only every so many seconds.
+    It observes after every change; with a `period`, only every so many seconds.
     """
 
     delay: float = 0
@@ -44,14 +44,14 @@ class Timing:
     chance: Random = field(default_factory=Random)
 
     def lag(self) -> float:
-        """How late the next publication is."""
+        """Return how late the next publication is, in seconds."""
         return self.delay + self.jitter * self.chance.random()
 
 
 class Exporter:
-    """One node's. `look` gives what is to be seen, `publish` has it seen by others.
+    """The exporter of a node. `look` takes a sample, `publish` publishes it.
 
-    Publications come in the order of their samples; of those that are due together only the last is made.
+    Publications have the order of their samples; if several are due, only the last one is made.
     """
 
     def __init__(
@@ -75,31 +75,31 @@ class Exporter:
 
     @property
     def quiet(self) -> bool:
-        """Whether all that changed is published."""
+        """Whether all changes are published."""
         return not (self._due or self._unseen or self._busy)
 
     def changed(self) -> None:
-        """There is something new to see."""
+        """Note that there is something new to observe."""
         if self._timing.period is None:
             self.sample()
         else:
             self._unseen = True
 
     def sample(self) -> None:
-        """Look now, and publish it in time."""
+        """Take a sample now, and schedule its publication."""
         self._unseen = False
         due = self._clock() + self._timing.lag()
-        # What was seen later is not published earlier.
+        # A later sample is not published earlier.
         last = self._due[-1][0] if self._due else due
         self._due.append((max(due, last), self._look()))
         self._sampled.set()
 
     async def now(self) -> None:
-        """Look and publish at once, whatever the timing says."""
+        """Take a sample and publish it at once, whatever the timing is."""
         await self._publish(self._look())
 
     async def poll(self) -> None:
-        """Look once every period, from some moment of the first one on; never returns."""
+        """Take a sample every period, the first one at a random time in the first period; never returns."""
         assert self._timing.period
         await self._sleep(self._timing.period * self._timing.chance.random())
         while True:
@@ -107,7 +107,7 @@ class Exporter:
             await self._sleep(self._timing.period)
 
     async def run(self) -> None:
-        """Publish what was sampled; never returns."""
+        """Publish the samples; never returns."""
         while True:
             await self._sampled.wait()
             self._sampled.clear()
@@ -115,7 +115,7 @@ class Exporter:
                 await self.next()
 
     async def next(self) -> None:
-        """Wait until something is due, and publish the last that is."""
+        """Wait until a sample is due, and publish the last one that is."""
         wait = self._due[0][0] - self._clock()
         if wait > 0:
             await self._sleep(wait)
@@ -131,7 +131,7 @@ class Exporter:
 
 
 class Publisher:
-    """Writes samples of one node to a desk, and with `observe` each pod's own share to the pod."""
+    """Writes the samples of a node to a desk, and with `observe`, to each pod what it holds."""
 
     def __init__(self, machine: SimNode, desk: Desk, *, method: Fingerprint | None, observe: bool) -> None:
         self._machine = machine
@@ -141,7 +141,7 @@ class Publisher:
         self._told: set[str] = set()
 
     async def __call__(self, sample: Sample) -> None:
-        """Raises what the desk does."""
+        """Write a sample. Raise what the desk raises."""
         if self._observe:
             await self._tell(sample.pods)
         said = attributes(sample.pods, self._method)
@@ -155,7 +155,7 @@ class Publisher:
 
 
 def attributes(pods: list[Active], method: Fingerprint | None) -> dict[str, str]:
-    """Of which pods this is, as far as an exporter with that method says."""
+    """Return the attributes for the pods of a topology, by an exporter with that method; none without one."""
     if method is None:
         return {}
     counted = pods if method is Fingerprint.ALL else [one for one in pods if one.held]

@@ -1,8 +1,8 @@
-"""Fingerprints of sets of pods, as exporters put them beside what they publish.
+"""Fingerprints of sets of pods, as exporters publish them.
 
-Who reads a topology wants to know which pods its `available` accounts for; a hash of their names tells
-whether it is those one knows. Written here from the definition and not from anybody's use of it: tests of a
-reader need a writer that cannot share its mistakes.
+A reader of a topology needs to know which pods its `available` accounts for; by a hash of their names it can
+check whether it knows the same pods. This implementation follows the definition, not another implementation:
+tests of a reader need a writer that cannot share its mistakes.
 
 Source: k8stopologyawareschedwg/podfingerprint (README.md, fingerprint.go).
 """
@@ -16,14 +16,14 @@ PREFIX, VERSION = "pfp0", "v001"
 
 
 class Fingerprint(StrEnum):
-    """Which pods are in it, as the attribute `nodeTopologyPodsFingerprintMethod` says."""
+    """Which pods a fingerprint includes: the attribute `nodeTopologyPodsFingerprintMethod`."""
 
     ALL = "all"
     EXCLUSIVE = "with-exclusive-resources"
 
 
 def fingerprint(pods: Iterable[tuple[str, str]]) -> str:
-    """Of pods by namespace and name; their order does not matter."""
+    """Return the fingerprint of pods, by namespace and name; their order does not matter."""
     stream = xxhash.xxh64()
     for each in sorted(_identity(namespace, name) for namespace, name in pods):
         stream.update(each.to_bytes(8, "little"))

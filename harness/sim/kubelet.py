@@ -1,10 +1,10 @@
-"""A kubelet without containers: the real one's managers decide, and what surrounds them is restated here.
+"""A kubelet without containers: the real managers decide, and this module simulates what surrounds them.
 
-What decides over a pod besides the managers is the order in which a kubelet hears of things, and from when on
-it takes a pod for gone. So both are as in kubernetes v1.34.4: pkg/kubelet/config/config.go (what arrived
-together: removed pods first, then new ones, then the rest), pkg/kubelet/kubelet.go (HandlePodAdditions: new
-pods by creation; the managers before the other checks; a pod that ended is not active any more), and the
-status manager (a pod that was deleted gently leaves the API server only after its resources are released).
+Besides the managers, decisions depend on the order in which a kubelet handles changes, and on when a pod
+counts as gone. Both follow kubernetes v1.34.4: pkg/kubelet/config/config.go (changes that arrive together:
+removed pods first, then new ones, then the rest), pkg/kubelet/kubelet.go (HandlePodAdditions: new pods by
+creation; the managers before the other checks; a pod that ended is not active any more), and the status
+manager (a pod that was deleted gracefully leaves the API server only after its resources are released).
 """
 
 import asyncio
@@ -28,18 +28,18 @@ GRACE_SECONDS = 0.05
 
 
 class Managers(Protocol):
-    """The managers of one kubelet, as `harness.oracle` asks them."""
+    """The managers of one kubelet; `harness.sim.oracles` implements them."""
 
     async def create(self, pod: Json) -> Json:
-        """What they decide over a pod."""
+        """Return the decision of the managers on a pod."""
 
     async def delete(self, name: str) -> None:
-        """A pod is not active any more."""
+        """Note that a pod is not active any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a kubelet did with a pod (`namespace/name`); `at` is a time of the simulation's clock."""
+    """The decision of a kubelet on a pod (`namespace/name`); `at` is a time of the simulation's clock."""
 
     at: float
     pod: str
@@ -51,7 +51,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What became of a pod: as it is now (`pod`), or gone; `ended` says that its grace is over."""
+    """A change of a pod: its state (`pod`), or None if it is gone; `ended` if its grace period is over."""
 
     uid: str
     pod: Json | None = None
@@ -67,7 +67,7 @@ class Active:
 
 
 def ordered(batch: Sequence[News], known: Iterable[str]) -> list[News]:
-    """What arrived together, as a kubelet takes it: of each pod the last news, in the kubelet's order."""
+    """Return changes that arrived together in the kubelet's order, only the last one of each pod."""
     old = set(known)
     last = {(news.uid, news.ended): news for news in batch}
     gone = [news for news in last.values() if news.pod is None and not news.ended and news.uid in old]
@@ -79,18 +79,18 @@ def ordered(batch: Sequence[News], known: Iterable[str]) -> list[News]:
 
 def _created(news: News) -> str:
     assert news.pod
-    # All of them are of the same form and zone, so they sort as texts do.
+    # Timestamps have one format and time zone, so their texts sort by time.
     return str(news.pod["metadata"].get("creationTimestamp") or "")
 
 
 class Kubelet:
-    """One node's: `tell` it of pods while it is `run`.
+    """The kubelet of a node: call `tell` with changes of pods, while `run` runs.
 
-    `changed` is called when pods hold more or less than before; `decisions` is where it notes what it does.
+    `changed` is called when pods hold more or less than before. Decisions are appended to `decisions`.
     `grace` is how many seconds a pod takes to end.
     """
 
-    def __init__(  # noqa: PLR0913  what it works with, and its time
+    def __init__(  # noqa: PLR0913  the interfaces that it uses, and its time
         self,
         machine: SimNode,
         managers: Managers,
@@ -125,21 +125,21 @@ class Kubelet:
 
     @property
     def active(self) -> list[Active]:
-        """Who holds something, or could."""
+        """The pods that hold something, or could."""
         return list(self._active.values())
 
     def available(self) -> Zones:
-        """What is left in each zone."""
+        """Return what is left in each zone."""
         shape = self.machine.make
         return available(dict.fromkeys(shape.ids, shape.allocatable()), (one.held for one in self.active))
 
     def tell(self, news: News) -> None:
-        """Does not wait; what is told before the kubelet looks again arrives together."""
+        """Queue a change without waiting; changes that are queued before the next look arrive together."""
         self._inbox.append(news)
         self._arrived.set()
 
     async def run(self) -> None:
-        """Never returns."""
+        """Handle changes; never returns."""
         try:
             while True:
                 await self._arrived.wait()
@@ -149,7 +149,7 @@ class Kubelet:
                 ending.cancel()
 
     async def look(self) -> None:
-        """Handle what has arrived."""
+        """Handle the changes that have arrived."""
         batch, self._inbox = self._inbox, []
         self._arrived.clear()
         self._busy = True
@@ -211,7 +211,7 @@ class Kubelet:
         self.tell(News(uid, ended=True))
 
     async def _end(self, uid: str) -> None:
-        """The containers have stopped: first the managers know, then the API server."""
+        """End a pod whose containers have stopped: release it from the managers, then delete it."""
         if pod := self._known.get(uid):
             await self._release(uid)
             await self._desk.remove(pod)
@@ -240,7 +240,7 @@ def _refusal(answer: Json) -> Refusal | None:
 
 
 def as_named_by_uid(pod: Json) -> Json:
-    """The pod as the managers are asked: they know pods by name alone, whatever their namespace."""
+    """Return the pod with its UID as its name: the managers know pods by name only, without the namespace."""
     metadata = {key: pod["metadata"][key] for key in ("namespace", "uid")}
     quality = {"qosClass": pod["status"]["qosClass"]} if "qosClass" in (pod.get("status") or {}) else {}
     return {

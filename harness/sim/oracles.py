@@ -1,4 +1,4 @@
-"""One process of the real managers for each node, asked without keeping the others waiting."""
+"""One process of the real managers for each node; a call of one does not block the others."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -14,15 +14,15 @@ from harness.sim.shapes import SimNode
 Json = dict[str, Any]
 
 SECONDS = 30
-"""How long one decision may take: these machines are shared, and a kubelet would wait for ever."""
+"""The longest time to wait for a decision: test machines are shared, and a kubelet would wait for ever."""
 
 
 class SimulationError(Exception):
-    """A kubelet did not start, or fell over a pod: which one and why. The simulation cannot go on."""
+    """Raised if a kubelet does not start, or fails on a pod, with the reason; the simulation must end."""
 
 
 class Oracle:
-    """The managers of one node. Raises `SimulationError` if they fall over a pod, or do not answer."""
+    """The managers of one node. Calls raise `SimulationError` if they fail on a pod, or do not answer."""
 
     def __init__(self, machine: SimNode, managers: Managers, threads: Executor) -> None:
         self._machine = machine
@@ -30,17 +30,17 @@ class Oracle:
         self._threads = threads
 
     async def start(self) -> None:
-        """Returns when the managers run."""
+        """Start the managers, and return when they run."""
         if refused := await self._asked(self._managers.node, self._machine.line()):
             raise SimulationError(f"the kubelet of {self._machine.name} does not start: {refused}")
 
     async def create(self, pod: Json) -> Json:
-        """What the managers decide over a pod."""
+        """Return the decision of the managers on a pod."""
         answer: Json = await self._asked(self._create, pod)
         return answer
 
     async def delete(self, name: str) -> None:
-        """The pod is not active any more."""
+        """Note that a pod is not active any more."""
         await self._asked(self._managers.delete, name)
 
     def _create(self, pod: Json) -> Json:
@@ -60,14 +60,14 @@ class Oracle:
 async def oracles(
     machines: Sequence[SimNode], *, binary: Path | None = None
 ) -> AsyncIterator[dict[str, Oracle]]:
-    """The managers of all these nodes, by name; all are started at once.
+    """Run the managers of all these nodes during the block, by node name; all are started at once.
 
-    Without a `binary` it is found, or built first; raises what `harness.oracle.build.find` does.
+    Without a `binary`, it is found or built first. Raise what `harness.oracle.build.find` raises.
     """
     program = binary or await find()
     with ExitStack() as stack:
         managers = [stack.enter_context(Managers(program, seconds=SECONDS)) for _ in machines]
-        # Left first: no thread may wait for managers that are ended under it.
+        # This context ends first: no thread may wait for managers that have been ended.
         threads = stack.enter_context(ThreadPoolExecutor(max_workers=max(1, len(machines))))
         made = {
             machine.name: Oracle(machine, asked, threads)

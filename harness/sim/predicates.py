@@ -1,10 +1,11 @@
-"""What a kubelet checks besides NUMA: that the sums of what pods ask for stay below what the node has.
+"""The check of a kubelet besides NUMA: the sums of the pods' requests must not exceed the node's resources.
 
-It does so after its managers have said yes, so a pod can be refused over zones on a node that is full anyway.
+It runs after the managers admitted a pod, so a pod can be rejected for its zones on a node that is full
+anyway.
 
 Source: kubernetes v1.34.4, pkg/kubelet/kubelet.go (the order of admission handlers), lifecycle/predicate.go,
-pkg/scheduler/framework/plugins/noderesources/fit.go, component-helpers/resource/helpers.go. Of these checks
-only resources are here: whoever binds pods to simulated nodes minds labels, ports and taints himself.
+pkg/scheduler/framework/plugins/noderesources/fit.go, component-helpers/resource/helpers.go. Of these checks,
+only that of resources is here: callers that bind pods to simulated nodes check labels, ports and taints.
 """
 
 from collections import Counter
@@ -21,17 +22,17 @@ _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a pod may not run here, as its status says."""
+    """Why a pod must not run here, as in its status."""
 
     reason: str
     message: str
 
 
 def refusal(pod: Json, others: Iterable[Json], allocatable: Mapping[str, int]) -> Refusal | None:
-    """Why the pod does not fit beside the active `others`; None if it does.
+    """Return why the pod does not fit next to the active `others`; None if it fits.
 
-    `allocatable` is the node's: CPUs in thousandths, the rest in units. Extended resources that the node does
-    not know are nobody's matter here, as in the kubelet.
+    `allocatable` is that of the node: CPUs in thousandths, the rest in units. Extended resources that the
+    node does not have are ignored, as in the kubelet.
     """
     active = list(others)
     if len(active) + 1 > allocatable["pods"]:
@@ -48,7 +49,7 @@ def refusal(pod: Json, others: Iterable[Json], allocatable: Mapping[str, int]) -
 
 
 def requests(pod: Json) -> Counter[str]:
-    """What a pod asks for as a whole: its containers, or its init containers if they ask for more."""
+    """Return the requests of a whole pod: those of its containers, or of its init containers if larger."""
     spec = pod["spec"]
     sidecars: Counter[str] = Counter()
     most: Counter[str] = Counter()
@@ -64,13 +65,13 @@ def requests(pod: Json) -> Counter[str]:
 
 
 def _asked(part: Json) -> Counter[str]:
-    """Of a container, or of the pod's own `resources`; a limit without a request is one."""
+    """Return the requests of a container, or of the pod's own `resources`; limits are the default."""
     resources = part.get("resources") or {}
     return amounts({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
 
 
 def amounts(quantities: Mapping[str, object]) -> Counter[str]:
-    """Quantities as integers: CPUs in thousandths, the rest in units."""
+    """Return quantities as integers: CPUs in thousandths, the rest in units."""
     return Counter(
         {
             name: quantity.millis(text) if name == "cpu" else quantity.units(text)

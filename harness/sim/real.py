@@ -1,4 +1,4 @@
-"""The same nodes with real kubelets: shapes as made-up machines, and what the kubelets did with pods."""
+"""The same nodes with real kubelets: shapes as invented machines, and the kubelets' decisions on pods."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -20,7 +20,7 @@ DECIDED = {"Running": "admitted", "Succeeded": "admitted", "Failed": "REJECTED"}
 
 
 def as_real(node: SimNode) -> RealNode:
-    """A node of the same name, machine and policies."""
+    """Return a real node with the same name, machine and policies."""
     return RealNode(
         name=node.name,
         machine=node.make.machine(),
@@ -30,7 +30,7 @@ def as_real(node: SimNode) -> RealNode:
 
 @asynccontextmanager
 async def real(machines: Sequence[SimNode], *, version: str) -> AsyncIterator[RealCluster]:
-    """Have these run on a control plane of their own that serves topologies; raises as `started` does."""
+    """Run these on a control plane of their own that serves topologies. Raise what `started` raises."""
     async with started([*map(as_real, machines)], version=version) as cluster:
         async with cluster.plane.client("admin") as client:
             await ApiDesk(Api(client, namespace="default")).learn()
@@ -38,7 +38,7 @@ async def real(machines: Sequence[SimNode], *, version: str) -> AsyncIterator[Re
 
 
 async def outcomes(cluster: RealCluster) -> AsyncIterator[str]:
-    """A line for each pod as soon as its kubelet has decided over it; never ends."""
+    """Yield a line for each pod as soon as its kubelet has decided on it; never ends."""
     told: set[str] = set()
     async with cluster.plane.client("admin") as client:
         while True:
@@ -52,7 +52,7 @@ async def outcomes(cluster: RealCluster) -> AsyncIterator[str]:
 
 
 def outcome(pod: Json) -> str:
-    """What became of a pod, for people."""
+    """Return the line that is printed for a pod."""
     where = "{namespace}/{name}".format_map(pod["metadata"])
     status = pod["status"]
     why = f" {status['reason']}: {status.get('message', '')}" if "reason" in status else ""

@@ -1,7 +1,7 @@
-"""Makes of machines, because what bounces off a kubelet depends on the iron more than on anything else.
+"""Shapes of machines, because what a kubelet rejects depends on the hardware more than on anything else.
 
-A shape is data: what the kubelet's managers are started with, what the Node object says and what an exporter
-publishes all follow from it. Every CPU is a core of its own, and every zone a socket.
+A shape is data: the configuration of the kubelet's managers, the Node object and the topology of an exporter
+are derived from it. Every CPU is a core of its own, and every zone a socket.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from numalign.model.errors import BadInput, Mistake
 
 Json = dict[str, Any]
 Amounts = Mapping[str, int]
-"""By resource: CPUs in thousandths, memory in bytes, devices in pieces."""
+"""Amounts by resource: CPUs in thousandths, memory in bytes, devices by number."""
 
 GIB = 2**30
 NEAR, FAR = 10, 21
@@ -22,7 +22,7 @@ GPU = "nvidia.com/gpu"
 
 
 class Policy(StrEnum):
-    """Of the kubelet's topology manager."""
+    """The policy of the kubelet's topology manager."""
 
     SINGLE = "single-numa-node"
     RESTRICTED = "restricted"
@@ -32,10 +32,10 @@ class Policy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A make of machine. Amounts are those of one zone.
+    """The hardware of a machine. Amounts are per zone.
 
-    `cpus` and `gib` are what pods can have; `reserved` CPUs and `reserved_gib` are kept from them and come on
-    top. `devices` are pieces by resource.
+    `cpus` and `gib` are allocatable to pods; `reserved` CPUs and `reserved_gib` are additional, and not for
+    pods. `devices` are numbers by resource.
     """
 
     zones: int
@@ -49,25 +49,25 @@ class Shape:
 
     @property
     def ids(self) -> range:
-        """The zones."""
+        """The IDs of the zones."""
         return range(self.zones)
 
     def capacity(self) -> dict[str, int]:
-        """What is built into a zone, of what the managers give out."""
+        """Return the capacity of a zone, of the resources that the managers allocate."""
         return self._aligned(self.cpus + self.reserved, self.gib + self.reserved_gib)
 
     def allocatable(self) -> dict[str, int]:
-        """What of it pods can have."""
+        """Return what pods can have of a zone."""
         return self._aligned(self.cpus, self.gib)
 
     def _aligned(self, cpus: int, gib: int) -> dict[str, int]:
-        # A memory manager that is off calls no memory allocatable (kubelet, memorymanager/policy_none.go),
-        # so exporters do not list any.
+        # A disabled memory manager reports no allocatable memory (kubelet, memorymanager/policy_none.go), so
+        # exporters do not list any.
         memory = {"memory": gib * GIB} if self.memory_manager == "Static" else {}
         return {"cpu": cpus * 1000, **memory, **self.devices}
 
     def machine(self) -> Json:
-        """The hardware, as the oracle reads it."""
+        """Return the hardware in the format of the oracle."""
         return {
             "zones": [self._zone(zone) for zone in self.ids],
             "reservedSystemCPUs": ",".join(
@@ -98,7 +98,7 @@ class Shape:
         return range(zone * size, (zone + 1) * size)
 
     def configuration(self, policy: Policy) -> Json:
-        """The fields of KubeletConfiguration that decide."""
+        """Return the fields of KubeletConfiguration that affect decisions."""
         return {
             "cpuManagerPolicy": "static",
             "memoryManagerPolicy": self.memory_manager,
@@ -110,7 +110,7 @@ class Shape:
 SHAPES: Mapping[str, Shape] = MappingProxyType(
     {
         "two-by-four": Shape(zones=2, cpus=32, gib=256, reserved=2, devices={GPU: 4}),
-        # The kubelet's own merge of three resources over eight zones does not end in a lifetime.
+        # The kubelet takes practically for ever to merge three resources over eight zones.
         "eight-zones": Shape(zones=8, cpus=16, gib=128, devices={GPU: 1}, memory_manager="None"),
         "small": Shape(zones=2, cpus=4, gib=16),
     }
@@ -119,9 +119,9 @@ SHAPES: Mapping[str, Shape] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class SimNode:
-    """A node to be: its name, one of `SHAPES` or a shape of one's own, and the topology manager's policy.
+    """A node to simulate: its name, a name of `SHAPES` or another shape, and the topology manager's policy.
 
-    Raises `BadInput` for a shape or a policy that is not known.
+    Raise `BadInput` if the shape or the policy is unknown.
     """
 
     name: str
@@ -139,11 +139,11 @@ class SimNode:
 
     @property
     def make(self) -> Shape:
-        """Its shape, looked up."""
+        """The shape, looked up by its name if necessary."""
         return SHAPES[self.shape] if isinstance(self.shape, str) else self.shape
 
     def line(self) -> Json:
-        """The node line of the oracle."""
+        """Return the line that describes the node to the oracle."""
         return {
             "name": self.name,
             "kubeletConfig": self.make.configuration(Policy(self.policy)),
