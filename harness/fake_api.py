@@ -547,8 +547,6 @@ class FakeApi:
         self._store(Place(place.resource, place.namespace, place.name), pod)
         return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 
-    # Watches.
-
     def _evict(self, place: Place, asked: Asked, _type: str) -> tuple[HTTPStatus, Json]:
         """Evict a pod without regard to budgets: it is being deleted, and stays until a test deletes it."""
         eviction = asked.body if isinstance(asked.body, dict) else {}
@@ -562,6 +560,8 @@ class FakeApi:
         metadata.setdefault("deletionTimestamp", "2026-01-01T00:00:00Z")
         self._store(Place(place.resource, place.namespace, place.name), pod)
         return HTTPStatus.CREATED, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+
+    # Watches.
 
     async def _watch(self, request: web.Request, place: Place, asked: Asked) -> web.StreamResponse:
         gone = self._too_old(asked)

@@ -38,7 +38,7 @@ async def find() -> list[Path]:
 
 
 async def build(cache: Path) -> None:
-    """Build the program into the cache, with the manifests; of two builds at once, the later is discarded."""
+    """Build the program and its manifests into the cache; of two parallel builds, the later is discarded."""
     release = SHOP.required(MODULE)
     go = SHOP.compiler(
         otherwise=f"no controller of JobSets {release}: install Go to build it; not at {cache}"

@@ -110,7 +110,7 @@ def _configuration(folder: Path, port: int, probes: int, certificates: Path) -> 
 
 
 async def _served(store: Store) -> bool:
-    """Return whether JobSets can be listed, and API discovery lists them; both do not start at once."""
+    """Return whether JobSets can be listed and discovered, which do not start at the same time."""
     if (await ask(store.api, "GET", JOBSETS)).code != HTTPStatus.OK:
         return False
     resources = (await ask(store.api, "GET", GROUP)).body.get("resources", [])
