@@ -1,9 +1,10 @@
 """
-How fast it all is, in one run: one table with ratios and targets, the figures as JSON, a page with charts.
+Measure all speeds in one run: a table with ratios and targets, the figures as JSON, a page with charts.
 
-Each part is a program of its own, so that none has what another left behind in its memory, and can be run
-alone (`python -m bench.columns --help`). A part that cannot be had here, as there is no Go, is said to be
-missing. Nothing fails for being slow; a part that breaks, or did other work than it should have, does.
+Each part runs in a separate process, so that none has in memory what another left behind, and can be run
+alone (`python -m bench.columns --help`). A part that is not available on this machine, for example without
+Go, is reported as missing. Slow results do not fail the run; a part that breaks, or that did other work than
+it should have, does.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from bench import charts, command_line, report
 
 Words = tuple[str, ...]
 
-UNAVAILABLE = "it needs programs that are written in Go, and there is no Go here"
+UNAVAILABLE = "it needs programs that are written in Go, and Go is not available here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def main(arguments: Sequence[str] | None = None, *, run: Run = shown) -> int:
     document = outcome.document(machine())
     print(report.text(document))
     if outcome.broken:
-        sys.stderr.write(f"these broke: {', '.join(outcome.broken)}; what they said stands above\n")
+        sys.stderr.write(f"failed parts: {', '.join(outcome.broken)}; their messages are above\n")
         return 1
     if chosen.json:
         chosen.json.write_bytes(figures(document))
@@ -159,16 +160,18 @@ def main(arguments: Sequence[str] | None = None, *, run: Run = shown) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("bench", __doc__)
-    parser.add_argument("--quick", action="store_true", help="tiny inputs: only whether everything works")
+    parser.add_argument(
+        "--quick", action="store_true", help="use tiny inputs, only to check that everything works"
+    )
     parser.add_argument(
         "--only",
         type=command_line.several(PARTS, "parts"),
         default=tuple(PARTS),
         metavar="NAME,...",
-        help=" ".join(PARTS),
+        help=f"parts to run (default: all): {' '.join(PARTS)}",
     )
     parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="a page; its charts and figures are written beside it"
+        "--markdown", type=Path, metavar="FILE", help="write the page here, with its charts and figures"
     )
     return parser
 

@@ -1,12 +1,13 @@
 """
-What the agent takes of a node, and how late it is.
+Measure the agent's memory and CPU time on a node, and how late it reports.
 
-    python -m bench.agent              at rest, then among 110 pods of which ten change every second
-    python -m bench.agent --imports    what libraries take in memory that the daemon does without
+    python -m bench.agent              at rest, then with 110 pods, of which ten change every second
+    python -m bench.agent --imports    memory of libraries, including those that the agent avoids
 
-Memory is what is resident, the processor's time that of the agent's process alone. How late: from the moment
-when the kubelet wrote down that a pod has CPUs of its own until whoever watches topologies is told of them.
-The kubelet is a real one on a machine that is made up, where that can be had; where not, it is played.
+Memory is the resident memory and CPU time the processor time of the agent's process alone. The delay is from
+the moment when the kubelet writes the exclusive CPUs of a pod into its checkpoint until a watch of topologies
+shows them. The kubelet is a real one on a simulated machine. Where no real one is available, the kubelet and
+the API server are simulated.
 """
 
 import argparse
@@ -132,7 +133,7 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
             async with agent_sites.real(args.version) as site:
                 return await measured(site, args)
         except UnavailableError as error:
-            sys.stderr.write(f"A REAL KUBELET CANNOT BE HAD HERE, AND ONE IS PLAYED: {error}\n")
+            sys.stderr.write(f"NO REAL KUBELET IS AVAILABLE, SO IT IS SIMULATED: {error}\n")
     async with agent_sites.played() as place:
         return await measured(place, args)
 
@@ -152,8 +153,8 @@ def rows(found: Mapping[str, Any]) -> Iterator[Sequence[str]]:
     """Yield the rows of the table."""
     for key, what in (
         ("rest", "at rest"),
-        ("full", f"{found['pods']} pods, none of which changes"),
-        ("busy", f"{found['pods']} pods, {found['rate']:g} changes a second"),
+        ("full", f"{found['pods']} pods, none of which change"),
+        ("busy", f"{found['pods']} pods, {found['rate']:g} changes per second"),
     ):
         yield what, f"{found[key]['mib']:.1f} MiB", f"{found[key]['percent']:.2f} %"
 
@@ -165,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(table(("imported", "MiB"), [(what, f"{mib:.1f}") for what, mib in imported().items()]))
         return 0
     found = asyncio.run(measure(args))
-    print(table((f"kubelet: {found['kubelet']}", "resident", "of one processor"), rows(found)))
+    print(table((f"kubelet: {found['kubelet']}", "resident memory", "of one processor"), rows(found)))
     late = found["late_ms"]
     print(
         f"from the kubelet's checkpoint to a watch, {found['told']} pods: p50 {late['p50']:.0f} ms,"
@@ -177,14 +178,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("bench.agent", __doc__)
-    parser.add_argument("--imports", action="store_true", help="measure libraries in place of the agent")
-    parser.add_argument("--played", action="store_true", help="no real kubelet")
-    parser.add_argument("--version", default=USUAL, help="of the real kubelet")
-    parser.add_argument("--pods", type=command_line.number, default=110)
-    parser.add_argument("--rate", type=float, default=10.0, help="changes a second")
-    parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement")
-    parser.add_argument("--settling", type=float, default=5.0, help="seconds between start and rest")
-    parser.add_argument("--flag", action="append", default=[], help="one more flag of the agent")
+    parser.add_argument("--imports", action="store_true", help="measure the memory of libraries instead")
+    parser.add_argument("--played", action="store_true", help="simulate the kubelet and the API server")
+    parser.add_argument("--version", default=USUAL, help=f"version of the real kubelet (default {USUAL})")
+    parser.add_argument(
+        "--pods", type=command_line.number, default=110, help="pods on the node (default 110)"
+    )
+    parser.add_argument("--rate", type=float, default=10.0, help="changes of pods per second (default 10)")
+    parser.add_argument(
+        "--seconds", type=float, default=30.0, help="duration of each measurement (default 30)"
+    )
+    parser.add_argument(
+        "--settling",
+        type=float,
+        default=5.0,
+        help="seconds from the start to the measurement at rest (default 5)",
+    )
+    parser.add_argument(
+        "--flag", action="append", default=[], help="a flag for the agent; repeat it for several"
+    )
     return parser
 
 

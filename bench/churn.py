@@ -1,12 +1,13 @@
 """
-The webhook while the cluster changes all the time: who waits, how long, and how late it knows.
+Measure the webhook while the cluster changes: round trips, and how late its answers show a change.
 
-Topologies of 15,000 nodes change 250 times a second, as exporters publish what pods that come and go leave
-free, and 500 reviews a second are sent over TLS meanwhile. An API server in a process of its own tells of the
-changes over a watch. One node, the canary, has a device that no other has: it is given and taken away, and a
-pod that asks for it is reviewed over and over until the answer shows that. From the change on the API server
-to that answer is how late the webhook is. The same reviews are sent before anything changes, beside which
-the figures stand. What waits for the server waits for this client too, which shares the processors with it.
+The topologies of 15,000 nodes change 250 times per second, as exporters publish what is free when pods come
+and go. Meanwhile, 500 reviews per second are sent over TLS. An API server in a separate process sends the
+changes over a watch. One node, the canary, has a device that no other node has. The device is removed and
+restored, and a pod that requests it is reviewed repeatedly until the answer shows the change. The staleness
+of the webhook is the time from the change at the API server to that answer. For comparison, the same reviews
+are sent before anything changes. This client shares the processors with the server, so what waits for the
+server waits for the client too.
 """
 
 import contextlib
@@ -182,16 +183,23 @@ def main() -> int:
     """Measure as the flags say; return 0 however slow it was."""
     parser = command_line.parser("bench.churn", __doc__)
     number, makes = command_line.number, command_line.number
-    parser.add_argument("--nodes", type=number, default=15_000, help="of the cluster (default 15000)")
+    parser.add_argument("--nodes", type=number, default=15_000, help="nodes of the cluster (default 15000)")
     parser.add_argument(
-        "--makes", type=makes, default=36, help=f"of the nodes, at most {MOST_MAKES} (default 36)"
+        "--makes", type=makes, default=36, help=f"makes of the nodes, at most {MOST_MAKES} (default 36)"
     )
     parser.add_argument(
-        "--templates", type=number, default=100, help="workloads that send pods (default 100)"
+        "--templates", type=number, default=100, help="workloads that create pods (default 100)"
     )
     parser.add_argument("--rate", type=number, default=500, help="reviews per second (default 500)")
-    parser.add_argument("--changes", type=number, default=250, help="of topologies per second (default 250)")
-    parser.add_argument("--seconds", type=float, default=20, help="how long all this goes on (default 20)")
+    parser.add_argument(
+        "--changes", type=number, default=250, help="changes of topologies per second (default 250)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=20,
+        help="seconds with changes, after half as long without (default 20)",
+    )
     chosen = parser.parse_args()
     if chosen.seconds <= 0 or chosen.makes > MOST_MAKES:
         parser.error(f"--seconds must be above zero, and --makes at most {MOST_MAKES}")

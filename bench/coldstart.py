@@ -1,11 +1,11 @@
 """
-How long a webhook that starts is of no use, and what it holds in memory afterwards.
+Measure how long a webhook takes from its start until it is ready, and its memory afterwards.
 
-An API server is played by a process of its own, which has a large cluster as real ones are: nodes with all
-their images, pods with environment and managed fields. The webhook is started on it and asked whether it is
-ready until it says so, and then until it has read the pods, which no answer waits for. Its memory is what the
-kernel counts, at the peak and when all is still again. Of other programs that follow pods it is all that is
-looked at.
+A separate process plays the API server of a large cluster with objects as large as real ones: nodes with all
+their images, pods with environment variables and managed fields. The webhook starts on that cluster. The
+times are from its start until `/readyz` answers 200, and until it has read the pods too, on which no answer
+depends. Memory is what the kernel counts, at the peak and after a pause. Of other programs that follow pods,
+only the memory is measured.
 """
 
 import asyncio
@@ -285,7 +285,7 @@ def held(program: str, sizes: Sizes, flags: Sequence[str] = (), *, settling: flo
             time.sleep(settling)
             memory = server.memory()
     of = f"{program}, {sizes.nodes} nodes, {sizes.pods} pods"
-    return f"{of}: {memory['most']:.0f} MiB at the peak, {memory['now']:.0f} MiB when all is still"
+    return f"{of}: {memory['most']:.0f} MiB at the peak, {memory['now']:.0f} MiB after a pause"
 
 
 def _kubeconfig(path: Path, port: int) -> Path:
@@ -345,7 +345,7 @@ class Outcome:
             ("from start to ready, seconds", f"{self.ready:.1f}"),
             ("until the pods were read too", f"{self.counted:.1f}"),
             ("memory at the peak, MiB", f"{self.memory['most']:.0f}"),
-            ("memory when all is still, MiB", f"{self.memory['now']:.0f}"),
+            ("memory after a pause, MiB", f"{self.memory['now']:.0f}"),
         ]
         return "\n".join(
             [
@@ -358,7 +358,7 @@ class Outcome:
 
 def judged(what: str, unit: str, *, found: float, aim: float) -> str:
     """Return a line with a target, and whether it was met."""
-    return f"aim {'met' if found <= aim else 'MISSED'}: {what} {aim:.0f} {unit}; it was {found:.1f}"
+    return f"target {'met' if found <= aim else 'MISSED'}: {what} {aim:.0f} {unit}; it was {found:.1f}"
 
 
 def measure(sizes: Sizes, flags: Sequence[str] = (), *, settling: float = SETTLING) -> Outcome:
@@ -373,16 +373,21 @@ def measure(sizes: Sizes, flags: Sequence[str] = (), *, settling: float = SETTLI
 def main() -> int:
     """Measure as the flags say; return 0 however slow it was."""
     parser = command_line.parser("bench.coldstart", __doc__)
-    parser.add_argument("--nodes", type=int, default=5000, help="of the cluster (default 5000)")
-    parser.add_argument("--pods", type=int, default=50_000, help="of the cluster (default 50000)")
+    parser.add_argument("--nodes", type=int, default=5000, help="nodes of the cluster (default 5000)")
+    parser.add_argument("--pods", type=int, default=50_000, help="pods of the cluster (default 50000)")
     parser.add_argument(
-        "--settling", type=float, default=SETTLING, help="seconds until memory is looked at again (default 5)"
+        "--settling",
+        type=float,
+        default=SETTLING,
+        help="seconds to pause before the memory is measured (default 5)",
     )
-    parser.add_argument("--program", choices=[*BESIDE], help="in place of the webhook; its memory alone")
-    parser.add_argument("flags", nargs="*", help="more flags of the program, after --")
+    parser.add_argument(
+        "--program", choices=[*BESIDE], help="measure the memory of this program, not the webhook"
+    )
+    parser.add_argument("flags", nargs="*", help="flags for the program, after --")
     chosen = parser.parse_args()
     if min(chosen.nodes, chosen.pods) <= 0 or chosen.settling < 0:
-        parser.error("--nodes and --pods must be above zero, and --settling not below it")
+        parser.error("--nodes and --pods must be above zero, and --settling must not be negative")
     sizes = Sizes(chosen.nodes, chosen.pods)
     if chosen.program:
         print(held(chosen.program, sizes, chosen.flags, settling=chosen.settling))

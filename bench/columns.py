@@ -1,13 +1,13 @@
 """
-How fast the fleet in columns answers about all nodes, by makes, and by nodes, zones and policy.
+Measure how long `numalign.cache` takes to evaluate all nodes for a pod, by makes, nodes, zones and policy.
 
-Cold is a question that was never asked: each of them asks for a byte more of memory than the one before, so
-nothing is remembered of it. Warm is a question that was answered before some of the nodes changed. With
-scores means that the nodes that take the pod are scored by two strategies as well. One thread does it all,
-and what counts is the time that a processor spends on it.
+Cold is a new question: each requests one byte of memory more than the previous one, so no answer is cached.
+Warm is a question that was answered before some of the nodes changed. With scores, the nodes that take the
+pod are also scored by two strategies. Everything runs on one thread, and times are processor times.
 
-What is measured is checked in the same run: plain Go finds as many nodes and the same scores, the rules say
-the same of some nodes, and a cluster that was changed says what one says that is made of the changed nodes.
+The run checks itself: plain Go must find as many nodes and the same scores, the rules must give the same
+verdicts for a sample of nodes, and an updated cluster must give the same result as a new one that is built
+from the changed nodes.
 """
 
 import argparse
@@ -328,13 +328,15 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("bench.columns", __doc__)
-    parser.add_argument("--quick", action="store_true", help="a few nodes: only whether it works")
+    parser.add_argument(
+        "--quick", action="store_true", help="use a few nodes, only to check that everything works"
+    )
     parser.add_argument(
         "--makes",
         type=command_line.numbers(most=MOST_MAKES),
         default=(),
         metavar="N,...",
-        help="fleets of so many makes, in place of fleets of one",
+        help="measure fleets of so many makes instead of fleets of one make",
     )
     return parser
 

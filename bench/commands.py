@@ -1,8 +1,8 @@
 """
-What `kubectl numa` takes of a processor, from its start to its end.
+Measure the processor time of `kubectl numa` commands, from start to end.
 
-Each command is a process of its own, as a person runs it, and what counts is its user and system time. Nodes
-come from a snapshot file in which no two are alike, of `MAKES` makes.
+Each command runs in a separate process, as a user runs it, and its user and system time counts. The nodes
+come from a snapshot file. They are of `MAKES` makes, and all different.
 """
 
 import resource
@@ -97,8 +97,8 @@ def main() -> int:
         [name, f"{times.median:.2f}", f"{times.best:.2f}", str(COMMANDS_S.get(name, ""))]
         for name, times in found.items()
     )
-    print(f"{case}, in seconds of a processor")
-    print(table(["kubectl numa", "median", "best", "aim"], rows))
+    print(f"{case}, in seconds of processor time")
+    print(table(["kubectl numa", "median", "best", "target"], rows))
     return 0
 
 

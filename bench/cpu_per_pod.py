@@ -1,12 +1,12 @@
 """
-What the scorer takes of a processor for each pod that is scheduled, and which part of it takes how much.
+Measure the scorer's processor time per scheduled pod, and which parts of the scorer use it.
 
-An API server of its own, in another process, serves the nodes; the scorer follows it as in a cluster. This
-process is the scheduler and all kubelets: it makes each pod, asks about it over a connection that is kept
-alive (`/filter` with some nodes' names, `/prioritize` with those that are left), binds it to one of the best
-while the next is asked about already, and writes into its status that it runs. So the scorer hears of each
-pod three times. What it takes is counted inside it (`bench.sampled_scorer`) from the first of the measured
-pods to the last.
+An API server in a separate process serves the nodes, and the scorer follows it as in a cluster. This process
+plays the scheduler and all kubelets. It creates each pod, calls the scorer over a keep-alive connection
+(`/filter` with the names of some nodes, `/prioritize` with those that are left), binds the pod to one of the
+best nodes while it already calls for the next pod, and sets the status to Running. So the scorer receives
+three watch events per pod. Its processor time is measured inside it (`bench.sampled_scorer`), from the first
+measured pod to the last.
 """
 
 import argparse
@@ -127,7 +127,7 @@ class Outcome:
                 "",
                 table(("longest steps of the event loop", "CPU ms"), steps),
                 "",
-                f"for comparison: {YARDSTICK} takes {self.yardstick * MICRO:.2f} microseconds here and now",
+                f"for comparison: {YARDSTICK} takes {self.yardstick * MICRO:.2f} microseconds here",
             )
         )
 
@@ -248,7 +248,7 @@ class Sampled:
     async def used(self) -> Used:
         """Return the usage since then."""
         self.child.send(signal.SIGUSR2)
-        await soon(self._written, what="what it took was written", child=self.child)
+        await soon(self._written, what="its usage was written", child=self.child)
         told = orjson.loads(self.file.read_bytes())
         return Used(told["cpu"], told["looks"], told["longest"])
 
@@ -282,7 +282,7 @@ async def measure(load: Load, folder: Path) -> Outcome:
         server = await site.api_server(objects)
         async with _scorer(site, server.kubeconfig) as scorer:
             knows = partial(scorer.knows, load.nodes)
-            await soon(knows, what="it knew all nodes", child=scorer.child, seconds=LONGEST_WAIT)
+            await soon(knows, what="it had all nodes in its ledger", child=scorer.child, seconds=LONGEST_WAIT)
             return await _scheduled(load, scorer, server.door)
 
 
@@ -317,11 +317,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("bench.cpu_per_pod", __doc__)
     numbers = (
-        ("nodes", 5000, "nodes"),
-        ("names", 500, "names of nodes in a call of /filter"),
-        ("pods", 1000, "pods that are measured"),
-        ("warm", 200, "pods before these"),
-        ("rate", 0, "pods per second; 0: one after another"),
+        ("nodes", 5000, "nodes of the cluster"),
+        ("names", 500, "node names in a call of /filter"),
+        ("pods", 1000, "measured pods"),
+        ("warm", 200, "pods before the measured ones"),
+        ("rate", 0, "pods per second, 0 for one after another"),
     )
     for name, default, said in numbers:
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{said} (default {default})")

@@ -1,11 +1,13 @@
 """
-What a cluster's users would see: pods that bounce off kubelets, or wait, or run.
+Measure what users of a cluster see: how many pods kubelets reject, how many wait, and how many run.
 
-A real kube-apiserver, etcd and kube-scheduler, the real kubelet's managers behind simulated nodes, and pods
-drawn from a trace that come and go. The same pods come four times: to the stock scheduler, with our webhook,
-and with our scorer beside it, which reserves when nodes are ranked or when a pod is bound. Each time again
-with topologies that are published late. Times are squeezed: what takes days in the trace takes seconds here,
-but for the delay of topologies, which is as long as in a cluster, and so weighs much more.
+A real kube-apiserver, etcd and kube-scheduler, simulated nodes with the managers of the real kubelet, and
+pods drawn from a trace that come and go. The same pods arrive in every run (`--runs`): with the stock
+scheduler alone, and with the webhook. To the webhook, a run may add gates or the scorer. The scorer reserves
+when nodes are ranked or when a pod is bound, and is called by the stock scheduler or by a second one. All
+runs are repeated for each delay with which topologies are published (`--delays`). Time is compressed: what
+takes days in the trace takes seconds here. Only the delay of topologies is as long as in a cluster, and so
+weighs much more.
 """
 
 import argparse
@@ -144,11 +146,11 @@ def _tell(outcome: Outcome, *, json: Path | None, markdown: Path | None) -> None
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("bench.e2e", __doc__)
     numbers = (
-        ("nodes", int, 20, "machines, half of each make"),
-        ("pods", int, 400, "pods that come"),
-        ("seconds", float, 20.0, "in which they come"),
-        ("life", float, 10.0, "seconds that they run on average, those that end"),
-        ("patience", float, 25.0, "seconds that are waited after the last one came"),
+        ("nodes", int, 20, "nodes, half with eight zones and half with two"),
+        ("pods", int, 400, "pods that arrive"),
+        ("seconds", float, 20.0, "seconds in which the pods arrive"),
+        ("life", float, 10.0, "seconds that pods run on average, if they end"),
+        ("patience", float, 25.0, "seconds to wait after the last arrival"),
     )
     for name, kind, default, said in numbers:
         said_by_default = f"{said} (default {default:g})"
@@ -158,26 +160,31 @@ def _parser() -> argparse.ArgumentParser:
         type=_delays,
         default=(0.0, 1.0, 10.0),
         metavar=f"SECONDS,...,{AGENTS}",
-        help="how late exporters are, or agents in their place",
+        help=f"delay of exporters in seconds; {AGENTS}: agents publish instead (default 0,1,10)",
     )
     parser.add_argument(
         "--kubelets",
         choices=[*versions()],
         default="",
-        help="real ones of this version; without it, simulated around the managers of real ones",
+        help="use real kubelets of this version (default: simulated, with the managers of real ones)",
     )
-    parser.add_argument("--seeds", type=_several(int), default=(1, 2, 3), metavar="SEED,...")
     parser.add_argument(
-        "--quick", action="store_const", const=(1,), dest="seeds", help="one seed in place of three"
+        "--seeds",
+        type=_several(int),
+        default=(1, 2, 3),
+        metavar="SEED,...",
+        help="random seeds (default 1,2,3)",
     )
+    parser.add_argument("--quick", action="store_const", const=(1,), dest="seeds", help="use only seed 1")
     parser.add_argument(
         "--runs",
         type=command_line.several(COLUMNS, "runs"),
         default=tuple(COLUMNS),
         metavar=",".join(COLUMNS),
+        help="what to compare (default: all)",
     )
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="the table, for a page")
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what every program wrote")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here, as Markdown")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the output of every program here")
     return parser
 
 

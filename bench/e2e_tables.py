@@ -70,7 +70,7 @@ class Outcome:
     def text(self) -> str:
         """Return the tables for a terminal."""
         parts = (f"{_source(delay)}\n{table(_HEAD, rows)}" for delay, rows in self._by_delay().items())
-        aims = (f"aim {'met' if met else 'MISSED'}: {aim}" for aim, met in self.aims().items())
+        aims = (f"target {'met' if met else 'MISSED'}: {aim}" for aim, met in self.aims().items())
         return "\n\n".join([*parts, *self._of_small(table), *_legend(), "\n".join(aims)])
 
     def markdown(self) -> str:

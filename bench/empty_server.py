@@ -1,8 +1,9 @@
 """
-An extender that knows nothing, on the server that the scorer has: what is lost to it is not the rules'.
+Serve an empty extender on the scorer's own server, to separate the cost of the server from that of the rules.
 
-It reads calls and answers them as the scorer does, names in and names out, and binds with the same client.
-So beside the empty extender in Go it shows what Python and its HTTP take, and beside the scorer the rest.
+It reads and answers calls as the scorer does, with node names in both directions, and binds with the same
+client. Compared with the empty extender in Go, it shows the cost of Python and its HTTP. Compared with the
+scorer, it shows the rest.
 
     python -m bench.empty_server --port 8080 --kubeconfig scorer.yaml
 """
@@ -69,9 +70,9 @@ def main() -> int:
     """Serve until stopped; return the exit code of the program."""
     parser = argparse.ArgumentParser(prog="python -m bench.empty_server", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--port", type=int, required=True, help="where to listen, on 127.0.0.1")
-    parser.add_argument("--metrics-port", type=int, default=0, help="where to tell of itself, there too")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="of the API server that binds")
+    parser.add_argument("--port", type=int, required=True, help="port for calls, on 127.0.0.1")
+    parser.add_argument("--metrics-port", type=int, default=0, help="port for metrics, on 127.0.0.1")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="file for access to the API server")
     chosen = parser.parse_args()
     settings = ServerSettings(
         bind="127.0.0.1",

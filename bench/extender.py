@@ -1,13 +1,13 @@
 """
-The scorer as kube-scheduler meets it: the real process, one keep-alive connection, a pod at a time.
+Measure the scorer as kube-scheduler sees it: the real process, one keep-alive connection, one pod at a time.
 
-For each pod the scheduler sends the names of the nodes that passed its own filters, first to /filter and
-then, with those that are left, to /prioritize, and waits for both before it looks at the next pod. So what is
-measured is the round trip of each, from sending to the last byte of the answer; nothing is sent at the same
-time. Beside it stands what the server counts of it: from the whole request in hand to the answer in bytes,
-the difference of two looks at its histogram. A pod of a new template is told apart from one of a template
-that was met before. Nothing changes on the nodes meanwhile, and all have been read before it begins. The
-nodes are those of `fleets.py`, of many makes and, beside them, of one.
+For each pod, the scheduler sends the names of the nodes that passed its own filters to /filter, then those
+that are left to /prioritize, and waits for both before the next pod. The figure is the round trip of each
+call, from sending the request to the last byte of the answer; there are no concurrent calls. It is compared
+with the handler's own histogram, from the complete request to the encoded answer, as the difference between
+two scrapes. The first pod of a template and later pods of it are measured separately. All nodes are read
+before the first call, and do not change. They come from `fleets.py`, of many makes and, for comparison, of
+one make.
 """
 
 import argparse
@@ -101,7 +101,7 @@ class Scheduler:
         began = time.monotonic()
         while sum(map(float, _READ.findall(self.server.metrics()))) < nodes:
             if time.monotonic() - began > _LONGEST_READING:
-                raise RuntimeError("the scorer does not come to an end with its nodes")
+                raise RuntimeError("the scorer does not finish reading its nodes")
             time.sleep(0.1)
         return time.monotonic() - began
 
@@ -143,12 +143,12 @@ class Outcome:
 
     def _lines(self) -> Iterator[str]:
         yield f"nodes of {self.makes} makes, {self.pods} pods"
-        yield f"start to listening: {self.starting:.2f} s, and to all nodes being read: {self.reading:.2f} s"
-        yield f"resident: {self.memory['now']:.0f} MiB, at most {self.memory['most']:.0f} MiB"
+        yield f"start to listening: {self.starting:.2f} s, then to all nodes read: {self.reading:.2f} s"
+        yield f"resident: {self.memory['now']:.0f} MiB, peak {self.memory['most']:.0f} MiB"
         yield ""
         head = ["names", "verb", "template", *(f"{what} {key}" for what in _WHAT for key in _KEYS)]
         yield table(head, (row for names, costs in self.costs.items() for row in _rows(names, costs)))
-        yield "ms; of the handler p50 and p99 are interpolated in its buckets, max is the bound of the last"
+        yield "ms; p50 and p99 of the handler are interpolated in its buckets, max is the bound of the last"
 
 
 _WHAT = ("trip", "handler")
@@ -232,7 +232,7 @@ def main() -> int:
     parser = _parser()
     chosen = parser.parse_args()
     if max(chosen.names) > chosen.nodes:
-        parser.error("--names: no more names than --nodes")
+        parser.error("--names must not be above --nodes")
     outcomes = [_measured(chosen, makes, names) for makes, names in _plan(chosen)]
     document = {
         "nodes": chosen.nodes,
@@ -266,20 +266,20 @@ def _parser() -> argparse.ArgumentParser:
         type=command_line.numbers(most=MOST_MAKES),
         default=(36, 1),
         metavar="N,...",
-        help="makes of the nodes; for those after the first only the first of --names counts (default 36,1)",
+        help="makes of the nodes; after the first, only with the first of --names (default 36,1)",
     )
     parser.add_argument(
         "--names",
         type=command_line.numbers(),
         default=(500, 5000),
         metavar="N,...",
-        help="nodes that are asked about (default 500,5000)",
+        help="node names in a call (default 500,5000)",
     )
     parser.add_argument(
-        "--templates", type=command_line.number, default=60, help="workloads for each of these (default 60)"
+        "--templates", type=command_line.number, default=60, help="workloads for each of --names (default 60)"
     )
     parser.add_argument(
-        "--repeats", type=command_line.number, default=5, help="pods of each after the first (default 5)"
+        "--repeats", type=command_line.number, default=5, help="later pods of each workload (default 5)"
     )
     return parser
 

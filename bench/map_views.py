@@ -1,10 +1,10 @@
 """
-What the map costs in a large cluster, and how long it keeps everybody else waiting.
+Measure how long the views of the map take in a large cluster, and how long other calls wait meanwhile.
 
-Nodes of twenty models have pods of a few hundred workloads, each seen by an agent; one in ten is misaligned.
-Views are asked for one after another, as a browser does. Beside them somebody else wants a turn all the time:
-the most processor time that goes by between two of his turns is how long any call would have waited. Ratios
-are to the fleet made cold.
+Nodes of twenty models have pods of a few hundred workloads. An agent observes every pod, and one pod in ten
+is misaligned. Views are requested one after another, as a browser does, while another task asks for its turn
+all the time. The longest processor time between two of its turns is how long any other call would have
+waited. Ratios are to the cold view of the fleet.
 `python -m bench.map_views` prints a table.
 """
 
@@ -179,7 +179,7 @@ def main() -> int:
     print(f"{options.nodes:,} nodes, {options.pods:,} pods")
     print(
         table(
-            ["view", "ms", "of the fleet cold", "longest block, ms"],
+            ["view", "ms", "ratio to fleet, cold", "longest wait, ms"],
             [[row.view, ms(row.seconds), f"{row.seconds / cold:.3f}", ms(row.blocked)] for row in measures],
         )
     )
@@ -192,9 +192,11 @@ def main() -> int:
 def arguments() -> argparse.ArgumentParser:
     """Return the parser of the flags."""
     made = command_line.parser("bench.map_views", __doc__)
-    made.add_argument("--nodes", type=command_line.number, default=5000, help="of the cluster (default 5000)")
     made.add_argument(
-        "--pods", type=command_line.number, default=50_000, help="of the cluster (default 50000)"
+        "--nodes", type=command_line.number, default=5000, help="nodes of the cluster (default 5000)"
+    )
+    made.add_argument(
+        "--pods", type=command_line.number, default=50_000, help="pods of the cluster (default 50000)"
     )
     return made
 

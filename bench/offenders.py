@@ -1,11 +1,11 @@
 """
-How long `kubectl numa check -A` takes in a large cluster, and how much memory.
+Measure the time and the memory of `kubectl numa check -A` in a large cluster.
 
-The cluster is a snapshot file, as `kubectl numa snapshot --with-pods` writes it: nodes of twenty models, and
-pods of a few hundred workloads all over them.
-`python -m bench.offenders` prints the seconds of the whole command, from its start to its end, and the memory
-at its peak; and what the same takes in the controller, which knows the cluster already and looks each half
-minute: the seconds of a processor of its first look and of the next one, and by how much it grows.
+The cluster is a snapshot file as `kubectl numa snapshot --with-pods` writes it, with nodes of twenty models
+and pods of a few hundred workloads on all of them.
+`python -m bench.offenders` prints the seconds of the whole command, from start to end, and its peak memory.
+It also prints what the same check costs in the controller, which knows the cluster already and checks it
+every half minute: the processor time of its first check and of the next one, and the growth of its memory.
 """
 
 import argparse
@@ -101,17 +101,17 @@ def main() -> int:
     """Measure once and print the figures; return 0."""
     options = arguments().parse_args()
     (first, second), growth = asyncio.run(looks(options.nodes, options.pods))
-    print(f"controller: {first:.1f} s, then {second:.1f} s of a processor, {growth:.0f} MiB")
+    print(f"controller: {first:.1f} s, then {second:.1f} s of processor time; it grew by {growth:.0f} MiB")
     seconds, memory = measure(options.nodes, options.pods)
-    print(f"{options.pods:,} pods on {options.nodes:,} nodes: {seconds:.1f} s, {memory:.0f} MiB")
+    print(f"{options.pods:,} pods on {options.nodes:,} nodes: {seconds:.1f} s, peak {memory:.0f} MiB")
     return 0
 
 
 def arguments() -> argparse.ArgumentParser:
     """Return the parser of the flags."""
     made = parser("bench.offenders", __doc__)
-    made.add_argument("--nodes", type=number, default=5000, help="of the cluster (default 5000)")
-    made.add_argument("--pods", type=number, default=50_000, help="of the cluster (default 50000)")
+    made.add_argument("--nodes", type=number, default=5000, help="nodes of the cluster (default 5000)")
+    made.add_argument("--pods", type=number, default=50_000, help="pods of the cluster (default 50000)")
     return made
 
 

@@ -1,10 +1,10 @@
 """
-What pods of a real cluster cost, and how often columns have no answer for them.
+Measure how long pods of a real cluster take to evaluate, and how often columns have no answer for them.
 
-The trace that is bundled with the examples has 151 shapes of pods and 27 of nodes. Each pod is asked with
-every policy and scope that an owner may want, of machines of all these shapes, cut into 1, 2, 4 and 8 zones,
-under every policy that aligns and in both scopes, partly in use. What is free is drawn from a seed, and the
-time is that of a processor.
+The trace that is bundled with the examples has 151 shapes of pods and 27 shapes of nodes. Each pod is
+evaluated with every policy and scope that its owner may request. The nodes have all these shapes, split into
+1, 2, 4 and 8 zones, under every policy that aligns and in both scopes. Their free amounts are random, from a
+fixed seed. Times are processor times.
 """
 
 import random
@@ -183,10 +183,8 @@ def main() -> int:
     """Measure as the flags say; return 0 however slow it was."""
     parser = command_line.parser("bench.openb", __doc__)
     number = command_line.number
-    parser.add_argument("--nodes", type=number, default=5000, help="nodes that are asked (default 5000)")
-    parser.add_argument(
-        "--every", type=number, default=1, help="of so many questions one is asked (default 1)"
-    )
+    parser.add_argument("--nodes", type=number, default=5000, help="nodes of the cluster (default 5000)")
+    parser.add_argument("--every", type=number, default=1, help="ask one in so many questions (default 1)")
     chosen = parser.parse_args()
     found = measure(count=chosen.nodes, every=chosen.every)
     print(text(found))

@@ -1,9 +1,9 @@
 """
-Replays of openb: the published policies, which prove the harness, and kubelets with zones.
+Replay the openb trace: with the published policies, which validates the harness, and on nodes with zones.
 
-`make simulate` writes docs/measurements/simulate.md with its charts, and simulate.json beside it with all
-figures, of which the page is made.
-By default the trace is the bundled tables of shapes; a folder holds the published lists.
+`make simulate` writes docs/measurements/simulate.md with its charts, and next to it simulate.json with all
+figures, from which the page is generated.
+By default, the trace is the bundled tables of shapes. With `--trace`, it is the published lists in a folder.
 """
 
 import sys
@@ -114,13 +114,17 @@ def summed_up(replays: list[list[Sample]]) -> Raw:
 def main() -> int:
     """Replay as the flags say; return 0, or 2 with the mistakes of a trace on standard error."""
     parser = command_line.parser("bench.replays", __doc__)
-    parser.add_argument("--trace", type=Path, metavar="FOLDER", help="the published lists are in here")
-    parser.add_argument("--seeds", type=command_line.number, default=10, help="how many (default 10)")
     parser.add_argument(
-        "--zone-seeds", type=command_line.number, default=1, help="how many with zones (default 1)"
+        "--trace", type=Path, metavar="FOLDER", help="read the published lists in this folder"
     )
     parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write the page here, its charts and figures beside it"
+        "--seeds", type=command_line.number, default=10, help="number of seeds without zones (default 10)"
+    )
+    parser.add_argument(
+        "--zone-seeds", type=command_line.number, default=1, help="number of seeds with zones (default 1)"
+    )
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE", help="write the page here, with its charts and figures"
     )
     chosen = parser.parse_args()
     try:

@@ -1,11 +1,11 @@
 """
-What one verdict costs, by policy and by the number of zones.
+Measure how long one verdict by the rules takes, by policy and by number of zones.
 
-The rules are asked for a pod of one container, so that a figure is the cost of a container. Each policy is
-shown in its ordinary case, where an empty node takes the pod, and in its worst ones, where every zone has a
-different amount of everything and each resource wants another width. `unlike` is such a node while empty,
-which is what admission asks. `in_use` is the same node in use: it refuses, so it is judged twice, in use and
-empty. Ratios are to two zones of the same row.
+The pod has one container, so each figure is the cost of a container. `ordinary` is the usual case of each
+policy: an empty node takes the pod. The other two are the worst cases: every zone has different amounts of
+everything, and each resource needs a different number of zones. `unlike` is such a node while it is empty, as
+at admission. `in_use` is the same node in use. It rejects the pod, so it is evaluated twice, in use and
+empty. Ratios are to two zones in the same row.
 """
 
 import sys
@@ -157,7 +157,7 @@ def yardstick() -> float:
 
 def judged(what: str, found: float, aim: float) -> str:
     """Return a line with a target, and whether it was met."""
-    return f"aim {'met' if found <= aim else 'MISSED'}: {what} in {ms(aim)} ms; it took {ms(found)}"
+    return f"target {'met' if found <= aim else 'MISSED'}: {what} in {ms(aim)} ms; it took {ms(found)}"
 
 
 def main() -> int:
@@ -168,9 +168,9 @@ def main() -> int:
         type=int,
         default=len(NAMES),
         choices=range(1, len(NAMES) + 1),
-        help="how many (default 4)",
+        help="number of resources (default 4)",
     )
-    parser.add_argument("--repeats", type=int, default=40, help="verdicts in each of the rounds (default 40)")
+    parser.add_argument("--repeats", type=int, default=40, help="verdicts in each round (default 40)")
     chosen = parser.parse_args()
     if chosen.repeats <= 0:
         parser.error("--repeats must be above zero")
@@ -182,7 +182,7 @@ def main() -> int:
     for zones, aim in AIMS.items():
         print(judged(f"an ordinary verdict on {zones} zones", found.ordinary[zones], aim))
     print(judged(f"the longest judgement on {ZONES[-1]} zones", found.longest, MERGE))
-    print(f"for comparison: {YARDSTICK} takes {yardstick() * 1e6:.2f} microseconds here and now")
+    print(f"for comparison: {YARDSTICK} takes {yardstick() * 1e6:.2f} microseconds here")
     return 0
 
 

@@ -1,25 +1,25 @@
 """
-How many pods per second the real kube-scheduler binds: with our scorer, an empty extender, or none.
+Measure how many pods per second the real kube-scheduler binds: with the scorer, an empty extender, or none.
 
-An extender costs what its protocol costs, whoever answers: JSON, a round trip in the middle of a scheduling
-cycle, one more program that wants a processor. That is what the empty extender is for: written in Go, it
-looks at nothing and takes every node for as good as any other. What remains is ours: in part what Python and
-its HTTP take, which an empty extender on our own server shows (`bench.empty_server`), in part the answers.
+Every extender has the cost of its protocol: JSON, a round trip in the middle of a scheduling cycle, and one
+more program that needs processor time. The empty extender shows that cost: it is written in Go, evaluates
+nothing, and treats all nodes alike. The rest is the cost of numalign: partly that of Python and its HTTP,
+which an empty extender on numalign's own server shows (`bench.empty_server`), and partly that of the answers.
 
-In every cell the same pods wait in the queue before the scheduler starts, on the same nodes; a pod counts as
-bound when a watch of the API server says that it has a node. Where all programs share the processors of one
-machine, each takes from the others what it needs; so there are cells too in which an extender, whoever it is,
-has a processor for itself, as on a host of its own. The cells of a round follow each other on one
-control plane, and the next round has them in the reverse order. A ratio is that of two cells of one round; of
-all rounds the median is shown. The scheduler may send 1,000 calls a second to the API server: by its default,
-50, it would bind that few with any extender.
+In every cell, the same pods are in the queue before the scheduler starts, on the same nodes. A pod counts as
+bound when a watch of the API server shows its node. On one machine, all programs share the processors, and
+each takes time from the others. So in some cells the extender, empty or not, has a processor of its own, as
+on a separate host. The cells of a round run one after another on one control plane, and the next round runs
+them in reverse order. A ratio compares two cells of one round; the median over all rounds is shown. The
+scheduler may send 1,000 requests per second to the API server. With its default limit of 50, it would bind
+only that many with any extender.
 
-What `--json FILE` gets: {"numbers": {"nodes", "pods", "repeats", "cores"}, "cells": {NAME: {"title",
+`--json FILE` writes: {"numbers": {"nodes", "pods", "repeats", "cores"}, "cells": {NAME: {"title",
 "binds_per_second", "runs": [pods/s, ...], "steady": [pods/s, ...], "to_empty": ratio, "to_python": ratio,
 "to_none": ratio, "beside_empty": NAME, "beside_python": NAME, "beside_none": NAME,
 "cpu_ms_per_pod": {PROGRAM: ms}, "cores_for_others"}}, "aims": {SENTENCE: met}}. NAME is one of
-`scheduling_cells.CELLS`. A ratio that is not defined, or whose other cell was not run, is null. Where other
-work of the machine took much of the cores, no rate means anything.
+`scheduling_cells.CELLS`. A ratio is null if it is not defined, or if the other cell was not run. If other
+work on the machine used much of the cores (`cores_for_others`), no rate is meaningful.
 """
 
 import argparse
@@ -116,7 +116,7 @@ class Outcome:
     def text(self) -> str:
         """Return the table for a terminal."""
         head = "{pods} pods, {nodes} nodes, {repeats} rounds, {cores} cores".format_map(self.numbers)
-        aims = (f"aim {'met' if met else 'MISSED'}: {aim}" for aim, met in self.aims().items())
+        aims = (f"target {'met' if met else 'MISSED'}: {aim}" for aim, met in self.aims().items())
         return "\n".join([head, "", table(_HEAD, self._rows()), "", *aims])
 
     def _rows(self) -> Iterator[Sequence[str]]:
@@ -193,18 +193,22 @@ def _tell(outcome: Outcome, *, json: Path | None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = command_line.parser("bench.scheduling_rate", __doc__)
     numbers = (
-        ("nodes", 1000, 1, "nodes"),
-        ("pods", 500, 10, "pods of each cell"),
+        ("nodes", 1000, 1, "nodes of the cluster"),
+        ("pods", 500, 10, "pods in each cell"),
         ("repeats", 3, 1, "rounds"),
     )
     for name, default, least, said in numbers:
         said_by_default = f"{said} (default {default})"
         parser.add_argument(f"--{name}", type=_at_least(least), default=default, help=said_by_default)
     parser.add_argument(
-        "--cells", type=_cells, default=tuple(CELLS), metavar="all|base|NAME,...", help=" ".join(CELLS)
+        "--cells",
+        type=_cells,
+        default=tuple(CELLS),
+        metavar="all|base|NAME,...",
+        help=f"cells to run: all, base, or some of {' '.join(CELLS)}",
     )
-    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep what every program wrote")
-    said = "50 nodes, 50 pods, one round of the base, whatever else is said"
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="keep the output of every program here")
+    said = "use 50 nodes, 50 pods, one round and the base cells; ignore the flags for these"
     parser.add_argument("--quick", action="store_true", help=said)
     return parser
 

@@ -294,7 +294,7 @@ async def _numalign_serves(site: Site, cell: Cell) -> AsyncIterator[str]:
     async with _served(site, command, told=told):
         # The start is not measured.
         all_known = partial(_knows, told, site.nodes)
-        await until(all_known, what="every node was worked out", child=site.children.started[-1])
+        await until(all_known, what="all nodes were in its ledger", child=site.children.started[-1])
         yield f"http://127.0.0.1:{port}"
         (site.children.logs / "extender-metrics").write_text(await _metrics(told), encoding="utf-8")
 

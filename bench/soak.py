@@ -1,12 +1,12 @@
 """
-Hours of ever new pods, and what the webhook and the scorer hold of them afterwards.
+Measure whether the memory of the webhook and the scorer grows while new pods arrive for hours.
 
-Both are the installed programs, following an API server that is a process of its own. Reviews come as fast
-as they are answered, over connections that are kept; beside them pods are made, filtered, ranked, bound,
-taken in and taken away, and schedulers ask about pods that nobody ever makes. No two pods are alike, and none
-stays. So what a program holds at the end must be what it held after the first tenth: the exit code is 1 if
-either grew by 5 % or more, or if one call failed. What is remembered is bounded and fills with the first
-100,000 reviews, so that a tenth should be as many.
+Both are the installed programs and follow an API server in a separate process. Reviews are sent as fast as
+they are answered, over keep-alive connections. Meanwhile pods are created, filtered, ranked, bound, admitted
+and deleted, and schedulers ask about pods that are never created. All pods are different, and none stays. So
+the memory of a program at the end must be what it was after the first tenth of the run. The exit code is 1 if
+either program grew by 5 % or more, or if a call failed. Caches are bounded and fill with the first 100,000
+reviews, so a tenth of the run should have at least as many.
 """
 
 import argparse
@@ -220,7 +220,7 @@ def verdict(document: Json) -> list[str]:
     """Return what is not as it should be."""
     grown = {name: each["growth"] for name, each in document["resident_mib"].items()}
     full = document["reviews"] * TENTH >= FILLED
-    why = "" if full else f", as it filled: less than {FILLED} reviews were a tenth of this run"
+    why = "" if full else f" while its caches filled: a tenth of the run is under {FILLED} reviews"
     wrong = [f"the {name} grew by {share:.1%}{why}" for name, share in grown.items() if share >= MOST_GROWTH]
     failed = document["outcomes"].get("failed", 0)
     return [*wrong, *([f"{failed} calls failed: {document['failed'][0]}"] if failed else [])]
@@ -245,9 +245,9 @@ def text(document: Json) -> str:
     return "\n".join(
         [
             table(["MiB resident", "begin", "first tenth", "half", "end", "growth"], memory),
-            table(["calls", "in all", "per second"], calls),
+            table(["calls", "total", "per second"], calls),
             f"{document['reviews']} reviews in {document['seconds']:.0f} s; {outcomes}",
-            table(["holds at the end", "metric", "value"], held),
+            table(["at the end", "metric", "value"], held),
         ]
     )
 
@@ -262,20 +262,20 @@ async def _run(chosen: argparse.Namespace) -> Json:
 def main(arguments: list[str] | None = None) -> int:
     """Soak as the flags say; return 1 if anything grew or failed."""
     parser = command_line.parser("bench.soak", __doc__)
-    parser.add_argument("--minutes", type=float, default=10, help="how long (default 10)")
-    parser.add_argument("--reviews", type=int, help="so many reviews, however long they take")
+    parser.add_argument("--minutes", type=float, default=10, help="minutes to run (default 10)")
+    parser.add_argument("--reviews", type=int, help="run for so many reviews instead")
     parser.add_argument("--nodes", type=int, default=40, help="nodes of the cluster (default 40)")
     parser.add_argument(
-        "--pods", type=float, default=40, help="pods scheduled per second at most (default 40)"
+        "--pods", type=float, default=40, help="at most so many scheduled pods per second (default 40)"
     )
     chosen = parser.parse_args(arguments)
     if min(chosen.minutes, chosen.pods, chosen.reviews or 1) <= 0 or chosen.nodes < NAMES:
-        parser.error(f"every number must be above zero, and nodes at least {NAMES}")
+        parser.error(f"every number must be above zero, and --nodes at least {NAMES}")
     document = asyncio.run(_run(chosen))
     print(text(document))
     command_line.write(document, chosen.json)
     wrong = verdict(document)
-    print("\n".join(wrong) or "nothing grew, and no call failed")
+    print("\n".join(wrong) or f"no program grew by {MOST_GROWTH:.0%} or more, and no call failed")
     return 1 if wrong else 0
 
 

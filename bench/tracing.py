@@ -1,10 +1,10 @@
 """
-What traces take of the webhook, for each review: nothing, one in a hundred sampled, and all.
+Measure the webhook's CPU time per review with tracing: off, and on with no, one in 100 or all traces sampled.
 
-The real process answers reviews of one template over one connection that is kept alive, one after
-another. What it takes of a processor is what the kernel counts for the whole process, so the thread that
-sends spans is in it; the receiver is in this process. Modes are measured in turn, round after round, for
-a machine is not the same from one minute to the next.
+The real process answers reviews of one template over one keep-alive connection, one after another. CPU time
+is what the kernel counts for the whole process, so it includes the thread that sends spans. The receiver runs
+in this process. Modes are measured in turn, round after round, because the speed of a machine changes from
+one minute to the next.
 """
 
 import argparse
@@ -158,15 +158,20 @@ def text(figures: Mapping[str, Measured], spans: int) -> str:
 def main(argv: Sequence[str]) -> int:
     """Measure and print the figures; return 0."""
     parser = command_line.parser("bench.tracing", __doc__)
-    parser.add_argument("--reviews", type=command_line.number, default=5000, help="of each mode and round")
-    parser.add_argument("--rounds", type=command_line.number, default=3)
+    parser.add_argument(
+        "--reviews",
+        type=command_line.number,
+        default=5000,
+        help="reviews in each mode and round (default 5000)",
+    )
+    parser.add_argument("--rounds", type=command_line.number, default=3, help="rounds (default 3)")
     chosen: argparse.Namespace = parser.parse_args(argv)
     figures, spans = asyncio.run(measure(chosen.reviews, chosen.rounds))
     sys.stdout.write(text(figures, spans) + "\n")
     with receiving() as receiver:
         for name, ratio in (("not sampled", 0.0), ("sampled", 1.0)):
             cost = span_cost(ratio, receiver.endpoint) * MICRO
-            sys.stdout.write(f"a span that is {name}: {cost:.1f} us of the thread that answers\n")
+            sys.stdout.write(f"a span that is {name}: {cost:.1f} us in the answering thread\n")
     command_line.write({mode: asdict(measured) for mode, measured in figures.items()}, chosen.json)
     return 0
 

@@ -1,9 +1,9 @@
 """
-The webhook as an API server meets it: the real process, TLS, connections that are kept alive.
+Measure the webhook as an API server sees it: the real process, TLS, and keep-alive connections.
 
-Reviews are sent when the clock says so, whether or not the answer before was quick, and what a late answer
-makes the next one wait counts as latency (`from due`). How long the handler took is the server's own
-histogram, the difference of two looks at /metrics, so that nothing is added to the server for being measured.
+Reviews are sent at a fixed rate, however long the previous answer took. If a late answer delays the next
+review, that delay counts as latency (`from due`). The time in the handler comes from the server's own
+histogram, as the difference between two scrapes of /metrics, so the measurement adds nothing to the server.
 """
 
 import base64
@@ -251,7 +251,7 @@ class Outcome:
         within = {}
         for name, aim in HANDLER_MS.items():
             share = SHARES[name]
-            said = f"{share:.0%} of {fastest.asked} reviews a second handled in at most {aim:g} ms"
+            said = f"{share:.0%} of {fastest.asked} reviews per second handled in at most {aim:g} ms"
             within[said] = fastest.handler.share_within(aim / MILLI) >= share
         return {**within, f"at most {WEBHOOK_MIB} MiB resident": self.memory["now"] <= WEBHOOK_MIB}
 
@@ -285,7 +285,7 @@ class Outcome:
 
     def _of_input(self) -> Iterator[str]:
         yield f"{self.nodes} nodes of {self.makes} makes"
-        yield f"{self.templates} templates, {self.bytes_per_review} bytes a review"
+        yield f"{self.templates} templates, {self.bytes_per_review} bytes per review"
         yield f"start to ready: {self.starting:.2f} s"
 
     def _of_templates(self) -> str:
@@ -304,13 +304,13 @@ class Outcome:
             figures = map(ms, (first.p50, first.p99, first.most, again.p50, again.most))
             rows.append([path, *figures, f"{cost.ratio:.0f} : 1"])
         lag = self.first_lag.spread()
-        late = f"\nlag of the loop meanwhile: p99 {ms(lag.p99)} ms, at most {ms(lag.most)} ms"
+        late = f"\nlag of the event loop meanwhile: p99 {ms(lag.p99)} ms, at most {ms(lag.most)} ms"
         return table(head, rows) + (late if self.first_lag.observed else "")
 
     def _of_aims(self) -> Iterator[str]:
-        yield f"resident: {self.memory['now']:.0f} MiB, at most {self.memory['most']:.0f} MiB"
+        yield f"resident: {self.memory['now']:.0f} MiB, peak {self.memory['most']:.0f} MiB"
         for aim, met in self.aims.items():
-            yield f"aim {'met' if met else 'MISSED'}: {aim}"
+            yield f"target {'met' if met else 'MISSED'}: {aim}"
 
 
 def _run_document(run: Run) -> Raw:
@@ -370,17 +370,17 @@ def main() -> int:
     parser = command_line.parser("bench.webhook", __doc__)
     parser.add_argument("--nodes", type=int, default=15_000, help="nodes of the cluster (default 15000)")
     parser.add_argument("--makes", type=int, default=36, help="makes of the nodes (default 36)")
-    parser.add_argument("--templates", type=int, default=100, help="workloads that send pods (default 100)")
+    parser.add_argument("--templates", type=int, default=100, help="workloads that create pods (default 100)")
     parser.add_argument(
         "--rate", default="100,250,500", help="reviews per second, one run for each (default 100,250,500)"
     )
-    parser.add_argument("--seconds", type=float, default=10, help="how long to send them (default 10)")
+    parser.add_argument("--seconds", type=float, default=10, help="seconds at each rate (default 10)")
     chosen = parser.parse_args()
     rates = [int(word) if word.isdecimal() else 0 for word in chosen.rate.split(",")]
     if min(chosen.nodes, chosen.templates, *rates, chosen.seconds) <= 0:
         parser.error("every number must be above zero")
     if not 0 < chosen.makes <= MOST_MAKES:
-        parser.error(f"--makes: from 1 to {MOST_MAKES}")
+        parser.error(f"--makes must be from 1 to {MOST_MAKES}")
     outcome = measure(
         nodes=chosen.nodes,
         makes=chosen.makes,

@@ -59,7 +59,7 @@ def test_where_a_part_breaks_nothing_is_written(
     flags = ["--only", "columns,rules", "--markdown", files[0], "--json", files[1]]
     assert bench.main(flags, run=runner(code, 0)) == 1
     assert list(tmp_path.iterdir()) == []
-    assert "these broke: columns" in capsys.readouterr().err
+    assert "failed parts: columns" in capsys.readouterr().err
 
 
 def test_every_part_is_a_program() -> None:

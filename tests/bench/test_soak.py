@@ -64,7 +64,7 @@ def test_growth_is_told_from_the_first_tenth_to_the_end() -> None:
         pytest.param(document(0.05), ["the webhook grew by 5.0%"], id="it grew"),
         pytest.param(
             document(0.3, reviews=500_000),
-            ["the webhook grew by 30.0%, as it filled: less than 100000 reviews were a tenth of this run"],
+            ["the webhook grew by 30.0% while its caches filled: a tenth of the run is under 100000 reviews"],
             id="it grew in a short run",
         ),
         pytest.param(document(-0.2), [], id="it shrank"),
