@@ -47,7 +47,7 @@ def grow(case: Case) -> Raw:
     with_cache = _resident_bytes()
     return {
         "nodes_kib": round((with_nodes - empty) / len(nodes) / _KIB, 2),
-        "board_kib": round((with_cache - with_nodes) / len(nodes) / _KIB, 2),
+        "cache_kib": round((with_cache - with_nodes) / len(nodes) / _KIB, 2),
     }
 
 

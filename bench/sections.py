@@ -158,7 +158,7 @@ def _growth(columns: Raw) -> Iterator[Row]:
         what = f"a node of {most:,}, verdicts, {named.title}"
         yield Row(what, many, "µs", beside=few, beside_what=f"of {least:,}", target=few)
     for found in columns["memory"]:
-        whole, alone = found["nodes_kib"] + found["board_kib"], found["nodes_kib"]
+        whole, alone = found["nodes_kib"] + found["cache_kib"], found["nodes_kib"]
         beside = Beside(beside=alone, beside_what="without the columns")
         yield Row(f"memory of a node of {found['zones']} zones", whole, "KiB", target=NODE_KIB, **beside)
 

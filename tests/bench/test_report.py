@@ -73,7 +73,7 @@ def columns() -> Raw:
         "questions": 15,
         "judged_at": 5000,
         "cells": [cell(nodes, *kind) for nodes in (1000, 5000, 15_000) for kind in kinds],
-        "memory": [{"nodes": 15_000, "zones": 2, "nodes_kib": 3.0, "board_kib": 0.5}],
+        "memory": [{"nodes": 15_000, "zones": 2, "nodes_kib": 3.0, "cache_kib": 0.5}],
     }
 
 
