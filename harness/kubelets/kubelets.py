@@ -26,8 +26,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 from harness.api_objects import make_ready
 from harness.api_requests import ask
 from harness.controlplane.planes import Plane, Users
-from harness.gotools import UnavailableError
-from harness.kubelets import machines
+from harness.kubelets import inotify, machines
 from harness.kubelets.build import Programs
 from harness.kubelets.companions import Companion, Devices
 from harness.processes import Child, Children, answers
@@ -52,11 +51,6 @@ WORDS = 5
 
 PORTS = range(20_000, 32_000)
 """Ports below those that Linux assigns to connections (ip_local_port_range)."""
-
-WATCHES = 6
-"""Instances of inotify that a kubelet needs."""
-
-_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 
 # sh runs this in the new namespace. Its arguments are pairs of a source and a mount point, then `--` and the
 # command to execute.
@@ -343,7 +337,7 @@ async def running(
 
     Raise `KubeletError` if one is not ready in time, and `UnavailableError` if the kernel allows fewer.
     """
-    _require_watches(len(kubelets))
+    inotify.require(len(kubelets))
     gate = asyncio.Semaphore(at_once)
     starts = [asyncio.ensure_future(_in_turn(gate, kubelet.start)) for kubelet in kubelets]
     try:
@@ -355,15 +349,6 @@ async def running(
         await asyncio.gather(*starts, return_exceptions=True)
         for kubelet in kubelets:
             await kubelet.end()
-
-
-def _require_watches(kubelets: int) -> None:
-    most = int(_INOTIFY.read_text())
-    if most < kubelets * WATCHES:
-        raise UnavailableError(
-            f"fs.inotify.max_user_instances is {most}, and {kubelets} kubelets need {kubelets * WATCHES}:"
-            f" raise it, or start at most {most // WATCHES}"
-        )
 
 
 async def _in_turn(gate: asyncio.Semaphore, start: Callable[[], Awaitable[None]]) -> None:
