@@ -172,6 +172,11 @@ def objects(folder: Path = MANIFESTS) -> list[Object]:
     return sorted(documents, key=lambda document: document["kind"] != "Namespace")
 
 
+def of_test(document: Object) -> bool:
+    """Whether helm makes it for the time of `helm test` alone."""
+    return "helm.sh/hook" in document["metadata"].get("annotations", {})
+
+
 class Installation(dict[tuple[str, str], Object]):
     """Objects by kind and name, and what stands in them that tests ask for."""
 

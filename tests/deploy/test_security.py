@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import rights
-from tests.deploy.render import EVERY_PART, Object, everything, made
+from tests.deploy.render import EVERY_PART, Object, everything, made, of_test
 from tests.rights import PROGRAMS, Right, Row
 
 ROWS = rights.rows()
@@ -66,11 +66,6 @@ def given(found: list[Object], program: str) -> tuple[Counter[Right], set[str]]:
         else:
             foreign.add(ref[1])
     return counted, foreign
-
-
-def of_test(each: Object) -> bool:
-    """Whether helm makes it for the time of a test alone."""
-    return "helm.sh/hook" in each["metadata"].get("annotations", {})
 
 
 def told(program: str, values: frozenset[str]) -> tuple[Counter[Right], set[str]]:

@@ -21,6 +21,7 @@ from tests.deploy.render import (
     Installation,
     Object,
     made,
+    of_test,
     run,
     template,
 )
@@ -347,11 +348,7 @@ async def test_a_quota_names_every_critical_class_that_pods_have(helm: Path) -> 
 
 async def test_helm_tests_with_a_pod_that_leaves_nothing(helm: Path) -> None:
     found = await made(helm)
-    hooks = {
-        kind: each
-        for (kind, name), each in found.items()
-        if "helm.sh/hook" in each["metadata"].get("annotations", {})
-    }
+    hooks = {kind: each for (kind, name), each in found.items() if of_test(each)}
     assert {*hooks} == {
         *("ServiceAccount", "Role", "RoleBinding", "Pod", "NetworkPolicy"),
         *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
