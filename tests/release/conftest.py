@@ -1,6 +1,7 @@
 """Makes what is released once for all tests, and leaves them out of a run that does not ask for them."""
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from release import distributions
 from release.commit import Commit
 from tests.asked_for import RELEASE
 from tests.release.installed import Installed
+from tests.release.keys import keyring, new_key
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,6 +26,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     RELEASE.tell(terminalreporter, config)
+
+
+@pytest.fixture
+def key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """How a new key is named, in a keyring that is the one of this process during the test."""
+    with keyring(tmp_path / "keys") as home:
+        monkeypatch.setenv("GNUPGHOME", str(home))
+        yield new_key(home)
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Iterator[Path]:
+    """A keyring with nothing in it."""
+    with keyring(tmp_path / "stranger") as home:
+        yield home
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from release.commit import Commit
 from release.signatures import Signer
 from tests.asked_for import RELEASE
 from tests.programs import needs
-from tests.release.keys import new_key
 
 ROOT = Path(__file__).parents[2]
 COMMIT = Commit("0" * 40, ROOT, "0.1.0", 86400)
@@ -46,11 +45,8 @@ def test_the_package_is_the_same_each_time_and_has_every_template(helm: Path, tm
 
 
 @needs("gpg")
-def test_helm_verifies_the_provenance_and_sees_a_change(
-    helm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_helm_verifies_the_provenance_and_sees_a_change(helm: Path, key: str, tmp_path: Path) -> None:
     package = chart.make(COMMIT, helm, tmp_path)
-    key = new_key(tmp_path / "keys", monkeypatch)
     Signer(key).wrapped(chart.provenance(package), package.with_name(f"{package.name}.prov"))
     ring = tmp_path / "ring.gpg"
     subprocess.run(["gpg", "--batch", "--output", ring, "--export", key], check=True)  # noqa: S603, S607

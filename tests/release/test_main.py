@@ -13,7 +13,6 @@ from release.__main__ import INCOMPLETE, program
 from release.commands import FailedError, run
 from tests.asked_for import RELEASE
 from tests.programs import needs
-from tests.release.keys import new_key
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "verify-a-release.md"
@@ -55,25 +54,22 @@ def test_what_is_skipped_is_said_and_can_be_an_error(tmp_path: Path) -> None:
 @pytest.mark.release
 @pytest.mark.timeout(600)
 @needs("gpg")
-def test_a_stranger_verifies_it_as_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_verifies_it_as_the_page_says(key: str, stranger: Path, tmp_path: Path) -> None:
     with RELEASE.or_skipped():
         [helm] = asyncio.run(build.find())
     dist = tmp_path / "dist"
-    key = new_key(tmp_path / "keys", monkeypatch)
     parts = [f"--only={part}" for part in ("python", "manifests", "chart")]
     done = released("--out", str(dist), "--key", key, "--complete", *parts)
     assert done.exit_code == 0, done.output
 
-    (tmp_path / "stranger").mkdir(mode=0o700)
-    path = f"{helm.parent}:/usr/bin:/bin"
-    stranger = {"GNUPGHOME": str(tmp_path / "stranger"), "PATH": path}
+    environ = {"GNUPGHOME": str(stranger), "PATH": f"{helm.parent}:/usr/bin:/bin"}
     commands = "\n".join(blocks())
     assert commands.count("gpg") > 2
-    run("bash", "-euo", "pipefail", "-c", commands, folder=dist, environ=stranger)
+    run("bash", "-euo", "pipefail", "-c", commands, folder=dist, environ=environ)
 
     (dist / "numalign.yaml").write_text("kind: Other\n")
     with pytest.raises(FailedError, match=r"numalign\.yaml: FAILED"):
-        run("bash", "-euo", "pipefail", "-c", commands, folder=dist, environ=stranger)
+        run("bash", "-euo", "pipefail", "-c", commands, folder=dist, environ=environ)
 
 
 def blocks() -> list[str]:

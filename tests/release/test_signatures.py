@@ -8,7 +8,7 @@ import pytest
 from release.commands import FailedError
 from release.signatures import Signer
 from tests.programs import needs
-from tests.release.keys import new_key
+from tests.release.keys import imported
 
 pytestmark = needs("gpg")
 
@@ -19,36 +19,33 @@ def verified(*arguments: str | Path, home: Path) -> bool:
 
 
 @pytest.fixture
-def signer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Signer:
-    return Signer(new_key(tmp_path / "keys", monkeypatch))
+def signer(key: str) -> Signer:
+    return Signer(key)
 
 
 @pytest.fixture
-def stranger(signer: Signer, tmp_path: Path) -> Path:
+def reader(signer: Signer, stranger: Path, tmp_path: Path) -> Path:
     """A keyring in which there is nothing but the public key."""
-    home = tmp_path / "stranger"
-    home.mkdir(mode=0o700)
-    key = signer.public_key(tmp_path / "key.asc")
-    subprocess.run(["gpg", "--homedir", home, "--batch", "--import", key], check=True, capture_output=True)  # noqa: S603, S607
-    return home
+    imported(stranger, signer.public_key(tmp_path / "key.asc"))
+    return stranger
 
 
-def test_a_detached_signature_is_of_these_bytes(signer: Signer, stranger: Path, tmp_path: Path) -> None:
+def test_a_detached_signature_is_of_these_bytes(signer: Signer, reader: Path, tmp_path: Path) -> None:
     file = tmp_path / "SHA256SUMS"
     file.write_text("a")
     signature = signer.detached(file)
 
     assert signature.name == "SHA256SUMS.asc"
-    assert verified(signature, file, home=stranger)
+    assert verified(signature, file, home=reader)
     file.write_text("b")
-    assert not verified(signature, file, home=stranger)
+    assert not verified(signature, file, home=reader)
 
 
-def test_a_text_is_signed_where_it_stands(signer: Signer, stranger: Path, tmp_path: Path) -> None:
+def test_a_text_is_signed_where_it_stands(signer: Signer, reader: Path, tmp_path: Path) -> None:
     signed = signer.wrapped("name: numalign\n", tmp_path / "some.prov")
-    assert verified(signed, home=stranger)
+    assert verified(signed, home=reader)
     signed.write_text(signed.read_text().replace("numalign", "another"))
-    assert not verified(signed, home=stranger)
+    assert not verified(signed, home=reader)
 
 
 @pytest.mark.usefixtures("signer")
