@@ -8,7 +8,7 @@ from numalign.map.http import MapService
 from numalign.map.state import MapState
 
 
-def serve_map(placing: Placing) -> Background:
+def map_tasks(placing: Placing) -> Background:
     """Serve the map to users with access, if it is enabled."""
     settings = placing.settings
     if not settings.map:
@@ -25,5 +25,5 @@ def serve_map(placing: Placing) -> Background:
     service = MapService(
         map_state, access, Streams(placing.registry), log=placing.log, waiting_for=placing.waiting_for
     )
-    placing.remembered.append(access.caches)
+    placing.cache_getters.append(access.caches)
     return Background({"map": service.follow}, installs=(service.install,))

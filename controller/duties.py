@@ -1,18 +1,18 @@
 """All pod-related parts of the controller."""
 
-from controller.cluster_map import serve_map
-from controller.gates.duty import look_after_gates
-from controller.healing.duty import look_after_misaligned
+from controller.cluster_map import map_tasks
+from controller.gates.duty import gate_tasks
+from controller.healing.duty import healing_tasks
 from controller.placing import PodDuty
-from controller.refused.duty import look_after_refused
-from controller.reports.duty import look_after_reports, tell_owners
+from controller.refused.duty import refused_pod_tasks
+from controller.reports.duty import owner_event_tasks, report_tasks
 
 DUTIES: tuple[PodDuty, ...] = (
-    look_after_gates,
-    look_after_refused,
-    look_after_misaligned,
-    look_after_reports,
-    tell_owners,
-    serve_map,
+    gate_tasks,
+    refused_pod_tasks,
+    healing_tasks,
+    report_tasks,
+    owner_event_tasks,
+    map_tasks,
 )
 """Each does nothing if its setting is off."""

@@ -35,7 +35,7 @@ from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.scheduling.scheduler_state import SchedulerState, Watcher
 
-LOOK_SECONDS = 1.0
+EXPIRE_SECONDS = 1.0
 """Interval in seconds at which reservations of pods that were not seen bound are expired."""
 
 
@@ -45,9 +45,9 @@ class Placing:
     What the parts that decide about pods share.
 
     `election` reports whether this replica leads and for how long it may act: ask it before every write.
-    `tell` queues an event. `clock` is in seconds, `wall` in seconds since 1970. `refusals` has the nodes that
-    recently rejected pods, `held` the places for pods that do not exist yet, and `remembered` returns caches
-    whose sizes are exported. `heard` report whether a node exists, by the last watch event.
+    `publish` queues an event. `clock` is in seconds, `wall` in seconds since 1970. `refusals` has the nodes
+    that recently rejected pods, `held` the places for pods that do not exist yet, and `cache_getters` return
+    caches whose sizes are exported. `node_checks` report whether a node exists, by the last watch event.
     """
 
     api: Api
@@ -59,7 +59,7 @@ class Placing:
     ranker: Ranker
     policy: PolicyKeeper
     election: LeaderElector
-    tell: Callable[[Event], None]
+    publish: Callable[[Event], None]
     log: Log
     registry: CollectorRegistry
     clock: Callable[[], float]
@@ -68,12 +68,12 @@ class Placing:
     refusals: RecentRefusals
     held: HeldPlaces
     watchers: list[Watcher] = field(default_factory=list)
-    remembered: list[Callable[[], Caches]] = field(default_factory=list)
-    heard: list[Callable[[str], bool]] = field(default_factory=list)
+    cache_getters: list[Callable[[], Caches]] = field(default_factory=list)
+    node_checks: list[Callable[[str], bool]] = field(default_factory=list)
 
     def has_node(self, name: str) -> bool:
         """Return whether a node exists by the last watch event, which may be newer than any snapshot."""
-        return all(there(name) for there in self.heard)
+        return all(there(name) for there in self.node_checks)
 
     def leading(self) -> bool:
         """Return whether this replica may write."""
@@ -81,7 +81,7 @@ class Placing:
 
     def caches(self) -> Caches:
         """Return all caches, by their names in metrics."""
-        every = (self.state.caches, self.pods.caches, self.refusals.caches, *self.remembered)
+        every = (self.state.caches, self.pods.caches, self.refusals.caches, *self.cache_getters)
         return {name: cache for caches in every for name, cache in caches().items()}
 
     def watch(self, watcher: Watcher) -> None:
@@ -111,7 +111,7 @@ def placing(  # noqa: PLR0913  its dependencies
     settings: ControllerSettings,
     *,
     election: LeaderElector,
-    tell: Callable[[Event], None],
+    publish: Callable[[Event], None],
     log: Log,
     registry: CollectorRegistry,
     clock: Callable[[], float],
@@ -145,7 +145,7 @@ def placing(  # noqa: PLR0913  its dependencies
         Ranker(RankingRules()),
         policy,
         election,
-        tell,
+        publish,
         log,
         registry,
         clock,
@@ -181,4 +181,4 @@ async def _expire(placing: Placing) -> None:
     while True:
         for pod in placing.state.expire():
             placing.log.warning("reservation.expired", pod="/".join(pod.name))
-        await placing.sleep(LOOK_SECONDS)
+        await placing.sleep(EXPIRE_SECONDS)

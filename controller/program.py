@@ -80,7 +80,7 @@ class ControllerProgram(Program[ControllerSettings]):
             api,
             self.settings,
             election=election,
-            tell=recorder.tell,
+            publish=recorder.tell,
             log=self.log,
             registry=self.registry,
             clock=self.clock,
@@ -108,8 +108,8 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
     )
     count_age(feed, registry)
     if pods:
-        pods.remembered.append(feed.caches)
-        pods.heard.append(feed.state.nodes.__contains__)
+        pods.cache_getters.append(feed.caches)
+        pods.node_checks.append(feed.state.nodes.__contains__)
     else:
         registry.register(CacheSizes((feed.caches,)))
     classifier = Classifier(remembers=lambda: shapes.read)

@@ -121,7 +121,7 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
     )
 
     @property
-    def looks_after_pods(self) -> bool:
+    def acts_on_pods(self) -> bool:
         """Return whether any part acts on pods."""
         return self.gates or self.heal
 
@@ -133,7 +133,7 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
     @property
     def watches_pods(self) -> bool:
         """Return whether to watch pods, in order to act on them, show them or report on them."""
-        return self.looks_after_pods or self.map or self.policy_reports or self.owner_events
+        return self.acts_on_pods or self.map or self.policy_reports or self.owner_events
 
     def contradictions(self) -> Iterator[Contradiction]:
         """Check that a file is only read, because nothing can be written to it."""

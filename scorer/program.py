@@ -62,7 +62,7 @@ class Replica:
     """
 
     write: Write | None = None
-    tell: Tell = lambda _event: None
+    publish: Tell = lambda _event: None
     acts_for: Callable[[], float] = lambda: 0.0
     elsewhere: Callable[[], bool] = lambda: False
     background: Background = field(default_factory=Background)
@@ -111,10 +111,10 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
     ) -> int:
         feed, reservations = source.feed, state.reservations
         outcomes = Outcomes(
-            state, tell=replica.tell, log=self.log, registry=self.registry, clock=time.monotonic
+            state, tell=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
         )
         predictions = Predictions(
-            state, tell=replica.tell, log=self.log, registry=self.registry, clock=time.monotonic
+            state, tell=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
         )
         state.watchers = (outcomes.update_pod, predictions.update_pod)
         self._count(reservations, feed)

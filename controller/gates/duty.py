@@ -19,7 +19,7 @@ WAIT_SECONDS = 3.0
 """Seconds that a pod waits to be pinned while other pods are being placed on its node; then it is retried."""
 
 
-def look_after_gates(placing: Placing) -> Background:
+def gate_tasks(placing: Placing) -> Background:
     """Reserve, pin and lift, if that is enabled."""
     if not placing.settings.gates:
         return Background()
@@ -44,7 +44,7 @@ def look_after_gates(placing: Placing) -> Background:
         pods=pods,
         metrics=metrics,
         leading=placing.leading,
-        tell=placing.tell,
+        publish=placing.publish,
         patience=settings.pin_patience_seconds,
         log=placing.log,
         clock=placing.clock,
@@ -62,7 +62,7 @@ def look_after_gates(placing: Placing) -> Background:
         queue=queue,
         metrics=metrics,
         leading=placing.leading,
-        tell=placing.tell,
+        publish=placing.publish,
         pinned=pinned.expect,
         patience=settings.gate_patience_seconds,
         log=placing.log,
@@ -72,7 +72,7 @@ def look_after_gates(placing: Placing) -> Background:
     )
     for watcher in (keeper.update_pod, pinned.update_pod):
         placing.watch(watcher)
-    placing.remembered.append(keeper.caches)
+    placing.cache_getters.append(keeper.caches)
     return Background({"gates": keeper.place, "patience": keeper.lift, "pins": pinned.run})
 
 

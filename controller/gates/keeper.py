@@ -128,7 +128,7 @@ class GateKeeper:
     queue: GateQueue
     metrics: GateMetrics
     leading: Callable[[], bool]
-    tell: Callable[[Event], None]
+    publish: Callable[[Event], None]
     pinned: Callable[[PodInfo, str], None]
     patience: float
     log: Log
@@ -427,7 +427,7 @@ class GateKeeper:
         name = f"{pod.namespace}/{pod.name}"
         self.log.info("gate.lifted", pod=name, how=how.value, seconds=round(seconds, 3), reason=text)
         kind, reason = _EVENTS[how]
-        self.tell(Event(pod.namespace, pod.name, pod.uid, kind, reason, f"numalign: {text}"))
+        self.publish(Event(pod.namespace, pod.name, pod.uid, kind, reason, f"numalign: {text}"))
 
 
 _EVENTS = {

@@ -47,7 +47,7 @@ class PinnedPods:
     pods: GatedPods
     metrics: GateMetrics
     leading: Callable[[], bool]
-    tell: Callable[[Event], None]
+    publish: Callable[[Event], None]
     patience: float
     log: Log
     clock: Callable[[], float]
@@ -100,7 +100,7 @@ class PinnedPods:
         self.log.warning("pin.not_placed", pod=f"{pod.namespace}/{pod.name}", node=node, reason=why)
         text = f"numalign: not bound within {self.patience:g} s of being pinned to node {node}: {why}"
         given_up = "its NUMA zones are no longer reserved"
-        self.tell(
+        self.publish(
             Event(
                 pod.namespace, pod.name, pod.uid, Type.WARNING, "NUMAPinnedNotPlaced", f"{text}; {given_up}"
             )

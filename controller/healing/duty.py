@@ -13,7 +13,7 @@ from controller.settings import ControllerSettings
 from numalign.kube.compose import Background
 
 
-def look_after_misaligned(placing: Placing) -> Background:
+def healing_tasks(placing: Placing) -> Background:
     """Return the tasks that report misaligned pods and move them; none unless healing is enabled."""
     if not placing.settings.heal:
         return Background()
@@ -26,7 +26,7 @@ def look_after_misaligned(placing: Placing) -> Background:
         sitting_pods=sitting_pods,
         owners=owners,
         leading=placing.leading,
-        tell=placing.tell,
+        publish=placing.publish,
         log=placing.log,
         registry=placing.registry,
         clock=placing.clock,
@@ -57,7 +57,7 @@ def _healer(placing: Placing, sitting_pods: SittingPods, owners: Owners, marks: 
             sitting_pods=sitting_pods,
             held=placing.held,
             owners=owners,
-            tell=placing.tell,
+            publish=placing.publish,
             log=placing.log,
             registry=placing.registry,
             clock=placing.clock,
@@ -67,7 +67,7 @@ def _healer(placing: Placing, sitting_pods: SittingPods, owners: Owners, marks: 
         written_until=marks.written_until,
         leading=placing.leading,
         acts_for=placing.election.acts_for,
-        tell=placing.tell,
+        publish=placing.publish,
         log=placing.log,
         clock=placing.clock,
         wall=placing.wall,

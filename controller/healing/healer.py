@@ -117,7 +117,7 @@ class Healer:
     written_until: Callable[[str], float]
     leading: Callable[[], bool]
     acts_for: Callable[[], float]
-    tell: Callable[[Event], None]
+    publish: Callable[[Event], None]
     log: Log
     clock: Callable[[], float]
     wall: Callable[[], float]
@@ -220,7 +220,7 @@ class Healer:
         for candidate in [*self.candidates()]:
             await time_slice.share()
             if candidate.waits_for:
-                self._tell_ungated(candidate)
+                self._report_ungated(candidate)
                 continue
             if read >= MOST_READ or not self._may_ask():
                 return
@@ -340,7 +340,7 @@ class Healer:
         self._left[pod.uid] = _Left(reason, self.clock() + seconds)
         self._quiet_log.info("healing.skipped", pod=_shown(pod), reason=reason)
 
-    def _tell_ungated(self, candidate: Candidate) -> None:
+    def _report_ungated(self, candidate: Candidate) -> None:
         """Report once in a namespace why no pods are moved there."""
         pod, why_not = candidate.sitting.pod, candidate.waits_for
         if why_not not in (NO_GATES, NOT_GATED) or pod.namespace in self._ungated:
@@ -352,7 +352,7 @@ class Healer:
         self._event(pod, Type.WARNING, EVENT, f"misaligned, and not evicted yet: waiting for {why_not}")
 
     def _event(self, pod: PodInfo, kind: Type, reason: str, text: str) -> None:
-        self.tell(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
+        self.publish(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
 
 
 _NAMES_NOBODY = frozenset({"", DEFAULT_SCHEDULER})

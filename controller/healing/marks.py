@@ -93,7 +93,7 @@ class MarkWriter:
     sitting_pods: SittingPods
     owners: Owners
     leading: Callable[[], bool]
-    tell: Callable[[Event], None]
+    publish: Callable[[Event], None]
     log: Log
     registry: CollectorRegistry
     clock: Callable[[], float]
@@ -160,7 +160,7 @@ class MarkWriter:
             self._forbidden = False
             self.log.info("pod.marked", pod=f"{pod.namespace}/{pod.name}", reason=mark.why or "aligned again")
             if mark.why and pod.mark.aligned is None:
-                self._tell(pod, mark.why)
+                self._publish_event(pod, mark.why)
         return result in ("written", "gone")
 
     async def _result(self, pod: PodInfo, mark: AlignmentMark) -> str:
@@ -187,8 +187,8 @@ class MarkWriter:
             self._forbidden = True
             self.log.error("mark.forbidden", error=error)
 
-    def _tell(self, pod: PodInfo, text: str) -> None:
+    def _publish_event(self, pod: PodInfo, text: str) -> None:
         sitting = self.sitting_pods.get(pod.uid)
         wish = sitting is not None and sitting.pending.question.intent.policy is Policy.BEST_EFFORT
         kind = Type.NORMAL if wish else Type.WARNING
-        self.tell(Event(pod.namespace, pod.name, pod.uid, kind, EVENT, text))
+        self.publish(Event(pod.namespace, pod.name, pod.uid, kind, EVENT, text))

@@ -55,7 +55,7 @@ class Moves:
     sitting_pods: SittingPods
     held: HeldPlaces
     owners: Owners
-    tell: Callable[[Event], None]
+    publish: Callable[[Event], None]
     log: Log
     registry: CollectorRegistry
     clock: Callable[[], float]
@@ -218,7 +218,7 @@ class Moves:
         self.held.give_up(move.pod.uid)
 
     def _event(self, pod: PodInfo, kind: Type, reason: str, text: str) -> None:
-        self.tell(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
+        self.publish(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
 
     def _count(self, outcome: MoveOutcome) -> None:
         self._moves.labels(outcome.value).inc()

@@ -5,7 +5,7 @@ from functools import partial
 from controller.placing import Placing
 from controller.refused.removal import Removal, removals
 from controller.refused.remover import Remover
-from controller.refused.teller import RefusalTeller
+from controller.refused.reporter import RefusalReporter
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.compose import Background
 from numalign.kube.effective_policy import EffectivePolicy
@@ -82,23 +82,23 @@ def heals(policy: EffectivePolicy, namespace: str) -> bool:
     )
 
 
-def look_after_refused(placing: Placing) -> Background:
+def refused_pod_tasks(placing: Placing) -> Background:
     """Report rejected pods, and delete them if that is enabled, if any part acts on pods."""
-    if not placing.settings.looks_after_pods:
+    if not placing.settings.acts_on_pods:
         return Background()
-    teller = RefusalTeller(
+    reporter = RefusalReporter(
         placing.state,
         exempt=partial(_exempt, placing),
         leading=placing.leading,
-        tell=placing.tell,
+        publish=placing.publish,
         log=placing.log,
         registry=placing.registry,
         clock=placing.clock,
         wall=placing.wall,
         sleep=placing.sleep,
     )
-    placing.watch(teller.update_pod)
-    tasks: dict[str, BackgroundTask] = {"refusals": teller.run}
+    placing.watch(reporter.update_pod)
+    tasks: dict[str, BackgroundTask] = {"refusals": reporter.run}
     if placing.settings.heal:
         pods = RefusedPods(placing)
         placing.watch(pods.update_pod)
@@ -106,7 +106,7 @@ def look_after_refused(placing: Placing) -> Background:
             placing.api,
             due=pods.due,
             leading=placing.leading,
-            tell=placing.tell,
+            publish=placing.publish,
             log=placing.log,
             registry=placing.registry,
             clock=placing.clock,

@@ -78,14 +78,14 @@ class Remover:
         *,
         due: Callable[[], Steps[tuple[Removal, ...]]],
         leading: Callable[[], bool],
-        tell: Callable[[Event], None],
+        publish: Callable[[Event], None],
         log: Log,
         registry: CollectorRegistry,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._api, self._due, self._leading, self._tell, self._log = api, due, leading, tell, log
+        self._api, self._due, self._leading, self._publish, self._log = api, due, leading, publish, log
         self._clock, self._sleep, self._chance = clock, sleep, chance
         self._bucket = TokenBucket(PER_SECOND, BURST, clock=clock)
         self._not_before: LRU[str, float] = LRU(_REMEMBERED)
@@ -187,7 +187,7 @@ class Remover:
             reason=pod.reason,
             owner=f"{owner.kind}/{owner.name}",
         )
-        self._tell(
+        self._publish(
             Event(
                 pod.namespace,
                 owner.name,

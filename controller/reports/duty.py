@@ -7,7 +7,7 @@ from controller.reports.writer import ReportWriter
 from numalign.kube.compose import Background
 
 
-def tell_owners(placing: Placing) -> Background:
+def owner_event_tasks(placing: Placing) -> Background:
     """Write events on the owners of pods below the level of their namespace, if that is enabled."""
     if not placing.settings.owner_events:
         return Background()
@@ -15,7 +15,7 @@ def tell_owners(placing: Placing) -> Background:
         api=placing.api,
         state=placing.state,
         leading=placing.leading,
-        tell=placing.tell,
+        publish=placing.publish,
         log=placing.log,
         sleep=placing.sleep,
     )
@@ -23,7 +23,7 @@ def tell_owners(placing: Placing) -> Background:
     return Background({"owners": events.run})
 
 
-def look_after_reports(placing: Placing) -> Background:
+def report_tasks(placing: Placing) -> Background:
     """Keep policy reports up to date, if that is enabled."""
     if not placing.settings.policy_reports:
         return Background()
@@ -31,7 +31,7 @@ def look_after_reports(placing: Placing) -> Background:
         state=placing.state, unknown_may_fit=placing.settings.unknown_may_fit, wall=placing.wall
     )
     placing.watch(offenders.sitting_pods.update_pod)
-    placing.remembered.append(offenders.caches)
+    placing.cache_getters.append(offenders.caches)
     writer = ReportWriter(
         api=placing.api,
         reports=offenders.reports,

@@ -67,7 +67,7 @@ class OwnerEvents:
     api: OwnerReader
     state: SchedulerState
     leading: Callable[[], bool]
-    tell: Callable[[Event], None]
+    publish: Callable[[Event], None]
     log: Log
     sleep: Sleep = asyncio.sleep
     _waiting: dict[str, str] = field(init=False, default_factory=dict)
@@ -134,7 +134,7 @@ class OwnerEvents:
             api_version=above.api_version,
         )
         self.log.info("owner.warned", owner=f"{named.kind} {pod.namespace}/{named.name}", reason=text)
-        self.tell(event)
+        self.publish(event)
 
     async def _highest(self, namespace: str, owner: Owner) -> _NamedOwner:
         """Return the owner of a ReplicaSet if it can be read; any other owner is returned as it is."""

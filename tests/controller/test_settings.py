@@ -48,7 +48,7 @@ def test_the_map_is_off_and_to_its_own_machine_unless_somebody_says_otherwise() 
     assert served
     assert (served.address.bind, served.address.port, served.pair) == ("127.0.0.1", 8081, None)
     assert settings("--map").watches_pods
-    assert not settings("--map").looks_after_pods
+    assert not settings("--map").acts_on_pods
 
 
 @pytest.mark.parametrize(

@@ -330,7 +330,7 @@ async def test_what_is_told_of_pods_is_what_the_values_say(helm: Path) -> None:
     found = await made(helm, "policyReports.enabled=true ownerEvents.enabled=true")
     told = found.settings(CONTROLLER, ControllerSettings)
     assert (told.policy_reports, told.owner_events, told.watches_pods) == (True, True, True)
-    assert not told.looks_after_pods
+    assert not told.acts_on_pods
     # The role owns the reports, and goes with the value.
     assert ("ClusterRole", "numalign-reports") in found
     assert ("ClusterRole", "numalign-reports") not in await made(helm, "ownerEvents.enabled=true")
@@ -339,7 +339,7 @@ async def test_what_is_told_of_pods_is_what_the_values_say(helm: Path) -> None:
 async def test_a_map_is_reached_by_port_forward_alone_unless_more_is_wanted(helm: Path) -> None:
     found = await made(helm, "map.enabled=true")
     told = found.settings(CONTROLLER, ControllerSettings)
-    assert (told.map, told.map_port, told.map_bind, told.looks_after_pods) == (True, 8081, "127.0.0.1", False)
+    assert (told.map, told.map_port, told.map_bind, told.acts_on_pods) == (True, 8081, "127.0.0.1", False)
     assert ("Service", "numalign-map") not in found
     assert len(found["NetworkPolicy", CONTROLLER]["spec"]["ingress"]) == 1
 

@@ -131,7 +131,7 @@ def test_a_quote_that_is_no_longer_printed_is_noticed() -> None:
     changed = TEXT.replace("Request at most 4", "Ask for no more than 4")
     assert changed != TEXT
     assert rewritten(changed, printed.messages(), printed.tables()) == TEXT
-    assert not from_template("the kubelet of gpu-7 was unfriendly", ROOT / "controller/refused/teller.py")
+    assert not from_template("the kubelet of gpu-7 was unfriendly", ROOT / "controller/refused/reporter.py")
 
 
 # ---- whatever is printed has its entry

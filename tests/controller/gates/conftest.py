@@ -127,7 +127,7 @@ class GatedCluster:
             "pods": pods,
             "metrics": metrics,
             "leading": lambda: scorer.leads,
-            "tell": self.events.append,
+            "publish": self.events.append,
             "log": scorer.told.log,
             "clock": self.time,
             "wall": self.time.wall,

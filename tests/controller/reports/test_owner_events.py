@@ -60,7 +60,7 @@ class Site:
             api=apps,
             state=self.leader.state,
             leading=lambda: self.leads,
-            tell=self.events.append,
+            publish=self.events.append,
             log=self.told.log,
         )
         self.leader.state.watchers = (*self.leader.state.watchers, self.owner_events.update_pod)

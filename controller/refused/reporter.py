@@ -37,7 +37,7 @@ TURN_SECONDS = 1.0
 MOST_WAITING = 1000
 """Most refusals that wait to be reported; the oldest are dropped."""
 
-LOOKS_PER_SECOND, LOOKS_AT_ONCE = 20.0, 100
+PREDICTIONS_PER_SECOND, PREDICTIONS_AT_ONCE = 20.0, 100
 """Limits how often a node's free resources are computed: thousands of refusals in a minute say the same."""
 
 _LONGEST_REASON = 300
@@ -55,7 +55,7 @@ class _PendingNotice:
     over: float
 
 
-class RefusalTeller:
+class RefusalReporter:
     """Reports rejected pods while `leading` returns True, except those that are `exempt`."""
 
     def __init__(  # noqa: PLR0913  its dependencies
@@ -64,17 +64,17 @@ class RefusalTeller:
         *,
         exempt: Callable[[PodInfo], bool],
         leading: Callable[[], bool],
-        tell: Callable[[Event], None],
+        publish: Callable[[Event], None],
         log: Log,
         registry: CollectorRegistry,
         clock: Callable[[], float],
         wall: Callable[[], float],
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._state, self._exempt, self._leading, self._tell = state, exempt, leading, tell
-        self._log, self._broken = QuietLog(log, lines=MANY_LINES), log
+        self._state, self._exempt, self._leading, self._publish = state, exempt, leading, publish
+        self._log, self._error_log = QuietLog(log, lines=MANY_LINES), log
         self._clock, self._wall, self._sleep = clock, wall, sleep
-        self._predictions = TokenBucket(LOOKS_PER_SECOND, LOOKS_AT_ONCE, clock=clock)
+        self._predictions = TokenBucket(PREDICTIONS_PER_SECOND, PREDICTIONS_AT_ONCE, clock=clock)
         self._pending: deque[_PendingNotice] = deque(maxlen=MOST_WAITING)
         self._refused = Counter(
             f"{PREFIX}refused_pods",
@@ -99,16 +99,16 @@ class RefusalTeller:
         try:
             return self._message(pod)
         except Exception as error:  # noqa: BLE001  reported without details
-            self._broken.failed("refused.internal_error", error, pod=f"{pod.namespace}/{pod.name}")
+            self._error_log.failed("refused.internal_error", error, pod=f"{pod.namespace}/{pod.name}")
             return f"the kubelet of {pod.node} rejected the pod: {pod.reason}"
 
     async def run(self) -> None:
         """Report what happens; never returns."""
         while True:
-            self.look()
+            self.report_due()
             await self._sleep(TURN_SECONDS)
 
-    def look(self) -> None:
+    def report_due(self) -> None:
         """Report what happened since the last call, if this replica leads."""
         if self._state.snapshot is None:
             # The namespaces are not known yet.
@@ -127,7 +127,7 @@ class RefusalTeller:
                 reason=pod.reason,
                 message=event.message,
             )
-            self._tell(event)
+            self._publish(event)
 
     def _message(self, pod: PodInfo) -> str:
         refusal = cut(f"{pod.reason}: {pod.message}" if pod.message else pod.reason, _LONGEST_REASON)

@@ -2,7 +2,13 @@
 
 import pytest
 
-from controller.refused.teller import EVENT, LOOKS_AT_ONCE, MOST_WAITING, RefusalTeller, free_by_zone
+from controller.refused.reporter import (
+    EVENT,
+    MOST_WAITING,
+    PREDICTIONS_AT_ONCE,
+    RefusalReporter,
+    free_by_zone,
+)
 from numalign.kube.events import LONGEST_MESSAGE, Type
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.scheduling.recent_refusals import AVOID_SECONDS
@@ -20,22 +26,22 @@ class World:
         self.scorer = Scorer()
         self.leads, self.exempt = True, ""
         scorer = self.scorer
-        self.teller = RefusalTeller(
+        self.reporter = RefusalReporter(
             scorer.state,
             exempt=lambda pod: pod.namespace == self.exempt,
             leading=lambda: self.leads,
-            tell=scorer.teller.append,
+            publish=scorer.teller.append,
             log=scorer.told.log,
             registry=scorer.registry,
             clock=scorer.time,
             wall=scorer.time.wall,
         )
-        scorer.state.watchers = (self.teller.update_pod,)
+        scorer.state.watchers = (self.reporter.update_pod,)
 
     def messages(self) -> list[str]:
         """What is told now."""
         self.scorer.teller.clear()
-        self.teller.look()
+        self.reporter.report_due()
         return [event.message for event in self.scorer.teller]
 
     def counted(self, reason: str = "TopologyAffinityError") -> float:
@@ -199,7 +205,7 @@ async def test_thousands_in_a_moment_are_told_without_a_look_at_each(world: Worl
     messages = world.messages()
     assert len(messages) == MOST_WAITING
     assert world.scorer.teller[-1].pod == f"p{MOST_WAITING + 499}"
-    assert not any("free there now" in message for message in messages[LOOKS_AT_ONCE:])
+    assert not any("free there now" in message for message in messages[PREDICTIONS_AT_ONCE:])
 
 
 def test_zones_are_told_by_what_is_asked_for() -> None:
