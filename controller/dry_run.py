@@ -32,7 +32,7 @@ from numalign.runtime.logs import Log
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ClusterObjects:
     """A cluster as read once, with its pods if they were requested; `stored` has their objects by UID."""
 
     snapshot: Snapshot
@@ -43,11 +43,11 @@ class Seen:
 
 async def dry_run(settings: ControllerSettings) -> str:
     """Return what would change in a file or a cluster; raise `BadInput`, `BadPolicy` and `ClusterError`."""
-    seen = await _seen(settings)
-    parts = [report(classify(seen.snapshot))]
+    cluster = await _read_cluster(settings)
+    parts = [report(classify(cluster.snapshot))]
     if settings.heal:
-        parts += [removed(seen, keep=settings.keep_refused)]
-        parts += await plan(seen.snapshot, seen.stored, _rules(settings), now=time.time())
+        parts += [removed(cluster, keep=settings.keep_refused)]
+        parts += await plan(cluster.snapshot, cluster.stored, _rules(settings), now=time.time())
     return "\n".join(parts)
 
 
@@ -58,16 +58,16 @@ def _rules(settings: ControllerSettings) -> HealingRules:
 
 def _policy(settings: ControllerSettings) -> PolicyKeeper:
     """Return the policy of the policy file; raise `BadPolicy`."""
-    policy = PolicyKeeper(settings.policy, log=_silent(), registry=CollectorRegistry())
+    policy = PolicyKeeper(settings.policy, log=_silent_log(), registry=CollectorRegistry())
     policy.load()
     return policy
 
 
-def _silent() -> Log:
+def _silent_log() -> Log:
     return logs.to(io.StringIO(), level="error", form="text")
 
 
-async def _seen(settings: ControllerSettings) -> Seen:
+async def _read_cluster(settings: ControllerSettings) -> ClusterObjects:
     """Return what exists, as far as the user may see it."""
     policy = _policy(settings)
     if settings.snapshot:
@@ -78,7 +78,7 @@ async def _seen(settings: ControllerSettings) -> Seen:
         )
         where, objects = "the cluster", documents.objects([found])
     reader = PodReader(settings.policy_match)
-    pods = PodInformer(_Nobody(), reader, log=_silent(), registry=CollectorRegistry())
+    pods = PodInformer(_NoListener(), reader, log=_silent_log(), registry=CollectorRegistry())
     stored: dict[str, Object] = {}
 
     def take(raw: Object) -> None:
@@ -86,10 +86,10 @@ async def _seen(settings: ControllerSettings) -> Seen:
         pods.put(raw)
 
     read = snapshot.build(objects, pods=take if settings.heal else None).checked(where)
-    return Seen(read, EffectivePolicy.of(read, policy.now), tuple(pods), stored)
+    return ClusterObjects(read, EffectivePolicy.of(read, policy.now), tuple(pods), stored)
 
 
-class _Nobody:
+class _NoListener:
     """Ignores changes: pods are used only after all have been read."""
 
     def update_pod(self, pod: PodInfo) -> None:
@@ -99,9 +99,9 @@ class _Nobody:
         """See `PodListener`."""
 
 
-def removed(seen: Seen, *, keep: int) -> str:
+def removed(cluster: ClusterObjects, *, keep: int) -> str:
     """Return one line for each rejected pod that would be deleted, with the pod that replaced it."""
-    due = finished(removals(seen.pods, seen.pods, heals=partial(heals, seen.policy), keep=keep))
+    due = finished(removals(cluster.pods, cluster.pods, heals=partial(heals, cluster.policy), keep=keep))
     if not due:
         return "no rejected pod would be deleted"
     return "\n".join(
@@ -118,7 +118,7 @@ def report(nodes: NodeClasses) -> str:
     """Return lines with every change if nothing else happened, and every degraded node."""
     labelled = sum(label is not None for label in nodes.labels.values())
     changes = nodes.changes(gone=nodes.missing())
-    return "\n".join((_table(changes, labelled=labelled), *_ill(nodes)))
+    return "\n".join((_table(changes, labelled=labelled), *_degraded(nodes)))
 
 
 def _table(changes: Sequence[Change], *, labelled: int) -> str:
@@ -135,7 +135,7 @@ def _table(changes: Sequence[Change], *, labelled: int) -> str:
     )
 
 
-def _ill(nodes: NodeClasses) -> Iterator[str]:
-    for node, lacking in sorted(nodes.ill.items()):
+def _degraded(nodes: NodeClasses) -> Iterator[str]:
+    for node, lacking in sorted(nodes.lacking.items()):
         amounts = ", ".join(f"{render(name, amount)} {name}" for name, amount in sorted(lacking.items()))
         yield f"{node}: degraded, lacks {amounts}; its class when healthy is {nodes.classes[node]}"

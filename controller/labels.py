@@ -70,41 +70,45 @@ class Patches(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Attempt:
     """
-    The last write to a node: label and time, how often it was in vain, and how long to wait.
+    The last write to a node: label and time, failures and reverts in a row, and how long to wait.
 
-    `done` is whether the API server accepted it, `shown` whether the label has been seen on the node.
+    `accepted` is whether the API server accepted it, `observed` whether the label has been seen on the node.
     """
 
     after: str | None = None
     at: float = -math.inf
-    vain: int = 0
+    failures: int = 0
     wait: float = 0.0
-    done: bool = False
-    shown: bool = False
+    accepted: bool = False
+    observed: bool = False
 
     def holds_back(self, change: Change, *, now: float) -> bool:
         """Return whether it is too early to write the same again."""
         return change.after == self.after and now < self.at + self.wait
 
-    def undone(self, change: Change) -> int:
+    def reverts(self, change: Change) -> int:
         """Return how often in a row this change was reverted."""
-        return self.vain + 1 if self.done and self.after == change.after else 0
+        return self.failures + 1 if self.accepted and self.after == change.after else 0
 
     def succeeded(self) -> "_Attempt":
         """Return the attempt once seen: a revert may be corrected at once, but with growing pauses."""
-        return self if self.shown else replace(self, wait=_backoff(self.vain), done=True, shown=True)
+        return (
+            self
+            if self.observed
+            else replace(self, wait=_backoff(self.failures), accepted=True, observed=True)
+        )
 
     def over(self, *, now: float) -> bool:
         """Return whether the label has been unchanged for long enough to be uncontested."""
-        return self.shown and now >= self.at + self.wait + _QUIET_SECONDS
+        return self.observed and now >= self.at + self.wait + _QUIET_SECONDS
 
 
 _NO_ATTEMPT = _Attempt()
 
 
-def _backoff(vain: int) -> float:
-    """Return the seconds before the next write, after this many in vain."""
-    return min(_FIRST_WAIT * 2.0 ** min(vain - 1, 16), _LONGEST_WAIT) if vain else 0.0
+def _backoff(failures: int) -> float:
+    """Return the seconds before the next write, after this many failures or reverts."""
+    return min(_FIRST_WAIT * 2.0 ** min(failures - 1, 16), _LONGEST_WAIT) if failures else 0.0
 
 
 class LabelWriter:
@@ -163,7 +167,7 @@ class LabelWriter:
             return
         due = [change for change in self._plan if not self._last(change).holds_back(change, now=began)]
         # Nodes whose writes fail come last, so that they do not delay others.
-        for change in sorted(due, key=lambda change: self._last(change).vain)[: self._per_second]:
+        for change in sorted(due, key=lambda change: self._last(change).failures)[: self._per_second]:
             late = self._clock() >= began + TURN_SECONDS
             if late or not self._leading() or not await self._write(change):
                 return
@@ -201,7 +205,7 @@ class LabelWriter:
     async def _write(self, change: Change) -> bool:
         """Write a change; return whether to continue with the next one."""
         body = {"metadata": {"labels": {CLASS_LABEL: change.after}}}
-        undone = self._last(change).undone(change)
+        reverts = self._last(change).reverts(change)
         result = "written"
         try:
             async with asyncio.timeout(PATCH_SECONDS):
@@ -215,10 +219,10 @@ class LabelWriter:
             return self._failures < TOLERATED
         else:
             self._log.info("node.labelled", node=change.node, old=change.before, new=change.after)
-            if undone:
-                self._log.warning("class.contested", node=change.node, label=change.before, reverted=undone)
-        wait = max(UNSEEN_SECONDS, _backoff(undone))
-        self._attempts[change.node] = _Attempt(change.after, self._clock(), undone, wait, done=True)
+            if reverts:
+                self._log.warning("class.contested", node=change.node, label=change.before, reverted=reverts)
+        wait = max(UNSEEN_SECONDS, _backoff(reverts))
+        self._attempts[change.node] = _Attempt(change.after, self._clock(), reverts, wait, accepted=True)
         self._writes.labels(result).inc()
         self._failures, self._forbidden = 0, False
         return True
@@ -226,8 +230,8 @@ class LabelWriter:
     def _failed(self, change: Change, error: Exception) -> None:
         """Pause writes to this node; after several failures in a row to all: the API server may be down."""
         now, last = self._clock(), self._last(change)
-        vain = last.vain + 1 if last.after == change.after else 1
-        self._attempts[change.node] = _Attempt(change.after, now, vain, _backoff(vain))
+        failures = last.failures + 1 if last.after == change.after else 1
+        self._attempts[change.node] = _Attempt(change.after, now, failures, _backoff(failures))
         self._failures += 1
         if self._failures >= TOLERATED:
             pause = min(2.0 ** min(self._failures - TOLERATED, 16), _LONGEST_PAUSE)

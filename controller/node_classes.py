@@ -31,12 +31,12 @@ class NodeClasses:
     """
     The class label of every Node, None if it has none, and the class of every node with a topology.
 
-    `ill` has the devices that degraded nodes lack, for a dry run.
+    `lacking` has the devices that degraded nodes lack, for a dry run.
     """
 
     labels: Mapping[str, str | None]
     classes: Mapping[str, str]
-    ill: Mapping[str, Resources] = field(default_factory=dict)
+    lacking: Mapping[str, Resources] = field(default_factory=dict)
 
     def missing(self) -> frozenset[str]:
         """Return nodes with a label, but without a topology that supports it."""

@@ -118,7 +118,7 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
         namespace=controller.namespace(api),
         book=book,
         leading=lambda: election.leading,
-        sees=lambda: classifier.current is not None,
+        nodes_known=lambda: classifier.current is not None,
         log=log,
         registry=registry,
         clock=controller.clock,

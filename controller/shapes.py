@@ -99,9 +99,9 @@ class ShapeWriter:
     """
     Keeps the `book` and the ConfigMap equal; writes the ConfigMap only while `leading` returns True.
 
-    `read` is whether the ConfigMap was ever read, even if it did not exist. Nothing is written before `sees`
-    returns that the nodes are known: otherwise what is remembered of degraded nodes would be lost. `wall` is
-    in seconds since 1970.
+    `read` is whether the ConfigMap was ever read, even if it did not exist. Nothing is written before
+    `nodes_known` returns True: otherwise what is remembered of degraded nodes would be lost. `wall` is in
+    seconds since 1970.
     """
 
     def __init__(  # noqa: PLR0913  its dependencies
@@ -111,7 +111,7 @@ class ShapeWriter:
         namespace: str,
         book: ShapeHistory,
         leading: Callable[[], bool],
-        sees: Callable[[], bool],
+        nodes_known: Callable[[], bool],
         log: Log,
         registry: CollectorRegistry,
         wall: Callable[[], float] = time.time,
@@ -119,7 +119,8 @@ class ShapeWriter:
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self.read = False
-        self._api, self._book, self._leading, self._sees, self._log = api, book, leading, sees, log
+        self._api, self._book, self._leading, self._log = api, book, leading, log
+        self._nodes_known = nodes_known
         self._wall, self._clock, self._sleep = wall, clock, sleep
         self._collection = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
         self._path = f"{self._collection}/{shapes.NAME}"
@@ -195,7 +196,7 @@ class ShapeWriter:
             mistakes = [str(mistake) for mistake in stored.mistakes[:MOST_MISTAKES]]
             self._log.warning("shapes.unreadable", configmap=self._what, errors=mistakes)
         self._refused = stored.mistakes
-        return await self._write(stored) if self._leading() and self._sees() else False
+        return await self._write(stored) if self._leading() and self._nodes_known() else False
 
     async def _stored(self) -> Stored:
         try:

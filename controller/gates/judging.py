@@ -34,7 +34,7 @@ def _spreads(spec: Mapping[str, Any]) -> bool:
     return any(rule.get("whenUnsatisfiable", _DO_NOT_SCHEDULE) == _DO_NOT_SCHEDULE for rule in rules)
 
 
-def _heeds_pods(spec: Mapping[str, Any]) -> bool:
+def _depends_on_pods(spec: Mapping[str, Any]) -> bool:
     affinity = _object(spec.get("affinity"))
     return any(_object(affinity.get(kind)).get(REQUIRED) for kind in ("podAffinity", "podAntiAffinity"))
 
@@ -61,7 +61,7 @@ def _is_of_a_group(spec: Mapping[str, Any]) -> bool:
 _ASPECTS: Mapping[str, Callable[[Mapping[str, Any]], bool]] = MappingProxyType(
     {
         "topology spread": _spreads,
-        "affinity to other pods": _heeds_pods,
+        "affinity to other pods": _depends_on_pods,
         "volumes": _has_volumes,
         "host ports": _has_host_ports,
         "resource claims": _has_claims,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from controller.gates.choosing import Chooser, ChosenNode, NoNode
 from controller.gates.metrics import GateMetrics, Lift
 from controller.gates.pin import PinTarget, gates_of
-from controller.gates.pods import GatedPods, LetGo, PinWriter, ReadPod, WantedPlacement, aspects
+from controller.gates.pods import GatedPods, NoPlacement, PinWriter, ReadPod, WantedPlacement, aspects
 from controller.gates.queue import GatedPod, GateQueue
 from numalign.cache import Question
 from numalign.kube.bindings import BIND_SECONDS
@@ -102,7 +102,7 @@ class _Misses:
 
     def is_crowded(self, gated: GatedPod) -> bool:
         """Return whether the namespace of a pod has used up its share."""
-        most = MOST_MISSES if gated.vain else MOST_NEW_MISSES
+        most = MOST_MISSES if gated.attempts else MOST_NEW_MISSES
         return self.namespaces[gated.pod.namespace] >= most
 
     def add(self, request: _PlacementQuestion, namespace: str, why: str) -> None:
@@ -214,23 +214,23 @@ class GateKeeper:
 
     async def _read_ahead(
         self, due: Iterable[GatedPod]
-    ) -> AsyncIterator[tuple[GatedPod, ReadPod | WantedPlacement | LetGo]]:
+    ) -> AsyncIterator[tuple[GatedPod, ReadPod | WantedPlacement | NoPlacement]]:
         """Yield what each pod requests, in order; some pods are read while earlier ones are placed."""
-        flying: deque[tuple[GatedPod, asyncio.Task[ReadPod | LetGo | None] | WantedPlacement]] = deque()
+        reads: deque[tuple[GatedPod, asyncio.Task[ReadPod | NoPlacement | None] | WantedPlacement]] = deque()
         time_slice = TimeSlice()
         try:
             for gated in due:
                 await time_slice.share()
                 known = self._known(gated)
-                flying.append((gated, known or asyncio.ensure_future(self._read(gated))))
-                if len(flying) >= AHEAD:
-                    for pair in await _landed(flying.popleft()):
+                reads.append((gated, known or asyncio.ensure_future(self._read(gated))))
+                if len(reads) >= AHEAD:
+                    for pair in await _finished(reads.popleft()):
                         yield pair
-            while flying:
-                for pair in await _landed(flying.popleft()):
+            while reads:
+                for pair in await _finished(reads.popleft()):
                     yield pair
         finally:
-            for _, task in flying:
+            for _, task in reads:
                 if isinstance(task, asyncio.Task):
                     task.cancel()
 
@@ -241,7 +241,7 @@ class GateKeeper:
             return None
         return known.wanted
 
-    async def _read(self, gated: GatedPod) -> ReadPod | LetGo | None:
+    async def _read(self, gated: GatedPod) -> ReadPod | NoPlacement | None:
         """Return the pod as it is now; None if it cannot be read, or no longer waits."""
         self._remembered.drop(gated.pod.uid)
         try:
@@ -251,7 +251,7 @@ class GateKeeper:
             return None
         except ClusterError as error:
             gated.why = f"the pod could not be read: {error}"
-            gated.not_judged(now=self.clock())
+            gated.not_evaluated(now=self.clock())
             return None
         try:
             return self._parsed(gated, raw)
@@ -259,26 +259,26 @@ class GateKeeper:
             self._failed(gated, error)
             return None
 
-    def _parsed(self, gated: GatedPod, raw: Object) -> ReadPod | LetGo | None:
+    def _parsed(self, gated: GatedPod, raw: Object) -> ReadPod | NoPlacement | None:
         """Return what the pod requests; None if other gates hold it, or ours no longer does."""
         if gates_of(raw) != (PLACEMENT_GATE,):
             # The watch will report it in a moment.
-            gated.not_its_turn("", now=self.clock())
+            gated.postponed("", now=self.clock())
             return None
         try:
             wanted = aspects(raw, self.state.pending_pod(raw))
         except BadInput as error:
-            return LetGo(f"its requests are invalid: {error}")
-        if isinstance(wanted, LetGo):
+            return NoPlacement(f"its requests are invalid: {error}")
+        if isinstance(wanted, NoPlacement):
             return wanted
         self._remembered.put(gated.pod.uid, _Remembered(gated.pod, wanted, self.clock()))
         return ReadPod(raw, wanted)
 
     async def _place_one(
-        self, gated: GatedPod, read: ReadPod | WantedPlacement | LetGo, misses: _Misses
+        self, gated: GatedPod, read: ReadPod | WantedPlacement | NoPlacement, misses: _Misses
     ) -> None:
         """Choose a node for a pod, and start to pin it there."""
-        if isinstance(read, LetGo):
+        if isinstance(read, NoPlacement):
             self._begin(gated, self._lift(gated, read.why))
             return
         wanted = read.wanted if isinstance(read, ReadPod) else read
@@ -305,7 +305,7 @@ class GateKeeper:
         else:
             self._pinning.release()
             misses.add(request, namespace, chosen.why)
-            gated.fitted_nowhere(chosen.why, now=self.clock())
+            gated.unschedulable(chosen.why, now=self.clock())
 
     def _is_taken(self, gated: GatedPod) -> bool:
         """Return whether a pod is gone, or being worked on."""
@@ -337,7 +337,7 @@ class GateKeeper:
 
     def _failed(self, gated: GatedPod, error: Exception) -> None:
         """Handle an unexpected error: delay the next attempt for this pod."""
-        gated.not_judged(now=self.clock())
+        gated.not_evaluated(now=self.clock())
         self.log.failed("gate.internal_error", error)
 
     async def _pin(
@@ -353,16 +353,16 @@ class GateKeeper:
                 if _request(read.wanted) != _request(wanted):
                     return
                 raw = read.raw
-            self.pins.hand(pod.uid, raw, target)
+            self.pins.prepare(pod.uid, raw, target)
             why = await self.binder.bind(BindingCall(pod.name, pod.namespace, pod.uid, target.node))
             if why:
                 self._remembered.drop(pod.uid)
-                gated.not_its_turn(why, now=self.clock())
+                gated.postponed(why, now=self.clock())
                 return
             self._lifted(gated, Lift.KEPT if target.hostnames else Lift.PINNED, _pinned_text(target, wanted))
             self.pinned(pod, target.node)
         finally:
-            self.pins.take_back(pod.uid)
+            self.pins.discard(pod.uid)
             self._pinning.release()
             self._give_up(pod.uid)
 
@@ -450,9 +450,9 @@ def _pinned_text(target: PinTarget, wanted: WantedPlacement) -> str:
     return f"restricted to {nodes} now, because {why}; its zones are reserved on node {target.node}"
 
 
-async def _landed(
-    pair: tuple[GatedPod, "asyncio.Task[ReadPod | LetGo | None] | WantedPlacement"],
-) -> list[tuple[GatedPod, ReadPod | WantedPlacement | LetGo]]:
-    gated, flying = pair
-    read = await flying if isinstance(flying, asyncio.Task) else flying
+async def _finished(
+    pair: tuple[GatedPod, "asyncio.Task[ReadPod | NoPlacement | None] | WantedPlacement"],
+) -> list[tuple[GatedPod, ReadPod | WantedPlacement | NoPlacement]]:
+    gated, reading = pair
+    read = await reading if isinstance(reading, asyncio.Task) else reading
     return [] if read is None else [(gated, read)]

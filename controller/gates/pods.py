@@ -50,7 +50,7 @@ class ReadPod:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class NoPlacement:
     """There is no reason to hold a pod any longer; `why` says why not."""
 
     why: str
@@ -129,21 +129,21 @@ class PinWriter:
     pods: GatedPods
     reservations: Reservations
     has_node: Callable[[str], bool] = lambda _name: True
-    _handed: dict[str, tuple[Object, PinTarget]] = field(init=False, default_factory=dict)
+    _prepared: dict[str, tuple[Object, PinTarget]] = field(init=False, default_factory=dict)
 
-    def hand(self, uid: str, raw: Object, target: PinTarget) -> None:
+    def prepare(self, uid: str, raw: Object, target: PinTarget) -> None:
         """Set what to write once the pod may be bound."""
-        self._handed[uid] = raw, target
+        self._prepared[uid] = raw, target
 
-    def take_back(self, uid: str) -> None:
+    def discard(self, uid: str) -> None:
         """Forget what was set."""
-        self._handed.pop(uid, None)
+        self._prepared.pop(uid, None)
 
     async def __call__(
         self, *, namespace: str, name: str, uid: str, node: str, annotations: Mapping[str, str]
     ) -> None:
         """Pin a pod; raise `ClusterError`. After `Unreachable` the result is unknown."""
-        raw, target = self._handed[uid]
+        raw, target = self._prepared[uid]
         if node != target.node:
             raise Conflict(f"pod {namespace}/{name} must be pinned to node {target.node}, not to {node}")
         # A pin is final, and a snapshot of nodes may be slightly outdated.
@@ -153,13 +153,13 @@ class PinWriter:
         await self.pods.pin(raw, target, annotations)
 
 
-def aspects(raw: Object, pending: PendingPod) -> WantedPlacement | LetGo:
+def aspects(raw: Object, pending: PendingPod) -> WantedPlacement | NoPlacement:
     """Return the placement to look for, or why there is none."""
     question = pending.pod_question
     if question is None or not question.asks:
-        return LetGo("it no longer requests NUMA alignment")
+        return NoPlacement("it no longer requests NUMA alignment")
     if question.excess:
-        return LetGo(f"its placement constraints cannot be evaluated: {question.excess.value}")
+        return NoPlacement(f"its placement constraints cannot be evaluated: {question.excess.value}")
     return WantedPlacement(pending, unjudged(raw))
 
 

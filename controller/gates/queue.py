@@ -22,7 +22,7 @@ FIRST_RETRY, LONGEST_RETRY = 1.0, 20.0
 NEWS_LOST_SECONDS = 30.0
 """Seconds without a watch event after which a lifted gate is no longer assumed to be lifted."""
 
-_QueuePlace = tuple[int, int, str, str]
+_SortKey = tuple[int, int, str, str]
 """The sort key of the queue; the UID is last."""
 
 
@@ -40,7 +40,7 @@ class GatedPod:
     since: float
     due: float = -math.inf
     retry: float = -math.inf
-    vain: int = 0
+    attempts: int = 0
     failures: int = 0
     why: str = ""
     room: bool = True
@@ -54,25 +54,25 @@ class GatedPod:
         """Return whether it has waited longer than `patience`, and its gate may be lifted."""
         return now >= max(self.since + patience, self.retry)
 
-    def fitted_nowhere(self, why: str, *, now: float) -> None:
+    def unschedulable(self, why: str, *, now: float) -> None:
         """Try it again later, with growing pauses: no node has room for it."""
         self._later(why, now=now)
         self.room = False
 
-    def not_its_turn(self, why: str, *, now: float) -> None:
+    def postponed(self, why: str, *, now: float) -> None:
         """Try it again later, with growing pauses: a node had room, but not yet."""
         self._later(why, now=now)
         self.room = True
 
     def _later(self, why: str, *, now: float) -> None:
-        self.due = now + min(FIRST_WAIT * 2.0 ** min(self.vain, 16), LONGEST_WAIT)
-        self.vain, self.why = self.vain + 1, why
+        self.due = now + min(FIRST_WAIT * 2.0 ** min(self.attempts, 16), LONGEST_WAIT)
+        self.attempts, self.why = self.attempts + 1, why
 
-    def not_judged(self, *, now: float) -> None:
+    def not_evaluated(self, *, now: float) -> None:
         """Try it again later, with growing pauses, because it could not be evaluated."""
         self.room = False
-        self.due = now + min(FIRST_RETRY * 2.0 ** min(self.vain, 16), LONGEST_RETRY)
-        self.vain += 1
+        self.due = now + min(FIRST_RETRY * 2.0 ** min(self.attempts, 16), LONGEST_RETRY)
+        self.attempts += 1
 
     def failed(self, *, now: float) -> None:
         """Delay the next attempt to lift its gate, with growing pauses."""
@@ -84,7 +84,7 @@ class GatedPod:
         self.retry = now + NEWS_LOST_SECONDS
 
     @property
-    def place(self) -> _QueuePlace:
+    def sort_key(self) -> _SortKey:
         """Return its sort key in the queue."""
         return -self.pod.priority, self.pod.created, f"{self.pod.namespace}/{self.pod.name}", self.pod.uid
 
@@ -94,7 +94,7 @@ class GateQueue:
     """The gated pods by UID, and their order."""
 
     _pods: dict[str, GatedPod] = field(default_factory=dict)
-    _order: list[_QueuePlace] = field(default_factory=list)
+    _order: list[_SortKey] = field(default_factory=list)
 
     def __len__(self) -> int:
         """Return how many pods wait."""
@@ -115,19 +115,19 @@ class GateQueue:
         if before is None:
             entry = GatedPod(pod, now - age if alone else math.inf)
         else:
-            self._order.pop(bisect_left(self._order, before.place))
+            self._order.pop(bisect_left(self._order, before.sort_key))
             entry = before
             entry.since = math.inf if not alone else min(before.since, now)
             entry.pod = pod
             # Its requests may have changed.
             entry.due = -math.inf
         self._pods[pod.uid] = entry
-        insort(self._order, entry.place)
+        insort(self._order, entry.sort_key)
 
     def drop(self, uid: str) -> None:
         """Remove a pod."""
         if entry := self._pods.pop(uid, None):
-            self._order.pop(bisect_left(self._order, entry.place))
+            self._order.pop(bisect_left(self._order, entry.sort_key))
 
     def get(self, uid: str) -> GatedPod | None:
         """Return a waiting pod."""

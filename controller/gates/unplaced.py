@@ -91,7 +91,7 @@ class PinnedPods:
         """Release the reservation, and report it on the pod."""
         self.state.reservations.unreserve(pod.uid)
         try:
-            why = scheduler_says(await self.pods.read(pod))
+            why = scheduler_message(await self.pods.read(pod))
         except ClusterError as error:
             why = f"the pod could not be read: {error}"
         if pod.uid not in self.state.pods:
@@ -107,7 +107,7 @@ class PinnedPods:
         )
 
 
-def scheduler_says(pod: Object) -> str:
+def scheduler_message(pod: Object) -> str:
     """Return the scheduler's message about placing a v1 Pod, cut; or that there is none."""
     conditions = Part(pod)["status"]["conditions"].objects()
     messages = [one["message"].text() for one in conditions if one["type"].text() == "PodScheduled"]

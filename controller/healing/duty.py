@@ -1,12 +1,12 @@
 """The background tasks of the controller for misaligned pods."""
 
 from controller.gates.judging import unjudged
+from controller.healing.eviction_limits import EvictionLimits, Rates
 from controller.healing.healer import Healer
 from controller.healing.marks import MarkWriter
 from controller.healing.moves import Moves
 from controller.healing.observing import SittingPods
 from controller.healing.owners import Owners
-from controller.healing.paces import Paces, Rates
 from controller.healing.replacements import BetterPlaces
 from controller.placing import Placing
 from controller.settings import ControllerSettings
@@ -50,7 +50,7 @@ def _healer(placing: Placing, sitting_pods: SittingPods, owners: Owners, marks: 
         sitting_pods=sitting_pods,
         places=BetterPlaces(state, placing.nodes, placing.ranker, placing.fit.fits),
         held=placing.held,
-        paces=Paces(rates(settings), placing.clock()),
+        limits=EvictionLimits(rates(settings), placing.clock()),
         owners=owners,
         moves=Moves(
             state=state,

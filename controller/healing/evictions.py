@@ -68,7 +68,7 @@ def eviction(pod: PodInfo, *, reason: str) -> Mapping[str, object]:
     }
 
 
-async def ask_to_go(api: Evictions, pod: PodInfo, *, reason: str) -> tuple[EvictionAnswer, str]:
+async def evict(api: Evictions, pod: PodInfo, *, reason: str) -> tuple[EvictionAnswer, str]:
     """Evict a pod within its budget; return the result, and the error if it failed.
 
     After `UNANSWERED` it is unknown whether the pod is evicted until its deletion is observed. Never raises

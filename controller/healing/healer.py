@@ -21,11 +21,11 @@ from itertools import zip_longest
 from typing import Protocol, cast
 from urllib.parse import quote
 
-from controller.healing.evictions import EVICT_SECONDS, Evictions, ask_to_go
-from controller.healing.moves import COMING_SECONDS, Moves
+from controller.healing.eviction_limits import EvictionLimits
+from controller.healing.evictions import EVICT_SECONDS, Evictions, evict
+from controller.healing.moves import REPLACEMENT_SECONDS, Moves
 from controller.healing.observing import SittingPods
-from controller.healing.owners import Owners, restless
-from controller.healing.paces import Paces
+from controller.healing.owners import Owners, unsettled_owners
 from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces, OwnerKey, owner_key
 from numalign.decision.alignment import why
@@ -60,10 +60,10 @@ MOST_READ = 4
 HANDOVER_SECONDS = 2 * EVICT_SECONDS + NEWS_SECONDS
 """Seconds of leading after which the last leader's writes have taken effect and were observed."""
 
-LOOKED_SECONDS, LEFT_SECONDS = 60.0, 600.0
+NO_PLACE_SECONDS, BLOCKED_SECONDS = 60.0, 600.0
 """Seconds until the next attempt for a pod without a better place, and for one that must not be evicted."""
 
-MOST_LEFT = 8192
+MOST_SKIPPED = 8192
 """Most pods to remember with the reason why they stay."""
 
 
@@ -79,7 +79,7 @@ class HealingApi(Pods, Evictions, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Left:
+class _SkippedPod:
     """Why a pod stays on its node, and until when it is not tried again."""
 
     why: str
@@ -109,7 +109,7 @@ class Healer:
     sitting_pods: SittingPods
     places: BetterPlaces
     held: HeldPlaces
-    paces: Paces
+    limits: EvictionLimits
     owners: Owners
     moves: Moves
     gates: bool
@@ -123,7 +123,7 @@ class Healer:
     wall: Callable[[], float]
     sleep: Sleep = asyncio.sleep
     _led_since: float = field(init=False, default=math.inf)
-    _left: dict[str, _Left] = field(init=False, default_factory=dict)
+    _skipped: dict[str, _SkippedPod] = field(init=False, default_factory=dict)
     _ungated: set[str] = field(init=False, default_factory=set)
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ class Healer:
     async def run(self) -> None:
         """Move pods; never returns."""
         # A turn is at least as frequent as the tokens of the cluster's rate.
-        every = min(TURN_SECONDS, self.paces.rates.cluster)
+        every = min(TURN_SECONDS, self.limits.rates.cluster)
         while True:
             began = self.clock()
             await self.turn()
@@ -142,7 +142,7 @@ class Healer:
         """Follow the moves and begin the next ones, if this replica leads."""
         if not self._leads():
             return
-        await self.sitting_pods.look()
+        await self.sitting_pods.judge()
         self.moves.follow()
         if self.clock() - self._led_since < HANDOVER_SECONDS or self.state.snapshot is None:
             return
@@ -157,7 +157,7 @@ class Healer:
             return False
         if self._led_since == math.inf:
             self._led_since = self.clock()
-            self.paces.begin(self._led_since)
+            self.limits.begin(self._led_since)
         return True
 
     # Candidates, and what they wait for.
@@ -175,7 +175,7 @@ class Healer:
                 by_namespace.setdefault(sitting.pod.namespace, []).append(sitting)
         if not by_namespace:
             return
-        busy = restless(self.state.pods.values()) | self.owners.moves.keys()
+        busy = unsettled_owners(self.state.pods.values()) | self.owners.moves.keys()
         for several in zip_longest(*by_namespace.values()):
             for sitting in filter(None, several):
                 rules = policy.rules_for(sitting.pod.namespace)
@@ -190,7 +190,7 @@ class Healer:
             return NO_GATES
         if rules.gate is not Gate.ENABLED:
             return NOT_GATED
-        if {pod.scheduler, rules.scheduler or ""} - _NAMES_NOBODY:
+        if {pod.scheduler, rules.scheduler or ""} - _DEFAULT_SCHEDULERS:
             return OTHER_SCHEDULER
         if not sitting.by_kubelet:
             return (
@@ -201,14 +201,13 @@ class Healer:
             return f"an owner: {evictable.SENTENCES[evictable.Obstacle.BARE]}"
         if self.owners.is_stopped(owner, now):
             return (
-                f"{math.ceil(self.owners.left_alone_until(owner) - now)} s: its owner had an eviction"
-                " recently"
+                f"{math.ceil(self.owners.backoff_until(owner) - now)} s: its owner had an eviction recently"
             )
         if owner in busy:
             return "all pods of its owner to be running"
-        left = self._left.get(pod.uid)
-        if left and now < left.until:
-            return left.why
+        skipped = self._skipped.get(pod.uid)
+        if skipped and now < skipped.until:
+            return skipped.why
         due = self._due(owner, pod.node)
         return f"{math.ceil(due - now)} s, because of the rate limits" if now < due else ""
 
@@ -222,14 +221,14 @@ class Healer:
             if candidate.waits_for:
                 self._report_ungated(candidate)
                 continue
-            if read >= MOST_READ or not self._may_ask():
+            if read >= MOST_READ or not self._may_evict():
                 return
             if not self._is_still_due(candidate):
                 continue
             read += 1
             await self._move(candidate.sitting, cast("OwnerKey", candidate.owner))
 
-    def _may_ask(self) -> bool:
+    def _may_evict(self) -> bool:
         return self.leading() and self.acts_for() > EVICT_SECONDS
 
     def _is_still_due(self, candidate: Candidate) -> bool:
@@ -241,25 +240,25 @@ class Healer:
 
     def _due(self, owner: OwnerKey, node: str) -> float:
         """Return when a pod of this owner may be evicted from this node: its history and the rate limits."""
-        return max(self.owners.left_alone_until(owner), self.paces.due(owner, node))
+        return max(self.owners.backoff_until(owner), self.limits.due(owner, node))
 
     async def _move(self, sitting: Sitting, owner: OwnerKey) -> None:
         pod = sitting.pod
         raw = await self._read(pod)
         if raw is None:
             return
-        if reason := self.stays(raw):
-            self._leave(pod, reason, LEFT_SECONDS)
+        if reason := self.why_not_evict(raw):
+            self._skip(pod, reason, BLOCKED_SECONDS)
             return
         try:
             created = int(self.wall())
             pending = self.places.replacement(raw, pod.uid, pod.node, created=created)
         except BadInput as error:
-            self._leave(pod, f"its replacement cannot be predicted: {error}", LEFT_SECONDS)
+            self._skip(pod, f"its replacement cannot be predicted: {error}", BLOCKED_SECONDS)
             return
         better = await self.places.find(pending, other_than=pod.node)
         if better is None:
-            self._leave(pod, NO_BETTER_PLACE, LOOKED_SECONDS)
+            self._skip(pod, NO_BETTER_PLACE, NO_PLACE_SECONDS)
             return
         # The search took some time and was based on the pod as it was before; a pod that changed since is
         # tried again later.
@@ -267,16 +266,16 @@ class Healer:
         if again is None or _version(again) != _version(raw):
             return
         # From here to the call no other task runs.
-        if not self._may_ask() or not self._is_still_so(sitting, owner):
+        if not self._may_evict() or not self._is_still_movable(sitting, owner):
             return
         prediction = self.places.prediction(better, pending)
-        until = self.clock() + COMING_SECONDS + _grace(raw)
+        until = self.clock() + REPLACEMENT_SECONDS + _grace(raw)
         if prediction is None or not self.held.hold(pod, pending, better, prediction, until=until):
             return
-        if not self.paces.take(owner, pod.node, self.clock()):
+        if not self.limits.take(owner, pod.node, self.clock()):
             self.held.give_up(pod.uid)
             return
-        await self._ask(sitting, better)
+        await self._evict(sitting, better)
 
     async def _read(self, pod: PodInfo) -> Object | None:
         """Return the stored v1 Pod; None if it cannot be read, or if another pod has its name."""
@@ -289,8 +288,8 @@ class Healer:
         except (ClusterError, TimeoutError) as error:
             text = str(error) or f"the API server did not answer within {READ_SECONDS:g} s"
             self._quiet_log.warning("healing.failed", pod=_shown(pod), error=text)
-            self._left[pod.uid] = _Left(
-                f"an answer from the API server: {text}", self.clock() + LOOKED_SECONDS
+            self._skipped[pod.uid] = _SkippedPod(
+                f"an answer from the API server: {text}", self.clock() + NO_PLACE_SECONDS
             )
             return None
         body = cast("Object", raw) if isinstance(raw, dict) else {}
@@ -298,7 +297,7 @@ class Healer:
         # With another UID, it is another pod of the same name.
         return body if isinstance(metadata, dict) and metadata.get("uid") == pod.uid else None
 
-    def stays(self, raw: Object) -> str:
+    def why_not_evict(self, raw: Object) -> str:
         """Return why a pod must not be evicted; empty if it may be."""
         if obstacle := evictable.obstacle(raw):
             return evictable.SENTENCES[obstacle]
@@ -307,7 +306,7 @@ class Healer:
             return f"zones cannot be reserved for its replacement: numalign does not evaluate its {aspects}"
         return ""
 
-    def _is_still_so(self, sitting: Sitting, owner: OwnerKey) -> bool:
+    def _is_still_movable(self, sitting: Sitting, owner: OwnerKey) -> bool:
         """Return whether the pod still runs misaligned, and the other pods of its owner are settled."""
         now = self.sitting_pods.get(sitting.pod.uid)
         pod = self.state.pods.get(sitting.pod.uid)
@@ -315,29 +314,29 @@ class Healer:
             return False
         if self._is_written_to(pod):
             return False
-        return owner not in self.owners.moves and owner not in restless(self.state.pods.values())
+        return owner not in self.owners.moves and owner not in unsettled_owners(self.state.pods.values())
 
     def _is_written_to(self, pod: PodInfo) -> bool:
         """Return whether a write of this controller may be in progress; it would race with the eviction."""
         return self.clock() < self.written_until(pod.uid)
 
-    async def _ask(self, sitting: Sitting, better: str) -> None:
+    async def _evict(self, sitting: Sitting, better: str) -> None:
         """Evict a pod; the place of its replacement is held."""
         pod = sitting.pod
         move = self.moves.begin(pod, better)
         reason = f"{why(sitting.alignment)}; node {better} has room where it would be aligned"
-        answer, text = await ask_to_go(self.api, pod, reason=reason)
+        answer, text = await evict(self.api, pod, reason=reason)
         self.moves.answered(move, answer, text or reason)
 
     # Logs and events.
 
-    def _leave(self, pod: PodInfo, reason: str, seconds: float) -> None:
+    def _skip(self, pod: PodInfo, reason: str, seconds: float) -> None:
         """Remember for some seconds why a pod stays, so that others are tried."""
-        if len(self._left) >= MOST_LEFT:
+        if len(self._skipped) >= MOST_SKIPPED:
             now = self.clock()
-            self._left = {uid: left for uid, left in self._left.items() if now < left.until}
-            self._left = self._left if len(self._left) < MOST_LEFT else {}
-        self._left[pod.uid] = _Left(reason, self.clock() + seconds)
+            self._skipped = {uid: skipped for uid, skipped in self._skipped.items() if now < skipped.until}
+            self._skipped = self._skipped if len(self._skipped) < MOST_SKIPPED else {}
+        self._skipped[pod.uid] = _SkippedPod(reason, self.clock() + seconds)
         self._quiet_log.info("healing.skipped", pod=_shown(pod), reason=reason)
 
     def _report_ungated(self, candidate: Candidate) -> None:
@@ -355,7 +354,7 @@ class Healer:
         self.publish(Event(pod.namespace, pod.name, pod.uid, kind, reason, text))
 
 
-_NAMES_NOBODY = frozenset({"", DEFAULT_SCHEDULER})
+_DEFAULT_SCHEDULERS = frozenset({"", DEFAULT_SCHEDULER})
 
 NO_GATES = "--gates on the controller, without which nothing can be reserved for its replacement"
 NOT_GATED = (

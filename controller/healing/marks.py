@@ -67,10 +67,10 @@ class _LastWrite:
     at: float = -math.inf
     wait: float = FIRST_WAIT / 2
 
-    def again(self, now: float) -> "_LastWrite":
+    def next_write(self, now: float) -> "_LastWrite":
         """Return the record of one more write; after a long time without one the wait begins again."""
-        calm = now - self.at > 2 * LONGEST_WAIT
-        return _LastWrite(now, FIRST_WAIT if calm else min(2 * self.wait, LONGEST_WAIT))
+        quiet = now - self.at > 2 * LONGEST_WAIT
+        return _LastWrite(now, FIRST_WAIT if quiet else min(2 * self.wait, LONGEST_WAIT))
 
 
 _NEVER = _LastWrite()
@@ -120,7 +120,7 @@ class MarkWriter:
 
     async def turn(self) -> None:
         """Judge the pods that changed, and write at most `PER_TURN` annotations."""
-        await self.sitting_pods.look()
+        await self.sitting_pods.judge()
         now = self.clock()
         self._forget()
         due = [(pod, mark) for pod, mark in self._due() if self._may_write(pod, now)]
@@ -153,7 +153,7 @@ class MarkWriter:
 
     async def _write(self, pod: PodInfo, mark: AlignmentMark) -> bool:
         """Write the annotations of a pod; return whether to continue with the next one."""
-        self._written[pod.uid] = self._written.get(pod.uid, _NEVER).again(self.clock())
+        self._written[pod.uid] = self._written.get(pod.uid, _NEVER).next_write(self.clock())
         result = await self._result(pod, mark)
         self._writes.labels(result).inc()
         if result == "written":
@@ -174,7 +174,7 @@ class MarkWriter:
         except (NotFound, Conflict):
             return "gone"
         except Forbidden as error:
-            self._may_not(str(error))
+            self._log_forbidden(str(error))
             return "forbidden"
         except (ClusterError, TimeoutError) as error:
             text = str(error) or f"the API server did not answer within {PATCH_SECONDS:g} s"
@@ -182,13 +182,13 @@ class MarkWriter:
             return "failed"
         return "written"
 
-    def _may_not(self, error: str) -> None:
+    def _log_forbidden(self, error: str) -> None:
         if not self._forbidden:
             self._forbidden = True
             self.log.error("mark.forbidden", error=error)
 
     def _publish_event(self, pod: PodInfo, text: str) -> None:
         sitting = self.sitting_pods.get(pod.uid)
-        wish = sitting is not None and sitting.pending.question.intent.policy is Policy.BEST_EFFORT
-        kind = Type.NORMAL if wish else Type.WARNING
+        best_effort = sitting is not None and sitting.pending.question.intent.policy is Policy.BEST_EFFORT
+        kind = Type.NORMAL if best_effort else Type.WARNING
         self.publish(Event(pod.namespace, pod.name, pod.uid, kind, EVENT, text))

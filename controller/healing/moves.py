@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from controller.healing.evictions import EvictionAnswer
 from controller.healing.observing import SittingPods
-from controller.healing.owners import LEFT_ALONE_SECONDS, MovePhase, Owners, PodMove
+from controller.healing.owners import STOPPED_SECONDS, MovePhase, Owners, PodMove
 from controller.held import HeldPlaces, owner_key
 from numalign.decision.alignment import Judgement, why
 from numalign.kube.events import Event, Type
@@ -27,10 +27,10 @@ MOVED, STOPPED = "NUMAHealing", "NUMAHealingStopped"
 UNANSWERED_SECONDS = 30.0
 """Seconds without an answer and without a deletion after which an eviction is considered failed."""
 
-COMING_SECONDS = 300.0
+REPLACEMENT_SECONDS = 300.0
 """Seconds for which a place is held at least: owners create a replacement at once, or after the pod's end."""
 
-LANDING_SECONDS = 600.0
+START_SECONDS = 600.0
 JUDGED_SECONDS = 180.0
 """Seconds that a replacement may take to run, and then to be observed."""
 
@@ -59,24 +59,24 @@ class Moves:
     log: Log
     registry: CollectorRegistry
     clock: Callable[[], float]
-    _after: Mapping[EvictionAnswer, Callable[[PodMove, str], None]] = field(init=False)
-    _followed: Mapping[MovePhase, Callable[[PodMove], None]] = field(init=False)
+    _handlers: Mapping[EvictionAnswer, Callable[[PodMove, str], None]] = field(init=False)
+    _followers: Mapping[MovePhase, Callable[[PodMove], None]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._quiet_log = QuietLog(self.log, lines=MANY_LINES)
         self._forbidden = False
-        self._after = {
-            EvictionAnswer.EVICTED: self._evicted,
-            EvictionAnswer.BUDGET: self._within_budget,
-            EvictionAnswer.BUDGETS: self._several_budgets,
-            EvictionAnswer.GONE: self._not_there,
-            EvictionAnswer.FORBIDDEN: self._may_not,
-            EvictionAnswer.UNANSWERED: self._unanswered,
+        self._handlers = {
+            EvictionAnswer.EVICTED: self._on_evicted,
+            EvictionAnswer.BUDGET: self._on_budget,
+            EvictionAnswer.BUDGETS: self._on_several_budgets,
+            EvictionAnswer.GONE: self._on_gone,
+            EvictionAnswer.FORBIDDEN: self._on_forbidden,
+            EvictionAnswer.UNANSWERED: self._on_unanswered,
         }
-        self._followed = {
-            MovePhase.ASKED: self._follow_asked,
-            MovePhase.GOING: self._follow_going,
-            MovePhase.LANDING: self._follow_landing,
+        self._followers = {
+            MovePhase.EVICTING: self._follow_evicting,
+            MovePhase.EVICTED: self._follow_evicted,
+            MovePhase.REPLACED: self._follow_replaced,
         }
         self._moves = Counter(
             f"{PREFIX}healing_moves",
@@ -103,7 +103,7 @@ class Moves:
 
     def answered(self, move: PodMove, answer: EvictionAnswer, text: str) -> None:
         """Handle the result of the eviction; `text` is why the pod is evicted, or is not."""
-        self._after[answer](move, text)
+        self._handlers[answer](move, text)
 
     def forget(self) -> None:
         """Forget all moves and held places, as another replica leads now."""
@@ -114,93 +114,93 @@ class Moves:
         """Advance every move by what the cluster shows now."""
         self.held.expire()
         for move in [*self.owners.moves.values()]:
-            self._followed[move.phase](move)
+            self._followers[move.phase](move)
 
-    def _evicted(self, move: PodMove, reason: str) -> None:
+    def _on_evicted(self, move: PodMove, reason: str) -> None:
         self._count(MoveOutcome.ASKED)
         self._forbidden = False
-        move.phase = MovePhase.GOING
+        move.phase = MovePhase.EVICTED
         self.log.info(
             "healing.evicted", pod=_shown(move.pod), node=move.pod.node, target_node=move.node, reason=reason
         )
         self._event(move.pod, Type.NORMAL, MOVED, f"evicted: {reason}")
 
-    def _within_budget(self, move: PodMove, text: str) -> None:
+    def _on_budget(self, move: PodMove, text: str) -> None:
         self._count(MoveOutcome.BUDGET)
-        self.owners.refused(move.owner, self.clock())
+        self.owners.eviction_failed(move.owner, self.clock())
         self._quiet_log.warning("healing.budget", pod=_shown(move.pod), reason=text)
         self._drop(move)
 
-    def _several_budgets(self, move: PodMove, text: str) -> None:
+    def _on_several_budgets(self, move: PodMove, text: str) -> None:
         self._count(MoveOutcome.REFUSED)
         self._stop(move, f"the API server cannot evict a pod with two PodDisruptionBudgets: {text}")
 
-    def _not_there(self, move: PodMove, _text: str) -> None:
+    def _on_gone(self, move: PodMove, _text: str) -> None:
         """Drop the move: the pod is gone, and its name may be that of another pod."""
         self._drop(move)
 
-    def _may_not(self, move: PodMove, text: str) -> None:
+    def _on_forbidden(self, move: PodMove, text: str) -> None:
         self._count(MoveOutcome.REFUSED)
         if not self._forbidden:
             self._forbidden = True
             self.log.error("healing.forbidden", pod=_shown(move.pod), error=text)
-        self.owners.refused(move.owner, self.clock())
+        self.owners.eviction_failed(move.owner, self.clock())
         self._drop(move)
 
-    def _unanswered(self, move: PodMove, text: str) -> None:
+    def _on_unanswered(self, move: PodMove, text: str) -> None:
         """Keep the place until it is observed whether the pod is deleted."""
         self._count(MoveOutcome.UNKNOWN)
         self._quiet_log.warning("healing.unanswered", pod=_shown(move.pod), error=text)
 
     # Follow.
 
-    def _follow_asked(self, move: PodMove) -> None:
+    def _follow_evicting(self, move: PodMove) -> None:
         pod = self.state.pods.get(move.pod.uid)
         if pod is None or pod.leaving or pod.ended:
-            self._evicted(move, "the API server did not answer, but the pod is being deleted")
+            self._on_evicted(move, "the API server did not answer, but the pod is being deleted")
         elif self.clock() - move.since >= UNANSWERED_SECONDS:
-            self.owners.refused(move.owner, self.clock())
+            self.owners.eviction_failed(move.owner, self.clock())
             self._drop(move)
 
-    def _follow_going(self, move: PodMove) -> None:
+    def _follow_evicted(self, move: PodMove) -> None:
         """Wait for the replacement; if none is created, evict no more pods of the owner for a day."""
         coming = (pod for pod in self.state.pods.values() if owner_key(pod) == move.owner)
         new = sorted((pod.created, pod.uid) for pod in coming if pod.uid not in move.known)
         if new:
             taken = self.held.taken_by(move.pod.uid)
             move.replacement = taken if taken in self.state.pods else new[0][1]
-            move.phase, move.since = MovePhase.LANDING, self.clock()
-        elif not self.held.is_held(move.pod.uid) and self.clock() - move.since >= COMING_SECONDS:
+            move.phase, move.since = MovePhase.REPLACED, self.clock()
+        elif not self.held.is_held(move.pod.uid) and self.clock() - move.since >= REPLACEMENT_SECONDS:
             self._count(MoveOutcome.LOST)
             self._stop(move, "no replacement was created for the evicted pod")
 
-    def _follow_landing(self, move: PodMove) -> None:
+    def _follow_replaced(self, move: PodMove) -> None:
         replacement, waited = self.state.pods.get(move.replacement), self.clock() - move.since
-        if replacement is None or waited >= LANDING_SECONDS + JUDGED_SECONDS:
+        if replacement is None or waited >= START_SECONDS + JUDGED_SECONDS:
             self._count(MoveOutcome.UNKNOWN)
             self._drop(move)
         elif replacement.ended:
-            self._came_to_nothing(move, "its replacement ended")
+            self._no_improvement(move, "its replacement ended")
         elif replacement.acknowledged:
             self._follow_running(move, replacement)
 
     def _follow_running(self, move: PodMove, replacement: PodInfo) -> None:
         sitting = self.sitting_pods.get(replacement.uid)
         if sitting and sitting.alignment.misaligned:
-            self._came_to_nothing(move, f"its replacement is no better aligned: {why(sitting.alignment)}")
+            self._no_improvement(move, f"its replacement is no better aligned: {why(sitting.alignment)}")
         elif sitting and sitting.by_kubelet and sitting.alignment.judgement is Judgement.ALIGNED:
             self._count(MoveOutcome.ALIGNED)
-            self.owners.helped(move.owner)
+            self.owners.move_succeeded(move.owner)
             self.log.info("healing.aligned", pod=_shown(replacement), node=replacement.node)
             self._drop(move)
         elif self.clock() - move.since >= JUDGED_SECONDS:
             self._count(MoveOutcome.UNKNOWN)
             self._drop(move)
 
-    def _came_to_nothing(self, move: PodMove, text: str) -> None:
+    def _no_improvement(self, move: PodMove, text: str) -> None:
         self._count(MoveOutcome.MISALIGNED)
         self.log.warning("healing.no_improvement", pod=_shown(move.pod), reason=text)
-        if self.owners.in_vain(move.owner, self.clock()):
+        if self.owners.move_failed(move.owner, self.clock()):
             self._stop(move, f"several evictions did not help: {text}")
         else:
             self._drop(move)
@@ -208,7 +208,7 @@ class Moves:
     def _stop(self, move: PodMove, text: str) -> None:
         """Evict no pods of an owner for a day, and report that in an event."""
         self.owners.stop(move.owner, self.clock())
-        self.log.warning("healing.stopped", pod=_shown(move.pod), reason=text, seconds=LEFT_ALONE_SECONDS)
+        self.log.warning("healing.stopped", pod=_shown(move.pod), reason=text, seconds=STOPPED_SECONDS)
         about = self.state.pods.get(move.replacement) or move.pod
         self._event(about, Type.WARNING, STOPPED, f"pods of its owner are not evicted for a day: {text}")
         self._drop(move)

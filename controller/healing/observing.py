@@ -14,7 +14,7 @@ from numalign.runtime.metrics import PREFIX
 from numalign.scheduling.scheduler_state import SchedulerState
 from numalign.scheduling.sitting import Sitting, sittings
 
-_NOBODY: Mapping[str, Sitting] = MappingProxyType({})
+_NO_SITTINGS: Mapping[str, Sitting] = MappingProxyType({})
 
 
 class SittingPods(Collector):
@@ -36,7 +36,7 @@ class SittingPods(Collector):
         if pod.node:
             self._changed.add(pod.node)
 
-    async def look(self) -> None:
+    async def judge(self) -> None:
         """Judge the pods of every changed node again; other tasks run in between."""
         time_slice = TimeSlice()
         for name in sorted(self._due()):
@@ -69,7 +69,7 @@ class SittingPods(Collector):
     def get(self, uid: str) -> Sitting | None:
         """Return the alignment of a pod; None if it requests none or was not judged yet."""
         node = self._state.reservations.node_of(uid)
-        return None if node is None else self._by_node.get(node, _NOBODY).get(uid)
+        return None if node is None else self._by_node.get(node, _NO_SITTINGS).get(uid)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the current counts."""

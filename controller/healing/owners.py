@@ -13,10 +13,10 @@ from enum import StrEnum
 from controller.held import OwnerKey, owner_key
 from numalign.kube.pod_informer import PodInfo
 
-MOST_TRIES = 3
+MOST_FAILED_MOVES = 3
 """Unsuccessful moves in a row after which no pods of an owner are evicted for a day."""
 
-LEFT_ALONE_SECONDS = 86_400.0
+STOPPED_SECONDS = 86_400.0
 """How long in seconds no pods of an owner are evicted after that."""
 
 FIRST_BACKOFF, LONGEST_BACKOFF = 60.0, 7_200.0
@@ -29,9 +29,9 @@ MOST_REMEMBERED = 4096
 class MovePhase(StrEnum):
     """The phase of a move."""
 
-    ASKED = "asked"
-    GOING = "going"
-    LANDING = "landing"
+    EVICTING = "evicting"
+    EVICTED = "evicted"
+    REPLACED = "replaced"
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class PodMove:
     node: str
     since: float
     known: frozenset[str]
-    phase: MovePhase = MovePhase.ASKED
+    phase: MovePhase = MovePhase.EVICTING
     replacement: str = ""
 
 
@@ -55,8 +55,8 @@ class PodMove:
 class _Record:
     """Unsuccessful moves in a row, failed evictions, and until when no pods of the owner are evicted."""
 
-    tries: int = 0
-    refusals: int = 0
+    failed_moves: int = 0
+    failed_evictions: int = 0
     until: float = -math.inf
     stopped: bool = False
 
@@ -81,11 +81,11 @@ class Owners:
         move = self.moves.get(owner) if owner else None
         return move is not None and move.pod.uid == pod.uid
 
-    def tries(self, owner: OwnerKey) -> int:
+    def failed_moves(self, owner: OwnerKey) -> int:
         """Return the number of unsuccessful moves in a row."""
-        return self._records.get(owner, _UNKNOWN).tries
+        return self._records.get(owner, _UNKNOWN).failed_moves
 
-    def left_alone_until(self, owner: OwnerKey) -> float:
+    def backoff_until(self, owner: OwnerKey) -> float:
         """Return until when no pods of an owner are evicted because of earlier moves and evictions."""
         return self._records.get(owner, _UNKNOWN).until
 
@@ -94,31 +94,31 @@ class Owners:
         record = self._records.get(owner, _UNKNOWN)
         return record.stopped and now < record.until
 
-    def helped(self, owner: OwnerKey) -> None:
+    def move_succeeded(self, owner: OwnerKey) -> None:
         """Handle a replacement that is aligned: forget earlier attempts."""
         self._records.pop(owner, None)
 
-    def in_vain(self, owner: OwnerKey, now: float) -> bool:
+    def move_failed(self, owner: OwnerKey, now: float) -> bool:
         """Handle an unsuccessful move; return whether the owner is stopped for a day because of it."""
         before = self._records.get(owner, _UNKNOWN)
         if before.stopped and now >= before.until:
             before = _UNKNOWN
-        tries = before.tries + 1
-        if tries >= MOST_TRIES:
+        failed_moves = before.failed_moves + 1
+        if failed_moves >= MOST_FAILED_MOVES:
             self.stop(owner, now)
             return True
-        self._put(owner, _Record(tries, before.refusals, now + _backoff(tries)))
+        self._put(owner, _Record(failed_moves, before.failed_evictions, now + _backoff(failed_moves)))
         return False
 
-    def refused(self, owner: OwnerKey, now: float) -> None:
+    def eviction_failed(self, owner: OwnerKey, now: float) -> None:
         """Handle a failed eviction, for example because of a PodDisruptionBudget: wait longer each time."""
         before = self._records.get(owner, _UNKNOWN)
-        refusals = before.refusals + 1
-        self._put(owner, _Record(before.tries, refusals, now + _backoff(refusals)))
+        failed_evictions = before.failed_evictions + 1
+        self._put(owner, _Record(before.failed_moves, failed_evictions, now + _backoff(failed_evictions)))
 
     def stop(self, owner: OwnerKey, now: float) -> None:
         """Evict no pods of an owner for a day."""
-        self._put(owner, _Record(MOST_TRIES, 0, now + LEFT_ALONE_SECONDS, stopped=True))
+        self._put(owner, _Record(MOST_FAILED_MOVES, 0, now + STOPPED_SECONDS, stopped=True))
 
     def _put(self, owner: OwnerKey, record: _Record) -> None:
         self._records[owner] = record
@@ -129,7 +129,7 @@ class Owners:
             del self._records[soonest]
 
 
-def restless(pods: Iterable[PodInfo]) -> frozenset[OwnerKey]:
+def unsettled_owners(pods: Iterable[PodInfo]) -> frozenset[OwnerKey]:
     """Return the owners with a pod that has not ended and is leaving or not acknowledged yet."""
     return frozenset(owner for owner in _owners_of_unsettled(pods))
 

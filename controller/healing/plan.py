@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 
 from controller.gates.judging import unjudged
+from controller.healing.eviction_limits import EvictionLimits, Rates
 from controller.healing.healer import NO_BETTER_PLACE, Candidate, Healer
 from controller.healing.moves import Moves
 from controller.healing.observing import SittingPods
 from controller.healing.owners import Owners
-from controller.healing.paces import Paces, Rates
 from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces
 from numalign.decision.alignment import why
@@ -35,10 +35,10 @@ from numalign.scheduling.node_fit import NodeFit
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import SchedulerState
 
-_FOR_EVER = 1e18
+_FOREVER = 1e18
 
 
-class _Nothing:
+class _NoApi:
     """Stands in for the API server: a plan writes nothing, and everything it needs was read before."""
 
     async def get(self, path: str, query: Query = (), *, what: str, most: int | None = None) -> object:
@@ -66,7 +66,7 @@ async def plan(
     """Return a line for each misaligned pod in a namespace with healing; `stored` has all pods by UID."""
     log = logs.to(io.StringIO(), level="error", form="text")
     state = SchedulerState(
-        Reservations(kept=_FOR_EVER),
+        Reservations(kept=_FOREVER),
         policy=rules.policy,
         match=rules.match,
         clock=lambda: now,
@@ -78,16 +78,16 @@ async def plan(
         informer.put(raw)
     nodes = NodeAnswers(state, unknown="cannot-fit", clock=lambda: now)
     sitting_pods, held, owners = SittingPods(state), HeldPlaces(state, nodes, lambda: now), Owners()
-    await sitting_pods.look()
+    await sitting_pods.judge()
     places = BetterPlaces(state, nodes, Ranker(RankingRules()), NodeFit(state).fits)
     healer = Healer(
-        api=_Nothing(),
+        api=_NoApi(),
         state=state,
         sitting_pods=sitting_pods,
         places=places,
         held=held,
         # Rate limits block nothing here: `_Turns` computes the times.
-        paces=Paces(Rates(0, 0, 0), now),
+        limits=EvictionLimits(Rates(0, 0, 0), now),
         owners=owners,
         moves=Moves(
             state=state,
@@ -101,7 +101,7 @@ async def plan(
         ),
         gates=rules.gates,
         unplaceable=unjudged,
-        written_until=lambda _uid: -_FOR_EVER,
+        written_until=lambda _uid: -_FOREVER,
         leading=lambda: False,
         acts_for=lambda: 0.0,
         publish=lambda _event: None,
@@ -109,7 +109,7 @@ async def plan(
         clock=lambda: now,
         wall=lambda: now,
     )
-    turns = _Turns(Paces(rules.rates, 0.0))
+    turns = _Turns(EvictionLimits(rules.rates, 0.0))
     lines = [await _line(candidate, healer, stored, turns) for candidate in [*healer.candidates()]]
     return tuple(lines) or ("no misaligned pod would be moved",)
 
@@ -118,13 +118,13 @@ async def plan(
 class _Turns:
     """When pods would be evicted, in seconds from when a replica begins to lead."""
 
-    paces: Paces
+    limits: EvictionLimits
     last: float = 0.0
 
     def take(self, candidate: Candidate) -> float:
         owner, node = candidate.owner or ("", ""), candidate.sitting.pod.node
-        self.last = max(self.last, self.paces.due(owner, node))
-        self.paces.take(owner, node, self.last)
+        self.last = max(self.last, self.limits.due(owner, node))
+        self.limits.take(owner, node, self.last)
         return self.last
 
 
@@ -144,7 +144,7 @@ async def _line(candidate: Candidate, healer: Healer, stored: Mapping[str, Objec
 async def _better(candidate: Candidate, healer: Healer, raw: Object) -> tuple[str | None, str]:
     """Hold a place for a pod and return its node; return None and why the pod stays if there is none."""
     pod = candidate.sitting.pod
-    if reason := healer.stays(raw):
+    if reason := healer.why_not_evict(raw):
         return None, reason
     try:
         pending = healer.places.replacement(raw, pod.uid, pod.node, created=int(healer.wall()))
@@ -154,5 +154,5 @@ async def _better(candidate: Candidate, healer: Healer, raw: Object) -> tuple[st
     prediction = better and healer.places.prediction(better, pending)
     if not better or not prediction:
         return None, f"it waits for {NO_BETTER_PLACE}"
-    healer.held.hold(pod, pending, better, prediction, until=_FOR_EVER)
+    healer.held.hold(pod, pending, better, prediction, until=_FOREVER)
     return better, ""

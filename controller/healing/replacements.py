@@ -24,7 +24,7 @@ from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
-MOST_LOOKED_AT = 8
+MOST_EVALUATED = 8
 """Most nodes to predict one pod on, the best first."""
 
 _Json = Mapping[str, Any]
@@ -91,15 +91,15 @@ class BetterPlaces:
         await patiently(self.nodes.work(names, pending))
         kept_away = self.nodes.not_eligible(names, pending)
         eligible = [name for name in names if name not in kept_away]
-        time_slice, looked_at = TimeSlice(), 0
+        time_slice, evaluated = TimeSlice(), 0
         for name in self._in_order(eligible, pending):
             await time_slice.share()
             if not self.fits(name, pending.demand):
                 continue
             if self.prediction(name, pending):
                 return name
-            looked_at += 1
-            if looked_at >= MOST_LOOKED_AT:
+            evaluated += 1
+            if evaluated >= MOST_EVALUATED:
                 return None
         return None
 

@@ -56,7 +56,7 @@ class OffenderReports:
         if snapshot is not self._seen:
             await patiently(self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
             self._seen = snapshot
-        await self.sitting_pods.look()
+        await self.sitting_pods.judge()
         pods, nodes = await self._pods(snapshot), self._nodes(snapshot)
         return await asyncio.to_thread(_reports, pods, nodes)
 

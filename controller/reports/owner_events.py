@@ -151,7 +151,7 @@ class OwnerEvents:
             async with asyncio.timeout(READ_SECONDS):
                 metadata = Part(await self.api.get(path, what=what, most=MOST_BYTES))["metadata"]
         except Forbidden as error:
-            self._may_not(str(error))
+            self._log_forbidden(str(error))
             return itself
         except (ClusterError, TimeoutError) as error:
             if not isinstance(error, NotFound):
@@ -163,7 +163,7 @@ class OwnerEvents:
         self._above.put(owner.uid, owner_of_owner or itself)
         return owner_of_owner or itself
 
-    def _may_not(self, error: str) -> None:
+    def _log_forbidden(self, error: str) -> None:
         if not self._forbidden:
             self._forbidden = True
             self.log.error("owner.forbidden", error=error)

@@ -130,7 +130,7 @@ class ReportWriter:
             try:
                 await self.turn()
             except Forbidden as error:
-                self._may_not(str(error))
+                self._log_forbidden(str(error))
             except (ClusterError, TimeoutError) as error:
                 self._failed("all of them", error)
             except Exception as error:  # noqa: BLE001  no object in a cluster may end the program again and again
@@ -256,7 +256,7 @@ class ReportWriter:
             self.log.debug("report.gone", report=what, error=str(error))
             self._served, self._stored, self._next = frozenset(), None, {}
         except Forbidden as error:
-            self._may_not(str(error))
+            self._log_forbidden(str(error))
         except (ClusterError, TimeoutError) as error:
             self._failed(what, error)
         else:
@@ -283,7 +283,7 @@ class ReportWriter:
         async with asyncio.timeout(ANSWER_SECONDS):
             return await call
 
-    def _may_not(self, error: str) -> None:
+    def _log_forbidden(self, error: str) -> None:
         self._writes.labels("forbidden").inc()
         if not self._forbidden:
             self._forbidden = True

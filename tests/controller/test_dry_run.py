@@ -38,7 +38,7 @@ def test_a_dry_run_without_a_change_says_so(labels: dict[str, str | None], said:
 
 def test_a_dry_run_shows_who_is_ill_and_that_its_label_stays() -> None:
     lacks = {"a": Resources({"nvidia.com/gpu": 8, "rdma/hca": 1})}
-    nodes = replace(seen({"a": IS_LARGE, "b": None}, a=LARGE, b=SMALL), ill=lacks)
+    nodes = replace(seen({"a": IS_LARGE, "b": None}, a=LARGE, b=SMALL), lacking=lacks)
 
     assert report(nodes).splitlines() == [
         f"b: no label -> {IS_SMALL}",

@@ -173,4 +173,4 @@ async def test_what_is_read_after_a_snapshot_was_made_is_not_in_it() -> None:
 def test_the_classes_of_a_dry_run_have_what_the_ill_lack() -> None:
     found = Snapshot(nodes=(ILL, replace(WELL, name="d")), labels={"c": node_class(WELL), "d": None})
 
-    assert classify(found).ill == {"c": Resources({GPUS: 8})}
+    assert classify(found).lacking == {"c": Resources({GPUS: 8})}

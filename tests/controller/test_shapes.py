@@ -117,13 +117,13 @@ class World(Steps):
         super().__post_init__()
         self.configmap = ConfigMap(self.clock)
         self.book = ShapeHistory(wall=self.clock)
-        self.sees = True
+        self.nodes_known = True
         self.writer = ShapeWriter(
             self.configmap,
             namespace="numalign-system",
             book=self.book,
             leading=self.leading,
-            sees=lambda: self.sees,
+            nodes_known=lambda: self.nodes_known,
             log=self.told.log,
             registry=self.registry,
             wall=self.clock,
@@ -227,12 +227,12 @@ async def test_a_loss_is_written_and_that_it_is_over() -> None:
 async def test_what_is_remembered_of_losses_stays_until_nodes_are_seen() -> None:
     work = World()
     work.configmap.holds(remembered(SMALL, losses={"a": 1e6}))
-    work.sees = False
+    work.nodes_known = False
     with keeping(work):
         await work.run(200)
         assert work.configmap.writes == []
         work.has("b", SMALL)
-        work.sees = True
+        work.nodes_known = True
         await work.run(130)
 
     assert work.configmap.memory.losses == {}

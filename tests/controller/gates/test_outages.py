@@ -255,14 +255,14 @@ async def test_a_defect_in_one_pod_holds_up_no_other(
     cluster: GatedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await cluster.know({"a": EMPTY})
-    hand = PinWriter.hand
+    prepare = PinWriter.prepare
 
     def broken(pins: PinWriter, of: str, raw: Raw, target: PinTarget) -> None:
         if of == uid("bad"):
             raise ValueError("a defect")
-        hand(pins, of, raw, target)
+        prepare(pins, of, raw, target)
 
-    monkeypatch.setattr(PinWriter, "hand", broken)
+    monkeypatch.setattr(PinWriter, "prepare", broken)
     cluster.make(*(gated(FOUR, name=name, creationTimestamp=NEW) for name in ("bad", "good")))
 
     async with cluster.running():

@@ -91,7 +91,7 @@ def test_of_a_pod_that_others_keep_too_it_counts_from_when_they_let_go() -> None
 def test_waits_grow_up_to_a_limit() -> None:
     gated, waited = GatedPod(info(), 0.0), []
     for _ in range(8):
-        gated.fitted_nowhere("why", now=0.0)
+        gated.unschedulable("why", now=0.0)
         waited.append(gated.due)
     assert waited == sorted(waited)
     assert (waited[0], waited[-1]) == (0.25, LONGEST_WAIT)
@@ -105,6 +105,6 @@ def test_waits_grow_up_to_a_limit() -> None:
 
 def test_a_pod_that_was_changed_is_looked_at_at_once() -> None:
     queue, gated = queued(info())
-    gated.fitted_nowhere("full", now=0.0)
+    gated.unschedulable("full", now=0.0)
     queue.update(info(priority=3), now=0.1, age=0.1)
     assert gated.due < 0.1

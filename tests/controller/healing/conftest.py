@@ -14,12 +14,12 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from controller.healing.eviction_limits import EvictionLimits, Rates
 from controller.healing.healer import Healer
 from controller.healing.marks import TIMEOUT, MarkWriter
 from controller.healing.moves import Moves
 from controller.healing.observing import SittingPods
 from controller.healing.owners import Owners
-from controller.healing.paces import Paces, Rates
 from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces
 from numalign.kube.client import Patch, Query
@@ -301,7 +301,7 @@ class Leader:
             sitting_pods=self.sitting,
             places=BetterPlaces(self.state, nodes, Ranker(RankingRules()), lambda _name, _demand: True),
             held=self.held,
-            paces=Paces(self.rates, time()),
+            limits=EvictionLimits(self.rates, time()),
             owners=self.owners,
             moves=self.moves,
             gates=self.gates,

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from controller.healing.eviction_limits import Rates
 from controller.healing.healer import HANDOVER_SECONDS
 from controller.healing.marks import EVENT as MISALIGNED
 from controller.healing.marks import LANDED_SECONDS
-from controller.healing.paces import Rates
 from numalign.kube.errors import Conflict, Failing, Forbidden, Throttled, Unreachable
 from numalign.kube.pod_informer import UNMARKED
 from numalign.model.intent import ALIGNED, PLACEMENT_OBSERVED

@@ -1,10 +1,10 @@
 """What stands on pods about how they sit is written when it is wrong, and believed by nobody."""
 
+from controller.healing.eviction_limits import Rates
 from controller.healing.healer import HANDOVER_SECONDS
 from controller.healing.marks import EVENT, FIRST_WAIT, PER_TURN
 from controller.healing.moves import UNANSWERED_SECONDS
 from controller.healing.owners import PodMove
-from controller.healing.paces import Rates
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from numalign.kube.events import Type
 from numalign.model.intent import ALIGNED, ALIGNED_WHY

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from controller.healing.paces import Rates
+from controller.healing.eviction_limits import Rates
 from controller.healing.plan import HealingRules, plan
 from numalign.kube.decode.scheduling import REQUIRED
 from numalign.kube.files.policy_keeper import PolicyKeeper

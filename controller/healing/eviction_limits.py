@@ -23,7 +23,7 @@ class Rates:
 
 
 @dataclass(eq=False)
-class Paces:
+class EvictionLimits:
     """Tracks when the next pod may be evicted. Times are in seconds of one clock."""
 
     rates: Rates
