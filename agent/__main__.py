@@ -25,13 +25,13 @@ from numalign.runtime.settings import from_command_line
 
 PROGRAM = "numalign-agent"
 
-_BY_HABIT = ("node_name", "node_address")
+_POD_VARIABLES = ("node_name", "node_address")
 """Settings that pods usually have in environment variables without our prefix."""
 
 
 def main() -> int:
     """Check the settings and become the daemon; return only if they are invalid."""
-    environ = with_habits(os.environ)
+    environ = with_pod_variables(os.environ)
     settings = from_command_line(AgentSettings, prog=PROGRAM, argv=sys.argv[1:], environ=environ)
     try:
         agent_options = checked(settings, environ)
@@ -39,16 +39,18 @@ def main() -> int:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
         return 2
     arguments = [sys.executable, "-P", "-m", f"{__package__}.daemon", str(options.hand_over(agent_options))]
-    return os.execve(sys.executable, arguments, {**_SPARING, **os.environ})  # noqa: S606  no shell
+    return os.execve(sys.executable, arguments, {**_MALLOC_OPTIONS, **os.environ})  # noqa: S606  no shell
 
 
-_SPARING = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": str(2**16)}
+_MALLOC_OPTIONS = {"MALLOC_ARENA_MAX": "1", "MALLOC_TRIM_THRESHOLD_": str(2**16)}
 """Options of the C library (mallopt(3)): temporary memory must not stay allocated forever."""
 
 
-def with_habits(environ: Mapping[str, str]) -> dict[str, str]:
+def with_pod_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment, with NODE_NAME and NODE_ADDRESS as defaults of our variables."""
-    found = {sources.variable(name): environ[name.upper()] for name in _BY_HABIT if name.upper() in environ}
+    found = {
+        sources.variable(name): environ[name.upper()] for name in _POD_VARIABLES if name.upper() in environ
+    }
     return {**found, **environ}
 
 

@@ -115,7 +115,7 @@ def _cpus(path: Path, state: object) -> tuple[Mapping[str, Mapping[str, CpuSet]]
         for uid, pod in data["entries"].members()
     }
     pods = {uid: pod["cpuSet"].cpu_list() or 0 for uid, pod in data["podEntries"].members()}
-    _settle(path, signed)
+    _raise_mistakes(path, signed)
     return containers, pods
 
 
@@ -127,7 +127,7 @@ def _memory(path: Path, state: object) -> Mapping[str, tuple[MemoryBlock, ...]]:
         uid: tuple(_block(block) for block in pod["memoryBlocks"].objects())
         for uid, pod in data["podEntries"].members()
     }
-    _settle(path, signed)
+    _raise_mistakes(path, signed)
     return pods
 
 
@@ -152,11 +152,11 @@ def _devices(path: Path, listed: object) -> Mapping[str, Mapping[str, tuple[Held
         if not entry.mistakes:
             where = sites((resource, ids, zones) for zones, ids in by_zone)
             devices[uid].setdefault(container, {}).update(where)
-    _settle(path, signed)
+    _raise_mistakes(path, signed)
     return {uid: {name: held(where) for name, where in pod.items()} for uid, pod in devices.items()}
 
 
-def _settle(path: Path, part: Part) -> None:
+def _raise_mistakes(path: Path, part: Part) -> None:
     if part.mistakes:
         raise BadCheckpoint(mistake.under(str(path)) for mistake in part.mistakes)
 

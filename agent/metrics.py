@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 from numalign.runtime.metrics import PREFIX
 
 
-class LookResult(StrEnum):
+class ObservationResult(StrEnum):
     """The result of an observation."""
 
     SEEN = "seen"
@@ -31,8 +31,8 @@ class AgentMetrics:
 
     def __init__(self, registry: CollectorRegistry, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._seen_at = clock()
-        self._looks = Counter(
+        self._observed_at = clock()
+        self._observations = Counter(
             f"{PREFIX}agent_looks",
             "Observations of the node, by result.",
             ["result"],
@@ -54,7 +54,7 @@ class AgentMetrics:
             "Seconds since the last complete observation, or since the start.",
             registry=registry,
         )
-        age.set_function(lambda: self._clock() - self._seen_at)
+        age.set_function(lambda: self._clock() - self._observed_at)
         self._bytes = Gauge(
             f"{PREFIX}agent_annotation_bytes",
             "Size of the agent's annotations in bytes.",
@@ -71,20 +71,20 @@ class AgentMetrics:
             "1 while another exporter writes the zones of this node, else 0.",
             registry=registry,
         )
-        for look in LookResult:
-            self._looks.labels(look)
+        for observation in ObservationResult:
+            self._observations.labels(observation)
         for write in WriteResult:
             self._writes.labels(write)
 
-    def seen(self, *, left_out: int) -> None:
+    def observed(self, *, left_out: int) -> None:
         """Count a complete observation, which leaves out this many pods."""
-        self._seen_at = self._clock()
-        self._looks.labels(LookResult.SEEN).inc()
+        self._observed_at = self._clock()
+        self._observations.labels(ObservationResult.SEEN).inc()
         self._left_out.set(left_out)
 
-    def missed(self) -> None:
+    def observation_failed(self) -> None:
         """Count a failed observation."""
-        self._looks.labels(LookResult.FAILED).inc()
+        self._observations.labels(ObservationResult.FAILED).inc()
 
     def wrote(self, result: WriteResult) -> None:
         """Count an attempt to write the topology, by result."""

@@ -31,7 +31,7 @@ from numalign.runtime.logs import Log
 
 T = TypeVar("T")
 
-AGAIN_SECONDS = 60.0
+REREAD_SECONDS = 60.0
 """Interval in seconds between two readings of a kubelet's configuration and its machine."""
 
 START_SECONDS = 60.0
@@ -45,7 +45,7 @@ to twice that (the backoff of reflectors in client-go).
 YOUNG_SECONDS = 10.0
 """Age in seconds up to which a kubelet may still be starting when it is observed for the first time."""
 
-PATIENCE = (0.05, 0.1, 0.2, 0.4)
+RETRY_PAUSES = (0.05, 0.1, 0.2, 0.4)
 """Pauses in seconds when the kubelet limits the rate: it answers 100 calls a second, from all clients
 together."""
 
@@ -94,7 +94,7 @@ class Observer:
         kubelet: KubeletReader,
         *,
         log: Log,
-        again: float = AGAIN_SECONDS,
+        reread: float = REREAD_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = asyncio.sleep,
         chance: Callable[[], float] = random.random,
@@ -102,45 +102,45 @@ class Observer:
         self._paths, self._kubelet = paths, kubelet
         self._podresources = PodResources(paths.socket)
         self._log = log
-        self._again = again
+        self._reread = reread
         self._clock, self._sleep, self._chance = clock, sleep, chance
         self._static: _Static | None = None
         self._start: Start | None = None
-        self._answered: float | None = None
+        self._first_answer: float | None = None
         self._socket: tuple[Stamp, ...] = ()
         self._unread = ""
         self._known: CreationTimes | None = None
 
-    async def look(self) -> Observation:
+    async def observe(self) -> Observation:
         """
         Return the current state of the node.
 
         Raise `ClusterError` if the kubelet does not answer or is not ready yet (`Unobserved`), and `BadInput`
         if the hardware it reports is invalid.
         """
-        socket = self._followed()
-        static = await self._kept(socket)
-        listed = await self._patiently(self._podresources.listed)
-        allocatable = await self._patiently(self._podresources.allocatable)
+        socket = self._socket_stamps()
+        static = await self._static_facts(socket)
+        listed = await self._with_retries(self._podresources.listed)
+        allocatable = await self._with_retries(self._podresources.allocatable)
         recorded = self._checkpoints()
         pods = await self._kubelet.pods()
-        if self._followed() != socket:
+        if self._socket_stamps() != socket:
             raise Unobserved("the kubelet restarted during the observation")
         seen = Observation(static.hardware, static.kubelet, allocatable, listed, pods, recorded)
         self._check_started(seen)
         self._known = from_the_api_server(seen)
         return seen
 
-    def _followed(self) -> tuple[Stamp, ...]:
+    def _socket_stamps(self) -> tuple[Stamp, ...]:
         """Return the stamp of the socket; a different one belongs to a restarted kubelet."""
         now = stamps((self._paths.socket,))
         if now != self._socket:
             starting = self._known is not None or _may_be_starting(now)
-            self._socket, self._answered = now, None
+            self._socket, self._first_answer = now, None
             self._start = Start(self._known) if starting else None
         return now
 
-    async def _kept(self, socket: tuple[Stamp, ...]) -> _Static:
+    async def _static_facts(self, socket: tuple[Stamp, ...]) -> _Static:
         """Return what does not change, read again if it is due or if the kubelet has restarted."""
         before = self._static
         same = before is not None and before.socket == socket
@@ -155,19 +155,19 @@ class Observer:
             # The kubelet still runs with the configuration with which it started.
             self._log.info("kubelet_config.kept", error=error)
             machine, configuration = before.hardware, before.kubelet
-        self._static = _Static(socket, machine, configuration, self._clock() + self._again)
+        self._static = _Static(socket, machine, configuration, self._clock() + self._reread)
         return self._static
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Call `ask`, and again after a pause if the kubelet limits the rate."""
-        for pause in PATIENCE:
+    async def _with_retries(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Await `call()`, and again after a pause if the kubelet limits the rate."""
+        for pause in RETRY_PAUSES:
             try:
-                return await ask()
+                return await call()
             except CallRefused as error:
                 if error.status != RESOURCE_EXHAUSTED:
                     raise
                 await self._sleep(pause * (1 + _JITTER * self._chance()))
-        return await ask()
+        return await call()
 
     def _checkpoints(self) -> Checkpoints | None:
         if self._paths.state is None:
@@ -188,8 +188,8 @@ class Observer:
             return
         missing = self._start.seen(seen)
         now = self._clock()
-        self._answered = now if self._answered is None else self._answered
-        if (lacking := missing.lacking(seen)) and now < self._answered + START_SECONDS:
+        self._first_answer = now if self._first_answer is None else self._first_answer
+        if (lacking := missing.lacking(seen)) and now < self._first_answer + START_SECONDS:
             self._start = missing.after(seen)
             raise Unobserved(lacking)
         self._start = None

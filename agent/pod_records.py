@@ -64,7 +64,7 @@ class PodRecords:
             await self._changed.wait()
             self._changed.clear()
             try:
-                await self.tell()
+                await self.write_due()
             except ClusterError as error:
                 if not failures:
                     self._log.warning("placements.write_failed", error=error)
@@ -75,7 +75,7 @@ class PodRecords:
             else:
                 failures = 0
 
-    async def tell(self) -> None:
+    async def write_due(self) -> None:
         """Annotate all pods that are not up to date; raise `ClusterError`."""
         self._written = {uid: text for uid, text in self._written.items() if uid in self._wanted}
         for uid, pod in self._wanted.items():

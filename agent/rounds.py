@@ -32,14 +32,14 @@ MOST_SETTLES = 4
 
 WRITE_SECONDS = 0.5
 """Seconds between the starts of a round that wrote and of the next one."""
-LOOK_SECONDS = 0.2
+OBSERVE_SECONDS = 0.2
 """The same after a round that had nothing to write: the change behind its wakeup may be about to happen."""
 
 BLIND_SECONDS = 1.0
 """Seconds between two observations if no file indicates changes."""
 
 FIRST_RETRY_SECONDS = 0.5
-AWAY_SECONDS = 1.0
+UNREACHABLE_SECONDS = 1.0
 """The longest pause while the kubelet or the API server is down: meanwhile published data gets old."""
 REFUSED_SECONDS = 30.0
 """The longest pause after a response that denies access or is invalid."""
@@ -53,7 +53,7 @@ _JITTER = 0.25
 class NodeObserver(Protocol):
     """Observes the node."""
 
-    async def look(self) -> Observation:
+    async def observe(self) -> Observation:
         """Return the current state; raise `ClusterError` or `BadInput`."""
 
 
@@ -136,7 +136,7 @@ class Rounds:
         self._log, self._metrics = log, metrics
         self._observed = observed
         self._clock, self._sleep, self._chance = clock, sleep, chance
-        self._looks, self._writes = Retry(chance), Retry(chance)
+        self._observe_retry, self._write_retry = Retry(chance), Retry(chance)
         self._seen = SeenDevices()
         self._published: NodeReport | None = None
         self._mistakes: tuple[Mistake, ...] = ()
@@ -152,18 +152,18 @@ class Rounds:
     async def run(self) -> NoReturn:
         """Run forever."""
         while True:
-            await self.occasion()
+            await self.wait_until_due()
             await self.round()
 
-    async def occasion(self) -> None:
+    async def wait_until_due(self) -> None:
         """Wait until there is a reason to observe the node, and it is time."""
         while True:
             if self._watcher.changed():
                 self._changed = True
                 await self._settle()
-                if self._looks.failures:
+                if self._observe_retry.failures:
                     # The kubelet is back: do not wait for the rest of the pause.
-                    self._not_before = min(self._not_before, self._begun + LOOK_SECONDS)
+                    self._not_before = min(self._not_before, self._begun + OBSERVE_SECONDS)
             now = self._clock()
             if now >= self._not_before and (self._changed or now >= self._resync_at):
                 return
@@ -178,28 +178,28 @@ class Rounds:
     async def round(self) -> bool:
         """Observe the node, and publish what is new or due; return whether both succeeded."""
         begun = self._begun = self._clock()
-        self._not_before = begun + LOOK_SECONDS
+        self._not_before = begun + OBSERVE_SECONDS
         self._changed = False
         # What changes during the observation is seen in the next round.
-        result = await self._look()
+        result = await self._observe()
         done = result is not None and await self._publish(result)
         if done:
             self._resync_at = begun + (BLIND_SECONDS if self._watcher.blind else self._intervals.resync)
         return done
 
-    async def _look(self) -> NodeReport | None:
+    async def _observe(self) -> NodeReport | None:
         try:
-            observation = await self._observer.look()
+            observation = await self._observer.observe()
         except (ClusterError, BadInput) as error:
-            self._metrics.missed()
-            if self._looks.is_new(type(error).__name__):
+            self._metrics.observation_failed()
+            if self._observe_retry.is_new(type(error).__name__):
                 self._log.warning("node.observation_failed", error=error)
-            self._again(self._looks.pause(_longest(error)))
+            self._retry_after(self._observe_retry.pause(_longest_pause(error)))
             return None
-        if self._looks.recovered():
+        if self._observe_retry.recovered():
             self._log.info("node.observation_recovered")
         made, self._seen = report(observation, self._seen)
-        self._metrics.seen(left_out=made.left_out)
+        self._metrics.observed(left_out=made.left_out)
         if made.mistakes and made.mistakes != self._mistakes:
             self._log.warning("topology.incomplete", errors=made.mistakes)
         self._mistakes = made.mistakes
@@ -220,26 +220,26 @@ class Rounds:
         try:
             await self._publisher.publish(report_made)
         except ClusterError as error:
-            if self._writes.is_new(type(error).__name__):
+            if self._write_retry.is_new(type(error).__name__):
                 self._log.warning("topology.write_failed", error=error)
-            self._again(self._writes.pause(_longest(error)))
+            self._retry_after(self._write_retry.pause(_longest_pause(error)))
             return False
-        if self._writes.recovered():
+        if self._write_retry.recovered():
             self._log.info("topology.write_recovered")
         self._published = report_made
         # A fleet that was started at once must not write at once forever.
         self._heartbeat_at = now + self._intervals.heartbeat * (1 - _JITTER * self._chance())
         return True
 
-    def _again(self, pause: float) -> None:
+    def _retry_after(self, pause: float) -> None:
         self._changed = True
         self._not_before = max(self._not_before, self._clock() + pause)
 
 
-def _longest(error: ClusterError | BadInput) -> float:
+def _longest_pause(error: ClusterError | BadInput) -> float:
     """Return the longest pause before the next attempt after this error."""
-    return AWAY_SECONDS if isinstance(error, _PASSING) else REFUSED_SECONDS
+    return UNREACHABLE_SECONDS if isinstance(error, _TRANSIENT) else REFUSED_SECONDS
 
 
-_PASSING = (CallRefused, Unobserved, Unreachable)
+_TRANSIENT = (CallRefused, Unobserved, Unreachable)
 """Errors that usually pass by themselves."""

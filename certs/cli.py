@@ -132,7 +132,7 @@ def rotate(name: str, configuration: str, settle: float, *, no_wait: bool, clust
         rotator = Rotator(api, ref=ref, configuration=configuration, plan=plan)
         with _waiting(f"waiting {settle:g} seconds after each step, until all replicas use it"):
             every = min(2.0, settle / 10)
-            await manual_rotation.follow(rotator, every=every, say=click.echo, sleep=asyncio.sleep)
+            await manual_rotation.follow(rotator, every=every, report=click.echo, sleep=asyncio.sleep)
 
     cluster.run(work)
 

@@ -70,7 +70,7 @@ class Certificates(SecretWatcher):
         """Return whether there was a pair that can be served."""
         return self._read
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         observation = await (self._rotator.reconcile() if self.leading() else self._rotator.observe())
         self._count(observation)
         self._report_problems(observation)

@@ -41,13 +41,13 @@ async def begin(api: Api, ref: SecretRef, *, settle: float, now: Clock) -> Rotat
     return await retry_conflicts(lambda: _begin(api, ref, settle=settle, now=now))
 
 
-async def follow(rotator: Rotator, *, every: float, say: Callable[[str], None], sleep: Sleep) -> None:
+async def follow(rotator: Rotator, *, every: float, report: Callable[[str], None], sleep: Sleep) -> None:
     """Do what is due and report each step, until only one authority is left; raise `ClusterError`."""
     last = ""
     while last != DROPPED:
         phase = _phase(await rotator.reconcile(), now=rotator.now())
         if phase != last:
-            say(phase)
+            report(phase)
             last = phase
         if phase != DROPPED:
             await sleep(every)

@@ -53,7 +53,7 @@ class SharedCertificate(SecretWatcher):
         """Return whether a pair is served that callers can trust."""
         return self._served is not None
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         """Write a new pair into the directory, unless no client would accept it now."""
         shared = await secret.read_for(self.api, self.ref, names=self.names, now=self.now())
         mistakes = shared.mistakes

@@ -11,7 +11,7 @@ from numalign.kube.errors import ClusterError
 from numalign.runtime.clock import Clock, Sleep, utc_now
 from numalign.runtime.logs import Log
 
-LOOK_SECONDS = 10.0
+CHECK_SECONDS = 10.0
 WAITING_SECONDS = 1.0
 """The interval until there is a pair, because no call can be answered without one."""
 
@@ -26,7 +26,7 @@ class SecretWatcher(ABC):
     secret: str
     names: Sequence[str]
     log: Log
-    every: float = LOOK_SECONDS
+    every: float = CHECK_SECONDS
     now: Clock = utc_now
     sleep: Sleep = asyncio.sleep
     _awaited: str = field(default="it has not been read yet", init=False)
@@ -42,27 +42,27 @@ class SecretWatcher(ABC):
     def ready(self) -> bool:
         """Return whether there was a pair that can be served."""
 
-    def trouble(self) -> str | None:
+    def waiting_for(self) -> str | None:
         """Return what readiness is waiting for; None once there was a pair that can be served."""
         return None if self.ready else f"waiting for the certificate in {self.ref}: {self._awaited}"
 
     async def run(self) -> None:
         """Check again and again; never returns, and no failure of the cluster or the disk ends it."""
         while True:
-            await self.look()
+            await self.check()
             await self.sleep(self.every if self.ready else min(self.every, WAITING_SECONDS))
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Check once, and do what is due."""
         try:
-            await self._look()
+            await self._check()
             self._report("certificates.failing", None)
         except (ClusterError, OSError) as error:
             self._awaited = str(error)
             self._report("certificates.failing", self._awaited, error=self._awaited)
 
     @abstractmethod
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         """Check once, and do what is due; raise `ClusterError` and `OSError`."""
 
     def _report(self, event: str, problem: object, **fields: object) -> None:

@@ -170,7 +170,7 @@ def reconcile_certificate(controller: ControllerProgram, api: Api, election: Lea
         days=settings.tls_days,
         sleep=controller.sleep,
     )
-    return Background({"certificates": certificates.run}, {"certificates": certificates.trouble})
+    return Background({"certificates": certificates.run}, {"certificates": certificates.waiting_for})
 
 
 COMPONENTS: tuple[Component, ...] = (reconcile_cluster, reconcile_certificate)

@@ -88,7 +88,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
         if source.api and folder and settings.tls_secret:
             certificate = self._certificate(source.api, settings.tls_secret, folder, app)
             tasks["certificates"] = certificate.run
-            app[SERVER_STATE].checks["certificates"] = certificate.trouble
+            app[SERVER_STATE].checks["certificates"] = certificate.waiting_for
             settings = settings.model_copy(
                 update={"tls_cert": folder / "tls.crt", "tls_key": folder / "tls.key"}
             )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.__main__ import checked, with_habits
+from agent.__main__ import checked, with_pod_variables
 from agent.publish import Publish
 from agent.settings import AgentSettings
 from harness.fake_api import FakeApi
@@ -21,15 +21,15 @@ def _homeless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings(*flags: str, **environ: str) -> AgentSettings:
-    return load(AgentSettings, argv=["--node-name=a", *flags], environ=with_habits(environ)).settings
+    return load(AgentSettings, argv=["--node-name=a", *flags], environ=with_pod_variables(environ)).settings
 
 
 def test_a_pod_is_told_its_node_in_variables_without_our_prefix() -> None:
-    environ = with_habits({"NODE_NAME": "b", "NODE_ADDRESS": "10.0.0.2", "OTHER": "c"})
+    environ = with_pod_variables({"NODE_NAME": "b", "NODE_ADDRESS": "10.0.0.2", "OTHER": "c"})
     found = load(AgentSettings, argv=[], environ=environ).settings
 
     assert (found.node_name, found.node_address) == ("b", "10.0.0.2")
-    assert with_habits({"NODE_NAME": "b", "NUMALIGN_NODE_NAME": "c"})["NUMALIGN_NODE_NAME"] == "c"
+    assert with_pod_variables({"NODE_NAME": "b", "NUMALIGN_NODE_NAME": "c"})["NUMALIGN_NODE_NAME"] == "c"
 
 
 def test_a_node_has_to_be_named() -> None:

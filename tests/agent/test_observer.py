@@ -11,7 +11,7 @@ import grpc
 import pytest
 
 from agent.observation import Allocatable, Checkpoints, KubeletPod, ListedPod, Observation, Unobserved
-from agent.observer import AGAIN_SECONDS, PATIENCE, START_SECONDS, YOUNG_SECONDS, NodePaths, Observer
+from agent.observer import REREAD_SECONDS, RETRY_PAUSES, START_SECONDS, YOUNG_SECONDS, NodePaths, Observer
 from agent.podresources_pb2 import (
     AllocatableResourcesResponse,
     ContainerMemory,
@@ -109,7 +109,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_a_look_puts_together_all_that_tells_of_a_node(world: World) -> None:
-    seen = await world.observer().look()
+    seen = await world.observer().observe()
 
     assert seen == Observation(
         hardware=TWO_ZONES,
@@ -124,8 +124,8 @@ async def test_a_look_puts_together_all_that_tells_of_a_node(world: World) -> No
 async def test_what_does_not_change_is_asked_for_now_and_then(world: World) -> None:
     observer = world.observer()
     for _ in range(3):
-        await observer.look()
-        world.now += AGAIN_SECONDS / 2
+        await observer.observe()
+        world.now += REREAD_SECONDS / 2
 
     assert world.kubelet.asked == 2
     assert world.fake.calls == {"List": 3, "GetAllocatableResources": 3}
@@ -133,57 +133,57 @@ async def test_what_does_not_change_is_asked_for_now_and_then(world: World) -> N
 
 async def test_another_kubelet_behind_the_socket_is_asked_for_all(world: World) -> None:
     observer = world.observer()
-    await observer.look()
+    await observer.observe()
     world.socket.unlink()
     async with world.fake.serving(world.socket):
-        await observer.look()
+        await observer.observe()
 
     assert world.kubelet.asked == 2
 
 
 async def test_a_configuration_that_cannot_be_read_again_is_the_one_that_was(world: World) -> None:
     observer = world.observer()
-    await observer.look()
-    world.now += AGAIN_SECONDS
+    await observer.observe()
+    world.now += REREAD_SECONDS
     world.kubelet.away = Unreachable("the API server is away")
 
-    assert (await observer.look()).kubelet == STATIC
+    assert (await observer.observe()).kubelet == STATIC
     assert world.told.of("kubelet_config.kept")
 
 
 async def test_the_configuration_of_another_kubelet_has_to_be_read(world: World) -> None:
     observer = world.observer()
-    await observer.look()
+    await observer.observe()
     world.kubelet.away = Unreachable("the API server is away")
     world.socket.unlink()
     async with world.fake.serving(world.socket):
         with pytest.raises(Unreachable, match="the API server is away"):
-            await observer.look()
+            await observer.observe()
 
 
-@pytest.mark.parametrize("times", [1, len(PATIENCE)])
+@pytest.mark.parametrize("times", [1, len(RETRY_PAUSES)])
 async def test_a_kubelet_that_is_asked_too_often_is_asked_again_later(world: World, times: int) -> None:
     world.fake.refusals = [(BUSY, "rejected by rate limit")] * times
 
-    await world.observer().look()
+    await world.observer().observe()
 
-    assert world.slept == list(PATIENCE[:times])
+    assert world.slept == list(RETRY_PAUSES[:times])
 
 
 async def test_a_kubelet_that_is_always_asked_too_often_is_given_up_for_now(world: World) -> None:
     world.fake.refusals = [(BUSY, "rejected by rate limit")] * 100
 
     with pytest.raises(CallRefused, match="rejected by rate limit"):
-        await world.observer().look()
+        await world.observer().observe()
 
-    assert world.fake.calls["List"] == len(PATIENCE) + 1
+    assert world.fake.calls["List"] == len(RETRY_PAUSES) + 1
 
 
 async def test_a_kubelet_that_refuses_otherwise_is_not_asked_again(world: World) -> None:
     world.fake.refusals = [(grpc.StatusCode.UNIMPLEMENTED, "unknown method")]
 
     with pytest.raises(CallRefused, match="unknown method"):
-        await world.observer().look()
+        await world.observer().observe()
 
     assert world.slept == []
 
@@ -196,9 +196,9 @@ async def test_a_kubelet_whose_managers_do_not_run_yet_is_not_believed(
     observer = world.observer()
 
     with pytest.raises(Unobserved, match=said):
-        await observer.look()
+        await observer.observe()
     world.now += START_SECONDS
-    await observer.look()
+    await observer.observe()
 
 
 @pytest.mark.parametrize("field", ["cpu_ids", "memory"])
@@ -206,7 +206,7 @@ async def test_managers_that_give_nothing_out_have_nothing(world: World, field: 
     world.kubelet.told = {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
     world.fake.allocatable.ClearField(field)
 
-    await world.observer().look()
+    await world.observer().observe()
 
 
 async def test_a_kubelet_that_starts_is_not_believed_before_it_lists_its_pods(world: World) -> None:
@@ -214,58 +214,58 @@ async def test_a_kubelet_that_starts_is_not_believed_before_it_lists_its_pods(wo
     world.kubelet.has = (WEB, OTHER, proxy)
     world.fake.listed = listing(["web", "other", "proxy"])
     observer = world.observer()
-    await observer.look()
+    await observer.observe()
 
     world.socket.touch()
     for names in ([], ["proxy"], ["proxy", "web"]):
         world.fake.listed = listing(names)
         with pytest.raises(Unobserved, match="does not list its pods yet"):
-            await observer.look()
+            await observer.observe()
     world.fake.listed = listing(["web", "other", "proxy"])
-    await observer.look()
+    await observer.observe()
     # It runs, and its pods may go.
     world.fake.listed = listing([])
-    assert (await observer.look()).listed == ()
+    assert (await observer.observe()).listed == ()
 
 
 async def test_a_kubelet_whose_pods_are_all_gone_is_believed_in_the_end(world: World) -> None:
     observer = world.observer()
-    await observer.look()
+    await observer.observe()
 
     world.socket.touch()
     world.fake.listed = listing(["new"])
     with pytest.raises(Unobserved):
-        await observer.look()
+        await observer.observe()
     world.now += START_SECONDS
-    assert [pod.name for pod in (await observer.look()).listed] == ["new"]
+    assert [pod.name for pod in (await observer.observe()).listed] == ["new"]
 
 
 async def test_a_kubelet_that_starts_is_given_its_time_from_its_first_answers(world: World) -> None:
     observer = world.observer()
-    await observer.look()
+    await observer.observe()
 
     world.socket.touch()
     world.fake.listed = listing([])
     world.kubelet.away = Unreachable("the API server is away")
     with pytest.raises(Unreachable):
-        await observer.look()
+        await observer.observe()
     world.now += START_SECONDS
     world.kubelet.away = None
     with pytest.raises(Unobserved):
-        await observer.look()
+        await observer.observe()
 
 
 async def test_a_pod_that_a_kubelet_refuses_as_it_starts_is_not_waited_for(world: World) -> None:
     world.kubelet.has = (replace(WEB, from_kubelet=True), replace(OTHER, from_kubelet=True))
     world.fake.listed = listing(["web", "other"])
     observer = world.observer()
-    await observer.look()
+    await observer.observe()
 
     world.socket.touch()
     world.fake.listed = listing(["web"])
     with pytest.raises(Unobserved):
-        await observer.look()
-    assert [pod.name for pod in (await observer.look()).listed] == ["web"]
+        await observer.observe()
+    assert [pod.name for pod in (await observer.observe()).listed] == ["web"]
 
 
 async def test_the_first_look_at_a_kubelet_that_may_be_starting_waits_for_pods_that_run(world: World) -> None:
@@ -273,9 +273,9 @@ async def test_the_first_look_at_a_kubelet_that_may_be_starting_waits_for_pods_t
     observer = world.observer()
 
     with pytest.raises(Unobserved, match="does not list its pods yet"):
-        await observer.look()
+        await observer.observe()
     world.fake.listed = listing(["web", "other"])
-    await observer.look()
+    await observer.observe()
 
 
 async def test_the_first_look_at_a_kubelet_that_runs_believes_what_is_listed(world: World) -> None:
@@ -283,7 +283,7 @@ async def test_the_first_look_at_a_kubelet_that_runs_believes_what_is_listed(wor
     long_ago = world.socket.stat().st_mtime - YOUNG_SECONDS
     os.utime(world.socket, (long_ago, long_ago))
 
-    assert (await world.observer().look()).listed == ()
+    assert (await world.observer().observe()).listed == ()
 
 
 async def test_a_kubelet_that_starts_again_meanwhile_is_not_believed(world: World) -> None:
@@ -295,29 +295,29 @@ async def test_a_kubelet_that_starts_again_meanwhile_is_not_believed(world: Worl
     world.kubelet = Restarting()
 
     with pytest.raises(Unobserved, match="restarted during the observation"):
-        await world.observer().look()
+        await world.observer().observe()
 
 
 async def test_checkpoints_of_another_version_are_not_read_which_is_said_once(world: World) -> None:
     (world.folder / "cpu_manager_state").write_text('{"version": 9}')
     observer = world.observer()
 
-    assert [(await observer.look()).checkpoints for _ in range(3)] == [None] * 3
+    assert [(await observer.observe()).checkpoints for _ in range(3)] == [None] * 3
     assert len(world.told.of("checkpoints.unreadable")) == 1
 
 
 async def test_checkpoints_are_not_read_where_nobody_tells_of_them(world: World) -> None:
-    assert (await world.observer(state=None).look()).checkpoints is None
+    assert (await world.observer(state=None).observe()).checkpoints is None
     assert not world.told.lines()
 
 
 async def test_a_machine_that_makes_no_sense_is_told(world: World, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot be opened"):
-        await world.observer(sysfs=tmp_path / "elsewhere").look()
+        await world.observer(sysfs=tmp_path / "elsewhere").observe()
 
 
 async def test_a_kubelet_that_is_away_is_told(world: World) -> None:
     world.socket.unlink()
 
     with pytest.raises(Unreachable, match="No such file"):
-        await world.observer().look()
+        await world.observer().observe()

@@ -77,7 +77,7 @@ def placed(uid: str, cpus: int) -> NamedPlacement:
 
 async def test_a_pod_is_told_what_it_holds_in_the_words_of_records(desk: Desk) -> None:
     desk.records.keep((placed(desk.made(), 2),))
-    await desk.records.tell()
+    await desk.records.write_due()
 
     assert placement_records.read(desk.record() or "") == placed("", 2).held
     assert desk.registry.get_sample_value("numalign_agent_pod_writes_total") == 1
@@ -87,13 +87,13 @@ async def test_a_pod_is_told_once_and_again_when_it_holds_something_else(desk: D
     uid = desk.made()
     for cpus, asked in ((2, 1), (2, 1), (3, 2)):
         desk.records.keep((placed(uid, cpus),))
-        await desk.records.tell()
+        await desk.records.write_due()
         assert len(desk.fake.asked("PATCH", WEB)) == asked
 
 
 async def test_a_pod_that_holds_nothing_is_told_so(desk: Desk) -> None:
     desk.records.keep((placed(desk.made(), 0),))
-    await desk.records.tell()
+    await desk.records.write_due()
 
     assert desk.record() == "[]"
 
@@ -102,14 +102,14 @@ async def test_a_successor_is_never_told_what_its_predecessor_held(desk: Desk) -
     gone = desk.made()
     desk.made()
     desk.records.keep((placed(gone, 2),))
-    await desk.records.tell()
+    await desk.records.write_due()
 
     assert desk.record() is None
 
 
 async def test_a_pod_that_is_gone_is_no_failure(desk: Desk) -> None:
     desk.records.keep((placed("gone", 2),))
-    await desk.records.tell()
+    await desk.records.write_due()
 
     assert desk.fake.asked("PATCH", WEB)
 
@@ -118,7 +118,7 @@ async def test_pods_that_are_gone_are_forgotten(desk: Desk) -> None:
     uid = desk.made()
     for pods in ((placed(uid, 2),), (), (placed(uid, 2),)):
         desk.records.keep(pods)
-        await desk.records.tell()
+        await desk.records.write_due()
 
     assert len(desk.fake.asked("PATCH", WEB)) == 2
 
@@ -127,7 +127,7 @@ async def test_a_refusal_is_raised(desk: Desk) -> None:
     desk.fake.failures[WEB] = HTTPStatus.FORBIDDEN
     desk.records.keep((placed("1", 2),))
     with pytest.raises(Forbidden):
-        await desk.records.tell()
+        await desk.records.write_due()
 
 
 async def test_what_fails_is_said_once_and_tried_again(desk: Desk) -> None:

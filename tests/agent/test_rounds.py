@@ -11,11 +11,11 @@ from agent.metrics import AgentMetrics
 from agent.observation import Observation
 from agent.report import NodeReport
 from agent.rounds import (
-    AWAY_SECONDS,
     BLIND_SECONDS,
     MOST_DOUBTS,
     POLL_SECONDS,
     REFUSED_SECONDS,
+    UNREACHABLE_SECONDS,
     WRITE_SECONDS,
     Intervals,
     Rounds,
@@ -70,7 +70,7 @@ class World:
         new, self._heard = come - self._heard, come
         return bool(new)
 
-    async def look(self) -> Observation:
+    async def observe(self) -> Observation:
         """The pods that are there now, with a CPU each."""
         self.looks.append(self.now)
         if error := self.look_error(self.now):
@@ -216,7 +216,7 @@ async def test_a_kubelet_that_is_away_is_asked_again_and_that_is_said_once() -> 
         len(world.told.of("node.observation_failed")) == len(world.told.of("node.observation_recovered")) == 1
     )
     gaps = [b - a for a, b in pairwise(world.looks)]
-    assert max(gaps) <= AWAY_SECONDS + SOON
+    assert max(gaps) <= UNREACHABLE_SECONDS + SOON
     assert gaps[0] < 1
     assert rounds.waiting_for is None
     assert world.sample("looks_total", result="failed") == len(world.looks) - 1
@@ -256,7 +256,7 @@ async def test_while_the_api_server_is_away_only_the_newest_is_kept() -> None:
     during = [count for moment, count in world.writes if moment >= 10.5]
     assert during[-1] == len(world.pods)
     first = next(moment for moment, _ in world.writes if moment >= 10.5)
-    assert first < 10.5 + AWAY_SECONDS * 1.25 + SOON
+    assert first < 10.5 + UNREACHABLE_SECONDS * 1.25 + SOON
     assert len(world.told.of("topology.write_failed")) == len(world.told.of("topology.write_recovered")) == 1
 
 

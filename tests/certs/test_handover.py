@@ -108,9 +108,9 @@ async def test_not_one_call_fails_from_the_first_step_to_the_last(
 ) -> None:
     async with AsyncExitStack() as stack:
         both = [await stack.enter_async_context(replica(name)) for name in ("a", "b")]
-        await controller.look()
+        await controller.check()
         for each in both:
-            await each.certificate.look()
+            await each.certificate.check()
         first = secret.parse(cluster.get(PLACE.path)).current
         staying = [await stack.enter_async_context(session(first.ca_pem)) for _ in both]
         callers = Callers(cluster, both, staying, set())
@@ -118,7 +118,7 @@ async def test_not_one_call_fails_from_the_first_step_to_the_last(
         await manual_rotation.begin(client, PLACE, settle=60, now=utc_now)
         before = bundles(cluster, VALIDATING)[0]
         for _ in range(20):
-            for look in (controller.look, *(each.certificate.look for each in both)):
+            for look in (controller.check, *(each.certificate.check for each in both)):
                 await look()
                 # An API server may be behind by the last change of the bundle, not by two looks.
                 await callers.call(also=before)
@@ -137,13 +137,13 @@ async def test_nobody_trusts_a_replica_that_has_only_its_start_pair(
 ) -> None:
     async with AsyncExitStack() as stack:
         one, late = [await stack.enter_async_context(replica(name)) for name in ("a", "late")]
-        await controller.look()
-        await one.certificate.look()
+        await controller.check()
+        await one.certificate.check()
         async with session(bundles(cluster, VALIDATING)[0]) as anew:
             assert await called(anew, one.url)
             with pytest.raises(aiohttp.ClientConnectorCertificateError):
                 await called(anew, late.url)
-            assert late.certificate.trouble() is not None
-            await late.certificate.look()
+            assert late.certificate.waiting_for() is not None
+            await late.certificate.check()
             assert await called(anew, late.url)
-            assert late.certificate.trouble() is None
+            assert late.certificate.waiting_for() is None

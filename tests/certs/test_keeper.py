@@ -42,15 +42,15 @@ def writes(cluster: FakeApi) -> list[str]:
 
 async def test_whoever_does_not_lead_writes_nothing(cluster: FakeApi, keeper: Keeper, time: Time) -> None:
     waiting = keeper(leading=lambda: False, registry=CollectorRegistry())
-    await waiting.look()
-    assert "the leader has not created it yet" in (waiting.trouble() or "")
-    await keeper().look()
+    await waiting.check()
+    assert "the leader has not created it yet" in (waiting.waiting_for() or "")
+    await keeper().check()
     done = writes(cluster)
     time.passes(25 * DAY)
     cluster.put(configuration(MUTATING, bundle=pair("x").ca_pem, webhooks=2))
-    await waiting.look()
+    await waiting.check()
 
-    assert waiting.trouble() is None
+    assert waiting.waiting_for() is None
     assert writes(cluster) == done
 
 
@@ -60,14 +60,14 @@ async def test_the_next_leader_restores_what_it_saw_before_somebody_deleted_it(
     """The one that led is gone with the machine it ran on, and so is the Secret."""
     leads = False
     waiting = keeper(leading=lambda: leads, registry=CollectorRegistry())
-    await keeper().look()
-    await waiting.look()
+    await keeper().check()
+    await waiting.check()
     before = shared(cluster).current
     cluster.delete(PLACE.path)
-    await waiting.look()
+    await waiting.check()
     assert cluster.get(PLACE.path) is None
     leads = True
-    await waiting.look()
+    await waiting.check()
 
     assert shared(cluster).current == before
     assert shared(cluster).next is not None
@@ -79,15 +79,15 @@ async def test_the_next_leader_knows_for_how_long_a_step_has_been_known(
     leads = False
     waiting = keeper(leading=lambda: leads, registry=CollectorRegistry())
     leader = keeper()
-    await leader.look()
+    await leader.check()
     time.passes(20 * DAY)
-    await leader.look()
+    await leader.check()
     coming = shared(cluster).next
-    await waiting.look()
+    await waiting.check()
     time.passes(60)
-    await waiting.look()
+    await waiting.check()
     leads = True
-    await waiting.look()
+    await waiting.check()
 
     assert shared(cluster).current == coming
 
@@ -97,10 +97,12 @@ async def test_a_secret_of_somebody_else_that_is_not_good_is_said_and_never_writ
 ) -> None:
     cluster.put(secret(files(pair("x")), ours=False))
     certificates = keeper()
-    await certificates.look()
-    await certificates.look()
+    await certificates.check()
+    await certificates.check()
 
-    assert (certificates.trouble() or "").endswith(f"tls.crt: is not valid for {NAMES[0]}: its names are x")
+    assert (certificates.waiting_for() or "").endswith(
+        f"tls.crt: is not valid for {NAMES[0]}: its names are x"
+    )
     assert len(told.of("certificates.refused")) == 1
     assert writes(cluster) == []
 
@@ -111,13 +113,13 @@ async def test_bundles_that_cannot_be_kept_are_said_once(
     cluster.failures["PATCH", configuration_path(MUTATING)] = HTTPStatus.FORBIDDEN
     cluster.delete(configuration_path(VALIDATING))
     certificates = keeper()
-    await certificates.look()
-    await certificates.look()
+    await certificates.check()
+    await certificates.check()
 
     (line,) = told.of("certificates.unpublished")
     assert line["name"] == CONFIGURATION
     assert set(line["errors"]) == {MUTATING, VALIDATING}
-    assert certificates.trouble() is None
+    assert certificates.waiting_for() is None
 
 
 async def test_a_bundle_that_somebody_overwrites_or_that_is_missing_is_put_back(
@@ -125,10 +127,10 @@ async def test_a_bundle_that_somebody_overwrites_or_that_is_missing_is_put_back(
 ) -> None:
     cluster.delete(configuration_path(VALIDATING))
     certificates = keeper()
-    await certificates.look()
+    await certificates.check()
     cluster.put(configuration(MUTATING, bundle=pair("x").ca_pem, webhooks=2))
     cluster.put(configuration(VALIDATING))
-    await certificates.look()
+    await certificates.check()
 
     authority = shared(cluster).current.ca_pem
     assert {*bundles(cluster, MUTATING), *bundles(cluster, VALIDATING)} == {authority}
@@ -140,10 +142,10 @@ async def test_steps_and_the_next_rotation_are_said_and_counted(
 ) -> None:
     certificates = keeper()
     assert math.isnan(registry.get_sample_value(ROTATION) or 0)
-    await certificates.look()
+    await certificates.check()
     rotates = registry.get_sample_value(ROTATION)
     time.passes(20 * DAY)
-    await certificates.look()
+    await certificates.check()
 
     assert rotates == pytest.approx(START.timestamp() + 20 * DAY, abs=300)
     assert [line["step"] for line in told.of("certificates.step")] == ["created", "staged"]
@@ -155,6 +157,6 @@ async def test_what_others_rotate_has_no_date(
     cluster: FakeApi, keeper: Keeper, registry: CollectorRegistry
 ) -> None:
     cluster.put(secret(files(pair()), ours=False))
-    await keeper().look()
+    await keeper().check()
 
     assert math.isnan(registry.get_sample_value(ROTATION) or 0)

@@ -48,7 +48,7 @@ async def followed(client: Api, time: Time, plan: RotationPlan, *, most_sleeps: 
             raise TimeoutError
 
     with suppress(TimeoutError):
-        await manual_rotation.follow(rotator, every=5, say=said.append, sleep=sleep)
+        await manual_rotation.follow(rotator, every=5, report=said.append, sleep=sleep)
     return said
 
 

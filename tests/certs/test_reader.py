@@ -40,8 +40,8 @@ async def test_what_is_shared_is_served_once_and_nothing_is_written(
     shared, changes = pair(), list[set[str]]()
     cluster.put(secret(files(shared)))
     certificate: SharedCertificate = reader(changed=lambda: changes.append(set(served(certificate))))
-    await certificate.look()
-    await certificate.look()
+    await certificate.check()
+    await certificate.check()
 
     assert served(certificate) == files(shared)
     assert changes == [{"ca.crt", "tls.crt", "tls.key"}]
@@ -51,12 +51,12 @@ async def test_what_is_shared_is_served_once_and_nothing_is_written(
 
 async def test_a_secret_that_nobody_made_yet_is_waited_for_in_words(cluster: FakeApi, reader: Reader) -> None:
     certificate = reader()
-    await certificate.look()
-    missing = certificate.trouble()
+    await certificate.check()
+    missing = certificate.waiting_for()
     cluster.put(secret({}))
-    await certificate.look()
+    await certificate.check()
 
-    assert missing == certificate.trouble() == f"{WAITING}numalign-controller has not created it yet"
+    assert missing == certificate.waiting_for() == f"{WAITING}numalign-controller has not created it yet"
     assert {asked.method for asked in cluster.requests} == {"GET"}
 
 
@@ -64,11 +64,11 @@ async def test_a_secret_that_is_deleted_takes_nothing_away(cluster: FakeApi, rea
     shared = pair()
     cluster.put(secret(files(shared)))
     certificate = reader()
-    await certificate.look()
+    await certificate.check()
     cluster.delete(PLACE.path)
-    await certificate.look()
+    await certificate.check()
 
-    assert (served(certificate), certificate.trouble()) == (files(shared), None)
+    assert (served(certificate), certificate.waiting_for()) == (files(shared), None)
     assert cluster.get(PLACE.path) is None
 
 
@@ -79,12 +79,12 @@ async def test_a_secret_that_breaks_is_refused_and_the_old_pair_goes_on(
     good = pair()
     cluster.put(secret(files(good), ours=ours))
     certificate = reader()
-    await certificate.look()
+    await certificate.check()
     cluster.put(secret({**files(good), "tls.key": b"x", "ca.crt": b""}, ours=ours))
-    await certificate.look()
-    await certificate.look()
+    await certificate.check()
+    await certificate.check()
 
-    assert (served(certificate), certificate.trouble()) == (files(good), None)
+    assert (served(certificate), certificate.waiting_for()) == (files(good), None)
     assert [line["errors"] for line in told.of("certificates.refused")] == [
         [
             "data[ca.crt]: is missing",
@@ -98,9 +98,11 @@ async def test_a_secret_of_somebody_else_that_was_never_good_is_waited_for(
 ) -> None:
     cluster.put(secret(files(pair("x")), ours=False))
     certificate = reader()
-    await certificate.look()
+    await certificate.check()
 
-    assert (certificate.trouble() or "").endswith(f"tls.crt: is not valid for {NAMES[0]}: its names are x")
+    assert (certificate.waiting_for() or "").endswith(
+        f"tls.crt: is not valid for {NAMES[0]}: its names are x"
+    )
 
 
 async def test_a_folder_that_cannot_be_written_is_said(
@@ -109,10 +111,10 @@ async def test_a_folder_that_cannot_be_written_is_said(
     (tmp_path / "tls").write_text("no folder")
     cluster.put(secret(files(pair())))
     certificate = reader()
-    await certificate.look()
+    await certificate.check()
 
     assert "File exists" in told.of("certificates.failing")[0]["error"]
-    assert "File exists" in (certificate.trouble() or "")
+    assert "File exists" in (certificate.waiting_for() or "")
 
 
 @contextmanager
@@ -132,15 +134,15 @@ async def test_a_full_disk_takes_nothing_away_and_is_tried_again(
     old, new = pair(), pair()
     cluster.put(secret(files(old)))
     certificate = reader()
-    await certificate.look()
+    await certificate.check()
     cluster.put(secret(files(new)))
     with full_disk():
-        await certificate.look()
-        await certificate.look()
+        await certificate.check()
+        await certificate.check()
     meanwhile = served(certificate)
-    await certificate.look()
+    await certificate.check()
 
-    assert (meanwhile, certificate.trouble()) == (files(old), None)
+    assert (meanwhile, certificate.waiting_for()) == (files(old), None)
     assert len(told.of("certificates.failing")) == 1
     assert served(certificate) == files(new)
 
@@ -151,13 +153,13 @@ async def test_a_pair_from_the_future_is_not_served_before_its_time(
     now, later = pair(), pair(days=60)
     cluster.put(secret(files(now)))
     certificate = reader()
-    await certificate.look()
+    await certificate.check()
     cluster.put(secret(files(later)))
     time.day = START.replace(month=4)
-    await certificate.look()
+    await certificate.check()
 
     assert served(certificate) == files(now)
     assert len(told.of("certificates.refused")) == 1
     time.day = START
-    await certificate.look()
+    await certificate.check()
     assert served(certificate) == files(later)

@@ -30,27 +30,27 @@ def written(folder: Path) -> dict[Path, bytes]:
 
 async def test_readiness_waits_for_what_is_shared(cluster: FakeApi, watcher: Watcher) -> None:
     made = watcher()
-    assert made.trouble() == f"{WAITING}it has not been read yet"
+    assert made.waiting_for() == f"{WAITING}it has not been read yet"
     cluster.failures[made.ref.path] = HTTPStatus.FORBIDDEN
-    await made.look()
-    assert (made.trouble() or "").startswith(f"{WAITING}not allowed to read Secret")
+    await made.check()
+    assert (made.waiting_for() or "").startswith(f"{WAITING}not allowed to read Secret")
     cluster.failures.clear()
-    await made.look()
+    await made.check()
 
-    assert made.trouble() is None
+    assert made.waiting_for() is None
 
 
 async def test_a_cluster_that_is_gone_takes_nothing_away_and_is_said_once(
     cluster: FakeApi, watcher: Watcher, told: Told, tmp_path: Path
 ) -> None:
     made = watcher()
-    await made.look()
+    await made.check()
     before = written(tmp_path)
     await cluster.stop()
     for _ in range(3):
-        await made.look()
+        await made.check()
 
-    assert made.trouble() is None
+    assert made.waiting_for() is None
     assert written(tmp_path) == before
     assert len(told.of("certificates.failing")) == 1
 
@@ -61,15 +61,15 @@ async def test_the_same_failure_is_said_again_after_it_was_over(
     made = watcher()
     for status in (HTTPStatus.FORBIDDEN, None, HTTPStatus.FORBIDDEN):
         cluster.failures = {made.ref.path: status} if status else {}
-        await made.look()
-        await made.look()
+        await made.check()
+        await made.check()
 
     assert len(told.of("certificates.failing")) == 2
 
 
 async def test_what_is_served_is_never_in_a_log(watcher: Watcher, told: Told) -> None:
     made = watcher()
-    await made.look()
+    await made.check()
 
     assert "PRIVATE KEY" not in told.stream.getvalue()
     assert "PRIVATE KEY" not in repr(made)

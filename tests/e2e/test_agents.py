@@ -322,7 +322,7 @@ async def test_the_program_tells_its_pods_and_no_successor_of_one(clients: Clien
     records = PodRecords(program.api, log=program.log, metrics=program.metrics)
     gone = NamedPlacement("00000000-0000-0000-0000-000000000000", "agents-team", "near", {})
     records.keep((gone, NamedPlacement(near["uid"], "agents-team", "near", {})))
-    await records.tell()
+    await records.write_due()
 
     told = (await ask(clients["admin"], "GET", f"{PODS}/near")).body["metadata"]["annotations"]
     assert told == {OBSERVED: "[]"}

@@ -150,7 +150,7 @@ async def first_look(observer: Observer) -> Observation:
     """One that is believed: a kubelet that has just started may still have CPUs of a pod that is gone."""
     while True:
         try:
-            return await observer.look()
+            return await observer.observe()
         except Unobserved:
             await asyncio.sleep(0.1)
 
@@ -196,7 +196,7 @@ async def test_what_the_kubelet_gave_is_seen_and_what_an_ended_container_keeps(
     api: ApiClient, observer: Observer
 ) -> None:
     del api
-    seen = await observer.look()
+    seen = await observer.observe()
 
     kept = next(pod for pod in seen.pods if pod.name == "kept")
     listed = {pod.name: pod.containers for pod in seen.listed}
@@ -211,7 +211,7 @@ async def test_what_the_kubelet_gave_is_seen_and_what_an_ended_container_keeps(
 
 
 async def test_the_kubelet_gives_out_what_its_machine_has(observer: Observer) -> None:
-    allocatable = (await observer.look()).allocatable
+    allocatable = (await observer.observe()).allocatable
 
     assert allocatable.cpus == read_list("1-7,9-15")
     assert {(device.id, *device.zones) for device in allocatable.devices} == {
@@ -232,7 +232,7 @@ async def test_who_may_not_ask_the_kubelet_asks_the_api_server(
     allowed, forbidden = (ApiServer(access(cluster, token)) for token in ("admin", SNEAK))
     by_detour = await first_look(observing(kubelet, KubeletApi(NAME, direct=sneak, api=allowed)))
 
-    assert by_detour.kubelet == (await observer.look()).kubelet
+    assert by_detour.kubelet == (await observer.observe()).kubelet
     with pytest.raises(ClusterError, match="403"):
         await KubeletApi(NAME, direct=sneak, api=forbidden).configuration()
     for client in (sneak, allowed, forbidden):
@@ -243,12 +243,12 @@ async def test_a_kubelet_that_starts_is_not_believed_before_it_knows_its_pods(
     api: ApiClient, kubelet: RealKubelet, observer: Observer
 ) -> None:
     del api
-    before = await observer.look()
+    before = await observer.observe()
     restart = asyncio.create_task(kubelet.restart())
     believed = list[frozenset[ListedPod]]()
     while not (restart.done() and believed):
         try:
-            believed.append(frozenset((await observer.look()).listed))
+            believed.append(frozenset((await observer.observe()).listed))
         except (Unobserved, Unreachable):
             await asyncio.sleep(0.02)
     await restart
@@ -275,8 +275,8 @@ async def ask_again_and_again(resources: PodResources) -> NoReturn:
 
 async def test_a_device_that_falls_ill_is_not_given_out(kubelet: RealKubelet, observer: Observer) -> None:
     await kubelet.devices(devices({0: 1, 2: 2}, "gpu-2-1"))
-    ill = await observer.look()
+    ill = await observer.observe()
     await kubelet.devices(MACHINE["devices"])
 
     assert {device.id for device in ill.allocatable.devices} == {"gpu-0-0", "gpu-2-0"}
-    assert len((await observer.look()).allocatable.devices) == 3
+    assert len((await observer.observe()).allocatable.devices) == 3

@@ -63,7 +63,7 @@ async def observer(cluster: RealCluster) -> AsyncIterator[Observer]:
 
 async def published(observer: Observer) -> Json:
     """What the agent would publish now."""
-    made, _ = report(await observer.look(), SeenDevices())
+    made, _ = report(await observer.observe(), SeenDevices())
     return document(NAME, made)
 
 
@@ -100,7 +100,7 @@ async def test_a_device_that_falls_ill_makes_no_other_node(cluster: RealCluster,
     told: list[tuple[str, int, bool]] = []
     for listed in (MACHINE["devices"], devices({0: 1, 2: 2}, "gpu-2-1"), {}, MACHINE["devices"]):
         await kubelet.devices(listed)
-        made, before = report(await observer.look(), before)
+        made, before = report(await observer.observe(), before)
         state.topologies.put(NAME, document(NAME, made))
         [node] = state.snapshot().nodes
         healthy = sum(zone.allocatable.get("example.com/gpu", 0) for zone in node.zones)
@@ -134,7 +134,7 @@ async def test_what_a_kubelet_does_next_follows_from_what_is_published(
         await send(api, name, container("app", **amounts(text)), node=NAME)
         phase, _ = await settled(api, name)
         after = seen(await published(observer)).placements[NAME]
-        uids = {each.uid: each.name for each in (await observer.look()).pods}
+        uids = {each.uid: each.name for each in (await observer.observe()).pods}
         held = {uids[uid]: placed.cpus for uid, placed in after.items()}
         told[name] = (verdict.admitted, union(grant.cpus for grant in verdict.placement.grants))
         done[name] = (phase == "Running", held.get(name, 0))
