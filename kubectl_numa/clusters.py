@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kubectl_numa.manifests import Namespace
-from kubectl_numa.notices import tell_left_out, waiting
+from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import DEFAULTS, ClusterView, WebhookOptions
 from kubectl_numa.typed_names import TypedName
 from numalign.kube import exporters
@@ -96,7 +96,7 @@ class ClusterSource:
         history = ShapeHistory(remember=options.remember, wall=lambda: now)
         history.declare(cluster_policy.shapes)
         cluster = self.decoded(objects, history)
-        tell_left_out(cluster.problems)
+        notify_skipped(cluster.problems)
         return ClusterView(cluster, cluster_policy, options, now=now, seen=self.seen(cluster, now=now))
 
     def decoded(self, objects: list[object], history: ShapeHistory | None = None) -> Snapshot:

@@ -2,7 +2,7 @@
 
 from kubectl_numa.lines import Paper, counted, zones
 from kubectl_numa.moving import listed, named, summary
-from kubectl_numa.pages import wish
+from kubectl_numa.pages import intent_text
 from kubectl_numa.questions import PodDecision
 from numalign.kube.decode import placements
 from numalign.model.placement import Held
@@ -23,7 +23,7 @@ _STYLES = {
 
 def show(pod: PodDecision, advice: Advice, paper: Paper, *, now: float, never: str = "") -> None:
     """Write the whole advice; `now` is in seconds since 1970, `never` is why no node ever takes the pod."""
-    paper.entry("", f"{pod.namespace}/{pod.name} {wish(pod)}", indent=0, style="bold")
+    paper.entry("", f"{pod.namespace}/{pod.name} {intent_text(pod)}", indent=0, style="bold")
     paper.entry("  ", summary(advice), indent=2, style=_STYLES[advice.remedy])
     if never:
         paper.entry("  never:", never, indent=_INDENT, label_style="red")

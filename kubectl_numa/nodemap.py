@@ -98,7 +98,7 @@ def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
     name = node_class(node)
     like = f"{node.policy}, scope {node.scope}"
     paper.entry(f"{node.name}  ", like, indent=len(node.name) + 2, label_style="bold")
-    source = f"known: {node.known}, {told_by(health)}"
+    source = f"known: {node.known}, {reported_by(health)}"
     paper.entry("", source, indent=_INDENT, style="red" if health.stale else "")
     paper.entry("", name, indent=_INDENT, style="dim")
     if node.label != name:
@@ -118,7 +118,7 @@ def draw_zones(zones: Sequence[Zone], paper: Paper) -> None:
     paper.write(*_map(zones, paper))
 
 
-def told_by(health: ExporterHealth) -> str:
+def reported_by(health: ExporterHealth) -> str:
     """Return what reported a node, in words."""
     reported = _REPORTED[health.source]
     if health.age is None:

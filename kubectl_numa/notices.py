@@ -14,19 +14,19 @@ SECONDS = 1.0
 """Work that takes no longer shows no progress."""
 
 
-def tell(words: str) -> None:
+def notify(words: str) -> None:
     """Print one notice."""
     console = Console(stderr=True)
     # A terminal wraps at words; a log keeps each notice on one line, so that it can be searched.
     console.print(for_terminal(words), markup=False, highlight=False, soft_wrap=not console.is_terminal)
 
 
-def tell_left_out(problems: Sequence[object]) -> None:
+def notify_skipped(problems: Sequence[object]) -> None:
     """Print the first few problems, and how many more there are."""
     for problem in problems[:PROBLEMS_SHOWN]:
-        tell(f"skipped: {problem}")
+        notify(f"skipped: {problem}")
     if len(problems) > PROBLEMS_SHOWN:
-        tell(f"skipped: {len(problems) - PROBLEMS_SHOWN} more objects")
+        notify(f"skipped: {len(problems) - PROBLEMS_SHOWN} more objects")
 
 
 @contextmanager

@@ -42,7 +42,7 @@ def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | Non
     Show at most `limit` groups of nodes one by one, the best ones; count the nodes of others.
     """
     pod, decision = explanation.pod, explanation.pod.decision
-    paper.entry("", f"{pod.namespace}/{pod.name} {wish(pod)}", indent=0, style="bold")
+    paper.entry("", f"{pod.namespace}/{pod.name} {intent_text(pod)}", indent=0, style="bold")
     for step in pod.demand.steps:
         asks = amounts(quantities(step.asks)) or "nothing that a kubelet would pin"
         loose = f" ({', '.join(step.loose)} shared, never pinned)" if step.loose else ""
@@ -95,7 +95,7 @@ def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -
         paper.entry("  unknown", SENTENCES[doubt], indent=_DEPTH)
 
 
-def wish(pod: PodDecision) -> str:
+def intent_text(pod: PodDecision) -> str:
     """Return what a pod requests of its placement, in words."""
     if pod.exempt:
         return f"is not checked: {pod.exempt}; each node's kubelet policy applies"

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from kubectl_numa.notices import tell, tell_left_out, waiting
+from kubectl_numa.notices import notify, notify_skipped, waiting
 from kubectl_numa.typed_names import TypedName
 from numalign.kube import collect, installation, installed_versions
 from numalign.kube.client import connected
@@ -37,12 +37,12 @@ class RunningCluster:
         try:
             installed = asyncio.run(installation.policy(self.connection))
         except Forbidden as error:
-            tell(f"cluster policy: unknown: {error}; specify its file with --policy")
+            notify(f"cluster policy: unknown: {error}; specify its file with --policy")
             return NO_POLICY
         if not installed:
             return NO_POLICY
         text, name = installed
-        tell(f"cluster policy: ConfigMap {name}")
+        notify(f"cluster policy: ConfigMap {name}")
         try:
             return policy.parse(text.encode())
         except BadPolicy as error:
@@ -73,7 +73,7 @@ class RunningCluster:
                     left_out=left_out,
                 )
             )
-        tell_left_out(problems)
+        notify_skipped(problems)
         return objects
 
     def one(self, named: TypedName, *, namespace: str) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class RunningCluster:
                 try:
                     return InstalledVersions(kubernetes, await installed_versions.programs(api))
                 except Forbidden as error:
-                    tell(f"programs in the cluster: unknown: {error}")
+                    notify(f"programs in the cluster: unknown: {error}")
                     return InstalledVersions(kubernetes, None)
 
         with waiting("reading the cluster"):

@@ -42,7 +42,7 @@ LOOPBACK = "127.0.0.1"
 RELOAD_SECONDS = 2.0
 """Interval in seconds at which to check whether the file has changed."""
 
-LOOK_SECONDS = 0.1
+POLL_SECONDS = 0.1
 """Interval in seconds at which to check whether the cluster is known."""
 
 
@@ -131,7 +131,7 @@ class LocalMap:
         with waiting("reading the cluster") as now:
             while (lacking := feed.waiting_for()) is not None:
                 now(f"waiting for {lacking}")
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
         self.opened(f"http://localhost:{port}{self.path}")
 
 

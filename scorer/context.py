@@ -19,7 +19,7 @@ from scorer.preempting import Preemption
 from scorer.settings import ReserveAt
 
 
-def tell_trace(namespace: str, pod: str, **more: str) -> None:
+def add_to_trace(namespace: str, pod: str, **more: str) -> None:
     """Add the pod of a call to its trace, if there is one."""
     if span := tracing.current():
         span.add({"k8s.namespace.name": namespace, "k8s.pod.name": pod, **more})
@@ -76,7 +76,7 @@ class CallContext:
     """
     What the handlers need to answer calls.
 
-    `leading` returns whether this replica may reserve zones, `elsewhere` whether another one should be
+    `leading` returns whether this replica may reserve zones, `another_leads` whether another one should be
     called.
     """
 
@@ -91,13 +91,13 @@ class CallContext:
     clock: Callable[[], float]
     age: Callable[[], float]
     quiet_log: QuietLog
-    elsewhere: Callable[[], bool] = lambda: False
+    another_leads: Callable[[], bool] = lambda: False
     calls: Calls = field(default_factory=Calls)
 
     def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
         """Return the pod of a call, and add it to the trace; raise `BadInput` with every mistake in it."""
         pending = self.state.pending_pod(pod)
-        tell_trace(pending.namespace, pending.name)
+        add_to_trace(pending.namespace, pending.name)
         return pending
 
     async def ranks(self, names: Sequence[str], pod: PendingPod) -> Ranks:

@@ -155,7 +155,7 @@ def _candidates(call: Part) -> Candidates:
     _one_of(call, listed, nodes)
     by_name = None if nodes.value is None else _nodes(nodes)
     names = read_names(listed) if by_name is None else tuple(by_name)
-    settle(call, "Pod", "Nodes", "NodeNames")
+    raise_mistakes(call, "Pod", "Nodes", "NodeNames")
     return Candidates(pod, names, by_name)
 
 
@@ -163,7 +163,7 @@ def read_binding(body: bytes) -> BindingCall:
     """Return which pod to bind where; raise `BadCall`, also for names that are invalid in Kubernetes."""
     call = document(body, "ExtenderBindingArgs")
     texts = [_matching(call[key], pattern) for key, pattern in _BINDING.items()]
-    settle(call, *_BINDING)
+    raise_mistakes(call, *_BINDING)
     return BindingCall(*texts)
 
 
@@ -175,7 +175,7 @@ def read_preemption(body: bytes) -> PreemptionCall:
     _one_of(call, pods, uids)
     whole = uids.value is None
     victims = {node: _victims(part, whole=whole) for node, part in _values(pods if whole else uids)}
-    settle(call, "Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
+    raise_mistakes(call, "Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
     return PreemptionCall(pod, victims)
 
 
@@ -192,7 +192,7 @@ def read_rank(body: bytes) -> RankCall:
         pod, listed = read_pod(call["pod"]), call["nodes"]
         names = None if listed.value is None else read_names(listed)
         _unknown(call, ["pod", "nodes"])
-    settle(call)
+    raise_mistakes(call)
     return RankCall(pod, names)
 
 
@@ -306,7 +306,7 @@ def objects(part: Part) -> Iterator[Part]:
     return (entry for entry in part.elements() if needed_object(entry) is not None)
 
 
-def settle(call: Part, *keys: str) -> None:
+def raise_mistakes(call: Part, *keys: str) -> None:
     """Finish reading a call that may have these `keys`; raise `BadCall` with all mistakes."""
     spelled(call, *keys)
     if not call.mistakes:

@@ -24,7 +24,7 @@ from numalign.runtime.logs import Log
 from numalign.runtime.server_state import Check, DebugState
 from numalign.scheduling.scheduler_state import PendingPod
 from scorer import extender_protocol
-from scorer.context import ANSWERS, CallContext, tell_trace
+from scorer.context import ANSWERS, CallContext, add_to_trace
 from scorer.extender_protocol import MAX_SCORE, BadCall
 from scorer.rank_page import page
 from scorer.settings import ReserveAt, ScorerSettings
@@ -54,7 +54,7 @@ def application(  # noqa: PLR0913  its dependencies
 async def _handle(request: web.Request, *, context: CallContext, name: str) -> web.Response:
     """Answer; close the connection if another replica should be called."""
     response = await _response(calls.body(request), context, name)
-    if context.elsewhere():
+    if context.another_leads():
         # A scheduler keeps its connections: only a new one is routed to the current leader.
         response.force_close()
     return response
@@ -115,7 +115,7 @@ def _reserves(context: CallContext, pod: PendingPod) -> bool:
 
 async def _bind(context: CallContext, body: bytes) -> bytes:
     call = extender_protocol.read_binding(body)
-    tell_trace(call.namespace, call.name, **{"k8s.node.name": call.node})
+    add_to_trace(call.namespace, call.name, **{"k8s.node.name": call.node})
     error = await context.binder.bind(call)
     return extender_protocol.answer_binding(error)
 

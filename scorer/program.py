@@ -48,7 +48,7 @@ from scorer.warming import Warming
 
 LEASE = "numalign-scorer"
 
-LOOK_SECONDS = 1.0
+REPEAT_SECONDS = 1.0
 """Interval in seconds at which unused reservations are expired, and records and predictions are checked."""
 
 
@@ -57,14 +57,14 @@ class Replica:
     """
     What this process is among its replicas: how it writes bindings and events, and whether it leads.
 
-    `acts_for` returns for how many seconds it certainly leads, see `LeaderElector`; `elsewhere` returns
+    `acts_for` returns for how many seconds it certainly leads, see `LeaderElector`; `another_leads` returns
     whether another replica should be called. With a file it never leads, and there is no pod for an event.
     """
 
     write: Write | None = None
     publish: Tell = lambda _event: None
     acts_for: Callable[[], float] = lambda: 0.0
-    elsewhere: Callable[[], bool] = lambda: False
+    another_leads: Callable[[], bool] = lambda: False
     background: Background = field(default_factory=Background)
 
 
@@ -169,7 +169,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             CallMetrics.of(self.registry),
             reserve_at=settings.reserve_at,
             leading=lambda: replica.acts_for() > 0,
-            elsewhere=replica.elsewhere,
+            another_leads=replica.another_leads,
             clock=time.monotonic,
             age=feed.age,
             quiet_log=QuietLog(self.log),
@@ -220,11 +220,11 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             nodes.labels(basis).set_function(partial(lambda key: reservations.count_by_basis()[key], basis))
 
 
-async def _repeat(look: Callable[[], None]) -> None:
-    """Call `look` again and again; never returns."""
+async def _repeat(call: Callable[[], None]) -> None:
+    """Repeat `call` forever; never returns."""
     while True:
-        look()
-        await asyncio.sleep(LOOK_SECONDS)
+        call()
+        await asyncio.sleep(REPEAT_SECONDS)
 
 
 def _rules(settings: ScorerSettings) -> RankingRules:

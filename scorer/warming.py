@@ -24,7 +24,7 @@ SECONDS = 3.0
 MOST_QUESTIONS = 32
 """Most questions that are answered ahead: the most frequent ones of pending pods."""
 
-LOOK_SECONDS = 0.05
+POLL_SECONDS = 0.05
 """Interval in seconds at which to check whether the cluster is known."""
 
 
@@ -46,7 +46,7 @@ class Warming:
     async def run(self) -> None:
         """Compute how the nodes answer about pending pods; an error does not keep others from asking."""
         while self.lacking() is not None:
-            await self.sleep(LOOK_SECONDS)
+            await self.sleep(POLL_SECONDS)
         try:
             await self._warm(until=self.clock() + SECONDS)
         except Exception as error:  # noqa: BLE001  no pod in a cluster may end the program again and again

@@ -30,7 +30,7 @@ class Avoidance:
     refusals: RecentRefusals
     reader: PodReader
 
-    def see(self, pod: Object) -> None:
+    def update_pod(self, pod: Object) -> None:
         """Handle a pod that was added or changed; ignore what cannot be read."""
         # Nearly all pods are not failed, and there may be a hundred thousand.
         phase = pod["status"].get("phase") if isinstance(pod.get("status"), dict) else None
@@ -54,7 +54,7 @@ class Avoidance:
         return self.refusals.nodes(pod.request.namespace, pod.request.question.demand)
 
 
-def avoiding(answer: Allowed | Patched, pod: ReviewedPod, nodes: tuple[str, ...]) -> Allowed | Patched:
+def with_avoidance(answer: Allowed | Patched, pod: ReviewedPod, nodes: tuple[str, ...]) -> Allowed | Patched:
     """Return the response about a pod, extended to avoid these nodes if the pod requests alignment."""
     if not nodes or not pod.request.asks:
         return answer

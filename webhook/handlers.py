@@ -31,7 +31,7 @@ from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes, not_answered
 from numalign.runtime.tracing import SpanAttributes
-from webhook.avoidance import Avoidance, avoiding
+from webhook.avoidance import Avoidance, with_avoidance
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import PLACERS, UNSTEERED, Steering, mutate, needs_survey
 from webhook.patch import Mode
@@ -214,7 +214,7 @@ def _avoiding(context: Context, pod: ReviewedPod, answer: Allowed | Patched) -> 
     """Return the response, extended by the nodes to avoid, unless injection is off."""
     if context.settings.injection is Mode.OFF:
         return answer
-    return avoiding(answer, pod, context.avoidance.nodes(pod))
+    return with_avoidance(answer, pod, context.avoidance.nodes(pod))
 
 
 def _placers(answer: Allowed | Patched | Denied) -> dict[str, str]:

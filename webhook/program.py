@@ -49,7 +49,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
         policy, reader = self.policy(), PodReader(self.settings.policy_match)
         avoidance = Avoidance(RecentRefusals(clock=time.monotonic, wall=time.time), reader)
         watched = live_feed.WITH_PODS if self.settings.count_pods else live_feed.STATIC
-        async with self.source(policy, watched=watched, reader=reader, see=avoidance.see) as source:
+        async with self.source(policy, watched=watched, reader=reader, see=avoidance.update_pod) as source:
             holder = SnapshotHolder(source.feed, log=self.log, registry=self.registry, settled=self.settled)
             await source.load(holder.take)
             with _folder() if source.api else nullcontext() as folder, self._audit() as audit:

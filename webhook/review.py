@@ -290,7 +290,7 @@ def _shown(message: str) -> str:
 
 def _harmless(text: str) -> str:
     """Replace control characters; keep line breaks, because a caret may point at the line above."""
-    return _UNSEEN.sub(" ", text)
+    return _UNPRINTABLE.sub(" ", text)
 
 
 def _warnings(texts: Iterable[str]) -> list[str]:
@@ -311,7 +311,7 @@ def _cut(text: str, limit: int) -> str:
     ends = [end.end() for end in _SENTENCE_END.finditer(text, limit // 2, limit + 1)]
     if ends:
         return text[: ends[-1]]
-    word = _LAST_WORD.search(text, limit // 2, limit)
+    word = _CUT_WORD.search(text, limit // 2, limit)
     return f"{text[: word.start() if word else limit - 1]}…"
 
 
@@ -320,9 +320,9 @@ _AUDIT_KEY = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 # A warning with a control character is dropped as a whole (k8s.io/apimachinery, util/net/http.go).
 _CONTROL = re.compile(r"[\s\x00-\x1f\x7f-\x9f]+")
-_UNSEEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_UNPRINTABLE = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 _SENTENCE_END = re.compile(r"[.!?](?=\s)")
-_LAST_WORD = re.compile(r"\s\S*\Z")
+_CUT_WORD = re.compile(r"\s\S*\Z")
 
 _CODES = MappingProxyType(
     {StatusReason.FORBIDDEN: HTTPStatus.FORBIDDEN, StatusReason.INVALID: HTTPStatus.UNPROCESSABLE_ENTITY}

@@ -13,7 +13,7 @@ from numalign.model.errors import cut
 from webhook.review import Allowed, Denied, StatusReason
 from webhook.subject import InvalidPod
 
-SPEAKER = "numalign"
+MESSAGE_PREFIX = "numalign"
 
 LONGEST_WARNING = 120
 """Most characters of a warning, as Kubernetes recommends for webhooks."""
@@ -30,7 +30,7 @@ def refuse_broken(error: InvalidPod) -> Denied:
     """Return the denial of a pod whose annotations or amounts are invalid, with the field of each mistake."""
     return Denied(
         reason=StatusReason.INVALID,
-        message=f"{SPEAKER}: {invalid_text(error.mistakes)}",
+        message=f"{MESSAGE_PREFIX}: {invalid_text(error.mistakes)}",
         causes=error.mistakes,
         audit={"verdict": "invalid"},
     )
@@ -42,7 +42,7 @@ def validate(pod: PodQuestion, decide: Decide) -> Allowed | Denied:
     if decision.refusal:
         return Denied(
             reason=StatusReason.FORBIDDEN,
-            message=f"{SPEAKER}: {decision.refusal}",
+            message=f"{MESSAGE_PREFIX}: {decision.refusal}",
             audit=refused(pod, decision),
         )
     return Allowed(warnings=tuple(warnings(decision)), audit={"verdict": admitted(pod)})
@@ -51,7 +51,7 @@ def validate(pod: PodQuestion, decide: Decide) -> Allowed | Denied:
 def warnings(decision: AdmissionDecision) -> Iterator[str]:
     """Yield the warnings of an admitted pod, as clients show them."""
     if decision.waived:
-        yield in_full(wording.first_sentence(decision.waived))
+        yield long_warning(wording.first_sentence(decision.waived))
     yield from map(warning, decision.warnings)
 
 
@@ -70,9 +70,9 @@ def admitted(pod: PodQuestion) -> str:
 
 def warning(text: str) -> str:
     """Return a warning as clients show it, at most `LONGEST_WARNING` characters long."""
-    return cut(f"{SPEAKER}: {text}", LONGEST_WARNING)
+    return cut(f"{MESSAGE_PREFIX}: {text}", LONGEST_WARNING)
 
 
-def in_full(text: str) -> str:
+def long_warning(text: str) -> str:
     """Return a warning that needs more room, as clients show it, at most `LONGEST_SHOWN` characters long."""
-    return cut(f"{SPEAKER}: {text}", LONGEST_SHOWN)
+    return cut(f"{MESSAGE_PREFIX}: {text}", LONGEST_SHOWN)

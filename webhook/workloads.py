@@ -29,7 +29,7 @@ from numalign.model.resources import CPU, MEMORY
 from numalign.model.steps import Steps
 from webhook.review import AdmissionOperation, Allowed, Denied, Review, StatusReason
 from webhook.subject import InvalidPod, ReviewedPod, SkipReason, exempt, read
-from webhook.validate import SPEAKER, Decide, admitted, in_full, refuse_broken, refused
+from webhook.validate import MESSAGE_PREFIX, Decide, admitted, long_warning, refuse_broken, refused
 
 # A warning must have room for its reason after the location.
 _LONGEST_PLACE = 56
@@ -93,12 +93,12 @@ def workload(
 
     Of an update, only the templates that it changes count.
     """
-    sort = (review.kind.group, review.kind.kind)
+    group_kind = (review.kind.group, review.kind.kind)
     effective = EffectivePolicy.of(snapshot, policy)
-    if reason := _skipped(review, sort, effective):
+    if reason := _skipped(review, group_kind, effective):
         return reason
-    scan = templates.scan(review.object, sort, extra=policy.templates)
-    before = templates.scan(review.old, sort, extra=policy.templates)
+    scan = templates.scan(review.object, group_kind, extra=policy.templates)
+    before = templates.scan(review.old, group_kind, extra=policy.templates)
     # Comparing the values themselves would take a comparison of each pair, and each may be long.
     old = set(filter(None, map(_written, before.places)))
     changed = [place for place in scan.places if _written(place) not in old]
@@ -108,13 +108,13 @@ def workload(
     if changed and not places:
         return SkipReason.EXEMPT
     reviewed = yield from _workload(review, replace(scan, places=places), effective, reader)
-    paths = templates.paths_of(sort, extra=policy.templates)
+    paths = templates.paths_of(group_kind, extra=policy.templates)
     return reviewed or (SkipReason.SILENT if paths or scan.places else SkipReason.KIND)
 
 
-def _skipped(review: Review, sort: GroupKind, policy: EffectivePolicy) -> SkipReason | None:
+def _skipped(review: Review, group_kind: GroupKind, policy: EffectivePolicy) -> SkipReason | None:
     """Return why the review is skipped, whatever its templates contain."""
-    if sort == templates.POD:
+    if group_kind == templates.POD:
         return SkipReason.KIND
     if review.operation not in _WRITES or review.sub_resource:
         return SkipReason.OPERATION
@@ -131,8 +131,8 @@ def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
     if crowded(raw):
         return False
     for owner in Part(raw)["metadata"]["ownerReferences"].elements():
-        sort = (group(owner["apiVersion"].text()), owner["kind"].text())
-        if owner["controller"].value is True and templates.paths_of(sort, extra=policy.templates):
+        group_kind = (group(owner["apiVersion"].text()), owner["kind"].text())
+        if owner["controller"].value is True and templates.paths_of(group_kind, extra=policy.templates):
             return True
     return False
 
@@ -198,7 +198,7 @@ def _refusal(workload: Workload, decide: Decide) -> Denied | None:
         return None
     (template, decision), *others = final
     more = f" The same holds for {', '.join(other.where for other, _ in others)}." if others else ""
-    message = f"{SPEAKER}: {template.where}: {decision.refusal}{more}"
+    message = f"{MESSAGE_PREFIX}: {template.where}: {decision.refusal}{more}"
     audit = refused(template.subject.request, decision)
     return Denied(reason=StatusReason.FORBIDDEN, message=message, audit=audit)
 
@@ -231,15 +231,15 @@ def _tolerant(pod: PodQuestion) -> PodQuestion:
 def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
     """Yield the warnings for its owner, the decisive ones first."""
     for mistake in workload.mistakes:
-        yield in_full(f"{_short(mistake.where)}: {mistake.message}")
+        yield long_warning(f"{_short(mistake.where)}: {mistake.message}")
     decided = [(_short(template.where), decide(template.subject.request)) for template in workload.templates]
     for where, decision in decided:
         if why := decision.refusal or decision.waived:
             will = "its pods will be denied: " if decision.state in BY_ITSELF else ""
-            yield in_full(f"{where}: {will}{wording.first_sentence(why)}")
+            yield long_warning(f"{where}: {will}{wording.first_sentence(why)}")
     for where, decision in decided:
-        yield from (in_full(f"{where}: {text}") for text in decision.warnings)
-    yield from map(in_full, workload.notes)
+        yield from (long_warning(f"{where}: {text}") for text in decision.warnings)
+    yield from map(long_warning, workload.notes)
 
 
 def _audit(workload: Workload) -> dict[str, str]:

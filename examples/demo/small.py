@@ -20,7 +20,7 @@ from examples.demo.tally import OutcomeCounts
 from kubectl_numa import explanation
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.lines import Paper, amounts, some, zones
-from kubectl_numa.pages import wish
+from kubectl_numa.pages import intent_text
 from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.kube.decode import pods
 from numalign.model.errors import BadInput
@@ -153,7 +153,7 @@ def _asks(pod: PodDecision) -> str:
         f"{step.role} {step.container} {amounts(quantities(step.asks)) or 'nothing to pin'}"
         for step in pod.demand.steps
     )
-    return f"{wish(pod)}. {pod.demand.qos}: {steps}"
+    return f"{intent_text(pod)}. {pod.demand.qos}: {steps}"
 
 
 def _zones(pod: ComparedPod) -> Iterator[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from examples.demo.calls import PodOutcome
 
-SPEAKER = "numalign: "
+MESSAGE_PREFIX = "numalign: "
 # What precedes the reason of the nodes that come closest, and what follows it.
 _SUBJECT = re.compile(r'no node can align (?:[a-z ]+ "[^"]*"|the pod) as [a-z-]+ \([^)]*\): \d+ ')
 _END = re.compile(r"(?:, \d+ |(?<=[a-z0-9)\"])[.;:](?= |$)).*", re.DOTALL)
@@ -30,7 +30,7 @@ class OutcomeCounts:
     def add(self, answer: PodOutcome) -> None:
         """Count one outcome."""
         self.words.update(["reviewed", *answer.outcome])
-        self.warnings.update(warning.removeprefix(SPEAKER) for warning in answer.warnings)
+        self.warnings.update(warning.removeprefix(MESSAGE_PREFIX) for warning in answer.warnings)
         if answer.outcome == {"admitted"}:
             self.words["untouched"] += 1
         if answer.stored is None:
@@ -53,5 +53,5 @@ class OutcomeCounts:
 
 def cause(message: str) -> str:
     """Return the cause of a denial, without its amounts."""
-    first = _ONE.sub("have", _SUBJECT.sub("", message.removeprefix(SPEAKER)))
+    first = _ONE.sub("have", _SUBJECT.sub("", message.removeprefix(MESSAGE_PREFIX)))
     return _AMOUNT.sub("N", _END.sub("", first))

@@ -10,7 +10,7 @@ from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import Paper
 from kubectl_numa.listings import Output
 from kubectl_numa.manifests import STDIN
-from kubectl_numa.notices import tell_left_out, waiting
+from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from kubectl_numa.selection import PodSelection
 from numalign.kube.command_line import FILE, Trouble
@@ -116,7 +116,7 @@ def _check_running(
         if not placed.complete:
             raise Trouble("the snapshot contains no pods: write it with `kubectl numa snapshot --with-pods`")
         pods = running_pods.judged(placed, view, selection, progress=now)
-    tell_left_out(placed.problems)
+    notify_skipped(placed.problems)
     listed = pods if every else [pod for pod in pods if pod.falls_short]
     options.print_listing(running_pods.listing(listed, pods), output)
     raise click.exceptions.Exit(running_pods.exit_code(pods))

@@ -10,7 +10,7 @@ from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.listings import Output
 from kubectl_numa.manifests import Manifest, Namespace
 from kubectl_numa.moving import PlacedPods
-from kubectl_numa.notices import tell, tell_left_out, waiting
+from kubectl_numa.notices import notify, notify_skipped, waiting
 from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
 from numalign.kube import name_completion
 from numalign.kube.command_line import FILE, Trouble
@@ -108,9 +108,9 @@ def defrag(  # noqa: PLR0913 - one argument for each option
             plans=limit,
             progress=now,
         )
-    tell_left_out(placed.problems)
+    notify_skipped(placed.problems)
     if not placed.complete and advice.remedy is not Remedy.FITS:
-        tell("the snapshot contains no pods, so none can move: write it with --with-pods")
+        notify("the snapshot contains no pods, so none can move: write it with --with-pods")
     if output is not Output.TEXT:
         options.print_document(moving.to_json(pod, priority, advice), output)
         return
@@ -184,7 +184,7 @@ def _priority(asked: _AskedPod, placed: PlacedPods) -> int:
     if priority is not None:
         return priority
     name = inner(asked.raw.get("spec"), "priorityClassName")
-    tell(f'the priority of class "{name}" is unknown, so 0 is assumed: specify it with --priority')
+    notify(f'the priority of class "{name}" is unknown, so 0 is assumed: specify it with --priority')
     return 0
 
 

@@ -11,7 +11,7 @@ from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.diagnosis import DiagnosedNode, FindingGroup, Severity
 from kubectl_numa.lines import Paper, counted, some
 from kubectl_numa.listings import ListedRow, Listing, Output
-from kubectl_numa.notices import tell_left_out
+from kubectl_numa.notices import notify_skipped
 from kubectl_numa.traces import traces
 from numalign.decision import wording
 from numalign.kube import name_completion
@@ -73,7 +73,7 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
     """
     objects = source.documents(with_pods=with_pods)
     cluster = source.decoded(objects)
-    tell_left_out([problem for problem in cluster.problems if not diagnosis.is_of_node(problem)])
+    notify_skipped([problem for problem in cluster.problems if not diagnosis.is_of_node(problem)])
     seen = source.seen(cluster, now=time.time())
     every = diagnosis.diagnose(cluster, traces(objects), seen=seen)
     if not every:

@@ -13,7 +13,7 @@ import click
 
 from kubectl_numa import moving, options
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.notices import tell, tell_left_out
+from kubectl_numa.notices import notify, notify_skipped
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.serving_map import LocalMap
 from numalign.kube.command_line import FILE, Trouble, joined
@@ -126,9 +126,9 @@ def _serve(
         raise Trouble("--serve reloads the snapshot when it changes: specify a file, not standard input")
 
     def opened(url: str) -> None:
-        tell(f"The map is at {url}; press Ctrl-C to stop.")
+        notify(f"The map is at {url}; press Ctrl-C to stop.")
         if opens and not webbrowser.open(url):
-            tell("Could not open a browser: open this address yourself.")
+            notify("Could not open a browser: open this address yourself.")
 
     path = f"/?{urlencode(query.pairs())}" if query.pairs() else "/"
     log = logs.to(sys.stderr, level="warning", form="text")
@@ -158,10 +158,10 @@ def _views(
     objects = source.documents(with_pods=True)
     view = source.view(webhook, objects=objects)
     placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
-    tell_left_out(placed.problems)
+    notify_skipped(placed.problems)
     fleet, nodes = asyncio.run(_built(MapState(placed.state), query))
     if len(nodes) == standalone.MOST_NODES < fleet.count_shown:
-        tell(f"the file has pages of {len(nodes)} of {fleet.count_shown:,} nodes: use -l or --class")
+        notify(f"the file has pages of {len(nodes)} of {fleet.count_shown:,} nodes: use -l or --class")
     return fleet, nodes
 
 

@@ -12,7 +12,7 @@ from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import Paper, some
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.nodegroups import SeenNode
-from kubectl_numa.notices import tell, waiting
+from kubectl_numa.notices import notify, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.kube import name_completion
 from numalign.kube.cluster_state import Snapshot
@@ -68,7 +68,7 @@ def nodes(  # noqa: PLR0913 - one keyword for each option
         raise Trouble("the cluster has neither Nodes nor topologies")
     snapshot = _selected(_named(view.snapshot, typed_names.names(names, NODE)), selector)
     if not snapshot.nodes and not snapshot.unknown and selector != EVERYTHING:
-        tell(f"no node matches the label selector {selector}")
+        notify(f"no node matches the label selector {selector}")
     seen = _seen(view, snapshot, _misaligned(view, objects, webhook, source) if with_pods else None)
     listing = Listing(
         columns=nodegroups.COLUMNS,

@@ -5,7 +5,7 @@ import click
 from kubectl_numa import moving, options, podmap
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.listings import Output
-from kubectl_numa.notices import tell_left_out, waiting
+from kubectl_numa.notices import notify_skipped, waiting
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.selection import PodSelection
 
@@ -51,6 +51,6 @@ def pods(  # noqa: PLR0913  one for each option
     with waiting("looking at pods"):
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
         listed = podmap.rows(placed, chosen, every=every)
-    tell_left_out(placed.problems)
+    notify_skipped(placed.problems)
     listed = tuple(row for row in listed if row.aligned is False) if misaligned else listed
     options.print_listing(podmap.listing(listed), output)

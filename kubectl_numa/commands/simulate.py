@@ -9,7 +9,7 @@ from kubectl_numa import options, simulating
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import counted
 from kubectl_numa.listings import Listing, Output
-from kubectl_numa.notices import tell, waiting
+from kubectl_numa.notices import notify, waiting
 from kubectl_numa.simulating import Gpus, MadeUpZones, Simulation
 from numalign.kube.command_line import FILE, joined
 from numalign.model.intent import Policy, Scope
@@ -182,11 +182,11 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
     options.print_listing(listing, output)
     if plots:
         for path in simulated.write_charts(Path(plots)):
-            tell(f"wrote {path}")
+            notify(f"wrote {path}")
 
 
 def _of_cluster(source: ClusterSource, gpus: Gpus) -> list[GpuNode]:
     snapshot = source.view().snapshot
     if snapshot.unknown:
-        tell(f"skipped: {counted(len(snapshot.unknown))} without a NUMA topology")
+        notify(f"skipped: {counted(len(snapshot.unknown))} without a NUMA topology")
     return simulating.nodes_of_cluster(snapshot.nodes, gpus)

@@ -10,7 +10,7 @@ import click
 
 from kubectl_numa import options
 from kubectl_numa.listings import ListedRow, Listing, Output
-from kubectl_numa.notices import tell, waiting
+from kubectl_numa.notices import notify, waiting
 from kubectl_numa.selection import PodSelection
 from numalign.kube import gates, installation
 from numalign.kube.client import Api, connected
@@ -156,7 +156,7 @@ def _show(pods: Sequence[UngatedPod], *, done: str) -> None:
     for pod in sorted(pods, key=lambda pod: pod.name):
         others = f"; still gated by {', '.join(pod.pod.others)}" if pod.pod.others else ""
         if pod.error:
-            tell(f"{pod.name}: {pod.error}")
+            notify(f"{pod.name}: {pod.error}")
         else:
             click.echo(f"{pod.name}: {done}{others}")
     failed = sum(bool(pod.error) for pod in pods)

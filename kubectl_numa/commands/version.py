@@ -9,7 +9,7 @@ import click
 from kubectl_numa import options
 from kubectl_numa.lines import Paper, counted
 from kubectl_numa.listings import Output
-from kubectl_numa.notices import tell
+from kubectl_numa.notices import notify
 from numalign.kube.command_line import Trouble, from_kubeconfig
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError
@@ -54,7 +54,7 @@ def version(*, only_client: bool, connection: Connection, output: Output) -> Non
         raise Trouble(str(error)) from error
     _print(client, installed, output)
     for words in skew(client, installed.programs):
-        tell(f"warning: {words}")
+        notify(f"warning: {words}")
 
 
 def _print(client: str, installed: "InstalledVersions | None", output: Output) -> None:

@@ -26,8 +26,8 @@ from scorer.extender_protocol import (
     document,
     needed_object,
     objects,
+    raise_mistakes,
     read_pod,
-    settle,
     spelled,
     written,
 )
@@ -73,7 +73,7 @@ def read_predicate(body: bytes) -> tuple[Task, str]:
     """Return a task and the name of the node that may run it; raise `BadCall`."""
     call = document(body, "PredicateRequest")
     task, node = _task(call["task"]), _node_name(call["node"])
-    settle(call, "task", "node")
+    raise_mistakes(call, "task", "node")
     return task, node
 
 
@@ -82,7 +82,7 @@ def read_prioritize(body: bytes) -> tuple[Task, tuple[str, ...]]:
     call = document(body, "PrioritizeRequest")
     task = _task(call["task"])
     names = dict.fromkeys([_node_name(node) for node in objects(written(call, "nodes"))])
-    settle(call, "task", "nodes")
+    raise_mistakes(call, "task", "nodes")
     return task, tuple(names)
 
 
@@ -91,7 +91,7 @@ def read_preemptable(body: bytes) -> tuple[Task, tuple[Task, ...]]:
     call = document(body, "PreemptableRequest")
     evictor = _task(call["evictor"])
     evictees = tuple(replace(_task(task), json=as_json(task)) for task in objects(written(call, "evictees")))
-    settle(call, "evictor", "evictees")
+    raise_mistakes(call, "evictor", "evictees")
     return evictor, evictees
 
 
@@ -99,7 +99,7 @@ def read_task(body: bytes) -> Task:
     """Return the task whose node was allocated or deallocated in this session; raise `BadCall`."""
     call = document(body, "EventHandlerRequest")
     task = _task(call["task"])
-    settle(call, "task")
+    raise_mistakes(call, "task")
     return task
 
 

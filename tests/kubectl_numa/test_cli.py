@@ -167,7 +167,7 @@ def test_on_a_terminal_remarks_keep_whole_words(monkeypatch: pytest.MonkeyPatch)
     written = io.StringIO()
     monkeypatch.setattr("sys.stderr", written)
 
-    notices.tell("skipped: something that was broken")
+    notices.notify("skipped: something that was broken")
 
     assert written.getvalue() == "skipped: something \nthat was broken\n"
 
@@ -179,7 +179,7 @@ SHOWN = "a\ufffd[2J\ufffd1m\ufffd\ufffdb"
 
 
 def test_nothing_that_steers_a_terminal_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    notices.tell(f"told: {STEERING}")
+    notices.notify(f"told: {STEERING}")
     options.note([f"noted:\n  {STEERING}"])
 
     assert capsys.readouterr().err == f"told: {SHOWN}\nnoted:\n  {SHOWN}\n"

@@ -175,7 +175,7 @@ def test_a_wish_in_words(annotations: dict[str, str], rules: dict[str, Any], wor
     cluster = view(rules=NamespaceRules(**rules))
     made = raw("cpu=2", annotations=annotations)
     asked = cluster.decide(made, name="pod", namespace="default")
-    assert pages.wish(asked) == words
+    assert pages.intent_text(asked) == words
 
 
 def test_a_node_in_depth_shows_what_the_kubelet_would_do_and_what_is_short_where() -> None:

@@ -264,7 +264,7 @@ class Scorer:
             clock=self.time,
             age=lambda: 0.5,
             quiet_log=logs.QuietLog(self.told.log),
-            elsewhere=lambda: not self.leads,
+            another_leads=lambda: not self.leads,
         )
 
     def settings(self, **chosen: object) -> ScorerSettings:

@@ -14,7 +14,7 @@ from numalign.scheduling.recent_refusals import AVOID_SECONDS, RecentRefusals
 from tests.json_patch import applied
 from tests.notation import node, table
 from tests.webhook.conftest import TEAM, Caller, Clock, Raw, Webhook, cluster, raw, read
-from webhook.avoidance import AVOIDED, Avoidance, avoiding
+from webhook.avoidance import AVOIDED, Avoidance, with_avoidance
 from webhook.review import Allowed, Patched
 
 NOW = 1767323045
@@ -50,7 +50,7 @@ class Seen:
     def see(self, *pods: Raw) -> None:
         """As a watch shows them."""
         for pod in pods:
-            self.avoidance.see(PODS.described(pod))
+            self.avoidance.update_pod(PODS.described(pod))
 
     def nodes(self, pod: Raw) -> tuple[str, ...]:
         """What a pod under review avoids."""
@@ -102,11 +102,11 @@ AFFINITY = {"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": {"matchFi
 def test_it_is_a_preference_beside_all_else_that_is_written() -> None:
     pod = read(made(), cluster([SINGLE]))
 
-    alone = avoiding(Allowed(audit={"x": "y"}), pod, ("a",))
+    alone = with_avoidance(Allowed(audit={"x": "y"}), pod, ("a",))
     assert isinstance(alone, Patched)
     assert alone.audit == {"x": "y", AVOIDED: "a"}
     assert applied(dict(pod.pod), alone.operations)["spec"]["affinity"] == AFFINITY
-    again = avoiding(alone, read(applied(dict(pod.pod), alone.operations), cluster([SINGLE])), ("a",))
+    again = with_avoidance(alone, read(applied(dict(pod.pod), alone.operations), cluster([SINGLE])), ("a",))
     assert again == alone
 
 
@@ -118,7 +118,7 @@ def test_it_is_a_preference_beside_all_else_that_is_written() -> None:
     ],
 )
 def test_nothing_is_written_into_a_pod_that(pod: Raw) -> None:
-    assert avoiding(Allowed(), read(pod, cluster([SINGLE])), ("a",)) == Allowed()
+    assert with_avoidance(Allowed(), read(pod, cluster([SINGLE])), ("a",)) == Allowed()
 
 
 # A ReplicaSet whose pods one node refuses, whatever the scheduler thinks of it.
@@ -155,7 +155,7 @@ async def tries(webhook: Webhook, *, sees: bool, **settings: object) -> list[str
             pod = await created(caller)
             sent.append(max(("a", "b"), key=lambda name: (scored(pod, name), name == "a")))
             if sees and sent[-1] == "a":
-                avoidance(webhook.settings()).see(PODS.described(refused("a")))
+                avoidance(webhook.settings()).update_pod(PODS.described(refused("a")))
     return sent
 
 
@@ -180,7 +180,7 @@ async def test_what_is_written_stands_in_the_audit_log_and_ends_after_a_while(we
     webhook.put({"a": SINGLE})
     await webhook.load()
     webhook.clock.seconds = NOW
-    webhook.avoidance(webhook.settings()).see(PODS.described(refused("a")))
+    webhook.avoidance(webhook.settings()).update_pod(PODS.described(refused("a")))
     async with webhook.open() as caller:
         assert (await caller.ask("/mutate", made()))["auditAnnotations"] == {AVOIDED: "a"}
         assert webhook.count("numalign_cache_entries", cache="avoided") == 1
