@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from kubectl_numa.lines import Paper, counted
+from kubectl_numa.lines import TextWriter, counted
 from kubectl_numa.listings import ListedRow, Listing
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.questions import ClusterView, PodDecision
@@ -108,7 +108,7 @@ class Checked:
         }
 
 
-def listing(results: Sequence[Checked], *, text: Callable[[Paper], object]) -> Listing:
+def listing(results: Sequence[Checked], *, text: Callable[[TextWriter], object]) -> Listing:
     """Return the checks as a listing; `text` draws them for people."""
     return Listing(
         ("result", "namespace", "name", "kind", "where"),

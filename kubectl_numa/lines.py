@@ -24,7 +24,7 @@ USUAL = 80
 _LEAST_WORDS = 10
 
 
-class Paper:
+class TextWriter:
     """A terminal or a pipe, written line by line."""
 
     def __init__(self, console: Console) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 
 NO_VALUE = "<none>"
 """An empty cell of a table, as in kubectl."""
@@ -50,18 +50,18 @@ class Listing:
     rows: Iterable[ListedRow]
     documents: Callable[[], Sequence[object]]
     wide_columns: tuple[str, ...] = ()
-    text: Callable[[Paper], object] | None = None
+    text: Callable[[TextWriter], object] | None = None
 
-    def draw(self, paper: Paper) -> None:
+    def draw(self, writer: TextWriter) -> None:
         """Write the text for people."""
         if self.text:
-            self.text(paper)
+            self.text(writer)
         else:
-            paper.write(*table(self.columns, self.rows))
+            writer.write(*table(self.columns, self.rows))
 
-    def draw_wide(self, paper: Paper) -> None:
+    def draw_wide(self, writer: TextWriter) -> None:
         """Write the table with all columns."""
-        paper.write(*table((*self.columns, *self.wide_columns), self.rows))
+        writer.write(*table((*self.columns, *self.wide_columns), self.rows))
 
     def names(self) -> Iterator[str]:
         """Return TYPE/NAME of each object that has one."""

@@ -1,6 +1,6 @@
 """The pods that would have to move, as text: the answer first, then each node with its pods."""
 
-from kubectl_numa.lines import Paper, counted, zones
+from kubectl_numa.lines import TextWriter, counted, zones
 from kubectl_numa.moving import listed, named, summary
 from kubectl_numa.pages import intent_text
 from kubectl_numa.questions import PodDecision
@@ -21,19 +21,19 @@ _STYLES = {
 }
 
 
-def show(pod: PodDecision, advice: Advice, paper: Paper, *, now: float, never: str = "") -> None:
+def show(pod: PodDecision, advice: Advice, writer: TextWriter, *, now: float, never: str = "") -> None:
     """Write the whole advice; `now` is in seconds since 1970, `never` is why no node ever takes the pod."""
-    paper.entry("", f"{pod.namespace}/{pod.name} {intent_text(pod)}", indent=0, style="bold")
-    paper.entry("  ", summary(advice), indent=2, style=_STYLES[advice.remedy])
+    writer.entry("", f"{pod.namespace}/{pod.name} {intent_text(pod)}", indent=0, style="bold")
+    writer.entry("  ", summary(advice), indent=2, style=_STYLES[advice.remedy])
     if never:
-        paper.entry("  never:", never, indent=_INDENT, label_style="red")
+        writer.entry("  never:", never, indent=_INDENT, label_style="red")
     for plan in advice.plans:
-        _plan(plan, paper, now=now)
+        _plan(plan, writer, now=now)
     for hindrance in advice.hindrances:
-        _hindrance(hindrance, paper)
+        _hindrance(hindrance, writer)
     if words := certainty(advice):
-        paper.write("")
-        paper.entry("  ", words, indent=2, style="dim")
+        writer.write("")
+        writer.entry("  ", words, indent=2, style="dim")
 
 
 def certainty(advice: Advice) -> str:
@@ -47,39 +47,39 @@ def certainty(advice: Advice) -> str:
     return "" if advice.proven else f"not all combinations of more than {EXHAUSTIVE} pods were tried"
 
 
-def _plan(plan: Plan, paper: Paper, *, now: float) -> None:
-    paper.write("")
-    paper.entry("  room on ", plan.node, indent=_INDENT, style="bold")
+def _plan(plan: Plan, writer: TextWriter, *, now: float) -> None:
+    writer.write("")
+    writer.entry("  room on ", plan.node, indent=_INDENT, style="bold")
     for pod in plan.leaving:
-        paper.entry("    wait", f"for {named(pod)}, which is being deleted", indent=_INDENT)
+        writer.entry("    wait", f"for {named(pod)}, which is being deleted", indent=_INDENT)
     for move in plan.moves:
         if not move.after:
-            _move("move", move.resident, f"to {move.node}", move.prediction.held, paper, now=now)
-    paper.entry("    then", f"the pod gets {_gets(plan.held)}", indent=_INDENT)
+            _move("move", move.resident, f"to {move.node}", move.prediction.held, writer, now=now)
+    writer.entry("    then", f"the pod gets {_gets(plan.held)}", indent=_INDENT)
     for move in plan.moves:
         if move.after:
             back = f"back to {move.node}, after the pod was placed"
-            _move("move", move.resident, back, move.prediction.held, paper, now=now)
+            _move("move", move.resident, back, move.prediction.held, writer, now=now)
 
 
-def _move(label: str, pod: Resident, to: str, held: Held | None, paper: Paper, *, now: float) -> None:  # noqa: PLR0913  one line
+def _move(label: str, pod: Resident, to: str, held: Held | None, writer: TextWriter, *, now: float) -> None:  # noqa: PLR0913  one line
     words = f"{named(pod)} (priority {pod.priority:,}{_age(pod, now)})"
-    paper.entry(f"    {label}", words, indent=_INDENT)
-    paper.entry("", f"{to}: {_gets(held or {})}", indent=_INNER)
+    writer.entry(f"    {label}", words, indent=_INDENT)
+    writer.entry("", f"{to}: {_gets(held or {})}", indent=_INNER)
 
 
-def _hindrance(hindrance: Hindrance, paper: Paper) -> None:
-    paper.write("")
-    paper.entry("  not on ", hindrance.node, indent=_INDENT, style="bold")
+def _hindrance(hindrance: Hindrance, writer: TextWriter) -> None:
+    writer.write("")
+    writer.entry("  not on ", hindrance.node, indent=_INDENT, style="bold")
     if hindrance.homeless:
         words = f"{listed(hindrance.homeless)} would have to move, but there is no place for all of them"
-        paper.entry("    why", words, indent=_INDENT)
+        writer.entry("    why", words, indent=_INDENT)
     elif hindrance.reason:
-        paper.entry("    why", f"{hindrance.reason}, even if all pods that may move did", indent=_INDENT)
+        writer.entry("    why", f"{hindrance.reason}, even if all pods that may move did", indent=_INDENT)
     for pod in hindrance.staying[:_MOST_STAYING]:
-        paper.entry("    stays", f"{named(pod)}: {pod.obstacle}", indent=_INDENT)
+        writer.entry("    stays", f"{named(pod)}: {pod.obstacle}", indent=_INDENT)
     if (more := len(hindrance.staying) - _MOST_STAYING) > 0:
-        paper.entry("    stays", f"and {counted(more, 'more pod')}", indent=_INDENT)
+        writer.entry("    stays", f"and {counted(more, 'more pod')}", indent=_INDENT)
 
 
 def _gets(held: Held) -> str:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import reduce
 from types import MappingProxyType
 
-from kubectl_numa.lines import Paper, counted, some
+from kubectl_numa.lines import TextWriter, counted, some
 from kubectl_numa.listings import ListedRow
 from kubectl_numa.nodemap import draw_zones
 from numalign.decision import wording
@@ -121,17 +121,17 @@ def by_class(nodes: Iterable[SeenNode]) -> list[ClassOfNodes]:
     return sorted(classes, key=lambda each: (-len(each.nodes), each.name))
 
 
-def draw_class(each: ClassOfNodes, paper: Paper) -> None:
+def draw_class(each: ClassOfNodes, writer: TextWriter) -> None:
     """Draw one class: the number of nodes and zones, the statuses, the zones, and some names."""
     node, statuses = each.nodes[0].node, each.statuses
-    paper.entry("", each.name, indent=0, style="bold")
+    writer.entry("", each.name, indent=0, style="bold")
     zones = counted(len(node.zones), "zone")
     like = f"{counted(len(each.nodes))} of {zones}, {node.policy}, scope {node.scope}"
-    paper.entry("", like, indent=_INDENT)
+    writer.entry("", like, indent=_INDENT)
     style = "red" if _ALARMING & statuses.keys() else ""
-    paper.entry("", in_words(statuses, each.nodes), indent=_INDENT, style=style)
-    draw_zones(each.zones, paper)
-    paper.entry("", some((seen.node.name for seen in each.nodes), most=_NAMED), indent=_INDENT, style="dim")
+    writer.entry("", in_words(statuses, each.nodes), indent=_INDENT, style=style)
+    draw_zones(each.zones, writer)
+    writer.entry("", some((seen.node.name for seen in each.nodes), most=_NAMED), indent=_INDENT, style="dim")
 
 
 def in_words(statuses: Mapping[NodeStatus, int], nodes: Sequence[SeenNode]) -> str:

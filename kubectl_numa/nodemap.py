@@ -13,7 +13,7 @@ from typing import Any
 from rich.text import Text
 
 from kubectl_numa.explanation import provenance
-from kubectl_numa.lines import Paper, amounts, counted
+from kubectl_numa.lines import TextWriter, amounts, counted
 from numalign.decision import wording
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
@@ -89,7 +89,7 @@ def _zone(zone: Zone) -> dict[str, Any]:
     }
 
 
-def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
+def draw(node: Node, writer: TextWriter, health: ExporterHealth) -> None:
     """
     Draw one node: its policy, what reported it, problems, then its zones.
 
@@ -97,25 +97,25 @@ def draw(node: Node, paper: Paper, health: ExporterHealth) -> None:
     """
     name = node_class(node)
     like = f"{node.policy}, scope {node.scope}"
-    paper.entry(f"{node.name}  ", like, indent=len(node.name) + 2, label_style="bold")
+    writer.entry(f"{node.name}  ", like, indent=len(node.name) + 2, label_style="bold")
     source = f"known: {node.known}, {reported_by(health)}"
-    paper.entry("", source, indent=_INDENT, style="red" if health.stale else "")
-    paper.entry("", name, indent=_INDENT, style="dim")
+    writer.entry("", source, indent=_INDENT, style="red" if health.stale else "")
+    writer.entry("", name, indent=_INDENT, style="dim")
     if node.label != name:
-        paper.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))
+        writer.write(Text(f"  labelled {node.label}" if node.label else "  not labelled", "yellow"))
     if missing := missing_devices(node):
         lacking = f"lacks {amounts(quantities(missing))} that it had"
-        paper.entry("", lacking, indent=_INDENT, style="red")
+        writer.entry("", lacking, indent=_INDENT, style="red")
     if node.attributes.cordoned:
-        paper.write(Text("  is cordoned", "red"))
+        writer.write(Text("  is cordoned", "red"))
     if not node.attributes.ready:
-        paper.write(Text("  is not ready", "red"))
-    draw_zones(node.zones, paper)
+        writer.write(Text("  is not ready", "red"))
+    draw_zones(node.zones, writer)
 
 
-def draw_zones(zones: Sequence[Zone], paper: Paper) -> None:
+def draw_zones(zones: Sequence[Zone], writer: TextWriter) -> None:
     """Draw a row for each zone, a column for each resource: how much of what is allocatable is used."""
-    paper.write(*_map(zones, paper))
+    writer.write(*_map(zones, writer))
 
 
 def reported_by(health: ExporterHealth) -> str:
@@ -134,7 +134,7 @@ _REPORTED = {
 }
 
 
-def draw_shape(known_shape: KnownShape, paper: Paper, *, now: float) -> None:
+def draw_shape(known_shape: KnownShape, writer: TextWriter, *, now: float) -> None:
     """
     Draw a shape without nodes: how it is known, its labels and taints, then its zones.
 
@@ -142,13 +142,13 @@ def draw_shape(known_shape: KnownShape, paper: Paper, *, now: float) -> None:
     """
     shape, node = known_shape.shape, known_shape.shape.node
     title = f"{node.policy}, scope {node.scope}  {how_known(known_shape, now=now)}"
-    paper.line("", title, indent=0, style="bold")
-    paper.entry("", shape.node_class, indent=_INDENT, style="dim")
+    writer.line("", title, indent=0, style="bold")
+    writer.entry("", shape.node_class, indent=_INDENT, style="dim")
     labels = (f"{key}={'|'.join(sorted(v.known))}" for key, v in sorted(shape.labels.items()) if v.known)
     for what, words in (("labels", labels), ("taints", map(str, shape.taints))):
         if line := ", ".join(words):
-            paper.entry(f"  {what} ", line, indent=_SHAPE_INDENT, label_style="dim", style="dim")
-    draw_zones(node.zones, paper)
+            writer.entry(f"  {what} ", line, indent=_SHAPE_INDENT, label_style="dim", style="dim")
+    draw_zones(node.zones, writer)
 
 
 def how_known(known_shape: KnownShape, *, now: float) -> str:
@@ -172,16 +172,16 @@ class _Column:
         return max(ink + 1 + self.figures, len(self.name))
 
 
-def _map(zones: Sequence[Zone], paper: Paper) -> Iterator[Text]:
+def _map(zones: Sequence[Zone], writer: TextWriter) -> Iterator[Text]:
     names = sorted(set(chain.from_iterable(zone.allocatable for zone in zones)))
     label = max((len(readable_zone(zone.name)) for zone in zones), default=0) + 2
     columns = [_Column(name, max(len(_figures(zone, name)) for zone in zones)) for name in names]
-    for block in _blocks(columns, room=paper.width - label):
-        ink = _longest_bar(block, room=paper.width - label)
+    for block in _blocks(columns, room=writer.width - label):
+        ink = _longest_bar(block, room=writer.width - label)
         widths = [column.width(ink) for column in block]
         yield _line(" " * label, [(column.name, "dim") for column in block], widths)
         for zone in zones:
-            cells = [_cell(zone, column.name, width=ink, plain=paper.plain) for column in block]
+            cells = [_cell(zone, column.name, width=ink, plain=writer.plain) for column in block]
             yield _line(f"  {readable_zone(zone.name)}".ljust(label), cells, widths)
 
 

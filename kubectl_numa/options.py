@@ -13,7 +13,7 @@ import orjson
 from rich.console import Console
 
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.listings import Listing, Output
 from kubectl_numa.questions import WebhookOptions
 from kubectl_numa.selection import PodSelection
@@ -212,16 +212,16 @@ def print_listing(listing: Listing, output: Output) -> None:
         case Output.JSON | Output.YAML:
             print_document(listing.documents(), output)
         case Output.NAME:
-            paper().write(*listing.names())
+            text_writer().write(*listing.names())
         case Output.WIDE:
-            listing.draw_wide(paper())
+            listing.draw_wide(text_writer())
         case Output.TEXT:
-            listing.draw(paper())
+            listing.draw(text_writer())
 
 
-def paper() -> Paper:
-    """Return the paper for standard output, coloured only on a terminal."""
-    return Paper(Console())
+def text_writer() -> TextWriter:
+    """Return the writer for standard output, coloured only on a terminal."""
+    return TextWriter(Console())
 
 
 def note(lines: Iterable[object]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from itertools import chain, islice
 
 from kubectl_numa.explanation import Explanation, NodeGroup, ShapeAnswer, groups
-from kubectl_numa.lines import Paper, amounts, counted, some, zones
+from kubectl_numa.lines import TextWriter, amounts, counted, some, zones
 from kubectl_numa.nodemap import draw, how_known
 from kubectl_numa.questions import PodDecision
 from numalign.cache.pod_question import StatedBy
@@ -35,21 +35,21 @@ _INNER = 19
 _DEPTH = 21
 
 
-def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | None = None) -> None:
+def show(explanation: Explanation, writer: TextWriter, *, now: float, limit: int | None = None) -> None:
     """
     Write the whole explanation; `now` is in seconds since 1970.
 
     Show at most `limit` groups of nodes one by one, the best ones; count the nodes of others.
     """
     pod, decision = explanation.pod, explanation.pod.decision
-    paper.entry("", f"{pod.namespace}/{pod.name} {intent_text(pod)}", indent=0, style="bold")
+    writer.entry("", f"{pod.namespace}/{pod.name} {intent_text(pod)}", indent=0, style="bold")
     for step in pod.demand.steps:
         asks = amounts(quantities(step.asks)) or "nothing that a kubelet would pin"
         loose = f" ({', '.join(step.loose)} shared, never pinned)" if step.loose else ""
-        paper.entry(f"  {step.role} ", f'"{step.container}": {asks}{loose}', indent=len(step.role) + 3)
+        writer.entry(f"  {step.role} ", f'"{step.container}": {asks}{loose}', indent=len(step.role) + 3)
     if pod.handed_over:
-        paper.entry("  ", f"would be {pod.handed_over}", indent=2)
-    paper.entry("  ", _summary(explanation), indent=2)
+        writer.entry("  ", f"would be {pod.handed_over}", indent=2)
+    writer.entry("  ", _summary(explanation), indent=2)
     for label, words, style in (
         ("denied", decision.refusal, "red"),
         ("never", explanation.never, "red"),
@@ -57,42 +57,42 @@ def show(explanation: Explanation, paper: Paper, *, now: float, limit: int | Non
         *(("warning", warning, "yellow") for warning in decision.all_warnings),
     ):
         if words:
-            paper.entry(f"  {label}:", words, indent=_DECIDED, style=style, label_style=style)
+            writer.entry(f"  {label}:", words, indent=_DECIDED, style=style, label_style=style)
     best = [*islice(groups(explanation.answers), limit)]
     for group in best:
-        _group(group, explanation.strategy, paper)
-    _others(explanation.answers, {*chain.from_iterable(group.names for group in best)}, paper)
+        _group(group, explanation.strategy, writer)
+    _others(explanation.answers, {*chain.from_iterable(group.names for group in best)}, writer)
     for absent in explanation.absent:
-        _head(absent, f"no node, {how_known(absent.known, now=now)}", absent.known.shape.node_class, paper)
-        _detail("why", absent.reason, paper)
+        _head(absent, f"no node, {how_known(absent.known, now=now)}", absent.known.shape.node_class, writer)
+        _detail("why", absent.reason, writer)
     if explanation.answers:
-        paper.write("")
-        paper.entry("  based on ", _basis(explanation), indent=_INDENT, label_style="dim", style="dim")
+        writer.write("")
+        writer.entry("  based on ", _basis(explanation), indent=_INDENT, label_style="dim", style="dim")
 
 
-def show_node(explanation: Explanation, answer: NodeExplanation, paper: Paper) -> None:
+def show_node(explanation: Explanation, answer: NodeExplanation, writer: TextWriter) -> None:
     """Write one node in detail: its zones, what the kubelet would do, and which zones are short of what."""
     node, verdict, demand = answer.node, answer.verdict, explanation.pod.demand
-    paper.write("")
-    draw(node, paper, answer.exporter)
+    writer.write("")
+    draw(node, writer, answer.exporter)
     placed = placements.render(node, verdict.placement)
     if placed and not verdict.admitted:
-        paper.entry("  would allocate", zones(placed), indent=_DEPTH)
+        writer.entry("  would allocate", zones(placed), indent=_DEPTH)
     for shortage in verdict.refusal.shortages if verdict.refusal else ():
-        paper.entry("  short in", wording.shortage(shortage), indent=_DEPTH)
+        writer.entry("  short in", wording.shortage(shortage), indent=_DEPTH)
     for grant in verdict.placement.grants:
         if grant.affinity is not None:
             names = ", ".join(readable_zone(zone.name) for zone in node.zones if zone.id in grant.affinity)
             preferred = "preferred" if grant.preferred else "not preferred"
             hint = f"{grant.role} {grant.container}: {names}, {preferred}"
-            paper.entry("  topology hint", hint, indent=_DEPTH)
+            writer.entry("  topology hint", hint, indent=_DEPTH)
     wanted, total = amounts(quantities(demand.total)) or "nothing", "total unknown"
     if node.totals is not None:
         totals = {name: node.totals.get(name, 0) for name in demand.total}
         total = f"allocatable {amounts(quantities(totals)) or 'nothing'}"
-    paper.entry("  node as a whole", f"requested {wanted}; {total}", indent=_DEPTH)
+    writer.entry("  node as a whole", f"requested {wanted}; {total}", indent=_DEPTH)
     for doubt in verdict.doubts:
-        paper.entry("  unknown", SENTENCES[doubt], indent=_DEPTH)
+        writer.entry("  unknown", SENTENCES[doubt], indent=_DEPTH)
 
 
 def intent_text(pod: PodDecision) -> str:
@@ -121,38 +121,38 @@ def _summary(explanation: Explanation) -> str:
     return ", ".join(parts) + (f"; no NUMA topology published by {some(unknown)}" if unknown else "")
 
 
-def _group(group: NodeGroup, strategy: Strategy, paper: Paper) -> None:
+def _group(group: NodeGroup, strategy: Strategy, writer: TextWriter) -> None:
     answer = group.answer
-    _head(answer, some(group.names), answer.node_class, paper)
-    _detail("gets", None if answer.placement is None else zones(answer.placement), paper)
+    _head(answer, some(group.names), answer.node_class, writer)
+    _detail("gets", None if answer.placement is None else zones(answer.placement), writer)
     if answer.score is not None:
         why = answer.rules.why_scored(answer.node, strategy)
-        _detail("rank", f"{answer.score} of {HIGHEST}: {why}", paper)
-    _detail("now" if answer.chance is Chance.LATER else "why", answer.reason, paper)
+        _detail("rank", f"{answer.score} of {HIGHEST}: {why}", writer)
+    _detail("now" if answer.chance is Chance.LATER else "why", answer.reason, writer)
 
 
-def _others(answers: Sequence[NodeExplanation], shown: Collection[str], paper: Paper) -> None:
+def _others(answers: Sequence[NodeExplanation], shown: Collection[str], writer: TextWriter) -> None:
     others = [answer for answer in answers if answer.node.name not in shown]
     if not others:
         return
-    paper.write("")
-    paper.entry("", f"  and {counted(len(others), 'more node')} (--limit 0 shows them all)", indent=0)
+    writer.write("")
+    writer.entry("", f"  and {counted(len(others), 'more node')} (--limit 0 shows them all)", indent=0)
     for count, chance, reason in counted_by_reason(others):
         words = f"{count:>6,} {reason}".rstrip()
-        paper.entry(f"  {chance}", words, indent=_COUNTED, label_style=STYLES[chance])
+        writer.entry(f"  {chance}", words, indent=_COUNTED, label_style=STYLES[chance])
 
 
-def _head(answer: NodeExplanation | ShapeAnswer, names: str, node_class: str, paper: Paper) -> None:
+def _head(answer: NodeExplanation | ShapeAnswer, names: str, node_class: str, writer: TextWriter) -> None:
     score = answer.score if isinstance(answer, NodeExplanation) else None
     label = f"  {answer.chance:<6} " + ("" if score is None else f"{score:>3}")
-    paper.write("")
-    paper.entry(label, names, indent=_INDENT, label_style=STYLES[answer.chance], style="bold")
-    _detail("class", node_class, paper, style="dim")
+    writer.write("")
+    writer.entry(label, names, indent=_INDENT, label_style=STYLES[answer.chance], style="bold")
+    _detail("class", node_class, writer, style="dim")
 
 
-def _detail(label: str, words: str | None, paper: Paper, *, style: str = "") -> None:
+def _detail(label: str, words: str | None, writer: TextWriter, *, style: str = "") -> None:
     if words is not None:
-        paper.entry(" " * _INDENT + label, words, indent=_INNER, label_style="dim", style=style)
+        writer.entry(" " * _INDENT + label, words, indent=_INNER, label_style="dim", style=style)
 
 
 def _reported_by(source: TopologySource, count: int) -> str:

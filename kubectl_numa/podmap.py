@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from kubectl_numa.lines import Paper, counted, some, zones
+from kubectl_numa.lines import TextWriter, counted, some, zones
 from kubectl_numa.listings import ListedRow, Listing
 from kubectl_numa.moving import PlacedPods
 from kubectl_numa.running_pods import labels_of
@@ -157,7 +157,7 @@ def listing(listed: Sequence[PodRow]) -> Listing:
         (ListedRow(f"pod/{row.pod.name}", _cells(row)) for row in listed),
         lambda: to_json(listed),
         wide_columns=("cpu ids", "memory", "devices", "known", "why"),
-        text=lambda paper: draw(listed, paper),
+        text=lambda writer: draw(listed, writer),
     )
 
 
@@ -170,22 +170,22 @@ def _cells(row: PodRow) -> tuple[object, ...]:
     )
 
 
-def draw(listed: Sequence[PodRow], paper: Paper) -> None:
+def draw(listed: Sequence[PodRow], writer: TextWriter) -> None:
     """Draw every pod in two or three lines, and how many there are of each kind."""
     for row in listed:
         pod = row.pod
         alone = ", exclusive" if row.exclusive else ""
         head = f"{pod.namespace}/{pod.name}  on {pod.node}  {row.policy}{alone}  "
-        paper.entry(head, row.word, indent=len(head), style=STYLES.get(row.alignment.judgement, "yellow"))
+        writer.entry(head, row.word, indent=len(head), style=STYLES.get(row.alignment.judgement, "yellow"))
         if row.record and not row.record.unknown:
-            paper.entry("", zones(placements.render_held(row.record.held)), indent=_INDENT)
+            writer.entry("", zones(placements.render_held(row.record.held)), indent=_INDENT)
         if row.cpu_ids:
-            paper.entry("", f"CPUs {_cpu_ids(row)}", indent=_INDENT)
+            writer.entry("", f"CPUs {_cpu_ids(row)}", indent=_INDENT)
         if row.intent and (text := why(row.alignment)):
-            paper.entry("", text, indent=_INDENT)
+            writer.entry("", text, indent=_INDENT)
         if row.beside:
-            paper.entry("", f"shares its zones with {some(row.beside)}", indent=_INDENT, style="red")
-    paper.line("", _summary(listed), indent=0)
+            writer.entry("", f"shares its zones with {some(row.beside)}", indent=_INDENT, style="red")
+    writer.line("", _summary(listed), indent=0)
 
 
 def _cpu_ids(row: PodRow) -> str:

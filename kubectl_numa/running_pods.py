@@ -11,7 +11,7 @@ from itertools import groupby
 from types import MappingProxyType
 from typing import Any
 
-from kubectl_numa.lines import Paper, counted
+from kubectl_numa.lines import TextWriter, counted
 from kubectl_numa.listings import ListedRow, Listing
 from kubectl_numa.moving import PlacedPods
 from kubectl_numa.questions import ClusterView
@@ -104,7 +104,7 @@ def listing(listed: Sequence[RunningPod], every: Sequence[RunningPod]) -> Listin
         (ListedRow(f"pod/{pod.pod.name}", _cells(pod)) for pod in listed),
         lambda: [to_json(pod) for pod in listed],
         wide_columns=("node", "owner", "why"),
-        text=lambda paper: draw(listed, every, paper),
+        text=lambda writer: draw(listed, every, writer),
     )
 
 
@@ -126,28 +126,28 @@ def _is_admitted(pod: RunningPod) -> bool | None:
     return None if admitted is None else admitted.outcome not in _CODES
 
 
-def draw(listed: Sequence[RunningPod], every: Sequence[RunningPod], paper: Paper) -> None:
+def draw(listed: Sequence[RunningPod], every: Sequence[RunningPod], writer: TextWriter) -> None:
     """Draw the pods that are `listed`, by namespace, and how many of `every` one have findings."""
     totals = Counter(pod.pod.namespace for pod in every)
     for namespace, group in groupby(listed, key=lambda pod: pod.pod.namespace):
         pods = tuple(group)
         counts = _counts(pods, totals[namespace])
-        paper.line(f"{namespace}  ", counts, indent=len(namespace) + 2, label_style="bold")
+        writer.line(f"{namespace}  ", counts, indent=len(namespace) + 2, label_style="bold")
         for pod in pods:
-            _draw_pod(pod, paper)
-    paper.line("", summary(every), indent=0)
+            _draw_pod(pod, writer)
+    writer.line("", summary(every), indent=0)
 
 
-def _draw_pod(pod: RunningPod, paper: Paper) -> None:
+def _draw_pod(pod: RunningPod, writer: TextWriter) -> None:
     asks = pod.policy or "no intent"
-    paper.line("  ", f"{pod.pod.name}  on {pod.pod.node}  {asks}", indent=2)
+    writer.line("  ", f"{pod.pod.name}  on {pod.pod.node}  {asks}", indent=2)
     if pod.exempt:
-        paper.entry("", f"exempt: {pod.exempt}", indent=6)
+        writer.entry("", f"exempt: {pod.exempt}", indent=6)
     shortfalls = [result for result in pod.results if (result.rule, result.outcome) in _WORDS]
     for result in shortfalls:
-        paper.entry("      ", _sentence(result), indent=6, style=STYLES.get(result.outcome, ""))
+        writer.entry("      ", _sentence(result), indent=6, style=STYLES.get(result.outcome, ""))
     if not shortfalls and not pod.exempt:
-        paper.entry("      ", "no findings", indent=6, style="green")
+        writer.entry("      ", "no findings", indent=6, style="green")
 
 
 def _sentence(result: RuleResult) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from examples.demo.calls import PodOutcome, Post, admit_all
 from examples.demo.tally import OutcomeCounts
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 
 AT_ONCE = 32
 """Concurrent reviews; a busy API server has no more."""
@@ -36,13 +36,13 @@ class Reviewed:
 async def review(
     manifests: Sequence[Mapping[str, Any]],
     post: Post,
-    paper: Paper,
+    writer: TextWriter,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> Reviewed:
     """Have every pod reviewed, and show the progress."""
     counts, began = OutcomeCounts(), clock()
-    with progress(len(manifests), paper, clock=clock) as advance:
+    with progress(len(manifests), writer, clock=clock) as advance:
 
         def done(answer: PodOutcome) -> None:
             counts.add(answer)
@@ -53,11 +53,11 @@ async def review(
 
 
 @contextmanager
-def progress(total: int, paper: Paper, *, clock: Callable[[], float]) -> Iterator[Callable[[], None]]:
+def progress(total: int, writer: TextWriter, *, clock: Callable[[], float]) -> Iterator[Callable[[], None]]:
     """Show a bar on a terminal, a line for every tenth in a pipe; call the result once for each pod."""
-    if paper.console.is_terminal:
+    if writer.console.is_terminal:
         columns = (TextColumn("  pods"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=paper.console, transient=True) as bar:
+        with Progress(*columns, console=writer.console, transient=True) as bar:
             task = bar.add_task("pods", total=total)
             yield lambda: bar.advance(task)
         return
@@ -68,15 +68,15 @@ def progress(total: int, paper: Paper, *, clock: Callable[[], float]) -> Iterato
         done += 1
         if done * STEPS // total > (done - 1) * STEPS // total:
             share = done * 100 // total
-            paper.write(f"  {share:>3}%  {done:>6,} of {total:,} pods  {clock() - began:5.1f} s")
+            writer.write(f"  {share:>3}%  {done:>6,} of {total:,} pods  {clock() - began:5.1f} s")
 
     yield advance
 
 
-def show(reviewed: Reviewed, paper: Paper) -> None:
+def show(reviewed: Reviewed, writer: TextWriter) -> None:
     """Write the outcomes of the pods, the causes of denials, and the duration."""
     counts, words = reviewed.counts, reviewed.counts.words
-    paper.write("")
+    writer.write("")
     for label, count, style in (
         ("admitted", words["admitted"], "green"),
         ("  untouched", words["untouched"], ""),
@@ -84,21 +84,23 @@ def show(reviewed: Reviewed, paper: Paper) -> None:
         ("  warned", words["warned"], ""),
         ("denied", words["denied"], "red"),
     ):
-        paper.write(Text.assemble((f"  {label:<12}", style), f"{count:>7,}"))
-    _counts("warned, by message (a pod may have several warnings)", counts.warnings, paper)
-    _counts("denied, by cause", counts.causes, paper)
+        writer.write(Text.assemble((f"  {label:<12}", style), f"{count:>7,}"))
+    _counts("warned, by message (a pod may have several warnings)", counts.warnings, writer)
+    _counts("denied, by cause", counts.causes, writer)
     pods, seconds = words["reviewed"], reviewed.seconds
     rate = round(2 * pods / seconds) if seconds else 0
-    paper.write("", f"  {2 * pods:,} reviews (mutate, then validate) in {seconds:.1f} s: {rate:,} per second")
+    writer.write(
+        "", f"  {2 * pods:,} reviews (mutate, then validate) in {seconds:.1f} s: {rate:,} per second"
+    )
 
 
-def _counts(title: str, counts: Counter[str], paper: Paper) -> None:
+def _counts(title: str, counts: Counter[str], writer: TextWriter) -> None:
     if not counts:
         return
-    paper.write("", Text(f"  {title}", "bold"))
+    writer.write("", Text(f"  {title}", "bold"))
     ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     for words, count in ranked[:CAUSES_SHOWN]:
-        paper.entry(f"  {count:>7,}  ", words, indent=11)
+        writer.entry(f"  {count:>7,}  ", words, indent=11)
     others = ranked[CAUSES_SHOWN:]
     if others:
-        paper.entry(f"  {sum(count for _, count in others):>7,}  ", f"{len(others)} other causes", indent=11)
+        writer.entry(f"  {sum(count for _, count in others):>7,}  ", f"{len(others)} other causes", indent=11)

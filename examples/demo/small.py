@@ -19,7 +19,7 @@ from examples.demo.calls import PodOutcome, Post, admit
 from examples.demo.tally import OutcomeCounts
 from kubectl_numa import explanation
 from kubectl_numa.explanation import Explanation
-from kubectl_numa.lines import Paper, amounts, some, zones
+from kubectl_numa.lines import TextWriter, amounts, some, zones
 from kubectl_numa.pages import intent_text
 from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.kube.decode import pods
@@ -47,7 +47,7 @@ class ComparedPod:
 
 
 async def review(
-    stories: list[Story], cluster: ClusterView, post: Post, paper: Paper
+    stories: list[Story], cluster: ClusterView, post: Post, writer: TextWriter
 ) -> tuple[OutcomeCounts, int]:
     """Have every pod reviewed and show it; return the counts, and how many outcomes are not as expected."""
     counts, differing = OutcomeCounts(), 0
@@ -56,7 +56,7 @@ async def review(
         pod = compare(story, outcome, cluster)
         counts.add(outcome)
         differing += bool(pod.differences)
-        _show(pod, f"{number}/{len(stories)}", paper)
+        _show(pod, f"{number}/{len(stories)}", writer)
     return counts, differing
 
 
@@ -116,14 +116,14 @@ def words(outcome: frozenset[str]) -> str:
     return ", ".join(word for word in ("denied", "admitted", "patched", "warned") if word in outcome)
 
 
-def _show(pod: ComparedPod, number: str, paper: Paper) -> None:
+def _show(pod: ComparedPod, number: str, writer: TextWriter) -> None:
     metadata, outcome, stored = pod.story.manifest["metadata"], pod.outcome, pod.outcome.stored
 
     def entry(label: str, text: str, *, style: str = "") -> None:
-        paper.entry(f"  {label}", text, indent=INDENT, style=style, label_style="dim")
+        writer.entry(f"  {label}", text, indent=INDENT, style=style, label_style="dim")
 
     style = "red" if stored is None else "green"
-    paper.entry(f"{number:<6}", f"{metadata['namespace']}/{metadata['name']}", indent=6, style="bold")
+    writer.entry(f"{number:<6}", f"{metadata['namespace']}/{metadata['name']}", indent=6, style="bold")
     entry("shows", pod.story.shows)
     if pod.explained:
         entry("pod", _asks(pod.explained.pod))
@@ -133,7 +133,7 @@ def _show(pod: ComparedPod, number: str, paper: Paper) -> None:
         text = yaml.safe_dump(stored["spec"]["affinity"], sort_keys=False)
         for at, line in enumerate(text.splitlines()):
             label = "" if at else "  affinity"
-            paper.write(Text.assemble((f"{label:<{INDENT}}", "dim"), (line, "cyan")))
+            writer.write(Text.assemble((f"{label:<{INDENT}}", "dim"), (line, "cyan")))
         entry("excludes", some(sorted(pod.kept_away_from), most=10))
     if stored is None:
         entry("reason", "\n".join(outcome.causes) or outcome.message, style=style)
@@ -145,7 +145,7 @@ def _show(pod: ComparedPod, number: str, paper: Paper) -> None:
         entry("EXPECTED", f"{pod.story.expected} But {', and '.join(pod.differences)}.", style="red")
     else:
         entry("expected", f"{pod.story.expected} That is what happened.", style="dim")
-    paper.write("")
+    writer.write("")
 
 
 def _asks(pod: PodDecision) -> str:

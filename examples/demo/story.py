@@ -22,7 +22,7 @@ from examples.demo import bundled, large, reviews, small, webhook
 from examples.demo.bundled import Story
 from examples.demo.calls import line_to
 from examples.demo.tally import OutcomeCounts
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 
@@ -50,50 +50,50 @@ def stage() -> Iterator[DemoFiles]:
         yield DemoFiles(folder, cluster, authority.write(pair, folder))
 
 
-async def play(paper: Paper) -> int:
+async def play(writer: TextWriter) -> int:
     """Play both parts; return the number of bundled pods without the expected outcome."""
     with stage() as files:
-        first, differing = await _part_one(files, paper)
-        second = await _part_two(files, paper)
-    paper.write("", "Both parts together:")
+        first, differing = await _part_one(files, writer)
+        second = await _part_two(files, writer)
+    writer.write("", "Both parts together:")
     if differing:
-        paper.write(f"{differing} bundled pods did not have the expected outcome: see EXPECTED above.")
-    paper.write(str(first.plus(second.counts)))
+        writer.write(f"{differing} bundled pods did not have the expected outcome: see EXPECTED above.")
+    writer.write(str(first.plus(second.counts)))
     return differing
 
 
-async def serve(paper: Paper, *, port: int) -> None:
+async def serve(writer: TextWriter, *, port: int) -> None:
     """Keep the webhook running on the bundled cluster until cancelled; raises `WebhookDied`."""
     with stage() as files:
         async with webhook.running(files.cluster, files.pair, port=port) as running:
-            paper.write(*_invitation(files, running.url))
+            writer.write(*_invitation(files, running.url))
             await running.process.wait()
             raise await running.died("serving")
 
 
-async def _part_one(files: DemoFiles, paper: Paper) -> tuple[OutcomeCounts, int]:
+async def _part_one(files: DemoFiles, writer: TextWriter) -> tuple[OutcomeCounts, int]:
     stories, cluster = _stories(), ClusterView(snapshot.load(files.cluster))
     async with webhook.running(files.cluster, files.pair) as running, line_to(running, connections=1) as post:
-        _title("1", "a cluster small enough to check by hand", paper)
+        _title("1", "a cluster small enough to check by hand", writer)
         published, hidden = len(cluster.snapshot.nodes), len(cluster.snapshot.unknown)
-        paper.write(
+        writer.write(
             f"{published + hidden} nodes ({hidden} without topology), {len(stories)} pods:"
             f" examples/data/{bundled.CLUSTER} and {bundled.PODS}",
             f"webhook at {running.url}; each pod is sent to /mutate, and the patched pod to /validate",
             "",
         )
-        counts, differing = await small.review(stories, cluster, post, paper)
-    paper.write(str(counts), "")
+        counts, differing = await small.review(stories, cluster, post, writer)
+    writer.write(str(counts), "")
     return counts, differing
 
 
-async def _part_two(files: DemoFiles, paper: Paper) -> large.Reviewed:
+async def _part_two(files: DemoFiles, writer: TextWriter) -> large.Reviewed:
     items, pods = openb.cluster(), list(openb.pods())
     path = files.folder / "openb.json"
     path.write_bytes(orjson.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     nodes = sum(item["kind"] == "Node" for item in items)
-    _title("2", "the nodes and pods of a real GPU cluster", paper)
-    paper.write(
+    _title("2", "the nodes and pods of a real GPU cluster", writer)
+    writer.write(
         f"{nodes:,} nodes, {len(pods):,} pods: Alibaba cluster-trace-gpu-v2023 (openb), USENIX ATC 2023",
         "zones, kubelet policies and intents are assumed as described in examples/data/README.md",
         "",
@@ -102,9 +102,9 @@ async def _part_two(files: DemoFiles, paper: Paper) -> large.Reviewed:
         webhook.running(path, files.pair, "--max-in-flight", "0") as running,
         line_to(running, connections=large.AT_ONCE) as post,
     ):
-        reviewed = await large.review(pods, post, paper)
-    large.show(reviewed, paper)
-    paper.write("", str(reviewed.counts))
+        reviewed = await large.review(pods, post, writer)
+    large.show(reviewed, writer)
+    writer.write("", str(reviewed.counts))
     return reviewed
 
 
@@ -112,8 +112,8 @@ def _stories() -> list[Story]:
     return list(bundled.stories(bundled.read(bundled.PODS)))
 
 
-def _title(number: str, words: str, paper: Paper) -> None:
-    paper.console.print(Rule(f"Part {number}: {words}", align="left", style="dim", characters="-"))
+def _title(number: str, words: str, writer: TextWriter) -> None:
+    writer.console.print(Rule(f"Part {number}: {words}", align="left", style="dim", characters="-"))
 
 
 def _invitation(files: DemoFiles, url: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ import click
 from kubectl_numa import checking, manifests, moving, options, running_pods
 from kubectl_numa.checking import Checked, CheckResult
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.listings import Output
 from kubectl_numa.manifests import STDIN
 from kubectl_numa.notices import notify_skipped, waiting
@@ -96,7 +96,7 @@ def _check_manifests(
         extra = cluster.policy.templates
         objects = [entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)]
         results = [checking.check(manifest, cluster) for manifest in objects if manifest.counts]
-    listing = checking.listing(results, text=lambda paper: _show(paper, results, cluster))
+    listing = checking.listing(results, text=lambda writer: _show(writer, results, cluster))
     options.print_listing(listing, output)
     options.note(manifests.notes(objects))
     options.note(
@@ -127,12 +127,12 @@ def _require_nodes(cluster: ClusterView) -> None:
         raise Trouble("the cluster has no nodes and no known node shapes, so nothing can be checked")
 
 
-def _show(paper: Paper, results: list[Checked], cluster: ClusterView) -> None:
+def _show(writer: TextWriter, results: list[Checked], cluster: ClusterView) -> None:
     nodes = len(cluster.snapshot.nodes)
     for checked in results:
         style = _STYLES[checked.result]
-        paper.line(checked.result, checked.line(nodes), indent=_INDENT, label_style=style)
+        writer.line(checked.result, checked.line(nodes), indent=_INDENT, label_style=style)
         for warning in checked.warnings:
             label = f"{'':{_INDENT}}warning: "
-            paper.line(label, warning, indent=len(label), label_style="yellow")
-    paper.line("", checking.summary(results), indent=0)
+            writer.line(label, warning, indent=len(label), label_style="yellow")
+    writer.line("", checking.summary(results), indent=0)

@@ -115,7 +115,7 @@ def defrag(  # noqa: PLR0913 - one argument for each option
         options.print_document(moving.to_json(pod, priority, advice), output)
         return
     never = _never(pod, view) if advice.remedy is Remedy.NEVER else ""
-    moving_page.show(pod, advice, options.paper(), now=view.seen, never=never)
+    moving_page.show(pod, advice, options.text_writer(), now=view.seen, never=never)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,11 @@ def demo(*, serve: bool, port: int) -> None:
 
     Exit code 0: every bundled pod has the expected outcome. 1: at least one does not.
     """
-    paper = options.paper()
+    writer = options.text_writer()
     try:
         if serve:
-            asyncio.run(stoppable(story.serve(paper, port=port)))
-        differing = asyncio.run(stoppable(story.play(paper)))
+            asyncio.run(stoppable(story.serve(writer, port=port)))
+        differing = asyncio.run(stoppable(story.play(writer)))
     except Stopped as stopped:
         # With --serve a signal is the way to end it, not a failure.
         raise click.exceptions.Exit(0 if serve else stopped.exit_code) from stopped

@@ -9,7 +9,7 @@ import click
 from kubectl_numa import diagnosis, options, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.diagnosis import DiagnosedNode, FindingGroup, Severity
-from kubectl_numa.lines import Paper, counted, some
+from kubectl_numa.lines import TextWriter, counted, some
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.notices import notify_skipped
 from kubectl_numa.traces import traces
@@ -89,7 +89,7 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
         wide_columns=("known", "source", "age"),
         rows=[_row(node) for node in nodes if node.found],
         documents=lambda: [node.to_json() for node in nodes],
-        text=lambda paper: _show(nodes, paper, most=len(nodes) if everything else None),
+        text=lambda writer: _show(nodes, writer, most=len(nodes) if everything else None),
     )
     options.print_listing(listing, output)
     raise click.exceptions.Exit(LACKING if any(node.lacking for node in nodes) else 0)
@@ -114,13 +114,13 @@ def _narrowed(nodes: Sequence[DiagnosedNode], names: Sequence[str]) -> Sequence[
     return [node for node in nodes if node.name in names] if names else nodes
 
 
-def _show(nodes: Sequence[DiagnosedNode], paper: Paper, *, most: int | None) -> None:
+def _show(nodes: Sequence[DiagnosedNode], writer: TextWriter, *, most: int | None) -> None:
     """Print all findings, each with a limited number of names and details."""
     lacking = sum(node.lacking for node in nodes)
-    paper.entry("", _summary(len(nodes), lacking), indent=0, style="bold")
+    writer.entry("", _summary(len(nodes), lacking), indent=0, style="bold")
     for group in diagnosis.groups(nodes):
-        paper.write("")
-        _show_group(group, paper, most=most)
+        writer.write("")
+        _show_group(group, writer, most=most)
 
 
 def _summary(total: int, lacking: int) -> str:
@@ -130,15 +130,15 @@ def _summary(total: int, lacking: int) -> str:
     return f"{lacking:,} of {counted(total)} {lacks} something for exact predictions"
 
 
-def _show_group(group: FindingGroup, paper: Paper, *, most: int | None) -> None:
+def _show_group(group: FindingGroup, writer: TextWriter, *, most: int | None) -> None:
     style, names = _STYLES[group.severity], group.names
     head = f"{group.finding}: {counted(len(names))} ({some(names, most=most or _NAMES)})"
-    paper.entry(f"  {group.severity}", head, indent=_INDENT, label_style=style, style="bold")
-    paper.entry("", f"{group.what}.", indent=_INDENT)
+    writer.entry(f"  {group.severity}", head, indent=_INDENT, label_style=style, style="bold")
+    writer.entry("", f"{group.what}.", indent=_INDENT)
     details = [(detail, of) for detail, of in group.names_by_detail.items() if detail]
     shown = details if most else details[:_DETAILS]
     for detail, of in shown:
-        paper.entry(" " * _INDENT + "* ", f"{some(of, most=most or _NAMES)}: {detail}", indent=_INDENT + 2)
+        writer.entry(" " * _INDENT + "* ", f"{some(of, most=most or _NAMES)}: {detail}", indent=_INDENT + 2)
     if hidden := len(details) - len(shown):
-        paper.entry(" " * _INDENT + "* ", f"and {hidden:,} more (--all shows them)", indent=_INDENT + 2)
-    paper.entry("  fix", group.remedy, indent=_INDENT, label_style="green")
+        writer.entry(" " * _INDENT + "* ", f"and {hidden:,} more (--all shows them)", indent=_INDENT + 2)
+    writer.entry("  fix", group.remedy, indent=_INDENT, label_style="green")

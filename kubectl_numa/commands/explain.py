@@ -11,7 +11,7 @@ from kubectl_numa import manifests, moving, options, pages, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.explanation import Explanation, groups
 from kubectl_numa.explanation import explain as explain_pod
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.lines import zones as placed_in
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.manifests import Manifest
@@ -123,7 +123,7 @@ def explain(  # noqa: PLR0913 - one argument for each option
         wide_columns=("zones", "class", "reason"),
         rows=_rows(shown, only_fitting=output is Output.NAME),
         documents=lambda: [explanation.to_json() for explanation in shown],
-        text=lambda paper: _show(shown, paper, in_depth=only is not None, limit=limit or None),
+        text=lambda writer: _show(shown, writer, in_depth=only is not None, limit=limit or None),
     )
     options.print_listing(listing, output)
     options.note(manifests.notes(given))
@@ -221,13 +221,13 @@ def _rows(explained: list[Explanation], *, only_fitting: bool) -> Iterator[Liste
                 yield ListedRow(f"node/{name}", (f"{pod.namespace}/{pod.name}", name, *cells))
 
 
-def _show(explained: list[Explanation], paper: Paper, *, in_depth: bool, limit: int | None) -> None:
+def _show(explained: list[Explanation], writer: TextWriter, *, in_depth: bool, limit: int | None) -> None:
     now = time.time()
     for number, explanation in enumerate(explained):
         if number:
-            paper.write("")
-        pages.show(explanation, paper, now=now, limit=limit)
+            writer.write("")
+        pages.show(explanation, writer, now=now, limit=limit)
         for answer in explanation.answers if in_depth else ():
-            pages.show_node(explanation, answer, paper)
+            pages.show_node(explanation, answer, writer)
     if not explained:
         click.echo("nothing to explain: the manifests contain no pods", err=True)

@@ -9,7 +9,7 @@ import click
 
 from kubectl_numa import moving, nodegroups, nodemap, options, typed_names
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.lines import Paper, some
+from kubectl_numa.lines import TextWriter, some
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.nodegroups import SeenNode
 from kubectl_numa.notices import notify, waiting
@@ -75,7 +75,7 @@ def nodes(  # noqa: PLR0913 - one keyword for each option
         wide_columns=nodegroups.WIDE_COLUMNS,
         rows=_rows(seen, snapshot.unknown),
         documents=lambda: nodemap.to_json(snapshot, view.exporter),
-        text=lambda paper: _draw(seen, snapshot, paper, one_by_one=everything or bool(names)),
+        text=lambda writer: _draw(seen, snapshot, writer, one_by_one=everything or bool(names)),
     )
     options.print_listing(listing, output)
 
@@ -132,21 +132,21 @@ def _rows(seen: Iterable[SeenNode], unknown: Iterable[str]) -> Iterable[ListedRo
     yield from map(nodegroups.hidden_row, unknown)
 
 
-def _draw(seen: Sequence[SeenNode], snapshot: Snapshot, paper: Paper, *, one_by_one: bool) -> None:
+def _draw(seen: Sequence[SeenNode], snapshot: Snapshot, writer: TextWriter, *, one_by_one: bool) -> None:
     now = time.time()
     if one_by_one:
         for each in seen:
-            nodemap.draw(each.node, paper, each.health)
-            paper.write("")
+            nodemap.draw(each.node, writer, each.health)
+            writer.write("")
     elif seen:
         classes = nodegroups.by_class(seen)
         for each_class in classes:
-            nodegroups.draw_class(each_class, paper)
-            paper.write("")
-        paper.entry("", nodegroups.summary(seen, classes), indent=0)
+            nodegroups.draw_class(each_class, writer)
+            writer.write("")
+        writer.entry("", nodegroups.summary(seen, classes), indent=0)
     for shape in snapshot.shapes:
         if not shape.nodes:
-            nodemap.draw_shape(shape, paper, now=now)
-            paper.write("")
+            nodemap.draw_shape(shape, writer, now=now)
+            writer.write("")
     if snapshot.unknown:
-        paper.entry("no topology published by ", some(snapshot.unknown, most=8), indent=25)
+        writer.entry("no topology published by ", some(snapshot.unknown, most=8), indent=25)

@@ -9,7 +9,7 @@ import yaml
 
 from kubectl_numa import explanation, nodemap, options
 from kubectl_numa.clusters import ClusterSource
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.questions import WebhookOptions
 from numalign.kube.command_line import FILE
@@ -47,7 +47,7 @@ def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOpt
         wide_columns=("last seen", "taints", "class"),
         rows=map(_row, listed),
         documents=lambda: [nodemap.shape_to_json(shape) for shape in listed],
-        text=lambda paper: _draw(listed, paper),
+        text=lambda writer: _draw(listed, writer),
     )
     options.print_listing(listing, output)
 
@@ -59,11 +59,11 @@ def _row(known: KnownShape) -> ListedRow:
     return ListedRow(f"shape/{shape.name}", (*facts, shape.node.policy, shape.node.scope, *more))
 
 
-def _draw(listed: Sequence[KnownShape], paper: Paper) -> None:
+def _draw(listed: Sequence[KnownShape], writer: TextWriter) -> None:
     now = time.time()
     for shape in listed:
-        nodemap.draw_shape(shape, paper, now=now)
-        paper.write("")
+        nodemap.draw_shape(shape, writer, now=now)
+        writer.write("")
 
 
 @shapes.command(

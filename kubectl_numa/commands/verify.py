@@ -71,19 +71,19 @@ def verify(*, connection: Connection, namespace: str | None, timeout: float, out
 
 
 def _show(namespace: str, pods: Sequence[ProbedPod]) -> None:
-    paper = options.paper()
+    writer = options.text_writer()
     for pod in pods:
         by = f" by {pod.detail}" if pod.outcome is ProbeOutcome.DENIED else ""
         what = f"a pod with {POLICY}: {pod.policy} is {pod.outcome}{by}"
         if pod.passed:
-            paper.entry("  ok  ", what, indent=_INDENT, label_style="green")
+            writer.entry("  ok  ", what, indent=_INDENT, label_style="green")
             continue
-        paper.entry("  FAIL", f"{what}, not {pod.expected}", indent=_INDENT, label_style="red")
-        paper.entry("", _REMEDIES[pod.outcome], indent=_INDENT)
+        writer.entry("  FAIL", f"{what}, not {pod.expected}", indent=_INDENT, label_style="red")
+        writer.entry("", _REMEDIES[pod.outcome], indent=_INDENT)
         if pod.outcome is ProbeOutcome.FAILED:
-            paper.entry("", pod.detail, indent=_INDENT)
+            writer.entry("", pod.detail, indent=_INDENT)
     reviews = "reviews" if all(pod.passed for pod in pods) else "does not review"
-    paper.entry("", f"numalign {reviews} the pods of namespace {namespace}", indent=0, style="bold")
+    writer.entry("", f"numalign {reviews} the pods of namespace {namespace}", indent=0, style="bold")
 
 
 _INDENT = 8

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubectl_numa import options
-from kubectl_numa.lines import Paper, counted
+from kubectl_numa.lines import TextWriter, counted
 from kubectl_numa.listings import Output
 from kubectl_numa.notices import notify
 from numalign.kube.command_line import Trouble, from_kubeconfig
@@ -59,7 +59,7 @@ def version(*, only_client: bool, connection: Connection, output: Output) -> Non
 
 def _print(client: str, installed: "InstalledVersions | None", output: Output) -> None:
     if output is Output.TEXT:
-        _draw(client, installed, options.paper())
+        _draw(client, installed, options.text_writer())
     else:
         options.print_document(to_json(client, installed), output)
 
@@ -74,17 +74,17 @@ def to_json(client: str, installed: "InstalledVersions | None") -> dict[str, Any
     }
 
 
-def _draw(client: str, installed: "InstalledVersions | None", paper: Paper) -> None:
-    paper.entry("client ", client, indent=_INDENT)
+def _draw(client: str, installed: "InstalledVersions | None", writer: TextWriter) -> None:
+    writer.entry("client ", client, indent=_INDENT)
     if installed is None:
         return
-    paper.entry("kubernetes ", installed.kubernetes, indent=_INDENT)
+    writer.entry("kubernetes ", installed.kubernetes, indent=_INDENT)
     for each in installed.programs or ():
         ready = f"{each.ready:,} ready" if each.ready < each.pods else "all ready"
         words = f"{each.version or 'unknown'}  {counted(each.pods, 'pod')} in {each.namespace}, {ready}"
-        paper.entry(f"{each.program} ", words, indent=_INDENT, style="" if each.version else "yellow")
+        writer.entry(f"{each.program} ", words, indent=_INDENT, style="" if each.version else "yellow")
     if installed.programs == ():
-        paper.entry("", "numalign does not run in this cluster", indent=0)
+        writer.entry("", "numalign does not run in this cluster", indent=0)
 
 
 def skew(client: str, programs: Sequence["InstalledProgram"] | None) -> Iterator[str]:

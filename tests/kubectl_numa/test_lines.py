@@ -5,13 +5,13 @@ import io
 import pytest
 from rich.console import Console
 
-from kubectl_numa.lines import NARROWEST, Paper, amounts, some, zones
+from kubectl_numa.lines import NARROWEST, TextWriter, amounts, some, zones
 from tests.notation import table
 
 
 def written(label: str, words: str, *, width: int, indent: int) -> list[str]:
     file = io.StringIO()
-    Paper(Console(file=file, width=width)).entry(label, words, indent=indent, style="red")
+    TextWriter(Console(file=file, width=width)).entry(label, words, indent=indent, style="red")
     return file.getvalue().splitlines()
 
 
@@ -76,15 +76,15 @@ def test_amounts_in_words() -> None:
 
 def test_a_manifest_cannot_steer_the_terminal() -> None:
     written = io.StringIO()
-    Paper(Console(file=written, width=80)).write("a\x1b[31mred\x9bgone")
+    TextWriter(Console(file=written, width=80)).write("a\x1b[31mred\x9bgone")
 
     assert written.getvalue() == "a\ufffd[31mred\ufffdgone\n"
 
 
 def test_on_no_columns_there_is_still_something_to_read() -> None:
     written = io.StringIO()
-    paper = Paper(Console(file=written, width=0))
-    paper.write("here")
+    writer = TextWriter(Console(file=written, width=0))
+    writer.write("here")
 
     assert written.getvalue() == "here\n"
-    assert paper.width == NARROWEST
+    assert writer.width == NARROWEST

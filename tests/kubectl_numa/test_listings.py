@@ -8,7 +8,7 @@ import yaml
 from rich.console import Console
 
 from kubectl_numa import options
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.listings import ListedRow, Listing, Output, table
 from numalign.model.intent import Policy
 
@@ -27,7 +27,7 @@ def listing(**text: object) -> Listing:
         wide_columns=("pods",),
         rows=rows(),
         documents=lambda: DOCUMENTS,
-        text=(lambda paper: paper.write(str(drawn))) if drawn else None,
+        text=(lambda writer: writer.write(str(drawn))) if drawn else None,
     )
 
 
@@ -66,9 +66,9 @@ def test_a_table_without_rows_is_its_heading() -> None:
 
 def test_what_a_tenant_wrote_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [ListedRow("pod/a", ("a\x1b[31m\nb",))]
-    paper = Paper(Console())
+    writer = TextWriter(Console())
 
-    Listing(("name",), rows, list).draw_wide(paper)
+    Listing(("name",), rows, list).draw_wide(writer)
 
     assert capsys.readouterr().out == "NAME\na\N{REPLACEMENT CHARACTER}[31m b\n"
 

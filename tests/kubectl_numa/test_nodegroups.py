@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from kubectl_numa import nodegroups
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.nodegroups import NodeStatus, SeenNode
 from numalign.kube.exporters import ExporterHealth, TopologySource
 from numalign.model.attributes import Attributes
@@ -53,9 +53,9 @@ def named(each: Node, name: str, health: ExporterHealth = FRESH) -> SeenNode:
 
 def drawn(*nodes: SeenNode, width: int = 80) -> str:
     file = io.StringIO()
-    paper = Paper(Console(file=file, width=width))
+    writer = TextWriter(Console(file=file, width=width))
     for each in nodegroups.by_class(nodes):
-        nodegroups.draw_class(each, paper)
+        nodegroups.draw_class(each, writer)
     return file.getvalue()
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from kubectl_numa import nodemap
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.exporters import ExporterHealth, TopologySource
@@ -48,7 +48,7 @@ def drawn(
 ) -> list[str]:
     raw = io.BytesIO()
     file = io.TextIOWrapper(raw, encoding=encoding)
-    nodemap.draw(shown, Paper(Console(file=file, width=width)), health)
+    nodemap.draw(shown, TextWriter(Console(file=file, width=width)), health)
     file.flush()
     return raw.getvalue().decode(encoding).splitlines()
 
@@ -161,7 +161,7 @@ HOUR = 3600
 
 def drawn_shape(known: KnownShape) -> list[str]:
     written = io.StringIO()
-    nodemap.draw_shape(known, Paper(Console(file=written, width=80)), now=SEEN + 2 * HOUR)
+    nodemap.draw_shape(known, TextWriter(Console(file=written, width=80)), now=SEEN + 2 * HOUR)
     return written.getvalue().splitlines()
 
 

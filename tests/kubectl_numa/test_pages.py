@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from kubectl_numa import explanation, pages
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.model.attributes import Attributes
 from numalign.model.intent import Gate, NamespaceRules, Policy
@@ -32,10 +32,10 @@ def shown(
     asked = cluster.decide(made, name="pod", namespace="default")
     explained = explanation.explain(asked, cluster)
     written = io.StringIO()
-    paper = Paper(Console(file=written, width=80))
-    pages.show(explained, paper, now=cluster.now, limit=limit)
+    writer = TextWriter(Console(file=written, width=80))
+    pages.show(explained, writer, now=cluster.now, limit=limit)
     for answer in explained.answers if depth else ():
-        pages.show_node(explained, answer, paper)
+        pages.show_node(explained, answer, writer)
     return written.getvalue()
 
 

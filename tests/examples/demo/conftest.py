@@ -12,15 +12,15 @@ from rich.console import Console
 from examples.demo import story
 from examples.demo.calls import Post
 from examples.demo.story import DemoFiles
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 
 Fake = Callable[..., Post]
 
 
 @pytest.fixture
-def sheet() -> Paper:
+def sheet() -> TextWriter:
     """An empty sheet of 80 columns, to be read from its console's file."""
-    return Paper(Console(file=io.StringIO(), width=80))
+    return TextWriter(Console(file=io.StringIO(), width=80))
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from examples.demo import large
 from examples.demo.calls import Post
 from examples.demo.large import Reviewed
 from examples.demo.tally import OutcomeCounts
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from tests.kubectl_numa.objects import manifest
 
 Fake = Callable[..., Post]
 
 
-def text(sheet: Paper) -> str:
+def text(sheet: TextWriter) -> str:
     file = sheet.console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
@@ -32,7 +32,7 @@ def clock() -> Callable[[], float]:
 
 async def test_a_pipe_sees_a_line_for_every_tenth(
     fake: Fake,
-    sheet: Paper,
+    sheet: TextWriter,
     clock: Callable[[], float],
 ) -> None:
     pods = [manifest(f"a-{number}", "1", namespace="default") for number in range(40)]
@@ -47,20 +47,20 @@ async def test_a_pipe_sees_a_line_for_every_tenth(
 
 async def test_fewer_pods_than_tenths_have_a_line_each(
     fake: Fake,
-    sheet: Paper,
+    sheet: TextWriter,
 ) -> None:
     await large.review([manifest("a", "1", namespace="default")] * 3, fake(), sheet)
     assert [line.split()[0] for line in text(sheet).splitlines()] == ["33%", "66%", "100%"]
 
 
-async def test_a_terminal_sees_a_bar(fake: Fake, sheet: Paper) -> None:
-    terminal = Paper(Console(file=sheet.console.file, width=80, force_terminal=True, color_system=None))
+async def test_a_terminal_sees_a_bar(fake: Fake, sheet: TextWriter) -> None:
+    terminal = TextWriter(Console(file=sheet.console.file, width=80, force_terminal=True, color_system=None))
     await large.review([manifest("a", "1", namespace="default")] * 3, fake(), terminal)
     assert "3/3" in text(sheet)
     assert "%" not in text(sheet)
 
 
-def test_the_summary_to_the_letter(sheet: Paper) -> None:
+def test_the_summary_to_the_letter(sheet: TextWriter) -> None:
     tally = OutcomeCounts()
     tally.words.update(reviewed=1000, admitted=990, untouched=10, patched=980, warned=5, denied=10)
     tally.causes.update({"too large": 7, "a mistake": 3})
@@ -85,7 +85,7 @@ def test_the_summary_to_the_letter(sheet: Paper) -> None:
     )
 
 
-def test_many_causes_are_cut_and_none_is_lost(sheet: Paper) -> None:
+def test_many_causes_are_cut_and_none_is_lost(sheet: TextWriter) -> None:
     tally = OutcomeCounts()
     tally.causes.update({f"cause {number}": 100 - number for number in range(large.CAUSES_SHOWN + 3)})
     large.show(Reviewed(tally, 0), sheet)

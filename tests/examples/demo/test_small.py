@@ -10,7 +10,7 @@ from examples.demo import bundled, small, webhook
 from examples.demo.bundled import Story
 from examples.demo.calls import PodOutcome, Post, line_to
 from examples.demo.story import DemoFiles
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 from numalign.model.node import node_class
@@ -21,7 +21,7 @@ Fake = Callable[..., Post]
 STORIES = {story.manifest["metadata"]["name"]: story for story in bundled.stories(bundled.read(bundled.PODS))}
 
 
-def text(sheet: Paper) -> str:
+def text(sheet: TextWriter) -> str:
     file = sheet.console.file
     assert isinstance(file, io.StringIO)
     return file.getvalue()
@@ -34,7 +34,7 @@ def nodes(stage: DemoFiles) -> ClusterView:
 
 
 async def test_every_bundled_pod_comes_out_as_expected(
-    stage: DemoFiles, nodes: ClusterView, sheet: Paper
+    stage: DemoFiles, nodes: ClusterView, sheet: TextWriter
 ) -> None:
     stories = list(STORIES.values())
     async with webhook.running(stage.cluster, stage.pair) as running, line_to(running, connections=1) as post:
@@ -57,7 +57,7 @@ async def test_every_bundled_pod_comes_out_as_expected(
     assert max(map(len, told.splitlines())) <= 110
 
 
-async def test_an_outcome_that_differs_is_shown(fake: Fake, nodes: ClusterView, sheet: Paper) -> None:
+async def test_an_outcome_that_differs_is_shown(fake: Fake, nodes: ClusterView, sheet: TextWriter) -> None:
     _, differing = await small.review([STORIES["inference-7b"]], nodes, fake(), sheet)
     assert differing == 1
     told = " ".join(text(sheet).split())

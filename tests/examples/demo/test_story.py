@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from examples.demo import story
-from kubectl_numa.lines import Paper
+from kubectl_numa.lines import TextWriter
 from tests.programs import needs
 
 
@@ -20,7 +20,7 @@ def test_the_stage_is_thrown_away() -> None:
 
 
 @needs("curl")
-async def test_the_lines_to_try_work_as_they_stand(sheet: Paper) -> None:
+async def test_the_lines_to_try_work_as_they_stand(sheet: TextWriter) -> None:
     serving = asyncio.create_task(story.serve(sheet, port=0))
     text = ""
     while "curl" not in text:
