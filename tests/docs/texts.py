@@ -64,15 +64,16 @@ def strings(where: str, source: str) -> Iterator[Text]:
                 yield Text(where, words, node.lineno)
 
 
-def command_help(command: click.Command, name: str) -> Iterator[Text]:
+def command_help(command: click.Command, name: str, above: click.Context | None = None) -> Iterator[Text]:
     """What --help prints of a click command, and of every command below it."""
-    context = click.Context(command, info_name=name)
-    yield Text(f"{name} --help", command.get_help(context))
+    # A command keeps the help option of the first context that asks for it.
+    context = click.Context(command, parent=above, info_name=name, **command.context_settings)
+    yield Text(f"{context.command_path} --help", command.get_help(context))
     if isinstance(command, click.Group):
         for sub in command.list_commands(context):
             subcommand = command.get_command(context, sub)
             assert subcommand
-            yield from command_help(subcommand, f"{name} {sub}")
+            yield from command_help(subcommand, sub, context)
 
 
 def settings_help(model: type[Settings], name: str) -> Iterator[Text]:

@@ -34,7 +34,9 @@ def certs_page() -> str:
 
 
 def _page(head: str, group: click.Group, called: str) -> str:
-    sections = (line for name, each in _commands(group, called) for line in _section(name, each))
+    # A command keeps the help option of the first context that asks for it.
+    above = click.Context(group, info_name=called, **group.context_settings)
+    sections = (line for name, each in _commands(group, called) for line in _section(name, each, above))
     return "\n".join([head, *sections])
 
 
@@ -47,8 +49,8 @@ def _commands(group: click.Group, called: str) -> Iterator[tuple[str, click.Comm
             yield from _commands(command, f"{called} {name}")
 
 
-def _section(called: str, command: click.Command) -> Iterator[str]:
-    context = click.Context(command, info_name=called)
+def _section(called: str, command: click.Command, above: click.Context) -> Iterator[str]:
+    context = click.Context(command, parent=above, info_name=called)
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"## {called}\n"
     yield f"```text\n{called} {usage}\n```\n"
