@@ -118,7 +118,7 @@ class Explanation:
                     {
                         "name": step.container,
                         "role": step.role,
-                        "asks": quantities(step.asks),
+                        "asks": quantities(step.requests),
                         "notPinned": list(step.loose),
                     }
                     for step in demand.steps

@@ -44,7 +44,7 @@ def show(explanation: Explanation, writer: TextWriter, *, now: float, limit: int
     pod, decision = explanation.pod, explanation.pod.decision
     writer.entry("", f"{pod.namespace}/{pod.name} {intent_text(pod)}", indent=0, style="bold")
     for step in pod.demand.steps:
-        asks = amounts(quantities(step.asks)) or "nothing that a kubelet would pin"
+        asks = amounts(quantities(step.requests)) or "nothing that a kubelet would pin"
         loose = f" ({', '.join(step.loose)} shared, never pinned)" if step.loose else ""
         writer.entry(f"  {step.role} ", f'"{step.container}": {asks}{loose}', indent=len(step.role) + 3)
     if pod.handed_over:

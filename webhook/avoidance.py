@@ -56,7 +56,7 @@ class Avoidance:
 
 def with_avoidance(answer: Allowed | Patched, pod: ReviewedPod, nodes: tuple[str, ...]) -> Allowed | Patched:
     """Return the response about a pod, extended to avoid these nodes if the pod requests alignment."""
-    if not nodes or not pod.request.asks:
+    if not nodes or not pod.request.requests_alignment:
         return answer
     before = answer.operations if isinstance(answer, Patched) else ()
     try:

@@ -64,7 +64,7 @@ def refused(pod: PodQuestion, decision: AdmissionDecision) -> dict[str, str]:
 def admitted(pod: PodQuestion) -> str:
     """Return the audit annotation of an admitted pod."""
     level = LEVELS["audit"](pod.rules)
-    below = f", below {level}" if level and pod.question.asks_less_than(level) else ""
+    below = f", below {level}" if level and pod.question.requests_less_than(level) else ""
     return f"admitted with {policy_word(pod)}{below}"
 
 

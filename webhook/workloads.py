@@ -151,7 +151,7 @@ def _workload(
     """Return what the templates request; None if they request nothing."""
     reviewed: list[ReviewedTemplate] = []
     # As for pods: without any rules or requests, no mistake is shown.
-    mistakes = list(scan.mistakes) if policy.rules_for(review.namespace).asks else []
+    mistakes = list(scan.mistakes) if policy.rules_for(review.namespace).has_policy else []
     unclear: list[Mistake] = []
     for place in scan.places:
         if len(mistakes) + len(unclear) > MOST_MISTAKES:

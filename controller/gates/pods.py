@@ -156,7 +156,7 @@ class PinWriter:
 def aspects(raw: Object, pending: PendingPod) -> WantedPlacement | NoPlacement:
     """Return the placement to look for, or why there is none."""
     question = pending.pod_question
-    if question is None or not question.asks:
+    if question is None or not question.requests_alignment:
         return NoPlacement("it no longer requests NUMA alignment")
     if question.excess:
         return NoPlacement(f"its placement constraints cannot be evaluated: {question.excess.value}")

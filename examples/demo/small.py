@@ -150,7 +150,7 @@ def _show(pod: ComparedPod, number: str, writer: TextWriter) -> None:
 
 def _asks(pod: PodDecision) -> str:
     steps = "; ".join(
-        f"{step.role} {step.container} {amounts(quantities(step.asks)) or 'nothing to pin'}"
+        f"{step.role} {step.container} {amounts(quantities(step.requests)) or 'nothing to pin'}"
         for step in pod.demand.steps
     )
     return f"{intent_text(pod)}. {pod.demand.qos}: {steps}"

@@ -109,7 +109,7 @@ NOTHING: AbstractSet[str] = frozenset()
 
 def steps(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = NOTHING) -> Iterator[None]:
     """Compute step by step what is needed; `decide` then answers at once."""
-    if not pod.asks:
+    if not pod.requests_alignment:
         return iter(())
     question = dra.sure(pod.question, served)
     if pod.pin is None:
@@ -124,7 +124,7 @@ def steps(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = N
 
 def answered(pod: PodQuestion, cache: ClusterCache, *, served: AbstractSet[str] = NOTHING) -> bool:
     """Return whether every evaluated node has answered in time."""
-    if not pod.asks:
+    if not pod.requests_alignment:
         return True
     question = dra.sure(pod.question, served)
     if pod.pin and pod.pin.node:
@@ -148,19 +148,19 @@ def decide(  # noqa: PLR0913  a pod, a cluster, and as of when and of what it is
     pod is refused. For a pod that `runs` already it is not checked whether a node has room: it has its own.
     """
     rules = pod.rules
-    if rules.enforce and pod.question.asks_less_than(rules.enforce):
+    if rules.enforce and pod.question.requests_less_than(rules.enforce):
         # A namespace's level applies to every pod in it, whatever has placed it.
         text = wording.enforcement_text(pod.namespace, rules.enforce, pod.policy if pod.stated else None)
         return AdmissionDecision(AdmissionState.BELOW_ENFORCED, text)
     warnings = list[str]()
-    if rules.warn and pod.question.asks_less_than(rules.warn):
+    if rules.warn and pod.question.requests_less_than(rules.warn):
         warnings.append(below_text(pod, rules.warn))
     contradictions = _contradictions(pod, refusals)
     if contradictions and refusals.taints is TaintReaction.DENY:
         text = " ".join(each.refusal for each in contradictions)
         return AdmissionDecision(AdmissionState.CONTRADICTS_TAINT, text, warnings=tuple(warnings))
     warnings += [each.warning for each in contradictions]
-    if not pod.asks:
+    if not pod.requests_alignment:
         return AdmissionDecision(AdmissionState.NOT_ASKED, warnings=tuple(warnings))
     question = dra.sure(pod.question, served)
     decision = _by_nodes(
@@ -201,7 +201,7 @@ def _nothing_to_align(pod: PodQuestion) -> str | None:
 def shortfalls(pod: PodQuestion) -> tuple[str, ...]:
     """Return the names of the levels that a pod does not meet."""
     levels = {name: level for name, of in LEVELS.items() if (level := of(pod.rules))}
-    return tuple(name for name, level in levels.items() if pod.question.asks_less_than(level))
+    return tuple(name for name, level in levels.items() if pod.question.requests_less_than(level))
 
 
 def below_text(pod: PodQuestion, level: Policy) -> str:

@@ -147,7 +147,7 @@ def _in_steps(trial: Trial, admitted: Admitted) -> Iterator[tuple[Rows, _ScoreTe
 def _alike(trial: Trial, state: ColumnState) -> Iterator[tuple[_ScoreTerms, Rows | None]]:
     demand = trial.plan.question.demand
     # The pod as a whole requests memory only under the names that app containers request.
-    asked = frozenset(name for step in (demand.whole, *demand.steps) for name in step.asks)
+    asked = frozenset(name for step in (demand.whole, *demand.steps) for name in step.requests)
 
     def terms(layout: Layout) -> _ScoreTerms:
         costs = tuple(zip(layout.ids, layout.costs, strict=True))
@@ -158,7 +158,7 @@ def _alike(trial: Trial, state: ColumnState) -> Iterator[tuple[_ScoreTerms, Rows
 
 
 def _pinned(step: Step, terms: _ScoreTerms) -> Mapping[str, int]:
-    return {name: amount for name, amount in step.asks.items() if name in terms.listed}
+    return {name: amount for name, amount in step.requests.items() if name in terms.listed}
 
 
 def _unit(state: ColumnState, step: Step, terms: _ScoreTerms, mask: Ints) -> Unit:

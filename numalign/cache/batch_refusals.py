@@ -233,8 +233,8 @@ def _unsatisfied(cause: Cause, policy: Policy, needs: tuple[Need, ...]) -> Refus
 
 
 def _unallocated(request: StepRequest, names: Iterable[str], policy: Policy, zones: int) -> Refusal:
-    asks, reason = request.step.asks, RejectionReason.UNEXPECTED_ADMISSION
-    needs = tuple(Need(name, asks.get(name, 0), zones, 0) for name in names)
+    requests, reason = request.step.requests, RejectionReason.UNEXPECTED_ADMISSION
+    needs = tuple(Need(name, requests.get(name, 0), zones, 0) for name in names)
     return Refusal(Refuser.KUBELET, reason, Cause.NOT_ALLOCATED, policy, needs=needs)
 
 
@@ -252,8 +252,8 @@ def _broken_cores(request: StepRequest, plan: LayoutPlan, zones: int) -> Refusal
 
 def _needs(request: StepRequest, names: Iterable[str], width: int) -> tuple[Need, ...]:
     """Return what a step requests of these resources, in the order of the rules."""
-    asks = {**request.step.asks, **request.step.devices}
-    return tuple(Need(name, amount, width, 0) for name, amount in asks.items() if name in names)
+    requests = {**request.step.requests, **request.step.devices}
+    return tuple(Need(name, amount, width, 0) for name, amount in requests.items() if name in names)
 
 
 def _causes(

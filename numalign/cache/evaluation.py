@@ -191,7 +191,7 @@ class Evaluation:
         self._verdicts: dict[tuple[FreeOrEmpty, int], tuple[Node, Verdict]] = {}
         self._verdicts_bytes = 0
         self.calls = 0
-        self._of_one_container = sum(bool(step.asks) for step in question.demand.steps) <= 1
+        self._of_one_container = sum(bool(step.requests) for step in question.demand.steps) <= 1
 
     @property
     def weight(self) -> int:

@@ -201,7 +201,7 @@ class TablePlan:
 
 def concerned(plan: LayoutPlan, step: Step, intent: Intent) -> frozenset[str]:
     """Return the names of a step's resources that an intent concerns and these kubelets align."""
-    return frozenset(name for name in step.asks if name in plan.aligned and intent.concerns(name))
+    return frozenset(name for name in step.requests if name in plan.aligned and intent.concerns(name))
 
 
 class Plans:

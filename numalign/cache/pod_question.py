@@ -110,14 +110,14 @@ class PodQuestion:
         return self.by is not None
 
     @property
-    def asks(self) -> bool:
+    def requests_alignment(self) -> bool:
         """Whether any alignment is requested; `none` opts out as no setting does."""
         return self.policy is not Policy.NONE
 
     @property
     def opted_out(self) -> bool:
         """Whether the pod itself sets `none`."""
-        return self.by is StatedBy.POD and not self.asks
+        return self.by is StatedBy.POD and not self.requests_alignment
 
     @property
     def silent(self) -> bool:

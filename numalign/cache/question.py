@@ -34,7 +34,7 @@ class Question:
         """Return the same pod with another policy."""
         return replace(self, intent=replace(self.intent, policy=policy))
 
-    def asks_less_than(self, level: Policy) -> bool:
+    def requests_less_than(self, level: Policy) -> bool:
         """Return whether a pod that a kubelet would align requests less than this level."""
         less = not self.intent.policy.at_least(level) or not self.concerned
         return self.demand.alignable and less
@@ -42,4 +42,4 @@ class Question:
     @property
     def concerned(self) -> bool:
         """Whether the intent concerns any resource that the pod requests."""
-        return any(self.intent.concerns(name) for step in self.demand.steps for name in step.asks)
+        return any(self.intent.concerns(name) for step in self.demand.steps for name in step.requests)

@@ -109,7 +109,7 @@ def alignment(
     if observed is None:
         return Alignment(Judgement.NOT_OBSERVED)
     demand = effective_demand(node, demand)
-    asked = frozenset(name for name in demand.whole.asks if intent.concerns(name))
+    asked = frozenset(name for name in demand.whole.requests if intent.concerns(name))
     held = {
         zones: bag for zones, amounts in observed.items() if zones and (bag := _concerned(amounts, asked))
     }
@@ -168,14 +168,16 @@ class _Observed:
 
     def allowed(self, step: Step) -> int | None:
         """Return the number of zones that the policy allows for a step; None if that is not known."""
-        return fewest_zones(self.node, step, self.policy, [name for name in self.names if name in step.asks])
+        return fewest_zones(
+            self.node, step, self.policy, [name for name in self.names if name in step.requests]
+        )
 
     def judged(self, step: Step) -> Alignment:
         """Return the alignment of all that is held, if it belongs to this step."""
         most = self.allowed(step)
         if most is None:
             return Alignment(Judgement.NOT_CLEAR)
-        spread = self.spread([name for name in self.names if name in step.asks], step.container, most)
+        spread = self.spread([name for name in self.names if name in step.requests], step.container, most)
         return Alignment(Judgement.MISALIGNED, spread) if len(spread.zones) > most else ALIGNED
 
     def spread(self, names: Iterable[str], container: str, most: int) -> Spread:
@@ -196,12 +198,12 @@ def _by_container(observed: _Observed) -> Alignment:
     Only what the pod holds is known; which container has which part of it follows from the amounts.
     """
     names = observed.names
-    asking = [step for step in observed.demand.steps if any(name in step.asks for name in names)]
+    asking = [step for step in observed.demand.steps if any(name in step.requests for name in names)]
     if len(asking) == 1:
         return observed.judged(asking[0])
     # Finished init containers may still hold resources, unless the requests of the others are all there is.
     running = [step for step in asking if step.role is not Role.INIT]
-    if any(observed.total(name) != sum(step.asks.get(name, 0) for step in running) for name in names):
+    if any(observed.total(name) != sum(step.requests.get(name, 0) for step in running) for name in names):
         return Alignment(Judgement.NOT_CLEAR)
     if len(running) == 1:
         return observed.judged(running[0])
@@ -231,9 +233,11 @@ def _each_in_one(observed: _Observed, steps: Sequence[Step]) -> bool | None:
     """
     if any(len(zones) != 1 for zones in observed.held):
         return None
-    asked = [{name: step.asks[name] for name in observed.names if name in step.asks} for step in steps]
+    asked = [
+        {name: step.requests[name] for name in observed.names if name in step.requests} for step in steps
+    ]
     # The largest first, so that an impossible division is detected early.
-    asked.sort(key=lambda asks: sorted(asks.values()), reverse=True)
+    asked.sort(key=lambda requests: sorted(requests.values()), reverse=True)
     tries = iter(range(MOST_TRIED))
     try:
         return _parts([Counter(bag) for bag in observed.held.values()], asked, tries)

@@ -186,7 +186,7 @@ def _why_shared(demand: Demand) -> str:
 
 
 def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
-    steps = {name: step for step in demand.steps for name in step.asks if intent.concerns(name)}
+    steps = {name: step for step in demand.steps for name in step.requests if intent.concerns(name)}
     missed = [name for name in steps if not node.aligns(name)]
     broken = len(missed) == len(steps) or any(intent.names(name) for name in missed)
     if broken and missed:
@@ -214,9 +214,9 @@ def _not_alignable(node: Node, refused: Rejection) -> _Why:
 
 
 def _not_allocatable(node: Node, refused: Rejection) -> _Why:
-    asks, every = refused.step.asks, len(node.zones)
+    requests, every = refused.step.requests, len(node.zones)
     # A container can name a device without requesting any, and still be refused.
-    needs = (Need(name, asks.get(name, 0), every, _most(node, name, every)) for name in refused.resources)
+    needs = (Need(name, requests.get(name, 0), every, _most(node, name, every)) for name in refused.resources)
     return _Why(Cause.NOT_ALLOCATED, tuple(needs))
 
 
@@ -256,7 +256,7 @@ def too_wide(
     if not intent.binding:
         return
     for step, grants in _units(intent.scope or node.scope, demand, placement):
-        names = [name for name in step.asks if intent.concerns(name) and node.aligns(name)]
+        names = [name for name in step.requests if intent.concerns(name) and node.aligns(name)]
         zones = frozenset[int]().union(*(grant.zones_of(names) for grant in grants))
         # A single zone satisfies every policy.
         if len(zones) > 1 and len(zones) > (fewest_zones(node, step, intent.policy, names) or 1):
@@ -301,12 +301,12 @@ def _units(scope: Scope, demand: Demand, placement: Placement) -> Iterator[tuple
 def _needs(node: Node, step: Step, policy: Policy) -> tuple[Need, ...]:
     """Return how many zones a policy allows for each aligned resource, and the most that these have."""
     # A named device gets hints even if none is requested.
-    asks = {**step.asks, **step.devices}
+    requests = {**step.requests, **step.devices}
     single = policy is Policy.SINGLE_NUMA_NODE
-    allowed = dict.fromkeys(asks, 1) if single else min_widths(node, step)
+    allowed = dict.fromkeys(requests, 1) if single else min_widths(node, step)
     return tuple(
         Need(name, request, allowed[name], _most(node, name, allowed[name]))
-        for name, request in asks.items()
+        for name, request in requests.items()
         if node.aligns(name)
     )
 
@@ -327,7 +327,7 @@ def _cause(node: Node, needs: tuple[Need, ...]) -> Cause:
 
 def _shortages(node: Node, step: Step) -> Iterator[Shortage]:
     """Yield every resource of every zone that is too small on its own."""
-    aligned = [(name, request) for name, request in step.asks.items() if node.aligns(name)]
+    aligned = [(name, request) for name, request in step.requests.items() if node.aligns(name)]
     for zone in node.zones:
         for name, request in aligned:
             free = zone.free.get(name, 0)

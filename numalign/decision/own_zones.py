@@ -30,7 +30,7 @@ def own_zones(node: Node, demand: Demand, intent: Intent, held: Mapping[ZoneSet,
         return NO_ZONES
     if len(node.zones) == 1:
         # All that is requested of such a node comes from its zone, whether or not a manager allocates it.
-        asked = any(intent.concerns(name) for step in demand.steps for name in step.asks)
+        asked = any(intent.concerns(name) for step in demand.steps for name in step.requests)
         return frozenset(node.ids) if asked else NO_ZONES
     return frozenset(zone for zones, bag in held.items() if any(map(intent.concerns, bag)) for zone in zones)
 

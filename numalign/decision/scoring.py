@@ -101,7 +101,7 @@ _ALIGNED_BY: Mapping[Policy, Callable[[Node, Placement], bool]] = MappingProxyTy
 class ScoredUnit(NamedTuple):
     """What is placed as a unit: its requests of resources that zones list, and all its zones."""
 
-    asks: Mapping[str, int]
+    requests: Mapping[str, int]
     zones: frozenset[ZoneId]
 
 
@@ -123,12 +123,12 @@ def _units(node: Node, demand: Demand, placement: Placement) -> list[ScoredUnit]
 
 
 def _unit(step: Step, grant: Grant, listed: frozenset[str]) -> ScoredUnit:
-    asks = _pinned(step, listed)
-    return ScoredUnit(asks, grant.zones_of(asks))
+    requests = _pinned(step, listed)
+    return ScoredUnit(requests, grant.zones_of(requests))
 
 
 def _pinned(step: Step, listed: frozenset[str]) -> Mapping[str, int]:
-    return {name: request for name, request in step.asks.items() if name in listed}
+    return {name: request for name, request in step.requests.items() if name in listed}
 
 
 def _least_numa_nodes(node: Node, units: list[ScoredUnit], _weights: Weights) -> int:
@@ -202,7 +202,7 @@ def amounts(node: Node, unit: ScoredUnit) -> list[Amount]:
     chosen = [zone.free for zone in node.zones if zone.id in unit.zones]
     return [
         (name, whole(name, request), sum(whole(name, free.get(name, 0)) for free in chosen))
-        for name, request in unit.asks.items()
+        for name, request in unit.requests.items()
     ]
 
 

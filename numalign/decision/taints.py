@@ -92,8 +92,10 @@ def _shares_cpus(demand: Demand, _intent: Intent) -> str | None:
 
 def _is_loose(resource: str, intent: Intent) -> str | None:
     if not intent.binding:
-        asks = "requests no alignment" if intent.policy is Policy.NONE else f"requests only {intent.policy}"
-        return f"it {asks}"
+        requested = (
+            "requests no alignment" if intent.policy is Policy.NONE else f"requests only {intent.policy}"
+        )
+        return f"it {requested}"
     return None if intent.concerns(resource) else f"{RESOURCES} leaves out {resource}"
 
 

@@ -22,7 +22,7 @@ _NAMES_NOBODY = (None, "", DEFAULT_SCHEDULER)
 
 def concerns(question: PodQuestion) -> bool:
     """Return whether the pod requests alignment and a scheduler is to place it."""
-    return question.asks and not question.pin
+    return question.requests_alignment and not question.pin
 
 
 def scheduler(spec: Mapping[str, object], question: PodQuestion) -> str | None:

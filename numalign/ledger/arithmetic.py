@@ -101,7 +101,7 @@ def allocated(node: Node, amounts: Amounts, cpus: CpuSet = 0) -> Node:
     if amounts:
         any_cpus = None if any(CPU in bag for bag in amounts.values()) else 0
         observed.append(ObservedContainer(WHOLE_POD, any_cpus, amounts))
-    return observe(node, _ASKS_NOTHING, observed)[0] if observed else node
+    return observe(node, _NO_DEMAND, observed)[0] if observed else node
 
 
 def without_cpus(amounts: Amounts) -> Amounts:
@@ -112,7 +112,7 @@ def without_cpus(amounts: Amounts) -> Amounts:
     }
 
 
-_ASKS_NOTHING = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
+_NO_DEMAND = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
 
 
 def with_free(node: Node, free: Callable[[Zone], Resources]) -> Node:

@@ -94,14 +94,14 @@ def steps(node: Node, demand: Demand) -> Iterable[tuple[Role, Resources]]:
     """Return what the managers of a node allocate for a pod, one request after another."""
     effective = kubelet.effective_demand(node, demand)
     if effective is demand or node.scope is Scope.CONTAINER or node.policy is Policy.NONE:
-        return ((step.role, step.asks) for step in effective.steps)
+        return ((step.role, step.requests) for step in effective.steps)
     # Served as a whole, it gets no devices.
     return ((Role.APP, effective.whole.exclusive),)
 
 
 def holds(node: Node, demand: Demand) -> bool:
     """Return whether the managers of this node's kubelet would give the pod exclusive resources."""
-    return any(given_out(node, name) for _, asks in steps(node, demand) for name in asks)
+    return any(given_out(node, name) for _, requests in steps(node, demand) for name in requests)
 
 
 def exclusive(node: Node, demand: Demand) -> bool:
@@ -113,16 +113,16 @@ def exclusive(node: Node, demand: Demand) -> bool:
         kind(name) is not Kind.DEVICE or name in node.devices
         for step in demand.steps
         if step.role is not Role.INIT
-        for name in step.asks
+        for name in step.requests
     )
 
 
 def due(node: Node, demand: Demand) -> Due:
     """Return what a pod gets on a node, if it is admitted."""
     sums: dict[bool, dict[str, int]] = {True: {}, False: {}}
-    for role, asks in steps(node, demand):
+    for role, requests in steps(node, demand):
         total = sums[role is Role.INIT]
-        for name, amount in asks.items():
+        for name, amount in requests.items():
             if amount and given_out(node, name):
                 total[name] = total.get(name, 0) + amount
     return Due(Resources(sums[False]), Resources(sums[True]))

@@ -118,10 +118,13 @@ class Relief:
         if any(leaver.unread for leaver in chosen):
             return True
         # What finished init containers had may be free again when the other one comes.
-        kept, asks = claims.due(self.node, self.demand).running, effective_demand(self.node, other).whole.asks
+        kept, requests = (
+            claims.due(self.node, self.demand).running,
+            effective_demand(self.node, other).whole.requests,
+        )
         return all(
             self._together(name, chosen) >= kept.get(name, 0) + amount
-            for name, amount in asks.items()
+            for name, amount in requests.items()
             if claims.given_out(self.node, name)
         )
 
@@ -174,7 +177,7 @@ def relief(
     """Return what removing these pods, by uid, could free for one with this demand."""
     node = info.node
     heeded = effective_demand(node, demand)
-    names = frozenset(name for step in (*heeded.steps, heeded.whole) for name in step.asks)
+    names = frozenset(name for step in (*heeded.steps, heeded.whole) for name in step.requests)
     names = frozenset(name for name in names if claims.given_out(node, name))
     short = short_of(info, demand)
     assigned = {pod.uid: pod for pod in info.assigned_pods}
@@ -185,7 +188,7 @@ def relief(
         if leaver.unread or leaver.zones or not short.keys().isdisjoint(leaver.requests)
     )
     has, units = _most_free(info, free), _units(node, heeded, intent)
-    total = {name: amount for name, amount in heeded.whole.asks.items() if name in names}
+    total = {name: amount for name, amount in heeded.whole.requests.items() if name in names}
     every = {name: sum(amounts.get(name, 0) for amounts in has.values()) for name in total}
     return Relief(
         node,
@@ -257,26 +260,27 @@ def _units(node: Node, demand: Demand, intent: Intent) -> Sequence[_ByName]:
 
 def _by_node(node: Node, demand: Demand) -> Iterator[_ByName]:
     for step in _steps(demand, node.scope):
-        asks = {name: amount for name, amount in step.asks.items() if node.aligns(name)}
-        if asks and (node.policy is Policy.SINGLE_NUMA_NODE or _fits_one_zone(node, asks)):
-            yield asks
+        requests = {name: amount for name, amount in step.requests.items() if node.aligns(name)}
+        if requests and (node.policy is Policy.SINGLE_NUMA_NODE or _fits_one_zone(node, requests)):
+            yield requests
 
 
 def _by_intent(node: Node, demand: Demand, intent: Intent) -> Iterator[_ByName]:
     for step in _steps(demand, intent.scope or node.scope):
-        concerned = (name for name in step.asks if intent.concerns(name) and node.aligns(name))
-        if asks := {name: step.asks[name] for name in concerned}:
-            yield asks
+        concerned = (name for name in step.requests if intent.concerns(name) and node.aligns(name))
+        if requests := {name: step.requests[name] for name in concerned}:
+            yield requests
 
 
 def _steps(demand: Demand, scope: Scope) -> Sequence[Step]:
     return (demand.whole,) if scope is Scope.POD else demand.steps
 
 
-def _fits_one_zone(node: Node, asks: _ByName) -> bool:
+def _fits_one_zone(node: Node, requests: _ByName) -> bool:
     """Return whether some zone may allocate enough of each, so that the kubelet does not spread any."""
     return all(
-        any(zone.allocatable.get(name, 0) >= amount for zone in node.zones) for name, amount in asks.items()
+        any(zone.allocatable.get(name, 0) >= amount for zone in node.zones)
+        for name, amount in requests.items()
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from numalign.map.views import (
     ClassGroup,
-    ContainerAsks,
+    ContainerRequests,
     DeviceBox,
     Fleet,
     HeldInZones,
@@ -219,13 +219,13 @@ def _intent(intent: PodIntent) -> Form:
     }
 
 
-def _demand(containers: Sequence[ContainerAsks], total: Mapping[str, int]) -> Form:
+def _demand(containers: Sequence[ContainerRequests], total: Mapping[str, int]) -> Form:
     return {
         "containers": [
             {
                 "name": container.name,
                 "role": container.role,
-                "asks": quantities(container.asks),
+                "asks": quantities(container.requests),
                 "notPinned": list(container.loose),
             }
             for container in containers

@@ -8,7 +8,7 @@ from numalign.ledger.model import AssignedPod
 from numalign.ledger.occupancy import sharing
 from numalign.map.pods_on_node import owner_text, pods_on_node
 from numalign.map.tiles import zone_uses
-from numalign.map.views import ContainerAsks, PodIntent, PodOnNode, PodView, Visible, ZoneUse
+from numalign.map.views import ContainerRequests, PodIntent, PodOnNode, PodView, Visible, ZoneUse
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Policy
 from numalign.model.resources import EMPTY
@@ -66,10 +66,12 @@ def intent_of(reading: PodReading) -> PodIntent:
     return PodIntent(intent.policy, reading.by, intent.scope, tuple(intent.resources), intent.exclusive)
 
 
-def containers(demand: Demand | None) -> tuple[ContainerAsks, ...]:
+def containers(demand: Demand | None) -> tuple[ContainerRequests, ...]:
     """Return the requests of each container in the kubelet's order; none if the pod cannot be read."""
     steps = demand.steps if demand else ()
-    return tuple(ContainerAsks(step.container, step.role, step.asks, tuple(step.loose)) for step in steps)
+    return tuple(
+        ContainerRequests(step.container, step.role, step.requests, tuple(step.loose)) for step in steps
+    )
 
 
 def _policy(state: SchedulerState) -> EffectivePolicy:

@@ -298,12 +298,12 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerAsks:
+class ContainerRequests:
     """The exclusive requests of a container; no manager of the kubelet pins the `loose` ones."""
 
     name: str
     role: Role
-    asks: Resources
+    requests: Resources
     loose: tuple[str, ...]
 
 
@@ -346,7 +346,7 @@ class PodView:
     node: str
     pinned: str
     intent: PodIntent
-    containers: tuple[ContainerAsks, ...]
+    containers: tuple[ContainerRequests, ...]
     total: Resources
     on_node: PodOnNode | None
     zones: tuple[ZoneUse, ...]
@@ -424,7 +424,7 @@ class WhatIfTemplate:
 
     where: str
     intent: PodIntent
-    containers: tuple[ContainerAsks, ...]
+    containers: tuple[ContainerRequests, ...]
     total: Resources
     admission: WebhookAnswer
     nodes: tuple[WhatIfNode, ...]

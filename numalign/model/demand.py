@@ -38,11 +38,11 @@ class Step:
     devices: Resources = EMPTY
     loose: tuple[str, ...] = ()
     managed: bool = False
-    asks: Resources = field(init=False, compare=False)
+    requests: Resources = field(init=False, compare=False)
     """Amounts by name: those of `exclusive`, and devices with an amount above zero."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "asks", Resources({**self.exclusive, **self.devices.positive()}))
+        object.__setattr__(self, "requests", Resources({**self.exclusive, **self.devices.positive()}))
 
     @property
     def exclusive(self) -> Resources:
@@ -79,10 +79,10 @@ class Demand:
     pod_level: PodLevel | None = None
     by_dra: frozenset[str] = frozenset()
     kinds: frozenset[Kind] = field(init=False, compare=False)
-    """The kinds of all resources in the `asks` of its steps."""
+    """The kinds of all resources in the `requests` of its steps."""
 
     def __post_init__(self) -> None:
-        kinds = frozenset(kind(name) for step in self.steps for name in step.asks)
+        kinds = frozenset(kind(name) for step in self.steps for name in step.requests)
         object.__setattr__(self, "kinds", kinds)
 
     @property
@@ -111,8 +111,8 @@ def with_request(demand: Demand, container: str, resource: str, amount: int) -> 
     alone = container == WHOLE_POD
     before = (demand.whole,) if alone else demand.steps
     steps = tuple(_asking(step, resource, amount) if step.container == container else step for step in before)
-    saved = sum(step.asks.get(resource, 0) for step in before) - sum(
-        step.asks.get(resource, 0) for step in steps
+    saved = sum(step.requests.get(resource, 0) for step in before) - sum(
+        step.requests.get(resource, 0) for step in steps
     )
     total = Resources({**demand.total, resource: demand.total.get(resource, 0) - saved})
     return replace(demand, steps=steps, whole=_whole(steps), total=total)

@@ -167,7 +167,7 @@ class NamespaceRules:
     heal: Heal | None = None
 
     @property
-    def asks(self) -> bool:
+    def has_policy(self) -> bool:
         """Whether any policy is stated."""
         return bool(self.default or self.enforce or self.warn or self.audit)
 

@@ -66,7 +66,7 @@ def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> Se
     """Read and check a pair, and the CA for callers; raise `BadPair` with all mistakes."""
     before = _contents(pair)
     certificate = _examined(pair, before, now=now)
-    context = bare_context(asks=client_ca is not None)
+    context = bare_context(request_certificate=client_ca is not None)
     if client_ca:
         context.load_verify_locations(cadata=_authority(client_ca))
     try:
@@ -80,15 +80,15 @@ def load(pair: PairFiles, *, now: datetime, client_ca: Path | None = None) -> Se
     return ServingPair(context, serial, certificate.not_valid_after_utc)
 
 
-def bare_context(*, asks: bool = False) -> ssl.SSLContext:
+def bare_context(*, request_certificate: bool = False) -> ssl.SSLContext:
     """Return a server's context without a certificate: TLS 1.2 or later, HTTP/1.1 only.
 
-    With `asks`, callers are asked for a certificate, which is optional.
+    With `request_certificate`, callers are asked for a certificate, which is optional.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    if asks:
+    if request_certificate:
         context.verify_mode = ssl.CERT_OPTIONAL
     return context
 
@@ -139,7 +139,7 @@ class Keeper:
         self._paths = (*pair.paths, client_ca) if client_ca else pair.paths
         self._stamps = files.stamps(self._paths)
         self._current = self._adopted(load(pair, now=clock(), client_ca=client_ca))
-        self.context = bare_context(asks=client_ca is not None)
+        self.context = bare_context(request_certificate=client_ca is not None)
         self.context.sni_callback = self._show
 
     @property

@@ -487,7 +487,7 @@ class _MoverSearch:
         if info is None:
             return ()
         asked = effective_demand(info.node, self.pod.question.demand)
-        names = asked.whole.asks.keys() | {*asked.total}
+        names = asked.whole.requests.keys() | {*asked.total}
         holding = {
             pod.uid
             for pod in info.assigned_pods

@@ -264,7 +264,7 @@ class SchedulerState:
         if self.snapshot is None or all(map(operator.is_, _parts(now), _parts(before))):
             return
         self._asked_under = now
-        changed = [uid for uid, pod in self.pods.items() if _asks_otherwise(now, before, pod.namespace)]
+        changed = [uid for uid, pod in self.pods.items() if _may_have_changed(now, before, pod.namespace)]
         await patiently(self._update_intents_of(changed))
 
     def _update_intents_of(self, uids: Iterable[str]) -> Iterator[None]:
@@ -366,7 +366,7 @@ def _parts(policy: EffectivePolicy) -> tuple[object, ...]:
     return policy.policy, policy.rules, policy.labels
 
 
-def _asks_otherwise(now: EffectivePolicy, before: EffectivePolicy, namespace: str) -> bool:
+def _may_have_changed(now: EffectivePolicy, before: EffectivePolicy, namespace: str) -> bool:
     """Return whether the settings for a namespace's pods may have changed."""
     return now.policy is not before.policy or any(
         of_now.get(namespace) != of_before.get(namespace)

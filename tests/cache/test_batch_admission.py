@@ -84,7 +84,7 @@ def by_rules(one: Node, demand: Demand) -> Admitted:
     if result.refusal:
         return _rejected(one, result)
     grants = result.placement.grants
-    names = {name for step in demand.steps for name in (*step.asks, *step.devices)}
+    names = {name for step in demand.steps for name in (*step.requests, *step.devices)}
     zones = [
         {name: _bits(one, held) for name in names if (held := grant.zones_of([name]))} for grant in grants
     ]

@@ -36,7 +36,7 @@ def test_of_a_pod_it_is_told_where(  # noqa: PLR0913  the columns of the table
     question = Question(asks("cpu=2 mem=1Gi"), Intent(policy))
     asked = PodQuestion(question, ANYWHERE, rules, "team", by, pin=None, excess=None)
 
-    assert (asked.policy, asked.stated, asked.asks) == (policy, stated, asks_any)
+    assert (asked.policy, asked.stated, asked.requests_alignment) == (policy, stated, asks_any)
     assert (asked.opted_out, asked.silent) == (opted_out, silent)
 
 

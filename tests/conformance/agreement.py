@@ -213,7 +213,7 @@ def naive(node: Node, demand: Demand) -> bool:
 
 
 def _has(zone: Zone, step: Step) -> bool:
-    return all(zone.free.get(name, 0) >= asked for name, asked in step.asks.items())
+    return all(zone.free.get(name, 0) >= asked for name, asked in step.requests.items())
 
 
 Key = Callable[[Json], str]

@@ -115,7 +115,7 @@ def test_crowded_is_what_any_container_that_shares_finds_taken(containers: list[
     level = stated(*containers)
 
     def crowded(name: str) -> bool:
-        held, shared, most = 0, False, level.whole.asks[name]
+        held, shared, most = 0, False, level.whole.requests[name]
         for step in level.steps:
             own = step.exclusive.get(name, 0)
             if step.role is not Role.INIT:
@@ -125,4 +125,4 @@ def test_crowded_is_what_any_container_that_shares_finds_taken(containers: list[
                 return True
         return shared and held >= most
 
-    assert level.crowded == {name for name in level.whole.asks if crowded(name)}
+    assert level.crowded == {name for name in level.whole.requests if crowded(name)}

@@ -457,7 +457,7 @@ def test_who_places_a_pod_is_changed_only_from_nobody_and_the_only_gate_that_com
     assert new in ([], [OUR_GATE])
     assert not new or (now in NAMES_NOBODY and steering.gates and rules.gate is Gate.ENABLED)
     assert gates_now.count(OUR_GATE) <= 1
-    if question.pin or not question.asks or rules.disabled:
+    if question.pin or not question.requests_alignment or rules.disabled:
         assert after == pod
     for name, labels in (*NODES, *REAL_NODES):
         assert matches(pod, name, labels) >= matches(after, name, labels)

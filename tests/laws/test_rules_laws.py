@@ -422,7 +422,7 @@ def test_a_container_gets_what_it_asked_for(node: Node, wanted: Demand) -> None:
         got = Counter[str]()
         for amounts in grant.amounts.values():
             got.update(amounts)
-        for name, amount in step.asks.items():
+        for name, amount in step.requests.items():
             shrinks = step.role is Role.INIT and kind(name) is Kind.MEMORY
             given_out = managed(node, name)
             assert got[name] <= amount if shrinks else got[name] == amount * given_out

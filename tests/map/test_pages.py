@@ -137,7 +137,7 @@ def node_page(name: str) -> str:
 def pod_page(name: str) -> str:
     view = pod_view(name)
     containers = tuple(
-        replace(each, name=name, loose=(name,), asks=Resources({name: 1})) for each in view.containers
+        replace(each, name=name, loose=(name,), requests=Resources({name: 1})) for each in view.containers
     )
     intent = PodIntent(Policy.RESTRICTED, None, None, (name,), exclusive=True)
     texts = dict.fromkeys(("namespace", "owner", "uid", "scheduler", "reason", "message", "node"), name)

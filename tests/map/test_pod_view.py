@@ -46,7 +46,11 @@ async def test_a_pod_says_where_it_is_what_it_asks_and_what_it_has(scorer: Score
     )
     assert made.intent == PodIntent(Policy.SINGLE_NUMA_NODE, StatedBy.POD, None, (), exclusive=False)
     (container,) = made.containers
-    assert (container.name, container.role, container.asks) == ("c0", Role.APP, bag("cpu=4 mem=1Gi gpu=1"))
+    assert (container.name, container.role, container.requests) == (
+        "c0",
+        Role.APP,
+        bag("cpu=4 mem=1Gi gpu=1"),
+    )
     assert made.total[GPU] == 1
     assert [zone.free["cpu"] for zone in made.zones] == [4000, 8000]
     assert made.on_node

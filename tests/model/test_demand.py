@@ -30,7 +30,7 @@ STEPS = [
 def test_a_container_asks_for_itself(container: str, own: str, loose: str) -> None:
     [step] = asks(container).steps
 
-    assert (step.asks, step.loose) == (bag(own), tuple(loose.split()))
+    assert (step.requests, step.loose) == (bag(own), tuple(loose.split()))
     assert (step.container, step.role) == ("c0", Role.APP)
 
 
@@ -68,7 +68,7 @@ WHOLE = [
 def test_a_pod_asks_as_a_whole(containers: str, asked: str) -> None:
     whole = asks(containers).whole
 
-    assert whole.asks == bag(asked)
+    assert whole.requests == bag(asked)
     assert (whole.container, whole.role) == (WHOLE_POD, Role.APP)
 
 
@@ -86,7 +86,7 @@ def test_a_node_is_asked_for_devices_of_dra_that_its_zones_list(listed: set[str]
 
     left = demand.by_plugins(whole, listed)
 
-    assert (left.whole.asks, left.total) == (bag(asked), bag(asked))
+    assert (left.whole.requests, left.total) == (bag(asked), bag(asked))
 
 
 TOTALS = [
@@ -124,7 +124,7 @@ def test_exclusive_cpus_stay_whole() -> None:
 def test_the_whole_pod_asks_as_one_container() -> None:
     one = demand.with_request(asks("cpu=4 mem=8Gi gpu=3", "cpu=2 mem=1Gi gpu=1"), WHOLE_POD, GPU, 2)
 
-    assert [step.asks for step in one.steps] == [bag("cpu=6 mem=9Gi gpu=2")]
+    assert [step.requests for step in one.steps] == [bag("cpu=6 mem=9Gi gpu=2")]
     assert one.total == bag("cpu=6 mem=9Gi gpu=2")
 
 

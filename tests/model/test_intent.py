@@ -269,7 +269,7 @@ def test_every_mistake_in_labels_is_told_with_its_place() -> None:
 
 @pytest.mark.parametrize("rules", [NamespaceRules(gate=Gate.ENABLED), NamespaceRules(heal=Heal.FAILED)])
 def test_what_is_done_about_pods_asks_nothing_of_them(rules: NamespaceRules) -> None:
-    assert not rules.asks
+    assert not rules.has_policy
 
 
 @pytest.mark.parametrize("name", ["a", "numalign-scheduler", "my.own-scheduler", "s" * 63])

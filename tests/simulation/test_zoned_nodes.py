@@ -65,4 +65,4 @@ def test_a_share_is_free_as_far_as_one_gpu_of_the_zone_is() -> None:
 def test_what_a_kubelet_is_asked_to_align(pod: TracePod, qos: Qos, asks: dict[str, int]) -> None:
     demand = question(pod).demand
     assert demand.qos is qos
-    assert dict(demand.whole.asks) == asks
+    assert dict(demand.whole.requests) == asks

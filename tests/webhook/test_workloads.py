@@ -531,7 +531,7 @@ def test_what_the_nodes_will_be_asked_is_known_before_each_once(mode: Workloads,
         return AdmissionDecision(AdmissionState.FITS)
 
     judge(found, decide, mode=mode)
-    assert [each.question.demand.total["nvidia.com/gpu"] for each in known if each.asks] == gpus
+    assert [each.question.demand.total["nvidia.com/gpu"] for each in known if each.requests_alignment] == gpus
     assert {*judged} <= {*known}
 
 

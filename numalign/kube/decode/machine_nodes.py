@@ -134,13 +134,13 @@ def occupied(node: Node, placements: Mapping[str, ObservedPlacement], topology: 
         raise BadTopology(mistakes)
     cpus = union(pod.cpus for pod in placements.values())
     given = ObservedContainer(WHOLE_POD, cpus or None, _sum(node, placements.values()))
-    charged, _ = observe(node, _ASKS_NOTHING, [given])
+    charged, _ = observe(node, _NO_DEMAND, [given])
     if mistakes := [*_overdrawn(charged)]:
         raise BadTopology(mistakes)
     return _limited(charged, {zone.id: zone.free for zone in topology.zones})
 
 
-_ASKS_NOTHING = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
+_NO_DEMAND = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
 
 
 def _strange(node: Node, placements: Mapping[str, ObservedPlacement]) -> Iterator[Mistake]:
