@@ -26,7 +26,7 @@ from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.lease import Handover, LeaderElector
 from numalign.kube.pod_informer import PodInformer
 from numalign.ledger.model import Basis
-from numalign.ledger.reservations import NEWS_SECONDS, Reservations
+from numalign.ledger.reservations import NOTIFICATION_SECONDS, Reservations
 from numalign.runtime import server
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes
@@ -178,7 +178,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
     def _replica(self, api: Api) -> Replica:
         """Return the replica in a cluster, which leads while it holds the lease."""
         flights = BindsInFlight(partial(bindings.bind, api))
-        handover = Handover(NEWS_SECONDS, BIND_SECONDS + NEWS_SECONDS, flights.landed)
+        handover = Handover(NOTIFICATION_SECONDS, BIND_SECONDS + NOTIFICATION_SECONDS, flights.landed)
         election = self.election(api, LEASE, handover=handover)
         recorder = self.recorder(api, "numalign-scorer")
         return Replica(

@@ -6,7 +6,7 @@ Allow or deny a pod as it would be stored, and warn its owner.
 
 from collections.abc import Callable, Iterator
 
-from numalign.cache.admission import LEVELS, AdmissionDecision, invalid_text, policy_word
+from numalign.cache.admission import LEVELS, AdmissionDecision, invalid_text, policy_text
 from numalign.cache.pod_question import PodQuestion
 from numalign.decision import wording
 from numalign.model.errors import cut
@@ -58,14 +58,14 @@ def warnings(decision: AdmissionDecision) -> Iterator[str]:
 def refused(pod: PodQuestion, decision: AdmissionDecision) -> dict[str, str]:
     """Return the audit annotations of a denied pod: the basis of the decision, its policy and the level."""
     level = {"level": pod.rules.enforce} if pod.rules.enforce else {}
-    return {"verdict": "denied", "state": decision.state, "policy": policy_word(pod), **level}
+    return {"verdict": "denied", "state": decision.state, "policy": policy_text(pod), **level}
 
 
 def admitted(pod: PodQuestion) -> str:
     """Return the audit annotation of an admitted pod."""
     level = LEVELS["audit"](pod.rules)
     below = f", below {level}" if level and pod.question.requests_less_than(level) else ""
-    return f"admitted with {policy_word(pod)}{below}"
+    return f"admitted with {policy_text(pod)}{below}"
 
 
 def warning(text: str) -> str:

@@ -27,7 +27,7 @@ from numalign.kube.errors import ClusterError, NotFound
 from numalign.kube.events import Event, Type
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo
-from numalign.ledger.reservations import NEWS_SECONDS
+from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from numalign.lru import LRU, Caches
 from numalign.model.constraints import Constraints
 from numalign.model.errors import BadInput
@@ -44,7 +44,7 @@ TURN_SECONDS = 1.0
 GATHER_SECONDS = 0.02
 """Seconds during which changes are gathered before a pass."""
 
-HANDOVER_SECONDS = BIND_SECONDS + NEWS_SECONDS
+HANDOVER_SECONDS = BIND_SECONDS + NOTIFICATION_SECONDS
 """Seconds of leading after which the pins of the last leader are complete, and have been seen in the
 watch."""
 
@@ -408,7 +408,7 @@ class GateKeeper:
             if not self.leading():
                 return
             # If the write or its watch event is lost, it is repeated.
-            gated.failed(now=self.clock() + NEWS_SECONDS)
+            gated.failed(now=self.clock() + NOTIFICATION_SECONDS)
             try:
                 await self.pods.lift(gated.pod)
             except NotFound:

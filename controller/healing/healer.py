@@ -36,7 +36,7 @@ from numalign.kube.events import Event, Type
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo
 from numalign.kube.routing import DEFAULT_SCHEDULER
-from numalign.ledger.reservations import NEWS_SECONDS
+from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from numalign.model.errors import BadInput
 from numalign.model.intent import Gate, Heal, NamespaceRules
 from numalign.runtime.clock import Sleep
@@ -57,7 +57,7 @@ MOST_BYTES = 2**21
 MOST_READ = 4
 """Most pods to read in one turn."""
 
-HANDOVER_SECONDS = 2 * EVICT_SECONDS + NEWS_SECONDS
+HANDOVER_SECONDS = 2 * EVICT_SECONDS + NOTIFICATION_SECONDS
 """Seconds of leading after which the last leader's writes have taken effect and were observed."""
 
 NO_PLACE_SECONDS, BLOCKED_SECONDS = 60.0, 600.0

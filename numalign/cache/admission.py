@@ -206,10 +206,10 @@ def shortfalls(pod: PodQuestion) -> tuple[str, ...]:
 
 def below_text(pod: PodQuestion, level: Policy) -> str:
     """Return the message for the owner of a pod that requests less than its namespace expects."""
-    return f"this namespace expects NUMA alignment {level}; the pod requests {policy_word(pod)}"
+    return f"this namespace expects NUMA alignment {level}; the pod requests {policy_text(pod)}"
 
 
-def policy_word(pod: PodQuestion) -> str:
+def policy_text(pod: PodQuestion) -> str:
     """Return the request of the pod in a word."""
     return pod.policy if pod.stated else "nothing"
 
@@ -225,7 +225,7 @@ def _by_nodes(
     pod: PodQuestion, cache: ClusterCache, refusals: Refusals, now: float, *, runs: bool
 ) -> AdmissionDecision:
     if not cache.informed:
-        return AdmissionDecision(AdmissionState.NOT_KNOWN, warnings=(_NOT_KNOWN,))
+        return AdmissionDecision(AdmissionState.NOT_KNOWN, warnings=(_NOT_CHECKED,))
     if pod.pin:
         # A pod that is placed already is not refused: its controller would only create it again.
         return AdmissionDecision(AdmissionState.PLACED, warnings=tuple(_of_its_node(pod, pod.pin, cache)))
@@ -243,7 +243,7 @@ def _by_nodes(
     return _unable(pod, cache, refusals, survey)
 
 
-_NOT_KNOWN = "NUMA alignment was not checked: no node topology is known"
+_NOT_CHECKED = "NUMA alignment was not checked: no node topology is known"
 _NOT_MATCHED = (
     "NUMA alignment was not checked: the node selector, affinity and tolerations match no known node"
 )

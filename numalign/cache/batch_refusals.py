@@ -38,8 +38,8 @@ _CAUSES = (Cause.ZONES_TOO_SMALL, Cause.WIDTHS_DIFFER, Cause.SPREAD, Cause.NOT_T
 def refusals(trial: Trial, wanted: Bools) -> Iterator[Refused]:
     """Yield the refusals of the wanted rows, without rows that admit the pod."""
     rest = wanted & ~trial.taken
-    for told in (_too_small, _by_kind):
-        for rows, refusal in told(trial, rest):
+    for find in (_too_small, _by_kind):
+        for rows, refusal in find(trial, rest):
             rest[rows] = False
             yield rows, refusal
     if trial.plan.only_step:
@@ -65,7 +65,7 @@ def _too_small(trial: Trial, wanted: Bools) -> Iterator[Refused]:
         if plan.columns.has_total(name):
             short[at] = plan.columns.totals((name,), some.rows)[0] < amount
         elif name not in NODE_LEVEL:
-            short[at] = some.has(Trait.TOLD)
+            short[at] = some.has(Trait.TOTALS_KNOWN)
     lacking = np.flatnonzero(short.any(axis=0))
     if not len(lacking):
         return

@@ -89,8 +89,8 @@ class ClusterCache:
         self.workspace = Workspace()
         self.eligibility = Eligibility(self.nodes)
         self.unknown_eligibility = Eligibility(self.unknown_nodes)
-        self._told_nodes: Sequence[Node] | None = ()
-        self._told_shapes: Sequence[KnownShape] = ()
+        self._last_nodes: Sequence[Node] | None = ()
+        self._last_shapes: Sequence[KnownShape] = ()
         self._unlisted_shapes: tuple[object, Sequence[KnownShape]] = None, ()
         self._shapes_version = 0
         self._shape_rows: tuple[_Version | None, Rows] = (None, np.zeros(0, dtype=np.intp))
@@ -155,8 +155,8 @@ class ClusterCache:
 
         Shapes of nodes that are not among the `shapes` are derived from these nodes.
         """
-        told = tuple(nodes)
-        changed, gone = yield from self._differences(told)
+        given = tuple(nodes)
+        changed, gone = yield from self._differences(given)
         for at, node in enumerate(changed, start=1):
             self.nodes.put(node)
             if at % _NODES_A_STEP == 0:
@@ -168,30 +168,30 @@ class ClusterCache:
             if at % _NODES_A_STEP == 0:
                 yield
         every = (*shapes, *(yield from self._derive_unlisted(shapes)))
-        if every != self._told_shapes:
-            self._told_shapes = every
+        if every != self._last_shapes:
+            self._last_shapes = every
             self._shapes_version += 1
             self._shapes.become(every)
         yield from self.unknown_nodes.drop_others()
-        self._told_nodes = told
+        self._last_nodes = given
 
     def update_unknown(self, unknown: Mapping[str, UnknownNode]) -> Iterator[None]:
         """Replace the nodes without topology by these, some of them at each step."""
         yield from self.unknown_nodes.put_all(unknown)
         yield from self.unknown_nodes.drop_others()
 
-    def _differences(self, told: Sequence[Node]) -> Steps[tuple[Sequence[Node], Sequence[str]]]:
+    def _differences(self, given: Sequence[Node]) -> Steps[tuple[Sequence[Node], Sequence[str]]]:
         """Return the given nodes that differ from the stored ones, and the names of stored ones to remove."""
         # If this update does not finish, the next one begins with the nodes stored by then.
-        before = tuple(self.nodes) if self._told_nodes is None else self._told_nodes
-        self._told_nodes = None
+        before = tuple(self.nodes) if self._last_nodes is None else self._last_nodes
+        self._last_nodes = None
         changed: list[Node] = []
         moved: set[str] = set()
         left: set[str] = set()
-        for start in range(0, max(len(told), len(before)), _NODES_COMPARED_A_STEP):
+        for start in range(0, max(len(given), len(before)), _NODES_COMPARED_A_STEP):
             part = slice(start, start + _NODES_COMPARED_A_STEP)
             # Nearly all are the same objects as before, in the same places.
-            for node, held in zip_longest(told[part], before[part]):
+            for node, held in zip_longest(given[part], before[part]):
                 if node is held:
                     continue
                 if held is not None:
@@ -374,7 +374,7 @@ class ClusterCache:
 
     def _eligible_array(self, constraints: Constraints) -> TrackedArray:
         array = self._eligible_shapes.get(
-            constraints, lambda: TrackedArray(self._shapes.told, np.zeros(0, dtype=np.bool_))
+            constraints, lambda: TrackedArray(self._shapes.all_changes, np.zeros(0, dtype=np.bool_))
         )
         self._eligible_shapes.weigh_again(constraints)
         return array
@@ -497,7 +497,7 @@ class ClusterCache:
 
     def _find_groups(self, question: Question) -> Steps[Mapping[int, Verdict]]:
         """Return the verdict of each shape by its row, one at each step."""
-        kept, place = self._groups.find(question), self._shapes.told.place
+        kept, place = self._groups.find(question), self._shapes.all_changes.place
         if kept is None or kept[0] != place:
             verdicts = {}
             for row, known in [*self._shapes.known()]:
@@ -506,7 +506,7 @@ class ClusterCache:
             kept = place, verdicts
             self._groups.put(question, kept)
         # Shapes may have come meanwhile.
-        if place != self._shapes.told.place:
+        if place != self._shapes.all_changes.place:
             return (yield from self._find_groups(question))
         return kept[1]
 

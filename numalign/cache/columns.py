@@ -200,9 +200,11 @@ class Columns:
         self._table = np.zeros((height, old.shape[1]), dtype=np.int64)
         for key, place in before.items():
             self._table[self._blocks[key]][: place.stop - place.start] = old[place]
-        told = np.array([known is not None and known.totals is not None for known in self.layouts] or [False])
+        totals_known = np.array(
+            [known is not None and known.totals is not None for known in self.layouts] or [False]
+        )
         for name in totals:
-            nothing = told[self._layout_of] & (name not in NODE_LEVEL)
+            nothing = totals_known[self._layout_of] & (name not in NODE_LEVEL)
             self._table[self._blocks[EVER, TOTAL]][self._totals[name]] = np.where(nothing, 0, BOUNDLESS)
 
     # What is read.

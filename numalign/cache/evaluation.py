@@ -95,7 +95,7 @@ class _Tried(NamedTuple):
     left_over: Rows
 
 
-class _Ill(NamedTuple):
+class _DegradedRows(NamedTuple):
     """The rows of degraded nodes, and the rows of `evaluation` with their healthy state."""
 
     evaluation: "Evaluation"
@@ -292,14 +292,14 @@ class Evaluation:
 
     def _answers(self, aspect: _Aspect, rows: Rows | None) -> Steps[Ints]:
         """Return the answers: by columns, part by part, and by the rules where columns have no answer."""
-        if ill := self._ill(aspect.when, rows):
-            yield from ill.evaluation.work_ever(np.unique(ill.rows))
+        if degraded := self._degraded_rows(aspect.when, rows):
+            yield from degraded.evaluation.work_ever(np.unique(degraded.rows))
         height = self._nodes.height if rows is None else len(rows)
         answers = np.zeros(height, dtype=np.int8)
         left_over = yield from self._answered_by_columns(aspect, rows, answers)
-        ill = self._ill(aspect.when, rows)
+        degraded = self._degraded_rows(aspect.when, rows)
         # Degraded nodes are evaluated as healthy, equal ones together.
-        left_over = np.setdiff1d(left_over, ill.here) if ill else left_over
+        left_over = np.setdiff1d(left_over, degraded.here) if degraded else left_over
         for at in left_over.tolist():
             row = at if rows is None else int(rows[at])
             # It may have gone since the first step, and may go while it is evaluated.
@@ -307,9 +307,9 @@ class Evaluation:
                 node, verdict = self._nodes.node(row), (yield from self._evaluated(aspect.when, row))
                 answers[at] = aspect.by_rules(node, self.question, verdict)
             yield
-        if ill := self._ill(aspect.when, rows):
-            within = ill.here < height
-            answers[ill.here[within]] = ill.evaluation.ever(ill.rows[within])
+        if degraded := self._degraded_rows(aspect.when, rows):
+            within = degraded.here < height
+            answers[degraded.here[within]] = degraded.evaluation.ever(degraded.rows[within])
         return answers
 
     def _answered_by_columns(self, aspect: _Aspect, rows: Rows | None, answers: Ints) -> Steps[Rows]:
@@ -403,13 +403,15 @@ class Evaluation:
     def _find_never(self, rows: Rows | None) -> Ints:
         tables, _ = self._nodes.places(rows)
         refused = ~self.able(rows) & (tables != GONE)
-        ill = self._ill(When.EMPTY, rows)
-        if ill is None:
+        degraded = self._degraded_rows(When.EMPTY, rows)
+        if degraded is None:
             return self._codes_of(When.EMPTY, rows, refused)
         healthy = refused.copy()
-        healthy[ill.here] = False
+        healthy[degraded.here] = False
         codes = self._codes_of(When.EMPTY, rows, healthy)
-        codes[ill.here] = np.where(refused[ill.here], ill.evaluation.never(ill.rows), REFUSED)
+        codes[degraded.here] = np.where(
+            refused[degraded.here], degraded.evaluation.never(degraded.rows), REFUSED
+        )
         return codes
 
     def _codes_of(self, when: FreeOrEmpty, rows: Rows | None, refused: Bools) -> Ints:
@@ -428,13 +430,13 @@ class Evaluation:
                 codes[at] = self._refusals.code(alike(why), self._nodes.node(row), permanent=permanent)
         return codes
 
-    def _ill(self, when: FreeOrEmpty, rows: Rows | None) -> _Ill | None:
+    def _degraded_rows(self, when: FreeOrEmpty, rows: Rows | None) -> _DegradedRows | None:
         """Return those of these rows, or of all, that are evaluated as healthy; None if there are none."""
         if self._in_health is None or self._healths is None or when is When.NOW:
             return None
         healthy = self._healths.rows(rows, self._nodes.height)
         here = np.flatnonzero(healthy != NOWHERE)
-        return _Ill(self._in_health, here, healthy[here]) if len(here) else None
+        return _DegradedRows(self._in_health, here, healthy[here]) if len(here) else None
 
     # How arrays are kept.
 

@@ -163,7 +163,7 @@ def large_enough(state: ColumnState) -> Bools:
         names, amounts = zip(*plan.totals, strict=True)
         least = np.array(amounts)[:, None]
         enough = np.logical_and.reduce(plan.columns.totals(names, state.rows) >= least)
-    return enough & ~state.has(Trait.TOLD) if plan.unlisted else enough
+    return enough & ~state.has(Trait.TOTALS_KNOWN) if plan.unlisted else enough
 
 
 def fitting_everywhere(state: ColumnState, request: StepRequest) -> Bools:

@@ -85,8 +85,8 @@ class LabelColumn:
         count, found = self._whole
         if count != len(self):
             texts = (value for value in self._numbers if isinstance(value, str))
-            told = [(number, text) for text in texts if (number := whole_number(text)) is not None]
-            found = [text for _, text in sorted(told)]
+            numbered = [(number, text) for text in texts if (number := whole_number(text)) is not None]
+            found = [text for _, text in sorted(numbered)]
             self._whole = len(self), found
         return found
 

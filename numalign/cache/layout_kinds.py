@@ -24,7 +24,7 @@ class LayoutKind(NamedTuple):
 
     Of these resources `given` are those that managers of these kubelets allocate, `devices` those of which a
     node has any by hardware, `unplaced` those of which some are between zones or on none, and `listed` those
-    that its zones may allocate. With `told`, a node has none of what it does not list.
+    that its zones may allocate. With `totals_known`, a node has none of what it does not list.
     """
 
     config: KubeletConfig
@@ -33,7 +33,7 @@ class LayoutKind(NamedTuple):
     devices: frozenset[str]
     unplaced: frozenset[str]
     listed: frozenset[str]
-    told: bool
+    totals_known: bool
 
     @classmethod
     def of(cls, layout: Layout, asked: frozenset[str]) -> "LayoutKind":
@@ -71,7 +71,7 @@ class Trait(Enum):
     """There is a memory manager that allocates memory."""
     TOGETHER = "together"
     """The kubelet decides about a pod as a whole."""
-    TOLD = "told"
+    TOTALS_KNOWN = "totals known"
     """A node has none of what it does not list."""
 
 
@@ -84,7 +84,7 @@ _HAS: Mapping[Trait, Callable[[LayoutKind], bool]] = MappingProxyType(
         Trait.WHOLE_CORES: lambda kind: kind.config.whole_cores,
         Trait.KEEPS_MEMORY: lambda kind: kind.config.memory_manager is MemoryManager.STATIC,
         Trait.TOGETHER: lambda kind: kind.together,
-        Trait.TOLD: lambda kind: kind.told,
+        Trait.TOTALS_KNOWN: lambda kind: kind.totals_known,
     }
 )
 

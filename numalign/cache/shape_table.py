@@ -26,14 +26,14 @@ _NODES_A_STEP = 8
 class ShapeTable(NodeTable):
     """Shapes by row, each as a healthy, empty node. Changed in place.
 
-    `told` notes every row of which anything changed: amounts, labels or taints. A declared shape has its own
-    row, whatever its name: the other shapes of that name come from nodes. `listed` is every resource that a
-    node of some shape lists, with any amount.
+    `all_changes` notes every row of which anything changed: amounts, labels or taints. A declared shape has
+    its own row, whatever its name: the other shapes of that name come from nodes. `listed` is every resource
+    that a node of some shape lists, with any amount.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.told = ChangeLog()
+        self.all_changes = ChangeLog()
         self.listed: frozenset[str] = frozenset()
         self.classes: frozenset[str] = frozenset()
         self._known: dict[str, KnownShape] = {}
@@ -42,13 +42,13 @@ class ShapeTable(NodeTable):
         """Replace all shapes by these."""
         keyed = dict(_keyed(shapes))
         for key in self._known.keys() - keyed.keys():
-            self.told.note(self._rows[key])
+            self.all_changes.note(self._rows[key])
             self.drop(key)
         before, self._known = self._known, keyed
         for key, known in keyed.items():
             if key not in before or before[key].shape != known.shape:
                 self.put(replace(known.shape.node, name=key))
-                self.told.note(self._rows[key])
+                self.all_changes.note(self._rows[key])
         every = [known.shape for known in keyed.values()]
         self.listed = frozenset(chain.from_iterable(_listed(shape.node) for shape in every))
         self.classes = frozenset(shape.node_class for shape in every)

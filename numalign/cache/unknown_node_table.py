@@ -31,7 +31,7 @@ class UnknownNodeTable(NodeTable):
         super().__init__()
         self._unknown: Mapping[str, UnknownNode] = {}
         self._held: dict[str, UnknownNode] = {}
-        self._untold: Bools = np.zeros(_FIRST, dtype=np.bool_)
+        self._without_totals: Bools = np.zeros(_FIRST, dtype=np.bool_)
         self._amounts: dict[str, Ints] = {}
         self._listing = Counter[str]()
 
@@ -61,11 +61,11 @@ class UnknownNodeTable(NodeTable):
         before = self.get(node.name)
         super().put(node)
         row = self._rows[node.name]
-        while row >= len(self._untold):
+        while row >= len(self._without_totals):
             self._widen()
-        self._untold[row] = node.totals is None
+        self._without_totals[row] = node.totals is None
         for name in (node.totals or {}).keys() - self._amounts.keys():
-            self._amounts[name] = np.full(len(self._untold), _at_least(name), dtype=np.int64)
+            self._amounts[name] = np.full(len(self._without_totals), _at_least(name), dtype=np.int64)
         for name, amounts in self._amounts.items():
             amounts[row] = _amount(node, name)
         self._listing.update([*(node.totals or ())])
@@ -98,13 +98,13 @@ class UnknownNodeTable(NodeTable):
         return found
 
     def _has(self, name: str, asked: int) -> Bools:
-        untold = self._untold[: self.height]
+        without_totals = self._without_totals[: self.height]
         if name not in self._amounts:
-            return untold | (min(asked, ENOUGH) <= _at_least(name))
-        return untold | (self._amounts[name][: self.height] >= min(asked, ENOUGH))
+            return without_totals | (min(asked, ENOUGH) <= _at_least(name))
+        return without_totals | (self._amounts[name][: self.height] >= min(asked, ENOUGH))
 
     def _widen(self) -> None:
-        self._untold = np.concatenate([self._untold, np.zeros_like(self._untold)])
+        self._without_totals = np.concatenate([self._without_totals, np.zeros_like(self._without_totals)])
         self._amounts = {
             name: np.concatenate([amounts, np.zeros_like(amounts)]) for name, amounts in self._amounts.items()
         }

@@ -101,7 +101,7 @@ _WORDS: Mapping[Cause, _Words] = MappingProxyType(
         Cause.NOT_ANSWERED: _Words("have too many NUMA zones to evaluate in time"),
     }
 )
-_TELLING = {cause: at for at, cause in enumerate(_WORDS)}
+_CAUSE_ORDER = {cause: at for at, cause in enumerate(_WORDS)}
 
 # The parts of a text; the second argument follows an amount: " free" for nodes as they are, nothing for empty
 # ones.
@@ -308,12 +308,12 @@ def _ranked(counted: Iterable[Counted], intent: Intent) -> list[Counted]:
     """Return the entries with the same words merged, with the largest amounts; the most helpful first."""
     alike: dict[object, Counted] = {}
     for entry in counted:
-        key = _told_alike(entry.refusal, intent)
+        key = _wording_key(entry.refusal, intent)
         alike[key] = _together(alike[key], entry) if key in alike else entry
     return sorted(alike.values(), key=_closeness)
 
 
-def _told_alike(refusal: Refusal, intent: Intent) -> object:
+def _wording_key(refusal: Refusal, intent: Intent) -> object:
     """Return the key of the words for a refusal, without the amounts that are short."""
     short = tuple(replace(need, most=0) for need in _short(refusal))
     own = _written(replace(refusal, needs=short or refusal.needs), "")
@@ -339,7 +339,7 @@ def _closeness(counted: Counted) -> tuple[int, Fraction, int, str]:
     refusal = counted.refusal
     shares = [Fraction(need.most, need.asked) for need in _short(refusal)]
     share = min(shares, default=Fraction(0))
-    return _TELLING[refusal.cause], -share, -counted.count, _written(refusal, "")
+    return _CAUSE_ORDER[refusal.cause], -share, -counted.count, _written(refusal, "")
 
 
 def _clauses(counted: Iterable[Counted], first: Refusal, intent: Intent) -> list[tuple[int, str]]:

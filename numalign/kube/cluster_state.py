@@ -81,7 +81,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _SnapshotData:
     """What snapshots contain for each node, by its name."""
 
     nodes: SortedValues[Node] = field(default_factory=SortedValues)
@@ -128,11 +128,11 @@ class ClusterState:
         self.pod_counts = PodCounts(reader or PodReader())
         self._unjoined: set[str] = set()
         self.built_machines = machine_nodes.BuiltMachines()
-        self._machines: dict[str, tuple[_ToldMachine, Node]] = {}
+        self._machines: dict[str, tuple[_MachineKey, Node]] = {}
         self._joined: dict[str, Node] = {}
         self._join_problems: dict[str, tuple[Problem, ...]] = {}
         self._unexamined: set[str] = set()
-        self._told = _Told()
+        self._snapshot_data = _SnapshotData()
         # The history may know nodes of an earlier file.
         self._may_have_others = True
 
@@ -153,19 +153,19 @@ class ClusterState:
     def snapshot(self) -> Snapshot:
         """Return the cluster that all objects represent now; only changed nodes are joined again."""
         finished(self.work())
-        told, ruled = self._told, dict(self.namespaces.decoded())
-        bare = told.bare.copy()
+        data, ruled = self._snapshot_data, dict(self.namespaces.decoded())
+        bare = data.bare.copy()
         return Snapshot(
-            nodes=told.nodes.copy(),
+            nodes=data.nodes.copy(),
             unknown=tuple(sorted(bare)),
             bare=bare,
             shapes=self.shape_history.shapes(),
-            labels=told.labels.copy(),
-            node_labels=told.node_labels.copy(),
+            labels=data.labels.copy(),
+            node_labels=data.node_labels.copy(),
             namespaces=MappingProxyType({name: namespace.rules for name, namespace in ruled.items()}),
             namespace_labels=MappingProxyType({name: namespace.labels for name, namespace in ruled.items()}),
-            fingerprints=told.fingerprints.copy(),
-            placements=told.placements.copy(),
+            fingerprints=data.fingerprints.copy(),
+            placements=data.placements.copy(),
             observed_at=self.topologies.observed_at.view(),
             served=frozenset().union(*(names for _, names in self.device_classes.decoded())),
             problems=tuple(self._problems()),
@@ -216,7 +216,7 @@ class ClusterState:
         while names := self._unexamined | self.shape_history.pop_stale():
             self._unexamined = {*names}
             for at, name in enumerate(_in_order(names), start=1):
-                self._tell(name, self._examined(name))
+                self._update_snapshot_data(name, self._examined(name))
                 self._unexamined.discard(name)
                 if at % _NODES_A_STEP == 0:
                     yield
@@ -229,20 +229,20 @@ class ClusterState:
             return None
         return self.shape_history.update_node(node, identity=node_facts.identity, most=node_facts.most)
 
-    def _tell(self, name: str, known: Node | None) -> None:
+    def _update_snapshot_data(self, name: str, known: Node | None) -> None:
         """Store what snapshots contain for a node."""
-        told, node_facts, topology = self._told, self.nodes.get(name), self.topologies.get(name)
-        told.nodes.set(name, known)
-        told.bare.set(name, self._facts(name).bare() if known is None and name in self.nodes else None)
-        told.node_labels.set(name, node_facts.attributes.labels if node_facts else None)
-        told.fingerprints.set(name, topology.fingerprint if known and topology else None)
-        told.placements.set(name, self.topologies.placements.get(name) if known else None)
-        told.problems.set(name, tuple(self._problems_of(name)) or None)
+        data, node_facts, topology = self._snapshot_data, self.nodes.get(name), self.topologies.get(name)
+        data.nodes.set(name, known)
+        data.bare.set(name, self._facts(name).bare() if known is None and name in self.nodes else None)
+        data.node_labels.set(name, node_facts.attributes.labels if node_facts else None)
+        data.fingerprints.set(name, topology.fingerprint if known and topology else None)
+        data.placements.set(name, self.topologies.placements.get(name) if known else None)
+        data.problems.set(name, tuple(self._problems_of(name)) or None)
         # An invalid topology is no reason to change the label of its node.
-        if node_facts and (known or not self._is_told(name)):
-            told.labels.put(name, node_facts.label)
+        if node_facts and (known or not self._is_reported(name)):
+            data.labels.put(name, node_facts.label)
         else:
-            told.labels.drop(name)
+            data.labels.drop(name)
 
     def _facts(self, name: str) -> NodeFacts:
         return self.nodes.get(name) or NodeFacts(name)
@@ -290,7 +290,7 @@ class ClusterState:
         """Return whether there are Nodes, and none with this name."""
         return self._can_have_orphans and name not in self.nodes
 
-    def _is_told(self, name: str) -> bool:
+    def _is_reported(self, name: str) -> bool:
         """Return whether this node's zones are reported at all, valid or not."""
         return name in self.topologies or name in self.numatopologies
 
@@ -306,9 +306,9 @@ class ClusterState:
         if report is None:
             self._machines.pop(name, None)
             return None, ()
-        told = report, topology.policy, topology.scope, topology.max_zones, node_facts
+        key = report, topology.policy, topology.scope, topology.max_zones, node_facts
         before = self._machines.get(name)
-        if before is None or before[0] != told:
+        if before is None or before[0] != key:
             try:
                 node = machine_nodes.reported(
                     report, topology, node_facts=node_facts, build=self.built_machines.build
@@ -316,7 +316,7 @@ class ClusterState:
             except BadNode as error:
                 self._machines.pop(name, None)
                 return None, (_in_annotation(name, MACHINE, error.mistakes),)
-            before = self._machines[name] = told, node
+            before = self._machines[name] = key, node
         return self._occupied(before[1], topology)
 
     def _occupied(self, node: Node, topology: Topology) -> tuple[Node, tuple[Problem, ...]]:
@@ -331,17 +331,17 @@ class ClusterState:
     def _problems_of(self, name: str) -> Iterator[Problem]:
         yield from self._join_problems.get(name, ())
         # A configuration for a name that no node has is nearly always misspelt.
-        if name in self.configurations and name not in self.nodes and not self._is_told(name):
+        if name in self.configurations and name not in self.nodes and not self._is_reported(name):
             yield Problem(kubelet_config.KIND, name, (_NO_SUCH_NODE,))
 
     def _problems(self) -> Iterator[Problem]:
         for store in (*self._stores, self.topologies.observed_at):
             yield from store.problems()
-        for problems in self._told.problems.copy():
+        for problems in self._snapshot_data.problems.copy():
             yield from problems
 
 
-_ToldMachine = tuple[MachineReport, Policy, Scope, int, NodeFacts | None]
+_MachineKey = tuple[MachineReport, Policy, Scope, int, NodeFacts | None]
 """The parts of a node with a machine while it is empty."""
 
 

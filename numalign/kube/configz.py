@@ -140,7 +140,7 @@ class _Visit:
     last_result: ConfigzResult = ConfigzResult.READ
     held: bool = False
 
-    def news(self, result: ConfigzResult) -> bool:
+    def result_changed(self, result: ConfigzResult) -> bool:
         """Return whether this result differs from the last one."""
         before, self.last_result = self.last_result, result
         return before is not result
@@ -179,7 +179,7 @@ class ConfigzReader:
         self._visits: dict[str, _Visit] = {}
         self._forbidden_until = -math.inf
         self._trusted = False
-        self._told = False
+        self._forbidden_logged = False
         self._results = Counter(
             f"{PREFIX}kubelet_configs",
             "Kubelet configurations requested, by result.",
@@ -226,7 +226,7 @@ class ConfigzReader:
         self._later(visit, self._again)
         self._take(read)
         visit.failures, visit.last_result, visit.held = 0, ConfigzResult.READ, True
-        self._trusted, self._told = True, False
+        self._trusted, self._forbidden_logged = True, False
         return ConfigzResult.READ
 
     def _denied(self, node: str, visit: _Visit, error: Forbidden) -> ConfigzResult:
@@ -234,13 +234,13 @@ class ConfigzReader:
         self._later(visit, self._again)
         if self._trusted:
             self._trusted = False
-            if visit.news(ConfigzResult.FORBIDDEN):
+            if visit.result_changed(ConfigzResult.FORBIDDEN):
                 self._log.info("kubelet_config.refused", node=node, error=error)
             return ConfigzResult.FORBIDDEN
         # Then another node is read first, in case only this kubelet refused.
         self._forbidden_until = visit.due
-        if not self._told:
-            self._told = True
+        if not self._forbidden_logged:
+            self._forbidden_logged = True
             self._log.warning("kubelet_config.forbidden", error=error)
         return ConfigzResult.FORBIDDEN
 
@@ -248,14 +248,14 @@ class ConfigzReader:
         """Keep the earlier configuration: a restarting kubelet nearly always has the same again."""
         self._later(visit, FIRST_RETRY_SECONDS * 2.0 ** min(visit.failures, 16))
         visit.failures += 1
-        if visit.news(ConfigzResult.UNANSWERED):
+        if visit.result_changed(ConfigzResult.UNANSWERED):
             self._log.info("kubelet_config.unanswered", node=node, error=error)
         return ConfigzResult.UNANSWERED
 
     def _nonsense(self, node: str, visit: _Visit, error: BadTopology) -> ConfigzResult:
         self._later(visit, self._again)
         self._release(node, visit)
-        if visit.news(ConfigzResult.NONSENSE):
+        if visit.result_changed(ConfigzResult.NONSENSE):
             self._log.warning("kubelet_config.invalid", node=node, errors=error.mistakes)
         return ConfigzResult.NONSENSE
 

@@ -35,13 +35,13 @@ class ExporterMetrics(Collector):
         )
         if snapshot := self.snapshot():
             now = self.wall()
-            told = [of_node(snapshot, node.name, now=now) for node in snapshot.nodes]
-            counts = Counter(health.source for health in told)
+            healths = [of_node(snapshot, node.name, now=now) for node in snapshot.nodes]
+            counts = Counter(health.source for health in healths)
             counts[TopologySource.NONE] = len(snapshot.unknown)
             for source in TopologySource:
                 nodes.add_metric([source], counts[source])
-            stale.add_metric([], sum(health.stale for health in told))
-            ages = [health.age for health in told if health.age is not None]
+            stale.add_metric([], sum(health.stale for health in healths))
+            ages = [health.age for health in healths if health.age is not None]
             if ages:
                 oldest.add_metric([], max(ages))
         yield from (nodes, stale, oldest)

@@ -32,16 +32,16 @@ RELEASED = PlacementRecord({}, Source.KUBELET, cpus=0)
 def believed(node: Node, observed: ObservedPods) -> ObservedPods:
     """Return the reports that are possible on the node, without resources that no manager allocates."""
     # Most pods hold nothing, so there is nothing to check.
-    holding = {uid: told for uid, told in observed.items() if told.held or told.cpus}
+    holding = {uid: reported for uid, reported in observed.items() if reported.held or reported.cpus}
     most = _most(node)
     possible = {
         uid: record if node.machine else replace(record, cpus=None)
-        for uid, told in holding.items()
-        if _possible(node, record := replace(told, held=_given_out(node, told.held)), most)
+        for uid, reported in holding.items()
+        if _possible(node, record := replace(reported, held=_given_out(node, reported.held)), most)
     }
     if not _within(_together(node, possible.values()), most):
         return {}
-    idle = {uid: told for uid, told in observed.items() if uid not in holding}
+    idle = {uid: reported for uid, reported in observed.items() if uid not in holding}
     return idle | possible
 
 
@@ -117,8 +117,8 @@ def _are_there(node: Node, machine: Machine, record: PlacementRecord) -> bool:
         return True
     zones = dict(zip((zone.name for zone in node.zones), machine.topology.zones, strict=True))
     counted = {(name,): (cpus & own).bit_count() * MILLI for name, own in zones.items() if cpus & own}
-    told = {zones: bag[CPU] for zones, bag in record.held.items() if CPU in bag}
-    return not cpus & ~(machine.topology.everything & ~machine.reserved) and counted == told
+    reported = {zones: bag[CPU] for zones, bag in record.held.items() if CPU in bag}
+    return not cpus & ~(machine.topology.everything & ~machine.reserved) and counted == reported
 
 
 def _most(node: Node) -> _Most:

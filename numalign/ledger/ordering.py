@@ -81,7 +81,7 @@ def predict(  # noqa: PLR0913  a node, a pod, and the time
             waits_for = ()
     leavers = tuple(pod for pod in info.assigned_pods if pod.terminating and pod.holds(info.node))
     after = _once_some_left(info, leavers, demand, now=now, lag=lag)
-    if after is not None and all(_come_true(node, [(demand, kept)]) for node in after):
+    if after is not None and all(_count_as_expected(node, [(demand, kept)]) for node in after):
         leavers = ()
     elif (refused := _shared_by_then(current.node, after, demand, intent)) is not None:
         return Prediction(current.node, refused, current.basis)
@@ -168,7 +168,7 @@ def at_risk(
     harmless = all(_all_admitted(node, demands) for node in nodes)
     if harmless and intent.exclusive:
         expected = [(pod.demand, pod.expected) for pod in late]
-        harmless = all(_come_true(node, expected) == len(late) for node in nodes)
+        harmless = all(_count_as_expected(node, expected) == len(late) for node in nodes)
     return () if harmless else late
 
 
@@ -228,7 +228,7 @@ def _surely_there(node: Node, late: Sequence[AssignedPod]) -> frozenset[str]:
         return frozenset()
     sure = frozenset(pod.uid for pod in late)
     for order in _orders(ordered, unconfirmed):
-        count = _come_true(node, [(pod.demand, pod.expected) for pod in order])
+        count = _count_as_expected(node, [(pod.demand, pod.expected) for pod in order])
         sure &= {pod.uid for pod in order[:count]}
     return sure
 
@@ -247,10 +247,10 @@ def _in_any_order(node: Node, wanted: Sequence[_Expected]) -> bool:
     """Return whether all of these get what was expected, whichever comes first."""
     if not _triable(node, [demand for demand, _ in wanted], factorial(len(wanted))):
         return False
-    return all(_come_true(node, order) == len(wanted) for order in permutations(wanted))
+    return all(_count_as_expected(node, order) == len(wanted) for order in permutations(wanted))
 
 
-def _come_true(node: Node, order: Iterable[_Expected]) -> int:
+def _count_as_expected(node: Node, order: Iterable[_Expected]) -> int:
     """Return how many pods, one after another, get what was expected, before one does not."""
     count = 0
     for demand, held in order:

@@ -37,7 +37,7 @@ LAG_SECONDS = 75.0
 RELEASE_SECONDS = 10.0
 """How long before the API server is notified of a pod's end its kubelet may have released it."""
 
-NEWS_SECONDS = 2.0
+NOTIFICATION_SECONDS = 2.0
 """How long the notification of a pod's end takes in nearly all cases."""
 
 UNKNOWN = "unknown"
@@ -51,9 +51,9 @@ KEPT_SECONDS = 60.0
 class _NodeEntry:
     """What is known of one node; `node` is None as long as its topology is not known.
 
-    `counted` are the assigned pods as they count there, by the `facts` of the node. `told` is the current
+    `counted` are the assigned pods as they count there, by the `facts` of the node. `reported` is the current
     report of the node's agent, `observed` the trusted part of it, and `last` the last trusted reports on pods
-    that are still there but not in `observed` any more. `told` is None if no agent reports.
+    that are still there but not in `observed` any more. `reported` is None if no agent reports.
     """
 
     node: Node | None = None
@@ -62,7 +62,7 @@ class _NodeEntry:
     assigned_pods: dict[str, AssignedPod] = field(default_factory=dict)
     counted: dict[str, AssignedPod] = field(default_factory=dict)
     departed: dict[str, AssignedPod] = field(default_factory=dict)
-    told: ObservedPods | None = None
+    reported: ObservedPods | None = None
     observed: ObservedPods = field(default_factory=dict)
     last: dict[str, PlacementRecord] = field(default_factory=dict)
     info: NodeInfo | None = None
@@ -88,17 +88,17 @@ class _NodeEntry:
         if record := self.observed.get(pod.uid):
             return record
         last = self.last.get(pod.uid)
-        left_out = self.told is not None and pod.uid not in self.told
+        left_out = self.reported is not None and pod.uid not in self.reported
         return RELEASED if last and pod.terminating and left_out else last
 
     def impossible(self, pod: AssignedPod) -> frozenset[str]:
         """Return the resources of a pod for which the agent's report is impossible."""
-        told = (self.told or {}).get(pod.uid)
-        if told is None or pod.uid in self.observed:
+        record = (self.reported or {}).get(pod.uid)
+        if record is None or pod.uid in self.observed:
             return frozenset()
-        return frozenset(name for bag in told.held.values() for name in bag)
+        return frozenset(name for bag in record.held.values() for name in bag)
 
-    def word_on(self, pod: AssignedPod) -> tuple[PlacementRecord | None, frozenset[str]]:
+    def reports_on(self, pod: AssignedPod) -> tuple[PlacementRecord | None, frozenset[str]]:
         """Return the agent's reports that matter for a pod."""
         return self.seen(pod), self.impossible(pod)
 
@@ -162,20 +162,20 @@ class Reservations:
                 self._count(entry, assigned_pod)
         self._changed(node.name)
 
-    def update_observed(self, name: str, told: ObservedPods | None, *, now: float) -> None:
+    def update_observed(self, name: str, reported: ObservedPods | None, *, now: float) -> None:
         """Take the report of a node's agent on its pods, by uid; not on pods of other nodes.
 
-        `told` is None if there is no agent, or its report cannot be read: a missing report releases nothing.
-        A pod that is no longer in the report is not forgotten until it leaves or is deleted, or others hold
-        what it had.
+        `reported` is None if there is no agent, or its report cannot be read: a missing report releases
+        nothing. A pod that is no longer in the report is not forgotten until it leaves or is deleted, or
+        others hold what it had.
         """
         entry = self._entries.get(name)
-        if entry is None or entry.told == told:
+        if entry is None or entry.reported == reported:
             return
-        before = {uid: entry.word_on(pod) for uid, pod in entry.assigned_pods.items()}
-        entry.told = told
+        before = {uid: entry.reports_on(pod) for uid, pod in entry.assigned_pods.items()}
+        entry.reported = reported
         self._observe(entry)
-        changed = [uid for uid, pod in entry.assigned_pods.items() if entry.word_on(pod) != before[uid]]
+        changed = [uid for uid, pod in entry.assigned_pods.items() if entry.reports_on(pod) != before[uid]]
         released = [uid for uid in changed if entry.seen(entry.assigned_pods[uid]) is RELEASED]
         for uid in changed:
             if uid not in released:
@@ -198,7 +198,7 @@ class Reservations:
         if node is None:
             return
         seen = entry.last | {uid: entry.observed[uid] for uid in entry.observed if uid in entry.assigned_pods}
-        now = observations.believed(node, entry.told or {})
+        now = observations.believed(node, entry.reported or {})
         entry.observed = now
         last = {uid: record for uid, record in seen.items() if uid not in now}
         gone = observations.given_away(node, last, now.values())
@@ -209,7 +209,7 @@ class Reservations:
         for name in names:
             entry = self._entry(name)
             entry.node = entry.fingerprint = entry.facts = None
-            entry.told = None
+            entry.reported = None
             self._changed(name)
             if not entry.assigned_pods:
                 del self._entries[name]
@@ -376,7 +376,7 @@ class Reservations:
     def is_observed(self, name: str) -> bool:
         """Return whether an agent reports what the pods of a node hold."""
         entry = self._entries.get(name)
-        return bool(entry and entry.told)
+        return bool(entry and entry.reported)
 
     def refuted(self) -> Iterator[tuple[str, AssignedPod]]:
         """Yield pods whose record is impossible, as they count on their node, each with its node's name."""
@@ -469,7 +469,7 @@ class Reservations:
         info = self.node_info(name)
         if info is None:
             return ()
-        return ordering.at_risk(info.without(without), demand, intent, now=now, within=NEWS_SECONDS)
+        return ordering.at_risk(info.without(without), demand, intent, now=now, within=NOTIFICATION_SECONDS)
 
     # Bookkeeping.
 
@@ -478,7 +478,7 @@ class Reservations:
 
     def _count(self, entry: _NodeEntry, assigned_pod: AssignedPod) -> None:
         """Store a pod as it counts on its node."""
-        seen, impossible = entry.word_on(assigned_pod) if entry.node else (None, frozenset[str]())
+        seen, impossible = entry.reports_on(assigned_pod) if entry.node else (None, frozenset[str]())
         counted = assigned_pod.counted_on(entry.node) if entry.node and not seen else assigned_pod
         if seen:
             counted = counted.observed_as(seen)

@@ -339,12 +339,12 @@ def pieces(box: DeviceBox, zone: ZoneUse | None, pods: Sequence[PodOnNode]) -> t
     ]
     free = box.free if box.free is not None else zone.free.get(box.resource, 0) if zone else 0
     taken = max(box.healthy - free - len(holders), 0)
-    ill = max(box.total - box.healthy, 0)
+    unhealthy = max(box.total - box.healthy, 0)
     return (
         *holders[: max(box.healthy, 0)],
         *(Piece(CpuUse.TAKEN),) * taken,
         *(Piece(CpuUse.FREE),) * max(min(free, box.healthy - len(holders)), 0),
-        *(Piece(CpuUse.UNKNOWN),) * ill,
+        *(Piece(CpuUse.UNKNOWN),) * unhealthy,
     )
 
 

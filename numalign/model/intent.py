@@ -214,8 +214,8 @@ def read(annotations: Mapping[str, str]) -> IntentAnnotations:
     mistakes = list(_unknown_keys(annotations, known=_ON_PODS, kind="annotations"))
     policy = _read_policy(annotations, mistakes)
     resources = tuple(_read_resources(annotations.get(RESOURCES), mistakes))
-    scope = _read_word(Scope, annotations, SCOPE, mistakes)
-    exclusive = _read_word(Exclusive, annotations, EXCLUSIVE, mistakes) is not None
+    scope = _read_enum(Scope, annotations, SCOPE, mistakes)
+    exclusive = _read_enum(Exclusive, annotations, EXCLUSIVE, mistakes) is not None
     loose = tuple(_too_loose(policy)) if exclusive else ()
     # A policy that cannot be read is reported already.
     named = annotations.keys() & {POLICY, VOLCANO_POLICY}
@@ -238,9 +238,9 @@ def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mi
     """
     mistakes = list(_unknown_keys(labels, known=_ON_NAMESPACES, kind="labels"))
     default, enforce, warn, audit = (
-        _read_word(Policy, labels, key, mistakes, kind="labels") for key in (DEFAULT, ENFORCE, WARN, AUDIT)
+        _read_enum(Policy, labels, key, mistakes, kind="labels") for key in (DEFAULT, ENFORCE, WARN, AUDIT)
     )
-    admission = _read_word(Admission, labels, ADMISSION, mistakes, kind="labels")
+    admission = _read_enum(Admission, labels, ADMISSION, mistakes, kind="labels")
     rules = NamespaceRules(
         default,
         enforce,
@@ -248,8 +248,8 @@ def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mi
         audit,
         disabled=admission is Admission.DISABLED,
         scheduler=_read_scheduler(labels, mistakes),
-        gate=_read_word(Gate, labels, GATE, mistakes, kind="labels"),
-        heal=_read_word(Heal, labels, HEAL, mistakes, kind="labels"),
+        gate=_read_enum(Gate, labels, GATE, mistakes, kind="labels"),
+        heal=_read_enum(Heal, labels, HEAL, mistakes, kind="labels"),
     )
     return rules, tuple(mistakes)
 
@@ -266,7 +266,7 @@ def policy(text: str, *, where: str) -> Policy:
     try:
         return Policy(text.strip())
     except ValueError:
-        raise BadIntent([_no_word(Policy, text, where=where)]) from None
+        raise BadIntent([_unknown_value(Policy, text, where=where)]) from None
 
 
 # The words of other interfaces for the same policies.
@@ -283,7 +283,7 @@ _HABITS = MappingProxyType(
     }
 )
 
-Word = TypeVar("Word", bound=StrEnum)
+EnumT = TypeVar("EnumT", bound=StrEnum)
 
 
 def _covers(pattern: str, resource: str) -> bool:
@@ -311,35 +311,35 @@ def _read_scheduler(labels: Mapping[str, str], mistakes: list[Mistake]) -> str |
 
 
 def _read_policy(annotations: Mapping[str, str], mistakes: list[Mistake]) -> Policy | None:
-    ours = _read_word(Policy, annotations, POLICY, mistakes)
-    theirs = _read_word(Policy, annotations, VOLCANO_POLICY, mistakes)
+    ours = _read_enum(Policy, annotations, POLICY, mistakes)
+    theirs = _read_enum(Policy, annotations, VOLCANO_POLICY, mistakes)
     if ours and theirs and ours != theirs:
         both = f'{POLICY} is "{ours}" and {VOLCANO_POLICY} is "{theirs}"'
         mistakes.append(Mistake(f"metadata.annotations[{POLICY}]", f"{both}: remove one, or make them equal"))
     return ours or theirs
 
 
-def _read_word(
-    words: type[Word],
+def _read_enum(
+    enum: type[EnumT],
     written: Mapping[str, str],
     key: str,
     mistakes: list[Mistake],
     *,
     kind: str = "annotations",
-) -> Word | None:
+) -> EnumT | None:
     """Return one member of an enumeration; any other text adds a mistake."""
     text = written.get(key)
     if text is None:
         return None
     try:
-        return words(text.strip())
+        return enum(text.strip())
     except ValueError:
-        mistakes.append(_no_word(words, text, where=f"metadata.{kind}[{key}]"))
+        mistakes.append(_unknown_value(enum, text, where=f"metadata.{kind}[{key}]"))
         return None
 
 
-def _no_word(words: type[Word], text: str, *, where: str) -> Mistake:
-    known = [word.value for word in words]
+def _unknown_value(enum: type[EnumT], text: str, *, where: str) -> Mistake:
+    known = [member.value for member in enum]
     asked = cut(text.strip(), _SHOWN)
     close = closest_word(_HABITS.get(asked.lower(), asked.lower()), known)
     meant = f'did you mean "{close}"?' if close else f"expected one of {', '.join(known)}"

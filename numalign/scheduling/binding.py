@@ -37,7 +37,7 @@ from numalign.kube.errors import (
     Unauthorized,
 )
 from numalign.ledger.model import AssignedPod, NodeInfo, Prediction
-from numalign.ledger.reservations import NEWS_SECONDS
+from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from numalign.model import intent
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
@@ -348,7 +348,7 @@ class Binder:
                 raise _Refused(BindOutcome.WAITED, f"{node}: {reasons.WAITING}")
             # Time alone may change the prediction, too.
             self.state.reservations.free_capacity(node, now=now)
-            settled = [risk.since + NEWS_SECONDS + _A_MOMENT for risk in risks if risk.admitted]
+            settled = [risk.since + NOTIFICATION_SECONDS + _A_MOMENT for risk in risks if risk.admitted]
             until = min([deadline, self.state.reservations.valid_until(node), *settled])
             await self._change_of(queue, max(until - now, 0))
             await self._yield()

@@ -54,7 +54,7 @@ class _NodeRecord:
     node: Node
     shape: Shape
     identity: Identity
-    ill: float | None = None
+    degraded_since: float | None = None
     disbelieved: frozenset[str] = frozenset()
 
 
@@ -71,7 +71,7 @@ class ShapeHistory:
         self._remember = remember
         self._wall = wall
         self._nodes: dict[str, _NodeRecord] = {}
-        self._ill: dict[str, float] = {}
+        self._degraded_since: dict[str, float] = {}
         self._shapes: dict[str, Shape] = {}
         self._counts = Counter[str]()
         self._last_seen: dict[str, float] = {}
@@ -96,9 +96,9 @@ class ShapeHistory:
         self._stale.discard(node.name)
         record = self._nodes[node.name] = self._record(node, identity, before, most)
         self._count(record.shape, before.shape if before else None)
-        self._ill.pop(node.name, None)
-        if record.ill is not None:
-            self._ill[node.name] = record.ill
+        self._degraded_since.pop(node.name, None)
+        if record.degraded_since is not None:
+            self._degraded_since[node.name] = record.degraded_since
         return record.node
 
     def retain_nodes(self, names: AbstractSet[str]) -> None:
@@ -111,7 +111,7 @@ class ShapeHistory:
         record = self._nodes.pop(name, None)
         if record is not None:
             self._leave(record.shape.name)
-            self._ill.pop(name, None)
+            self._degraded_since.pop(name, None)
             self._unknown_labels.pop(name, None)
 
     def load(self, memory: RememberedShapes) -> None:
@@ -122,7 +122,9 @@ class ShapeHistory:
             if not self._counts[name]:
                 self._note_seen(name, min(known.seen or 0.0, self._wall()))
         self._losses = dict(memory.losses)
-        self._mark_stale({name for name, since in self._ill.items() if self._losses.get(name, since) < since})
+        self._mark_stale(
+            {name for name, since in self._degraded_since.items() if self._losses.get(name, since) < since}
+        )
         self._forget()
 
     def declare(self, shapes: Iterable[Shape]) -> None:
@@ -142,7 +144,7 @@ class ShapeHistory:
             self.version += 1
         # Thousands may be degraded, and this is called many times a second.
         real = self._wall() - LOSS_SECONDS
-        self._mark_stale({name for name, since in self._ill.items() if since <= real})
+        self._mark_stale({name for name, since in self._degraded_since.items() if since <= real})
 
     # Results.
 
@@ -168,7 +170,7 @@ class ShapeHistory:
             tuple(
                 replace(known, nodes=0, seen=now if known.seen is None else known.seen) for known in shapes
             ),
-            dict(sorted(self._ill.items())),
+            dict(sorted(self._degraded_since.items())),
         )
 
     # Health.
@@ -187,19 +189,19 @@ class ShapeHistory:
         if healthy is None and own not in disbelieved:
             kept = with_whole_machine(node)
             healthy = kept or with_all_devices(node, most)
-        ill = None
+        degraded_since = None
         if healthy:
             now = self._wall()
-            since = before.ill if before and before.ill is not None else now
-            ill = min(since, self._losses.get(node.name, now))
-            if now - ill >= LOSS_SECONDS:
-                kept, healthy, ill, disbelieved = None, None, None, disbelieved.union(pasts)
-        if ill is None:
+            since = before.degraded_since if before and before.degraded_since is not None else now
+            degraded_since = min(since, self._losses.get(node.name, now))
+            if now - degraded_since >= LOSS_SECONDS:
+                kept, healthy, degraded_since, disbelieved = None, None, None, disbelieved.union(pasts)
+        if degraded_since is None:
             self._losses.pop(node.name, None)
         diagnosed = replace(node, health=healthy) if healthy else node
         # The zones of its healthy devices are unknown in that case, so no shape is made of that state.
         shape = self._shape_of(diagnosed if kept else node, own, before)
-        return _NodeRecord(own, diagnosed, shape, identity, ill, disbelieved)
+        return _NodeRecord(own, diagnosed, shape, identity, degraded_since, disbelieved)
 
     def _past_classes(self, node: Node, own: str, before: _NodeRecord | None) -> Iterator[str]:
         """Yield the classes that a node may have had, the likeliest first.

@@ -67,7 +67,7 @@ def test_a_kind_tells_of_what_is_asked_for_alone() -> None:
 
     assert kind.given == kind.devices == {GPU}
     assert kind.listed == {CPU, GPU}
-    assert not kind.told
+    assert not kind.totals_known
     assert not kind.single_zone
 
 
@@ -95,7 +95,7 @@ def test_pods_are_decided_about_together_where(policy: str, scope: str, *, toget
                 replace(STRICT, options=options("full-pcpus-only")),
             ),
             ("it gives out memory", Trait.KEEPS_MEMORY, STRICT),
-            ("it tells totals", Trait.TOLD, replace(STRICT, totals=bag("cpu=16"))),
+            ("it tells totals", Trait.TOTALS_KNOWN, replace(STRICT, totals=bag("cpu=16"))),
         ]
     ),
 )

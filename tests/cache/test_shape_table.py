@@ -34,7 +34,7 @@ def shapes(*given: KnownShape) -> ShapeTable:
 
 def told(made: ShapeTable, change: Callable[[], object]) -> tuple[int, int]:
     """Of how many shapes anything was told, and of how many it was what could ever be."""
-    places = [(log, log.place) for log in (made.told, made.facts)]
+    places = [(log, log.place) for log in (made.all_changes, made.facts)]
     change()
     rows = [log.since(place, below=made.height) for log, place in places]
     return tuple(-1 if each is None else len(each) for each in rows)  # type: ignore[return-value]

@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from numalign.kube.bindings import BIND_SECONDS, BindsInFlight
 from numalign.kube.errors import Unreachable
 from numalign.kube.lease import LEASE_DURATION_SECONDS, RENEW_DEADLINE_SECONDS, Handover, LeaderElector
-from numalign.ledger.reservations import NEWS_SECONDS
+from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from tests.kube.test_lease import TURN, Clock, Store, Wire
 from tests.served import Told
 
@@ -80,7 +80,9 @@ class World:
             now=self.clock.wall,
             sleep=self.wires[at].sleep,
             chance=lambda: 0.5,
-            handover=Handover(NEWS_SECONDS, BIND_SECONDS + NEWS_SECONDS, self.flights[at].landed),
+            handover=Handover(
+                NOTIFICATION_SECONDS, BIND_SECONDS + NOTIFICATION_SECONDS, self.flights[at].landed
+            ),
         )
 
     async def write(self, *, pod: str, late: tuple[float, float]) -> None:
@@ -98,7 +100,7 @@ class World:
 
     async def bind(self, who: int, late: tuple[float, float]) -> None:
         """One replica binds a new pod, if it may and the zone is free as far as it knows."""
-        heard = {pod for pod, at in self.landed.items() if at <= self.clock() - NEWS_SECONDS * 0.99}
+        heard = {pod for pod, at in self.landed.items() if at <= self.clock() - NOTIFICATION_SECONDS * 0.99}
         if self.elections[who].acts_for() > BIND_SECONDS and not heard | self.begun[who]:
             pod = f"pod-{len(self.calls)}"
             self.begun[who].add(pod)
@@ -211,7 +213,7 @@ BEGUN_LATE: list[Event] = [
     ("pass", LEASE_DURATION_SECONDS - 5.5),
     ("steps", 1, 2 * TURN),
 ]
-NEXT: list[Event] = [("pass", BIND_SECONDS + NEWS_SECONDS), ("steps", 1, TURN), ("bind", 1, LATE)]
+NEXT: list[Event] = [("pass", BIND_SECONDS + NOTIFICATION_SECONDS), ("steps", 1, TURN), ("bind", 1, LATE)]
 
 
 def landed(*schedule: Event) -> int:

@@ -12,7 +12,7 @@ import pytest
 from numalign.kube.bindings import BIND_SECONDS
 from numalign.kube.errors import ClusterError, Conflict, Forbidden, Gone, NotFound, Unauthorized, Unreachable
 from numalign.ledger.model import Source, Stage
-from numalign.ledger.reservations import NEWS_SECONDS
+from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from numalign.model.intent import PLACEMENT
 from numalign.runtime.logs import MANY_LINES
 from numalign.scheduling.binding import FEW, LOOK_SECONDS, BindOutcome
@@ -645,7 +645,7 @@ async def test_a_pod_waits_while_an_end_that_nobody_heard_of_could_have_it_refus
     began = scorer.time()
 
     assert await scorer.bind(second, "a") == ""
-    assert scorer.time() - began >= NEWS_SECONDS
+    assert scorer.time() - began >= NOTIFICATION_SECONDS
 
 
 # Many at once.

@@ -29,10 +29,10 @@ def admitted(pod: object) -> object:
 
 def _containers(pod: object, key: str, statuses: str) -> list[object] | None:
     """Return the containers of one list; None if all are as admitted."""
-    listed, told = inner(inner(pod, "spec"), key), inner(inner(pod, "status"), statuses)
-    if not isinstance(listed, list) or not isinstance(told, list):
+    listed, reported = inner(inner(pod, "spec"), key), inner(inner(pod, "status"), statuses)
+    if not isinstance(listed, list) or not isinstance(reported, list):
         return None
-    amounts = {_name(one): inner(one, "allocatedResources") for one in told}
+    amounts = {_name(one): inner(one, "allocatedResources") for one in reported}
     containers = [_container(one, amounts.get(_name(one))) for one in listed]
     return None if all(map(_same, containers, listed)) else containers
 

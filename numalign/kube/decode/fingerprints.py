@@ -47,7 +47,7 @@ class Fingerprint:
     method: Method = Method.ALL
 
 
-def told(value: object, method: object) -> Fingerprint | None:
+def parse(value: object, method: object) -> Fingerprint | None:
     """Return an exporter's fingerprint; None if it is invalid or its method is not known.
 
     Without a method it includes all pods.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from numalign.kube.decode.parts import Part, Word, named
+from numalign.kube.decode.parts import EnumT, Part, named
 from numalign.kubelet.validation import MAX_ZONES, Reserved
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
@@ -120,15 +120,15 @@ def configuration(part: Part, name: str) -> KubeletConfiguration:
     )
 
 
-def _options(listed: Part, words: type[Word], *others: str) -> Mapping[bool, frozenset[Word]]:
+def _options(listed: Part, enum: type[EnumT], *others: str) -> Mapping[bool, frozenset[EnumT]]:
     """Return the options that are switched on, and those that are switched off; `others` are not switches."""
-    settings: dict[Word, bool] = {}
+    settings: dict[EnumT, bool] = {}
     for name, part in listed.members():
-        if name in {*words}:
-            settings[words(name)] = _worded(part)
+        if name in {*enum}:
+            settings[enum(name)] = _worded(part)
         elif name not in others:
-            part.wrong(f"{UNKNOWN_OPTION}, but {', '.join((*words, *others))}")
-    return {on: frozenset(word for word in settings if settings[word] is on) for on in (True, False)}
+            part.wrong(f"{UNKNOWN_OPTION}, but {', '.join((*enum, *others))}")
+    return {on: frozenset(option for option in settings if settings[option] is on) for on in (True, False)}
 
 
 def _worded(part: Part) -> bool:

@@ -237,7 +237,7 @@ def _machine(machine: DescribedMachine) -> dict[str, Any]:
 
 
 def _zone(bank: ZoneMemory, cores: Sequence[Core]) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "cores": [[*members(core.threads)] for core in cores],
         "socket": _by_core([core.socket for core in cores]),
         "uncoreCacheIDs": _by_core([core.cache for core in cores]),
@@ -249,7 +249,7 @@ def _zone(bank: ZoneMemory, cores: Sequence[Core]) -> dict[str, Any]:
         "id": bank.zone,
         "memory": bank.memory,
         **kept,
-        **{key: told[key] for key in told if told[key] != []},
+        **{key: fields[key] for key in fields if fields[key] != []},
     }
 
 

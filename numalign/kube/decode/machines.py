@@ -150,14 +150,14 @@ def _cores(zones: Sequence[tuple[ZoneId, Part]]) -> Iterator[Core]:
         first += len(caches)
 
 
-def _by_core(told: Part, count: int) -> Sequence[int]:
+def _by_core(listed: Part, count: int) -> Sequence[int]:
     """Return a number for each core of a zone: one for all of them, or a list."""
-    if not isinstance(told.value, list):
-        return [told.integer() or 0] * count
-    numbers = [part.required().integer() or 0 for part in told.elements()]
+    if not isinstance(listed.value, list):
+        return [listed.integer() or 0] * count
+    numbers = [part.required().integer() or 0 for part in listed.elements()]
     if len(numbers) == count:
         return numbers
-    told.wrong(f"has {len(numbers)} entries: expected {count}, one for each core")
+    listed.wrong(f"has {len(numbers)} entries: expected {count}, one for each core")
     return [0] * count
 
 
@@ -166,8 +166,8 @@ def _cache_ids(zone: Part, count: int) -> Sequence[int]:
     grouped = zone["uncoreCaches"]
     if grouped.value is not None:
         grouped.wrong("cannot be combined with uncoreCacheIDs: remove one of them")
-    told = zone["uncoreCacheIDs"]
-    return _by_core(told.required() if count else told, count)
+    listed = zone["uncoreCacheIDs"]
+    return _by_core(listed.required() if count else listed, count)
 
 
 def _cpus(listed: Part, by_cpu: dict[int, Part]) -> CpuSet:

@@ -184,7 +184,7 @@ def _fingerprint(attribute: Callable[[str], Part], metadata: object) -> Fingerpr
     value = attribute(_FINGERPRINT).value
     if value is None and isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
         value = metadata["annotations"].get(FINGERPRINT_ANNOTATION)
-    return fingerprints.told(value, attribute(_METHOD).value)
+    return fingerprints.parse(value, attribute(_METHOD).value)
 
 
 def _zones(topology_part: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
@@ -320,23 +320,25 @@ def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]
 
 def _costs(listed: Part, ids: Mapping[str, ZoneId]) -> ZoneCosts:
     """Return the distances to existing zones; others do not belong to this node."""
-    told = tuple(_entries(listed.value, "name", "value") or ())
+    entries = tuple(_entries(listed.value, "name", "value") or ())
     # Equal values may differ in type: True equals 1, but is not a distance.
-    plain = {(type(name), type(value)) for name, value in told} == {(str, int)}
-    costs = _plain_costs(told, tuple(ids.items())) if plain else None
+    plain = {(type(name), type(value)) for name, value in entries} == {(str, int)}
+    costs = _plain_costs(entries, tuple(ids.items())) if plain else None
     return shared(tuple(sorted(_costs_by_entry(listed, ids)))) if costs is None else costs
 
 
 @lru_cache(maxsize=4096)
-def _plain_costs(told: tuple[tuple[str, int], ...], ids: tuple[tuple[str, ZoneId], ...]) -> ZoneCosts | None:
+def _plain_costs(
+    entries: tuple[tuple[str, int], ...], ids: tuple[tuple[str, ZoneId], ...]
+) -> ZoneCosts | None:
     """Return the distances in a list of texts and numbers, to zones of these names.
 
     Return None if anything is wrong.
     """
-    distances, zones = dict(told), dict(ids)
-    if len(distances) < len(told) or "" in distances or min(distances.values()) < 0:
+    distances, zones = dict(entries), dict(ids)
+    if len(distances) < len(entries) or "" in distances or min(distances.values()) < 0:
         return None
-    return tuple(sorted((zones[name], cost) for name, cost in told if name in zones))
+    return tuple(sorted((zones[name], cost) for name, cost in entries if name in zones))
 
 
 def _costs_by_entry(listed: Part, ids: Mapping[str, ZoneId]) -> Iterator[tuple[ZoneId, int]]:

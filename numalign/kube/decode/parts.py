@@ -21,7 +21,7 @@ from numalign.model.intent import LONGEST_NAME
 from numalign.model.machine import CpuSet
 from numalign.model.resources import EMPTY, Resources
 
-Word = TypeVar("Word", bound=StrEnum)
+EnumT = TypeVar("EnumT", bound=StrEnum)
 
 _LONGEST = 64
 _EPOCH = datetime.fromtimestamp(0, UTC)
@@ -167,15 +167,15 @@ class Part:
             return {**cast("Mapping[str, str]", fields)}
         return {key: part.text() for key, part in self.members()}
 
-    def one_of(self, words: type[Word]) -> Word | None:
+    def one_of(self, enum: type[EnumT]) -> EnumT | None:
         """Return the enumeration member with this text; None if absent, empty or invalid (a mistake)."""
         text = self.text()
         if not text:
             return None
         try:
-            return words(text)
+            return enum(text)
         except ValueError:
-            self.wrong(f'"{_cut(text)}" is not a known value: {", ".join(words)}')
+            self.wrong(f'"{_cut(text)}" is not a known value: {", ".join(enum)}')
             return None
 
     def integer(self, *, least: int = 0) -> int | None:

@@ -104,10 +104,10 @@ def node_affinity(pod: Part, spec: Part) -> NodeAffinity:
     affinity = _NOTHING if too_much else spec["affinity"]["nodeAffinity"]
     required, preferred = affinity[REQUIRED], affinity[PREFERRED]
     terms = tuple(_term(term) for term in required["nodeSelectorTerms"].elements())
-    wishes = tuple(wish.value for wish in preferred.objects())
+    preferences = tuple(preference.value for preference in preferred.objects())
     return NodeAffinity(
         None if required.value is None else terms,
-        None if preferred.value is None else wishes,
+        None if preferred.value is None else preferences,
         too_much,
     )
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from numalign.cache.admission import Reaction, TaintReaction
 from numalign.kube.decode import shapes, templates
-from numalign.kube.decode.parts import Part, Word
+from numalign.kube.decode.parts import EnumT, Part
 from numalign.kube.decode.selectors import requirements
 from numalign.kube.decode.templates import GroupKind, TemplatePath, TemplatePaths
 from numalign.kube.files import edited
@@ -162,7 +162,7 @@ def _policy(part: Part) -> ClusterPolicy:
         MappingProxyType(_templates(part["workloads"])),
         never=_reaction(part["never"], NO_POLICY.never),
         unknown_resources=_reaction(part["unknownResources"], NO_POLICY.unknown_resources),
-        taints=_word(part["taints"], TaintReaction) or NO_POLICY.taints,
+        taints=_read_enum(part["taints"], TaintReaction) or NO_POLICY.taints,
         shapes=shapes.declared(part["shapes"]),
     )
 
@@ -177,8 +177,8 @@ def _default(part: Part) -> Default:
         warn,
         audit,
         scheduler=_scheduler(part["scheduler"]),
-        gate=_word(part["gate"], Gate),
-        heal=_word(part["heal"], Heal),
+        gate=_read_enum(part["gate"], Gate),
+        heal=_read_enum(part["heal"], Heal),
     )
     selected = tuple(requirements(part["namespaceSelector"]))
     if rules == UNRULED and len(part.mistakes) == before:
@@ -204,16 +204,16 @@ def _scheduler(part: Part) -> str | None:
     return name or None
 
 
-def _word(part: Part, words: type[Word]) -> Word | None:
+def _read_enum(part: Part, enum: type[EnumT]) -> EnumT | None:
     """Return a member of an enumeration, if a value is set."""
     if part.value is None:
         return None
     part.required_text()
-    return part.one_of(words)
+    return part.one_of(enum)
 
 
 def _reaction(part: Part, default: Reaction) -> Reaction:
-    return _word(part, Reaction) or default
+    return _read_enum(part, Reaction) or default
 
 
 def _exemptions(part: Part) -> Exemptions:

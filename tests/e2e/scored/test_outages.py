@@ -14,7 +14,7 @@ from harness.sim.shapes import SimNode
 from harness.waiting import SELDOM, seconds_until
 from numalign.kube.bindings import BIND_SECONDS
 from numalign.kube.lease import JITTER, LEASE_DURATION_SECONDS, RETRY_PERIOD_SECONDS
-from numalign.ledger.reservations import NEWS_SECONDS
+from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from tests.e2e.sites import Site, given, pod, recorded
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
@@ -66,9 +66,11 @@ async def until_it_lacks_only_the_lease(replica: Replica) -> None:
     ("end", "within"),
     [
         pytest.param(
-            Replicas.kill, LEASE_DURATION_SECONDS + LOOK + BIND_SECONDS + NEWS_SECONDS + SLOW, id="killed"
+            Replicas.kill,
+            LEASE_DURATION_SECONDS + LOOK + BIND_SECONDS + NOTIFICATION_SECONDS + SLOW,
+            id="killed",
         ),
-        pytest.param(Replicas.stop, LOOK + NEWS_SECONDS + SLOW, id="stopped"),
+        pytest.param(Replicas.stop, LOOK + NOTIFICATION_SECONDS + SLOW, id="stopped"),
     ],
 )
 async def test_when_the_scorer_ends_the_next_one_goes_on(site: Site, end: Ending, within: float) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.kube.decode.fingerprints import MOST_TRIES, Fingerprint, accounted, fingerprint, told
+from numalign.kube.decode.fingerprints import MOST_TRIES, Fingerprint, accounted, fingerprint, parse
 from numalign.ledger.model import PodName
 
 
@@ -19,7 +19,7 @@ from numalign.ledger.model import PodName
 )
 def test_a_fingerprint_is_that_of_the_exporters(pods: list[PodName], expected: str) -> None:
     assert fingerprint(pods) == expected
-    assert told(expected, None) == Fingerprint(expected)
+    assert parse(expected, None) == Fingerprint(expected)
 
 
 def few(prefix: str, count: int) -> list[PodName]:
@@ -108,4 +108,4 @@ UNREADABLE: dict[str, tuple[object, object]] = {
 
 @pytest.mark.parametrize(("value", "method"), UNREADABLE.values(), ids=UNREADABLE)
 def test_what_cannot_be_read_says_nothing(value: object, method: object) -> None:
-    assert told(value, method) is None
+    assert parse(value, method) is None
