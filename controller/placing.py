@@ -163,7 +163,7 @@ def background(placing: Placing, parts: Iterable[PodDuty]) -> Background:
     """Return the tasks of these parts and of what they share, and what readiness waits for."""
     tasks: dict[str, BackgroundTask] = {
         "reservations": partial(_expire, placing),
-        "standings": placing.state.work_ahead,
+        "cache_refresh": placing.state.work_ahead,
     }
     if placing.settings.policy and placing.settings.policy_reload_seconds:
         tasks["policy"] = placing.follow_policy

@@ -80,7 +80,7 @@ class ControllerProgram(Program[ControllerSettings]):
             api,
             self.settings,
             election=election,
-            publish=recorder.tell,
+            publish=recorder.publish,
             log=self.log,
             registry=self.registry,
             clock=self.clock,

@@ -81,7 +81,7 @@ class LocalMap:
                 )
                 tasks: dict[str, BackgroundTask] = {
                     "snapshot": partial(feed.follow, state.update_snapshot),
-                    "standings": state.work_ahead,
+                    "cache_refresh": state.work_ahead,
                     "map": service.follow,
                     "announcement": partial(self._announce, feed, server.port_of(called)),
                 }

@@ -35,7 +35,7 @@ from numalign.scheduling import binding, ranking
 from numalign.scheduling.binding import Binder, Write
 from numalign.scheduling.disbelief import Disbelief
 from numalign.scheduling.node_answers import NodeAnswers
-from numalign.scheduling.outcomes import Outcomes, Tell
+from numalign.scheduling.outcomes import Outcomes, PublishEvent
 from numalign.scheduling.predictions import Predictions
 from numalign.scheduling.ranking import Ranker, RankingRules
 from numalign.scheduling.scheduler_state import SchedulerState
@@ -62,7 +62,7 @@ class Replica:
     """
 
     write: Write | None = None
-    publish: Tell = lambda _event: None
+    publish: PublishEvent = lambda _event: None
     acts_for: Callable[[], float] = lambda: 0.0
     another_leads: Callable[[], bool] = lambda: False
     background: Background = field(default_factory=Background)
@@ -111,10 +111,10 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
     ) -> int:
         feed, reservations = source.feed, state.reservations
         outcomes = Outcomes(
-            state, tell=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
+            state, publish=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
         )
         predictions = Predictions(
-            state, tell=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
+            state, publish=replica.publish, log=self.log, registry=self.registry, clock=time.monotonic
         )
         state.watchers = (outcomes.update_pod, predictions.update_pod)
         self._count(reservations, feed)
@@ -139,7 +139,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             "reservations": partial(_repeat, partial(self._expire, state)),
             "records": partial(_repeat, Disbelief(reservations, log=self.log).look),
             "predictions": partial(_repeat, predictions.look),
-            "standings": state.work_ahead,
+            "cache_refresh": state.work_ahead,
             "answers": warming.run,
             **source.tasks,
             **replica.background.tasks,
@@ -183,7 +183,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
         recorder = self.recorder(api, "numalign-scorer")
         return Replica(
             flights if self.settings.reserve_at is ReserveAt.BIND else None,
-            recorder.tell,
+            recorder.publish,
             election.acts_for,
             lambda: not election.leading,
             Background(

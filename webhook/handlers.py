@@ -163,7 +163,7 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
     except Exception as error:
         error.add_note(f"while answering review {review.uid}")
         raise
-    context.metrics.seconds.labels(name).observe(time.perf_counter() - calls.heard_at(request))
+    context.metrics.seconds.labels(name).observe(time.perf_counter() - calls.received_at(request))
     context.metrics.reviews.labels(name, outcome.decision).inc()
     _log(context.log, name, review, outcome)
     if span := tracing.current():

@@ -38,7 +38,7 @@ PAUSES = (1.0, 5.0, 15.0)
 ATTEMPT_SECONDS = 10
 """How long the API server may take for one."""
 
-SAID_AGAIN_SECONDS = 60
+LOG_AGAIN_SECONDS = 60
 """How long failures to write events are not logged again."""
 
 LONGEST_MESSAGE = 1024
@@ -86,7 +86,7 @@ class Event:
 class Recorder:
     """Writes events as `component`, while it is `run`."""
 
-    def __init__(  # noqa: PLR0913  a server, who tells, and what every part of a process is given
+    def __init__(  # noqa: PLR0913  the API server, the component, and what every part of a process is given
         self,
         api: ObjectWriter,
         *,
@@ -104,7 +104,7 @@ class Recorder:
         self._clock = clock
         self._sleep = sleep
         self._waiting: asyncio.Queue[tuple[Event, datetime]] = asyncio.Queue(MOST_WAITING)
-        self._said_at = -math.inf
+        self._logged_at = -math.inf
         self._count = Counter(
             f"{PREFIX}pod_events",
             "Kubernetes Events about pods, by outcome.",
@@ -114,7 +114,7 @@ class Recorder:
         for outcome in EventOutcome:
             self._count.labels(outcome)
 
-    def tell(self, event: Event) -> None:
+    def publish(self, event: Event) -> None:
         """Queue an event to be written; never raises and never waits."""
         try:
             self._waiting.put_nowait((event, self._now()))
@@ -155,8 +155,8 @@ class Recorder:
 
     def _lost(self, outcome: EventOutcome, reason: str) -> None:
         self._count.labels(outcome).inc()
-        if self._clock() - self._said_at >= SAID_AGAIN_SECONDS:
-            self._said_at = self._clock()
+        if self._clock() - self._logged_at >= LOG_AGAIN_SECONDS:
+            self._logged_at = self._clock()
             self._log.warning("event.lost", outcome=outcome, reason=reason)
 
 

@@ -191,7 +191,7 @@ class Informer:
         self._sleep = sleep
         self._chance = chance
         self._position: _Position | None = None
-        self._heard_at: float | None = None
+        self._last_response_at: float | None = None
         self._logged_at: dict[WatchFailure, float] = {}
         self._reported = False
         # Consecutive failures, by the longest pause after them.
@@ -204,7 +204,7 @@ class Informer:
 
     def age(self) -> float:
         """Return seconds since the last answer about this kind; infinite before the first."""
-        return float("inf") if self._heard_at is None else self._clock() - self._heard_at
+        return float("inf") if self._last_response_at is None else self._clock() - self._last_response_at
 
     @property
     def synced(self) -> bool:
@@ -251,7 +251,7 @@ class Informer:
 
     def _absent(self) -> None:
         """Remove all objects once the kind is reported missing twice: a starting server reports that too."""
-        self._heard_at = self._clock()
+        self._last_response_at = self._clock()
         self._absences += 1
         if not self.synced or self._absences > 1:
             self._sink.keep(frozenset())
@@ -290,7 +290,7 @@ class Informer:
         """Put the objects of a page and note their keys; return the next page and the version."""
         what = f"the list of {self._what}"
         page = Part(await self._api.get(collection.path, [*collection.selector, *query], what=what))
-        self._heard_at = self._clock()
+        self._last_response_at = self._clock()
         items = list(page["items"].elements())
         following, version = (page["metadata"][key] for key in ("continue", "resourceVersion"))
         position = following.text(), version.required_text()
@@ -324,7 +324,7 @@ class Informer:
         # An unfinished generator closes its connection only when it is closed explicitly.
         async with aclosing(events) as lines:
             async for line in lines:
-                self._heard_at = self._clock()
+                self._last_response_at = self._clock()
                 # An empty line only shows that the server answers.
                 if line:
                     self._event(position, line)

@@ -7,9 +7,9 @@ namespaces or in one. Its answers are cached for a minute; without an answer nob
 machine only pages of other sites in the same browser must be kept out.
 
     AccessRefused
-    ├── SignInRequired    no token, or one that is not valid (any more)
-    ├── NotPermitted      an authenticated user without permission
-    └── CannotTell        access cannot be checked
+    ├── SignInRequired     no token, or one that is not valid (any more)
+    ├── NotPermitted       an authenticated user without permission
+    └── AccessUnchecked    access cannot be checked
 """
 
 import asyncio
@@ -52,7 +52,7 @@ MOST_NAMESPACES = 256
 NAMESPACES_REMEMBERED = 1024
 """Most namespaces to remember for one token."""
 
-STRANGERS_PER_SECOND, STRANGERS_AT_ONCE = 10.0, 50
+UNKNOWN_TOKENS_PER_SECOND, UNKNOWN_TOKENS_BURST = 10.0, 50
 """Rate and burst at which unknown tokens are sent to the API server."""
 
 REVIEWS_AT_ONCE = 8
@@ -105,7 +105,7 @@ class NotPermitted(AccessRefused):
     status = HTTPStatus.FORBIDDEN
 
 
-class CannotTell(AccessRefused):
+class AccessUnchecked(AccessRefused):
     """Raised if access cannot be checked."""
 
     status = HTTPStatus.SERVICE_UNAVAILABLE
@@ -270,7 +270,7 @@ class TokenAccess:
             SESSIONS, weigh=lambda _key, session: session.weight
         )
         self._reviewing: dict[bytes, asyncio.Task[SignedInVisitor]] = {}
-        self._strangers = TokenBucket(STRANGERS_PER_SECOND, STRANGERS_AT_ONCE, clock=clock)
+        self._unknown_tokens = TokenBucket(UNKNOWN_TOKENS_PER_SECOND, UNKNOWN_TOKENS_BURST, clock=clock)
         self._at_once = asyncio.Semaphore(REVIEWS_AT_ONCE)
         self._sign_ins = Counter(
             f"{PREFIX}map_sign_ins",
@@ -299,9 +299,9 @@ class TokenAccess:
         if session and self._clock() < session.until:
             return session
         if key not in self._reviewing:
-            if session is None and not self._strangers.take():
+            if session is None and not self._unknown_tokens.take():
                 self._sign_ins.labels(SignIn.TOO_MANY).inc()
-                raise CannotTell("Too many users are signing in: try again in a moment.")
+                raise AccessUnchecked("Too many users are signing in: try again in a moment.")
             task = asyncio.create_task(self._review(key, token, is_new=session is None))
             self._reviewing[key] = task
             task.add_done_callback(partial(self._reviewed, key))
@@ -332,7 +332,7 @@ class TokenAccess:
         except (ClusterError, TimeoutError) as error:
             self._sign_ins.labels(SignIn.UNAVAILABLE).inc()
             self._unreviewed(error)
-            raise CannotTell(
+            raise AccessUnchecked(
                 "The API server could not check your token and permissions: try again later."
             ) from error
         if not may_look:

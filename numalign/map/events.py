@@ -50,7 +50,7 @@ class Stream:
     names: set[str] = field(default_factory=set)
     is_all: bool = False
     ended: bool = False
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, names: Iterable[str] | None) -> None:
         """Add nodes that changed; None means any."""
@@ -59,24 +59,24 @@ class Stream:
         if self.is_all or len(self.names) > MOST_NAMES:
             self.is_all = True
             self.names.clear()
-        self._news.set()
+        self._ready.set()
 
     def end(self) -> None:
         """End the stream."""
         self.ended = True
-        self._news.set()
+        self._ready.set()
 
     async def wait(self, seconds: float) -> None:
         """Return as soon as there is something to send, or after these seconds."""
         try:
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._ready.wait()
         except TimeoutError:
             return
 
     def take(self, revision: int) -> bytes:
         """Return the event to send; empty if there is none."""
-        self._news.clear()
+        self._ready.clear()
         if not (self.is_all or self.names):
             return b""
         kind, names = ("all", []) if self.is_all else ("nodes", sorted(self.names))
@@ -113,7 +113,7 @@ class Streams:
             if not self._held[key]:
                 del self._held[key]
 
-    def tell(self, names: Iterable[str] | None, revision: int) -> None:
+    def notify(self, names: Iterable[str] | None, revision: int) -> None:
         """Add the nodes that changed up to this revision to all streams; None means any."""
         self.revision = revision
         for stream in self._open:
@@ -145,7 +145,7 @@ class Streams:
                 try:
                     now = await look()
                     if self.revision not in (0, now):
-                        self.tell(changes(self.revision), now)
+                        self.notify(changes(self.revision), now)
                     self.revision = now
                 except Exception as error:  # noqa: BLE001  see the docstring
                     quiet_log.failed("map.failed", error)

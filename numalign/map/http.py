@@ -128,7 +128,7 @@ class MapService:
             return self._error(request, HTTPStatus.BAD_REQUEST, [*map(str, error.mistakes)])
         except web.HTTPException as error:
             allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
-            return self._error(request, HTTPStatus(error.status), [_said_by(error)], allow)
+            return self._error(request, HTTPStatus(error.status), [_message_of(error)], allow)
 
     def _refused(self, request: web.Request, refusal: AccessRefused) -> web.Response:
         headers = _HEADERS.get(refusal.status, {})
@@ -280,7 +280,7 @@ class MapService:
                     stream.add(self._changes(since))
                 await response.prepare(request)
                 await response.write(events.HEARTBEAT)
-                await self._tell(request, response, stream)
+                await self._send_changes(request, response, stream)
         except TooManyStreams as error:
             raise Busy("Too many pages are open: close some of them.") from error
         except ConnectionError:
@@ -293,10 +293,10 @@ class MapService:
         number = since.isascii() and since.isdigit() and len(since) < _LONGEST_NUMBER
         return self._map_state.changed_since(int(since)) if number else None
 
-    async def _tell(self, request: web.Request, response: web.StreamResponse, stream: Stream) -> None:
+    async def _send_changes(self, request: web.Request, response: web.StreamResponse, stream: Stream) -> None:
         """Send changes until the stream ends, its viewer loses access, or the connection is closed."""
         clock = asyncio.get_running_loop().time
-        said_at = clock()
+        sent_at = clock()
         while not stream.ended and request.transport is not None:
             await stream.wait(LOOK_SECONDS)
             try:
@@ -307,11 +307,11 @@ class MapService:
             except AccessRefused:
                 return
             event = stream.take(self._streams.revision)
-            if not event and clock() - said_at > HEARTBEAT_SECONDS:
+            if not event and clock() - sent_at > HEARTBEAT_SECONDS:
                 event = events.HEARTBEAT
             if event:
                 await response.write(event)
-                said_at = clock()
+                sent_at = clock()
 
 
 def _is_program(request: web.Request) -> bool:
@@ -319,7 +319,7 @@ def _is_program(request: web.Request) -> bool:
     return request.path.startswith(_API) or request.path == _EVENTS
 
 
-def _said_by(error: web.HTTPException) -> str:
+def _message_of(error: web.HTTPException) -> str:
     """Return the message of an error for people; the default text of aiohttp only repeats the status."""
     text = error.text or ""
     return _SENTENCES.get(error.status, error.reason) if text.startswith(f"{error.status}: ") else text

@@ -268,12 +268,12 @@ def _cpus_in(zone: ZoneBox, state: str) -> CpuSet:
     return sum(1 << cpu.id for cpu in cpus if cpu.state == state)
 
 
-def _told_by(tile: NodeTile, now: float) -> str:
+def _source_text(tile: NodeTile, now: float) -> str:
     age = tile.age(now)
-    return _TELLERS[tile.source] + ("" if age is None else f" {wording.ago(age)} ago")
+    return _SOURCE_TEXTS[tile.source] + ("" if age is None else f" {wording.ago(age)} ago")
 
 
-_TELLERS = {
+_SOURCE_TEXTS = {
     TopologySource.AGENT: "published by its agent",
     TopologySource.EXPORTER: "published by an exporter",
     TopologySource.NONE: "not published",
@@ -335,7 +335,7 @@ _GLOBALS: Mapping[str, Any] = MappingProxyType(
             CpuUse.UNKNOWN: "unhealthy",
         },
         "said_by": {StatedBy.POD: "the pod", StatedBy.NAMESPACE: "its namespace"},
-        "told_by": _told_by,
+        "source_text": _source_text,
     }
 )
 

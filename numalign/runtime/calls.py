@@ -39,11 +39,11 @@ def body(request: web.Request) -> bytes:
     return request[_BODY]
 
 
-def heard_at(request: web.Request) -> float:
+def received_at(request: web.Request) -> float:
     """Return when the first byte of a call arrived, in seconds of `time.perf_counter`."""
     match request.protocol:
         case HttpConnection() as connection:
-            return connection.heard_at
+            return connection.received_at
     return time.perf_counter()
 
 

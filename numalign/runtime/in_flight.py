@@ -115,13 +115,13 @@ class Usage:
     calls: int = 0
 
     def __enter__(self) -> Self:
-        self.load.come()
+        self.load.opened()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.load.calls.take(self.peer, -self.calls)
         self.load.bytes.take(self.peer, -self.bytes)
-        self.load.go()
+        self.load.closed()
 
     def arrived(self, size: int) -> None:
         """Count more bytes of the body; raise `Overloaded` beyond the limit."""
@@ -161,12 +161,12 @@ class Load:
         """Return the usage of one call of a peer."""
         return Usage(peer, self)
 
-    def come(self) -> None:
+    def opened(self) -> None:
         """Count an open call."""
         self.open += 1
         self._idle.clear()
 
-    def go(self) -> None:
+    def closed(self) -> None:
         """Count a finished call."""
         self.open -= 1
         if not self.open:

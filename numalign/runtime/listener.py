@@ -48,7 +48,7 @@ class HttpConnection(web.RequestHandler):
         self.peer = peer
         self._listener = listener
         self._head = 0
-        self.heard_at = 0.0
+        self.received_at = 0.0
         """When the first byte of the last request arrived, in seconds of `time.perf_counter`."""
 
         # What arrived while a call was handled: from one read, because none follows it.
@@ -108,7 +108,7 @@ class HttpConnection(web.RequestHandler):
             return
         before, between_calls = self._request_count, self._between_calls()
         if between_calls and data and not self._head:
-            self.heard_at = time.perf_counter()
+            self.received_at = time.perf_counter()
         super().data_received(data)
         if self._request_count != before:
             self._end_of_head()

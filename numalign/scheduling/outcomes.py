@@ -33,7 +33,7 @@ REMEMBERED_SECONDS = 300.0
 
 REMEMBERED = 1024
 
-Tell = Callable[[Event], None]
+PublishEvent = Callable[[Event], None]
 """Queues an event; never waits, and never fails."""
 
 
@@ -52,13 +52,13 @@ class Outcomes:
         self,
         state: SchedulerState,
         *,
-        tell: Tell,
+        publish: PublishEvent,
         log: Log,
         registry: CollectorRegistry,
         clock: Callable[[], float],
     ) -> None:
         self._state = state
-        self._tell = tell
+        self._publish = publish
         self._log = QuietLog(log, lines=MANY_LINES)
         self._clock = clock
         self._last: LRU[str, _Refusal] = LRU(REMEMBERED)
@@ -110,7 +110,7 @@ class Outcomes:
         self._log.warning(
             "prediction.wrong", pod=f"{pod.namespace}/{pod.name}", node=pod.node, message=message
         )
-        self._tell_owner(pod, message)
+        self._publish_warning(pod, message)
 
     def _assigned(self, pod: PodInfo) -> None:
         """Note that a pod came to a node."""
@@ -121,12 +121,12 @@ class Outcomes:
             return
         self._repeated.inc()
         self._log.warning("prediction.repeated", pod=f"{pod.namespace}/{pod.name}", node=pod.node)
-        self._tell_owner(
+        self._publish_warning(
             pod, f"node {pod.node} has just rejected a pod with the same requests, and was chosen again"
         )
 
-    def _tell_owner(self, pod: PodInfo, message: str) -> None:
-        self._tell(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, message))
+    def _publish_warning(self, pod: PodInfo, message: str) -> None:
+        self._publish(Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, message))
 
 
 def has_reserved(assigned_pod: AssignedPod) -> bool:

@@ -22,7 +22,7 @@ from numalign.model.errors import cut
 from numalign.model.placement import Held
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
-from numalign.scheduling.outcomes import EVENT, Tell, shown
+from numalign.scheduling.outcomes import EVENT, PublishEvent, shown
 from numalign.scheduling.recent_refusals import REFUSALS
 from numalign.scheduling.scheduler_state import SchedulerState
 
@@ -62,14 +62,14 @@ class Predictions:
         self,
         state: SchedulerState,
         *,
-        tell: Tell,
+        publish: PublishEvent,
         log: Log,
         registry: CollectorRegistry,
         clock: Callable[[], float],
     ) -> None:
         self._state = state
         self._reservations = state.reservations
-        self._tell = tell
+        self._publish = publish
         self._log = QuietLog(log, lines=MANY_LINES)
         self._clock = clock
         self._bound: LRU[str, _BoundPod] = LRU(REMEMBERED)
@@ -107,7 +107,7 @@ class Predictions:
         now = self._clock()
         for bound in self._bound.values():
             seen = self._reservations.observed(bound.uid)
-            if seen is None and self._may_come(bound, now):
+            if seen is None and self._may_be_reported(bound, now):
                 continue
             self._bound.drop(bound.uid)
             if seen:
@@ -115,7 +115,7 @@ class Predictions:
             elif self._reservations.is_observed(bound.node):
                 self._results.labels(PredictionResult.UNOBSERVED).inc()
 
-    def _may_come(self, bound: _BoundPod, now: float) -> bool:
+    def _may_be_reported(self, bound: _BoundPod, now: float) -> bool:
         """Return whether the agent may still report a pod."""
         there = self._reservations.node_of(bound.uid) == bound.node
         return there and now - bound.at < PATIENCE_SECONDS
@@ -146,7 +146,7 @@ class Predictions:
         self._log.warning(
             "prediction.wrong", pod=f"{bound.namespace}/{bound.name}", node=bound.node, message=message
         )
-        self._tell(Event(bound.namespace, bound.name, bound.uid, Type.WARNING, EVENT, message))
+        self._publish(Event(bound.namespace, bound.name, bound.uid, Type.WARNING, EVENT, message))
 
 
 def _predicted(reserved: AssignedPod | None) -> Held | None:

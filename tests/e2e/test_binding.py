@@ -135,7 +135,7 @@ async def test_an_event_stands_beside_its_pod_once(api: ApiClient, server: Api) 
 
     task = asyncio.create_task(recorder.run())
     for _ in range(2):
-        recorder.tell(event)
+        recorder.publish(event)
         await written.acquire()
     task.cancel()
 

@@ -17,11 +17,11 @@ from harness.waiting import until
 from numalign.kube.client import ObjectWriter, Query
 from numalign.kube.errors import Unreachable
 from numalign.kube.events import (
+    LOG_AGAIN_SECONDS,
     LONGEST_MESSAGE,
     MOST_WAITING,
     PACE_SECONDS,
     PAUSES,
-    SAID_AGAIN_SECONDS,
     Event,
     EventOutcome,
     Recorder,
@@ -95,7 +95,7 @@ async def recording() -> AsyncIterator[tuple[FakeApi, Recording]]:
 
 async def test_an_event_says_what_happened_to_which_pod() -> None:
     async with recording() as (server, made), made.running():
-        made.recorder.tell(BOUNCED)
+        made.recorder.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.WRITTEN) == 1)
 
         [found] = server.all(EVENTS)
@@ -121,7 +121,7 @@ async def test_the_same_event_stands_there_once_and_others_beside_it() -> None:
     others = [replace(BOUNCED, uid="2"), replace(BOUNCED, message="x"), replace(BOUNCED, type=Type.NORMAL)]
     async with recording() as (server, made), made.running():
         for event in (BOUNCED, *others, BOUNCED):
-            made.recorder.tell(event)
+            made.recorder.publish(event)
         await until(lambda: made.count(EventOutcome.REPEATED) == 1)
 
         assert (len(server.all(EVENTS)), made.count(EventOutcome.WRITTEN)) == (4, 4)
@@ -132,7 +132,7 @@ async def test_what_replicas_tell_in_their_own_words_stands_there_once_if_they_a
     said = [replace(BOUNCED, key="k", message=message) for message in ("one's", "another's")]
     async with recording() as (server, made), made.running():
         for event in (*said, replace(said[0], key="another")):
-            made.recorder.tell(event)
+            made.recorder.publish(event)
         await until(lambda: made.count(EventOutcome.WRITTEN) == 2)
 
         assert made.count(EventOutcome.REPEATED) == 1
@@ -141,7 +141,7 @@ async def test_what_replicas_tell_in_their_own_words_stands_there_once_if_they_a
 
 async def test_an_event_may_be_about_what_owns_pods() -> None:
     async with recording() as (server, made), made.running():
-        made.recorder.tell(replace(BOUNCED, kind="ReplicaSet", api_version="apps/v1"))
+        made.recorder.publish(replace(BOUNCED, kind="ReplicaSet", api_version="apps/v1"))
         await until(lambda: made.count(EventOutcome.WRITTEN) == 1)
 
         [found] = server.all(EVENTS)
@@ -152,7 +152,7 @@ async def test_an_event_may_be_about_what_owns_pods() -> None:
 async def test_an_api_server_has_a_pause_between_events() -> None:
     async with recording() as (_, made), made.running():
         for number in range(3):
-            made.recorder.tell(replace(BOUNCED, uid=str(number)))
+            made.recorder.publish(replace(BOUNCED, uid=str(number)))
         await until(lambda: made.count(EventOutcome.WRITTEN) == 3)
         await until(lambda: made.slept == [PACE_SECONDS] * 3)
 
@@ -160,7 +160,7 @@ async def test_an_api_server_has_a_pause_between_events() -> None:
 async def test_who_tells_too_much_never_waits_and_the_loss_is_counted() -> None:
     async with recording() as (_, made):
         for number in range(MOST_WAITING + 5):
-            made.recorder.tell(replace(BOUNCED, uid=str(number)))
+            made.recorder.publish(replace(BOUNCED, uid=str(number)))
 
     assert made.count(EventOutcome.DROPPED) == 5
     [line] = made.told.lines()
@@ -171,7 +171,7 @@ async def test_an_api_server_that_is_away_for_a_while_gets_it_later() -> None:
     async with recording() as (server, made), made.running():
         server.failures[EVENTS] = HTTPStatus.SERVICE_UNAVAILABLE
         made.meanwhile = server.failures.clear
-        made.recorder.tell(BOUNCED)
+        made.recorder.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.WRITTEN) == 1)
 
         assert (made.slept[0], made.told.lines()) == (PAUSES[0], [])
@@ -205,7 +205,7 @@ async def test_what_nobody_takes_is_given_up(error: Exception, tries: int, reaso
     absent = Absent(error)
     made = Recording(absent)
     async with made.running():
-        made.recorder.tell(BOUNCED)
+        made.recorder.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.FAILED) == 1)
         await until(lambda: made.slept[-1:] == [PACE_SECONDS])
 
@@ -220,11 +220,11 @@ async def test_a_refusal_is_final_and_said_once_a_minute() -> None:
     async with recording() as (server, made), made.running():
         server.failures[EVENTS] = HTTPStatus.FORBIDDEN
         for number in range(refused - 1):
-            made.recorder.tell(replace(BOUNCED, uid=str(number)))
+            made.recorder.publish(replace(BOUNCED, uid=str(number)))
         await until(lambda: made.count(EventOutcome.FAILED) == refused - 1)
         before = made.told.lines()
-        made.seconds += SAID_AGAIN_SECONDS
-        made.recorder.tell(BOUNCED)
+        made.seconds += LOG_AGAIN_SECONDS
+        made.recorder.publish(BOUNCED)
         await until(lambda: made.count(EventOutcome.FAILED) == refused)
 
         assert (len(before), len(made.told.lines())) == (1, 2)

@@ -12,7 +12,7 @@ from numalign.kube.reviews import ACCESS_REVIEWS, TOKEN_REVIEWS
 from numalign.map import access
 from numalign.map.access import (
     AccessRefused,
-    CannotTell,
+    AccessUnchecked,
     LocalAccess,
     NotPermitted,
     SignInRequired,
@@ -152,7 +152,7 @@ async def test_while_the_api_server_says_nothing_nobody_is_let_in(error: Cluster
     house.api.failure, logged = error, f"{type(error).__name__}: {error}"
 
     for token in (ANN, BOB):
-        with pytest.raises(CannotTell, match="could not check your token"):
+        with pytest.raises(AccessUnchecked, match="could not check your token"):
             await house.access.visitor(token)
     assert house.sign_ins("unavailable") == 2
     assert [line["error"] for line in house.told.of("map.review_failed")] == 2 * [logged]
@@ -190,15 +190,15 @@ async def test_calls_with_one_token_are_one_question() -> None:
 async def test_strangers_do_not_keep_out_who_is_known() -> None:
     house = House()
     await house.access.visitor(ANN)
-    for number in range(access.STRANGERS_AT_ONCE - 1):
+    for number in range(access.UNKNOWN_TOKENS_BURST - 1):
         with pytest.raises(SignInRequired):
             await house.access.visitor(f"made-up-{number}")
-    with pytest.raises(CannotTell, match="Too many"):
+    with pytest.raises(AccessUnchecked, match="Too many"):
         await house.access.visitor(BOB)
-    assert house.api.count(TOKEN_REVIEWS) == access.STRANGERS_AT_ONCE
+    assert house.api.count(TOKEN_REVIEWS) == access.UNKNOWN_TOKENS_BURST
 
     house.clock.seconds += access.REVIEW_SECONDS
-    for number in range(access.STRANGERS_AT_ONCE):
+    for number in range(access.UNKNOWN_TOKENS_BURST):
         with pytest.raises(SignInRequired):
             await house.access.visitor(f"another-{number}")
     assert (await house.access.visitor(ANN)).name == "ann"

@@ -30,7 +30,7 @@ def told(stream: Stream) -> tuple[str, list[str]]:
 def test_names_are_gathered_until_they_are_taken(streams: Streams) -> None:
     with streams.opened(ANN) as stream:
         for names in (["b"], ["a", "b"]):
-            streams.tell(names, 1)
+            streams.notify(names, 1)
 
         assert told(stream) == ("nodes", ["a", "b"])
         assert stream.take(8) == b""
@@ -39,19 +39,19 @@ def test_names_are_gathered_until_they_are_taken(streams: Streams) -> None:
 def test_behind_a_reader_who_sleeps_nothing_grows(streams: Streams) -> None:
     with streams.opened(ANN) as stream:
         for number in range(10_000):
-            streams.tell([f"n{number}"], number)
+            streams.notify([f"n{number}"], number)
         assert len(stream.names) <= events.MOST_NAMES
 
         assert told(stream) == ("all", [])
-        streams.tell(["a"], 1)
+        streams.notify(["a"], 1)
         assert told(stream) == ("nodes", ["a"])
 
 
 def test_where_nobody_knows_what_changed_everything_may_have(streams: Streams) -> None:
     with streams.opened(ANN) as stream:
-        streams.tell(["a"], 1)
-        streams.tell(None, 2)
-        streams.tell(["b"], 3)
+        streams.notify(["a"], 1)
+        streams.notify(None, 2)
+        streams.notify(["b"], 3)
 
         assert told(stream) == ("all", [])
 
@@ -59,7 +59,7 @@ def test_where_nobody_knows_what_changed_everything_may_have(streams: Streams) -
 def test_a_name_begins_no_event_of_its_own(streams: Streams) -> None:
     hostile = "a\n\nevent: login\ndata: x"
     with streams.opened(ANN) as stream:
-        streams.tell([hostile], 1)
+        streams.notify([hostile], 1)
 
         assert told(stream) == ("nodes", [hostile])
 

@@ -242,10 +242,10 @@ class Scorer:
             self.reservations, policy=self.policy, match=self.match, clock=self.time, wall=self.time.wall
         )
         self.outcomes = Outcomes(
-            self.state, tell=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
+            self.state, publish=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
         )
         self.predictions = Predictions(
-            self.state, tell=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
+            self.state, publish=self.teller.append, log=self.told.log, registry=self.registry, clock=self.time
         )
         self.state.watchers = (self.outcomes.update_pod, self.predictions.update_pod)
         self.pods = PodInformer(self.state, self.state.reader, log=self.told.log, registry=self.registry)

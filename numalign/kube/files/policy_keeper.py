@@ -48,7 +48,7 @@ class PolicyKeeper:
         if self._path:
             self._stamps = files.stamps([self._path])
             self.now = read(self._path)
-            self._tell(self._path)
+            self._log_loaded(self._path)
 
     def declared(self) -> tuple[Shape, ...]:
         """Return the shapes of nodes that can come at any time."""
@@ -71,7 +71,7 @@ class PolicyKeeper:
             return
         self._reloads.labels(_TAKEN).inc()
         self._stale.set(0)
-        self._tell(path)
+        self._log_loaded(path)
 
-    def _tell(self, path: Path) -> None:
+    def _log_loaded(self, path: Path) -> None:
         self._log.info("policy.loaded", path=path, **self.now.to_json())
