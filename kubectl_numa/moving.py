@@ -266,7 +266,7 @@ def _hindrance(each: Hindrance) -> dict[str, Any]:
     return {
         "node": each.node,
         "reason": each.reason,
-        "noOtherPlace": [_identity(pod) for pod in each.homeless],
+        "noOtherPlace": [_identity(pod) for pod in each.unplaced],
         "stay": [{**_identity(pod), "why": pod.obstacle} for pod in each.staying],
     }
 

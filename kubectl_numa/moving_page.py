@@ -71,8 +71,8 @@ def _move(label: str, pod: Resident, to: str, held: Held | None, writer: TextWri
 def _hindrance(hindrance: Hindrance, writer: TextWriter) -> None:
     writer.write("")
     writer.entry("  not on ", hindrance.node, indent=_INDENT, style="bold")
-    if hindrance.homeless:
-        words = f"{listed(hindrance.homeless)} would have to move, but there is no place for all of them"
+    if hindrance.unplaced:
+        words = f"{listed(hindrance.unplaced)} would have to move, but there is no place for all of them"
         writer.entry("    why", words, indent=_INDENT)
     elif hindrance.reason:
         writer.entry("    why", f"{hindrance.reason}, even if all pods that may move did", indent=_INDENT)

@@ -50,7 +50,7 @@ That is as much as all templates of a workload need. The sentence has some hundr
 with the shapes. Pods that fit nowhere are rare, so more would fill memory for a long time.
 """
 
-GUESSES = 8
+FIRST_TRIED = 8
 """Nodes that are checked for room one by one before all are: nearly always one of them has some."""
 
 _VERDICTS = 64
@@ -171,7 +171,7 @@ class ClusterCache:
         if every != self._last_shapes:
             self._last_shapes = every
             self._shapes_version += 1
-            self._shapes.become(every)
+            self._shapes.replace_all(every)
         yield from self.unknown_nodes.drop_others()
         self._last_nodes = given
 
@@ -413,9 +413,9 @@ class ClusterCache:
         """
         for _ in self.work_now(question, constraints):
             pass
-        return self._witness((question, constraints)) is not None
+        return self._known_room((question, constraints)) is not None
 
-    def _witness(self, pod: _Pod) -> Node | None:
+    def _known_room(self, pod: _Pod) -> Node | None:
         """Return the node that had room at the last check, if it is unchanged."""
         before = self._room.find(pod)
         node = self.nodes.get(before.name) if before else None
@@ -426,26 +426,26 @@ class ClusterCache:
     def _find_room(self, question: Question, constraints: Constraints) -> Iterator[None]:
         """Store a node with room, if there is one; nearly always one of the first has some."""
         pod = question, constraints
-        if self._witness(pod):
+        if self._known_room(pod):
             return
         evaluation = self._evaluation(question)
-        rows = self._rows_with_hope(question, constraints)
-        yield from self._guess_room(pod, evaluation, rows[:GUESSES])
-        if len(rows) <= GUESSES or self._witness(pod):
+        rows = self._candidate_rows(question, constraints)
+        yield from self._try_rows(pod, evaluation, rows[:FIRST_TRIED])
+        if len(rows) <= FIRST_TRIED or self._known_room(pod):
             return
         yield from evaluation.work_now()
         self._of_nodes.weigh_again(question)
-        rows = self._rows_with_hope(question, constraints)
+        rows = self._candidate_rows(question, constraints)
         rows = rows[evaluation.possible(rows)]
         if len(rows):
             self._room.put(pod, self.nodes.node(int(rows[0])))
 
-    def _rows_with_hope(self, question: Question, constraints: Constraints) -> Rows:
+    def _candidate_rows(self, question: Question, constraints: Constraints) -> Rows:
         """Return the nodes that could ever take the pod, and that it may use now."""
         able = self._able(question, constraints).nodes & self.eligibility.now(constraints)
         return np.flatnonzero(able)
 
-    def _guess_room(self, pod: _Pod, evaluation: Evaluation, rows: Rows) -> Iterator[None]:
+    def _try_rows(self, pod: _Pod, evaluation: Evaluation, rows: Rows) -> Iterator[None]:
         for row in rows.tolist():
             # It may have gone since the first step.
             if not self.nodes.has(row):

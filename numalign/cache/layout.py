@@ -290,7 +290,7 @@ def _unplaced(node: Node) -> frozenset[str]:
 _ON_ONE_ZONE = frozenset({1})
 
 
-def _incredible(node: Node) -> bool:
+def _implausible(node: Node) -> bool:
     """Return whether a zone reports more than it has, so that free amounts say nothing about hardware."""
     return _contradicts(node) or any(_beyond(zone) for zone in node.zones)
 
@@ -342,7 +342,7 @@ _UNFIT: Mapping[Unfit, Callable[[Node, CpuTopology | None], bool]] = MappingProx
         Unfit.CPU_OPTIONS: lambda node, _: _chooses_cpus(node),
         Unfit.POD_LEVEL: lambda node, _: node.options.on(FeatureGate.POD_LEVEL_MANAGERS),
         Unfit.MEMORY_GROUPS: lambda node, _: _joined(node),
-        Unfit.AMOUNTS: lambda node, _: _incredible(node),
+        Unfit.AMOUNTS: lambda node, _: _implausible(node),
         Unfit.UNEVEN_CPUS: lambda _, cpus: _uneven(cpus),
         Unfit.SOCKETS: lambda _, cpus: _across_sockets(cpus),
         Unfit.SPLIT_CORES: _splits_late,

@@ -230,18 +230,18 @@ class Plans:
 
     def _plan(self, kind: LayoutKind, example: Node) -> LayoutPlan:
         if kind not in self._plans:
-            question = self._heeded(kind)
+            question = self._effective_question(kind)
             refused = by_kind(example, question.demand, question.intent)
             self._plans[kind] = LayoutPlan(kind, question, refused, example)
         return self._plans[kind]
 
-    def _heeded(self, kind: LayoutKind) -> Question:
+    def _effective_question(self, kind: LayoutKind) -> Question:
         """Return the question to nodes with these devices; equal questions are one object."""
         question = self._question
         if not question.demand.by_dra:
             return question
-        heeded = replace(question, demand=by_plugins(question.demand, kind.devices))
-        return next((plan.question for plan in self._plans.values() if plan.question == heeded), heeded)
+        effective = replace(question, demand=by_plugins(question.demand, kind.devices))
+        return next((plan.question for plan in self._plans.values() if plan.question == effective), effective)
 
 
 def _split(plan: TablePlan) -> Iterator[TablePlan]:

@@ -38,7 +38,7 @@ class ShapeTable(NodeTable):
         self.classes: frozenset[str] = frozenset()
         self._known: dict[str, KnownShape] = {}
 
-    def become(self, shapes: Iterable[KnownShape]) -> None:
+    def replace_all(self, shapes: Iterable[KnownShape]) -> None:
         """Replace all shapes by these."""
         keyed = dict(_keyed(shapes))
         for key in self._known.keys() - keyed.keys():

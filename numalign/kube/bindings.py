@@ -61,12 +61,12 @@ class BindsInFlight:
         self._write = write
         self._clock = clock
         self._sleep = sleep
-        self._flying = 0
+        self._in_flight = 0
         self._lost_until = 0.0
 
     async def __call__(self, **binding: object) -> None:
         """Bind a pod; raise `ClusterError` if it fails."""
-        self._flying += 1
+        self._in_flight += 1
         try:
             await self._write(**binding)
         except _ANSWERS:
@@ -76,11 +76,11 @@ class BindsInFlight:
             self._lost_until = self._clock() + BIND_SECONDS
             raise
         finally:
-            self._flying -= 1
+            self._in_flight -= 1
 
     async def landed(self) -> None:
         """Wait until no started bind can take effect any more; that takes at most twice `BIND_SECONDS`."""
-        while self._flying or self._clock() < self._lost_until:
+        while self._in_flight or self._clock() < self._lost_until:
             await self._sleep(_LOOK_SECONDS)
 
 

@@ -52,7 +52,7 @@ SILENCE_SECONDS = 150
 LASTING_SECONDS = 30
 """After a watch that lasted this long, the next failure counts as the first one."""
 
-FRUITLESS = 2
+RELIST_AFTER = 2
 """After so many watches in a row that were refused, or sent nothing, everything is listed again."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
@@ -196,7 +196,7 @@ class Informer:
         self._reported = False
         # Consecutive failures, by the longest pause after them.
         self._failures: dict[float, int] = {}
-        self._fruitless = self._absences = 0
+        self._without_events = self._absences = 0
         self._listed_at = -math.inf
         metrics.age.labels(self.kind).set_function(self.age)
         for reason in WatchFailure:
@@ -352,7 +352,7 @@ class Informer:
         elif key:
             self._put(position.collection, key, raw)
         position.version = version
-        self._fruitless = 0
+        self._without_events = 0
 
     def _given_up(self, status: Part) -> _Unusable:
         """Return why the API server ended the watch, from its Status."""
@@ -379,10 +379,10 @@ class Informer:
         self._report(reason, self.trouble)
         if lasted >= LASTING_SECONDS:
             self._failures.clear()
-        if reason in _FRUITLESS:
-            self._fruitless += 1
-        if reason in _RELISTED or self._fruitless >= FRUITLESS:
-            self._position, self._fruitless = None, 0
+        if reason in _WITHOUT_EVENTS:
+            self._without_events += 1
+        if reason in _RELISTED or self._without_events >= RELIST_AFTER:
+            self._position, self._without_events = None, 0
         if reason is WatchFailure.NOT_SERVED:
             return LONGEST_PAUSE
         if reason is WatchFailure.EXPIRED and self._clock() - self._listed_at > LASTING_SECONDS:
@@ -401,17 +401,17 @@ class Informer:
         """Count the failure, and log it unless its reason was logged recently."""
         self._metrics.failures.labels(self.kind, reason).inc()
         now, before = self._clock(), self._logged_at.get(reason)
-        if before is not None and (reason in _HOPELESS or now - before < LOG_AGAIN_SECONDS):
+        if before is not None and (reason in _PERMANENT or now - before < LOG_AGAIN_SECONDS):
             return
         self._logged_at[reason] = now
         self._reported = True
-        say = self._levels.get(reason, Log.warning)
-        say(self._log, f"watch.{reason}", error=sentence)
+        log = self._levels.get(reason, Log.warning)
+        log(self._log, f"watch.{reason}", error=sentence)
 
     def _recovered(self) -> None:
         """Clear the trouble, and log the recovery if a failure was logged."""
         self.trouble = None
-        for reason in _HOPELESS & self._logged_at.keys():
+        for reason in _PERMANENT & self._logged_at.keys():
             del self._logged_at[reason]
         if self._reported:
             self._reported = False
@@ -474,8 +474,8 @@ _CAUSES: Mapping[type[Exception], WatchFailure] = MappingProxyType(
 _RELISTED = frozenset(
     {WatchFailure.EXPIRED, WatchFailure.FAILED, WatchFailure.UNREADABLE, WatchFailure.VANISHED}
 )
-_FRUITLESS = frozenset({WatchFailure.REFUSED, WatchFailure.SILENT})
-_HOPELESS = frozenset({WatchFailure.FORBIDDEN, WatchFailure.NOT_SERVED})
+_WITHOUT_EVENTS = frozenset({WatchFailure.REFUSED, WatchFailure.SILENT})
+_PERMANENT = frozenset({WatchFailure.FORBIDDEN, WatchFailure.NOT_SERVED})
 """Failures that last until somebody acts: logged once, and retried slowly."""
 
 _LONGEST: Mapping[WatchFailure, float] = MappingProxyType(

@@ -51,7 +51,7 @@ LONGEST_LEASE_SECONDS = 300
 API_VERSION, KIND = "coordination.k8s.io/v1", "Lease"
 
 _NEVER = float("-inf")
-_AT_NO_TIME = datetime.min.replace(tzinfo=UTC)
+_UNSTAMPED = datetime.min.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _MOST_TRANSITIONS = 2**31 - 1
 
@@ -173,7 +173,7 @@ class LeaderElector:
         self._within = within
         self._handover = handover
         self._leads_until = self._acts_from = _NEVER
-        self._stamped = _AT_NO_TIME
+        self._stamped = _UNSTAMPED
         self._observed: _Observation | None = None
         self._logged_leading = False
         self._logged_failure: type[Exception] | None = None
@@ -313,7 +313,7 @@ class LeaderElector:
     @property
     def _wrote(self) -> bool:
         """Whether this candidate may ever have held the Lease."""
-        return self._stamped > _AT_NO_TIME
+        return self._stamped > _UNSTAMPED
 
     async def _step_down(self) -> None:
         """Release the Lease at once, as far as possible in the time there is."""

@@ -51,7 +51,7 @@ class Due(NamedTuple):
         return Resources({name: self.finished[name] for name in kept})
 
 
-class Belief(NamedTuple):
+class CheckedRecord(NamedTuple):
     """The trusted part of a record, and the resources for which it is `refuted`."""
 
     held: Held
@@ -128,7 +128,7 @@ def due(node: Node, demand: Demand) -> Due:
     return Due(Resources(sums[False]), Resources(sums[True]))
 
 
-def believed(node: Node, demand: Demand, held: Held) -> Belief:
+def checked(node: Node, demand: Demand, held: Held) -> CheckedRecord:
     """Return the trusted part of a record of a pod with this demand.
 
     A record that names a missing zone is not trusted at all.
@@ -139,7 +139,7 @@ def believed(node: Node, demand: Demand, held: Held) -> Belief:
     refuted = set(_too_wide(node, demand, held))
     for zones, amounts in held.items():
         if not names.issuperset(zones):
-            return Belief({}, frozenset(given.all))
+            return CheckedRecord({}, frozenset(given.all))
         for name, amount in amounts.items():
             if given_out(node, name):
                 claimed[name] = claimed.get(name, 0) + amount
@@ -149,7 +149,7 @@ def believed(node: Node, demand: Demand, held: Held) -> Belief:
         beyond = amount - given.running.get(name, 0)
         if not 0 <= beyond <= given.left_behind.get(name, 0):
             refuted.add(name)
-    return Belief(_only(held, claimed.keys() - refuted), frozenset(refuted))
+    return CheckedRecord(_only(held, claimed.keys() - refuted), frozenset(refuted))
 
 
 def capacity(node: Node, zones: Collection[str], name: str) -> int:
@@ -158,12 +158,12 @@ def capacity(node: Node, zones: Collection[str], name: str) -> int:
     For a degraded node it counts what was there before: pods keep the devices that were allocated to them.
     """
     if not zones:
-        return nowhere(node, name)
+        return unzoned(node, name)
     hardware = (node.health or node).zones
     return sum(zone.capacity.get(name, 0) for zone in hardware if zone.name in zones)
 
 
-def nowhere(node: Node, name: str) -> int:
+def unzoned(node: Node, name: str) -> int:
     """Return how many devices of a resource have no known zone; only a described machine has such devices."""
     places = dict(node.machine.devices).get(name, ()) if node.machine else ()
     return sum(place.total for place in places if not place.zones)
@@ -178,7 +178,7 @@ def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:
         for name in amounts
         if kind(name) is Kind.MEMORY
     ]
-    if not blocks or node.policy not in _INSISTING:
+    if not blocks or node.policy not in _STRICT_POLICIES:
         return frozenset()
     effective = kubelet.effective_demand(node, demand)
     most = max(_fewest(node, step.memory) for step in (*effective.steps, effective.whole))
@@ -196,7 +196,7 @@ def _fewest(node: Node, memory: Resources) -> int:
     return fewest
 
 
-_INSISTING = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
+_STRICT_POLICIES = frozenset({Policy.RESTRICTED, Policy.SINGLE_NUMA_NODE})
 
 
 def _only(held: Held, names: AbstractSet[str]) -> Held:

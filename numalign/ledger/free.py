@@ -127,7 +127,7 @@ def _overdrawn(node: Node, held: Amounts) -> bool:
     """Return whether pods claim more of some zones than is allocatable: then something is wrong."""
     most = {zone.id: zone.allocatable for zone in node.zones}
     return any(
-        amount > (sum(most[zone].get(name, 0) for zone in zones) if zones else claims.nowhere(node, name))
+        amount > (sum(most[zone].get(name, 0) for zone in zones) if zones else claims.unzoned(node, name))
         for zones, name, amount in arithmetic.entries(held)
         if claims.given_out(node, name)
     )
@@ -283,8 +283,8 @@ def _narrow(node: Node, demand: Demand | None) -> bool:
     """Return whether a single zone could hold the memory that a pod requests at once."""
     if demand is None:
         return False
-    heeded = kubelet.effective_demand(node, demand)
-    widths = (kubelet.min_widths(node, step) for step in (*heeded.steps, heeded.whole))
+    effective = kubelet.effective_demand(node, demand)
+    widths = (kubelet.min_widths(node, step) for step in (*effective.steps, effective.whole))
     return all(width <= 1 for step in widths for name, width in step.items() if kind(name) is Kind.MEMORY)
 
 

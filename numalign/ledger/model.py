@@ -120,7 +120,7 @@ class AssignedPod:
             return self
         if demand is None:
             return replace(self, record=None)
-        held, refuted = claims.believed(node, demand, record.held)
+        held, refuted = claims.checked(node, demand, record.held)
         if held is record.held and not refuted:
             return self
         due = claims.due(node, demand).all

@@ -29,7 +29,7 @@ RELEASED = PlacementRecord({}, Source.KUBELET, cpus=0)
 """What a pod holds after its kubelet released it."""
 
 
-def believed(node: Node, observed: ObservedPods) -> ObservedPods:
+def possible_reports(node: Node, observed: ObservedPods) -> ObservedPods:
     """Return the reports that are possible on the node, without resources that no manager allocates."""
     # Most pods hold nothing, so there is nothing to check.
     holding = {uid: reported for uid, reported in observed.items() if reported.held or reported.cpus}

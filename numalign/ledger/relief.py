@@ -176,8 +176,8 @@ def relief(
 ) -> Relief:
     """Return what removing these pods, by uid, could free for one with this demand."""
     node = info.node
-    heeded = effective_demand(node, demand)
-    names = frozenset(name for step in (*heeded.steps, heeded.whole) for name in step.requests)
+    effective = effective_demand(node, demand)
+    names = frozenset(name for step in (*effective.steps, effective.whole) for name in step.requests)
     names = frozenset(name for name in names if claims.given_out(node, name))
     short = short_of(info, demand)
     assigned = {pod.uid: pod for pod in info.assigned_pods}
@@ -187,8 +187,8 @@ def relief(
         for leaver in could
         if leaver.unread or leaver.zones or not short.keys().isdisjoint(leaver.requests)
     )
-    has, units = _most_free(info, free), _units(node, heeded, intent)
-    total = {name: amount for name, amount in heeded.whole.requests.items() if name in names}
+    has, units = _most_free(info, free), _units(node, effective, intent)
+    total = {name: amount for name, amount in effective.whole.requests.items() if name in names}
     every = {name: sum(amounts.get(name, 0) for amounts in has.values()) for name in total}
     return Relief(
         node,

@@ -198,7 +198,7 @@ class Reservations:
         if node is None:
             return
         seen = entry.last | {uid: entry.observed[uid] for uid in entry.observed if uid in entry.assigned_pods}
-        now = observations.believed(node, entry.reported or {})
+        now = observations.possible_reports(node, entry.reported or {})
         entry.observed = now
         last = {uid: record for uid, record in seen.items() if uid not in now}
         gone = observations.given_away(node, last, now.values())

@@ -270,7 +270,7 @@ def policy(text: str, *, where: str) -> Policy:
 
 
 # The words of other interfaces for the same policies.
-_HABITS = MappingProxyType(
+_ALIASES = MappingProxyType(
     {
         "besteffort": "best-effort",
         "singlenumanode": "single-numa-node",
@@ -341,7 +341,7 @@ def _read_enum(
 def _unknown_value(enum: type[EnumT], text: str, *, where: str) -> Mistake:
     known = [member.value for member in enum]
     asked = cut(text.strip(), _SHOWN)
-    close = closest_word(_HABITS.get(asked.lower(), asked.lower()), known)
+    close = closest_word(_ALIASES.get(asked.lower(), asked.lower()), known)
     meant = f'did you mean "{close}"?' if close else f"expected one of {', '.join(known)}"
     return Mistake(
         where,

@@ -47,7 +47,7 @@ _SUFFIXES = MappingProxyType(
 )
 
 # Common mistakes, and the suffixes that they probably mean.
-_HABITS = MappingProxyType(
+_LIKELY_SUFFIXES = MappingProxyType(
     {
         "K": "k or Ki",
         "KB": "k or Ki",
@@ -127,10 +127,10 @@ def _unreadable(written: str) -> Mistake:
     shown = cut(written, _SHOWN) if len(written) > _LONGEST else written
     number = re.match(r"[+-]?[0-9]*\.?[0-9]*", written[:_LONGEST])
     at = number.end() if number else 0
-    habit = _HABITS.get(written[at:])
+    suffix = _LIKELY_SUFFIXES.get(written[at:])
     hint = (
-        f"; did you mean {habit}?"
-        if habit
+        f"; did you mean {suffix}?"
+        if suffix
         else ": write a number with at most one suffix, like 4, 500m or 16Gi"
     )
     return Mistake("", f'"{shown}" is not a quantity{hint}', shown, min(at, len(shown)))

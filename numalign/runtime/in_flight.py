@@ -202,7 +202,7 @@ class FairQueue:
                 else:
                     del self.waiting[peer]
 
-    def let_go(self, peer: Peer) -> None:
+    def release(self, peer: Peer) -> None:
         """Release the first of a peer; the peer's others come after all other peers."""
         places = self.waiting.pop(peer)
         places.popleft()[0].set_result(None)
@@ -234,7 +234,7 @@ class Turns:
         self._taken = 0
         while self._taken < self.size and (head := next(self._queue.heads(), None)):
             peer, amount = head
-            self._queue.let_go(peer)
+            self._queue.release(peer)
             self._taken += amount
         if self._taken:
             asyncio.get_running_loop().call_soon(self._next_round)
@@ -257,13 +257,13 @@ class BudgetQueue:
             self.budget.take(peer, amount)
             return
         place = self._queue.join(peer, amount)
-        self._let_go()
+        self._release_next()
         try:
             await place
         except asyncio.CancelledError:
             if place.cancelled():
                 # Others may have waited behind it.
-                self._let_go()
+                self._release_next()
             else:
                 self.leave(peer, amount)
             raise
@@ -271,12 +271,12 @@ class BudgetQueue:
     def leave(self, peer: Peer, amount: int) -> None:
         """Give an amount back."""
         self.budget.take(peer, -amount)
-        self._let_go()
+        self._release_next()
 
-    def _let_go(self) -> None:
+    def _release_next(self) -> None:
         while head := self._next():
             self.budget.take(*head)
-            self._queue.let_go(head[0])
+            self._queue.release(head[0])
 
     def _next(self) -> tuple[Peer, int] | None:
         """Return the first in turn for which there is room, proven peers first.

@@ -55,12 +55,12 @@ class HttpConnection(web.RequestHandler):
         self._works, self._early = False, b""
         self._deadline: asyncio.TimerHandle | None = None
         self._taking: asyncio.TimerHandle | None = None
-        self._welcome: asyncio.Task[None] | None = None
+        self._setup_task: asyncio.Task[None] | None = None
         self.is_in = False
 
-    def welcome(self, task: "asyncio.Task[None]") -> None:
+    def set_setup_task(self, task: "asyncio.Task[None]") -> None:
         """Set the task that leads to the first byte, to be cancelled if the connection is closed before."""
-        self._welcome = task
+        self._setup_task = task
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note that TLS is done, if used: the peer is known by now."""
@@ -120,7 +120,9 @@ class HttpConnection(web.RequestHandler):
             if self._head > LONGEST_HEAD:
                 self._refuse("the headers are too long")
             elif self._deadline is None:
-                self._deadline = self._loop.call_later(self._listener.state.timeouts.headers, self._give_up)
+                self._deadline = self._loop.call_later(
+                    self._listener.state.timeouts.headers, self._headers_timed_out
+                )
 
     def _between_calls(self) -> bool:
         """Return whether data belongs to the headers of the next request, not to a body."""
@@ -137,7 +139,7 @@ class HttpConnection(web.RequestHandler):
             self._deadline.cancel()
             self._deadline = None
 
-    def _give_up(self) -> None:
+    def _headers_timed_out(self) -> None:
         self._deadline = None
         self._listener.state.slow(Slow.HEADERS, seconds=self._listener.state.timeouts.headers)
         self.cut()
@@ -152,8 +154,8 @@ class HttpConnection(web.RequestHandler):
         self.force_close()
         if transport is not None:
             transport.abort()
-        elif self._welcome is not None:
-            self._welcome.cancel()
+        elif self._setup_task is not None:
+            self._setup_task.cancel()
 
     def work(self) -> None:
         """Keep the connection while a call is handled: nothing more is read before its answer."""
@@ -165,13 +167,13 @@ class HttpConnection(web.RequestHandler):
         self._listener.connections.rest(self)
         self._works = False
         if self._early:
-            self._loop.call_soon(self._go_on)
+            self._loop.call_soon(self._resume_reading)
 
     def _pause(self) -> None:
         if self.transport is not None:
             self.transport.pause_reading()
 
-    def _go_on(self) -> None:
+    def _resume_reading(self) -> None:
         """Process what arrived meanwhile, and continue reading."""
         early, self._early = self._early, b""
         if self.transport is not None:
@@ -249,12 +251,12 @@ class Listener:
     def _admit(self, accepted: socket.socket, peer: Peer) -> None:
         connection = HttpConnection(self.server, peer, listener=self)
         self.connections.enter(connection)
-        task = asyncio.get_running_loop().create_task(self._welcome(accepted, connection))
-        connection.welcome(task)
+        task = asyncio.get_running_loop().create_task(self._set_up(accepted, connection))
+        connection.set_setup_task(task)
         self._coming.add(task)
         task.add_done_callback(self._coming.discard)
 
-    async def _welcome(self, accepted: socket.socket, connection: HttpConnection) -> None:
+    async def _set_up(self, accepted: socket.socket, connection: HttpConnection) -> None:
         """Set up a new connection, with TLS if configured."""
         try:
             try:
@@ -262,7 +264,7 @@ class Listener:
             except asyncio.CancelledError:
                 accepted.close()
                 raise
-            await self._greet(accepted, connection)
+            await self._connect(accepted, connection)
         except ConnectionAbortedError:
             self.state.slow(Slow.HANDSHAKE, seconds=self.state.timeouts.handshake)
         except OSError as error:
@@ -271,7 +273,7 @@ class Listener:
             if not connection.is_in:
                 self.connections.leave(connection)
 
-    async def _greet(self, accepted: socket.socket, connection: HttpConnection) -> None:
+    async def _connect(self, accepted: socket.socket, connection: HttpConnection) -> None:
         """Hand the connection to asyncio, which closes it on failure."""
         timeouts = self.state.timeouts
         await asyncio.get_running_loop().connect_accepted_socket(

@@ -94,27 +94,27 @@ class QuietLog:
     clock: Callable[[], float] = time.monotonic
     # Since when, and how many lines since; and how many were omitted.
     _logged: dict[str, tuple[float, int]] = field(default_factory=dict)
-    _unsaid: Counter[str] = field(default_factory=Counter)
+    _omitted: Counter[str] = field(default_factory=Counter)
 
     def info(self, event: str, /, **fields: object) -> None:
         """Log what happened, within the limit."""
         if self._is_time(event):
-            self.log.info(event, **fields, **self._unsaid_before(event))
+            self.log.info(event, **fields, **self._omitted_before(event))
 
     def warning(self, event: str, /, **fields: object) -> None:
         """Log what someone should look at soon, within the limit."""
         if self._is_time(event):
-            self.log.warning(event, **fields, **self._unsaid_before(event))
+            self.log.warning(event, **fields, **self._omitted_before(event))
 
     def error(self, event: str, /, **fields: object) -> None:
         """Log what is broken now, within the limit."""
         if self._is_time(event):
-            self.log.error(event, **fields, **self._unsaid_before(event))
+            self.log.error(event, **fields, **self._omitted_before(event))
 
     def failed(self, event: str, error: BaseException, /, **fields: object) -> None:
         """Log what is broken now, with the error and where it was raised, within the limit."""
         if self._is_time(event):
-            self.log.failed(event, error, **fields, **self._unsaid_before(event))
+            self.log.failed(event, error, **fields, **self._omitted_before(event))
 
     def _is_time(self, event: str) -> bool:
         now = self.clock()
@@ -122,14 +122,14 @@ class QuietLog:
         if now - since >= self.every:
             since, count = now, 0
         if count >= self.lines:
-            self._unsaid[event] += 1
+            self._omitted[event] += 1
             return False
         self._logged[event] = since, count + 1
         return True
 
-    def _unsaid_before(self, event: str) -> dict[str, int]:
-        unsaid = self._unsaid.pop(event, 0)
-        return {"unsaid": unsaid} if unsaid else {}
+    def _omitted_before(self, event: str) -> dict[str, int]:
+        omitted = self._omitted.pop(event, 0)
+        return {"unsaid": omitted} if omitted else {}
 
 
 def to(stream: TextIO, *, level: str, form: str) -> Log:

@@ -49,7 +49,7 @@ _PATH = "/v1/traces"
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
-class SpanFate(StrEnum):
+class SpanResult(StrEnum):
     """The outcome of a sampled span; one that only ended is waiting or was dropped."""
 
     ENDED = "ended"
@@ -84,7 +84,7 @@ class OtlpTracer:
             record_exception=False,
             set_status_on_exception=False,
         )
-        self._ended = spans.labels(SpanFate.ENDED)
+        self._ended = spans.labels(SpanResult.ENDED)
 
     @contextmanager
     def called(self, name: str, headers: Mapping[str, str]) -> Iterator[CallSpan | None]:
@@ -135,7 +135,7 @@ class CountingExporter(SpanExporter):
         """Send spans; called by the thread of the queue."""
         result = self._exporter.export(spans)
         good = result is SpanExportResult.SUCCESS
-        self._spans.labels(SpanFate.EXPORTED if good else SpanFate.FAILED).inc(len(spans))
+        self._spans.labels(SpanResult.EXPORTED if good else SpanResult.FAILED).inc(len(spans))
         if not good:
             self._quiet_log.warning("tracing.failed", spans=len(spans))
         return result
@@ -151,8 +151,8 @@ def exporting(
 ) -> Iterator[OtlpTracer]:
     """Provide the tracer of `tracing.exporting`; at the end send waiting spans, for at most two seconds."""
     spans = Counter(f"{PREFIX}spans", "Sampled spans, by outcome.", ["result"], registry=registry)
-    for fate in SpanFate:
-        spans.labels(fate)
+    for result in SpanResult:
+        spans.labels(result)
     # `tracing.failed` replaces its messages about a receiver.
     logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
     sender = OTLPSpanExporter(f"{endpoint.rstrip('/')}{_PATH}", timeout=SEND_SECONDS)

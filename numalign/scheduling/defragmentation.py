@@ -145,7 +145,7 @@ class Hindrance:
 
     node: str
     reason: str
-    homeless: tuple[Resident, ...] = ()
+    unplaced: tuple[Resident, ...] = ()
     staying: tuple[Resident, ...] = ()
 
 
@@ -241,8 +241,8 @@ class _MoverSearch:
     effort: Effort
     _newcomers: dict[str, Newcomer | None] = field(default_factory=dict)
     _places: dict[tuple[Question, Constraints], Sequence[str]] = field(default_factory=dict)
-    _hopeless: set[str] = field(default_factory=set)
-    _homeless: dict[str, tuple[Resident, ...]] = field(default_factory=dict)
+    _infeasible: set[str] = field(default_factory=set)
+    _unplaced: dict[str, tuple[Resident, ...]] = field(default_factory=dict)
 
     def run(self, names: Sequence[str]) -> Advice:
         pod, cluster = self.pod, self.cluster
@@ -338,7 +338,7 @@ class _MoverSearch:
         ]
         plans: dict[str, Plan] = {}
         for _, name, site, chosen in sorted(options, key=lambda option: option[:2]):
-            if name not in plans and name not in self._hopeless and (plan := self._plan(site, chosen)):
+            if name not in plans and name not in self._infeasible and (plan := self._plan(site, chosen)):
                 plans[name] = plan
             if len(plans) == self.wanted or self.effort.predictions < 0:
                 break
@@ -348,7 +348,7 @@ class _MoverSearch:
         """Return plans that move more pods: the cheapest until it is enough, less those not needed."""
         plans: list[Plan] = []
         for site in sorted(sites, key=lambda site: (site.least, site.name)):
-            if site.name in self._hopeless or len(site.relief.leavers) <= EXHAUSTIVE:
+            if site.name in self._infeasible or len(site.relief.leavers) <= EXHAUSTIVE:
                 continue
             chosen = self._enough(site)
             if chosen and (plan := self._plan(site, chosen)):
@@ -389,17 +389,17 @@ class _MoverSearch:
 
     def _plan(self, site: _Site, chosen: Sequence[Leaver]) -> Plan | None:
         if not all(self._somewhere(site, chosen, leaver) for leaver in chosen):
-            self._homeless.setdefault(site.name, tuple(site.moved(chosen)))
+            self._unplaced.setdefault(site.name, tuple(site.moved(chosen)))
             return None
         prediction = self._let_in(site, chosen)
         if prediction is None:
             if not self._let_in(site, site.relief.leavers):
-                self._hopeless.add(site.name)
+                self._infeasible.add(site.name)
             return None
         then = self._without(site, chosen).coming(site.name, self.pod.assigned_pod(), prediction)
         moves = self._moves(then, site.moved(chosen), site.name)
         if moves is None:
-            self._homeless.setdefault(site.name, tuple(site.moved(chosen)))
+            self._unplaced.setdefault(site.name, tuple(site.moved(chosen)))
             return None
         return Plan(site.name, prediction, tuple(sorted(moves, key=lambda move: move.after)), site.leaving)
 
@@ -478,7 +478,7 @@ class _MoverSearch:
     def _hindrances(self, candidates: Sequence[str], as_it_is: Rearrangement) -> tuple[Hindrance, ...]:
         """Return the hindrances on as many nodes as requested, those with the smallest first."""
         staying = {name: self._staying(name) for name in candidates}
-        nearest = sorted(candidates, key=lambda name: (name not in self._homeless, len(staying[name]), name))
+        nearest = sorted(candidates, key=lambda name: (name not in self._unplaced, len(staying[name]), name))
         return tuple(self._hindrance(name, staying[name], as_it_is) for name in nearest[: self.wanted])
 
     def _staying(self, name: str) -> tuple[Resident, ...]:
@@ -500,8 +500,8 @@ class _MoverSearch:
         )
 
     def _hindrance(self, name: str, staying: tuple[Resident, ...], as_it_is: Rearrangement) -> Hindrance:
-        if homeless := self._homeless.get(name):
-            return Hindrance(name, "", homeless, staying)
+        if unplaced := self._unplaced.get(name):
+            return Hindrance(name, "", unplaced, staying)
         residents = self.cluster.residents.get(name, ())
         gone = [each.uid for each in residents if each.leaving or not self.obstacle(each)]
         then, question = as_it_is.leaving(name, (self.pod.uid, *gone)), self.pod.question

@@ -35,13 +35,13 @@ class PinnedReservations:
     clock: Callable[[], float]
     wall: Callable[[], float]
     _waiting: dict[str, PodInfo] = field(init=False, default_factory=dict)
-    _believed: set[str] = field(init=False, default_factory=set)
+    _accepted: set[str] = field(init=False, default_factory=set)
     _until: dict[str, float] = field(init=False, default_factory=dict)
 
     def update_pod(self, pod: PodInfo) -> None:
         """Add or update a pod that is on no node."""
         self._waiting.pop(pod.uid, None)
-        if pod.pinned and not pod.gates and not pod.leaving and pod.uid not in self._believed:
+        if pod.pinned and not pod.gates and not pod.leaving and pod.uid not in self._accepted:
             self._waiting[pod.uid] = pod
             self._look(pod)
 
@@ -49,7 +49,7 @@ class PinnedReservations:
         """Note that a pod is on a node, has ended or is gone."""
         self._waiting.pop(uid, None)
         self._until.pop(uid, None)
-        self._believed.discard(uid)
+        self._accepted.discard(uid)
 
     def look(self) -> None:
         """Check again those with too little information: namespaces and nodes may have changed."""
@@ -73,12 +73,12 @@ class PinnedReservations:
             del self._waiting[pod.uid]
         elif self.reservations.node_of(pod.uid) == pod.pinned:
             # It was reserved in this process.
-            self._believe(pod)
+            self._accept(pod)
         elif self.gated(pod.namespace) and (assigned_pod := self.assigned(pod, max(0.0, age))):
             self.reservations.take_over(pod.pinned, assigned_pod)
-            self._believe(pod)
+            self._accept(pod)
             self._until[pod.uid] = assigned_pod.since + PIN_SECONDS
 
-    def _believe(self, pod: PodInfo) -> None:
+    def _accept(self, pod: PodInfo) -> None:
         del self._waiting[pod.uid]
-        self._believed.add(pod.uid)
+        self._accepted.add(pod.uid)

@@ -153,7 +153,7 @@ class RunningPodJudge:
             shared = self._by_request[key] = self._judged(pod)
         judgement = alignment.judgement if alignment else Judgement.NOT_OBSERVED
         asked = shared.policy not in (None, Policy.NONE) and not shared.exempt
-        results = (_sits(alignment, shared.policy), *shared.results) if asked else shared.results
+        results = (_alignment_result(alignment, shared.policy), *shared.results) if asked else shared.results
         return RunningPod(
             pod,
             shared.policy,
@@ -185,7 +185,7 @@ def _key(pod: PodInfo) -> tuple[str, int, int]:
     return pod.namespace, id(pod.request), id(pod.recreated)
 
 
-def _sits(alignment: Alignment | None, policy: Policy | None) -> RuleResult:
+def _alignment_result(alignment: Alignment | None, policy: Policy | None) -> RuleResult:
     """Return whether a pod is aligned; an unmet best-effort intent is at most a warning."""
     judged = alignment or Alignment(Judgement.NOT_OBSERVED)
     outcome = _ALIGNMENT.get(judged.judgement, RuleOutcome.SKIP)

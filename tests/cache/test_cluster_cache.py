@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cache import ClusterCache, Question
-from numalign.cache.cluster_cache import FULL_TEXTS, GUESSES
+from numalign.cache.cluster_cache import FIRST_TRIED, FULL_TEXTS
 from numalign.decision.evaluate import evaluate
 from numalign.decision.verdict import Verdict
 from numalign.model.attributes import Attributes, Labels, Taint
@@ -305,12 +305,12 @@ def test_what_fits_now_is_looked_at_once_and_later_only_on_nodes_that_have_chang
 
     # Their shape is asked whether it ever could, and then all are whether they can now.
     assert first > 50
-    assert second <= GUESSES
+    assert second <= FIRST_TRIED
     # Another node under its name is asked both.
     update(cache, replace(taken[0], zones=TAKEN.zones), *taken[1:])
-    assert [looks(cache, ONE_GPU), cache.now(ONE_GPU)] == [GUESSES + 2, False]
+    assert [looks(cache, ONE_GPU), cache.now(ONE_GPU)] == [FIRST_TRIED + 2, False]
     update(cache, replace(taken[0], zones=OFF.zones), *taken[1:])
-    assert [looks(cache, ONE_GPU) <= GUESSES, cache.now(ONE_GPU)] == [True, True]
+    assert [looks(cache, ONE_GPU) <= FIRST_TRIED, cache.now(ONE_GPU)] == [True, True]
 
 
 def test_looking_ends_at_the_first_node_with_room() -> None:

@@ -28,7 +28,7 @@ def labelled(made: Node, **labels: str) -> Node:
 
 def shapes(*given: KnownShape) -> ShapeTable:
     made = ShapeTable()
-    made.become(given)
+    made.replace_all(given)
     return made
 
 
@@ -57,7 +57,7 @@ CHANGES = [
 def test_it_is_told_what_changed_if(after: Sequence[KnownShape], rows: tuple[int, int]) -> None:
     made = shapes(known(LESS))
 
-    assert told(made, lambda: made.become(after)) == rows
+    assert told(made, lambda: made.replace_all(after)) == rows
     assert [each for _, each in made.known()] == [*after]
 
 

@@ -56,7 +56,7 @@ def test_what_kubelets_gave_is_believed_as_exporters_list_it(name: str) -> None:
     found = [(node, asked.demand, listed(node, asked)) for node, asked in admissions(name)]
 
     assert any(held for _, _, held in found)
-    assert [each for each in found if claims.believed(*each).refuted] == []
+    assert [each for each in found if claims.checked(*each).refuted] == []
 
 
 @pytest.mark.parametrize("level", [Level.MACHINE, Level.CONFIGURED, Level.COUNTS])
@@ -71,4 +71,4 @@ def test_what_is_predicted_of_them_is_believed(name: str, level: Level) -> None:
     ]
 
     assert any(held for _, _, held in found)
-    assert [each for each in found if claims.believed(*each).refuted] == []
+    assert [each for each in found if claims.checked(*each).refuted] == []

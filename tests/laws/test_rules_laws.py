@@ -282,13 +282,13 @@ def test_what_a_pod_gets_is_what_its_record_may_say(node: Node, wanted: Demand) 
     placement = evaluate(node, wanted).placement
     held = named(placement.kept, node)
 
-    assert claims.believed(node, wanted, held) == (held, frozenset()) or placement == Placement()
+    assert claims.checked(node, wanted, held) == (held, frozenset()) or placement == Placement()
 
 
 @given(any_node, asked, asked)
 def test_nobody_holds_more_than_it_asks_for_or_less(node: Node, wanted: Demand, other: Demand) -> None:
     due, theirs = claims.due(node, wanted), evaluate(node, other).placement.kept
-    held, refuted = claims.believed(node, wanted, named(theirs, node))
+    held, refuted = claims.checked(node, wanted, named(theirs, node))
     total = sum((Counter(dict(bag)) for bag in held.values()), Counter[str]())
 
     assert not refuted & total.keys()

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.ledger.claims import believed, due, static_facts
+from numalign.ledger.claims import checked, due, static_facts
 from numalign.model import demand as demands
 from numalign.model.node import CpuManager, MemoryManager, Node
 from numalign.model.resources import CPU, MEMORY
@@ -101,7 +101,7 @@ def test_a_record_is_believed_as_far_as_the_pod_asks_for_it(
 ) -> None:
     demand = asks(*containers.split("|"))
 
-    found = believed(where, demand, held(record))
+    found = checked(where, demand, held(record))
     assert (sorted(found.refuted), found.held) == (sorted(refuted), held(left))
 
 
@@ -110,9 +110,9 @@ def test_of_a_pod_that_is_served_as_a_whole_the_whole_counts() -> None:
     demand = demands.of(pod("cpu=2 mem=1Gi gpu=1", "", requests="cpu=6 mem=4Gi", limits="cpu=6 mem=4Gi"))
 
     assert dict(due(gated, demand).running) == {CPU: 6000, MEMORY: 4 * 2**30}
-    assert not believed(gated, demand, held("0 cpu=6 mem=4Gi")).refuted
-    assert believed(gated, demand, held("0 cpu=2 mem=1Gi")).refuted
-    assert not believed(PAIR, demand, held("0 gpu=1")).refuted, (
+    assert not checked(gated, demand, held("0 cpu=6 mem=4Gi")).refuted
+    assert checked(gated, demand, held("0 cpu=2 mem=1Gi")).refuted
+    assert not checked(PAIR, demand, held("0 gpu=1")).refuted, (
         "such a pod gets devices alone without the gate"
     )
 

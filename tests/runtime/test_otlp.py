@@ -130,7 +130,9 @@ def test_spans_are_counted(
             with tracer.called("a", {}):
                 pass
     assert len(receiver.spans) == 3
-    counted = [registry.get_sample_value("numalign_spans_total", {"result": fate}) for fate in otlp.SpanFate]
+    counted = [
+        registry.get_sample_value("numalign_spans_total", {"result": fate}) for fate in otlp.SpanResult
+    ]
     assert counted == [3, 3, 0]
 
 

@@ -169,7 +169,7 @@ def test_where_all_who_hold_zones_must_stay_it_is_said_who() -> None:
 
     assert (advice.remedy, advice.candidates, advice.proven) == (Remedy.STUCK, 2, True)
     assert [
-        (each.node, each.homeless, {pod.uid: pod.obstacle for pod in each.staying})
+        (each.node, each.unplaced, {pod.uid: pod.obstacle for pod in each.staying})
         for each in advice.hindrances
     ] == [
         ("a", (), {"a0": "its priority 6 is above 5", "a1": BARE}),
@@ -184,7 +184,7 @@ def test_who_has_no_other_place_does_not_move() -> None:
 
     assert advice.remedy is Remedy.STUCK
     [hindrance] = advice.hindrances
-    assert [pod.uid for pod in hindrance.homeless] == ["a0"]
+    assert [pod.uid for pod in hindrance.unplaced] == ["a0"]
 
 
 def test_whoever_moves_goes_only_where_it_may() -> None:

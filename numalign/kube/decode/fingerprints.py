@@ -91,19 +91,19 @@ def accounted(
 def _choices(size: int, doubted: Sequence[int]) -> Iterator[Sequence[int]]:
     """Yield every choice of doubted pods once, with 1 for each pod in it; certain pods always are."""
     every = bytearray(b"\1" * size)
-    none = _turned(every, doubted)
+    none = _flipped(every, doubted)
     for few in range(len(doubted) // 2 + 1):
         # Leaving out half of them is the same as taking the other half.
         for start in (every, none) if 2 * few < len(doubted) else (every,):
             for some in combinations(doubted, few):
-                yield _turned(start, some)
+                yield _flipped(start, some)
 
 
-def _turned(choice: bytearray, places: Iterable[int]) -> bytearray:
-    turned = bytearray(choice)
+def _flipped(choice: bytearray, places: Iterable[int]) -> bytearray:
+    flipped = bytearray(choice)
     for place in places:
-        turned[place] ^= 1
-    return turned
+        flipped[place] ^= 1
+    return flipped
 
 
 def _hash(pod: PodName) -> int:

@@ -18,7 +18,7 @@ from numalign.kube.decode.placement_records import (
     record_of,
 )
 from numalign.kube.decode.placements import MOST_ENTRIES
-from numalign.ledger.claims import believed
+from numalign.ledger.claims import checked
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.model.errors import Mistake
 from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED
@@ -72,7 +72,7 @@ def test_what_a_pod_is_reserved_is_believed_when_it_is_read_again(asked: list[tu
     assume(verdict.admitted)
 
     written = placement_records.write(verdict.placement.kept, APART)
-    assert not believed(APART, demand, placement_records.read(written)).refuted
+    assert not checked(APART, demand, placement_records.read(written)).refuted
 
 
 @given(placements, st.data())
