@@ -24,8 +24,8 @@ from numalign.model.intent import Exclusive, Intent, Policy
 from numalign.model.machine import CpuSet, render_list
 from numalign.model.node import Node
 from numalign.model.resources import Kind, kind, render
+from numalign.scheduling.pod_alignments import PodAlignment, pod_alignments
 from numalign.scheduling.running_pods import runs
-from numalign.scheduling.sitting import Sitting, sittings
 
 STYLES = {Judgement.ALIGNED: "green", Judgement.MISALIGNED: "red"}
 NOT_JUDGED = "not judged"
@@ -121,7 +121,7 @@ def _selects(selection: PodSelection, pod: PodInfo, placed: PlacedPods) -> bool:
 
 
 def _of_node(placed: PlacedPods, info: NodeInfo, name: str) -> Iterator[PodRow]:
-    judged = {sitting.pod.uid: sitting for sitting in sittings(placed.state, name)}
+    judged = {sitting.pod.uid: sitting for sitting in pod_alignments(placed.state, name)}
     for assigned_pod in info.assigned_pods:
         pod, sitting = placed.state.pods.get(assigned_pod.uid), judged.get(assigned_pod.uid)
         holds = assigned_pod.record is not None and bool(assigned_pod.record.held)
@@ -129,7 +129,7 @@ def _of_node(placed: PlacedPods, info: NodeInfo, name: str) -> Iterator[PodRow]:
             yield _row(pod, sitting, assigned_pod, info)
 
 
-def _row(pod: PodInfo, sitting: Sitting | None, assigned_pod: AssignedPod, info: NodeInfo) -> PodRow:
+def _row(pod: PodInfo, sitting: PodAlignment | None, assigned_pod: AssignedPod, info: NodeInfo) -> PodRow:
     intent = sitting.pending.question.intent if sitting else None
     alone = intent is not None and intent.exclusive
     others = sharing(info.node, info.assigned_pods, assigned_pod) if alone else ()

@@ -19,8 +19,8 @@ from kubectl_numa.selection import PodSelection
 from numalign.decision.alignment import Alignment, Judgement
 from numalign.kube.decode.parts import Part
 from numalign.kube.pod_informer import PodInfo
+from numalign.scheduling.pod_alignments import pod_alignments
 from numalign.scheduling.running_pods import PodRule, RuleOutcome, RuleResult, RunningPod, runs
-from numalign.scheduling.sitting import sittings
 
 _PROGRESS_EVERY = 500
 """Pods between two messages of progress."""
@@ -87,7 +87,7 @@ def _alignments(
     """Return the alignment of the pods on these nodes, by UID."""
     alignments: dict[str, Alignment] = {}
     for node in nodes:
-        alignments |= {sitting.pod.uid: sitting.alignment for sitting in sittings(placed.state, node)}
+        alignments |= {sitting.pod.uid: sitting.alignment for sitting in pod_alignments(placed.state, node)}
         progress(f"evaluating the alignment of pods: {len(alignments):,}")
     return alignments
 

@@ -43,8 +43,8 @@ from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import TimeSlice
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.scheduling import evictable
+from numalign.scheduling.pod_alignments import PodAlignment
 from numalign.scheduling.scheduler_state import SchedulerState
-from numalign.scheduling.sitting import Sitting
 
 EVENT = "NUMANotHealed"
 """The reason of the event that explains why no pods are moved in a namespace."""
@@ -90,7 +90,7 @@ class _SkippedPod:
 class Candidate:
     """A misaligned pod in a namespace with healing, and what its move waits for; empty if for nothing."""
 
-    sitting: Sitting
+    sitting: PodAlignment
     owner: OwnerKey | None
     waits_for: str = ""
 
@@ -169,7 +169,7 @@ class Healer:
         )
         if policy is None:
             return
-        by_namespace: dict[str, list[Sitting]] = {}
+        by_namespace: dict[str, list[PodAlignment]] = {}
         for sitting in sorted(self.sitting_pods.misaligned(), key=_oldest):
             if policy.rules_for(sitting.pod.namespace).heal is Heal.RUNNING:
                 by_namespace.setdefault(sitting.pod.namespace, []).append(sitting)
@@ -183,7 +183,7 @@ class Healer:
                 yield Candidate(sitting, owner, self._waits_for(sitting, owner, rules, busy))
 
     def _waits_for(
-        self, sitting: Sitting, owner: OwnerKey | None, rules: NamespaceRules, busy: frozenset[OwnerKey]
+        self, sitting: PodAlignment, owner: OwnerKey | None, rules: NamespaceRules, busy: frozenset[OwnerKey]
     ) -> str:
         pod, now = sitting.pod, self.clock()
         if not self.gates:
@@ -242,7 +242,7 @@ class Healer:
         """Return when a pod of this owner may be evicted from this node: its history and the rate limits."""
         return max(self.owners.backoff_until(owner), self.limits.due(owner, node))
 
-    async def _move(self, sitting: Sitting, owner: OwnerKey) -> None:
+    async def _move(self, sitting: PodAlignment, owner: OwnerKey) -> None:
         pod = sitting.pod
         raw = await self._read(pod)
         if raw is None:
@@ -306,7 +306,7 @@ class Healer:
             return f"zones cannot be reserved for its replacement: numalign does not evaluate its {aspects}"
         return ""
 
-    def _is_still_movable(self, sitting: Sitting, owner: OwnerKey) -> bool:
+    def _is_still_movable(self, sitting: PodAlignment, owner: OwnerKey) -> bool:
         """Return whether the pod still runs misaligned, and the other pods of its owner are settled."""
         now = self.sitting_pods.get(sitting.pod.uid)
         pod = self.state.pods.get(sitting.pod.uid)
@@ -320,7 +320,7 @@ class Healer:
         """Return whether a write of this controller may be in progress; it would race with the eviction."""
         return self.clock() < self.written_until(pod.uid)
 
-    async def _evict(self, sitting: Sitting, better: str) -> None:
+    async def _evict(self, sitting: PodAlignment, better: str) -> None:
         """Evict a pod; the place of its replacement is held."""
         pod = sitting.pod
         move = self.moves.begin(pod, better)
@@ -364,7 +364,7 @@ OTHER_SCHEDULER = "a scheduling gate for its replacement: another scheduler woul
 NO_BETTER_PLACE = "another node that would align it now"
 
 
-def _oldest(sitting: Sitting) -> tuple[int, str]:
+def _oldest(sitting: PodAlignment) -> tuple[int, str]:
     return sitting.pod.created, sitting.pod.uid
 
 

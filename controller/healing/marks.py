@@ -27,8 +27,8 @@ from numalign.model.intent import ALIGNED, ALIGNED_WHY, Policy
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
+from numalign.scheduling.pod_alignments import PodAlignment
 from numalign.scheduling.scheduler_state import SchedulerState
-from numalign.scheduling.sitting import Sitting
 
 EVENT = "NUMAMisaligned"
 
@@ -76,7 +76,7 @@ class _LastWrite:
 _NEVER = _LastWrite()
 
 
-def due_mark(sitting: Sitting) -> AlignmentMark | None:
+def due_mark(sitting: PodAlignment) -> AlignmentMark | None:
     """Return the annotations that a pod should have; None if it is not judged, to leave them as they are."""
     judgement = sitting.alignment.judgement
     if judgement is Judgement.MISALIGNED:

@@ -11,10 +11,10 @@ from numalign.kube.pod_informer import PodInfo
 from numalign.model.intent import NamespaceRules
 from numalign.runtime.cooperative import TimeSlice
 from numalign.runtime.metrics import PREFIX
+from numalign.scheduling.pod_alignments import PodAlignment, pod_alignments
 from numalign.scheduling.scheduler_state import SchedulerState
-from numalign.scheduling.sitting import Sitting, sittings
 
-_NO_SITTINGS: Mapping[str, Sitting] = MappingProxyType({})
+_NO_ALIGNMENTS: Mapping[str, PodAlignment] = MappingProxyType({})
 
 
 class SittingPods(Collector):
@@ -27,7 +27,7 @@ class SittingPods(Collector):
     def __init__(self, state: SchedulerState) -> None:
         self._state = state
         self._changed: set[str] = set()
-        self._by_node: dict[str, Mapping[str, Sitting]] = {}
+        self._by_node: dict[str, Mapping[str, PodAlignment]] = {}
         self._judged_by: tuple[Mapping[str, NamespaceRules], ClusterPolicy] | None = None
         state.reservations.on_change(self._changed.add)
 
@@ -42,7 +42,7 @@ class SittingPods(Collector):
         for name in sorted(self._due()):
             await time_slice.share()
             self._changed.discard(name)
-            judged = {sitting.pod.uid: sitting for sitting in sittings(self._state, name)}
+            judged = {sitting.pod.uid: sitting for sitting in pod_alignments(self._state, name)}
             if judged:
                 self._by_node[name] = judged
             else:
@@ -58,18 +58,18 @@ class SittingPods(Collector):
             self._changed.update(self._state.reservations.node_names())
         return {*self._changed}
 
-    def __iter__(self) -> Iterator[Sitting]:
+    def __iter__(self) -> Iterator[PodAlignment]:
         """Iterate over all judged pods."""
         return (sitting for judged in self._by_node.values() for sitting in judged.values())
 
-    def misaligned(self) -> Iterator[Sitting]:
+    def misaligned(self) -> Iterator[PodAlignment]:
         """Return the pods that are certainly misaligned."""
         return (sitting for sitting in self if sitting.alignment.misaligned)
 
-    def get(self, uid: str) -> Sitting | None:
+    def get(self, uid: str) -> PodAlignment | None:
         """Return the alignment of a pod; None if it requests none or was not judged yet."""
         node = self._state.reservations.node_of(uid)
-        return None if node is None else self._by_node.get(node, _NO_SITTINGS).get(uid)
+        return None if node is None else self._by_node.get(node, _NO_ALIGNMENTS).get(uid)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the current counts."""

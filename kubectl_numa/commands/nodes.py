@@ -19,7 +19,7 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.command_line import Trouble
 from numalign.kube.resource_types import NODE
 from numalign.kube.selectors import EVERYTHING, LabelSelector
-from numalign.scheduling.sitting import sittings
+from numalign.scheduling.pod_alignments import pod_alignments
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
@@ -114,7 +114,7 @@ def _misaligned(
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
         return Counter(
             {
-                node.name: sum(each.alignment.misaligned for each in sittings(placed.state, node.name))
+                node.name: sum(each.alignment.misaligned for each in pod_alignments(placed.state, node.name))
                 for node in view.snapshot.nodes
             }
         )

@@ -17,8 +17,8 @@ from numalign.model.demand import WHOLE_POD
 from numalign.model.intent import Policy
 from numalign.model.node import Node
 from numalign.model.placement import Held
+from numalign.scheduling.pod_alignments import pod_alignments
 from numalign.scheduling.scheduler_state import SchedulerState
-from numalign.scheduling.sitting import sittings
 
 
 def everybody(_namespace: str) -> bool:
@@ -43,7 +43,7 @@ def pods_on_node(state: SchedulerState, name: str, visible: Visible) -> tuple[Po
     info = state.reservations.node_info(name)
     if info is None:
         return ()
-    judged = {sitting.pod.uid: sitting.alignment for sitting in sittings(state, name)}
+    judged = {each.pod.uid: each.alignment for each in pod_alignments(state, name)}
     entries = [_Entry(pod, state.pods.get(pod.uid), visible(pod.name[0])) for pod in info.assigned_pods]
     pods = [_pod(state, info, entry, judged.get(entry.assigned_pod.uid)) for entry in entries]
     return tuple(sorted(pods, key=_order))

@@ -10,8 +10,8 @@ from numalign.kube import exporters
 from numalign.ledger.model import FreeCapacity
 from numalign.map.views import Condition, NodeTile, ZoneUse
 from numalign.model.node import Node, node_class
+from numalign.scheduling.pod_alignments import pod_alignments
 from numalign.scheduling.scheduler_state import SchedulerState
-from numalign.scheduling.sitting import sittings
 from numalign.shapes.health import missing_devices
 
 
@@ -22,7 +22,7 @@ def tile(state: SchedulerState, name: str) -> NodeTile | None:
         return None
     node = free.node
     exporter = exporters.of_node(state.snapshot, name, now=state.wall())
-    misaligned = sum(sitting.alignment.misaligned for sitting in sittings(state, name))
+    misaligned = sum(each.alignment.misaligned for each in pod_alignments(state, name))
     conditions = {*_conditions(node), *([Condition.MISALIGNED] if misaligned else [])}
     if exporter.stale:
         conditions.add(Condition.STALE)

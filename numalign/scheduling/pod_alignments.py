@@ -16,7 +16,7 @@ from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 
 
 @dataclass(frozen=True, slots=True)
-class Sitting:
+class PodAlignment:
     """The alignment of a pod; `by_kubelet` is whether its node's agent reported what it holds."""
 
     pod: PodInfo
@@ -25,20 +25,20 @@ class Sitting:
     by_kubelet: bool
 
 
-def sittings(state: SchedulerState, name: str) -> Iterator[Sitting]:
+def pod_alignments(state: SchedulerState, name: str) -> Iterator[PodAlignment]:
     """Yield the alignment of each started pod on a node that requests it and is not being deleted."""
     info = state.reservations.node_info(name)
     for assigned_pod in info.assigned_pods if info else ():
         pod = state.pods.get(assigned_pod.uid)
         if info and pod and pod.node == name and assigned_pod.admitted and not (pod.ended or pod.leaving):
-            sitting = _sitting(state, info, pod, assigned_pod)
-            if sitting:
-                yield sitting
+            found = _pod_alignment(state, info, pod, assigned_pod)
+            if found:
+                yield found
 
 
-def _sitting(
+def _pod_alignment(
     state: SchedulerState, info: NodeInfo, pod: PodInfo, assigned_pod: AssignedPod
-) -> Sitting | None:
+) -> PodAlignment | None:
     pending, record = state.waiting(pod.uid), assigned_pod.record
     if pending is None or pending.question.intent.policy is Policy.NONE:
         return None
@@ -46,4 +46,4 @@ def _sitting(
     unknown = record.unknown if record else frozenset()
     question = pending.question
     judged = alignment(info.node, question.demand, question.intent, observed, unknown | assigned_pod.refuted)
-    return Sitting(pod, pending, judged, bool(record and record.source is Source.KUBELET))
+    return PodAlignment(pod, pending, judged, bool(record and record.source is Source.KUBELET))
