@@ -7,6 +7,7 @@ scheduler.
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -17,10 +18,11 @@ import pytest_asyncio
 from certs import authority
 from harness import shipped
 from harness.api_objects import namespace
-from harness.api_requests import INTENT, Json, ask, create, gpus, pod
+from harness.api_requests import INTENT, Json, ask, create, gpus, patch, pod
 from harness.controlplane.schedulers import Scheduler, scheduler
 from harness.processes import Child, Children, answers, free_port, program, until
 from harness.waiting import SELDOM, seconds_until
+from numalign.kube.client import Patch
 from numalign.model.intent import PLACEMENT, PLACEMENT_GATE
 from tests.e2e.placing import Asking, Cluster, Replica, is_bound, replica
 
@@ -70,10 +72,14 @@ class Site:
         return (await ask(self.cluster.api, "GET", f"/api/v1/namespaces/{where}/pods/{name}")).body
 
     async def bound(self, where: str, name: str) -> Json:
-        """The pod, once it has a node."""
+        """The pod, once it has a node, and runs: the scorer waits for pods that were created with others."""
         look = partial(self.seen, where, name)
         await seconds_until(look, is_bound, what=f"{name} had a node", within=30, every=SELDOM)
-        return await look()
+        status = {"phase": "Running", "startTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+        path = f"/api/v1/namespaces/{where}/pods/{name}/status"
+        answer = await patch(self.cluster.api, path, {"status": status}, how=Patch.STRATEGIC)
+        assert answer.code == HTTPStatus.OK, answer.body
+        return answer.body
 
 
 @module_fixture()
