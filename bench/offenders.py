@@ -77,7 +77,7 @@ async def looks(nodes: int, count: int) -> tuple[list[float], float]:
         Reservations(), policy=policy, match=Match.SATISFIES, clock=time.monotonic, wall=time.time
     )
     reports = OffenderReports(state=state, unknown_may_fit=True)
-    state.watchers = (reports.sitting_pods.update_pod,)
+    state.watchers = (reports.alignments.update_pod,)
     informer = PodInformer(
         state, state.reader, recreated=RecreatedScheduling(), log=log, registry=CollectorRegistry()
     )

@@ -77,7 +77,7 @@ class _Attempt:
 
     after: str | None = None
     at: float = -math.inf
-    failures: int = 0
+    in_a_row: int = 0
     wait: float = 0.0
     accepted: bool = False
     observed: bool = False
@@ -88,14 +88,14 @@ class _Attempt:
 
     def reverts(self, change: Change) -> int:
         """Return how often in a row this change was reverted."""
-        return self.failures + 1 if self.accepted and self.after == change.after else 0
+        return self.in_a_row + 1 if self.accepted and self.after == change.after else 0
 
     def succeeded(self) -> "_Attempt":
         """Return the attempt once seen: a revert may be corrected at once, but with growing pauses."""
         return (
             self
             if self.observed
-            else replace(self, wait=_backoff(self.failures), accepted=True, observed=True)
+            else replace(self, wait=_backoff(self.in_a_row), accepted=True, observed=True)
         )
 
     def over(self, *, now: float) -> bool:
@@ -167,7 +167,7 @@ class LabelWriter:
             return
         due = [change for change in self._plan if not self._last(change).holds_back(change, now=began)]
         # Nodes whose writes fail come last, so that they do not delay others.
-        for change in sorted(due, key=lambda change: self._last(change).failures)[: self._per_second]:
+        for change in sorted(due, key=lambda change: self._last(change).in_a_row)[: self._per_second]:
             late = self._clock() >= began + TURN_SECONDS
             if late or not self._leading() or not await self._write(change):
                 return
@@ -230,7 +230,7 @@ class LabelWriter:
     def _failed(self, change: Change, error: Exception) -> None:
         """Pause writes to this node; after several failures in a row to all: the API server may be down."""
         now, last = self._clock(), self._last(change)
-        failures = last.failures + 1 if last.after == change.after else 1
+        failures = last.in_a_row + 1 if last.after == change.after else 1
         self._attempts[change.node] = _Attempt(change.after, now, failures, _backoff(failures))
         self._failures += 1
         if self._failures >= TOLERATED:

@@ -28,7 +28,7 @@ from numalign.shapes.history import RememberedShapes
 
 TURN_SECONDS = 1.0
 
-READ_SECONDS = 60.0
+REREAD_SECONDS = 60.0
 """Interval in seconds between reads of the ConfigMap without changes, and the shortest between two writes."""
 
 SOON_SECONDS = 2.0
@@ -179,9 +179,9 @@ class ShapeWriter:
             self._log.failed("shapes.internal_error", error)
         else:
             self._forbidden = False
-            waits = READ_SECONDS if wrote else SOON_SECONDS, READ_SECONDS
+            waits = REREAD_SECONDS if wrote else SOON_SECONDS, REREAD_SECONDS
         # After a failure, wait longer once the ConfigMap has been read.
-        pause = READ_SECONDS if self.read else SOON_SECONDS
+        pause = REREAD_SECONDS if self.read else SOON_SECONDS
         soonest, latest = waits or (pause, pause)
         now = self._clock()
         self._soonest, self._next = now + soonest, now + latest

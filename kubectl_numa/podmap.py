@@ -121,22 +121,22 @@ def _selects(selection: PodSelection, pod: PodInfo, placed: PlacedPods) -> bool:
 
 
 def _of_node(placed: PlacedPods, info: NodeInfo, name: str) -> Iterator[PodRow]:
-    judged = {sitting.pod.uid: sitting for sitting in pod_alignments(placed.state, name)}
+    judged = {entry.pod.uid: entry for entry in pod_alignments(placed.state, name)}
     for assigned_pod in info.assigned_pods:
-        pod, sitting = placed.state.pods.get(assigned_pod.uid), judged.get(assigned_pod.uid)
+        pod, entry = placed.state.pods.get(assigned_pod.uid), judged.get(assigned_pod.uid)
         holds = assigned_pod.record is not None and bool(assigned_pod.record.held)
-        if pod and runs(pod) and (sitting or (holds and assigned_pod.intent.policy is Policy.NONE)):
-            yield _row(pod, sitting, assigned_pod, info)
+        if pod and runs(pod) and (entry or (holds and assigned_pod.intent.policy is Policy.NONE)):
+            yield _row(pod, entry, assigned_pod, info)
 
 
-def _row(pod: PodInfo, sitting: PodAlignment | None, assigned_pod: AssignedPod, info: NodeInfo) -> PodRow:
-    intent = sitting.pending.question.intent if sitting else None
+def _row(pod: PodInfo, entry: PodAlignment | None, assigned_pod: AssignedPod, info: NodeInfo) -> PodRow:
+    intent = entry.pending.question.intent if entry else None
     alone = intent is not None and intent.exclusive
     others = sharing(info.node, info.assigned_pods, assigned_pod) if alone else ()
     return PodRow(
         pod,
         intent,
-        sitting.alignment if sitting else Alignment(Judgement.NOT_ASKED),
+        entry.alignment if entry else Alignment(Judgement.NOT_ASKED),
         assigned_pod.record,
         _cpus_by_zone(assigned_pod.record, info.node),
         tuple(sorted("/".join(other.name) for other in others)),

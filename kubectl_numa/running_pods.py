@@ -87,7 +87,7 @@ def _alignments(
     """Return the alignment of the pods on these nodes, by UID."""
     alignments: dict[str, Alignment] = {}
     for node in nodes:
-        alignments |= {sitting.pod.uid: sitting.alignment for sitting in pod_alignments(placed.state, node)}
+        alignments |= {entry.pod.uid: entry.alignment for entry in pod_alignments(placed.state, node)}
         progress(f"evaluating the alignment of pods: {len(alignments):,}")
     return alignments
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from controller.gates.choosing import Chooser, ChosenNode, NoNode
 from controller.gates.metrics import GateMetrics, Lift
 from controller.gates.pin import PinTarget, gates_of
-from controller.gates.pods import GatedPods, NoPlacement, PinWriter, ReadPod, WantedPlacement, aspects
+from controller.gates.pods import GatedPods, LiftGate, PinWriter, ReadPod, WantedPlacement, aspects
 from controller.gates.queue import GatedPod, GateQueue
 from numalign.cache import Question
 from numalign.kube.bindings import BIND_SECONDS
@@ -214,9 +214,9 @@ class GateKeeper:
 
     async def _read_ahead(
         self, due: Iterable[GatedPod]
-    ) -> AsyncIterator[tuple[GatedPod, ReadPod | WantedPlacement | NoPlacement]]:
+    ) -> AsyncIterator[tuple[GatedPod, ReadPod | WantedPlacement | LiftGate]]:
         """Yield what each pod requests, in order; some pods are read while earlier ones are placed."""
-        reads: deque[tuple[GatedPod, asyncio.Task[ReadPod | NoPlacement | None] | WantedPlacement]] = deque()
+        reads: deque[tuple[GatedPod, asyncio.Task[ReadPod | LiftGate | None] | WantedPlacement]] = deque()
         time_slice = TimeSlice()
         try:
             for gated in due:
@@ -241,7 +241,7 @@ class GateKeeper:
             return None
         return known.wanted
 
-    async def _read(self, gated: GatedPod) -> ReadPod | NoPlacement | None:
+    async def _read(self, gated: GatedPod) -> ReadPod | LiftGate | None:
         """Return the pod as it is now; None if it cannot be read, or no longer waits."""
         self._remembered.drop(gated.pod.uid)
         try:
@@ -259,7 +259,7 @@ class GateKeeper:
             self._failed(gated, error)
             return None
 
-    def _parsed(self, gated: GatedPod, raw: Object) -> ReadPod | NoPlacement | None:
+    def _parsed(self, gated: GatedPod, raw: Object) -> ReadPod | LiftGate | None:
         """Return what the pod requests; None if other gates hold it, or ours no longer does."""
         if gates_of(raw) != (PLACEMENT_GATE,):
             # The watch will report it in a moment.
@@ -268,17 +268,17 @@ class GateKeeper:
         try:
             wanted = aspects(raw, self.state.pending_pod(raw))
         except BadInput as error:
-            return NoPlacement(f"its requests are invalid: {error}")
-        if isinstance(wanted, NoPlacement):
+            return LiftGate(f"its requests are invalid: {error}")
+        if isinstance(wanted, LiftGate):
             return wanted
         self._remembered.put(gated.pod.uid, _Remembered(gated.pod, wanted, self.clock()))
         return ReadPod(raw, wanted)
 
     async def _place_one(
-        self, gated: GatedPod, read: ReadPod | WantedPlacement | NoPlacement, misses: _Misses
+        self, gated: GatedPod, read: ReadPod | WantedPlacement | LiftGate, misses: _Misses
     ) -> None:
         """Choose a node for a pod, and start to pin it there."""
-        if isinstance(read, NoPlacement):
+        if isinstance(read, LiftGate):
             self._begin(gated, self._lift(gated, read.why))
             return
         wanted = read.wanted if isinstance(read, ReadPod) else read
@@ -451,8 +451,8 @@ def _pinned_text(target: PinTarget, wanted: WantedPlacement) -> str:
 
 
 async def _finished(
-    pair: tuple[GatedPod, "asyncio.Task[ReadPod | NoPlacement | None] | WantedPlacement"],
-) -> list[tuple[GatedPod, ReadPod | WantedPlacement | NoPlacement]]:
+    pair: tuple[GatedPod, "asyncio.Task[ReadPod | LiftGate | None] | WantedPlacement"],
+) -> list[tuple[GatedPod, ReadPod | WantedPlacement | LiftGate]]:
     gated, reading = pair
     read = await reading if isinstance(reading, asyncio.Task) else reading
     return [] if read is None else [(gated, read)]

@@ -50,8 +50,8 @@ class ReadPod:
 
 
 @dataclass(frozen=True, slots=True)
-class NoPlacement:
-    """There is no reason to hold a pod any longer; `why` says why not."""
+class LiftGate:
+    """The gate of a pod must be lifted without a node: there is nothing to wait for; `why` says why."""
 
     why: str
 
@@ -153,13 +153,13 @@ class PinWriter:
         await self.pods.pin(raw, target, annotations)
 
 
-def aspects(raw: Object, pending: PendingPod) -> WantedPlacement | NoPlacement:
+def aspects(raw: Object, pending: PendingPod) -> WantedPlacement | LiftGate:
     """Return the placement to look for, or why there is none."""
     question = pending.pod_question
     if question is None or not question.requests_alignment:
-        return NoPlacement("it no longer requests NUMA alignment")
+        return LiftGate("it no longer requests NUMA alignment")
     if question.excess:
-        return NoPlacement(f"its placement constraints cannot be evaluated: {question.excess.value}")
+        return LiftGate(f"its placement constraints cannot be evaluated: {question.excess.value}")
     return WantedPlacement(pending, unjudged(raw))
 
 

@@ -5,7 +5,7 @@ from controller.healing.eviction_limits import EvictionLimits, Rates
 from controller.healing.healer import Healer
 from controller.healing.marks import MarkWriter
 from controller.healing.moves import Moves
-from controller.healing.observing import SittingPods
+from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import Owners
 from controller.healing.replacements import BetterPlaces
 from controller.placing import Placing
@@ -17,13 +17,13 @@ def healing_tasks(placing: Placing) -> Background:
     """Return the tasks that report misaligned pods and move them; none unless healing is enabled."""
     if not placing.settings.heal:
         return Background()
-    sitting_pods = SittingPods(placing.state)
-    placing.registry.register(sitting_pods)
+    alignments = RunningPodAlignments(placing.state)
+    placing.registry.register(alignments)
     owners = Owners()
     marks = MarkWriter(
         api=placing.api,
         state=placing.state,
-        sitting_pods=sitting_pods,
+        alignments=alignments,
         owners=owners,
         leading=placing.leading,
         publish=placing.publish,
@@ -32,8 +32,8 @@ def healing_tasks(placing: Placing) -> Background:
         clock=placing.clock,
         sleep=placing.sleep,
     )
-    healer = _healer(placing, sitting_pods, owners, marks)
-    placing.watch(sitting_pods.update_pod)
+    healer = _healer(placing, alignments, owners, marks)
+    placing.watch(alignments.update_pod)
     return Background({"marks": marks.run, "healing": healer.run})
 
 
@@ -42,19 +42,19 @@ def rates(settings: ControllerSettings) -> Rates:
     return Rates(settings.heal_owner_seconds, settings.heal_node_seconds, 60 / settings.heal_per_minute)
 
 
-def _healer(placing: Placing, sitting_pods: SittingPods, owners: Owners, marks: MarkWriter) -> Healer:
+def _healer(placing: Placing, alignments: RunningPodAlignments, owners: Owners, marks: MarkWriter) -> Healer:
     settings, state = placing.settings, placing.state
     return Healer(
         api=placing.api,
         state=state,
-        sitting_pods=sitting_pods,
+        alignments=alignments,
         places=BetterPlaces(state, placing.nodes, placing.ranker, placing.fit.fits),
         held=placing.held,
         limits=EvictionLimits(rates(settings), placing.clock()),
         owners=owners,
         moves=Moves(
             state=state,
-            sitting_pods=sitting_pods,
+            alignments=alignments,
             held=placing.held,
             owners=owners,
             publish=placing.publish,

@@ -24,7 +24,7 @@ from urllib.parse import quote
 from controller.healing.eviction_limits import EvictionLimits
 from controller.healing.evictions import EVICT_SECONDS, Evictions, evict
 from controller.healing.moves import REPLACEMENT_SECONDS, Moves
-from controller.healing.observing import SittingPods
+from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import Owners, unsettled_owners
 from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces, OwnerKey, owner_key
@@ -60,8 +60,8 @@ MOST_READ = 4
 HANDOVER_SECONDS = 2 * EVICT_SECONDS + NOTIFICATION_SECONDS
 """Seconds of leading after which the last leader's writes have taken effect and were observed."""
 
-NO_PLACE_SECONDS, BLOCKED_SECONDS = 60.0, 600.0
-"""Seconds until the next attempt for a pod without a better place, and for one that must not be evicted."""
+RETRY_SECONDS, BLOCKED_SECONDS = 60.0, 600.0
+"""Seconds until a pod without a better place or an answer is tried again, and one that may not go."""
 
 MOST_SKIPPED = 8192
 """Most pods to remember with the reason why they stay."""
@@ -90,7 +90,7 @@ class _SkippedPod:
 class Candidate:
     """A misaligned pod in a namespace with healing, and what its move waits for; empty if for nothing."""
 
-    sitting: PodAlignment
+    pod_alignment: PodAlignment
     owner: OwnerKey | None
     waits_for: str = ""
 
@@ -106,7 +106,7 @@ class Healer:
 
     api: HealingApi
     state: SchedulerState
-    sitting_pods: SittingPods
+    alignments: RunningPodAlignments
     places: BetterPlaces
     held: HeldPlaces
     limits: EvictionLimits
@@ -142,7 +142,7 @@ class Healer:
         """Follow the moves and begin the next ones, if this replica leads."""
         if not self._leads():
             return
-        await self.sitting_pods.judge()
+        await self.alignments.judge()
         self.moves.follow()
         if self.clock() - self._led_since < HANDOVER_SECONDS or self.state.snapshot is None:
             return
@@ -170,29 +170,29 @@ class Healer:
         if policy is None:
             return
         by_namespace: dict[str, list[PodAlignment]] = {}
-        for sitting in sorted(self.sitting_pods.misaligned(), key=_oldest):
-            if policy.rules_for(sitting.pod.namespace).heal is Heal.RUNNING:
-                by_namespace.setdefault(sitting.pod.namespace, []).append(sitting)
+        for entry in sorted(self.alignments.misaligned(), key=_oldest):
+            if policy.rules_for(entry.pod.namespace).heal is Heal.RUNNING:
+                by_namespace.setdefault(entry.pod.namespace, []).append(entry)
         if not by_namespace:
             return
         busy = unsettled_owners(self.state.pods.values()) | self.owners.moves.keys()
         for several in zip_longest(*by_namespace.values()):
-            for sitting in filter(None, several):
-                rules = policy.rules_for(sitting.pod.namespace)
-                owner = owner_key(sitting.pod)
-                yield Candidate(sitting, owner, self._waits_for(sitting, owner, rules, busy))
+            for entry in filter(None, several):
+                rules = policy.rules_for(entry.pod.namespace)
+                owner = owner_key(entry.pod)
+                yield Candidate(entry, owner, self._waits_for(entry, owner, rules, busy))
 
     def _waits_for(
-        self, sitting: PodAlignment, owner: OwnerKey | None, rules: NamespaceRules, busy: frozenset[OwnerKey]
+        self, entry: PodAlignment, owner: OwnerKey | None, rules: NamespaceRules, busy: frozenset[OwnerKey]
     ) -> str:
-        pod, now = sitting.pod, self.clock()
+        pod, now = entry.pod, self.clock()
         if not self.gates:
             return NO_GATES
         if rules.gate is not Gate.ENABLED:
             return NOT_GATED
         if {pod.scheduler, rules.scheduler or ""} - _DEFAULT_SCHEDULERS:
             return OTHER_SCHEDULER
-        if not sitting.by_kubelet:
+        if not entry.by_kubelet:
             return (
                 "the agent of its node to report what it holds: annotations of the pod are not enough"
                 " to evict it"
@@ -226,14 +226,14 @@ class Healer:
             if not self._is_still_due(candidate):
                 continue
             read += 1
-            await self._move(candidate.sitting, cast("OwnerKey", candidate.owner))
+            await self._move(candidate.pod_alignment, cast("OwnerKey", candidate.owner))
 
     def _may_evict(self) -> bool:
         return self.leading() and self.acts_for() > EVICT_SECONDS
 
     def _is_still_due(self, candidate: Candidate) -> bool:
         """Return whether the move of a candidate is still due, as others may have begun in this turn."""
-        owner, pod = candidate.owner, candidate.sitting.pod
+        owner, pod = candidate.owner, candidate.pod_alignment.pod
         if owner is None or owner in self.owners.moves or self._is_written_to(pod):
             return False
         return self.clock() >= self._due(owner, pod.node) and self.state.pods.get(pod.uid) is not None
@@ -242,8 +242,8 @@ class Healer:
         """Return when a pod of this owner may be evicted from this node: its history and the rate limits."""
         return max(self.owners.backoff_until(owner), self.limits.due(owner, node))
 
-    async def _move(self, sitting: PodAlignment, owner: OwnerKey) -> None:
-        pod = sitting.pod
+    async def _move(self, entry: PodAlignment, owner: OwnerKey) -> None:
+        pod = entry.pod
         raw = await self._read(pod)
         if raw is None:
             return
@@ -258,7 +258,7 @@ class Healer:
             return
         better = await self.places.find(pending, other_than=pod.node)
         if better is None:
-            self._skip(pod, NO_BETTER_PLACE, NO_PLACE_SECONDS)
+            self._skip(pod, NO_BETTER_PLACE, RETRY_SECONDS)
             return
         # The search took some time and was based on the pod as it was before; a pod that changed since is
         # tried again later.
@@ -266,7 +266,7 @@ class Healer:
         if again is None or _version(again) != _version(raw):
             return
         # From here to the call no other task runs.
-        if not self._may_evict() or not self._is_still_movable(sitting, owner):
+        if not self._may_evict() or not self._is_still_movable(entry, owner):
             return
         prediction = self.places.prediction(better, pending)
         until = self.clock() + REPLACEMENT_SECONDS + _grace(raw)
@@ -275,7 +275,7 @@ class Healer:
         if not self.limits.take(owner, pod.node, self.clock()):
             self.held.give_up(pod.uid)
             return
-        await self._evict(sitting, better)
+        await self._evict(entry, better)
 
     async def _read(self, pod: PodInfo) -> Object | None:
         """Return the stored v1 Pod; None if it cannot be read, or if another pod has its name."""
@@ -289,7 +289,7 @@ class Healer:
             text = str(error) or f"the API server did not answer within {READ_SECONDS:g} s"
             self._quiet_log.warning("healing.failed", pod=_shown(pod), error=text)
             self._skipped[pod.uid] = _SkippedPod(
-                f"an answer from the API server: {text}", self.clock() + NO_PLACE_SECONDS
+                f"an answer from the API server: {text}", self.clock() + RETRY_SECONDS
             )
             return None
         body = cast("Object", raw) if isinstance(raw, dict) else {}
@@ -306,10 +306,10 @@ class Healer:
             return f"zones cannot be reserved for its replacement: numalign does not evaluate its {aspects}"
         return ""
 
-    def _is_still_movable(self, sitting: PodAlignment, owner: OwnerKey) -> bool:
+    def _is_still_movable(self, entry: PodAlignment, owner: OwnerKey) -> bool:
         """Return whether the pod still runs misaligned, and the other pods of its owner are settled."""
-        now = self.sitting_pods.get(sitting.pod.uid)
-        pod = self.state.pods.get(sitting.pod.uid)
+        now = self.alignments.get(entry.pod.uid)
+        pod = self.state.pods.get(entry.pod.uid)
         if now is None or pod is None or pod.leaving or pod.ended or not now.alignment.misaligned:
             return False
         if self._is_written_to(pod):
@@ -320,11 +320,11 @@ class Healer:
         """Return whether a write of this controller may be in progress; it would race with the eviction."""
         return self.clock() < self.written_until(pod.uid)
 
-    async def _evict(self, sitting: PodAlignment, better: str) -> None:
+    async def _evict(self, entry: PodAlignment, better: str) -> None:
         """Evict a pod; the place of its replacement is held."""
-        pod = sitting.pod
+        pod = entry.pod
         move = self.moves.begin(pod, better)
-        reason = f"{why(sitting.alignment)}; node {better} has room where it would be aligned"
+        reason = f"{why(entry.alignment)}; node {better} has room where it would be aligned"
         answer, text = await evict(self.api, pod, reason=reason)
         self.moves.answered(move, answer, text or reason)
 
@@ -341,7 +341,7 @@ class Healer:
 
     def _report_ungated(self, candidate: Candidate) -> None:
         """Report once in a namespace why no pods are moved there."""
-        pod, why_not = candidate.sitting.pod, candidate.waits_for
+        pod, why_not = candidate.pod_alignment.pod, candidate.waits_for
         if why_not not in (NO_GATES, NOT_GATED) or pod.namespace in self._ungated:
             return
         # A namespace that was deleted and created again is reported again.
@@ -364,8 +364,8 @@ OTHER_SCHEDULER = "a scheduling gate for its replacement: another scheduler woul
 NO_BETTER_PLACE = "another node that would align it now"
 
 
-def _oldest(sitting: PodAlignment) -> tuple[int, str]:
-    return sitting.pod.created, sitting.pod.uid
+def _oldest(entry: PodAlignment) -> tuple[int, str]:
+    return entry.pod.created, entry.pod.uid
 
 
 def _version(raw: Object) -> object:

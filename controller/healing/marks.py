@@ -16,7 +16,7 @@ from urllib.parse import quote
 from prometheus_client import CollectorRegistry, Counter
 
 from controller.healing.evictions import EVICT_SECONDS
-from controller.healing.observing import SittingPods
+from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import Owners
 from numalign.decision.alignment import Judgement, why
 from numalign.kube.client import Patch, Query
@@ -76,11 +76,11 @@ class _LastWrite:
 _NEVER = _LastWrite()
 
 
-def due_mark(sitting: PodAlignment) -> AlignmentMark | None:
+def due_mark(entry: PodAlignment) -> AlignmentMark | None:
     """Return the annotations that a pod should have; None if it is not judged, to leave them as they are."""
-    judgement = sitting.alignment.judgement
+    judgement = entry.alignment.judgement
     if judgement is Judgement.MISALIGNED:
-        return AlignmentMark("false", why(sitting.alignment))
+        return AlignmentMark("false", why(entry.alignment))
     return UNMARKED if judgement is Judgement.ALIGNED else None
 
 
@@ -90,7 +90,7 @@ class MarkWriter:
 
     api: PodPatches
     state: SchedulerState
-    sitting_pods: SittingPods
+    alignments: RunningPodAlignments
     owners: Owners
     leading: Callable[[], bool]
     publish: Callable[[Event], None]
@@ -120,7 +120,7 @@ class MarkWriter:
 
     async def turn(self) -> None:
         """Judge the pods that changed, and write at most `PER_TURN` annotations."""
-        await self.sitting_pods.judge()
+        await self.alignments.judge()
         now = self.clock()
         self._forget()
         due = [(pod, mark) for pod, mark in self._due() if self._may_write(pod, now)]
@@ -136,10 +136,10 @@ class MarkWriter:
         return self._written.get(uid, _NEVER).at + LANDED_SECONDS
 
     def _due(self) -> Iterator[tuple[PodInfo, AlignmentMark]]:
-        for sitting in self.sitting_pods:
-            mark = due_mark(sitting)
+        for entry in self.alignments:
+            mark = due_mark(entry)
             # The current pod, with the annotations that other clients wrote.
-            pod = self.state.pods.get(sitting.pod.uid)
+            pod = self.state.pods.get(entry.pod.uid)
             if mark is not None and pod and pod.mark != mark:
                 yield pod, mark
 
@@ -188,7 +188,7 @@ class MarkWriter:
             self.log.error("mark.forbidden", error=error)
 
     def _publish_event(self, pod: PodInfo, text: str) -> None:
-        sitting = self.sitting_pods.get(pod.uid)
-        best_effort = sitting is not None and sitting.pending.question.intent.policy is Policy.BEST_EFFORT
+        entry = self.alignments.get(pod.uid)
+        best_effort = entry is not None and entry.pending.question.intent.policy is Policy.BEST_EFFORT
         kind = Type.NORMAL if best_effort else Type.WARNING
         self.publish(Event(pod.namespace, pod.name, pod.uid, kind, EVENT, text))

@@ -11,7 +11,7 @@ from enum import StrEnum
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from controller.healing.evictions import EvictionAnswer
-from controller.healing.observing import SittingPods
+from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import STOPPED_SECONDS, MovePhase, Owners, PodMove
 from controller.held import HeldPlaces, owner_key
 from numalign.decision.alignment import Judgement, why
@@ -52,7 +52,7 @@ class Moves:
     """All moves that this process began. `clock` is that of the ledger."""
 
     state: SchedulerState
-    sitting_pods: SittingPods
+    alignments: RunningPodAlignments
     held: HeldPlaces
     owners: Owners
     publish: Callable[[Event], None]
@@ -185,10 +185,10 @@ class Moves:
             self._follow_running(move, replacement)
 
     def _follow_running(self, move: PodMove, replacement: PodInfo) -> None:
-        sitting = self.sitting_pods.get(replacement.uid)
-        if sitting and sitting.alignment.misaligned:
-            self._no_improvement(move, f"its replacement is no better aligned: {why(sitting.alignment)}")
-        elif sitting and sitting.by_kubelet and sitting.alignment.judgement is Judgement.ALIGNED:
+        entry = self.alignments.get(replacement.uid)
+        if entry and entry.alignment.misaligned:
+            self._no_improvement(move, f"its replacement is no better aligned: {why(entry.alignment)}")
+        elif entry and entry.by_kubelet and entry.alignment.judgement is Judgement.ALIGNED:
             self._count(MoveOutcome.ALIGNED)
             self.owners.move_succeeded(move.owner)
             self.log.info("healing.aligned", pod=_shown(replacement), node=replacement.node)

@@ -17,7 +17,7 @@ from numalign.scheduling.scheduler_state import SchedulerState
 _NO_ALIGNMENTS: Mapping[str, PodAlignment] = MappingProxyType({})
 
 
-class SittingPods(Collector):
+class RunningPodAlignments(Collector):
     """The alignment of pods that request it; the metric counts misaligned pods by namespace.
 
     A namespace has a series only while it exists and has a misaligned pod. Pods of namespaces that do not
@@ -42,7 +42,7 @@ class SittingPods(Collector):
         for name in sorted(self._due()):
             await time_slice.share()
             self._changed.discard(name)
-            judged = {sitting.pod.uid: sitting for sitting in pod_alignments(self._state, name)}
+            judged = {entry.pod.uid: entry for entry in pod_alignments(self._state, name)}
             if judged:
                 self._by_node[name] = judged
             else:
@@ -60,11 +60,11 @@ class SittingPods(Collector):
 
     def __iter__(self) -> Iterator[PodAlignment]:
         """Iterate over all judged pods."""
-        return (sitting for judged in self._by_node.values() for sitting in judged.values())
+        return (entry for judged in self._by_node.values() for entry in judged.values())
 
     def misaligned(self) -> Iterator[PodAlignment]:
         """Return the pods that are certainly misaligned."""
-        return (sitting for sitting in self if sitting.alignment.misaligned)
+        return (entry for entry in self if entry.alignment.misaligned)
 
     def get(self, uid: str) -> PodAlignment | None:
         """Return the alignment of a pod; None if it requests none or was not judged yet."""
@@ -80,8 +80,8 @@ class SittingPods(Collector):
         )
         counts: dict[str, int] = {}
         namespaces = self._state.snapshot.namespaces if self._state.snapshot else {}
-        for sitting in self.misaligned():
-            namespace = sitting.pod.namespace if sitting.pod.namespace in namespaces else ""
+        for entry in self.misaligned():
+            namespace = entry.pod.namespace if entry.pod.namespace in namespaces else ""
             counts[namespace] = counts.get(namespace, 0) + 1
         for namespace, count in sorted(counts.items()):
             family.add_metric([namespace], count)

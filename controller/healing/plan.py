@@ -15,7 +15,7 @@ from controller.gates.judging import unjudged
 from controller.healing.eviction_limits import EvictionLimits, Rates
 from controller.healing.healer import NO_BETTER_PLACE, Candidate, Healer
 from controller.healing.moves import Moves
-from controller.healing.observing import SittingPods
+from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import Owners
 from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces
@@ -77,13 +77,13 @@ async def plan(
     for raw in stored.values():
         informer.put(raw)
     nodes = NodeAnswers(state, unknown="cannot-fit", clock=lambda: now)
-    sitting_pods, held, owners = SittingPods(state), HeldPlaces(state, nodes, lambda: now), Owners()
-    await sitting_pods.judge()
+    alignments, held, owners = RunningPodAlignments(state), HeldPlaces(state, nodes, lambda: now), Owners()
+    await alignments.judge()
     places = BetterPlaces(state, nodes, Ranker(RankingRules()), NodeFit(state).fits)
     healer = Healer(
         api=_NoApi(),
         state=state,
-        sitting_pods=sitting_pods,
+        alignments=alignments,
         places=places,
         held=held,
         # Rate limits block nothing here: `_Turns` computes the times.
@@ -91,7 +91,7 @@ async def plan(
         owners=owners,
         moves=Moves(
             state=state,
-            sitting_pods=sitting_pods,
+            alignments=alignments,
             held=held,
             owners=owners,
             publish=lambda _event: None,
@@ -122,19 +122,19 @@ class _Turns:
     last: float = 0.0
 
     def take(self, candidate: Candidate) -> float:
-        owner, node = candidate.owner or ("", ""), candidate.sitting.pod.node
+        owner, node = candidate.owner or ("", ""), candidate.pod_alignment.pod.node
         self.last = max(self.last, self.limits.due(owner, node))
         self.limits.take(owner, node, self.last)
         return self.last
 
 
 async def _line(candidate: Candidate, healer: Healer, stored: Mapping[str, Object], turns: _Turns) -> str:
-    pod = candidate.sitting.pod
+    pod = candidate.pod_alignment.pod
     name = f"pod {pod.namespace}/{pod.name} on {pod.node}"
     waits_for, better = candidate.waits_for and f"it waits for {candidate.waits_for}", None
     if not waits_for:
         better, waits_for = await _better(candidate, healer, stored[pod.uid])
-    reason = why(candidate.sitting.alignment)
+    reason = why(candidate.pod_alignment.alignment)
     if better is None:
         return f"{name} is misaligned and stays, {waits_for}: {reason}"
     at = turns.take(candidate)
@@ -143,7 +143,7 @@ async def _line(candidate: Candidate, healer: Healer, stored: Mapping[str, Objec
 
 async def _better(candidate: Candidate, healer: Healer, raw: Object) -> tuple[str | None, str]:
     """Hold a place for a pod and return its node; return None and why the pod stays if there is none."""
-    pod = candidate.sitting.pod
+    pod = candidate.pod_alignment.pod
     if reason := healer.why_not_evict(raw):
         return None, reason
     try:

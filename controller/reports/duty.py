@@ -30,7 +30,7 @@ def report_tasks(placing: Placing) -> Background:
     offenders = OffenderReports(
         state=placing.state, unknown_may_fit=placing.settings.unknown_may_fit, wall=placing.wall
     )
-    placing.watch(offenders.sitting_pods.update_pod)
+    placing.watch(offenders.alignments.update_pod)
     placing.cache_getters.append(offenders.caches)
     writer = ReportWriter(
         api=placing.api,

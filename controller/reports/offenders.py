@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller.healing.observing import SittingPods
+from controller.healing.observing import RunningPodAlignments
 from controller.reports import policy_report
 from controller.reports.policy_report import PolicyReport
 from numalign.cache import ClusterCache, admission
@@ -33,12 +33,12 @@ class OffenderReports:
     state: SchedulerState
     unknown_may_fit: bool
     wall: Callable[[], float] = time.time
-    sitting_pods: SittingPods = field(init=False)
+    alignments: RunningPodAlignments = field(init=False)
     cache: ClusterCache = field(init=False, default_factory=ClusterCache)
     _seen: Snapshot | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.sitting_pods = SittingPods(self.state)
+        self.alignments = RunningPodAlignments(self.state)
 
     def caches(self) -> Caches:
         """Return the caches of admission, under separate names."""
@@ -56,7 +56,7 @@ class OffenderReports:
         if snapshot is not self._seen:
             await patiently(self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
             self._seen = snapshot
-        await self.sitting_pods.judge()
+        await self.alignments.judge()
         pods, nodes = await self._pods(snapshot), self._nodes(snapshot)
         return await asyncio.to_thread(_reports, pods, nodes)
 
@@ -72,8 +72,8 @@ class OffenderReports:
             reading = judge.reading(pod) if judge.is_new(pod) else None
             if isinstance(reading, PodQuestion):
                 await patiently(admission.steps(reading, self.cache, served=snapshot.served))
-            sitting = self.sitting_pods.get(uid)
-            judged[pod.namespace].append(judge.judge(pod, sitting.alignment if sitting else None))
+            entry = self.alignments.get(uid)
+            judged[pod.namespace].append(judge.judge(pod, entry.alignment if entry else None))
         return judged
 
     def _judge(self, snapshot: Snapshot) -> RunningPodJudge:

@@ -44,7 +44,7 @@ JUDGED_SECONDS = 30.0
 SPACING_SECONDS = 60.0
 """Shortest interval in seconds between two writes of the same report, also after a failure."""
 
-READ_SECONDS = 600.0
+REREAD_SECONDS = 600.0
 """Interval in seconds between reads of the stored reports."""
 
 SERVED_SECONDS = 30.0
@@ -181,14 +181,14 @@ class ReportWriter:
 
     async def _is_read(self) -> bool:
         """Return whether the stored reports are known."""
-        if self._is_due("read", SERVED_SECONDS if self._stored is None else READ_SECONDS):
+        if self._is_due("read", SERVED_SECONDS if self._stored is None else REREAD_SECONDS):
             try:
                 await self._read()
             except NotFound:
                 # The kinds are gone with their CRD.
                 self._served, self._stored = frozenset(), None
             else:
-                self._next["read"] = self.clock() + READ_SECONDS
+                self._next["read"] = self.clock() + REREAD_SECONDS
         return self._stored is not None
 
     async def _read(self) -> None:

@@ -40,7 +40,7 @@ def require(kubelets: int, *, limit: Path = LIMIT) -> None:
     if (got := left(needed)) < needed:
         raise UnavailableError(
             f"{kubelets} kubelets need {needed} instances of inotify, and only {got} are left for this user:"
-            f" raise {NAME} above {before}, or start at most {got // INSTANCES}"
+            f" raise {NAME} above {before} and the limit of open files, or start at most {got // INSTANCES}"
         )
 
 

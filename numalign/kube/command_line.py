@@ -23,7 +23,7 @@ from numalign.model.errors import BadInput
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_UNSAFE_CHARACTERS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 FILE = click.Path(readable=False)
 """The name of a file, which a shell completes; errors are reported when it is opened."""
@@ -37,7 +37,7 @@ def for_terminal(text: str) -> str:
 
     Manifests, annotations and answers of servers may contain any characters.
     """
-    return _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _UNSAFE_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 class Trouble(click.ClickException):

@@ -174,7 +174,8 @@ def objects(folder: Path = MANIFESTS) -> list[Object]:
 
 def of_test(document: Object) -> bool:
     """Whether helm makes it for the time of `helm test` alone."""
-    return "helm.sh/hook" in document["metadata"].get("annotations", {})
+    annotations: Mapping[str, str] = document["metadata"].get("annotations", {})
+    return annotations.get("helm.sh/hook") == "test"
 
 
 class Installation(dict[tuple[str, str], Object]):

@@ -45,7 +45,7 @@ def test_counting_stops_where_it_is_told_and_keeps_none() -> None:
     assert opened() == before
 
 
-def test_counting_stops_where_the_kernel_gives_no_more() -> None:
+def test_counting_stops_where_a_process_may_open_no_more() -> None:
     with files(opened() + 10):
         assert 0 < inotify.left(100) < 100
 

@@ -18,7 +18,7 @@ from controller.healing.eviction_limits import EvictionLimits, Rates
 from controller.healing.healer import Healer
 from controller.healing.marks import TIMEOUT, MarkWriter
 from controller.healing.moves import Moves
-from controller.healing.observing import SittingPods
+from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import Owners
 from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces
@@ -258,15 +258,15 @@ class Leader:
         )
         self.pods = PodInformer(self.state, self.state.reader, log=log, registry=self.registry)
         nodes = NodeAnswers(self.state, unknown="cannot-fit", clock=time)
-        self.sitting = SittingPods(self.state)
-        self.registry.register(self.sitting)
-        self.state.watchers = (self.sitting.update_pod,)
+        self.alignments = RunningPodAlignments(self.state)
+        self.registry.register(self.alignments)
+        self.state.watchers = (self.alignments.update_pod,)
         self.held = HeldPlaces(self.state, nodes, time)
         self.owners = Owners()
         self.marks = self._marks(log)
         self.moves = Moves(
             state=self.state,
-            sitting_pods=self.sitting,
+            alignments=self.alignments,
             held=self.held,
             owners=self.owners,
             publish=self.events.append,
@@ -283,7 +283,7 @@ class Leader:
         return MarkWriter(
             api=self.cluster,
             state=self.state,
-            sitting_pods=self.sitting,
+            alignments=self.alignments,
             owners=self.owners,
             leading=lambda: self.leads,
             publish=self.events.append,
@@ -298,7 +298,7 @@ class Leader:
         return Healer(
             api=self.cluster,
             state=self.state,
-            sitting_pods=self.sitting,
+            alignments=self.alignments,
             places=BetterPlaces(self.state, nodes, Ranker(RankingRules()), lambda _name, _demand: True),
             held=self.held,
             limits=EvictionLimits(self.rates, time()),

@@ -382,7 +382,7 @@ async def test_what_stands_on_the_pod_is_no_ground_to_end_it() -> None:
 
     await leader.turns(1000)
 
-    assert [sitting.pod.name for sitting in leader.sitting.misaligned()] == ["web-1"]
+    assert [entry.pod.name for entry in leader.alignments.misaligned()] == ["web-1"]
     assert cluster.evicted == []
 
 

@@ -2,7 +2,13 @@
 
 import pytest
 
-from controller.reports.writer import JUDGED_SECONDS, PER_TURN, READ_SECONDS, SERVED_SECONDS, SPACING_SECONDS
+from controller.reports.writer import (
+    JUDGED_SECONDS,
+    PER_TURN,
+    REREAD_SECONDS,
+    SERVED_SECONDS,
+    SPACING_SECONDS,
+)
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from tests.controller.reports.conftest import BASE, Reports, Site, entry, report
 
@@ -15,7 +21,7 @@ async def test_a_report_is_written_once() -> None:
     site = Site()
     site.wants(report(entry("a")), report(entry("n"), namespace=""))
 
-    await site.turns(READ_SECONDS + 100)
+    await site.turns(REREAD_SECONDS + 100)
 
     assert sorted(site.api.asked) == [
         "patch clusterpolicyreport numalign",
@@ -58,7 +64,7 @@ async def test_reports_of_others_stay() -> None:
     }
     site = Site(Reports(stored=dict(others)))
 
-    await site.turns(READ_SECONDS + 100)
+    await site.turns(REREAD_SECONDS + 100)
 
     assert site.api.stored == others
 
@@ -90,7 +96,7 @@ async def test_what_somebody_changed_or_took_away_is_put_right() -> None:
     site.api.stored[TEAM] = {**site.api.stored[TEAM], "results": []}
     del site.api.stored[CLUSTER]
 
-    await site.turns(READ_SECONDS + 5)
+    await site.turns(REREAD_SECONDS + 5)
 
     assert site.api.stored[TEAM]["results"]
     assert site.api.stored[CLUSTER]["results"]
