@@ -10,6 +10,7 @@ import pytest
 
 from harness.kubelets.clusters import remove_leftovers
 from harness.waiting import until
+from tests.programs import running
 
 # The first test may have to build the programs.
 pytestmark = [pytest.mark.kubelets, pytest.mark.timeout(1800)]
@@ -21,12 +22,12 @@ COMMAND = (sys.executable, "-m", "harness.sim", "--kubelets", "real", "--shape",
 async def test_it_says_how_to_use_it_and_leaves_nothing_behind() -> None:
     program, said = await started()
     assert "2 nodes are there" in said
-    assert folder(said) in commands()
+    assert running(folder(said))
 
     program.send_signal(signal.SIGINT)
 
     assert await program.wait() == 0
-    assert folder(said) not in commands()
+    assert not running(folder(said))
     assert not is_there(folder(said))
 
 
@@ -36,7 +37,7 @@ async def test_no_process_outlives_one_that_was_killed() -> None:
     program.kill()
     await program.wait()
 
-    await until(lambda: folder(said) not in commands())
+    await until(lambda: not running(folder(said)))
     remove_leftovers(Path(folder(said)).parent)
     assert not is_there(folder(said))
 
@@ -60,17 +61,6 @@ async def started() -> tuple[asyncio.subprocess.Process, str]:
 def folder(said: str) -> str:
     """Where all of it is."""
     return said.partition("KUBECONFIG=")[2].split()[0].removesuffix("/kubeconfig")
-
-
-def commands() -> str:
-    """The command line of everything that runs."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:
-            continue
-    return "\n".join(found)
 
 
 def is_there(path: str) -> bool:
