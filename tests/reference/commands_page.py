@@ -25,17 +25,18 @@ cert-manager keeps the certificate: see [Certificates](../how-to/certificates.md
 
 def kubectl_numa_page() -> str:
     """The commands of `kubectl numa`."""
-    return _page(OF_KUBECTL_NUMA, kubectl_numa, "kubectl numa")
+    return page_of(OF_KUBECTL_NUMA, kubectl_numa, "kubectl numa")
 
 
 def certs_page() -> str:
     """The commands of `numalign-certs`."""
-    return _page(OF_CERTS, certs, "numalign-certs")
+    return page_of(OF_CERTS, certs, "numalign-certs")
 
 
-def _page(head: str, group: click.Group, called: str) -> str:
+def page_of(head: str, group: click.Group, called: str) -> str:
+    """The commands of a group below a head; `called` is how the program is typed."""
     # A command keeps the help option of the first context that asks for it.
-    above = click.Context(group, info_name=called, **group.context_settings)
+    above = click.Context(group, **group.context_settings)
     sections = (line for name, each in _commands(group, called) for line in _section(name, each, above))
     return "\n".join([head, *sections])
 

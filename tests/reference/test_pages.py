@@ -5,10 +5,11 @@ import re
 import click
 import pytest
 import yaml
+from click.testing import CliRunner
 
 from kubectl_numa.cli import program
 from numalign.runtime import settings
-from tests.reference import values_page
+from tests.reference import commands_page, values_page
 from tests.reference.commands_page import kubectl_numa_page
 from tests.reference.flags_page import PROGRAMS, page
 from tests.reference.write import FOLDER, PAGES
@@ -32,6 +33,15 @@ def test_every_flag_of_every_program_is_there() -> None:
 def test_a_default_that_differs_between_programs_has_a_row_for_each() -> None:
     rows = re.findall(r"^\| `--max-body-bytes NUMBER` \| `(\d+)` \| `([\w-]+)`: ", page(), re.MULTILINE)
     assert rows == [(str(4 * 2**20), "numalign-webhook"), (str(8 * 2**20), "numalign-scorer")]
+
+
+def test_a_page_leaves_commands_with_the_help_that_their_program_gives_them() -> None:
+    group = click.Group("planted", context_settings={"help_option_names": ["-h", "--help"]})
+    group.add_command(click.Command("run", help="Run it."))
+
+    assert "## planted run\n" in commands_page.page_of("# planted", group, "planted")
+
+    assert CliRunner().invoke(group, ["run", "-h"]).exit_code == 0
 
 
 def test_every_command_is_there() -> None:
