@@ -289,9 +289,11 @@ def _by_class(nodes: Iterable[WhatIfNode]) -> list[tuple[str, list[WhatIfNode]]]
 
 
 def _answers_in(nodes: Iterable[WhatIfNode]) -> str:
-    """Return the number of nodes by answer, as in `3 fits, 1 not now`."""
+    """Return the number of nodes by answer, as in `fits: 3, not now: 1`."""
     counts = Counter(node.answer for node in nodes)
-    return ", ".join(f"{counts[answer]:,} {text}" for answer, (text, _) in _ANSWERS.items() if counts[answer])
+    return ", ".join(
+        f"{text}: {counts[answer]:,}" for answer, (text, _) in _ANSWERS.items() if counts[answer]
+    )
 
 
 def _doubts_in(nodes: Iterable[WhatIfNode]) -> list[tuple[str, int]]:

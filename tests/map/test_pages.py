@@ -346,8 +346,8 @@ def test_what_if_shows_each_answer_and_the_zones() -> None:
 
     for text in (
         "has at most 3 nvidia.com/gpu free in any NUMA zone",
-        "not now",
-        "never",
+        "fits: 1, not now: 1",
+        "never: 1",
         "94",
         "with warnings",
         "zones 1 of 2",
