@@ -19,6 +19,7 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.compose import Background
 from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.events import Event
+from numalign.kube.exporter_metrics import ExporterMetrics
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.lease import LeaderElector
 from numalign.kube.pod_informer import PodInformer
@@ -154,6 +155,7 @@ def placing(  # noqa: PLR0913  its dependencies
         refusals,
         HeldPlaces(state, nodes, clock),
     )
+    registry.register(ExporterMetrics(lambda: state.snapshot, shared.wall))
     shared.watch(refusals.update_pod)
     shared.watch(fit.update_pod)
     return shared

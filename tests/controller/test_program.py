@@ -380,7 +380,9 @@ async def test_a_gated_pod_is_pinned_and_told_of(bench: Bench) -> None:
     async with bench.running("--gates") as controller:
         await controller.until(lifted)
         await controller.until(told)
-        assert "numalign_gates_lifted_total" in (await controller.get("/metrics"))[1]
+        _, metrics = await controller.get("/metrics")
+        assert "numalign_gates_lifted_total" in metrics
+        assert 'numalign_topology_nodes{source="exporter"} 2.0' in metrics
 
     pod = bench.api.get(web)
     assert pod
