@@ -6,6 +6,7 @@ from the next run.
 
 import asyncio
 import os
+import random
 import signal
 import socket
 import ssl
@@ -22,6 +23,9 @@ import aiohttp
 import pytest
 
 MOST_LINES = 30
+
+PORTS = range(20_000, 32_000)
+"""Ports below those that Linux assigns to connections (ip_local_port_range)."""
 
 # sh runs this. It executes the command, and leaves behind a guard that kills the whole process group when
 # standard input closes, which happens whenever this interpreter ends, for any reason.
@@ -142,8 +146,17 @@ def program(name: str) -> str:
     return str(Path(sys.executable).parent / name)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def free_port(address: str = "127.0.0.1") -> int:
+    """Return a port that is free now, that Linux assigns to no connection, and that was not given before.
+
+    Programs bind it later, many at once; one that is restarted needs the same again.
+    """
+    while True:
+        port = _PORTS.pop()
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((address, port))
+            return port
+
+
+_PORTS = random.SystemRandom().sample(PORTS, len(PORTS))
+"""Those that this process has not given to anybody, in an order that no other process has."""

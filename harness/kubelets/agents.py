@@ -10,8 +10,8 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from harness.api_requests import ask
 from harness.kubelets.clusters import RealCluster
-from harness.kubelets.kubelets import RealKubelet, steady_port
-from harness.processes import Child, answers, program, until
+from harness.kubelets.kubelets import RealKubelet
+from harness.processes import Child, answers, free_port, program, until
 from harness.sim.desk import TOPOLOGIES
 from harness.waiting import SELDOM, seconds_until
 from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS
@@ -25,7 +25,7 @@ class Agent:
     cluster: RealCluster
     kubeconfig: Path
     child: Child | None = None
-    port: int = field(default_factory=partial(steady_port, "127.0.0.1"))
+    port: int = field(default_factory=free_port)
 
     @property
     def command(self) -> tuple[str, ...]:

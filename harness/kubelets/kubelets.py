@@ -8,7 +8,6 @@ authorization of its callers to it (TokenReview, SubjectAccessReview), so rights
 
 import asyncio
 import json
-import random
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
@@ -29,7 +28,7 @@ from harness.controlplane.planes import Plane, Users
 from harness.kubelets import inotify, machines
 from harness.kubelets.build import Programs
 from harness.kubelets.companions import Companion, Devices
-from harness.processes import Child, Children, answers
+from harness.processes import Child, Children, answers, free_port
 from numalign.kube.decode.machines import machine as read_machine
 
 Json = dict[str, Any]
@@ -48,9 +47,6 @@ without them, a kubelet that has no cgroups panics (seen with v1.36.3)."""
 START_SECONDS = 60
 LOOK_SECONDS = 0.1
 WORDS = 5
-
-PORTS = range(20_000, 32_000)
-"""Ports below those that Linux assigns to connections (ip_local_port_range)."""
 
 # sh runs this in the new namespace. Its arguments are pairs of a source and a mount point, then `--` and the
 # command to execute.
@@ -145,11 +141,11 @@ class RealKubelet:
         self.podresources = self.state / "pod-resources" / "kubelet.sock"
         self.certificate = self.state / "pki" / "kubelet.crt"
         self.address = _own_address()
-        self.port = steady_port(self.address)
+        self.port = free_port(self.address)
         self.url = f"https://{self.address}:{self.port}"
         self.log = children.logs / f"kubelet-{node.name}"
         self.child: Child | None = None
-        self._healthz = steady_port("127.0.0.1")
+        self._healthz = free_port("127.0.0.1")
         self._programs = programs
         self._plane = plane
         self._children = children
@@ -369,15 +365,6 @@ def _own_address() -> str:
             return "127.0.0.1"
         address: str = probe.getsockname()[0]
     return address
-
-
-def steady_port(address: str) -> int:
-    """Return a free port that Linux assigns to no connection: a restarted kubelet needs the same port."""
-    while True:
-        port = random.choice(PORTS)  # noqa: S311  nothing secret
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind((address, port))
-            return port
 
 
 def _short(folder: Path) -> Path:
