@@ -66,5 +66,16 @@ def by_address(document: Json, port: int) -> Json:
     return document | {"webhooks": webhooks}
 
 
+def patient(document: Json) -> Json:
+    """Return an object with its webhooks, if any, called with a long timeout.
+
+    While programs start beside it, a small machine may need seconds for a review; that nothing is lost is
+    another matter.
+    """
+    if "webhooks" not in document:
+        return document
+    return document | {"webhooks": [entry | {"timeoutSeconds": 20} for entry in document["webhooks"]]}
+
+
 def _at(entry: Json, port: int) -> Json:
     return {"url": f"https://127.0.0.1:{port}{entry['clientConfig']['service']['path']}"}

@@ -1,7 +1,8 @@
 """A post-renderer for helm: API servers call the webhooks at a port of this machine instead of a Service.
 
 `python -m harness.helm.by_address PORT` reads the rendered chart, and writes it with a `url` in place of the
-`service` of every webhook. `flags` makes helm 3 run it; helm 4 accepts only plugins as post-renderers.
+`service` of every webhook, and a long timeout. `flags` makes helm 3 run it; helm 4 accepts only plugins as
+post-renderers.
 """
 
 import sys
@@ -21,9 +22,10 @@ def flags(port: int) -> tuple[str, ...]:
 
 
 def main(port: int) -> None:
-    """Copy the documents of standard input to standard output, with the addresses of webhooks replaced."""
+    """Copy documents from standard input to standard output, with the webhooks changed."""
     documents = [document for document in yaml.safe_load_all(sys.stdin) if document]
-    yaml.safe_dump_all([shipped.by_address(document, port) for document in documents], sys.stdout)
+    changed = [shipped.patient(shipped.by_address(document, port)) for document in documents]
+    yaml.safe_dump_all(changed, sys.stdout)
 
 
 if __name__ == "__main__":

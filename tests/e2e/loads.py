@@ -20,6 +20,8 @@ LOADED = pod("loaded", asks=gpus(4), annotations=INTENT)
 
 WORKERS = 3
 PAUSE_SECONDS = 0.01
+STARTING = "not yet ready to handle request"
+"""What the API server says of every pod while it learns what it needs for admission."""
 
 
 @dataclass(slots=True)
@@ -27,7 +29,7 @@ class Load:
     """What became of the pods so far.
 
     `right` were answered as they should be; `wrong` holds what was said to the others. `unanswered` is how
-    often nobody answered, the API server itself being away.
+    often nobody answered, the API server itself being away or just starting.
     """
 
     right: int = 0
@@ -58,7 +60,10 @@ async def _work(
         except (aiohttp.ClientError, OSError):
             count.unanswered += 1
         else:
-            _count(count, answer, right=right)
+            if STARTING in answer.body.get("message", ""):
+                count.unanswered += 1
+            else:
+                _count(count, answer, right=right)
         await asyncio.sleep(PAUSE_SECONDS)
 
 

@@ -150,7 +150,7 @@ async def installed(rehearsal: Rehearsal, fleet: Store, everyone: Replicas) -> S
     """A cluster with all that is shipped, before the program starts."""
     assert rehearsal.code == 0, rehearsal.said
     for document in shipped.objects():
-        await fleet.apply(shipped.by_address(document, everyone.service.port))
+        await fleet.apply(shipped.patient(shipped.by_address(document, everyone.service.port)))
     return fleet
 
 
