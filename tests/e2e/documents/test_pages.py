@@ -2,17 +2,23 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from kubernetes_asyncio.config import new_client_from_config
 
+from harness.api_objects import Store, namespace
+from harness.api_requests import Answer, rehearse
 from harness.gotools import UnavailableError
 from harness.helm import build as helm
 from harness.oracle.build import find as find_managers
 from harness.processes import Children, until
+from harness.waiting import SELDOM, seconds_until
 from tests.docs.blocks import ROOT, Block, Needs, name, pages, read
 from tests.docs.shell import follow, shell
 
@@ -50,7 +56,11 @@ PREPARED = {Needs.CLUSTER: OWN, Needs.RELEASE: OWN + RELEASE, Needs.NUMALIGN: OW
 SHARED = frozenset({Needs.RELEASE, Needs.NUMALIGN})
 """Pages come one after the other to such a cluster; any other is a page's own."""
 
-KubeconfigFor = Callable[[Needs], Awaitable[Path]]
+CANARY = "canary"
+LABELS: Mapping[str | None, HTTPStatus] = {"restricted": HTTPStatus.FORBIDDEN, None: HTTPStatus.CREATED}
+"""What a namespace enforces, and what becomes of a pod that requests nothing."""
+
+KubeconfigFor = Callable[[Needs], AbstractAsyncContextManager[Path]]
 
 
 def followed(page: Path, needs: Needs) -> list[Block]:
@@ -98,18 +108,42 @@ async def cluster(children: Children, folder: Path, *, beside: str) -> AsyncIter
 async def kubeconfig_for(
     children: Children, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[KubeconfigFor]:
-    """The cluster for a need, started when a page first needs it."""
-    started: dict[Needs, Path] = {}
+    """The cluster for a need, started when a page first needs it; gives a file that is not there for none."""
+    shared: dict[Needs, Path] = {}
     async with AsyncExitStack() as stack:
 
-        async def given(needs: Needs) -> Path:
-            if needs not in started or needs not in SHARED:
-                folder = tmp_path_factory.mktemp(needs)
-                running = cluster(children, folder, beside=BESIDE[needs])
-                started[needs] = await stack.enter_async_context(running)
-            return started[needs]
+        @asynccontextmanager
+        async def given(needs: Needs) -> AsyncIterator[Path]:
+            folder = tmp_path_factory.mktemp(needs)
+            if needs not in BESIDE:
+                yield folder / "no-kubeconfig"
+            elif needs not in SHARED:
+                async with cluster(children, folder, beside=BESIDE[needs]) as kubeconfig:
+                    yield kubeconfig
+            else:
+                if needs not in shared:
+                    running = cluster(children, folder, beside=BESIDE[needs])
+                    shared[needs] = await stack.enter_async_context(running)
+                yield shared[needs]
 
         yield given
+
+
+async def until_labels_count(kubeconfig: Path) -> None:
+    """Returns when the webhook knows the labels of namespaces: it gathers changes for up to a second.
+
+    It hears of namespaces in order, so that whoever knows the last change knows all.
+    """
+    async with await new_client_from_config(str(kubeconfig)) as api:
+        api.set_default_header("Authorization", api.configuration.api_key["BearerToken"])
+        for level, code in LABELS.items():
+            await Store(api).apply(namespace(CANARY, {"numalign.io/enforce": level} if level else {}))
+            look = partial(rehearse, api, asks={}, namespace=CANARY, annotations={})
+
+            def right(seen: Answer, code: HTTPStatus = code) -> bool:
+                return seen.code == code
+
+            await seconds_until(look, right, what=f"{level} was in force", within=30, every=SELDOM)
 
 
 @pytest.mark.parametrize(("page", "needs"), SESSIONS)
@@ -121,12 +155,16 @@ async def test_a_page_does_what_it_says(
         [helm_program] = await helm.find()
     except UnavailableError as error:
         pytest.skip(f"NO PAGE WAS FOLLOWED ON A CLUSTER: {error}")
-    given = {"KUBECONFIG": str(await kubeconfig_for(needs))} if needs in BESIDE else {}
-    async with shell(tmp_path, **given) as reader:
+    async with (
+        kubeconfig_for(needs) as kubeconfig,
+        shell(tmp_path, KUBECONFIG=str(kubeconfig)) as reader,
+    ):
         reader.add_program(helm_program)
         blocks = followed(page, needs)
         prepared = await reader.run(Block(0, prepared_by(blocks, needs)))
         assert prepared.exit_code == 0, prepared.printed
         for block in blocks:
             await follow(reader, block, name(page))
+            if needs is Needs.NUMALIGN and "label namespace" in block.commands:
+                await until_labels_count(kubeconfig)
         tell(f"{name(page)} with {needs}: {reader.seconds:.0f} s from its first block to its last")
