@@ -20,8 +20,10 @@ async def test_namespaces_that_there_are_not_get_no_series(arena: Arena) -> None
     made, long = objects.pod("short", policy=None), "n" * LONGEST_NAME
     bodies = (objects.review(made, namespace=f"unknown-{at}-{long}") for at in range(UNKNOWN))
     async with arena.honest(webhook, most=MOST_MIB):
-        await send(webhook.door, "/validate", bodies, at_once=8)
+        statuses = await send(webhook.door, "/validate", bodies, at_once=8)
     after = await webhook.metrics()
-    assert await webhook.metric("numalign_reviews_below_total") >= UNKNOWN
+    # A slow machine does not get through all of them, but through more than there may be series.
+    assert statuses.count(200) > MOST_SERIES
+    assert await webhook.metric("numalign_reviews_below_total") >= statuses.count(200)
     assert len(samples(after)) - len(samples(before)) < MOST_SERIES
     assert len(after) - len(before) < MOST_BYTES
