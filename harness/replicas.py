@@ -5,8 +5,10 @@ connection to a replica that reports to be ready, in turn, and leaves existing c
 """
 
 import asyncio
+import json
 import re
 import ssl
+from base64 import b64decode
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -81,7 +83,16 @@ class Replica:
         return x509.load_pem_x509_certificate(shown.encode()).serial_number
 
     async def validated(self, wish: Json, *, namespace: str) -> Json:
-        """Return the `response` of this replica to the review of a pod's creation."""
+        """Return the `response` of this replica to the validation of a pod's creation."""
+        return await self._reviewed("/validate", wish, namespace)
+
+    async def mutated(self, wish: Json, *, namespace: str) -> list[Json]:
+        """Return the operations of JSON Patch by which this replica changes such a pod."""
+        said = await self._reviewed("/mutate", wish, namespace)
+        operations: list[Json] = json.loads(b64decode(said.get("patch", "")) or "[]")
+        return operations
+
+    async def _reviewed(self, path: str, wish: Json, namespace: str) -> Json:
         asked = {
             "uid": "8b0a4e9c-3a55-4a57-9d5f-6f0c1d1f0a11",
             "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -95,7 +106,7 @@ class Replica:
         review = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked}
         async with (
             aiohttp.ClientSession(timeout=PATIENCE) as session,
-            session.post(f"{self.url}/validate", json=review, ssl=False) as answer,
+            session.post(f"{self.url}{path}", json=review, ssl=False) as answer,
         ):
             said: Json = (await answer.json())["response"]
             return said

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.kubelets.build import find
+from harness.controlplane import build as controlplane
+from harness.kubelets import build as kubelets
 from tests.asked_for import KUBELETS
 
 VERSIONS = ("v1.34.4", "v1.36.3")
@@ -22,9 +23,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 async def build() -> None:
-    """Have the kubelets built before the time of any test runs."""
+    """Have kubelets and control planes built before the time of any test runs."""
     for version in VERSIONS:
-        await find(version)
+        await kubelets.find(version)
+        await controlplane.find(version)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

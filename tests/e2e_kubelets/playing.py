@@ -21,7 +21,9 @@ from tests.oracle import arrivals, scenarios
 from tests.oracle.recipes import RECIPES
 
 PODS = "/api/v1/namespaces/default/pods"
-WITHIN = 30.0
+WITHIN = 60.0
+"""Limit of a wait: after an outage, a kubelet asks the API server again after half a minute."""
+
 EVERY = 0.05
 ENDS_AT_ONCE = ["exit"]
 """The command of a container that the fake runtime ends as soon as it started."""

@@ -40,8 +40,16 @@ BEFORE, MEANWHILE, AFTER = 5, 2, 5
 DANGEROUS_SECONDS = 2.0
 QUIET_SECONDS = 1.5 * DANGEROUS_SECONDS
 FEWEST_LOOKS = 5
-SETTLES_SECONDS = 40.0
-"""A pod that a kubelet refuses as it starts is Failed at the API server ten seconds later."""
+RETRY_SECONDS = 2 * 30.0
+"""A kubelet that could not reach the API server asks it for pods again after up to half a minute, or, by
+chance, after up to twice that (the backoff of reflectors in client-go)."""
+
+REFUSAL_SECONDS = 10.0
+"""A pod that a kubelet refuses as it starts is Failed at the API server so much later."""
+
+SLACK_SECONDS = 10.0
+SETTLES_SECONDS = RETRY_SECONDS + REFUSAL_SECONDS + SLACK_SECONDS
+"""Limit of a wait."""
 
 
 @dataclass(frozen=True, slots=True)

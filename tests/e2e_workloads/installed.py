@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import aiohttp
+
 from harness import shipped
 from harness.api_objects import namespace
-from harness.api_requests import Json, ask, rehearse
+from harness.api_requests import INTENT, Json, ask, pod, rehearse
 from harness.processes import program, until
 from harness.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
 from harness.waiting import SELDOM, seconds_until
@@ -23,6 +25,7 @@ VALUES = "gates.enabled=true heal.enabled=true"
 GATE, HEAL = "numalign.io/gate", "numalign.io/heal"
 """Labels of namespaces."""
 
+GATES = "/spec/schedulingGates"
 ASKS = {"cpu": str(WIDE), "memory": "64Mi"}
 
 KEPT = 1
@@ -77,11 +80,16 @@ class Numalign:
         )
 
     async def _gated(self, home: str) -> set[bool]:
-        """Whether pods are held, as each replica has it: they are asked in turn."""
-        answers = [
-            await rehearse(self.stage.api, asks=ASKS, namespace=home) for _ in 2 * self.webhooks.running
-        ]
-        return {bool(answer.body["spec"].get("schedulingGates")) for answer in answers}
+        """Whether pods are held, as each replica has it.
+
+        Each is asked by itself: the API server calls one of them for as long as its connection lasts.
+        """
+        wish = pod("rehearsal", asks=ASKS, annotations=INTENT)
+        try:
+            changes = [await replica.mutated(wish, namespace=home) for replica in self.webhooks.running]
+        except (aiohttp.ClientError, TimeoutError):
+            return set()
+        return {any(each["path"].startswith(GATES) for each in several) for several in changes}
 
     async def leader(self) -> Replica | None:
         """Who holds the lease: the one that calls itself by the name that stands there."""

@@ -18,7 +18,7 @@ from harness.controlplane.audits import Use
 from harness.waiting import SELDOM, seconds_until
 from tests.e2e_workloads import spreading, workloads
 from tests.e2e_workloads.installed import GATE, HEAL, KEPT, Numalign
-from tests.e2e_workloads.stages import HOLES, Stage, looking, runs
+from tests.e2e_workloads.stages import HOLES, Looked, Stage, looking, refused, runs
 from tests.e2e_workloads.test_gates import ON
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -33,6 +33,10 @@ MANY = 4
 """Refused pods of an owner."""
 
 NAMES = ("one", "two", "three")
+
+ANSWERS = {HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.GATEWAY_TIMEOUT}
+"""Of deletions. The API server gives up what it does for somebody who is killed, and notes that as a timeout:
+the pod may be gone or not."""
 
 
 async def test_who_pins_is_killed_and_no_gate_stays(ours: Numalign, tell: Callable[[str], None]) -> None:
@@ -68,7 +72,7 @@ async def test_who_removes_refused_pods_is_killed_and_none_that_runs_goes(
                 looked.look,
                 lambda _: all(looked.kept(of) >= MANY for of in NAMES),
                 what=f"{MANY} pods of each were refused",
-                within=60,
+                within=120,
                 every=SELDOM,
             )
             await stage.unblock(home, "whole")
@@ -89,13 +93,16 @@ async def test_who_removes_refused_pods_is_killed_and_none_that_runs_goes(
             )
             running = {pod["metadata"]["uid"] for of in looked.now.values() for pod in of if runs(pod)}
             deletions = writes(stage, home, "delete", "pods")
+            removed = gone(looked)
 
     counted = Counter(use.name for use in deletions if use.code == HTTPStatus.OK)
-    tell(f"killed while removing: of {before} refused pods {sum(counted.values())} were deleted, each once")
-    assert sum(counted.values()) == sum(before.values()) - KEPT * len(NAMES)
+    tell(f"killed while removing: of {before} refused pods {len(removed)} were deleted, each once")
+    assert len(removed) == sum(before.values()) - KEPT * len(NAMES)
     assert running == taken
+    # A pod is gone before the line of its deletion is written, so the last ones may be missing.
+    assert {*counted} <= removed
     assert {*counted.values()} == {1}
-    assert {use.code for use in deletions} <= {HTTPStatus.OK, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT}
+    assert {use.code for use in deletions} <= ANSWERS
 
 
 async def test_who_moves_pods_is_killed_and_none_is_evicted_twice(
@@ -126,6 +133,13 @@ async def test_who_moves_pods_is_killed_and_none_is_evicted_twice(
     assert {*Counter(use.name for use in evictions).values()} == {1}
     assert {use.code for use in evictions} == {HTTPStatus.CREATED}
     assert looked.longest_gate < LONGEST_GATE
+
+
+def gone(looked: Looked) -> set[str]:
+    """The names of the refused pods that are there no more."""
+    there = {pod["metadata"]["uid"] for of in looked.now.values() for pod in of}
+    seen = {uid: pod for of in looked.seen.values() for uid, pod in of.items()}
+    return {pod["metadata"]["name"] for uid, pod in seen.items() if refused(pod) and uid not in there}
 
 
 def writes(stage: Stage, home: str, verb: str, resource: str) -> list[Use]:
