@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 import aiohttp
@@ -113,10 +113,14 @@ class ApiDesk:
         await self._patiently(self._known)
 
     async def _known(self) -> None:
+        """Return if topologies are served and listed; raise `Unreachable` if not."""
         try:
             await self._api.get(TOPOLOGIES, what="topologies")
+            served: Any = await self._api.get(str(PurePosixPath(TOPOLOGIES).parent), what="kinds")
         except NotFound as error:
             raise Unreachable("the API server does not serve topologies yet") from error
+        if PurePosixPath(TOPOLOGIES).name not in {each["name"] for each in served["resources"]}:
+            raise Unreachable("the API server does not list topologies yet")
 
     async def _pod(self, pod: Json, body: Json, part: str, *, how: Patch) -> None:
         metadata = {**body.get("metadata", {}), "uid": pod["metadata"]["uid"]}

@@ -13,7 +13,7 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from harness import fleets, shipped
 from harness.api_objects import Store
-from harness.api_requests import INTENT, Answer, Json, ask, pod, rehearse
+from harness.api_requests import INTENT, Answer, Json, ask, patch, pod, rehearse
 from harness.controlplane.audits import Use
 from harness.controlplane.planes import Plane
 from harness.controlplane.reviews import Reviews
@@ -22,6 +22,7 @@ from harness.processes import program
 from harness.replicas import PORTS, Replica, Replicas
 from harness.waiting import SELDOM, seconds_until
 from harness.wires import Wire
+from numalign.kube.client import Patch
 from tests.e2e.loads import Load
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{shipped.NAMESPACE}/leases/{shipped.CONTROLLER}"
@@ -139,9 +140,7 @@ class Cluster:
 
     async def take_the_lead_away(self) -> None:
         """Somebody who is not there writes himself into the lease."""
-        lease = (await ask(self.api, "GET", LEASE)).body
-        spec = {**lease["spec"], "holderIdentity": "somebody else"}
-        answer = await ask(self.api, "PUT", LEASE, {**lease, "spec": spec})
+        answer = await patch(self.api, LEASE, {"spec": {"holderIdentity": "somebody else"}}, how=Patch.MERGE)
         assert answer.code == HTTPStatus.OK, answer.body
 
     async def until_led(self, *, within: float = 60, by_other_than: Replica | None = None) -> Led:

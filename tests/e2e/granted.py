@@ -8,6 +8,9 @@ from kubernetes_asyncio.client.api_client import ApiClient
 
 from harness.api_requests import Json, ask
 from harness.controlplane.audits import Use
+from harness.waiting import SELDOM, seconds_until
+
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 Right = tuple[str, str, str, str, str]
 """Namespace (empty for all), group, resource, verb, name (empty for any)."""
@@ -29,6 +32,24 @@ async def of_served_groups(api: ApiClient, rights: Iterable[Right]) -> set[Right
         if (await ask(api, "GET", f"/apis/{group}")).code == HTTPStatus.OK
     }
     return {right for right in rights if right[1] in served}
+
+
+async def until_allowed(api: ApiClient, user: str, rights: Iterable[Right]) -> None:
+    """Returns when the API server has learned that a user may do all of this: roles reach it by a watch."""
+    for where, group, resource, verb, name in rights:
+        attributes = {"namespace": where, "group": group, "resource": resource, "verb": verb, "name": name}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {"user": user, "resourceAttributes": attributes},
+        }
+
+        async def allowed(review: Json = review) -> bool:
+            return bool((await ask(api, "POST", REVIEWS, review)).body["status"]["allowed"])
+
+        await seconds_until(
+            allowed, bool, what=f"{user} was allowed to {verb} {resource}", within=30, every=SELDOM
+        )
 
 
 def _rights(role: Json, rule: Json) -> Iterator[Right]:

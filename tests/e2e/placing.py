@@ -27,6 +27,7 @@ from harness.processes import Child, Children, free_port
 from harness.waiting import SELDOM, seconds_until
 from tests.deploy import patched
 from tests.deploy.render import MANIFESTS, PARTS, objects
+from tests.e2e.granted import Right, rights_of, until_allowed
 
 NODES = ("left", "right")
 SHAPE = Shape(zones=2, cpus=16, gib=64, devices={"nvidia.com/gpu": 4})
@@ -40,6 +41,9 @@ USERS = {
     **dict.fromkeys((SCHEDULER, SCORER, STANDBY), ACCOUNTS),
     **schedulers.USERS,
 }
+OF_SCHEDULERS: set[Right] = {("", "", "nodes", "list", ""), ("", "", "persistentvolumes", "list", "")}
+"""What Kubernetes' own roles for schedulers and for their volumes allow, besides more."""
+
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases/{}"
 
 SHIPPED = [each for part in PARTS for each in objects(MANIFESTS / part)]
@@ -150,8 +154,10 @@ async def second_scheduler(
 
     It looks for the scorer at a `port` of this machine, or at one that is free.
     """
-    for document in objects(MANIFESTS / "scheduler"):
+    installed = objects(MANIFESTS / "scheduler")
+    for document in installed:
         await cluster.store.apply(document)
+    await until_allowed(cluster.api, SCHEDULER, {*OF_SCHEDULERS, *rights_of("numalign-scheduler", installed)})
     port = port or free_port()
     kubeconfig = cluster.plane.kubeconfig(SCHEDULER, folder)
     file = folder / "scheduler.yaml"

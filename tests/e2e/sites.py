@@ -7,6 +7,7 @@ The scorer comes as its service account, with the roles that are shipped.
 import asyncio
 import json
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from certs import authority
 from harness import shipped
 from harness.api_objects import Store
-from harness.api_requests import INTENT, Json, ask
+from harness.api_requests import INTENT, Json, ask, patch
 from harness.controlplane.planes import BINARIES, Place, Plane
 from harness.controlplane.schedulers import USERS as SCHEDULERS
 from harness.controlplane.schedulers import Extender, scheduler
@@ -37,7 +38,7 @@ from harness.sim.cluster import Cluster, simulated
 from harness.sim.desk import TOPOLOGIES, ApiDesk
 from harness.sim.shapes import GPU, SimNode
 from harness.waiting import SELDOM, seconds_until
-from numalign.kube.client import Api
+from numalign.kube.client import Api, Patch
 from numalign.kube.decode import placement_records
 from numalign.model.intent import PLACEMENT
 from tests.deploy.render import MANIFESTS, SCORER_GUARD, objects
@@ -46,6 +47,7 @@ from tests.e2e.placing import ACCOUNTS, SCORER
 USERS = {"admin": "system:masters", SCORER: ACCOUNTS, **SCHEDULERS}
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
+TOPOLOGY_NODES = "numalign_topology_nodes"
 STIR_SECONDS = 1.0
 
 Amounts = dict[tuple[str, ...], dict[str, int]]
@@ -84,6 +86,28 @@ class SimulatedSite:
             await ask(self.api, "DELETE", f"{TOPOLOGIES}/{machine.name}")
 
 
+async def until_nodes(replica: Replica, number: int) -> None:
+    """Returns when a program knows so many nodes, and the topologies of all of them.
+
+    Programs gather changes of nodes for up to a second before they use them.
+    """
+
+    async def known() -> Counter[str]:
+        families = text_string_to_metric_families(await replica.metrics())
+        samples = [each for family in families for each in family.samples if each.name == TOPOLOGY_NODES]
+        assert samples, f"{replica.name} has no metric {TOPOLOGY_NODES}"
+        return Counter({each.labels["source"]: int(each.value) for each in samples if each.value})
+
+    await seconds_until(
+        known,
+        lambda seen: seen == Counter(exporter=number),
+        what=f"{replica.name} knew {number} nodes and their topologies",
+        # After an outage of the API server, its watches may pause for half a minute, more than once.
+        within=120,
+        every=SELDOM,
+    )
+
+
 async def place(config: pytest.Config, folder: Path, pair: authority.Files) -> Place:
     """Where a control plane of simulated nodes with a scheduler runs; skips the test where none can."""
     try:
@@ -107,15 +131,19 @@ class Site(SimulatedSite):
     @asynccontextmanager
     async def nodes(self, *machines: SimNode, **knobs: Any) -> AsyncIterator[Cluster]:  # noqa: ANN401  those of `simulated`
         """These nodes during the block, once the scorer knows them; afterwards neither they nor any pod."""
-        async with simulated(self.server, machines, **knobs) as cluster:
-            stirring = asyncio.create_task(self._stir(machines[0].name))
-            try:
-                await self.until_ranked(machine.name for machine in machines)
-                yield cluster
-            finally:
-                stirring.cancel()
-                await asyncio.gather(stirring, return_exceptions=True)
-                await self.clear(machines)
+        try:
+            async with simulated(self.server, machines, **knobs) as cluster:
+                stirring = asyncio.create_task(self._stir(machines[0].name))
+                try:
+                    await self.until_ranked(machine.name for machine in machines)
+                    yield cluster
+                finally:
+                    stirring.cancel()
+                    await asyncio.gather(stirring, return_exceptions=True)
+        finally:
+            # After the exporters have ended: they would publish the topologies again.
+            await self.clear(machines)
+            await until_nodes(await self.leader(), 0)
 
     async def _stir(self, name: str) -> None:
         """Something always happens, as in a cluster at work.
@@ -125,10 +153,9 @@ class Site(SimulatedSite):
         """
         for number in count():
             await asyncio.sleep(STIR_SECONDS)
-            metadata = {"name": name, "annotations": {"example.com/stirred": str(number)}}
-            wish = {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+            wish = {"metadata": {"annotations": {"example.com/stirred": str(number)}}}
             with suppress(aiohttp.ClientError, TimeoutError):
-                await ask(self.api, "PATCH", f"/api/v1/nodes/{name}", wish, fieldManager="stir", force="true")
+                await patch(self.api, f"/api/v1/nodes/{name}", wish, how=Patch.MERGE)
 
     async def until_ranked(self, names: Iterable[str]) -> None:
         """Returns when the scorer knows the zones of exactly these nodes."""
@@ -227,13 +254,13 @@ class Site(SimulatedSite):
             reservations, lambda seen: not seen, what="no reservation was left", within=5, every=SELDOM
         )
 
-    async def leader(self) -> Replica:
+    async def leader(self, *, within: float = 40) -> Replica:
         """The scorer that is ready; there is one."""
 
         async def ready() -> list[Replica]:
             return [each for each in self.scorers.running if each.ready]
 
-        await seconds_until(ready, lambda seen: len(seen) == 1, what="one was ready", within=30)
+        await seconds_until(ready, lambda seen: len(seen) == 1, what="one was ready", within=within)
         [found] = await ready()
         return found
 

@@ -36,8 +36,8 @@ REPLICA_SET = {
 VALIDATIONS = re.compile(
     r'^apiserver_admission_webhook_request_total{.*name="(.+?)",.*type="validating"} (\d+)$', re.MULTILINE
 )
-# Both hooks may use up their time, and the API server needs some of its own.
-PATIENCE_SECONDS = 2 + 3 + 2
+# Both hooks may use up their time, and the API server needs some of its own; by default they had 20 seconds.
+PATIENCE_SECONDS = 2 + 3 + 10
 
 
 def affinity(*terms: Json) -> Json:

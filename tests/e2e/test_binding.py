@@ -3,6 +3,7 @@
 import asyncio
 import io
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from http import HTTPStatus
 
 import orjson
@@ -49,16 +50,24 @@ async def stored(api: ApiClient, name: str) -> Json:
     return (await read(api, name)).body
 
 
-async def changes(server: Api, name: str, *, since: str) -> list[Json]:
-    """All that has happened to a pod."""
+async def changes(server: Api, before: Json, after: Json) -> list[Json]:
+    """All that has happened to a pod between two versions of it."""
+    since, until = (seen["metadata"]["resourceVersion"] for seen in (before, after))
     query = {
         "watch": "true",
         "resourceVersion": since,
-        "fieldSelector": f"metadata.name={name}",
-        "timeoutSeconds": "1",
+        "fieldSelector": f"metadata.name={before['metadata']['name']}",
+        "timeoutSeconds": "30",
     }
-    said = server.lines("/api/v1/namespaces/team/pods", [*query.items()], what="pods", silence=10)
-    return [orjson.loads(line) async for line in said if line]
+    said = server.lines("/api/v1/namespaces/team/pods", [*query.items()], what="pods", silence=40)
+    seen = list[Json]()
+    async with aclosing(said) as lines:
+        async for line in lines:
+            if line:
+                seen.append(orjson.loads(line))
+                if seen[-1]["object"]["metadata"]["resourceVersion"] == until:
+                    break
+    return seen
 
 
 async def test_a_binding_gives_a_pod_its_node_and_its_record_in_one_write(
@@ -73,7 +82,7 @@ async def test_a_binding_gives_a_pod_its_node_and_its_record_in_one_write(
     assert found["spec"]["nodeName"] == "large"
     assert found["metadata"]["annotations"] == KEPT | RECORD
     assert [each["type"] for each in found["status"]["conditions"]] == ["PodScheduled"]
-    [change] = await changes(server, "bound", since=before["metadata"]["resourceVersion"])
+    [change] = await changes(server, before, found)
     assert (change["type"], change["object"]) == ("MODIFIED", {"kind": "Pod", "apiVersion": "v1"} | found)
 
 

@@ -10,6 +10,7 @@ import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
 
 from certs import authority
+from harness import fleets
 from harness.api_objects import Store
 from harness.api_requests import Json, ask, pod
 from harness.controlplane import audits, controllers
@@ -53,6 +54,9 @@ async def plane(
     users = {"admin": "system:masters", **controllers.USERS, **JOBSET_CONTROLLER}
     running = Plane(children, place, users=users, flags=noted)
     await running.start()
+    async with running.client("admin") as api:
+        # Pods on a node that is none are deleted after a while.
+        await Store(api).apply(fleets.node("a", fleets.LARGER))
     async with controllers.controllers(children, running):
         yield running
     await running.kill()

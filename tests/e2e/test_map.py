@@ -26,10 +26,11 @@ from harness.processes import Child, Children, answers, free_port, until
 from harness.sim.desk import ApiDesk
 from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api
+from numalign.map.access import LOOK
 from tests.asked_for import PACKAGING
 from tests.deploy.render import made
 from tests.e2e import sites
-from tests.e2e.granted import exercises, rights_of
+from tests.e2e.granted import exercises, rights_of, until_allowed
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -53,6 +54,9 @@ LISTING = {
     "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}],
 }
 """Kubernetes' own role `view` is put together by a controller that does not run here."""
+
+LOOKING = ("", LOOK.group, LOOK.resource, LOOK.verb, "")
+"""What the role of a viewer allows."""
 
 ACCOUNTS = "/api/v1/namespaces/team/serviceaccounts"
 
@@ -79,6 +83,10 @@ class MapSite:
             await self.store.apply(binding("ClusterRoleBinding", name, VIEWER))
         for namespace in pods_of:
             await self.store.apply(binding("RoleBinding", name, LISTER, namespace))
+        rights = {(namespace, "", "pods", "list", "") for namespace in pods_of} | (
+            {LOOKING} if looks else set()
+        )
+        await until_allowed(self.store.api, f"system:serviceaccount:{TEAM}:{name}", rights)
         return await self.token(name)
 
     async def token(self, name: str, *audiences: str) -> str:

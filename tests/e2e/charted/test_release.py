@@ -5,7 +5,7 @@ a Service.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +39,7 @@ USERS = {
     TESTER: shipped.GROUPS,
     **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS),
 }
+PODS = "/api/v1/namespaces/default/pods"
 TEST_POD = f"/api/v1/namespaces/{shipped.NAMESPACE}/pods/{NAME}"
 FLOWS = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/numalign"
 
@@ -118,15 +119,29 @@ class Release:
         pod.code, pod.log = await run(executable, *container["args"], KUBECONFIG=str(kubeconfig))
         async with self.plane.client(TESTER) as tester:
             # Not as a dry run, not there, and not to look.
-            pods, secrets = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/secrets"
             pod.forbidden += [
-                await ask(tester, "POST", pods, lasting()),
-                await ask(tester, "POST", pods.replace("default", "kube-system"), lasting(), dryRun="All"),
-                await ask(tester, "GET", pods),
-                await ask(tester, "GET", secrets),
+                await self._refused(partial(ask, tester, "POST", PODS, lasting())),
+                await ask(tester, "POST", PODS.replace("default", "kube-system"), lasting(), dryRun="All"),
+                await ask(tester, "GET", PODS),
+                await ask(tester, "GET", "/api/v1/namespaces/default/secrets"),
             ]
         status = {"status": {"phase": "Failed" if pod.code else "Succeeded"}}
         await patch(self.store.api, f"{TEST_POD}/status", status, how=Patch.MERGE)
+
+    async def _refused(self, create: Callable[[], Awaitable[Answer]]) -> Answer:
+        """The answer once a pod is refused: the API server looks for new policies once a second."""
+        seen = list[Answer]()
+
+        async def code() -> int:
+            seen.append(await create())
+            if seen[-1].code == HTTPStatus.CREATED:
+                await ask(self.store.api, "DELETE", f"{PODS}/lasting", gracePeriodSeconds="0")
+            return seen[-1].code
+
+        await seconds_until(
+            code, lambda code: code != HTTPStatus.CREATED, what="the policy held", within=30, every=SELDOM
+        )
+        return seen[-1]
 
 
 def lasting() -> Json:

@@ -54,12 +54,15 @@ class GatedSite(SimulatedSite):
 
     @asynccontextmanager
     async def nodes(self, *machines: SimNode) -> AsyncIterator[Cluster]:
-        """These nodes during the block; afterwards neither they nor any pod."""
-        async with simulated(self.server, machines, fingerprint=Fingerprint.ALL) as cluster:
-            try:
+        """These nodes during the block, once the controller knows them; afterwards neither they nor pods."""
+        try:
+            async with simulated(self.server, machines, fingerprint=Fingerprint.ALL) as cluster:
+                await sites.until_nodes(await self.leader(), len(machines))
                 yield cluster
-            finally:
-                await self.clear(machines)
+        finally:
+            # After the exporters have ended: they would publish the topologies again.
+            await self.clear(machines)
+            await sites.until_nodes(await self.leader(), 0)
 
     async def pods(self) -> dict[str, Json]:
         """All there are, by name."""

@@ -16,6 +16,7 @@ from datetime import datetime
 from http import HTTPStatus
 from itertools import cycle
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from kubernetes_asyncio.client.api_client import ApiClient
@@ -37,7 +38,7 @@ from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api, Patch
 from numalign.kube.decode.kubelet_reports import PLACEMENTS, ObservedPlacement, write_placements
 from numalign.kube.decode.scheduling import REQUIRED
-from numalign.kube.errors import NotFound
+from numalign.kube.errors import ClusterError, NotFound
 from numalign.model.intent import GATE, HEAL, PINNED_AT, PLACEMENT_GATE, POLICY
 from numalign.model.placement import Held
 from tests.deploy.render import made
@@ -82,13 +83,19 @@ class Kubelets:
     _zones: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
 
     async def run(self) -> None:
-        """Play; never returns."""
+        """Play; never returns. What the API server did not answer is tried again, as kubelets do."""
         while True:
-            pods = (await ask(self.api, "GET", PODS)).body["items"]
+            with suppress(ClusterError, aiohttp.ClientError, TimeoutError):
+                await self._turn()
+            await asyncio.sleep(0.3)
+
+    async def _turn(self) -> None:
+        listed = await ask(self.api, "GET", PODS)
+        if listed.code == HTTPStatus.OK:
+            pods = listed.body["items"]
             await asyncio.gather(*map(self._look, pods))
             self._count(pods)
             await self._publish(pods)
-            await asyncio.sleep(0.3)
 
     async def _look(self, pod: Json) -> None:
         metadata, path = pod["metadata"], f"{PODS}/{pod['metadata']['name']}"
@@ -130,9 +137,9 @@ class Kubelets:
         for name, held in seen.items():
             text = write_placements(held)
             if self._written.get(name) != text:
-                self._written[name] = text
                 body = {"metadata": {"annotations": {PLACEMENTS: text}}}
                 await patch(self.api, f"{TOPOLOGIES}/{name}", body, how=Patch.MERGE)
+                self._written[name] = text
 
     def _held(self, name: str, uid: str) -> Held:
         """What a pod holds: where it is not spread, in the zone with fewer pods when it came."""

@@ -3,12 +3,14 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 
 import pytest
 
 from harness import fleets, shipped
-from harness.api_requests import gpus, rehearse
+from harness.api_requests import gpus, patch, rehearse
 from harness.waiting import SELDOM, seconds_until
+from numalign.kube.client import Patch
 from tests.e2e.clusters import Cluster, admitted, excluded, refused
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -107,10 +109,11 @@ async def test_a_label_follows_when_a_node_becomes_another(
 
 async def test_a_label_that_somebody_else_changed_is_put_right(cluster: Cluster) -> None:
     label = (await cluster.classes())["cpu-00"]
-    node = fleets.node("cpu-00", fleets.SHAPES["cpu"])
-    node["metadata"]["labels"][shipped.LABEL] = "mistaken"
+    mistaken = {"metadata": {"labels": {shipped.LABEL: "mistaken"}}}
 
-    await cluster.store.replace(node)
+    answer = await patch(cluster.api, "/api/v1/nodes/cpu-00", mistaken, how=Patch.MERGE)
+
+    assert answer.code == HTTPStatus.OK, answer.body
 
     await seconds_until(
         cluster.classes,

@@ -165,7 +165,12 @@ async def test_with_the_pods_their_report_goes(site: ReportedSite) -> None:
     await site.until(REPORT, HTTPStatus.NOT_FOUND)
 
     [controller] = site.replicas.running
-    assert "report.removed" in controller.log.read_text()
+
+    async def log() -> str:
+        return controller.log.read_text()
+
+    # It hears of its success after the report has gone.
+    await seconds_until(log, lambda text: "report.removed" in text, what="it was logged", within=30)
 
 
 async def test_switched_off_reports_go_with_the_role(site: ReportedSite) -> None:

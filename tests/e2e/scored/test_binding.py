@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from harness.sim.fingerprints import Fingerprint
+from harness.api_requests import ask
+from harness.sim.desk import TOPOLOGIES
+from harness.sim.fingerprints import Fingerprint, fingerprint
 from harness.sim.shapes import SimNode
 from harness.waiting import SELDOM, seconds_until
 from tests.e2e.sites import Site, given, is_bound, on, pod, recorded
@@ -17,6 +19,7 @@ PUBLISHED: Mapping[str, Mapping[str, Any]] = {
     "after ten seconds": {"delay": 10, "fingerprint": Fingerprint.ALL},
     "without fingerprints": {"delay": 1},
 }
+ATTRIBUTE = "nodeTopologyPodsFingerprint"
 CPUS = {"a": 3, "b": 3, "c": 2}
 NO_ROOM = (
     "0/1 nodes are available: 1 node(s) have no NUMA zone with {0} cpu and {0}Gi memory free"
@@ -64,11 +67,14 @@ async def test_who_came_before_another_left_sits_nobody_knows_where_until_the_to
             return bool((await site.rank(last))["nodes"][0]["fits"])
 
         await site.delete(first)
-        seconds = await seconds_until(has_room, bool, what="there was room", within=30, every=SELDOM)
+        await seconds_until(has_room, bool, what="there was room", within=30, every=SELDOM)
+        topology = (await ask(site.api, "GET", f"{TOPOLOGIES}/doubted")).body
         await site.create(last)
         await site.until_run("last")
 
-        assert seconds > 1
+        [tells_of] = [each["value"] for each in topology["attributes"] if each["name"] == ATTRIBUTE]
+        left = {"a", "b"} - {first}
+        assert tells_of in {fingerprint(("default", name) for name in names) for names in ({"a", "b"}, left)}
         assert cluster.rejections == []
 
 

@@ -19,7 +19,7 @@ from harness.processes import free_port
 from harness.sim.shapes import SimNode
 from harness.waiting import SELDOM, seconds_until
 from tests.e2e.scored.test_outages import until_it_lacks_only_the_lease
-from tests.e2e.sites import Site, is_bound, pod
+from tests.e2e.sites import PODS, Site, is_bound, pod
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180)]
 
@@ -30,13 +30,15 @@ LATE = "late"
 
 @dataclass
 class Slow:
-    """Reviews binds, and lets one pod wait for long; `held` are the moments from which on it did."""
+    """Counts and reviews binds, and lets one pod wait for long; `held` are the moments when that began."""
 
     held: list[float] = field(default_factory=list)
+    reviewed: int = 0
 
     async def review(self, request: web.Request) -> web.Response:
         """Allow, late or at once."""
         asked: Json = (await request.json())["request"]
+        self.reviewed += 1
         if asked["name"] == LATE:
             self.held.append(monotonic())
             await asyncio.sleep(HELD_SECONDS)
@@ -85,13 +87,24 @@ async def slow(site: Site, pair: authority.Files) -> AsyncIterator[Slow]:
     await web.TCPSite(runner, "127.0.0.1", port, ssl_context=context).start()
     answer = await ask(site.api, "POST", CONFIGURATIONS, configuration(port, pair))
     assert answer.code == HTTPStatus.CREATED, answer.body
-    # The API server learns of its configuration by and by.
-    await asyncio.sleep(2)
     try:
+        await until_asked(site, made)
         yield made
     finally:
         await ask(site.api, "DELETE", f"{CONFIGURATIONS}/slow")
         await runner.cleanup()
+
+
+async def until_asked(site: Site, webhook: Slow) -> None:
+    """Returns when the API server has binds reviewed; it is asked to bind a pod that does not exist."""
+    target = {"apiVersion": "v1", "kind": "Node", "name": "none"}
+    wish = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "none"}, "target": target}
+
+    async def reviewed() -> int:
+        assert (await ask(site.api, "POST", f"{PODS}/none/binding", wish)).code == HTTPStatus.NOT_FOUND
+        return webhook.reviewed
+
+    await seconds_until(reviewed, bool, what="a bind was reviewed", within=30, every=SELDOM)
 
 
 async def test_a_bind_that_is_held_up_never_lands_after_its_lead(site: Site, pair: authority.Files) -> None:

@@ -58,6 +58,7 @@ async def test_of_a_crowd_all_run_that_fit_and_no_kubelet_says_no(site: Site) ->
             misplaced, lambda seen: not seen, what="all ran that fit", within=60, every=SELDOM
         )
         await site.until_nothing_is_reserved()
+        await cluster.idle()
         running = await site.running()
         done = [after - since for after, since in zip(await binds(site), before, strict=True)]
 
