@@ -1,5 +1,6 @@
 """The objects of deploy/, with webhooks that are called at a port of this machine instead of a Service."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import yaml
@@ -19,6 +20,8 @@ ACCOUNTS = {NAME: ACCOUNT, CONTROLLER: CONTROLLERS}
 """The user name of each program at the API server."""
 GROUPS = f"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}"
 LABEL = "numalign.io/class"
+PATIENT_SECONDS = 20
+"""The timeout of webhooks where a slow review is not a lost one. The chart's are 2 and 3 s."""
 
 _FIRST = ("Namespace", "CustomResourceDefinition", "PriorityClass")
 
@@ -60,10 +63,7 @@ def webhooks() -> list[Json]:
 
 def by_address(document: Json, port: int) -> Json:
     """Return an object with its webhooks, if any, called at a port of this machine."""
-    if "webhooks" not in document:
-        return document
-    webhooks = [entry | {"clientConfig": _at(entry, port)} for entry in document["webhooks"]]
-    return document | {"webhooks": webhooks}
+    return _changed(document, lambda entry: {"clientConfig": _at(entry, port)})
 
 
 def patient(document: Json) -> Json:
@@ -72,9 +72,14 @@ def patient(document: Json) -> Json:
     While programs start beside it, a small machine may need seconds for a review; that nothing is lost is
     another matter.
     """
+    return _changed(document, lambda _: {"timeoutSeconds": PATIENT_SECONDS})
+
+
+def _changed(document: Json, change: Callable[[Json], Json]) -> Json:
+    """Return an object with these fields of each of its webhooks, if any, replaced."""
     if "webhooks" not in document:
         return document
-    return document | {"webhooks": [entry | {"timeoutSeconds": 20} for entry in document["webhooks"]]}
+    return document | {"webhooks": [entry | change(entry) for entry in document["webhooks"]]}
 
 
 def _at(entry: Json, port: int) -> Json:
