@@ -11,7 +11,7 @@ from tests.attack.arena import Arena
 from tests.attack.attackers import STRANGER, held
 from tests.notation import table
 
-MOST_MIB = 160
+MOST_MIB = 96
 """75 are typical, and the chart's limit is 512Mi for the webhook, and more for the scorer."""
 
 MOST_LINES = 60

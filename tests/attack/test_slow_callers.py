@@ -15,7 +15,7 @@ from tests.notation import table
 
 SECONDS = 2.5
 MOST_MIB = 64
-CONNECTIONS_MIB = 160
+CONNECTIONS_MIB = 128
 """As many connections as are open at once, 1,024, over TLS. 109 are typical; the chart's limit is 512Mi."""
 
 
