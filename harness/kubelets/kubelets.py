@@ -145,7 +145,7 @@ class RealKubelet:
         self.url = f"https://{self.address}:{self.port}"
         self.log = children.logs / f"kubelet-{node.name}"
         self.child: Child | None = None
-        self._healthz = free_port("127.0.0.1")
+        self._healthz = free_port()
         self._programs = programs
         self._plane = plane
         self._children = children
