@@ -1,40 +1,85 @@
-# Every target first sets up a virtual environment in the tree, if necessary.
+# Every target first sets up a virtual environment in the tree, if necessary, with the versions and hashes of
+# requirements/: docs/decisions/0077.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PROGRAMS := $(VENV)/.programs
+TESTS := $(VENV)/.tests
 READY := $(VENV)/.ready
 
-.PHONY: all ready demo serve test laws check sim soak clean
+.PHONY: all ready demo serve test test-latest test-oldest laws check lock sim soak clean
 .PHONY: agreement agreement-check oracle oracle-test fuzz-kubelet
 .PHONY: e2e e2e-clean-root e2e-versions e2e-kubelets e2e-workloads attack browser-test deploy-test release release-check release-test
 .PHONY: bench bench-e2e simulate map-screenshots
 .PHONY: protos manifests dashboard reference docs docs-linkcheck
 all: check test
 
-# One environment for users and developers; updated when pyproject.toml changes.
-$(READY): pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --group dev --editable ".[tracing]"
-	touch $@
+INSTALL := -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps
+SUPPORTED := import sys; v = sys.version_info; \
+	sys.exit(v < (3, 11) and f"numalign needs Python 3.11 or newer, and $(PYTHON) is {v[0]}.{v[1]}: make PYTHON=python3.11")
+
+# What users run: no linters, browser or documentation generator.
+$(PROGRAMS): pyproject.toml requirements/programs.txt requirements/build.txt
+	@$(PYTHON) -c '$(SUPPORTED)'
+	@$(PYTHON) -m release.locks --check
+	@echo "Installing numalign into $(VENV), which takes about a minute the first time"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python $(INSTALL) --requirement requirements/programs.txt --requirement requirements/build.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(TESTS): $(PROGRAMS) requirements/test.txt
+	@echo "Installing what tests need"
+	@$(BIN)/python $(INSTALL) --requirement requirements/test.txt
+	@touch $@
+
+$(READY): $(PROGRAMS) requirements/dev.txt
+	@echo "Installing what developers need"
+	@$(BIN)/python $(INSTALL) --requirement requirements/dev.txt
+	@touch $@
 
 # Only set up the environment; .venv/bin then contains kubectl-numa and the other programs.
-ready: $(READY)
+ready: $(PROGRAMS)
 
-demo: $(READY)
+demo: $(PROGRAMS)
 	$(BIN)/kubectl-numa demo
 
-serve: $(READY)
+serve: $(PROGRAMS)
 	$(BIN)/kubectl-numa demo --serve
 
 # Run the tests on all processors; laws on a sample of inputs, or on more of them with PROFILE=full
 # (tests/thoroughness.py). Python caches compiled modules, whatever the environment sets: this halves the start.
 # No test needs the machine's certificate authorities, and each TLS context would load them all.
 PROFILE ?= sample
-test: export PYTHONDONTWRITEBYTECODE =
-test: $(READY)
-	SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/dev/null \
-		$(BIN)/python -m pytest -n auto --dist worksteal --hypothesis-profile=$(PROFILE)
+PYTEST = SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/dev/null PYTHONDONTWRITEBYTECODE= \
+	$(1)/bin/python -m pytest -n auto --dist worksteal --hypothesis-profile=$(PROFILE)
+test: $(TESTS)
+	$(call PYTEST,$(VENV))
+
+# Run the tests with the newest versions of everything, and with the oldest that pyproject.toml allows: in a new
+# environment without the lock each time.
+test-latest: build/uv
+	build/uv/bin/uv venv --quiet --clear --python $(PYTHON) build/latest
+	build/uv/bin/uv pip install --quiet --python build/latest --upgrade --exclude-newer 9999-01-01 \
+		--group test --editable ".[tracing]"
+	$(call PYTEST,build/latest)
+
+test-oldest: build/uv
+	build/uv/bin/uv venv --quiet --clear --python $(PYTHON) build/oldest
+	build/uv/bin/uv pip install --quiet --python build/oldest --resolution lowest-direct \
+		--group test --editable ".[tracing]"
+	$(call PYTEST,build/oldest)
+
+# Resolve all dependencies anew, and write requirements/ and the lock of the images' base: make lock [AS_OF=2026-11-28]
+# to ignore later releases of Python packages.
+lock: build/uv
+	$(PYTHON) -m release.locks --uv $(CURDIR)/build/uv/bin/uv $(if $(AS_OF),--as-of $(AS_OF))
+	$(PYTHON) -m release.image.lock
+
+build/uv: requirements/installers.txt
+	$(PYTHON) -m venv --clear $@
+	$@/bin/python $(INSTALL) --requirement $<
+	@touch $@
 
 # Check laws on new random inputs: make laws [LAWS="-k ledger"]. Comparing webhook, scorer and kubectl numa on 12,000
 # clusters takes about ten minutes: make laws LAWS="-k one_answer"
@@ -99,7 +144,7 @@ fuzz-kubelet: $(READY)
 
 # Test the map's pages in a real Chromium, on PATH or named by CHROMIUM.
 browser-test: $(READY)
-	$(BIN)/python -m pytest tests/browser -m browser --timeout 120 -v
+	$(BIN)/python -m pytest tests/browser --override-ini addopts=--import-mode=importlib -m browser --timeout 120 -v
 
 # Build the documentation site in build/site; warnings, such as broken links, are errors.
 SPHINX = $(BIN)/sphinx-build --quiet --fail-on-warning --keep-going --nitpicky --doctree-dir build/doctrees

@@ -1,5 +1,6 @@
 """The wheel, the source distribution, and the lock that installs the wheel by hashes."""
 
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -23,7 +24,7 @@ def make_wheel(commit: Commit, into: Path) -> Path:
 
 def _built(commit: Commit, target: str, into: Path) -> Path:
     """Build a distribution of the tree with hatchling, and return its path."""
-    python = toolbox.environment(commit.tree / "deploy" / "requirements-release.txt")
+    python = toolbox.environment(commit.tree / "requirements" / "release.txt")
     with tempfile.TemporaryDirectory(dir=into) as folder:
         run(
             *(python, "-m", "hatchling", "build", "--target", target, "--directory", folder),
@@ -37,6 +38,8 @@ def _built(commit: Commit, target: str, into: Path) -> Path:
 def _lock(commit: Commit, wheel: Path, into: Path) -> Path:
     """Pin all dependencies, and the wheel itself by a path relative to the working directory."""
     lock = into / f"numalign-{commit.version}-requirements.txt"
-    requirements = (commit.tree / "deploy" / "requirements.txt").read_text()
+    locked = (commit.tree / "requirements" / "image.txt").read_text()
+    # Its head speaks of the file in the tree.
+    requirements = re.sub(r"^#.*\n", "", locked, flags=re.MULTILINE)
     lock.write_text(f"{requirements}./{wheel.name} \\\n    --hash=sha256:{artefact(wheel).sha256}\n")
     return lock

@@ -8,9 +8,9 @@ from release.commands import run
 from release.commit import Commit
 
 LOCKS = {
-    "numalign": "requirements.txt",
-    "numalign-agent": "requirements-agent.txt",
-    "kubectl-numa": "requirements-kubectl.txt",
+    "numalign": "image.txt",
+    "numalign-agent": "agent.txt",
+    "kubectl-numa": "programs.txt",
 }
 """The locks by SBOM: for the wheel and the webhook's image, for the agent's image, and for the plugin."""
 
@@ -24,13 +24,13 @@ def make(commit: Commit, wheel: Path, into: Path) -> list[Path]:
 
 def make_one(name: str, commit: Commit, wheel: Path, into: Path) -> Path:
     """Write the SBOM of a name of `LOCKS` into a folder, and return its path."""
-    deploy = commit.tree / "deploy"
+    locks = commit.tree / "requirements"
     bill = into / f"{name}-{commit.version}.cdx.json"
     with tempfile.TemporaryDirectory() as folder:
-        installed = toolbox.install(deploy / LOCKS[name], Path(folder) / "environment")
+        installed = toolbox.install(locks / LOCKS[name], Path(folder) / "environment")
         toolbox.pip(installed, "--no-deps", "--no-index", wheel)
         run(
-            *(toolbox.environment(deploy / "requirements-release.txt"), "-m", "cyclonedx_py", "environment"),
+            *(toolbox.environment(locks / "release.txt"), "-m", "cyclonedx_py", "environment"),
             *("--output-reproducible", "--spec-version", FORMAT, "--output-format", "JSON"),
             *("--pyproject", commit.tree / "pyproject.toml", "--mc-type", "application"),
             *("--output-file", bill, installed),

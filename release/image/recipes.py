@@ -43,10 +43,10 @@ RECIPES = (
     Recipe(
         "numalign-webhook",
         "numalign's webhook, scorer and controller",
-        ROOT / "deploy" / "requirements.txt",
+        ROOT / "requirements" / "image.txt",
         ports=(8443,),
     ),
-    Recipe("numalign-agent", "numalign's agent, for every node", ROOT / "deploy" / "requirements-agent.txt"),
+    Recipe("numalign-agent", "numalign's agent, for every node", ROOT / "requirements" / "agent.txt"),
 )
 
 
@@ -126,7 +126,7 @@ def _dependency_layer(recipe: Recipe, platform: str, compiler: Path, *, epoch: i
         root = Path(scratch)
         python.install_requirements(recipe.requirements, python.MACHINES[platform], root)
         python.compile_all(compiler, root, [python.PACKAGES])
-        made_by = f"wheels of deploy/{recipe.requirements.name}"
+        made_by = f"wheels of requirements/{recipe.requirements.name}"
         return oci.layer(tarballs.layer(root, epoch=epoch), made_by=made_by)
 
 

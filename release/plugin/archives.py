@@ -45,15 +45,15 @@ def make(
 
 def _pex(commit: Commit, wheel: Path, targets: Iterable[Target], folder: Path) -> Path:
     """Build a pex file, and return its path; at its first start it unpacks itself to the user's cache."""
-    deploy = commit.tree / "deploy"
+    locks = commit.tree / "requirements"
     program = folder / PROGRAM
     needed, platforms = list[Path](), list[Path]()
     for target in targets:
-        needed.append(wheels.downloaded(deploy / "requirements-kubectl.txt", target))
+        needed.append(wheels.downloaded(locks / "programs.txt", target))
         platforms.append(folder / f"{target.name}.json")
         platforms[-1].write_text(json.dumps(target.complete_platform()))
     run(
-        *(toolbox.environment(deploy / "requirements-release.txt"), "-m", "pex"),
+        *(toolbox.environment(locks / "release.txt"), "-m", "pex"),
         *(f"--pre-resolved-dists={each}" for each in (wheel, *needed)),
         *(f"--complete-platform={each}" for each in platforms),
         *("--console-script", PROGRAM, "--venv", "--python-shebang", "/usr/bin/env python3"),

@@ -15,7 +15,6 @@ from tests.deploy.render import DEPLOY, Installation, everything, installed
 
 ROOT = DEPLOY.parent
 FILE = DEPLOY / "Dockerfile"
-REQUIREMENTS = tuple(DEPLOY / f"requirements{name}.txt" for name in ("", "-agent", "-build"))
 PINNED = re.compile(r"python:3\.\d+\.\d+-slim-[a-z]+@sha256:[0-9a-f]{64}")
 
 
@@ -112,47 +111,6 @@ def test_the_image_and_the_pod_agree_on_who_runs_it_and_where_it_listens() -> No
     context = pod["securityContext"]
     assert verbs["USER"] == f"{context['runAsUser']}:{context['runAsGroup']}"
     assert int(verbs["EXPOSE"]) == pod["containers"][0]["ports"][0]["containerPort"]
-
-
-@pytest.mark.parametrize("file", REQUIREMENTS, ids=lambda file: file.name)
-def test_every_requirement_is_pinned_by_version_and_by_its_bytes(file: Path) -> None:
-    joined = file.read_text().replace("\\\n", " ").splitlines()
-    requirements = [line for line in joined if line and not line.startswith("#")]
-    assert requirements
-    loose = [
-        line for line in requirements if not re.match(r"[a-z0-9-]+==\S+ .*--hash=sha256:[0-9a-f]{64}", line)
-    ]
-    assert loose == []
-
-
-@pytest.mark.parametrize("file", REQUIREMENTS, ids=lambda file: file.name)
-def test_the_requirements_say_how_they_were_made_and_name_no_host(file: Path) -> None:
-    text = file.read_text()
-    assert "uv pip compile" in text.splitlines()[1]
-    assert "://" not in text
-
-
-def test_every_dependency_of_the_project_is_among_the_requirements() -> None:
-    project = (ROOT / "pyproject.toml").read_text()
-    # Traces are an extra, which the image has.
-    blocks = re.findall(r"^(?:dependencies|tracing) = \[\n(.*?)^\]", project, re.DOTALL | re.MULTILINE)
-    wanted = set(re.findall(r'^    "([a-z0-9-]+)', "".join(blocks), re.MULTILINE))
-    pinned = set(re.findall(r"^([a-z0-9-]+)==", REQUIREMENTS[0].read_text(), re.MULTILINE))
-    assert len(blocks) == 2
-    assert wanted <= pinned
-
-
-def pins(file: Path) -> dict[str, str]:
-    """What is pinned, and all that stands there of it."""
-    found = re.split(r"^(?=[a-z0-9-]+==)", file.read_text(), flags=re.MULTILINE)[1:]
-    return {text.partition("==")[0]: text.rstrip() for text in found}
-
-
-def test_the_agent_has_of_the_others_requirements_a_few_of_the_same_bytes() -> None:
-    agents, all_of_them = pins(DEPLOY / "requirements-agent.txt"), pins(DEPLOY / "requirements.txt")
-    assert {"h2", "protobuf", "pydantic"} <= agents.keys()
-    assert agents.keys().isdisjoint({"numpy", "aiohttp", "kubernetes-asyncio", "cryptography"})
-    assert agents.items() <= all_of_them.items()
 
 
 @pytest.mark.packaging

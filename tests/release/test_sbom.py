@@ -65,7 +65,7 @@ def test_a_property_that_cyclonedx_does_not_know_would_not_be(listed: dict[str, 
 
 def validate(content: bytes) -> None:
     """Raise `FailedError` for a document that the strict schema refuses."""
-    python = toolbox.environment(ROOT / "deploy" / "requirements-release.txt")
+    python = toolbox.environment(ROOT / "requirements" / "release.txt")
     run(python, "-c", STRICT, sbom.FORMAT, stdin=content)
 
 

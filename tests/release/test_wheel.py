@@ -1,19 +1,24 @@
 """The wheel, installed where nothing else is: it takes one name, and its programs run."""
 
+import os
 import re
 import subprocess
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
 
+from release import toolbox
 from tests.release.installed import Installed, run
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PROGRAMS = sorted(PROJECT["scripts"])
+LOCKS = ROOT / "requirements"
+RUNNERS = {"uvx": ("uv", "tool", "run", "--from"), "pipx": ("pipx", "run", "--spec")}
 COMPLETION = "kubectl_complete-numa"
 POD = """
 apiVersion: v1
@@ -77,6 +82,23 @@ def test_a_pod_is_explained_with_the_bundled_cluster(installed: Installed) -> No
 def test_the_demo_comes_out_as_its_file_says(installed: Installed) -> None:
     """It starts the webhook as a process of its own, and ends with 1 where a pod comes out otherwise."""
     assert "denied" in installed.run("kubectl-numa", "demo")
+
+
+@pytest.mark.parametrize("runner", RUNNERS.values(), ids=RUNNERS)
+def test_the_demo_runs_without_an_installation(runner: Sequence[str], wheel: Path, tmp_path: Path) -> None:
+    """With the versions of the lock, so that a new release of a library changes nothing."""
+    pins = re.findall(r"^[a-z].*(?= \\$)", (LOCKS / "programs.txt").read_text(), re.MULTILINE)
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("\n".join(pins))
+    environ = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PIP_CONSTRAINT": str(constraints),
+        "UV_CONSTRAINT": str(constraints),
+    }
+    python = toolbox.environment(LOCKS / "installers.txt")
+    shown = run(python, "-m", *runner, wheel, "kubectl-numa", "demo", folder=tmp_path, environ=environ)
+    assert "denied" in shown
 
 
 def test_modules_run_by_their_installed_names(installed: Installed) -> None:

@@ -14,13 +14,14 @@ from tests.asked_for import RELEASE
 
 ROOT = Path(__file__).parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-ACTION = re.compile(r"uses: (\S+)(.*)")
+ACTION = re.compile(r"^ +(?:- )?uses: (\S+)(.*)", re.MULTILINE)
 PINNED = re.compile(r"actions/[a-z-]+@[0-9a-f]{40}")
 WRITING = {
     ("docs", "publish"): {"pages", "id-token"},
     ("release", "draft"): {"contents", "id-token", "attestations"},
+    ("weekly", "renew"): {"contents", "pull-requests"},
 }
-"""What may be written, by workflow and job: the site, and the draft of a release with its attestations."""
+"""What may be written, by workflow and job: the site, the draft of a release with attestations, a lock."""
 
 each_workflow = pytest.mark.parametrize("file", WORKFLOWS, ids=lambda file: file.stem)
 
@@ -30,8 +31,8 @@ def loaded(file: Path) -> dict[str, Any]:
     return workflow
 
 
-def test_there_is_one_for_tests_docs_and_releases() -> None:
-    assert [file.stem for file in WORKFLOWS] == ["docs", "release", "test"]
+def test_there_is_one_for_tests_docs_releases_and_renewals() -> None:
+    assert [file.stem for file in WORKFLOWS] == ["docs", "release", "test", "weekly"]
 
 
 @each_workflow

@@ -8,7 +8,7 @@ from release.plugin.targets import PLATFORMS, PYTHONS, Target
 from release.plugin.wheels import UnreadableLockError, pinned_for
 
 ROOT = Path(__file__).parents[3]
-LOCK = (ROOT / "deploy" / "requirements-kubectl.txt").read_text()
+LOCK = (ROOT / "requirements" / "programs.txt").read_text()
 TARGETS = [Target(platform, python) for platform in PLATFORMS for python in PYTHONS]
 HASH = f"    --hash=sha256:{'0' * 64}\n"
 
