@@ -28,6 +28,7 @@ from agent.https import (
 from numalign.kube.access import Access
 from numalign.kube.errors import Unreachable
 from numalign.kube.refusals import refusal
+from numalign.runtime.nesting import why_not_json
 
 MANAGER = "numalign-agent"
 """The field manager of everything that is written here."""
@@ -118,7 +119,8 @@ def _read(body: bytes, what: str) -> object:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise Unreachable(f"the API server's answer is invalid: {what} is not JSON: {error}") from error
+        why = why_not_json(body, error)
+        raise Unreachable(f"the API server's answer is invalid: {what} {why}") from error
 
 
 def _endpoint(access: Access) -> HttpsEndpoint:

@@ -27,6 +27,7 @@ from numalign.kube.decode.parts import Part
 from numalign.model.errors import BadInput, Mistake
 from numalign.model.machine import CpuSet
 from numalign.model.resources import ZoneId
+from numalign.runtime.nesting import why_not_json
 
 CPUS = "cpu_manager_state"
 MEMORY = "memory_manager_state"
@@ -89,7 +90,7 @@ def _json(path: Path, content: bytes | str) -> object:
     try:
         parsed: object = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise BadCheckpoint([Mistake(str(path), f"is not JSON: {error}")]) from error
+        raise BadCheckpoint([Mistake(str(path), why_not_json(content, error))]) from error
     return {} if parsed is None else parsed
 
 

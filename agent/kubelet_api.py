@@ -34,6 +34,7 @@ from numalign.kube.errors import (
 from numalign.model.errors import cut
 from numalign.model.resources import CPU, MEMORY, MILLI, Kind, kind
 from numalign.runtime.files import Stamp, stamps
+from numalign.runtime.nesting import why_not_json
 
 T = TypeVar("T")
 
@@ -144,7 +145,7 @@ class KubeletApi:
         try:
             parsed: object = orjson.loads(body)
         except orjson.JSONDecodeError as error:
-            raise Unreachable(f"{what} is invalid: it is not JSON: {error}") from error
+            raise Unreachable(f"{what} is invalid: it {why_not_json(body, error)}") from error
         return parsed
 
     async def _answer(self, path: str, most: int, what: str) -> bytes:

@@ -9,6 +9,8 @@ import json
 import re
 from collections.abc import Iterator
 
+from numalign.runtime.nesting import TOO_DEEP
+
 ITEMS = "items"
 
 _DECODER = json.JSONDecoder()
@@ -50,7 +52,9 @@ def _value(text: str, at: int) -> tuple[object, int]:
     """Return a value, and where the next token begins."""
     try:
         value, end = _DECODER.raw_decode(text, at)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except RecursionError as error:
+        raise NoList(f"it {TOO_DEEP}") from error
+    except json.JSONDecodeError as error:
         raise NoList(f"it is not JSON: {error}") from error
     return value, _past(text, end, "")
 

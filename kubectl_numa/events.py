@@ -27,6 +27,7 @@ from numalign.model.node import Node
 from numalign.model.placement import ZoneSet
 from numalign.model.pod import Pod
 from numalign.model.resources import CPU, Resources, ZoneId
+from numalign.runtime.nesting import why_not_json
 
 Read = TypeVar("Read")
 
@@ -83,7 +84,7 @@ def read(line: bytes) -> NodeEvent:
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise BadLine([Mistake("", f"is not JSON: {error}")]) from error
+        raise BadLine([Mistake("", why_not_json(line, error))]) from error
     part = Part(value)
     names = [name for name, _ in part.members()]
     part.only(_EVENTS)

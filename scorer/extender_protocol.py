@@ -27,6 +27,7 @@ import orjson
 from numalign.kube.decode.parts import UID, Part, named
 from numalign.lru import LRU, Caches, digest
 from numalign.model.errors import BadInput, Mistake
+from numalign.runtime.nesting import why_not_json
 from numalign.scheduling.binding import BindingCall
 from numalign.scheduling.node_answers import Filtered
 
@@ -257,7 +258,7 @@ def document(body: bytes, what: str) -> Part:
     try:
         call = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        why = f"the body is not JSON: {error}" if body else "the body is empty"
+        why = f"the body {why_not_json(body, error)}" if body else "the body is empty"
         raise BadCall([Mistake("", why)], status=HTTPStatus.BAD_REQUEST) from None
     if type(call) is not dict:
         why = f"the body must be a JSON object ({what}), not {named(call)}"

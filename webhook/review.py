@@ -23,6 +23,7 @@ import orjson
 
 from numalign.kube.decode.parts import Part, named
 from numalign.model.errors import BadInput, Mistake, cut
+from numalign.runtime.nesting import why_not_json
 from webhook.patch import Operation
 
 API_VERSION = "admission.k8s.io/v1"
@@ -238,7 +239,7 @@ def _json(body: bytes) -> object:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        mistake = Mistake("", f"the body is not JSON: {error}" if body else "the body is empty")
+        mistake = Mistake("", f"the body {why_not_json(body, error)}" if body else "the body is empty")
         raise BadReview(HTTPStatus.BAD_REQUEST, [mistake]) from None
 
 

@@ -28,6 +28,7 @@ from numalign.kube.decode.parts import Part
 from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
 from numalign.kube.refusals import refusal
 from numalign.runtime.cooperative import TimeSlice
+from numalign.runtime.nesting import why_not_json
 from numalign.runtime.tracing import CallSpan, Tracer
 
 if TYPE_CHECKING:
@@ -181,7 +182,8 @@ class Api:
         try:
             return orjson.loads(body_bytes)
         except orjson.JSONDecodeError as error:
-            raise Unreachable(f"the API server's answer is invalid: {what} is not JSON: {error}") from error
+            why = why_not_json(body_bytes, error)
+            raise Unreachable(f"the API server's answer is invalid: {what} {why}") from error
 
     @contextmanager
     def _writing(

@@ -36,6 +36,7 @@ from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import TimeSlice
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
+from numalign.runtime.nesting import why_not_json
 
 PAGE = 200
 """Objects per page. Nodes are stored with all their images, and a page is read without interruption."""
@@ -336,7 +337,7 @@ class Informer:
         try:
             event = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            message = f"an event of {len(line)} bytes is not JSON: {error}"
+            message = f"an event of {len(line)} bytes {why_not_json(line, error)}"
             raise _Unusable(WatchFailure.UNREADABLE, message) from error
         kind = event.get("type") if isinstance(event, dict) else None
         if not isinstance(kind, str) or kind not in _EVENT_TYPES:

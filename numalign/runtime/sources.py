@@ -7,6 +7,7 @@ here raises: mistakes are returned with the values, because users need those of 
 """
 
 import argparse
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,8 @@ import yaml
 
 from numalign.model.errors import Mistake
 from numalign.model.spelling import closest_word
+from numalign.runtime import yaml_events
+from numalign.runtime.yaml_events import NestedTooDeep, why_not_yaml
 
 PREFIX = "NUMALIGN_"
 
@@ -73,7 +76,9 @@ def flags(
     try:
         namespace, strays = parser.parse_known_args(list(argv))
     except argparse.ArgumentError as error:
-        return Reading(mistakes=(Mistake(f"flag {error.argument_name}", error.message),))
+        # Values of all other flags are read as text.
+        name = str(error.argument_name).rpartition("/")[2]
+        return Reading(mistakes=(Mistake(f"flag {name}", "takes no value"),))
     texts = {name: text for name, text in vars(namespace).items() if text is not None}
     return Reading(
         {name: RawValue(text, f"flag {flag(name)}") for name, text in texts.items() if name not in QUESTIONS},
@@ -160,13 +165,17 @@ def file(path: Path, *, names: Collection[str], renamed: Mapping[str, str]) -> R
 def _root(path: Path) -> yaml.MappingNode | str | None:
     """Return the mapping in a file, None if it is empty, or what is wrong with it."""
     try:
-        root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
+        text = path.read_text(encoding="utf-8")
+        deque(yaml_events.read(text.encode()), maxlen=0)
+        root = yaml.compose(text, Loader=yaml.CSafeLoader)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     except UnicodeDecodeError:
         return "is not UTF-8 text"
+    except NestedTooDeep as error:
+        return str(error)
     except yaml.YAMLError as error:
-        return f"is not YAML: {' '.join(str(error).split())}"
+        return why_not_yaml(error)
     if root is None or isinstance(root, yaml.MappingNode):
         return root
     return "is not a mapping: write one `name: value` per line"

@@ -62,6 +62,11 @@ def test_what_is_no_list_is_told(body: bytes) -> None:
         whole(body)
 
 
+def test_what_is_nested_too_deep_is_told() -> None:
+    with pytest.raises(NoList, match="is nested deeper than"):
+        whole(b'{"items": [' + b"[" * 100_000)
+
+
 def test_only_one_item_is_there_at_a_time() -> None:
     item = {"env": [{"name": f"n{number}", "value": "v"} for number in range(5_000)]}
     body = json.dumps({ITEMS: [item] * 20}).encode()

@@ -222,12 +222,13 @@ async def test_of_a_topology_who_wrote_it_is_kept_and_not_what(api: FakeApi, kub
     ("body", "sentence"),
     [
         (b"<html>a proxy", "the list of nodes is not JSON"),
+        (b"[" * 100_000, "the list of nodes is nested deeper than"),
         (b'{"items": 1}', "items: must be a list, not a number"),
         (b'{"items": [1]}', "items[0]: must be an object, not a number"),
         (b'{"metadata": {"continue": 1}}', "metadata.continue: must be a string"),
         (b"[]", "must be an object, not a list"),
     ],
-    ids=["no JSON", "no list", "no object", "no mark", "a list at the top"],
+    ids=["no JSON", "too deep", "no list", "no object", "no mark", "a list at the top"],
 )
 async def test_an_answer_that_makes_no_sense_is_told(
     api: FakeApi, kubeconfig: Kubeconfig, body: bytes, sentence: str

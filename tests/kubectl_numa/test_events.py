@@ -328,6 +328,10 @@ def test_a_line_that_is_not_json_is_told(text: bytes) -> None:
     assert said.startswith("is not JSON: ")
 
 
+def test_a_line_that_is_nested_too_deep_is_told() -> None:
+    assert mistakes(b'{"node":' * 100_000) == ["is nested deeper than 100 levels"]
+
+
 WORDS = [
     "node",
     "create",

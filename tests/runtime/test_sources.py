@@ -52,8 +52,9 @@ WRONG_FLAGS = [
     ("a value after a flag with =", ["--prot=1", "x"],
      ["flag --prot: is not known; did you mean --port?",
       'argument "x": is unexpected: settings are written as --name']),
-    ("a question with a value", ["--help=me"],
-     ["flag -h/--help: ignored explicit argument 'me'"]),
+    ("a question with a value", ["--help=me"], ["flag --help: takes no value"]),
+    ("a short question with a value", ["-hm"], ["flag --help: takes no value"]),
+    ("a question of the program with a value", ["--print-config=x"], ["flag --print-config: takes no value"]),
 ]  # fmt: skip
 
 
@@ -120,10 +121,13 @@ WRONG_FILES = [
     ("a list", b"port: [1, 2]", " line 1: port: must be a single value, not a list or a mapping"),
     ("a key that is no text", b"[a]: 1", " line 1: a list or mapping as a key: is not known"),
     ("a list of settings", b"- port: 1", ": is not a mapping: write one `name: value` per line"),
-    ("not YAML", b"port: [", ": is not YAML: while parsing a flow node expected the node content"),
-    ("two documents", b"a: 1\n---\nb: 2", ": is not YAML: expected a single document in the stream"),
+    ("not YAML", b"port: [", ": is not YAML: "),
+    ("two documents", b"a: 1\n---\nb: 2", ": is not YAML: "),
     ("not UTF-8", b"port: \xff", ": is not UTF-8 text"),
-    ("a byte that text never has", b"port: \x00", ": is not YAML: unacceptable character #x0000"),
+    ("a byte that text never has", b"port: \x00", ": is not YAML: "),
+    ("nested too deep", b"port: " + b"[" * 101, ": is nested deeper than 100 levels"),
+    ("nested very deep", b"port: " + b"[" * 100_000, ": is nested deeper than 100 levels"),
+    ("nested deep", b"port: " + b"[" * 99 + b"]" * 99, " line 1: port: must be a single value"),
 ]  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """The wire: which calls are reviews, what is said of the others, and what is answered."""
 
 import base64
-import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -158,7 +157,6 @@ NOT_JSON = [
     ("Infinity",             b'{"request": -Infinity}'),
     ("a number beyond all",  b'{"request": 1e999}'),
     ("400 digits",           b'{"n": ' + b"9" * 400 + b"}"),
-    ("lists in lists",       b"[" * 5000 + b"]" * 5000),
 ]  # fmt: skip
 
 
@@ -167,7 +165,14 @@ def test_what_is_no_json_is_a_bad_request(call: bytes) -> None:
     status, message = refusal(call)
 
     assert status == HTTPStatus.BAD_REQUEST
-    assert re.fullmatch(r"the body is not JSON: .+line \d+ column \d+.*", message)
+    assert message.startswith("the body is not JSON: ")
+
+
+def test_what_is_nested_too_deep_is_a_bad_request() -> None:
+    assert refusal(b"[" * 5000 + b"]" * 5000) == (
+        HTTPStatus.BAD_REQUEST,
+        "the body is nested deeper than 100 levels",
+    )
 
 
 def test_nothing_is_a_bad_request() -> None:

@@ -36,6 +36,7 @@ from numalign.model.intent import LONGEST_NAME, PREFIX
 from numalign.model.machine import Core, CpuSet, DevicePlace, read_list, render_list
 from numalign.model.placement import Held
 from numalign.model.resources import Resources, ZoneId
+from numalign.runtime.nesting import why_not_json
 
 MACHINE = f"{PREFIX}machine"
 PLACEMENTS = f"{PREFIX}placements"
@@ -135,7 +136,7 @@ def _report(text: object, longest: int) -> Part:
     try:
         report = Part(orjson.loads(text))
     except orjson.JSONDecodeError as error:
-        raise BadReport([Mistake("", f"is not JSON: {error}")]) from error
+        raise BadReport([Mistake("", why_not_json(text, error))]) from error
     version = report["version"].required()
     number = version.integer()
     if number is not None and number != _VERSION:

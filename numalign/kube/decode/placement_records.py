@@ -27,6 +27,7 @@ from numalign.model.errors import BadInput, Mistake
 from numalign.model.node import Node
 from numalign.model.placement import Held, Placement, ZoneSet
 from numalign.model.resources import Resources
+from numalign.runtime.nesting import why_not_json
 
 KAI_OBSERVED = "kai.scheduler/numa-placement-observed"
 KAI_PREDICTED = "kai.scheduler/numa-placement-predicted"
@@ -54,7 +55,7 @@ def read(text: str) -> Held:
     try:
         written = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise BadRecord([Mistake("", f"is not JSON: {error}")]) from error
+        raise BadRecord([Mistake("", why_not_json(text, error))]) from error
     record = Part(written)
     held = placements.held(record.required())
     record.raise_mistakes(BadRecord)

@@ -40,6 +40,7 @@ from numalign.model.errors import MOST_MISTAKES, Mistake
 from numalign.model.node import Known, Node, Zone, managers
 from numalign.model.options import Options
 from numalign.model.sharing import shared
+from numalign.runtime.nesting import why_not_json
 from numalign.shapes import KnownShape, LabelValues, RememberedShapes, Shape, shape
 
 KIND, NAME = "ConfigMap", "numalign-shapes"
@@ -144,11 +145,12 @@ def _most_lasting(losses: Mapping[str, float]) -> Iterator[tuple[str, str]]:
 def _parsed(key: str, text: object) -> Part:
     """Return the object in a text, with the place of its key; absent if there is none."""
     place = Part(text, key, Part({}, "data"))
+    content = place.required_text()
     try:
-        place.value = orjson.loads(place.required_text())
+        place.value = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         if not place.mistakes:
-            place.wrong(f"is not JSON: {error}")
+            place.wrong(why_not_json(content, error))
     if place.value is not None and not isinstance(place.value, dict):
         place.wrong(f"must be an object, not {named(place.value)}")
     return place

@@ -18,19 +18,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import orjson
 import yaml
 
 from numalign.kube.decode.parts import Part, group, named
 from numalign.model.errors import BadInput, Mistake
+from numalign.runtime import yaml_events
+from numalign.runtime.nesting import DEEPEST, TOO_DEEP, json_levels
+from numalign.runtime.yaml_events import NestedTooDeep, why_not_yaml
 
 MOST_BYTES = 2**30
 """The limit of a file after decompression: the pods of a very large cluster, as stored."""
 
-# Kubernetes' own objects nest some twenty levels, the schemas inside a CustomResourceDefinition more.
-_DEEPEST = 100
+# The levels of a list and of its array of items.
+_ABOVE_ITEMS = 2
 _MOST_BORROWED = 1_000_000
 _GZIP = b"\x1f\x8b"
 _WITH_HEADER = 16 + zlib.MAX_WBITS
@@ -144,11 +147,11 @@ class _Items:
     """Where each item begins and ends, in turn."""
 
     def __iter__(self) -> Iterator[object]:
-        view, places = memoryview(self.plain), iter(self.ends)
+        places = iter(self.ends)
         for start, end in zip(places, places, strict=True):
             try:
-                item = orjson.loads(view[start:end])
-            except orjson.JSONDecodeError:
+                item = _json(self.plain[start:end], above=_ABOVE_ITEMS)
+            except BadDocument:
                 # This raises an error with the position in the whole text.
                 _json(self.plain)
                 raise
@@ -166,8 +169,8 @@ def _frame(plain: bytes, ends: Sequence[int]) -> Mapping[str, object] | None:
     """Return the list without its items; None if it is not a list, or has another member `items`."""
     mark = "here are the items"
     try:
-        frame = orjson.loads(plain[: ends[0]] + orjson.dumps(mark) + plain[ends[-1] :])
-    except orjson.JSONDecodeError:
+        frame = _json(plain[: ends[0]] + orjson.dumps(mark) + plain[ends[-1] :])
+    except BadDocument:
         return None
     return frame if _is_list(_found(frame)) and frame["items"] == [mark] else None
 
@@ -283,7 +286,9 @@ def _decoded(data: bytes) -> bytes:
     return data
 
 
-def _json(data: bytes) -> object:
+def _json(data: bytes, *, above: int = 0) -> Any:  # noqa: ANN401  as orjson
+    if json_levels(data) + above > DEEPEST:
+        raise _bad(TOO_DEEP)
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
@@ -292,19 +297,15 @@ def _json(data: bytes) -> object:
 
 def _yaml(data: bytes) -> list[object]:
     try:
-        _bounded(yaml.parse(data, Loader=yaml.CSafeLoader))
+        _bounded(yaml_events.read(data))
         return [document for document in yaml.load_all(data, Loader=_Loader) if document is not None]
     except BadDocument:
         raise
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
-        raise _bad(f"is not YAML: {error.problem}{place}") from error
+    except NestedTooDeep as error:
+        raise _bad(str(error)) from error
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:
         # The library trusts explicit tags like `!!bool foo`, and fails if values do not match them.
-        raise _bad(
-            f"is not YAML: {' '.join(str(error).split()) or 'a value does not fit its tag'}"
-        ) from error
+        raise _bad(why_not_yaml(error)) from error
 
 
 def _bounded(events: Iterable[yaml.Event]) -> None:
@@ -328,8 +329,6 @@ def _bounded(events: Iterable[yaml.Event]) -> None:
         elif isinstance(event, yaml.ScalarEvent):
             sizes[event.anchor] = 1
             total += 1
-        if len(trail) > _DEEPEST:
-            raise _bad(f"is nested deeper than {_DEEPEST} levels")
         if borrowed > _MOST_BORROWED:
             raise _bad(f"expands to more than {_MOST_BORROWED} values through its aliases")
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,6 @@ BROKEN = {
     "a list in itself": (b"kind: List\nitems: &a [*a]", "has the alias *a, which is undefined or r"),
     "a list in itself, under an older name": (b"kind: &a A\nitems: &a [*a]", "has the alias *a"),
     "an alias of nothing": (b"kind: *a", "has the alias *a, which is undefined"),
-    "deep YAML": (b"kind: " + b"[" * 50_000, "is nested deeper than 100 levels"),
-    "deep YAML in braces": (b"{a: " * 50_000, "is nested deeper than 100 levels"),
-    "deep YAML in lines": (b"- " * 50_000, "is nested deeper than 100 levels"),
-    "deep JSON": (b'{"a":' * 50_000, "is not JSON: "),
 }  # fmt: skip
 
 
@@ -101,6 +98,53 @@ def test_a_broken_file_is_told(data: bytes, message: str) -> None:
         documents.read(data)
 
     assert str(raised.value).startswith(message)
+
+
+def lists(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+NESTED: dict[str, Callable[[int], bytes]] = {
+    "JSON": lambda levels: b'{"kind":"A","x":' + lists(levels - 1) + b"}",
+    "JSON cut off": lambda levels: b'{"kind":"A","x":' + b"[" * (levels - 1),
+    "objects in JSON": lambda levels: b'{"kind":"A","x":' + b'{"a":' * (levels - 1) + b"1" + b"}" * levels,
+    "an item of a list in JSON": lambda levels: (
+        b'{"kind":"List","items":[{"kind":"A"},{"kind":"A","x":' + lists(levels - 3) + b"}]}"
+    ),
+    "a list in JSON beside its items": lambda levels: (
+        b'{"kind":"List","items":[{"kind":"A"}],"x":' + lists(levels - 1) + b"}"
+    ),
+    "YAML": lambda levels: b"kind: A\nx: " + lists(levels - 1),
+    "YAML in braces": lambda levels: b"{kind: A, x: " + b"{a: " * (levels - 1) + b"}" * levels,
+    "YAML in lines": lambda levels: b"kind: A\nx:\n- " + b"- " * (levels - 2),
+    "mappings in YAML in lines": lambda levels: (
+        b"kind: A\n" + b"".join(b" " * level + b"a:\n" for level in range(levels))
+    ),
+}
+
+
+@pytest.mark.parametrize("nested", NESTED.values(), ids=NESTED)
+def test_so_many_levels_are_read_and_no_more(tmp_path: Path, nested: Callable[[int], bytes]) -> None:
+    path = tmp_path / "deep"
+    for levels in (101, 1000, 5000):
+        path.write_bytes(nested(levels))
+        for read in (documents.load, lambda of: list(documents.stream(of))):
+            with pytest.raises(BadDocument) as raised:
+                read(path)
+            assert str(raised.value) == f"{path}: is nested deeper than 100 levels"
+
+    if nested is not NESTED["JSON cut off"]:
+        path.write_bytes(nested(100))
+        assert documents.load(path)
+        assert [document.kind for document in documents.stream(path)][-1] == "A"
+
+
+@pytest.mark.parametrize("data", [b'{"a":', b"[", b"kind: " + b"[", b"{a: ", b"- ", b"? "])
+def test_very_many_levels_are_told(data: bytes) -> None:
+    before = data[:-1] if data.startswith(b"kind") else b""
+
+    with pytest.raises(BadDocument, match=r"^is nested deeper than 100 levels$"):
+        documents.read(before + data[len(before) :] * 100_000)
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
