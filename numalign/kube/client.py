@@ -28,7 +28,7 @@ from numalign.kube.decode.parts import Part
 from numalign.kube.errors import Unauthorized, Unconfigured, Unreachable
 from numalign.kube.refusals import refusal
 from numalign.runtime.cooperative import TimeSlice
-from numalign.runtime.nesting import why_not_json
+from numalign.runtime.nesting import TOO_DEEP, why_not_json
 from numalign.runtime.tracing import CallSpan, Tracer
 
 if TYPE_CHECKING:
@@ -341,6 +341,8 @@ async def _from_kubeconfig(configuration: "Configuration", connection: Connectio
         _override(configuration, connection)
         # A certificate that cannot be read is reported at its first use.
         await kubernetes.client.ApiClient(configuration).close()
+    except RecursionError as error:
+        raise Unconfigured(f"the kubeconfig {path} {TOO_DEEP}; {_ELSEWHERE}") from error
     except (kubernetes.config.ConfigException, *_BROKEN_FILE) as error:
         reason = " ".join(str(error).split()) or "a part of it is missing"
         raise Unconfigured(f"the kubeconfig {path} cannot be used: {reason}; {_ELSEWHERE}") from error
