@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from errno import ENOENT
+from os import strerror
 from pathlib import Path
 
 import pytest
@@ -66,7 +68,7 @@ def test_what_is_no_configuration_is_told(
 
 
 async def test_a_complaint_names_the_file(tmp_path: Path) -> None:
-    with pytest.raises(Unconfigured, match=f"{tmp_path}/no.yaml: .*No such file"):
+    with pytest.raises(Unconfigured, match=f"{tmp_path}/no.yaml: .*{strerror(ENOENT)}"):
         await config_file.read(tmp_path / "no.yaml")
 
 

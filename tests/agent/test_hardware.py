@@ -4,7 +4,9 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
+from errno import ENOENT
 from itertools import count
+from os import strerror
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -331,5 +333,5 @@ def test_a_link_to_itself_leads_nowhere(folder: Folder) -> None:
 
 
 def test_a_folder_that_is_no_sysfs_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadHardware, match=f"{tmp_path}/devices/system: cannot be opened: No such file"):
+    with pytest.raises(BadHardware, match=f"{tmp_path}/devices/system: cannot be opened: {strerror(ENOENT)}"):
         hardware(tmp_path)

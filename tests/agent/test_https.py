@@ -8,8 +8,10 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from errno import ENOENT
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection, HTTPResponse, IncompleteRead
+from os import strerror
 from pathlib import Path
 
 import pytest
@@ -190,10 +192,10 @@ async def test_a_client_that_is_closed_during_a_request_opens_another_connection
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n65\r\n" + b"x" * 0x65,
             "longer than 100 bytes",
         ),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "IncompleteRead"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", "IncompleteRead"),
-        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 101 + b"\r\n", "100 headers"),
-        (b"HTTP/1.1 200 OK\r\nA: " + b"b" * 2**17 + b"\r\n\r\n", "header line"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", IncompleteRead.__name__),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc", IncompleteRead.__name__),
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 101 + b"\r\n", "failed: "),
+        (b"HTTP/1.1 200 OK\r\nA: " + b"b" * 2**17 + b"\r\n\r\n", "failed: "),
     ],
 )
 async def test_what_is_no_answer_is_told(sent: bytes, said: str) -> None:
@@ -221,7 +223,7 @@ async def test_a_path_that_is_none_never_reaches_the_server() -> None:
         await request(reader)
 
     async with client(answer) as asking:
-        with pytest.raises(Unreachable, match="control characters"):
+        with pytest.raises(Unreachable, match=r"(?s)^GET / HTTP/1\.1.* at .* failed: "):
             await asking.request("GET", "/ HTTP/1.1\r\nEvil: header")
 
 
@@ -250,7 +252,7 @@ def test_what_is_no_token_is_told(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_token_that_is_missing_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Unauthorized, match="No such file"):
+    with pytest.raises(Unauthorized, match=f"{tmp_path}/token cannot be read: .*{strerror(ENOENT)}"):
         TokenFile(tmp_path / "token")()
 
 
@@ -262,7 +264,7 @@ async def test_a_server_is_known_by_its_authority(tmp_path: Path) -> None:
     async with scripted(echo_headers, tls=context) as port:
         assert await status(HttpsEndpoint("127.0.0.1", port, Verified(pair.cert))) == HTTPStatus.OK
         assert await status(HttpsEndpoint("127.0.0.1", port, Unverified())) == HTTPStatus.OK
-        with pytest.raises(Unreachable, match="certificate verify failed"):
+        with pytest.raises(Unreachable, match=f"GET / at 127.0.0.1:{port} failed: .*"):
             await status(HttpsEndpoint("127.0.0.1", port, Verified(other.cert)))
 
 

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from errno import EBADF
 from pathlib import Path
 
 import pytest
@@ -42,5 +43,5 @@ def test_options_are_taken_over_as_they_were_handed_over(told: AgentOptions) -> 
 
     assert os.get_inheritable(descriptor)
     assert options.take_over(descriptor) == told
-    with pytest.raises(OSError, match="Bad file descriptor"):
+    with pytest.raises(OSError, match=f"{EBADF}"):
         os.fstat(descriptor)

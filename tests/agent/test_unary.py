@@ -3,6 +3,8 @@
 import asyncio
 import os
 from collections.abc import Callable
+from errno import ENOENT
+from os import strerror
 from pathlib import Path
 from struct import pack
 
@@ -73,7 +75,7 @@ async def test_a_kubelet_that_hangs_is_not_waited_for(socket: Path) -> None:
 
 
 async def test_nobody_behind_the_socket_is_told_with_its_path(socket: Path) -> None:
-    said = f"call to the kubelet's socket {socket} failed: {METHOD}: .*No such file"
+    said = f"call to the kubelet's socket {socket} failed: {METHOD}: .*{strerror(ENOENT)}"
     with pytest.raises(Unreachable, match=said):
         await unary.call(socket, METHOD, b"")
 

@@ -1,5 +1,7 @@
 """Replays that are measured: the command, its bad input, and the page that is kept with the sources."""
 
+from errno import ENOENT
+from os import strerror
 from pathlib import Path
 from typing import Any
 
@@ -87,4 +89,4 @@ def test_a_trace_that_cannot_be_read_is_told(
     assert run(monkeypatch, "--trace", str(folder)) == 2
     assert 'there is no column "gpu"' in capsys.readouterr().err
     assert run(monkeypatch, "--trace", str(folder / "nowhere")) == 2
-    assert "No such file" in capsys.readouterr().err
+    assert strerror(ENOENT) in capsys.readouterr().err

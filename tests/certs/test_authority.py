@@ -51,6 +51,10 @@ def good(tmp_path: Path) -> Good:
     return pair, authority.write(pair, tmp_path)
 
 
+# X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL.
+HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64
+
+
 @pytest.mark.parametrize("name", [SERVICE, "127.0.0.1", "::1"])
 def test_a_strict_client_trusts_each_name(good: Good, name: str) -> None:
     pair, files = good
@@ -60,8 +64,9 @@ def test_a_strict_client_trusts_each_name(good: Good, name: str) -> None:
 @pytest.mark.parametrize("name", ["other.numalign.svc", "127.0.0.2"])
 def test_a_client_trusts_no_other_name(good: Good, name: str) -> None:
     pair, files = good
-    with pytest.raises(ssl.SSLCertVerificationError, match=r"mismatch|not valid for"):
+    with pytest.raises(ssl.SSLCertVerificationError) as raised:
         shake_hands(files, ca=pair.ca_pem.decode(), name=name)
+    assert raised.value.verify_code in {HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH}
 
 
 def test_a_client_of_another_authority_trusts_nothing(good: Good) -> None:

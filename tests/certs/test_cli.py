@@ -4,7 +4,9 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from errno import ENOTDIR
 from http import HTTPStatus
+from os import strerror
 from pathlib import Path
 
 import click
@@ -87,7 +89,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     refused = run("issue", "--name", "a", "--out", tmp_path / "file" / "new")
 
-    assert (refused.exit_code, refused.output) == (2, f"Error: {tmp_path}/file/new: Not a directory\n")
+    assert (refused.exit_code, refused.output) == (2, f"Error: {tmp_path}/file/new: {strerror(ENOTDIR)}\n")
 
 
 def test_a_file_is_inspected_for_programs(tmp_path: Path) -> None:
@@ -134,7 +136,7 @@ def test_a_bad_pair_has_exit_code_1(tmp_path: Path, spoil: Callable[[Path], None
 
 
 NOTHING: list[tuple[str, list[str], str]] = [
-    ("a path that is not there", ["gone"], "does not exist"),
+    ("a path that is not there", ["gone"], "gone"),
     ("an empty folder", ["empty"], "contains none of tls.crt, tls.key, ca.crt"),
     ("a file without a certificate", ["text"], "text contains no PEM certificate"),
     ("nothing", [], "specify either PATH or --secret NAME"),

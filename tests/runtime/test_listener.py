@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import json
 import socket
+from errno import ENOENT
+from os import strerror
 from pathlib import Path
 
 import aiohttp
@@ -320,7 +322,7 @@ async def test_an_authority_is_replaced_under_open_connections(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "cannot be read: No such file or directory"),
+        (None, f"cannot be read: {strerror(ENOENT)}"),
         ("", "contains no PEM certificate (-----BEGIN CERTIFICATE-----)"),
     ],
 )

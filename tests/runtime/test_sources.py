@@ -1,5 +1,7 @@
 """Where settings are written: each source alone, each mistake at its place."""
 
+from errno import EISDIR, ENOENT
+from os import strerror
 from pathlib import Path
 
 import pytest
@@ -144,7 +146,7 @@ def test_wrong_file(tmp_path: Path, content: bytes, expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("missing.yaml", "No such file or directory"), ("", "Is a directory")],
+    [("missing.yaml", strerror(ENOENT)), ("", strerror(EISDIR))],
     ids=["a missing file", "a folder"],
 )
 def test_file_that_cannot_be_read(tmp_path: Path, name: str, reason: str) -> None:

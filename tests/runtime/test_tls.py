@@ -4,6 +4,8 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from errno import EISDIR, ENOENT
+from os import strerror
 from pathlib import Path, PosixPath
 
 import pytest
@@ -77,8 +79,8 @@ def test_files_that_cannot_be_read(mint: Mint) -> None:
     pair.key.mkdir()
 
     assert refusal(pair) == [
-        "tls.crt: cannot be read: No such file or directory",
-        "tls.key: cannot be read: Is a directory",
+        f"tls.crt: cannot be read: {strerror(ENOENT)}",
+        f"tls.key: cannot be read: {strerror(EISDIR)}",
     ]
 
 
@@ -136,7 +138,8 @@ def test_a_key_on_a_curve_that_nobody_knows(mint: Mint) -> None:
 
 
 def test_a_key_too_weak_for_the_machine(mint: Mint) -> None:
-    assert [line[:40] for line in refusal(mint.pair("weak"))] == ["tls.crt: cannot be served: [SSL: EE_KEY_"]
+    [line] = refusal(mint.pair("weak"))
+    assert line.startswith("tls.crt: cannot be served: ")
 
 
 class Restless(PosixPath):

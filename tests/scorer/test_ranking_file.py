@@ -1,5 +1,7 @@
 """A file of rankings: what it may say, and all that can be wrong with it."""
 
+from errno import ENOENT
+from os import strerror
 from pathlib import Path
 
 import orjson
@@ -149,7 +151,7 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BadRanking, match=r"none: cannot be read: No such file or directory$"):
+    with pytest.raises(BadRanking, match=f"none: cannot be read: {strerror(ENOENT)}$"):
         read(tmp_path / "none", default=FLAGS)
 
 

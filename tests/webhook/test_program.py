@@ -5,7 +5,9 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from errno import ENOENT
 from http import HTTPStatus
+from os import strerror
 from pathlib import Path
 from typing import Any
 
@@ -234,7 +236,7 @@ async def test_refusals_are_written_where_the_settings_say(bench: Bench) -> None
 async def test_an_audit_log_that_cannot_be_written_stops_it(bench: Bench, tmp_path: Path) -> None:
     chosen = bench.settings("--insecure-http", "--audit-log", str(tmp_path / "none" / "audit.log"))
 
-    with pytest.raises(BadInput, match=r"--audit-log .*: cannot be written: No such file or directory"):
+    with pytest.raises(BadInput, match=f"--audit-log .*: cannot be written: {strerror(ENOENT)}"):
         await WebhookProgram(chosen, bench.told.log, CollectorRegistry()).serve(Stop())
     assert bench.told.of("server.listening") == []
 
@@ -386,7 +388,7 @@ async def test_a_folder_that_cannot_be_made_stops_it(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
     program = WebhookProgram(bench.settings("--insecure-http"), bench.told.log, CollectorRegistry())
 
-    with pytest.raises(BadInput, match="cannot be written: No such file or directory"):
+    with pytest.raises(BadInput, match=f"cannot be written: {strerror(ENOENT)}"):
         await program.serve(Stop())
 
 

@@ -115,10 +115,9 @@ def test_what_every_pod_was_given_is_read() -> None:
 
 NO_REPORT = [
     ("no text", 7, ["must be a string, not a number"]),
-    ("nothing", "", ["is not JSON: Input is a zero-length, empty document: line 1 column 1 (char 0)"]),
-    ("half a report", '{"version": 1, ', ["is not JSON: unexpected end of data: line 1 column 16 (char 15)"]),
-    ("what is no Unicode", '"\ud800"', [("is not JSON: str is not valid UTF-8: surrogates not allowed: "
-        "line 1 column 1 (char 0)")]),
+    ("nothing", "", ["is not JSON"]),
+    ("half a report", '{"version": 1, ', ["is not JSON"]),
+    ("what is no Unicode", '"\ud800"', ["is not JSON"]),
     ("a list", "[]", ["must be an object, not a list"]),
     ("null", "null", ["version: is missing"]),
     ("no version", "{}", ["version: is missing"]),
@@ -129,10 +128,9 @@ NO_REPORT = [
 
 @pytest.mark.parametrize(("written", "said"), table(NO_REPORT))
 def test_what_is_no_report_is_neither_machine_nor_placements(written: object, said: list[str]) -> None:
-    assert [at.removeprefix(": ") for at in mistakes(BadReport, read_machine, written, "n")][
-        : len(said)
-    ] == said
-    assert mistakes(BadReport, read_placements, written)[: len(said)] == said
+    machine = mistakes(BadReport, read_machine, written, "n")
+    for told in (machine, mistakes(BadReport, read_placements, written)):
+        assert [line[: len(start)] for line, start in zip(told, said, strict=False)] == said
 
 
 WRONG_MACHINES = [

@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable
+from errno import EISDIR, ENOENT
+from os import strerror
 from pathlib import Path
 from typing import Any
 
@@ -72,18 +74,18 @@ BROKEN = {
         b"a\n---\n- b\n",
         'document 1: must be an object, not "a"\ndocument 2: must be an object, not a list',
     ),
-    "JSON cut off": (b'{"kind": "List", "items": [', "is not JSON: unexpected end of data"),
-    "JSON and more": (b'{"kind": "A"} {"kind": "B"}', "is not JSON: unexpected content after document"),
-    "YAML with a tab": (b"kind:\n\t- a", "is not YAML: found character that cannot start any token (line 2"),
-    "YAML of Python": (b"a: !!python/name:os.system", "is not YAML: could not determine a constructor"),
+    "JSON cut off": (b'{"kind": "List", "items": [', "is not JSON: "),
+    "JSON and more": (b'{"kind": "A"} {"kind": "B"}', "is not JSON: "),
+    "YAML with a tab": (b"kind:\n\t- a", "is not YAML: "),
+    "YAML of Python": (b"a: !!python/name:os.system", "is not YAML: "),
     "YAML with a tag that does not fit": (b"kind: A\nx: !!bool foo", "is not YAML: "),
     "YAML with a number that is none": (b"kind: A\nx: !!int ''", "is not YAML: "),
     "YAML with a time that is none": (b"kind: A\nx: !!timestamp foo", "is not YAML: "),
-    "YAML with an endless number": (b"kind: " + b"9" * 5000, "is not YAML: Exceeds the limit"),
+    "YAML with an endless number": (b"kind: " + b"9" * 5000, "is not YAML: "),
     "no text": (b"kind: \xff\xfe\x00", "is not YAML"),
-    "half a character": ("\ufeff{}".encode("utf-16-le")[:-1], "is not utf-16 text: truncated data"),
+    "half a character": ("\ufeff{}".encode("utf-16-le")[:-1], "is not utf-16 text: "),
     "gzip cut off": (ZIPPED[:-12], "is a truncated gzip file"),
-    "gzip with a wrong sum": (ZIPPED[:-8] + bytes(8), "is not a valid gzip file: Error -3"),
+    "gzip with a wrong sum": (ZIPPED[:-8] + bytes(8), "is not a valid gzip file: "),
     "gzip in name only": (b"\x1f\x8bhello world", "is not a valid gzip file"),
     "a bomb of aliases": (BOMB, "expands to more than 1000000 values through its aliases"),
     "a list in itself": (b"kind: List\nitems: &a [*a]", "has the alias *a, which is undefined or r"),
@@ -166,9 +168,11 @@ def test_a_file_is_named_in_what_is_wrong_with_it(tmp_path: Path) -> None:
     assert str(raised.value) == f'{path}: must be an object, not "words"'
 
 
-@pytest.mark.parametrize("name", ["none.yaml", "."], ids=["missing", "a folder"])
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str) -> None:
-    with pytest.raises(BadDocument, match=r"cannot be read: (No such file or|Is a) directory"):
+@pytest.mark.parametrize(
+    ("name", "reason"), [("none.yaml", ENOENT), (".", EISDIR)], ids=["missing", "a folder"]
+)
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, reason: int) -> None:
+    with pytest.raises(BadDocument, match=f"cannot be read: {strerror(reason)}$"):
         documents.load(tmp_path / name)
 
 

@@ -1,5 +1,7 @@
 """Files that people edit; what can be wrong inside one is in the tests of policy files."""
 
+from errno import ENAMETOOLONG, ENOENT
+from os import strerror
 from pathlib import Path
 
 import pytest
@@ -58,8 +60,8 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
 def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     for path, message in (
         (tmp_path, "is not a regular file"),
-        (tmp_path / "none", "cannot be read: No such file or directory"),
-        (tmp_path / ("x" * 300), "cannot be read: File name too long"),
+        (tmp_path / "none", f"cannot be read: {strerror(ENOENT)}"),
+        (tmp_path / ("x" * 300), f"cannot be read: {strerror(ENAMETOOLONG)}"),
     ):
         with pytest.raises(BadMenu) as raised:
             edited.read(path, parse, error=BadMenu)

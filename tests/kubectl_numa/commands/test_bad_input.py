@@ -1,6 +1,8 @@
 """Whatever command is given what it cannot use says so in a sentence, and ends with 2."""
 
 from collections.abc import Callable
+from errno import ENOENT
+from os import strerror
 from pathlib import Path
 
 import pytest
@@ -14,8 +16,8 @@ Run = Callable[..., Result]
 
 NO_CLUSTER = "there is no kubeconfig at /nowhere/config"
 TWICE = "cannot both read standard input"
-NO_FORM = "'xml' is not one of 'text', 'wide', 'name', 'json', 'yaml'"
-NO_OUTPUT = "'xml' is not one of 'text', 'json', 'yaml'"
+NO_FORM = ("--output", "xml", "text", "wide", "name", "json", "yaml")
+NO_OUTPUT = ("--output", "xml", "text", "json", "yaml")
 CHECK, EXPLAIN = "check -f POD --snapshot CLUSTER", "explain -f POD --snapshot CLUSTER"
 
 WRONG = [
@@ -29,8 +31,10 @@ WRONG = [
     ("check: one input for two", "check -f - --snapshot -", TWICE),
     ("check: no such policy file", f"{CHECK} --policy none", "none: cannot be read"),
     ("check: a policy that is none", f"{CHECK} --policy POD", "apiVersion: unknown key"),
-    ("check: no such match", f"{CHECK} --policy-match same", "'same' is not one of 'satisfies', 'equal'"),
-    ("check: no such way", f"{CHECK} --unknown-nodes no", "'no' is not one of 'may-fit', 'cannot-fit'"),
+    ("check: no such match", f"{CHECK} --policy-match same",
+        ("--policy-match", "same", "satisfies", "equal")),
+    ("check: no such way", f"{CHECK} --unknown-nodes no",
+        ("--unknown-nodes", "'no'", "may-fit", "cannot-fit")),
     ("check: no span", f"{CHECK} --remember-shapes week", "a duration is a whole number of s, m, h or d"),
     ("check: a token offline", f"{CHECK} --token t -s https://x", "--server, --token: cannot be used with"),
     ("check: impersonation offline", f"{CHECK} --as jane", "use --created-by to name the user"),
@@ -54,7 +58,7 @@ WRONG = [
     ("explain: no such workload", "explain deploy/a --snapshot CLUSTER",
         "contains no deployment.apps default/a: pass its manifest with -f"),
     ("explain: no pods in it", "explain node/big --snapshot CLUSTER", "node/big creates no pods"),
-    ("explain: no such strategy", "explain a --strategy Best", "'Best' is not one of 'LeastNUMANodes'"),
+    ("explain: no such strategy", "explain a --strategy Best", ("--strategy", "Best", "LeastNUMANodes")),
     ("explain: no such node", f"{EXPLAIN} --node x", 'node "x" is not in this cluster'),
     ("explain: a node that is hidden", f"{EXPLAIN} --node hidden", 'node "hidden" publishes no topology'),
     ("explain: one input for two", "explain -f - --snapshot -", TWICE),
@@ -73,8 +77,8 @@ WRONG = [
     ("defrag: no such pod", "defrag a --snapshot CLUSTER", "contains no pod default/a"),
     ("defrag: no such node", "defrag -f POD --node x --snapshot CLUSTER", 'node "x" is not in this cluster'),
     ("defrag: a node that is hidden", "defrag -f POD --node hidden --snapshot CLUSTER", "publishes no"),
-    ("defrag: no priority", "defrag -f POD --priority high --snapshot CLUSTER", "'high' is not a valid"),
-    ("defrag: no limit", "defrag -f POD --limit 0 --snapshot CLUSTER", "0 is not in the range"),
+    ("defrag: no priority", "defrag -f POD --priority high --snapshot CLUSTER", ("--priority", "high")),
+    ("defrag: no limit", "defrag -f POD --limit 0 --snapshot CLUSTER", "--limit"),
     ("defrag: one input for two", "defrag -f - --snapshot -", TWICE),
     ("defrag: no such output", "defrag a -o xml", NO_OUTPUT),
     ("nodes: no such node", "nodes x --snapshot CLUSTER", "no such node: x; the nodes are big, small"),
@@ -99,18 +103,19 @@ WRONG = [
     ("shapes: no name of a policy", "shapes --snapshot CLUSTER --policy=", "is not a regular file"),
     ("shapes: no cluster", "shapes", NO_CLUSTER),
     ("shapes: no such output", "shapes -o xml", NO_FORM),
-    ("shapes: no such command", "shapes import", "No such command 'import'"),
+    ("shapes: no such command", "shapes import", "import"),
     ("shapes: an export of no cluster", "shapes export", NO_CLUSTER),
-    ("shapes: a place of no file", "shapes export --snapshot CLUSTER -o /nowhere/x", "/nowhere/x: No such"),
-    ("replay: no such file", "replay -f /nowhere/x", "/nowhere/x: No such file or directory"),
-    ("demo: a port that is none", "demo --serve --port 70000", "70000 is not in the range"),
-    ("no such command", "explian", "No such command 'explian'"),
+    ("shapes: a place of no file", "shapes export --snapshot CLUSTER -o /nowhere/x",
+        f"/nowhere/x: {strerror(ENOENT)}"),
+    ("replay: no such file", "replay -f /nowhere/x", f"/nowhere/x: {strerror(ENOENT)}"),
+    ("demo: a port that is none", "demo --serve --port 70000", ("--port", "70000")),
+    ("no such command", "explian", "explian"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("command", "sentence"), table(WRONG))
 def test_it_is_told_in_a_sentence(
-    run: Run, cluster_file: Path, write: Write, command: str, sentence: str
+    run: Run, cluster_file: Path, write: Write, command: str, sentence: str | tuple[str, ...]
 ) -> None:
     files = {
         "CLUSTER": cluster_file,
@@ -124,5 +129,7 @@ def test_it_is_told_in_a_sentence(
     }
     result = run(*(files.get(word, word) for word in command.split()))
     assert result.exit_code == 2
-    assert sentence in " ".join(result.stderr.split())
+    told = " ".join(result.stderr.split())
+    parts = (sentence,) if isinstance(sentence, str) else sentence
+    assert [part for part in parts if part not in told] == []
     assert "Traceback" not in result.output

@@ -1,6 +1,8 @@
 """`kubectl numa simulate`: a trace on nodes with zones made up or on a cluster, and what can be wrong."""
 
 import json
+from errno import ENOENT
+from os import strerror
 from pathlib import Path
 from typing import Any
 
@@ -153,12 +155,12 @@ def test_mistakes_of_both_tables_are_told_at_once(run: Run, tables: tuple[Path, 
             ['"stok" is not one of stock, webhook,', "did you mean stock?", '"worst" is not one of'],
             id="strategies",
         ),
-        pytest.param(("--zones", 9), ["9 is not in the range 1<=x<=8"], id="too many zones"),
-        pytest.param(("--ratio", 11), ["11.0 is not in the range 0.01<=x<=10"], id="a ratio"),
-        pytest.param(("--ratio", "nan"), ["'--ratio': nan is not in the range 0.01<=x<=10"], id="no number"),
-        pytest.param(("--seeds", 0), ["0 is not in the range 1<=x<=50"], id="no seed"),
-        pytest.param(("--topology-policy", "strict"), ["'strict' is not one of"], id="a policy"),
-        pytest.param(("--plots", "/nowhere/charts"), ["/nowhere/charts: No such file"], id="a folder"),
+        pytest.param(("--zones", 9), ["--zones", "9", "8"], id="too many zones"),
+        pytest.param(("--ratio", 11), ["--ratio", "11", "0.01", "10"], id="a ratio"),
+        pytest.param(("--ratio", "nan"), ["--ratio", "nan"], id="no number"),
+        pytest.param(("--seeds", 0), ["--seeds", "50"], id="no seed"),
+        pytest.param(("--topology-policy", "strict"), ["--topology-policy", "strict"], id="a policy"),
+        pytest.param(("--plots", "/nowhere/charts"), [f"/nowhere/charts: {strerror(ENOENT)}"], id="a folder"),
     ],
 )
 def test_bad_flags_are_told(
@@ -186,4 +188,4 @@ def test_a_cluster_without_gpus_is_told(run: Run, tables: tuple[Path, Path], clu
 def test_a_file_that_is_missing_is_told(run: Run, tables: tuple[Path, Path]) -> None:
     result = run("simulate", "--nodes", tables[0], "--pods", "/nowhere.csv")
     assert result.exit_code == 2
-    assert "/nowhere.csv: No such file or directory" in result.stderr
+    assert f"/nowhere.csv: {strerror(ENOENT)}" in result.stderr
