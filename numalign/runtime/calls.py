@@ -158,7 +158,7 @@ def _check_headers(request: web.Request, longest: int) -> None:
             text=(f"content encoding {coding} is not supported: send the body without one")
         )
     if (request.content_length or 0) > longest:
-        raise web.HTTPRequestEntityTooLarge(longest, request.content_length or 0)
+        raise _too_large(longest, request.content_length or 0)
 
 
 async def _read(request: web.Request, usage: Usage, longest: int) -> bytes:
@@ -168,8 +168,14 @@ async def _read(request: web.Request, usage: Usage, longest: int) -> bytes:
         usage.arrived(len(chunk))
         body.write(chunk)
         if usage.bytes > longest:
-            raise web.HTTPRequestEntityTooLarge(longest, usage.bytes)
+            raise _too_large(longest, usage.bytes)
     return body.getvalue()
+
+
+def _too_large(longest: int, size: int) -> web.HTTPException:
+    return web.HTTPRequestEntityTooLarge(
+        longest, size, text=f"the request body has more than {longest} bytes"
+    )
 
 
 async def _next(request: web.Request) -> bytes:

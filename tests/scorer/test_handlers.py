@@ -477,23 +477,24 @@ async def test_sessions_come_and_go(caller: Caller, verb: str, body: bytes) -> N
 
 GARBAGE = [
     # what it is                     the body
-    ("not JSON",                     b"hello"),
-    ("empty",                        b""),
-    ("a list",                       b"[]"),
-    ("not UTF-8",                    b'{"Pod": "\xff"}'),
-    ("seven mebibytes of brackets",  b"[" * (7 * MIB)),
-    ("nested as deep as it gets",    b'{"a":' * MIB + b"1" + b"}" * MIB),
+    ("not JSON",                     b"hello",                  "the body is not JSON: "),
+    ("empty",                        b"",                       "the body is empty"),
+    ("a list",                       b"[]",                     "the body must be a JSON object"),
+    ("not UTF-8",                    b'{"Pod": "\xff"}',        "the body is not JSON: "),
+    ("seven mebibytes of brackets",  b"[" * (7 * MIB),          "the body is nested deeper than"),
+    ("nested as deep as it gets",    b'{"a":' * MIB + b"1" + b"}" * MIB,
+        "the body is nested deeper than"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("body", table(GARBAGE))
+@pytest.mark.parametrize(("body", "why"), table(GARBAGE))
 async def test_what_is_no_call_is_told_so_and_the_next_one_is_answered(
-    scorer: Scorer, caller: Caller, body: bytes
+    scorer: Scorer, caller: Caller, body: bytes, why: str
 ) -> None:
     for path in OURS:
         status, said = await caller.send(f"/{path}", body)
         assert (path, status) == (path, 400)
-        assert "JSON" in said["error"] or "empty" in said["error"]
+        assert said["error"].startswith(why)
         assert len(said["error"]) < 1000
         bad = scorer.count("scheduler_calls_total", verb=path, result="bad")
         assert bad == 1
@@ -504,7 +505,7 @@ async def test_what_is_no_call_is_told_so_and_the_next_one_is_answered(
     assert len(scorer.told.of("call.unreadable")) == 1
 
 
-@pytest.mark.parametrize("body", table(GARBAGE))
+@pytest.mark.parametrize("body", table([garbage[:2] for garbage in GARBAGE]))
 async def test_what_is_no_call_of_volcano_is_answered_with_200(caller: Caller, body: bytes) -> None:
     for path in VOLCANOS:
         status, said = await caller.send(f"/{path}", body)
