@@ -12,7 +12,7 @@ from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import TextWriter
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.questions import WebhookOptions
-from numalign.kube.command_line import FILE
+from numalign.kube.command_line import FILE, CommandGroup
 from numalign.kube.decode import shapes as codec
 from numalign.shapes import KnownShape
 
@@ -20,7 +20,10 @@ STDOUT = "-"
 
 
 @click.group(
+    cls=CommandGroup,
     invoke_without_command=True,
+    # Versions of click differ in what they write here.
+    subcommand_metavar="[COMMAND] [ARGS]...",
     epilog="""\b
 Examples:
   kubectl numa shapes

@@ -20,6 +20,7 @@ from numalign.kube import name_completion
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError
 from numalign.model.errors import BadInput
+from numalign.model.spelling import closest_word
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -88,6 +89,17 @@ class CommandGroup(click.Group):
         except OSError as error:
             place = f"{error.filename}: " if error.filename else ""
             raise Trouble(f"{place}{error.strerror or error}") from error
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is called, and its arguments; a misspelt one is told the closest."""
+        word = args[0]
+        if not word.startswith("-") and self.get_command(ctx, word) is None:
+            near = closest_word(word, self.list_commands(ctx))
+            hint = f"; did you mean {near}?" if near else ""
+            ctx.fail(f'there is no command "{word}"{hint}')
+        return super().resolve_command(ctx, args)
 
 
 def joined(argument: str, build: Callable[..., object], *options: Option) -> Option:

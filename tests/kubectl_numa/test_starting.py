@@ -109,4 +109,4 @@ def test_a_command_that_is_misspelt_is_told_its_name(run: Run) -> None:
     result = run("explian")
 
     assert result.exit_code == click.UsageError.exit_code
-    assert "explain" in result.stderr
+    assert 'there is no command "explian"; did you mean explain?' in result.stderr

@@ -103,13 +103,13 @@ WRONG = [
     ("shapes: no name of a policy", "shapes --snapshot CLUSTER --policy=", "is not a regular file"),
     ("shapes: no cluster", "shapes", NO_CLUSTER),
     ("shapes: no such output", "shapes -o xml", NO_FORM),
-    ("shapes: no such command", "shapes import", "import"),
+    ("shapes: no such command", "shapes import", 'there is no command "import"'),
     ("shapes: an export of no cluster", "shapes export", NO_CLUSTER),
     ("shapes: a place of no file", "shapes export --snapshot CLUSTER -o /nowhere/x",
         f"/nowhere/x: {strerror(ENOENT)}"),
     ("replay: no such file", "replay -f /nowhere/x", f"/nowhere/x: {strerror(ENOENT)}"),
     ("demo: a port that is none", "demo --serve --port 70000", ("--port", "70000")),
-    ("no such command", "explian", "explian"),
+    ("no such command", "explian", 'there is no command "explian"'),
 ]  # fmt: skip
 
 
