@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -73,9 +74,8 @@ class Renderer:
     """Renders the pages of a server."""
 
     def __init__(self) -> None:
-        link = ServedLinks()
-        self._environment = environment(link)
-        self._tiles = DrawnTiles(self._environment, link)
+        self._environment = _served()
+        self._tiles = DrawnTiles(self._environment, ServedLinks())
 
     def fleet(self, fleet: Fleet, query: FleetQuery, viewer: Viewer) -> Iterator[str]:
         """Return the fleet in chunks, its head first: other tasks should run between any two."""
@@ -193,6 +193,12 @@ def environment(link: Links) -> Environment:
     made.globals.update(link=link, **_GLOBALS)
     made.filters.update(_FILTERS)
     return made
+
+
+@cache
+def _served() -> Environment:
+    """Return the templates of served pages, which are compiled once."""
+    return environment(ServedLinks())
 
 
 def _frame(viewer: Viewer, *, page: str, watch: str = "", revision: int = 0) -> Mapping[str, Any]:
