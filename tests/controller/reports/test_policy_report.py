@@ -1,5 +1,6 @@
 """What reports say, in the fields and words of their definition, and within the bounds of an object."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,7 @@ def test_an_annotation_that_makes_no_sense_is_no_digest(annotation: object) -> N
 # What the definition lets through.
 
 
+@cache
 def schema(kind: str) -> dict[str, Any]:
     """The schema of a kind in the definitions."""
     [definition] = [
