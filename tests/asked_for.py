@@ -152,6 +152,12 @@ CLEAN_ROOT = AskedFor(
     command="make e2e-clean-root",
     skipped="NOTHING WAS TRIED IN A CLEAN DEBIAN",
 )
+FULL = AskedFor(
+    "full",
+    "time",
+    of="tools, benchmarks and documents",
+    command="make test PROFILE=full",
+)
 IMAGES = AskedFor(
     "images",
     "root, containerd, Go and a package registry",

@@ -1,10 +1,13 @@
 """What all tests share: how much is tried, that no input is too slow to try, and a process kept lean."""
 
 import gc
+from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.thoroughness import EXAMPLES, Thoroughness
+from tests.asked_for import FULL
+from tests.thoroughness import EXAMPLES, Thoroughness, thoroughness
 
 # Laws run beside everything else on small machines: a slow input is no mistake.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -21,8 +24,32 @@ gc.set_threshold(10_000, 20, 50)
 gc.disable()
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    FULL.declare(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if thoroughness() is Thoroughness.SAMPLE:
+        FULL.leave_out(config, items)
+
+
 def pytest_collection_finish() -> None:
     """Keep the collector from walking all tests again and again: they are there until the end."""
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that started this one, if any, how many tests were left out: it collects none."""
+    if output := getattr(session.config, "workeroutput", None):
+        output[FULL.mark] = session.config.stash.get(FULL.left_out, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401  xdist has no types
+    node.config.stash[FULL.left_out] = getattr(node, "workeroutput", {}).get(FULL.mark, 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    FULL.tell(terminalreporter, config)

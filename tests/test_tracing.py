@@ -20,7 +20,7 @@ POD = objects.pod("web", placement=SECRET)
 BIND = {"Content-Type": JSON, TRACEPARENT: f"00-{TRACE[::-1]}-b7ad6b7169203331-01"}
 
 # Three programs are started, on a machine that may be busy.
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.full, pytest.mark.timeout(120)]
 
 
 async def test_programs_tell_of_calls_and_writes_in_the_traces_of_their_callers(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@ How much a run tries.
 
 `make test` tries a sample, `make test PROFILE=full` what `.ci/run` asks of every change, and `make laws`
 thousands of inputs that nobody has seen. The first two draw the same inputs every time, so that two runs of
-one tree say the same.
+one tree say the same. A sample leaves out tests with the mark `full` too: those of tools, benchmarks and
+documents, which no program depends on that users run.
 """
 
 from enum import StrEnum
