@@ -58,11 +58,12 @@ class AskedFor:
 
         If that cannot be had here, they are skipped.
         """
+        files = {path for path in {item.path for item in items} if folder in path.parents}
         for item in items:
-            if folder in item.path.parents:
+            if item.path in files:
                 item.add_marker(self.mark)
         self.leave_out(config, items)
-        wanted = [item for item in items if folder in item.path.parents]
+        wanted = [item for item in items if item.path in files]
         if not wanted or config.option.collectonly:
             return
         capture = config.pluginmanager.getplugin("capturemanager")

@@ -35,7 +35,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Keep the collector from walking all tests again and again: they are there until the end."""
-    gc.collect()
     gc.freeze()
     gc.enable()
 
