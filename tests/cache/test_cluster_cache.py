@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.cache import ClusterCache, Question
-from numalign.cache.cluster_cache import FIRST_TRIED, FULL_TEXTS
+from numalign.cache.cluster_cache import FIRST_TRIED
 from numalign.decision.evaluate import evaluate
 from numalign.decision.verdict import Verdict
 from numalign.model.attributes import Attributes, Labels, Taint
@@ -416,24 +416,31 @@ def verdicts() -> list[Verdict]:
     return [each for each in gc.get_objects() if isinstance(each, Verdict)]
 
 
-def test_of_pods_that_fit_nowhere_the_sentence_is_kept_and_not_what_every_shape_says() -> None:
+@pytest.fixture
+def few_texts(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many sentences are kept."""
+    monkeypatch.setattr("numalign.cache.cluster_cache.FULL_TEXTS", 16)
+    return 16
+
+
+def test_of_pods_that_fit_nowhere_the_sentence_is_kept_and_not_what_every_shape_says(few_texts: int) -> None:
     others = verdicts()
     cache = ClusterCache.of([SMALL, LARGE])
-    for gpus in range(10, 10 + 2 * FULL_TEXTS):
+    for gpus in range(10, 10 + 2 * few_texts):
         assert cache.why_not(never(gpus))
     gc.collect()
 
     strangers = set(map(id, others))
     held = [each for each in verdicts() if id(each) not in strangers]
 
-    assert 0 < len(held) <= FULL_TEXTS * len(cache.classes)
+    assert 0 < len(held) <= few_texts * len(cache.classes)
 
 
-def test_whoever_knows_the_sentence_hears_no_shape_again() -> None:
+def test_whoever_knows_the_sentence_hears_no_shape_again(few_texts: int) -> None:
     cache = ClusterCache.of([SMALL, LARGE])
     first = len(list(cache.work_now(never(10))))
     said = cache.why_not(never(10))
-    for gpus in range(11, 11 + 2 * FULL_TEXTS):
+    for gpus in range(11, 11 + 2 * few_texts):
         cache.why_not(never(gpus))
 
     assert first >= len(cache.classes)
@@ -441,10 +448,10 @@ def test_whoever_knows_the_sentence_hears_no_shape_again() -> None:
     assert cache.why_not(never(10)) == said
 
 
-def test_another_floor_is_answered_though_what_the_shapes_said_is_forgotten() -> None:
+def test_another_floor_is_answered_though_what_the_shapes_said_is_forgotten(few_texts: int) -> None:
     cache, other = (ClusterCache.of([SMALL, LARGE]) for _ in range(2))
     cache.why_not(never(10))
-    for gpus in range(11, 11 + 2 * FULL_TEXTS):
+    for gpus in range(11, 11 + 2 * few_texts):
         cache.why_not(never(gpus))
 
     assert cache.why_not(never(10), floor=Policy.RESTRICTED) == other.why_not(

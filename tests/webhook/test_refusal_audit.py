@@ -68,7 +68,7 @@ def test_what_cannot_be_read_has_its_verdict_for_a_state() -> None:
     assert (found["state"], found["policy"], found["level"]) == ("invalid", "", "")
 
 
-@pytest.mark.parametrize("text", ["\n", '"', "\x1b[31m", "\u2028", "\x7f", "\u202e", "😀", "x" * 100_000])
+@pytest.mark.parametrize("text", ["\n", '"', "\x1b[31m", "\u2028", "\x7f", "\u202e", "😀", "x" * 1000])
 def test_whatever_a_tenant_writes_is_one_short_line_of_printable_characters(text: str) -> None:
     made = raw("cpu=1")
     owners = [{"kind": text * 9, "name": text * 99, "controller": True}]

@@ -349,7 +349,7 @@ def test_the_largest_node_is_read() -> None:
 
 
 def test_of_what_there_is_too_much_of_nothing_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = raw(*all_to_all(1024))
+    written = raw(*all_to_all(256))
     made: list[object] = []
     begin = Part.__init__
 
