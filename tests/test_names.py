@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax import parsed
+
 ROOT = Path(__file__).parents[1]
 INSTALLED = ("numalign", "webhook", "scorer", "controller", "kubectl_numa", "agent", "certs", "examples")
 LIKE_A_TYPE = re.compile(r"_?[A-Z][a-z]")
@@ -35,7 +37,7 @@ def defined() -> dict[str, list[str]]:
     places = defaultdict[str, list[str]](list)
     for package in INSTALLED:
         for path in sorted((ROOT / package).rglob("*.py")):
-            for name in types(ast.parse(path.read_bytes())):
+            for name in types(parsed(path.read_text())):
                 places[name].append(str(path.relative_to(ROOT)))
     return {name: modules for name, modules in places.items() if LIKE_A_TYPE.match(name)}
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from numalign.kube.informer import WatchFailure
 from numalign.runtime import logs
 from numalign.runtime.metrics import PREFIX
+from tests.syntax import parsed, walked
 
 ROOT = Path(__file__).parents[1]
 
@@ -26,7 +27,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def sources() -> dict[str, ast.Module]:
     """The syntax tree of every file, by its path."""
     return {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
+        path.relative_to(ROOT).as_posix(): parsed(path.read_text())
         for folder in (
             "numalign",
             "webhook",
@@ -39,12 +40,6 @@ def sources() -> dict[str, ast.Module]:
         )
         for path in sorted((ROOT / folder).rglob("*.py"))
     }
-
-
-@cache
-def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
-    """All that a syntax tree consists of; most are walked many times."""
-    return tuple(ast.walk(tree))
 
 
 def rows(name: str) -> list[list[str]]:

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tests.syntax import parsed, walked
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
 
@@ -137,10 +139,10 @@ def templates(path: Path) -> tuple[str, ...]:
     if path.suffix != ".py":
         lines = (line for text in _QUOTED.findall(path.read_text()) for line in text.split("\\n"))
         return tuple(filter(None, (_of_parts(_VERBS.split(line.strip())) for line in lines)))
-    tree = ast.parse(path.read_text())
-    documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    texts = (node for node in ast.walk(tree) if id(node) not in documentation | parts)
+    tree = walked(parsed(path.read_text()))
+    documentation = {id(node.value) for node in tree if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in tree if isinstance(node, ast.JoinedStr) for part in node.values}
+    texts = (node for node in tree if id(node) not in documentation | parts)
     return tuple(dict.fromkeys(filter(None, map(_pattern, texts))))
 
 
@@ -179,7 +181,7 @@ def event_reasons(packages: Sequence[str]) -> Iterator[str]:
     """Each reason of an Event that is named in the sources of these packages."""
     for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in walked(parsed(path.read_text())):
                 text = node.value if isinstance(node, ast.Constant) else None
                 if isinstance(text, str) and re.fullmatch(r"NUMA[A-Z][a-z]\w+", text):
                     yield text

@@ -6,7 +6,7 @@ is its help, and is read from there.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ import click
 
 from numalign.runtime import settings
 from numalign.runtime.settings import Settings
+from tests.syntax import parsed, walked
 
 PACKAGES = ("agent", "certs", "controller", "examples", "kubectl_numa", "numalign", "scorer", "webhook")
 
@@ -55,9 +56,9 @@ def messages(root: Path) -> Iterator[Text]:
 
 def strings(where: str, source: str) -> Iterator[Text]:
     """The strings of one Python source, f-strings as a whole with `{}` for their values."""
-    tree = ast.parse(source)
+    tree = walked(parsed(source))
     skipped = _docstrings(tree) | _parts(tree)
-    for node in ast.walk(tree):
+    for node in tree:
         if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in skipped:
             words = " ".join(_written(node).split())
             if " " in words:
@@ -96,9 +97,9 @@ def _written(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-def _docstrings(tree: ast.Module) -> set[int]:
+def _docstrings(tree: Iterable[ast.AST]) -> set[int]:
     """The docstrings of modules, classes and functions, and those below attributes."""
-    bodies = [body for node in ast.walk(tree) if isinstance(body := getattr(node, "body", None), list)]
+    bodies = [body for node in tree if isinstance(body := getattr(node, "body", None), list)]
     return {
         id(statement.value)
         for body in bodies
@@ -107,6 +108,6 @@ def _docstrings(tree: ast.Module) -> set[int]:
     }
 
 
-def _parts(tree: ast.Module) -> set[int]:
+def _parts(tree: Iterable[ast.AST]) -> set[int]:
     """The strings that are parts of an f-string."""
-    return {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    return {id(part) for node in tree if isinstance(node, ast.JoinedStr) for part in node.values}

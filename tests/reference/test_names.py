@@ -7,6 +7,7 @@ from itertools import chain
 from numalign.kube.decode import kubelet_reports
 from numalign.model import intent
 from tests.reference.write import FOLDER
+from tests.syntax import parsed, walked
 
 ROOT = FOLDER.parents[1]
 KEY, REASON = re.compile(r"numalign\.io/[a-z-]+"), re.compile(r"NUMA[A-Z][a-z]\w+")
@@ -20,8 +21,10 @@ def first_cells(page: str) -> set[str]:
 
 def texts(folder: str) -> set[str]:
     """Every text that stands by itself in the sources of a package."""
-    trees = (ast.parse(path.read_bytes()) for path in (ROOT / folder).rglob("*.py"))
-    constants = (node.value for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    sources = (path.read_text() for path in (ROOT / folder).rglob("*.py"))
+    constants = (
+        node.value for source in sources for node in walked(parsed(source)) if isinstance(node, ast.Constant)
+    )
     return {value for value in constants if isinstance(value, str)}
 
 

@@ -1,0 +1,16 @@
+"""The syntax trees of sources, which several tests read: to parse and walk all takes a second."""
+
+import ast
+from functools import cache
+
+
+@cache
+def parsed(source: str) -> ast.Module:
+    """The syntax tree of a source."""
+    return ast.parse(source)
+
+
+@cache
+def walked(tree: ast.AST) -> tuple[ast.AST, ...]:
+    """All that a syntax tree consists of."""
+    return tuple(ast.walk(tree))
