@@ -50,9 +50,10 @@ serve: $(PROGRAMS)
 # Run the tests on all processors; laws on a sample of inputs, or on more of them with PROFILE=full
 # (tests/thoroughness.py). Python caches compiled modules, whatever the environment sets: this halves the start.
 # No test needs the machine's certificate authorities, and each TLS context would load them all.
+# One process more than processors, for some tests wait.
 PROFILE ?= sample
 PYTEST = SSL_CERT_FILE=/dev/null SSL_CERT_DIR=/dev/null PYTHONDONTWRITEBYTECODE= \
-	$(1)/bin/python -m pytest -n auto --dist worksteal --hypothesis-profile=$(PROFILE)
+	$(1)/bin/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal --hypothesis-profile=$(PROFILE)
 test: $(TESTS)
 	$(call PYTEST,$(VENV))
 
@@ -70,7 +71,7 @@ test-oldest: build/uv
 		--group test --editable ".[tracing]"
 	$(call PYTEST,build/oldest)
 
-# Resolve all dependencies anew, and write requirements/ and the lock of the images' base: make lock [AS_OF=2026-11-28]
+# Resolve all dependencies, and write requirements/ and the lock of the images' base: make lock [AS_OF=2026-11-28]
 # to ignore later releases of Python packages.
 lock: build/uv
 	$(PYTHON) -m release.locks --uv $(CURDIR)/build/uv/bin/uv $(if $(AS_OF),--as-of $(AS_OF))
