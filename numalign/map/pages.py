@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import lru_cache
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any
@@ -74,8 +74,9 @@ class Renderer:
     """Renders the pages of a server."""
 
     def __init__(self) -> None:
-        self._environment = _served()
-        self._tiles = DrawnTiles(self._environment, ServedLinks())
+        link = ServedLinks()
+        self._environment = environment(link)
+        self._tiles = DrawnTiles(self._environment, link)
 
     def fleet(self, fleet: Fleet, query: FleetQuery, viewer: Viewer) -> Iterator[str]:
         """Return the fleet in chunks, its head first: other tasks should run between any two."""
@@ -181,8 +182,12 @@ def joined(parts: Iterable[str]) -> Iterator[str]:
     yield "".join(chunk)
 
 
+@lru_cache(maxsize=4)
 def environment(link: Links) -> Environment:
-    """Return the templates with these links. All values are escaped, and undefined ones are errors."""
+    """Return the templates with these links, which are compiled once for the same ones.
+
+    All values are escaped, and undefined ones are errors.
+    """
     made = Environment(
         loader=PackageLoader("numalign.map"),
         autoescape=True,
@@ -193,12 +198,6 @@ def environment(link: Links) -> Environment:
     made.globals.update(link=link, **_GLOBALS)
     made.filters.update(_FILTERS)
     return made
-
-
-@cache
-def _served() -> Environment:
-    """Return the templates of served pages, which are compiled once."""
-    return environment(ServedLinks())
 
 
 def _frame(viewer: Viewer, *, page: str, watch: str = "", revision: int = 0) -> Mapping[str, Any]:
