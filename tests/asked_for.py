@@ -1,8 +1,9 @@
 """
-Leaves tests out of a run that does not ask for them, and says so at its end.
+Leaves tests out of a run that does not ask for them.
 
 Some tests need what takes minutes to build, or a network. They carry a mark, which a run asks for by name;
-what is left out is counted in the last lines, so that nobody takes silence for success.
+what is left out is counted in the table at its end (tests/not_run.py), so that nobody takes silence for
+success.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ class AskedFor:
     """Tests with a mark: what they need, what they are of, and the command that runs them.
 
     The hooks of a conftest.py call the methods of the same purpose; several may do so in one run. `skipped`
-    stands above the reasons where tests were asked for and could not be run.
+    stands before the reason where tests were asked for and could not be run.
     """
 
     mark: str
@@ -31,7 +32,6 @@ class AskedFor:
     command: str
     skipped: str = "NOTHING OF THIS WAS TESTED"
     left_out: pytest.StashKey[int] = field(default_factory=pytest.StashKey[int])
-    told: pytest.StashKey[bool] = field(default_factory=pytest.StashKey[bool])
     remarks: pytest.StashKey[list[str]] = field(default_factory=pytest.StashKey[list[str]])
 
     def declare(self, config: pytest.Config) -> None:
@@ -72,7 +72,7 @@ class AskedFor:
                 asyncio.run(build())
         except UnavailableError as error:
             for item in wanted:
-                item.add_marker(pytest.mark.skip(reason=str(error)))
+                item.add_marker(pytest.mark.skip(reason=f"{self.skipped}: {error}"))
 
     def remark(self, config: pytest.Config, line: str) -> None:
         """Have a line printed at the end of the run."""
@@ -87,21 +87,11 @@ class AskedFor:
             pytest.skip(f"{self.skipped}: {error}")
 
     def tell(self, reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-        """Say how many were dropped and how to run them, and loudly why others were skipped."""
-        if config.stash.get(self.told, False):
-            return
-        config.stash[self.told] = True
+        """Print the lines that were kept for the end."""
         if remarks := config.stash.get(self.remarks, []):
             reporter.section(f"seen of {self.of}")
             for line in remarks:
                 reporter.line(line)
-        if count := config.stash.get(self.left_out, 0):
-            reporter.line(f"{count} tests of {self.of} were not asked for; to run them: {self.command}")
-        skipped = [one for one in reporter.stats.get("skipped", []) if self.mark in one.keywords]
-        if skipped:
-            reporter.section(self.skipped, yellow=True, bold=True)
-            for reason in sorted({one.longrepr[2] for one in skipped}):
-                reporter.line(reason, yellow=True)
 
 
 KUBELETS = AskedFor(
@@ -166,3 +156,17 @@ IMAGES = AskedFor(
     command="make e2e-image",
     skipped="NO IMAGE WAS BUILT AND RUN",
 )
+
+ALL = (FULL, PACKAGING, RELEASE, ORACLE, KUBELETS, WORKLOADS, BROWSER, IMAGES, CLEAN_ROOT)
+
+
+def counts(config: pytest.Config) -> dict[str, int]:
+    """By mark how many tests were left out."""
+    left_out = {each.mark: config.stash.get(each.left_out, 0) for each in ALL}
+    return {mark: count for mark, count in left_out.items() if count}
+
+
+def take_counts(config: pytest.Config, counted: dict[str, int]) -> None:
+    """Take over what another process counted, which collected the same tests."""
+    for each in ALL:
+        config.stash[each.left_out] = counted.get(each.mark, 0)

@@ -6,8 +6,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import asked_for, not_run
 from tests.asked_for import FULL
+from tests.programs import path_of
 from tests.thoroughness import EXAMPLES, Thoroughness, thoroughness
+
+LEFT_OUT = "left_out"
 
 # Laws run beside everything else on small machines: a slow input is no mistake.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -25,7 +29,9 @@ gc.disable()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    FULL.declare(config)
+    config.addinivalue_line("markers", "needs(program): calls a program that not every machine has")
+    for each in asked_for.ALL:
+        each.declare(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -39,16 +45,26 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test whose program is missing before its fixtures are made."""
+    for mark in item.iter_markers("needs"):
+        path_of(*mark.args)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the process that started this one, if any, how many tests were left out: it collects none."""
-    if output := getattr(session.config, "workeroutput", None):
-        output[FULL.mark] = session.config.stash.get(FULL.left_out, 0)
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output[LEFT_OUT] = asked_for.counts(session.config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401  xdist has no types
-    node.config.stash[FULL.left_out] = getattr(node, "workeroutput", {}).get(FULL.mark, 0)
+    if (counted := getattr(node, "workeroutput", {}).get(LEFT_OUT)) is not None:
+        asked_for.take_counts(node.config, counted)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    FULL.tell(terminalreporter, config)
+    for each in asked_for.ALL:
+        each.tell(terminalreporter, config)
+    not_run.tell(terminalreporter, config)

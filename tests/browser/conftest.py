@@ -21,17 +21,9 @@ async def _path() -> str:
     return browsers.executable()
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    BROWSER.declare(config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     BROWSER.leave_out_folder(config, items, Path(__file__).parent, _path)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    BROWSER.tell(terminalreporter, config)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

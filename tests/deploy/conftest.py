@@ -16,17 +16,9 @@ from tests.deploy.scraped import Page, scraped
 from tests.programs import path_of
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    PACKAGING.declare(config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     PACKAGING.leave_out(config, items)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    PACKAGING.tell(terminalreporter, config)
 
 
 @pytest.fixture(scope="session")

@@ -10,10 +10,6 @@ from harness.gotools import UnavailableError
 from tests.asked_for import CLEAN_ROOT
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    CLEAN_ROOT.declare(config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     CLEAN_ROOT.leave_out_folder(config, items, Path(__file__).parent, find)
@@ -25,7 +21,3 @@ async def find() -> None:
         raise UnavailableError("wants user 0, who can make a root file system and enter it")
     if not shutil.which("mmdebstrap"):
         raise UnavailableError("install mmdebstrap")
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    CLEAN_ROOT.tell(terminalreporter, config)

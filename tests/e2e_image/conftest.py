@@ -28,10 +28,6 @@ session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="s
 _PAUSE = ["/usr/bin/python3.11", "-c", "import signal; signal.pause()"]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    IMAGES.declare(config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     IMAGES.leave_out_folder(config, items, Path(__file__).parent, find)
@@ -43,10 +39,6 @@ async def find() -> None:
     await controlplane.find()
     await helms.find()
     await imagespec.find()
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    IMAGES.tell(terminalreporter, config)
 
 
 @pytest.hookimpl(wrapper=True)

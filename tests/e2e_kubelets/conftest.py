@@ -13,10 +13,6 @@ from tests.asked_for import KUBELETS
 VERSIONS = ("v1.34.4", "v1.36.3")
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    KUBELETS.declare(config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     KUBELETS.leave_out_folder(config, items, Path(__file__).parent, build)
@@ -27,10 +23,6 @@ async def build() -> None:
     for version in VERSIONS:
         await kubelets.find(version)
         await controlplane.find(version)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    KUBELETS.tell(terminalreporter, config)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,6 @@ HELM = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    WORKLOADS.declare(config)
     config.addinivalue_line("markers", "last: looks back on what the other tests did")
 
 
@@ -40,10 +39,6 @@ async def programs() -> Path:
     await jobsets.find()
     [program] = await helm.find()
     return program
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    WORKLOADS.tell(terminalreporter, config)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,14 +5,6 @@ import pytest
 from tests.asked_for import ORACLE
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    ORACLE.declare(config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     ORACLE.leave_out(config, items)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    ORACLE.tell(terminalreporter, config)

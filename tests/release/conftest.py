@@ -15,17 +15,9 @@ from tests.release.keys import keyring, new_key
 ROOT = Path(__file__).parents[2]
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    RELEASE.declare(config)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     RELEASE.leave_out(config, items)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    RELEASE.tell(terminalreporter, config)
 
 
 @pytest.fixture
