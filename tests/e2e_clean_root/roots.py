@@ -11,7 +11,8 @@ from pathlib import Path
 from release.image.debian import MIRROR
 from release.image.downloads import cache
 
-# With apt, as every Debian and its container images: wheels of NumPy want libstdc++, which comes with it.
+# Essential packages and apt, fewer than any installed Debian has: wheels of NumPy want libstdc++, which comes
+# with apt.
 PACKAGES = ("ca-certificates", "make", "python3", "python3-venv")
 USER = 1000
 HOME = Path("home/user")

@@ -1,5 +1,6 @@
 """A new user with a clean Debian, Python and make follows README and the tutorial, and installs the wheel."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,7 @@ import pytest
 from harness.helm import build as helm
 from tests.asked_for import CLEAN_ROOT
 from tests.e2e_clean_root import roots
+from tests.not_run import HEAD
 from tests.programs import path_of
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +30,7 @@ FOLLOW = """\
 pytestmark = pytest.mark.timeout(3600)
 
 Timed = Callable[[roots.Root, str], str]
+Measured = Callable[[roots.Root], None]
 
 
 @pytest.fixture(scope="module", params=SUITES)
@@ -56,6 +59,19 @@ def typed(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Timed:
     return run
 
 
+@pytest.fixture
+def measured(pytestconfig: pytest.Config, request: pytest.FixtureRequest) -> Measured:
+    """Has the size of the repository's environment printed."""
+
+    def measure(root: roots.Root) -> None:
+        environment = root.home / "numalign" / ".venv"
+        count = sum(name.endswith(".dist-info") for name in packages(environment))
+        mib = sum(path.lstat().st_blocks for path in environment.rglob("*")) * 512 / 2**20
+        CLEAN_ROOT.remark(pytestconfig, f"{request.node.name}: {count} packages, {mib:.0f} MiB")
+
+    return measure
+
+
 def first_commands() -> list[str]:
     """The commands that README begins with, their comments left off."""
     block = README.read_text().partition("```sh\n")[2].partition("```")[0]
@@ -66,16 +82,24 @@ def test_readme_begins_with_two_commands() -> None:
     assert first_commands() == ["make demo", "make test"]
 
 
-def test_the_first_command_of_readme_shows_what_numalign_does(root: roots.Root, typed: Timed) -> None:
+def test_the_first_command_of_readme_shows_what_numalign_does(
+    root: roots.Root, typed: Timed, measured: Measured
+) -> None:
     [first, _] = first_commands()
     assert "denied" in typed(root, first)
+    measured(root)
 
 
-def test_the_second_command_of_readme_passes_all_tests(root: roots.Root, typed: Timed) -> None:
+def test_the_second_command_of_readme_passes_all_tests(
+    root: roots.Root, typed: Timed, measured: Measured
+) -> None:
+    """Those that call a program which README does not ask for are in the table at the end."""
     [_, second] = first_commands()
-    output = typed(root, second)
-    assert " passed" in output
-    assert " failed" not in output
+    table, *_, last = typed(root, second).rpartition(" did not run ")[2].strip().splitlines()[1:]
+    assert table.split() == " ".join(HEAD).split()
+    assert re.search(r"\b[1-9]\d* passed", last)
+    assert not re.search(r"failed|error", last)
+    measured(root)
 
 
 def test_the_tutorial_does_what_it_says_from_top_to_end(root: roots.Root, typed: Timed) -> None:
