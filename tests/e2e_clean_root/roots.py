@@ -25,6 +25,7 @@ exec chroot . setpriv --reuid="$2" --regid="$2" --clear-groups --no-new-privs sh
 """
 _AUTHORITIES = Path("/etc/ssl/certs/ca-certificates.crt")
 _OF_THE_NETWORK = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_TRUSTED_BY_PIP = "PIP_CERT"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,8 @@ class Root:
 
     def _environment(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in _OF_THE_NETWORK if name in os.environ}
+        if _TRUSTED_BY_PIP in os.environ:
+            kept[_TRUSTED_BY_PIP] = str(_AUTHORITIES)
         return {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": f"/{HOME}", "LANG": "C.UTF-8", **kept}
 
 
