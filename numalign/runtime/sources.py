@@ -65,6 +65,9 @@ def flags(
     argv: Sequence[str], *, names: Collection[str], switches: Collection[str], renamed: Mapping[str, str]
 ) -> Reading:
     """Read a command line; `switches` are names that need no value, `renamed` old names."""
+    # Versions of Python differ in how they read what follows a short flag in the same word.
+    if any(word.startswith("-h") and word != "-h" for word in argv):
+        return Reading(mistakes=(Mistake("flag --help", "takes no value"),))
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("-h", "--help", dest="help", action="store_const", const="")
     for name in QUESTIONS[1:]:

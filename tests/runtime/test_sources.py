@@ -56,6 +56,7 @@ WRONG_FLAGS = [
       'argument "x": is unexpected: settings are written as --name']),
     ("a question with a value", ["--help=me"], ["flag --help: takes no value"]),
     ("a short question with a value", ["-hm"], ["flag --help: takes no value"]),
+    ("one with a sign", ["-h=m"], ["flag --help: takes no value"]),
     ("a question of the program with a value", ["--print-config=x"], ["flag --print-config: takes no value"]),
 ]  # fmt: skip
 
