@@ -131,6 +131,10 @@ def test_what_is_in_several_files_has_one_version_and_the_same_hashes(smaller: s
     assert set(entries(smaller)) <= set(entries(larger))
 
 
+def test_wheels_are_required_for_every_python_of_the_plugin() -> None:
+    assert tuple(f"{major}.{minor}" for major, minor in PYTHONS) == locks.PYTHONS
+
+
 def test_the_agent_needs_few_packages() -> None:
     agent = locks.packages(file_of("agent"))
     assert agent.isdisjoint({"numpy", "aiohttp", "kubernetes-asyncio", "cryptography"})
