@@ -71,7 +71,7 @@ def validate(content: bytes) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the images are for Linux")
 def test_it_lists_each_package_of_the_lock(listed: dict[str, Any]) -> None:
-    lock = (ROOT / "deploy" / sbom.LOCKS["numalign-agent"]).read_text()
+    lock = (ROOT / "requirements" / sbom.LOCKS["numalign-agent"]).read_text()
     target = Target(PLATFORMS[0], (sys.version_info.major, sys.version_info.minor))
     pinned = {text.split()[0] for text in pinned_for(target, lock)}
     components = {f"{canonicalize_name(each['name'])}=={each['version']}" for each in listed["components"]}
