@@ -7,6 +7,7 @@ success.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,14 +17,14 @@ from typing import Any
 import pytest
 
 from harness.gotools import UnavailableError
+from tests.thoroughness import Thoroughness, thoroughness
 
 
 @dataclass(frozen=True, slots=True)
 class AskedFor:
     """Tests with a mark: what they need, what they are of, and the command that runs them.
 
-    The hooks of a conftest.py call the methods of the same purpose; several may do so in one run. `skipped`
-    stands before the reason where tests were asked for and could not be run.
+    `skipped` stands before the reason where tests were asked for and could not be run.
     """
 
     mark: str
@@ -31,47 +32,35 @@ class AskedFor:
     of: str
     command: str
     skipped: str = "NOTHING OF THIS WAS TESTED"
-    left_out: pytest.StashKey[int] = field(default_factory=pytest.StashKey[int])
     remarks: pytest.StashKey[list[str]] = field(default_factory=pytest.StashKey[list[str]])
 
     def declare(self, config: pytest.Config) -> None:
         """Make the mark known."""
         config.addinivalue_line("markers", f"{self.mark}: needs {self.needs}; run with -m {self.mark}")
 
-    def leave_out(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Drop the tests with the mark, unless the run names it."""
-        if self.mark in config.option.markexpr:
-            return
-        left_out = [item for item in items if item.get_closest_marker(self.mark)]
-        items[:] = [item for item in items if not item.get_closest_marker(self.mark)]
-        config.hook.pytest_deselected(items=left_out)
-        config.stash[self.left_out] = config.stash.get(self.left_out, 0) + len(left_out)
-
-    def leave_out_folder(
+    def claim(
         self,
         config: pytest.Config,
         items: list[pytest.Item],
         folder: Path,
         build: Callable[[], Coroutine[Any, Any, object]],
     ) -> None:
-        """Mark and drop as above all tests below a folder, or have what they need built before the first.
+        """Mark all tests below a folder, and have what they need built if the run names the mark.
 
         If that cannot be had here, they are skipped.
         """
         files = {path for path in {item.path for item in items} if folder in path.parents}
-        for item in items:
-            if item.path in files:
-                item.add_marker(self.mark)
-        self.leave_out(config, items)
-        wanted = [item for item in items if item.path in files]
-        if not wanted or config.option.collectonly:
+        claimed = [item for item in items if item.path in files]
+        for item in claimed:
+            item.add_marker(self.mark)
+        if not claimed or self.mark not in config.option.markexpr or config.option.collectonly:
             return
         capture = config.pluginmanager.getplugin("capturemanager")
         try:
             with capture.global_and_fixture_disabled():
                 asyncio.run(build())
         except UnavailableError as error:
-            for item in wanted:
+            for item in claimed:
                 item.add_marker(pytest.mark.skip(reason=f"{self.skipped}: {error}"))
 
     def remark(self, config: pytest.Config, line: str) -> None:
@@ -146,7 +135,7 @@ CLEAN_ROOT = AskedFor(
 FULL = AskedFor(
     "full",
     "time",
-    of="tools, benchmarks and documents",
+    of="tools, documents, artefacts and bounds",
     command="make test PROFILE=full",
 )
 IMAGES = AskedFor(
@@ -159,14 +148,42 @@ IMAGES = AskedFor(
 
 ALL = (FULL, PACKAGING, RELEASE, ORACLE, KUBELETS, WORKLOADS, BROWSER, IMAGES, CLEAN_ROOT)
 
+NEEDS_TIME = frozenset(
+    Path(__file__).with_name(folder)
+    for folder in (
+        "bench", "deploy", "docs", "examples", "kubelets", "oracle", "reference", "release", "sim",
+        "simulation",
+    )
+)  # fmt: skip
+"""Folders of tests that are marked as FULL, but for those with another mark."""
 
-def counts(config: pytest.Config) -> dict[str, int]:
-    """By mark how many tests were left out."""
-    left_out = {each.mark: config.stash.get(each.left_out, 0) for each in ALL}
-    return {mark: count for mark, count in left_out.items() if count}
+LEFT_OUT = pytest.StashKey[dict[str, int]]()
+"""By mark how many tests were left out of the run."""
 
 
-def take_counts(config: pytest.Config, counted: dict[str, int]) -> None:
-    """Take over what another process counted, which collected the same tests."""
-    for each in ALL:
-        config.stash[each.left_out] = counted.get(each.mark, 0)
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Drop the tests with a mark that the run does not name.
+
+    Those of FULL are dropped only from a sample of everything, and not where files or folders are named.
+    """
+    marks = {each.mark for each in ALL}
+    named = {mark for mark in marks if mark in config.option.markexpr}
+    if (
+        thoroughness() is not Thoroughness.SAMPLE
+        or config.args_source is not pytest.Config.ArgsSource.TESTPATHS
+    ):
+        named.add(FULL.mark)
+    of_tools = {path for path in {item.path for item in items} if not NEEDS_TIME.isdisjoint(path.parents)}
+    kept, dropped, counts = [], [], Counter[str]()
+    for item in items:
+        mark = next((mark.name for mark in item.iter_markers() if mark.name in marks), None)
+        if mark is None and item.path in of_tools:
+            mark = FULL.mark
+        if mark is None or mark in named:
+            kept.append(item)
+        else:
+            dropped.append(item)
+            counts[mark] += 1
+    items[:] = kept
+    config.hook.pytest_deselected(items=dropped)
+    config.stash[LEFT_OUT] = dict(counts)

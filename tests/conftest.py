@@ -7,11 +7,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import asked_for, not_run
-from tests.asked_for import FULL
+from tests.asked_for import LEFT_OUT
 from tests.programs import path_of
-from tests.thoroughness import EXAMPLES, Thoroughness, thoroughness
-
-LEFT_OUT = "left_out"
+from tests.thoroughness import EXAMPLES, Thoroughness
 
 # Laws run beside everything else on small machines: a slow input is no mistake.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,9 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
         each.declare(config)
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if thoroughness() is Thoroughness.SAMPLE:
-        FULL.leave_out(config, items)
+    asked_for.leave_out(config, items)
 
 
 def pytest_collection_finish() -> None:
@@ -55,13 +53,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Tell the process that started this one, if any, how many tests were left out: it collects none."""
     if (output := getattr(session.config, "workeroutput", None)) is not None:
-        output[LEFT_OUT] = asked_for.counts(session.config)
+        output["left_out"] = session.config.stash[LEFT_OUT]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:  # noqa: ANN401  xdist has no types
-    if (counted := getattr(node, "workeroutput", {}).get(LEFT_OUT)) is not None:
-        asked_for.take_counts(node.config, counted)
+    if (counts := getattr(node, "workeroutput", {}).get("left_out")) is not None:
+        node.config.stash[LEFT_OUT] = counts
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

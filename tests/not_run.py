@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pytest
 
 from tests import asked_for
+from tests.asked_for import LEFT_OUT
 from tests.programs import how_to_get
 
 HEAD = ("tests", "of", "why", "how to run them")
@@ -15,7 +16,7 @@ Row = tuple[str, str, str, str]
 
 def tell(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the table, if any test did not run."""
-    rows = [*skipped(reporter.stats.get("skipped", [])), *left_out(asked_for.counts(config))]
+    rows = [*skipped(reporter.stats.get("skipped", [])), *left_out(config.stash.get(LEFT_OUT, {}))]
     if rows:
         count = sum(int(row[0]) for row in rows)
         reporter.section(f"{count} {'test' if count == 1 else 'tests'} did not run", yellow=True, bold=True)

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "explanation" / "failures.md").read_text()
 PROOFS = tomllib.loads((ROOT / "tests" / "faults.toml").read_text())

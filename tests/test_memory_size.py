@@ -14,6 +14,8 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.memory_size import weight
 from numalign.model.intent import PLACEMENT
 
+pytestmark = pytest.mark.full
+
 
 class Word(StrEnum):
     """Something that is there anyway."""

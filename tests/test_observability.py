@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from numalign.kube.informer import WatchFailure
 from numalign.runtime import logs
 from numalign.runtime.metrics import PREFIX
 from tests.syntax import parsed, walked
+
+pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[1]
 

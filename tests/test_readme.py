@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from kubectl_numa.cli import program
+
+pytestmark = pytest.mark.full
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

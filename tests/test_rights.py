@@ -341,6 +341,7 @@ OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
 """What has to happen for the right to be used."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("row", "right"), NEEDED)
 async def test_without_a_right_the_program_says_so(
     api: FakeApi, tmp_path: Path, row: Row, right: Right

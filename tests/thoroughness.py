@@ -3,8 +3,9 @@ How much a run tries.
 
 `make test` tries a sample, `make test PROFILE=full` what `.ci/run` asks of every change, and `make laws`
 thousands of inputs that nobody has seen. The first two draw the same inputs every time, so that two runs of
-one tree say the same. A sample leaves out tests with the mark `full` too: those of tools, benchmarks and
-documents, which no program depends on that users run.
+one tree say the same. A sample of the whole suite leaves out tests with the mark `full` too: those of tools,
+documents and artefacts, which no program depends on that users run, and of bounds that only much input
+reaches.
 """
 
 from enum import StrEnum

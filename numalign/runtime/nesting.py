@@ -17,18 +17,29 @@ _BRACKETS = b'[]{}"'
 _OTHERS = bytes(set(range(256)).difference(_BRACKETS))
 _STEPS = bytes.maketrans(b"[{]}", bytes([1, 1, 0xFF, 0xFF]))
 """One level deeper or, as a signed byte, less deep."""
+_AT_ONCE = 4096
+"""Brackets that are counted before a look at whether they are too deep already."""
 
 
-def json_levels(text: bytes) -> int:
-    """Return how deep the objects and arrays of a text in JSON are nested; it may be cut off anywhere."""
+def is_too_deep(text: bytes, above: int = 0) -> bool:
+    """Return whether objects and arrays of a text in JSON are nested deeper than DEEPEST.
+
+    The text begins at the level `above`, and may be cut off anywhere.
+    """
     plain = text.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in text else text
     # Without the strings that contain no bracket, few quotes remain, and every second part is in quotes.
     marks = plain.translate(None, _OTHERS).replace(b'""', b"")
-    outside = b"".join(marks.split(b'"')[::2])
-    return max(accumulate(array("b", outside.translate(_STEPS)), initial=0))
+    steps = array("b", b"".join(marks.split(b'"')[::2]).translate(_STEPS))
+    level = above
+    for start in range(0, len(steps), _AT_ONCE):
+        levels = [*accumulate(steps[start : start + _AT_ONCE], initial=level)]
+        if max(levels) > DEEPEST:
+            return True
+        level = levels[-1]
+    return False
 
 
 def why_not_json(text: bytes | str, error: Exception) -> str:
     """Return why a text cannot be read, after a parser has failed: `is not JSON: ...`."""
     content = text.encode(errors="replace") if isinstance(text, str) else text
-    return TOO_DEEP if json_levels(content) > DEEPEST else f"is not JSON: {error}"
+    return TOO_DEEP if is_too_deep(content) else f"is not JSON: {error}"

@@ -153,6 +153,7 @@ def test_the_machine_stays_the_same_when_its_devices_have_new_ids() -> None:
     assert len(told) == 1
 
 
+@pytest.mark.full
 def test_devices_of_ever_new_resources_are_not_remembered_for_ever() -> None:
     known = SeenDevices()
     for generation in range(3):

@@ -60,6 +60,7 @@ async def running(node: Beside) -> AsyncIterator[asyncio.StreamReader]:
         await process.communicate()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("row", "right"), NEEDED)
 async def test_without_a_right_the_agent_says_so(node: Beside, row: Row, right: Right) -> None:
     assert row.events

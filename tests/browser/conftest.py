@@ -23,7 +23,7 @@ async def _path() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    BROWSER.leave_out_folder(config, items, Path(__file__).parent, _path)
+    BROWSER.claim(config, items, Path(__file__).parent, _path)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

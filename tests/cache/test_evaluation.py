@@ -547,6 +547,7 @@ def test_a_verdict_is_kept_while_its_node_stands() -> None:
     assert not answer.verdict(0).admitted
 
 
+@pytest.mark.full
 def test_only_so_many_verdicts_are_kept() -> None:
     tables = NodeTable()
     bare = node()
@@ -627,6 +628,7 @@ def test_so_many_answers_are_kept_and_no_more() -> None:
     assert kept[second]() is None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("containers", [1, 20])
 def test_an_answer_knows_what_it_takes(containers: int) -> None:
     cache = ClusterCache.of(replace(A, name=f"n{number}") for number in range(300))
@@ -665,6 +667,7 @@ def test_what_an_answer_grew_by_is_noted_with_the_next_question() -> None:
     assert cache.caches()["nodes"].bytes > sum(answer.weight for answer in answers)
 
 
+@pytest.mark.full
 def test_more_changes_than_anybody_notes_are_not_missed() -> None:
     cache = ClusterCache.of([A, B])
     answer = ask(cache, ONE_GPU)

@@ -58,6 +58,7 @@ def test_values_that_no_node_has_any_more_are_forgotten_when_all_are_read() -> N
     assert values.kinds == (None, "silver")
 
 
+@pytest.mark.full
 def test_names_of_thousands_of_nodes_that_come_and_go_are_not_all_kept() -> None:
     nodes = tables(*["gold"] * 4)
     names = LabelColumn(nodes, lambda node: node.name)

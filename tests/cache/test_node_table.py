@@ -362,6 +362,7 @@ def test_whoever_comes_and_goes_all_stand_where_they_should(
     assert made.in_columns == sum(one.options != BY_SOCKET for one in nodes.values())
 
 
+@pytest.mark.full
 def test_what_kinds_of_layouts_are_found_for_is_kept_however_large_a_table_is() -> None:
     tables = NodeTable()
     for one in named([node("cpu=8 mem=8Gi", "cpu=8 mem=8Gi")] * 4096):

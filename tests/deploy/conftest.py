@@ -1,4 +1,4 @@
-"""Gives helm and promtool to those who need them, and leaves them out of a run that does not ask for them.
+"""Gives helm and promtool to those who need them.
 
 Both are built once with Go, and the image's steps ask a package registry: neither belongs into every run.
 `make deploy-test` asks for all; where a program cannot be had, the last lines of the run say so.
@@ -14,11 +14,6 @@ from harness.helm import promtool as promtool_build
 from tests.asked_for import PACKAGING
 from tests.deploy.scraped import Page, scraped
 from tests.programs import path_of
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    PACKAGING.leave_out(config, items)
 
 
 @pytest.fixture(scope="session")

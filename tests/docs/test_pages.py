@@ -15,7 +15,6 @@ def here(page: Path) -> list[Block]:
     return [block for block in read(page.read_text()) if not block.reason and block.needs is Needs.NOTHING]
 
 
-@pytest.mark.full
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", [page for page in pages() if here(page)], ids=name)
 async def test_a_page_does_what_it_says(page: Path, tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ import pytest_asyncio
 from tests.docs.blocks import Block
 from tests.docs.shell import Shell, follow, shell
 
-pytestmark = pytest.mark.full
-
 
 @pytest_asyncio.fixture
 async def reader(tmp_path: Path) -> AsyncIterator[Shell]:

@@ -12,7 +12,7 @@ from tests.asked_for import CLEAN_ROOT
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    CLEAN_ROOT.leave_out_folder(config, items, Path(__file__).parent, find)
+    CLEAN_ROOT.claim(config, items, Path(__file__).parent, find)
 
 
 async def find() -> None:

@@ -30,7 +30,7 @@ _PAUSE = ["/usr/bin/python3.11", "-c", "import signal; signal.pause()"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    IMAGES.leave_out_folder(config, items, Path(__file__).parent, find)
+    IMAGES.claim(config, items, Path(__file__).parent, find)
 
 
 async def find() -> None:

@@ -15,7 +15,7 @@ VERSIONS = ("v1.34.4", "v1.36.3")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    KUBELETS.leave_out_folder(config, items, Path(__file__).parent, build)
+    KUBELETS.claim(config, items, Path(__file__).parent, build)
 
 
 async def build() -> None:

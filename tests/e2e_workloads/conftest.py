@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[HELM] = await programs()
 
     items.sort(key=lambda item: item.get_closest_marker("last") is not None)
-    WORKLOADS.leave_out_folder(config, items, Path(__file__).parent, build)
+    WORKLOADS.claim(config, items, Path(__file__).parent, build)
 
 
 async def programs() -> Path:

@@ -320,6 +320,7 @@ MACHINES = 40
 """More than is remembered."""
 
 
+@pytest.mark.full
 def test_an_agent_that_tells_of_another_machine_each_time_does_not_fill_the_memory() -> None:
     # Late ids make a set of CPUs large, however few are in it.
     cores = [[cpu] for cpu in range(MOST_CPUS - 600, MOST_CPUS)]

@@ -330,6 +330,7 @@ def hostile(number: int) -> Json:
     return pod(f"p{number}", uid=f"{number}", metadata={"annotations": annotations}, spec=spec, status=status)
 
 
+@pytest.mark.full
 def test_what_is_remembered_of_pods_that_are_gone_is_bounded(watched: Watched) -> None:
     for number in range(60):
         watched.put(hostile(number))

@@ -102,6 +102,7 @@ def test_a_zone_that_is_reserved_as_a_whole_is_not_listed(
     assert assumed_machine.free_cpus(told, laid) & kept == 0
 
 
+@pytest.mark.full
 def test_large_machines_are_remembered_by_their_bytes() -> None:
     """Whoever may write topologies writes as many as he likes, of as many CPUs as Linux knows."""
     for at in range(15):

@@ -86,6 +86,7 @@ def test_each_node_answers_as_if_it_stood_alone(seed: int) -> None:
         assert by_cache(alone, asked.weights) == [facts]
 
 
+@pytest.mark.full
 @FEW
 @given(seeds)
 def test_nodes_that_turn_into_others_come_and_go_leave_nothing_behind(seed: int) -> None:

@@ -205,6 +205,7 @@ def test_no_page_has_anything_that_its_policy_forbids(page: Callable[[str], str]
         )
 
 
+@pytest.mark.full
 def test_five_thousand_nodes_are_two_megabytes_at_most() -> None:
     page = "".join(RENDERER.fleet(many(5000), ANY, VIEWER))
 

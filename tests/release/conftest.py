@@ -1,4 +1,4 @@
-"""Makes what is released once for all tests, and leaves them out of a run that does not ask for them."""
+"""Makes what is released once for all tests."""
 
 import tomllib
 from collections.abc import Iterator
@@ -8,16 +8,10 @@ import pytest
 
 from release import distributions
 from release.commit import Commit
-from tests.asked_for import RELEASE
 from tests.release.installed import Installed
 from tests.release.keys import keyring, new_key
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    RELEASE.leave_out(config, items)
 
 
 @pytest.fixture

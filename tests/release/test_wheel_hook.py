@@ -93,7 +93,6 @@ def test_every_package_but_one_is_moved_below_it() -> None:
     assert [name for name in wheel()["sources"] if (ROOT / "numalign" / name).exists()] == []
 
 
-@pytest.mark.full
 def test_every_installed_file_differs_only_in_names_of_modules() -> None:
     moves = moved_modules(wheel()["sources"])
     files = [path for name in wheel()["packages"] for path in (ROOT / name).rglob("*.py")]

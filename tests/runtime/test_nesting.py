@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.runtime.nesting import DEEPEST, TOO_DEEP, json_levels, why_not_json
+from numalign.runtime.nesting import DEEPEST, TOO_DEEP, is_too_deep, why_not_json
 from tests.notation import table
+
+
+def levels(text: bytes) -> int:
+    """The deepest level of a text: what it is too deep below."""
+    return DEEPEST - max(above for above in range(DEEPEST + 1) if not is_too_deep(text, above))
+
 
 LEVELS = [
     ("nothing", b"", 0),
@@ -27,7 +33,7 @@ LEVELS = [
 
 @pytest.mark.parametrize(("text", "expected"), table(LEVELS))
 def test_levels(text: bytes, expected: int) -> None:
-    assert json_levels(text) == expected
+    assert levels(text) == expected
 
 
 TEXTS = st.text('[]{}"\\ax', max_size=5)
@@ -46,7 +52,7 @@ def depth(value: object) -> int:
 
 @given(VALUES, st.sampled_from([None, 1]))
 def test_the_levels_of_a_text_are_those_of_its_value(value: object, indent: int | None) -> None:
-    assert json_levels(json.dumps(value, indent=indent).encode()) == depth(value)
+    assert levels(json.dumps(value, indent=indent).encode()) == depth(value)
 
 
 @pytest.mark.parametrize("levels", [DEEPEST + 1, 1000, 100_000])

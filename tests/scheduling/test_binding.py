@@ -711,6 +711,7 @@ async def test_news_that_come_at_once_are_looked_at_once(scorer: Scorer) -> None
     assert counted.asked <= 5
 
 
+@pytest.mark.full
 async def test_nothing_is_remembered_of_pods_that_are_seen(scorer: Scorer) -> None:
     await scorer.know({"wide": node("cpu=999 mem=999Gi", policy=SINGLE)})
     most = 0

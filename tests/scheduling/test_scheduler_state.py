@@ -421,6 +421,7 @@ def test_who_asked_is_forgotten_when_the_pod_is_gone(scorer: Scorer) -> None:
     assert len(scorer.state.caches()["asked"]) == 0
 
 
+@pytest.mark.full
 def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Scorer) -> None:
     for number in range(100):
         made = raw(*[FOUR] * 20, name=f"p{number}", uid=f"u{number}")
@@ -435,6 +436,7 @@ def test_what_is_remembered_of_those_who_asked_is_bounded_in_bytes(scorer: Score
     assert all(size <= MOST_BYTES and 10 < count < 100 for size, count in mine), sizes
 
 
+@pytest.mark.full
 def test_where_pods_may_go_is_remembered_within_the_same_bounds(scorer: Scorer) -> None:
     for number in range(40):
         selector = {f"{at}-{number}": f"{at}{'x' * 2000}" for at in range(500)}

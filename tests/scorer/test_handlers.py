@@ -614,6 +614,7 @@ def sensible(scorer: Scorer) -> bool:
     return all(0 <= zone.free[name] <= zone.allocatable[name] for zone in zones for name in zone.free)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("reserve_at", ReserveAt)
 async def test_of_thousands_of_calls_nothing_is_left(reserve_at: ReserveAt) -> None:
     dice = random.Random(reserve_at.value)  # noqa: S311  the same calls in each run

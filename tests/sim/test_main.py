@@ -100,7 +100,6 @@ def test_help_and_version_are_told(argument: str, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out
 
 
-@pytest.mark.full
 async def test_where_there_is_no_go_and_nothing_was_built_the_exit_code_says_so(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "harness.sim", "--nodes=1", "--shape=small"),

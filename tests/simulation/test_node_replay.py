@@ -34,7 +34,6 @@ traces = st.builds(
 policies = st.sampled_from(sorted(NODE_POLICIES))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("policy", PUBLISHED)
 def test_the_published_figures_come_out(policy: str) -> None:
     """Within a point, as the mean of ten does; one seed is within less than that of ours."""

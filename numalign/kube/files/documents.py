@@ -26,7 +26,7 @@ import yaml
 from numalign.kube.decode.parts import Part, group, named
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import yaml_events
-from numalign.runtime.nesting import DEEPEST, TOO_DEEP, json_levels
+from numalign.runtime.nesting import TOO_DEEP, is_too_deep
 from numalign.runtime.yaml_events import NestedTooDeep, why_not_yaml
 
 MOST_BYTES = 2**30
@@ -287,7 +287,7 @@ def _decoded(data: bytes) -> bytes:
 
 
 def _json(data: bytes, *, above: int = 0) -> Any:  # noqa: ANN401  as orjson
-    if json_levels(data) + above > DEEPEST:
+    if is_too_deep(data, above):
         raise _bad(TOO_DEEP)
     try:
         return orjson.loads(data)

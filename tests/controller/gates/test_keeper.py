@@ -261,6 +261,7 @@ async def test_of_a_crowd_that_asks_alike_one_is_answered_for_all(
     assert cluster.store.reads <= 200
 
 
+@pytest.mark.full
 async def test_who_asks_very_much_is_answered_by_and_by(monkeypatch: pytest.MonkeyPatch) -> None:
     """However much that is, a pod that comes later has its turn too."""
     cluster, asked = GatedCluster(patience=0), count_choices(monkeypatch)

@@ -119,6 +119,7 @@ async def test_whoever_cannot_be_read_waits_as_long_as_others(patience: float) -
     assert cluster.gates() == []
 
 
+@pytest.mark.full
 async def test_where_every_write_takes_long_no_pod_waits_for_all_that_go_to_its_node(
     cluster: GatedCluster,
 ) -> None:

@@ -360,6 +360,7 @@ def test_what_is_large_is_read_once_as_well() -> None:
     assert readings.request(large(1)) is readings.request(made)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("made", [large, choosy])
 def test_what_is_remembered_is_bounded_in_bytes(made: Any) -> None:  # noqa: ANN401  makes a pod
     readings = PodReader()

@@ -41,6 +41,7 @@ def test_what_is_written_differently_and_means_the_same_is_one() -> None:
     assert reader.request(pod(cpu="2000m")) is reader.request(pod(cpu=2))
 
 
+@pytest.mark.full
 def test_no_more_is_remembered_than_may_be_and_what_somebody_holds_stays_one() -> None:
     reader = PodReader(remembered=2)
     held = reader.request(pod(cpu="1m"))

@@ -291,6 +291,7 @@ def many_shapes(count: int) -> Iterator[KnownShape]:
         yield KnownShape(Shape(shape.bare(made), (Taint("dedicated", "gpu"),), labels), seen=SEEN + at)
 
 
+@pytest.mark.full
 def test_of_too_many_shapes_those_that_were_seen_longest_ago_are_left_out() -> None:
     known = [*many_shapes(300)]
     data = shapes.encode(RememberedShapes(tuple(known)))

@@ -281,6 +281,7 @@ def test_items_are_decoded_when_their_turn_comes(tmp_path: Path) -> None:
         next(found)
 
 
+@pytest.mark.full
 def test_a_large_list_takes_little_more_memory_than_its_text(tmp_path: Path) -> None:
     path = tmp_path / "list"
     item = {"kind": "A", "zones": [{"name": f"zone-{number}", "x": [number] * 9} for number in range(20)]}

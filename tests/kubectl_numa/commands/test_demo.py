@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from click.testing import Result
 
 Run = Callable[..., Result]
 
 
+@pytest.mark.full
 def test_a_signal_ends_it_with_all_that_it_started(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "kubectl_numa", "demo", "--serve", "--port", "0"],
