@@ -97,10 +97,12 @@ def renew(root: Path, uv: str, as_of: str) -> dict[str, int]:
     """Resolve pyproject.toml as of a time, write all files, and return the number of packages of each.
 
     Nothing is written unless every package has a wheel for each of `PYTHONS` and `PLATFORMS`. Raise
-    `LockError` if uv fails.
+    `LockError` if uv fails, or if pyproject.toml does not say as of when it is resolved.
     """
     project = root / "pyproject.toml"
-    resolved = _AS_OF.sub(f'exclude-newer = "{as_of}"', project.read_text())
+    resolved, found = _AS_OF.subn(f'exclude-newer = "{as_of}"', project.read_text())
+    if not found:
+        raise LockError(f'{project}: add exclude-newer = "{as_of}" below [tool.uv]: a lock is as of a time')
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / project.name).write_text(resolved)

@@ -110,8 +110,13 @@ async def shell(folder: Path, **variables: str) -> AsyncIterator[Shell]:
     place = folder / "repository"
     place.mkdir()
     for entry in ROOT.iterdir():
-        if entry.name != ".git":
+        if entry.name not in {".git", ".venv"}:
             (place / entry.name).symlink_to(entry)
+    # For make, the environment of the tests is what a reader has just set up.
+    environment = place / ".venv"
+    environment.mkdir()
+    (environment / "bin").symlink_to(Path(sys.executable).parent)
+    (environment / ".programs").touch()
     reader = Shell(place, _environment(folder) | variables)
     try:
         yield reader

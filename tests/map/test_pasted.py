@@ -9,6 +9,7 @@ import yaml
 from numalign.map import pasted
 from numalign.map.pasted import MOST_BYTES
 from numalign.model.errors import BadInput
+from tests.notation import table
 from tests.scorer.conftest import raw
 
 POD = raw("cpu=4 mem=1Gi", namespace="team")
@@ -33,9 +34,15 @@ def mistakes(written: bytes) -> list[str]:
     return [*map(str, caught.value.mistakes)]
 
 
-@pytest.mark.parametrize(
-    "written", [text(POD), json.dumps(POD).encode(), gzip.compress(text(POD)), text(SERVICE, POD)]
-)
+FORMS = [
+    ("YAML",              text(POD)),
+    ("JSON",              json.dumps(POD).encode()),
+    ("gzip",              gzip.compress(text(POD))),
+    ("beside a Service",  text(SERVICE, POD)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("written", table(FORMS))
 def test_a_pod_is_its_own_template(written: bytes) -> None:
     asked = pasted.read(written)
 
@@ -95,22 +102,24 @@ def test_a_workload_that_nobody_knows_is_read_with_a_note() -> None:
     assert asked.notes
 
 
-@pytest.mark.parametrize(
-    ("written", "told"),
-    [
-        (b"", "is empty"),
-        (b"hello", "must be an object"),
-        (b'{"kind"', "is not JSON"),
-        (text(SERVICE), "creates no pods: it contains Service"),
-        (text(POD, DEPLOYMENT), "has 2 objects that create pods, Pod web, Deployment web: paste one of them"),
-        (text(*[POD] * 6), "has 6 objects that create pods, Pod web, Pod web, Pod web, Pod web, more"),
-        (b"a: b", "kind"),
-        (b"[" * 100_000, "is nested deeper than"),
-        (b"a: " + b"[" * 100_000, "is nested deeper than"),
-        (b"#" * (MOST_BYTES + 1), f"has more than {MOST_BYTES} bytes"),
-        (gzip.compress(b" " * 2**26), f"has more than {MOST_BYTES} bytes"),
-    ],
-)
+NO_QUESTIONS = [
+    ("nothing",              b"",                   "is empty"),
+    ("a word",               b"hello",              "must be an object"),
+    ("half of JSON",         b'{"kind"',            "is not JSON"),
+    ("no template",          text(SERVICE),         "creates no pods: it contains Service"),
+    ("two questions",        text(POD, DEPLOYMENT),
+        "has 2 objects that create pods, Pod web, Deployment web: paste one of them"),
+    ("many questions",       text(*[POD] * 6),
+        "has 6 objects that create pods, Pod web, Pod web, Pod web, Pod web, more"),
+    ("no object of an API",  b"a: b",               "kind"),
+    ("deep JSON",            b"[" * 100_000,        "is nested deeper than"),
+    ("deep YAML",            b"a: " + b"[" * 100_000, "is nested deeper than"),
+    ("too long",             b"#" * (MOST_BYTES + 1), f"has more than {MOST_BYTES} bytes"),
+    ("too long unpacked",    gzip.compress(b" " * 2**26), f"has more than {MOST_BYTES} bytes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "told"), table(NO_QUESTIONS))
 def test_what_is_no_question_is_told(written: bytes, told: str) -> None:
     (mistake,) = mistakes(written)
 

@@ -89,6 +89,12 @@ def test_what_else_the_project_says_needs_no_new_lock(tree: Path) -> None:
     assert list(check(tree)) == []
 
 
+def test_a_lock_is_made_as_of_a_time(tree: Path) -> None:
+    replace(tree / "pyproject.toml", "exclude-newer", "newer")
+    with pytest.raises(locks.LockError, match="add exclude-newer"):
+        locks.renew(tree, "uv", "2026-11-28")
+
+
 def test_the_check_is_a_program(capsys: pytest.CaptureFixture[str]) -> None:
     assert locks.main(["--check"]) == 0
     assert capsys.readouterr().err == ""
