@@ -213,7 +213,7 @@ soak: $(READY)
 
 # Run twenty nodes with the kubelets' real managers, on a control plane of their own, until Ctrl-C; needs Go the first
 # time. With KUBELETS=real, the whole kubelets are real, and need root.
-sim: $(READY)
+sim: $(TESTS)
 	$(BIN)/python -m harness.sim $(if $(KUBELETS),--kubelets $(KUBELETS)) $(SIM)
 
 # Compare how pods fare with the stock scheduler, the webhook and the scorer: docs/measurements/bench-e2e.md. Needs Go

@@ -116,7 +116,8 @@ async def shell(folder: Path, **variables: str) -> AsyncIterator[Shell]:
     environment = place / ".venv"
     environment.mkdir()
     (environment / "bin").symlink_to(Path(sys.executable).parent)
-    (environment / ".programs").touch()
+    for stamp in (".programs", ".tests", ".ready"):
+        (environment / stamp).touch()
     reader = Shell(place, _environment(folder) | variables)
     try:
         yield reader
