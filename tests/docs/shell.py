@@ -115,7 +115,9 @@ async def shell(folder: Path, **variables: str) -> AsyncIterator[Shell]:
     # For make, the environment of the tests is what a reader has just set up.
     environment = place / ".venv"
     environment.mkdir()
-    (environment / "bin").symlink_to(Path(sys.executable).parent)
+    for entry in Path(sys.prefix).iterdir():
+        if not entry.name.startswith("."):
+            (environment / entry.name).symlink_to(entry)
     for stamp in (".programs", ".tests", ".ready"):
         (environment / stamp).touch()
     reader = Shell(place, _environment(folder) | variables)
