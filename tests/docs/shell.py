@@ -108,23 +108,24 @@ async def _ended(process: asyncio.subprocess.Process, log: Path, *, until: str) 
 async def shell(folder: Path, **variables: str) -> AsyncIterator[Shell]:
     """A reader's shell in a new folder; `variables` add to the environment."""
     place = folder / "repository"
-    place.mkdir()
-    for entry in ROOT.iterdir():
-        if entry.name not in {".git", ".venv"}:
-            (place / entry.name).symlink_to(entry)
+    _link(ROOT, place)
     # For make, the environment of the tests is what a reader has just set up.
-    environment = place / ".venv"
-    environment.mkdir()
-    for entry in Path(sys.prefix).iterdir():
-        if not entry.name.startswith("."):
-            (environment / entry.name).symlink_to(entry)
+    _link(Path(sys.prefix), place / ".venv")
     for stamp in (".programs", ".tests", ".ready"):
-        (environment / stamp).touch()
+        (place / ".venv" / stamp).touch()
     reader = Shell(place, _environment(folder) | variables)
     try:
         yield reader
     finally:
         await reader.end()
+
+
+def _link(folder: Path, place: Path) -> None:
+    """Make a folder with links to what is in another, but for hidden files and folders."""
+    place.mkdir()
+    for entry in folder.iterdir():
+        if not entry.name.startswith("."):
+            (place / entry.name).symlink_to(entry)
 
 
 def _environment(folder: Path) -> dict[str, str]:
