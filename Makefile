@@ -8,7 +8,7 @@ TESTS := $(VENV)/.tests
 READY := $(VENV)/.ready
 
 .PHONY: all ready demo serve test test-latest test-oldest laws check lock sim soak clean
-.PHONY: agreement agreement-check oracle oracle-test fuzz-kubelet
+.PHONY: agreement agreement-check never oracle oracle-test fuzz-kubelet
 .PHONY: e2e e2e-clean-root e2e-versions e2e-kubelets e2e-workloads attack browser-test deploy-test release release-check release-test
 .PHONY: bench bench-e2e simulate map-screenshots
 .PHONY: protos manifests dashboard reference docs docs-linkcheck
@@ -104,6 +104,10 @@ agreement: $(READY)
 
 agreement-check: $(READY)
 	$(BIN)/python -m tests.conformance.agreement_page --check
+
+# Measure how many pods that fit in no state of a node are refused for ever: docs/measurements/never.md.
+never: $(READY)
+	$(BIN)/python -m tests.laws.never_page
 
 # Record scenarios with the kubelet's own managers: make oracle VERSION=v1.36.3 [SEED=1]. The first use of each version
 # needs Go; later ones use the cache.

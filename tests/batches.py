@@ -59,7 +59,7 @@ def by_rules(node: Node, question: Question, weights: Weights = EVEN) -> NodeFac
     """What the rules answer."""
     demand, intent = question.demand, question.intent
     verdict = evaluate(node, demand, intent)
-    able = not evaluate(node.in_health(), demand, intent).refused
+    able = not evaluate(node.in_health(), demand, intent).permanent
     if not verdict.admitted:
         return NodeFacts(verdict.admitted, verdict.permanent, able, verdict)
     return NodeFacts(

@@ -40,7 +40,7 @@ def shapes(context: click.Context, *, source: ClusterSource, webhook: WebhookOpt
     """List the shapes of nodes: present, remembered and declared.
 
     A shape is what nodes of one class with the same taints have in common. The webhook denies a pod as one
-    that no node could ever run only if it fits no shape, even on a healthy and empty node.
+    that no node could ever run only if no healthy node of any shape could take it, empty or in use.
     """
     if context.invoked_subcommand:
         return

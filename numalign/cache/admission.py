@@ -231,7 +231,11 @@ def _by_nodes(
         return AdmissionDecision(AdmissionState.PLACED, warnings=tuple(_of_its_node(pod, pod.pin, cache)))
     survey = cache.ever(pod.question, pod.constraints)
     if survey.able:
-        warnings = (*_unlisted(survey, cache), *_not_answered(pod.question, survey))
+        warnings = (
+            *_unlisted(survey, cache),
+            *_not_answered(pod.question, survey),
+            *filter(None, [survey.not_when_empty]),
+        )
         if runs or cache.now(pod.question, pod.constraints):
             return AdmissionDecision(AdmissionState.FITS, warnings=warnings)
         waits = f"no node can provide {pod.policy} alignment now; the pod will stay pending"

@@ -24,6 +24,7 @@ from numalign.cache.shape_table import ShapeTable, deriving
 from numalign.cache.survey import Group, Survey, refusal_text
 from numalign.cache.unknown_node_table import UnknownNodeTable
 from numalign.decision.evaluate import evaluate, evaluating
+from numalign.decision.remedies import why_not_when_empty
 from numalign.decision.verdict import Verdict
 from numalign.kubelet import assumed_machine, work_limit
 from numalign.lru import LRU, Caches
@@ -69,11 +70,15 @@ _Pod = tuple[Question, Constraints]
 
 @dataclass(frozen=True, slots=True)
 class _Able:
-    """What could ever take a pod: which shapes, which nodes; and which of the nodes are unanswered."""
+    """What could ever take a pod: which shapes, which nodes.
+
+    Of the nodes, which are `unanswered`, and which could take it only while other pods use a part of them.
+    """
 
     shapes: Bools
     nodes: Bools
     unanswered: Bools
+    not_when_empty: Bools
 
 
 class ClusterCache:
@@ -288,7 +293,7 @@ class ClusterCache:
             yield from self._work_able(question, constraints)
 
     def ever(self, question: Question, constraints: Constraints = ANYWHERE) -> Survey:
-        """Return the survey of what could take the pod when healthy and empty, where the pod may go."""
+        """Return the survey of what could take the pod when healthy, where the pod may go."""
         key = question, constraints
         kept = self._surveys.find(key)
         if kept is None or not self._is_current(kept):
@@ -303,6 +308,7 @@ class ClusterCache:
         able, open_shapes = self._able(question, constraints), self._eligible(constraints)
         open_nodes = self.eligibility.ever(constraints)
         feasible, count = self._classes_of(able), int(np.count_nonzero(able.nodes & open_nodes))
+        when_empty = (able.nodes & open_nodes & ~able.not_when_empty).any()
         unknown = self.unknown_eligibility.ever(constraints)
         return Survey(
             feasible=tuple(name for name in self.classes if name in feasible),
@@ -311,11 +317,18 @@ class ClusterCache:
             known=len(self.nodes),
             unknown=self.unknown,
             unanswered=int(np.count_nonzero(able.unanswered & open_nodes)),
+            not_when_empty="" if when_empty else self._not_when_empty(question, constraints),
             fallback=None if count else self._fallback(able.shapes & open_shapes),
             unmatched=not (open_shapes.any() or unknown.any()),
             bare=int(np.count_nonzero(unknown & self.unknown_nodes.large_enough(question.demand))),
             unlisted=tuple(self._unlisted(question)),
         )
+
+    def _not_when_empty(self, question: Question, constraints: Constraints) -> str:
+        """Return why an empty node refuses a pod that nodes in use may take; empty if there is none."""
+        rows = self._shape_evaluation(question).not_when_empty() & self._eligible(constraints)
+        node = next((known.shape.node for row, known in self._shapes.known() if rows[row]), None)
+        return why_not_when_empty(node, question.demand, question.intent) if node else ""
 
     def _unlisted(self, question: Question) -> list[str]:
         # Zones do not list CPUs and memory if their kubelet generates no hints for them.
@@ -334,7 +347,7 @@ class ClusterCache:
         )
 
     def _able(self, question: Question, constraints: Constraints) -> _Able:
-        """Return which shapes and nodes could take the pod when healthy and empty.
+        """Return which shapes and nodes could take the pod when healthy, in any state.
 
         A shape whose largest node could not may still have one that could: nodes of a shape differ by parts
         of a GiB. More can be worse, if amounts of one resource and of another have to be in equally many
@@ -342,15 +355,20 @@ class ClusterCache:
         """
         of_shapes = self._shape_evaluation(question)
         shapes, unanswered = of_shapes.able(), self._nodes_of(of_shapes.unanswered())
-        nodes = self._nodes_of(shapes)
+        nodes, not_when_empty = self._nodes_of(shapes), self._nodes_of(of_shapes.not_when_empty())
         if (shapes & self._eligible(constraints)).any():
-            return _Able(shapes, nodes, unanswered)
+            return _Able(shapes, nodes, unanswered, not_when_empty)
         of_nodes = self._evaluation(question)
         able = of_nodes.able()
         rows = self._rows_of_shapes()[able]
         # During an update a node may be here before its shape is.
         shapes[rows[rows >= 0]] = True
-        return _Able(shapes, nodes | able, unanswered | of_nodes.unanswered())
+        return _Able(
+            shapes,
+            nodes | able,
+            unanswered | of_nodes.unanswered(),
+            not_when_empty | of_nodes.not_when_empty(),
+        )
 
     def _work_able(self, question: Question, constraints: Constraints) -> Iterator[None]:
         """Compute in steps what `_able` then returns at once."""

@@ -34,7 +34,7 @@ from numalign.decision.verdict import Refusal, Verdict
 from numalign.memory_size import weight
 from numalign.model.demand import WHOLE_POD
 from numalign.model.intent import Policy
-from numalign.model.node import Node
+from numalign.model.node import Node, judged
 from numalign.model.placement import Placement
 from numalign.model.pod import Role
 from numalign.model.steps import Steps, finished
@@ -66,8 +66,14 @@ _TRIED = 8
 _ROUNDS = 3
 """How often changes during the steps are processed."""
 
-NO, YES, UNANSWERED = 0, 1, 2
-"""The answer of a node; unanswered if it would take too long to compute."""
+NO, YES, UNANSWERED, NOT_EMPTY = 0, 1, 2, 3
+"""The answer of a node; unanswered if it would take too long to compute.
+
+A node that could ever admit a pod, but not when it is empty, is `NOT_EMPTY`.
+"""
+
+_BY_RULES = -1
+"""What columns leave to the rules."""
 
 _ABOUT_EMPTY_NODES = frozenset({"able", "never"})
 
@@ -269,7 +275,7 @@ class Evaluation:
         return possible
 
     def able(self, rows: Rows | None = None) -> Bools:
-        """Return which nodes would admit the pod when healthy and empty, or have no answer to that."""
+        """Return which nodes could admit the pod in some state when healthy, or have no answer to that."""
         able: Bools = self.ever(rows) != NO
         return able
 
@@ -278,13 +284,18 @@ class Evaluation:
         unanswered: Bools = self.ever(rows) == UNANSWERED
         return unanswered
 
+    def not_when_empty(self, rows: Rows | None = None) -> Bools:
+        """Return which of the `able` nodes refuse the pod when they are empty."""
+        not_when_empty: Bools = self.ever(rows) == NOT_EMPTY
+        return not_when_empty
+
     def aligned(self, rows: Rows | None = None) -> Bools:
         """Return which nodes admit the pod and really align it (`decision.scoring.aligned`)."""
         aligned: Bools = self.admitted(rows) & (self._current(_ALIGNED, rows) == YES)
         return aligned
 
     def ever(self, rows: Rows | None = None) -> Ints:
-        """Return by node `YES`, `NO` or `UNANSWERED`: whether it admits the pod when healthy and empty."""
+        """Return by node whether it admits the pod when healthy: empty (`YES`), or in any other state."""
         return self._current(_ABLE, rows)
 
     def _current(self, aspect: _Aspect, rows: Rows | None) -> Ints:
@@ -297,15 +308,22 @@ class Evaluation:
         height = self._nodes.height if rows is None else len(rows)
         answers = np.zeros(height, dtype=np.int8)
         left_over = yield from self._answered_by_columns(aspect, rows, answers)
+        left_over = np.union1d(left_over, np.flatnonzero(answers == _BY_RULES))
         degraded = self._degraded_rows(aspect.when, rows)
         # Degraded nodes are evaluated as healthy, equal ones together.
         left_over = np.setdiff1d(left_over, degraded.here) if degraded else left_over
+        seen = dict[object, int]()
         for at in left_over.tolist():
             row = at if rows is None else int(rows[at])
             # It may have gone since the first step, and may go while it is evaluated.
             if at < height and self._nodes.has(row):
-                node, verdict = self._nodes.node(row), (yield from self._evaluated(aspect.when, row))
-                answers[at] = aspect.by_rules(node, self.question, verdict)
+                node = self._nodes.node(row)
+                # Thousands of nodes of one make are the same when they are empty.
+                state = judged(node.in_health() if aspect.when is When.EMPTY else node)
+                if state not in seen:
+                    verdict = yield from self._evaluated(aspect.when, row)
+                    seen[state] = aspect.by_rules(node, self.question, verdict)
+                answers[at] = seen[state]
             yield
         if degraded := self._degraded_rows(aspect.when, rows):
             within = degraded.here < height
@@ -544,6 +562,16 @@ def _taken(trial: Trial) -> Bools:
     return trial.taken
 
 
+def _could_take(trial: Trial) -> Ints:
+    if trial.taken.all():
+        return np.full(trial.count, YES, dtype=np.int8)
+    return np.where(trial.taken, YES, np.where(trial.never, NO, _BY_RULES)).astype(np.int8)
+
+
+def _could_ever(node: Node, question: Question, verdict: Verdict) -> int:
+    return NOT_EMPTY if verdict.not_when_empty else _answer(node, question, verdict)
+
+
 _ADMITTED = _Aspect("admitted", When.NOW, _taken, _answer)
-_ABLE = _Aspect("able", When.EMPTY, _taken, _answer)
+_ABLE = _Aspect("able", When.EMPTY, _could_take, _could_ever)
 _ALIGNED = _Aspect("aligned", When.NOW, batch_placement.aligned, _is_aligned)

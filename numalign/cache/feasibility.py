@@ -56,24 +56,44 @@ class Trial:
             for rows, _, _ in self._taken_in_steps:
                 taken[rows] = True
             return taken
-        taken, unsure = self._taken_alone(self._possible())
+        taken, unsure = self._taken_alone(self._possible)
         if unsure.any():
             taken &= ~unsure
             for admitted in self.admitted_in_steps(unsure):
                 taken[admitted.rows[self._kept(admitted)]] = True
         return taken
 
+    @cached_property
+    def never(self) -> Bools:
+        """Which rows refuse the pod for what no use of them changes, if they are empty (`feasible`)."""
+        strict, possible = self.state.has(Trait.STRICT), self._possible.copy()
+        for request, rows in self._decided_alone():
+            hinted = (self.hint if self.plan.only_step else preferred_hint(self.state, request)).exists
+            possible &= ~rows | np.where(strict, hinted, fitting_everywhere(self.state, request))
+        return ~possible
+
+    @cached_property
     def _possible(self) -> Bools:
-        """Return which rows are large enough, and of a kind that may take the pod."""
+        """Which rows are large enough, and of a kind that may take the pod."""
         possible = large_enough(self.state)
         if any(self.plan.refused):
             possible &= ~self.state.flags(self.plan.refused)
         return possible
 
+    def _decided_alone(self) -> Iterator[tuple[StepRequest, Bools]]:
+        """Yield what a kubelet asks hints for: each container by itself or the pod, and on which rows."""
+        together = self.state.has(Trait.TOGETHER)
+        if self.plan.only_step:
+            yield self.plan.only_step, np.ones(self.count, dtype=np.bool_)
+            return
+        for request in (*self.plan.steps, self.plan.whole):
+            if not self.plan.hinted_for_nothing(request):
+                yield request, together if request is self.plan.whole else ~together
+
     @cached_property
     def _taken_in_steps(self) -> tuple[Admitted, ...]:
         """The rows that take a pod of several containers."""
-        return tuple(map(self._placement, self.admitted_in_steps(self._possible())))
+        return tuple(map(self._placement, self.admitted_in_steps(self._possible)))
 
     @cached_property
     def hint(self) -> PreferredHint:

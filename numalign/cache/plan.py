@@ -154,9 +154,16 @@ class TablePlan:
     def only_step(self) -> StepRequest | None:
         """The single container with requests to the managers, if amounts decide its result."""
         asking = [request for request in self.steps if any(request.amounts)]
-        if len(asking) > 1 or any(map(self._hinted_for_nothing, self.steps)):
+        if len(asking) > 1 or any(map(self.hinted_for_nothing, self.steps)):
             return None
         return asking[0] if asking else self.whole
+
+    def hinted_for_nothing(self, request: StepRequest) -> bool:
+        """Return whether there are hints for an amount of zero: a named device, or no memory."""
+        step = request.step
+        named = any(amount == 0 and self.kinds.given(name).any() for name, amount in step.devices.items())
+        empty = step.managed and not step.memory
+        return named or (empty and bool(self.kinds.trait(Trait.KEEPS_MEMORY).any()))
 
     def _request(self, step: Step) -> StepRequest:
         asked = {**step.devices, **({CPU: step.cpu // MILLI} if step.cpu else {}), **step.memory}
@@ -168,13 +175,6 @@ class TablePlan:
             tuple(asked[name] for name in names),
             np.array([given[name] for name in names], dtype=np.bool_).reshape(len(names), len(self.every)),
         )
-
-    def _hinted_for_nothing(self, request: StepRequest) -> bool:
-        """Return whether there are hints for an amount of zero: a named device, or no memory."""
-        step = request.step
-        named = any(amount == 0 and self.kinds.given(name).any() for name, amount in step.devices.items())
-        empty = step.managed and not step.memory
-        return named or (empty and bool(self.kinds.trait(Trait.KEEPS_MEMORY).any()))
 
     @cached_property
     def totals(self) -> tuple[tuple[str, int], ...]:

@@ -10,14 +10,14 @@ A best-effort intent guarantees nothing. An unmet best-effort intent is only an 
 what the kubelet's own rule gives on that node as it was.
 """
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 
-from numalign.decision.evaluate import fewest_zones
+from numalign.decision.allowed_zones import fewest_zones
+from numalign.decision.packing import fit_apart
 from numalign.kubelet.admit import effective_demand
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import cut
@@ -29,9 +29,6 @@ from numalign.model.resources import readable_zone
 
 LONGEST_BYTES = 512
 """The limit of a sentence, which is written on pods."""
-
-MOST_TRIED = 4096
-"""The limit of ways to divide what a pod holds among its containers; with more the pod is not judged."""
 
 _LONGEST_NAME = 48
 _MOST_NAMED = 4
@@ -236,29 +233,7 @@ def _each_in_one(observed: _Observed, steps: Sequence[Step]) -> bool | None:
     asked = [
         {name: step.requests[name] for name in observed.names if name in step.requests} for step in steps
     ]
-    # The largest first, so that an impossible division is detected early.
-    asked.sort(key=lambda requests: sorted(requests.values()), reverse=True)
-    tries = iter(range(MOST_TRIED))
-    try:
-        return _parts([Counter(bag) for bag in observed.held.values()], asked, tries)
-    except StopIteration:
-        return None
-
-
-def _parts(left: Sequence[Counter[str]], asked: Sequence[Mapping[str, int]], tries: Iterator[int]) -> bool:
-    """Return whether each request fits into one of what is left; raise `StopIteration` if tries run out."""
-    if not asked:
-        return True
-    first, *others = asked
-    for zone in left:
-        next(tries)
-        if all(zone[name] >= amount for name, amount in first.items()):
-            zone.subtract(first)
-            fits = _parts(left, others, tries)
-            zone.update(first)
-            if fits:
-                return True
-    return False
+    return fit_apart(observed.held.values(), asked)
 
 
 _SCOPES: Mapping[Scope, Callable[[_Observed], Alignment]] = MappingProxyType(

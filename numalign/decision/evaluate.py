@@ -2,16 +2,18 @@
 Whether a pod can run on a node as its owner requests.
 
 There is one definition: predict the placement that the kubelet would make, then check whether it satisfies
-the pod's intent. The same check on the healthy, empty node shows whether a refusal is permanent. There is no
-second rule anywhere.
+the pod's intent. Whether a refusal is permanent is shown by what every state of the node has in common
+(`feasible`). There is no second rule anywhere.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from numalign.decision.allowed_zones import fewest_zones
 from numalign.decision.doubts import doubts
+from numalign.decision.feasible import feasible
 from numalign.decision.own_zones import Zones, held_by_another, occupied_by_others
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
 from numalign.kubelet import admit as kubelet
@@ -35,9 +37,9 @@ NO_INTENT = Intent(Policy.NONE)
 def evaluate(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Verdict:
     """Return the verdict on a pod on the node in its current state.
 
-    A refusal is permanent if the healthy, empty node would refuse too, and then describes that node. A
-    verdict that takes too long to compute is not answered, which is not a refusal. Never raises for values
-    that were read without error.
+    A refusal is permanent if no state of the node could admit the pod, and then describes the healthy, empty
+    node. A verdict that takes too long to compute is not answered, which is not a refusal. Never raises for
+    values that were read without error.
     """
     return finished(evaluating(node, demand, intent))
 
@@ -48,12 +50,13 @@ def evaluating(node: Node, demand: Demand, intent: Intent = NO_INTENT) -> Steps[
     if now.admitted:
         return now
     empty = node.in_health()
-    ever = (
-        now
-        if empty == node
-        else (yield from _judging(empty, kubelet.effective_demand(empty, demand), intent))
-    )
-    return replace(ever, permanent=True) if ever.refused else now
+    read = kubelet.effective_demand(empty, demand)
+    ever = now if empty == node else (yield from _judging(empty, read, intent))
+    if not ever.refused or ever.refusal is None:
+        return now
+    if (yield from feasible(empty, read, intent, ever.refusal)):
+        return replace(now, not_when_empty=True)
+    return replace(ever, permanent=True)
 
 
 def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> bool:
@@ -262,17 +265,6 @@ def too_wide(
         if len(zones) > 1 and len(zones) > (fewest_zones(node, step, intent.policy, names) or 1):
             needs = _needs(node, step, intent.policy)
             yield step, tuple(need for need in needs if need.resource in names)
-
-
-def fewest_zones(node: Node, step: Step, policy: Policy, names: Iterable[str]) -> int | None:
-    """Return the number of zones that a policy allows for these resources of a step; None if not known.
-
-    For all policies but `single-numa-node` that is the fewest that could hold one of them by hardware.
-    """
-    if policy is Policy.SINGLE_NUMA_NODE:
-        return 1
-    widths = min_widths(node, step)
-    return min((widths[name] for name in names if name in widths), default=None)
 
 
 def _by_neighbours(node: Node, demand: Demand, intent: Intent, placement: Placement) -> Refusal | None:

@@ -110,9 +110,10 @@ class Refusal:
 class Verdict:
     """The result for one pod on one node.
 
-    `permanent` means that the empty node would refuse it as well. `known` is what the verdict rests on, and
-    `doubts` what could make it wrong. A verdict has no truth value: use `admitted`. One that is not
-    `answered` guarantees nothing, and no pod may be refused for it.
+    `permanent` means that no state of the node would admit it, `not_when_empty` that only a state would in
+    which other pods run. `known` is what the verdict rests on, and `doubts` what could make it wrong. A
+    verdict has no truth value: use `admitted`. One that is not `answered` guarantees nothing, and no pod may
+    be refused for it.
     """
 
     refusal: Refusal | None
@@ -120,6 +121,7 @@ class Verdict:
     placement: Placement
     known: Known
     doubts: tuple[Doubt, ...] = ()
+    not_when_empty: bool = False
 
     @property
     def admitted(self) -> bool:

@@ -190,6 +190,18 @@ def reason(verdict: Verdict) -> str:
     return cut(_written(refusal, _free(verdict), alike=True), LONGEST_REASON)
 
 
+NOT_WHEN_EMPTY = "an empty node would reject the pod"
+
+
+def not_when_empty(verdict: Verdict, remedies: Iterable[str]) -> str:
+    """Return why an empty node refuses a pod that a node in use may take, and what would help."""
+    refusal = _refusal(verdict)
+    subject = f"for {_subject(refusal)} " if refusal.container else ""
+    why = f"{NOT_WHEN_EMPTY}, because {subject}it {_singular(_written(refusal, ''))}"
+    helps = ", or if ".join(remedies)
+    return f"{why}; it would fit if {helps}" if helps else why
+
+
 def of_node(verdict: Verdict) -> str:
     """Return why a node refuses, as words that follow its name; raise as `sentence` does."""
     return _singular(_written(_refusal(verdict), _free(verdict)))

@@ -49,7 +49,7 @@ from numalign.model.machine import CpuSet
 from numalign.model.node import Node
 from numalign.model.options import FeatureGate, TopologyOption
 from numalign.model.placement import Grant, Placement, ZoneSet
-from numalign.model.resources import CPU, MILLI, Resources
+from numalign.model.resources import CPU, MILLI, Kind, Resources, kind
 from numalign.model.steps import Steps, finished
 
 NO_PLACEMENT = Placement()
@@ -229,6 +229,68 @@ def fits_together(node: Node, amounts: Mapping[str, int], zones: int) -> bool:
         for name, amount in amounts.items()
     ]
     return bool(hint_sets.of_width(reduce(and_, enough, hint_sets.every(len(node.zones))), zones))
+
+
+def fewest_zones_with(node: Node, amounts: Mapping[str, int]) -> int | None:
+    """Return the fewest zones that together have these free amounts; None if all zones have too little.
+
+    A device between zones counts for each of them, one without NUMA information for any.
+    """
+    pools, masks = read_state(node, amounts).devices, hint_sets.every(len(node.zones))
+    zones = obtainable(node)
+    for name, amount in amounts.items():
+        pool = pools.get(name)
+        if pool is None:
+            masks &= hint_sets.reaching(tuple([zone.get(name, 0) for zone in zones]), amount)
+        elif device_manager.NOWHERE not in pool.devices.places:
+            masks &= pool.devices.reaching(pool.free, amount)
+        elif sum(pool.free) < amount:
+            return None
+    return hint_sets.narrowest_width(masks, 0) or None
+
+
+def obtainable(node: Node) -> tuple[Mapping[str, int], ...]:
+    """Return the most that containers can get of each zone: what is free, or sometimes more CPUs.
+
+    With cores or zones of different sizes, the kubelet takes whole ones by their average size, and can take
+    CPUs that are not free (takeByTopology).
+    """
+    cpus = cpu_manager.state(node)
+    if cpus is None or cpus.topology.even:
+        return tuple(zone.free for zone in node.zones)
+    sizes = cpus.topology.sizes
+    return tuple({**zone.free, CPU: size * MILLI} for zone, size in zip(node.zones, sizes, strict=True))
+
+
+def serves(node: Node, name: str) -> bool:
+    """Return whether a manager of this kubelet allocates a resource, with hints or without."""
+    state = read_state(node, (name,))
+    managers = {Kind.CPU: state.cpus, Kind.MEMORY: state.memory}
+    return name in state.devices or managers.get(kind(name)) is not None
+
+
+def in_single_zones(node: Node, name: str) -> bool:
+    """Return whether each unit of a resource belongs to exactly one zone."""
+    pool = read_state(node, (name,)).devices.get(name)
+    return pool is None or len(pool.devices.places) == pool.devices.zones
+
+
+def preferring(node: Node, demand: Demand) -> Steps[bool]:
+    """Return whether a strict kubelet finds a preferred hint for each container by itself, or for the pod.
+
+    What is free only shrinks when something is in use, and the widths come from totals; so a container
+    without a preferred hint on the empty node has none in any state.
+    """
+    level = _pod_level(node, demand)
+    units = demand.steps if node.scope is Scope.CONTAINER else (demand.whole,)
+    crowded = level.crowded if level and node.scope is Scope.POD else frozenset[str]()
+    state = read_state(node, demand.whole.devices)
+    for step in units:
+        decision = yield from _decide(node, state, step, crowded)
+        if not decision.admitted:
+            return False
+        yield
+    return True
 
 
 def whole_cores(node: Node) -> tuple[int, int]:

@@ -230,13 +230,14 @@ def alike(node: Node | None, before: Node | None) -> bool:
     if node is before or node is None or before is None:
         return node is before
     # Identical objects are equal without a comparison.
-    return _judged(node) == _judged(before) and alike(node.health, before.health)
+    return judged(node) == judged(before) and alike(node.health, before.health)
 
 
-_judged = attrgetter(
+judged = attrgetter(
     *(
         attribute.name
         for attribute in fields(Node)
         if attribute.init and attribute.name not in {"name", "label", "attributes", "health"}
     )
 )
+"""Return all of a node that a verdict on its current state depends on."""

@@ -158,6 +158,8 @@ class NodeExplanation:
                 return
         if self.answer.refusal is not None:
             yield wording.sentence(self.verdict)
+            if self.verdict.not_when_empty:
+                yield "an empty node would refuse it too"
         if self.missing and self.chance is Chance.LATER:
             yield f"it {wording.lacking(self.missing)}; it could when healthy"
 

@@ -61,6 +61,10 @@ def cache_of(
 
 ONE_GPU, THREE_GPUS = "cpu=2 mem=1Gi gpu=1", "cpu=2 mem=1Gi gpu=3"
 FITS, LARGE = asked(ONE_GPU), asked(THREE_GPUS)
+RESERVING = node("cpu=8/6 mem=8Gi", "cpu=8 mem=8Gi", policy=SINGLE)
+IN_USE = node("cpu=8/6/0 mem=8Gi", "cpu=8 mem=8Gi", policy=SINGLE)
+ANCHORED = asked("init cpu=1 mem=1Gi", "cpu=7 mem=1Gi")
+"""The init container gets a CPU of the first zone, where the other one does not fit."""
 GOLD = Constraints(selector=(Requirement("tier", Operator.IN, frozenset({"gold"})),))
 GOLDEN = replace(TWO, attributes=Attributes(Labels({"tier": "gold"})))
 TAINTED = replace(FOUR, attributes=Attributes(taints=(Taint("dedicated", "gpu"),)))
@@ -87,6 +91,11 @@ NOT_MATCHED = (
 IN_VAIN = "single-numa-node has no effect: the pod is Burstable and requests no devices"
 MAY = "no node with a NUMA topology can align the pod; 1 node without one may"
 NOT_ASKED = "not evaluated: placing 1 container there takes too long"
+WHEN_EMPTY = (
+    'an empty node would reject the pod, because for container "c1" it would spread 7 cpu and 1Gi memory over'
+    ' more than one NUMA zone; it would fit if init container "c0" requested no whole number of CPUs, or if'
+    ' the Topology Manager scope was "pod"'
+)
 MISSPELT = 'no node lists the resource "nvidia.com/gpuu"; did you mean "nvidia.com/gpu"?'
 CLAIMED = 'DRA devices give the kubelet no topology hints: alignment of claim "nic" is unknown'
 
@@ -131,6 +140,12 @@ ADMITTED = [
         FITS, cache_of(VAST), State.FITS, [f"1 node was {NOT_ASKED}"]),
     ("two that do not answer, and one that says no",
         LARGE, cache_of(VAST, VAST, TWO), State.FITS, [f"2 nodes were {NOT_ASKED}"]),
+    ("only a node in use, which is empty now",
+        ANCHORED, cache_of(RESERVING), State.WAITS, [WAITS, WHEN_EMPTY]),
+    ("only a node in use, and one is",
+        ANCHORED, cache_of(IN_USE), State.FITS, [WHEN_EMPTY]),
+    ("a node in use, or another that is empty",
+        ANCHORED, cache_of(RESERVING, TWO), State.FITS, []),
     ("nothing to align",
         asked("cpu=1..2 mem=1Gi"), cache_of(TWO), State.NOTHING_TO_ALIGN, [IN_VAIN]),
     ("a policy for what it does not ask for",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from numalign.decision import alignment as alignments
+from numalign.decision import packing
 from numalign.decision.alignment import (
     LONGEST_BYTES,
     NOT_JUDGED,
@@ -97,7 +97,7 @@ def test_a_pod_sits_on_another_node(told: Node, pod: str, observed: str, judged:
 def test_devices_of_which_nobody_knows_the_place_are_in_nobodys_way() -> None:
     observed = {(): bag("gpu=1"), **held("a cpu=4")}
 
-    assert alignment(TWO, wants("cpu=4 gpu=1"), means("restricted"), observed) == alignments.ALIGNED
+    assert alignment(TWO, wants("cpu=4 gpu=1"), means("restricted"), observed) == Alignment(ALIGNED)
 
 
 def test_who_asks_for_nothing_is_not_judged() -> None:
@@ -144,7 +144,7 @@ def test_a_node_that_is_ill_is_judged_as_it_was() -> None:
 
 
 def test_containers_that_nobody_can_part_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alignments, "MOST_TRIED", 1)
+    monkeypatch.setattr(packing, "MOST_TRIED", 1)
 
     judged = alignment(TWO, wants("cpu=2 | cpu=4"), means("single-numa-node"), held("a cpu=3, b cpu=3"))
 

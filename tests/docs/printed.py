@@ -141,6 +141,12 @@ _GONE = KnownShape(of(named("dgx-1")[0]), seen=NOW - 2 * DAY)
 _DECLARED = KnownShape(of(named("dgx-1")[0]), declared=True)
 _LABELLED = KnownShape(of(replace(named("dgx-1")[0], attributes=Attributes(Labels({"pool": "gold"})))))
 _VAST = replace(node(*["cpu=8 mem=64Gi gpu=2"] * 18, policy=SINGLE), name="many-zones")
+_RESERVING = replace(node("cpu=16/13 mem=64Gi", "cpu=16 mem=64Gi", policy=SINGLE), name="dgx-1")
+_PREPARING = {
+    "name": "prep",
+    "image": "prep:1",
+    "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}},
+}
 _OWNER = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "1", "controller": True}
 _TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
 _CROWDED = {
@@ -200,6 +206,9 @@ CASES: Mapping[str, Case] = MappingProxyType(
             pod(gpus=4, nodeSelector={"pool": "gold"}), nodes=named("dgx-1"), shapes=(_LABELLED,), bare=False
         ),
         "not-answered": Case(pod(cpu="2", memory="1Gi", gpus=1), nodes=(_VAST,), bare=False),
+        "not-when-empty": Case(
+            pod(cpu="14", memory="1Gi", initContainers=[_PREPARING]), nodes=(_RESERVING,), bare=False
+        ),
         "node-not-answered": Case(
             pod(cpu="2", memory="1Gi", gpus=1, nodeName="many-zones"), nodes=(_VAST,), bare=False
         ),

@@ -124,13 +124,11 @@ def test_cpus_that_could_be_distributed_in_too_many_ways_are_not() -> None:
     assert not evaluate(HALF_FREE, asks("cpu=13 mem=1Gi"), means("none")).answered
 
 
-def test_what_the_empty_node_would_refuse_is_refused_whatever_is_not_answered_now() -> None:
+def test_what_the_empty_node_refuses_is_not_answered_as_long_as_the_node_in_use_does_not() -> None:
     """Blocks of memory take whole zones here: eight of them, and nine are not left."""
     verdict = evaluate(HALF_FREE, asks("cpu=13 mem=64Gi | cpu=1 mem=73Gi"), means("none"))
 
-    assert verdict.permanent
-    assert verdict.refusal
-    assert verdict.refusal.cause is Cause.NOT_ALLOCATED
+    assert (verdict.answered, verdict.permanent, verdict.not_when_empty) == (False, False, True)
 
 
 def test_a_pod_of_many_containers_is_admitted_in_steps() -> None:

@@ -96,6 +96,11 @@ def could(node: Node, pod: Question) -> bool:
     return not evaluate(node, pod.demand, pod.intent).refused
 
 
+def could_ever(node: Node, question: Question) -> bool:
+    """Whether some state of a node takes a pod, or it cannot say."""
+    return not evaluate(node.in_health(), question.demand, question.intent).permanent
+
+
 class Plain(NamedTuple):
     """What follows from the rules, shape by shape and node by node."""
 
@@ -114,7 +119,7 @@ def plain(made: KnownCluster, pod: PendingPod) -> Plain:
     present = _shapes_here(made)
     read = [KnownShape(reduce(Shape.joined, own)) for name, own in present.items() if name not in remembered]
     shapes = [each.shape for each in (*given_ones, *read)]
-    takes = [could(each.node, pod.question) for each in shapes]
+    takes = [could_ever(each.node, pod.question) for each in shapes]
     reached = [each.unmet(pod.constraints) is None for each in shapes]
     able = {
         each.name
@@ -124,9 +129,7 @@ def plain(made: KnownCluster, pod: PendingPod) -> Plain:
     takers = [node for node in made.nodes if shape.of(node).name in able]
     feasible = {each.node_class for each, yes in zip(shapes, takes, strict=True) if yes}
     if not any(yes and may for yes, may in zip(takes, reached, strict=True)):
-        takers += [
-            node for node in made.nodes if node not in takers and could(node.in_health(), pod.question)
-        ]
+        takers += [node for node in made.nodes if node not in takers and could_ever(node, pod.question)]
         feasible |= set(map(node_class, takers))
     bare = (unmet_ever(pod.constraints, each.name, each.attributes) for each in made.bare.values())
     count = sum(unmet_ever(pod.constraints, node.name, node.attributes) is None for node in takers)
@@ -233,7 +236,7 @@ def test_whatever_a_node_that_is_here_could_take_is_not_impossible(seed: int, po
         node
         for node in made.nodes
         if unmet_ever(asks.constraints, node.name, node.attributes) is None
-        and could(node.in_health(), asks.question)
+        and could_ever(node, asks.question)
     ]
 
     survey = cache_of(made).ever(*asks)

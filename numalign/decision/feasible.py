@@ -1,0 +1,111 @@
+"""
+Whether any state of a node could admit a pod.
+
+The kubelet takes the lowest zones that do, so an empty node can reject what the same node admits while other
+pods use a part of it: an init container lands in another zone, and no longer anchors the rest. So what the
+empty node answers shows nothing about other states. What every admission needs is checked instead, on the
+empty node, which has the most of everything: each container by itself on whatever zones are best for it, the
+pod as a whole, and one zone for each container that has to be in one. None of this becomes true when
+something is in use. The reverse is not guaranteed: a pod that passes may still fit in no state.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from numalign.decision.allowed_zones import fewest_zones
+from numalign.decision.packing import fit_apart
+from numalign.decision.verdict import Cause, Refusal, Refuser
+from numalign.kubelet import admit as kubelet
+from numalign.model.demand import Demand, Step
+from numalign.model.intent import Intent, Policy, Scope
+from numalign.model.node import Node
+from numalign.model.options import CpuOption
+from numalign.model.pod import Role
+from numalign.model.resources import CPU
+from numalign.model.steps import Steps
+
+_IN_EVERY_STATE = frozenset(
+    {Cause.NOT_EXCLUSIVE, Cause.NOT_ALIGNED, Cause.OTHER_POLICY, Cause.NOTHING_TO_SHARE}
+)
+"""Causes that follow from the pod and the kubelet's configuration alone."""
+
+
+def feasible(node: Node, demand: Demand, intent: Intent, refusal: Refusal) -> Steps[bool]:
+    """Return whether a state of a node could admit a pod that the healthy, empty `node` refuses.
+
+    `demand` is as the node's managers read it.
+    """
+    if refusal.refuser is Refuser.NODE or refusal.cause in _IN_EVERY_STATE or _breaks_cores(refusal):
+        return False
+    # Running containers hold their resources at the same time.
+    for step in (*demand.steps, demand.whole):
+        if not _has(node, step, len(node.zones), step.requests):
+            return False
+        yield
+    strict = node.policy.at_least(Policy.RESTRICTED)
+    if strict and not (yield from kubelet.preferring(node, demand)):
+        return False
+    for unit in _units(node, demand, intent):
+        if not _allows(node, unit, intent):
+            return False
+        yield
+    return (yield from _apart(node, demand, intent))
+
+
+def _breaks_cores(refusal: Refusal) -> bool:
+    """Return whether the node would have to split a core, however many are free."""
+    short = any(need.most < need.asked for need in refusal.needs)
+    return refusal.cause is Cause.NOT_WHOLE_CORES and bool(refusal.detail or short)
+
+
+def _has(node: Node, step: Step, zones: int, names: Iterable[str]) -> bool:
+    """Return whether some set of so many zones has what a step requests of these resources."""
+    amounts = {name: step.requests[name] for name in names if kubelet.serves(node, name)}
+    fewest = kubelet.fewest_zones_with(node, amounts)
+    return fewest is not None and fewest <= zones
+
+
+def _units(node: Node, demand: Demand, intent: Intent) -> tuple[Step, ...]:
+    if not intent.binding:
+        return ()
+    return (demand.whole,) if (intent.scope or node.scope) is Scope.POD else demand.steps
+
+
+def _allows(node: Node, unit: Step, intent: Intent) -> bool:
+    """Return whether as many zones as the intent allows have what it concerns of a container or the pod."""
+    names = _concerned(node, unit, intent)
+    return _has(node, unit, fewest_zones(node, unit, intent.policy, names) or 1, names)
+
+
+def _concerned(node: Node, step: Step, intent: Intent) -> list[str]:
+    return [name for name in step.requests if intent.concerns(name) and node.aligns(name)]
+
+
+def _apart(node: Node, demand: Demand, intent: Intent) -> Steps[bool]:
+    """Return whether running containers that have to be in one zone each have room beside each other."""
+    requests = list[Mapping[str, int]]()
+    for step in demand.steps:
+        if step.role is not Role.INIT:
+            requests.append({name: step.requests[name] for name in _in_one_zone(node, step, intent)})
+            yield
+    return fit_apart(kubelet.obtainable(node), filter(None, requests)) is not False
+
+
+def _in_one_zone(node: Node, step: Step, intent: Intent) -> frozenset[str]:
+    """Return the resources of a container that have to come from one zone, in any state."""
+    names = frozenset[str]()
+    if intent.binding and (intent.scope or node.scope) is Scope.CONTAINER:
+        concerned = _concerned(node, step, intent)
+        if (fewest_zones(node, step, intent.policy, concerned) or 1) == 1:
+            names = names.union(concerned)
+    if node.policy.at_least(Policy.RESTRICTED) and node.scope is Scope.CONTAINER:
+        names |= _in_one_zone_of_kubelet(node, step)
+    return frozenset(name for name in names if kubelet.in_single_zones(node, name))
+
+
+def _in_one_zone_of_kubelet(node: Node, step: Step) -> frozenset[str]:
+    widths = kubelet.min_widths(node, step)
+    if CpuOption.ALIGN_BY_SOCKET in node.options.cpu:
+        # The CPUs may come from any zone of the socket.
+        widths.pop(CPU, None)
+    one = node.policy is Policy.SINGLE_NUMA_NODE or max(widths.values(), default=1) == 1
+    return frozenset(name for name in widths if name in step.requests) if one else frozenset()

@@ -1,0 +1,61 @@
+"""What would let an empty node admit a pod that only nodes in use may take."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import reduce
+
+from numalign.decision import wording
+from numalign.decision.evaluate import evaluate
+from numalign.kubelet import work_limit
+from numalign.model.demand import Demand, Step, with_request
+from numalign.model.errors import cut
+from numalign.model.intent import Intent, Scope
+from numalign.model.node import Node
+from numalign.model.pod import Role
+from numalign.model.resources import CPU, MILLI
+
+_LONGEST_NAME = 48
+_MOST_TRIED = 3
+
+
+def why_not_when_empty(node: Node, demand: Demand, intent: Intent) -> str:
+    """Return why the healthy, empty `node` refuses a pod that it may take when in use, and what would help.
+
+    The reason and the remedies are left out for a pod that takes long to evaluate.
+    """
+    if work_limit.units(node, demand) > work_limit.LIMIT_AT_ONCE // (1 + _MOST_TRIED):
+        return wording.NOT_WHEN_EMPTY
+    return wording.not_when_empty(evaluate(node, demand, intent), remedies(node, demand, intent))
+
+
+def remedies(node: Node, demand: Demand, intent: Intent) -> tuple[str, ...]:
+    """Return what would help on the healthy, empty `node`, each as a clause after "if".
+
+    Each has been evaluated.
+    """
+    changes = _changes(node, demand, intent)
+    return tuple(words for words, where, changed in changes if evaluate(where, changed, intent).admitted)
+
+
+def _changes(node: Node, demand: Demand, intent: Intent) -> Iterator[tuple[str, Node, Demand]]:
+    """Yield the words for each change, and the node and the pod with it."""
+    pinned = [step.container for step in demand.steps if step.role is Role.INIT and step.cpu]
+    if pinned and not intent.names(CPU):
+        changed = reduce(lambda before, name: with_request(before, name, CPU, MILLI // 2), pinned, demand)
+        yield f"{_named(Role.INIT, pinned[0])} requested no whole number of CPUs", node, changed
+    apps = [step for step in demand.steps if step.role is Role.APP]
+    largest_first = sorted(apps, key=_size, reverse=True)
+    if largest_first != apps:
+        others = [step for step in demand.steps if step.role is not Role.APP]
+        words = f"{_named(Role.APP, largest_first[0].container)} was listed first"
+        yield words, node, replace(demand, steps=(*others, *largest_first))
+    if node.scope is Scope.CONTAINER:
+        yield 'the Topology Manager scope was "pod"', replace(node, scope=Scope.POD), demand
+
+
+def _named(role: Role, name: str) -> str:
+    return f'{role} "{cut(name, _LONGEST_NAME)}"'
+
+
+def _size(step: Step) -> tuple[int, int, int]:
+    return sum(step.devices.values()), step.cpu, sum(step.memory.values())
