@@ -23,6 +23,11 @@ IN_SOME_STATE = [
     ("the same in restricted zones", of("cpu=16/13", "cpu=16", RESTRICTED), ANCHORED),
     ("the same by a kubelet that refuses nothing", of("cpu=16/13", "cpu=16", LOOSE), ANCHORED),
     (
+        "a reserved CPU, which is taken with zones of different sizes",
+        of("cpu=4/3 gpu=2", "cpu=3 gpu=4", LOOSE),
+        ("init cpu=4 mem=1Gi", "cpu=3 mem=1Gi gpu=1"),
+    ),
+    (
         "a first container that takes what only another could not do without",
         of("cpu=6 gpu=2", "cpu=8 gpu=0"),
         ("cpu=4 mem=1Gi", "cpu=4 mem=1Gi gpu=2"),
