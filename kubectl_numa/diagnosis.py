@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -21,12 +22,16 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import kubelet_config, nrt, numatopologies
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
 from numalign.kube.stores import Problem
+from numalign.kubelet import work_limit
 from numalign.model.errors import Mistake
 from numalign.model.intent import PREFIX, Policy
 from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, Node
 from numalign.model.options import COMPARED
 
 _NODE = "Node"
+_ANY_NODE = "NODE"
+"""In a remedy: the name of the node."""
+
 _TOPOLOGIES = frozenset({nrt.KIND, numatopologies.KIND})
 
 
@@ -57,6 +62,7 @@ class Finding(StrEnum):
     VERSION = "version"
     NOT_ALIGNED = "not-aligned"
     SHARED_CPUS = "shared-cpus"
+    STALLED = "stalled"
     MANY_ZONES = "many-zones"
     ORPHAN = "orphan"
 
@@ -158,6 +164,11 @@ class FindingGroup:
     def what(self) -> str:
         """Return the consequence, in a sentence without a full stop."""
         return _ROWS[self.finding].what
+
+    @property
+    def fix(self) -> str:
+        """Return the remedy, its commands for the first of the nodes."""
+        return self.remedy.replace(_ANY_NODE, self.names[0])
 
     @property
     def names(self) -> Sequence[str]:
@@ -286,6 +297,20 @@ def _knows(level: Known, source: TopologySource) -> Callable[[ExaminedNode], Ite
     )
 
 
+def _stalled(node: Node) -> list[str]:
+    endless = node.policy is not Policy.NONE and len(node.zones) > work_limit.MOST_ZONES
+    return [f"{len(node.zones)} zones"] if endless else []
+
+
+def _kind(examined: ExaminedNode) -> str:
+    """Return the kind of the first topology with a mistake, as kubectl takes it."""
+    wrong = chain.from_iterable(examined.mistakes.get(finding, ()) for finding in _ABOUT_TOPOLOGIES)
+    return next(wrong, nrt.KIND).partition(":")[0].lower()
+
+
+_ABOUT_TOPOLOGIES = (Finding.BAD_TOPOLOGY, Finding.ORPHAN)
+
+
 def _without_topology(examined: ExaminedNode) -> bool:
     return examined.present and examined.node is None and Finding.BAD_TOPOLOGY not in examined.mistakes
 
@@ -353,7 +378,9 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.LACK,
             _wrong(Finding.BAD_TOPOLOGY),
             "The published topology is invalid, so the node counts as one without a topology",
-            _do("Fix or update the exporter that writes it:\n  kubectl get KIND NODE -o yaml"),
+            lambda examined: (
+                f"Fix or update the exporter that writes it:\n  kubectl get {_kind(examined)} NODE -o yaml"
+            ),
         ),
         Finding.BAD_NODE: _FindingRow(
             Severity.LACK,
@@ -466,10 +493,22 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
                 " reservedSystemCPUs, remove /var/lib/kubelet/cpu_manager_state and restart the kubelet."
             ),
         ),
+        Finding.STALLED: _FindingRow(
+            Severity.LACK,
+            _on_node(_stalled),
+            "The kubelet visits all sets of these zones for each pod that it aligns, which takes so long that"
+            " it stalls (kubernetes#135581); numalign does not predict it",
+            _do(
+                "Update the kubelet to Kubernetes 1.36 or newer, whose hints for devices leave out zones"
+                " without devices, and leave memoryManagerPolicy at None."
+            ),
+        ),
         Finding.MANY_ZONES: _FindingRow(
             Severity.NOTE,
             _on_node(
-                lambda node: [f"{len(node.zones)} zones"] if len(node.zones) > DEFAULT_MAX_ZONES else []
+                lambda node: (
+                    [f"{len(node.every_zone)} zones"] if len(node.every_zone) > DEFAULT_MAX_ZONES else []
+                )
             ),
             "A kubelet that aligns pods starts with so many zones only if an option allows it, and"
             " predictions take longer",
@@ -482,7 +521,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.NOTE,
             _wrong(Finding.ORPHAN),
             "There is a topology but no Node: its exporter left it behind",
-            _do("Delete it:\n  kubectl delete KIND NODE"),
+            lambda examined: f"Delete it:\n  kubectl delete {_kind(examined)} NODE",
         ),
     }
 )

@@ -90,13 +90,13 @@ class ClassOfNodes:
     nodes: tuple[SeenNode, ...]
 
     @property
-    def zones(self) -> tuple[Zone, ...]:
-        """Return what the zones of all of them have together, zone by zone."""
+    def together(self) -> Node:
+        """Return a node with what the zones of all of them have together, zone by zone."""
         by_name = defaultdict[str, list[Zone]](list)
         for seen in self.nodes:
             for zone in seen.node.zones:
                 by_name[zone.name].append(zone)
-        return tuple(_together(zones) for zones in by_name.values())
+        return replace(self.nodes[0].node, zones=tuple(map(_together, by_name.values())), stock=None)
 
     @property
     def statuses(self) -> Counter[NodeStatus]:
@@ -125,12 +125,12 @@ def draw_class(each: ClassOfNodes, writer: TextWriter) -> None:
     """Draw one class: the number of nodes and zones, the statuses, the zones, and some names."""
     node, statuses = each.nodes[0].node, each.statuses
     writer.entry("", each.name, indent=0, style="bold")
-    zones = counted(len(node.zones), "zone")
+    zones = counted(len(node.every_zone), "zone")
     like = f"{counted(len(each.nodes))} of {zones}, {node.policy}, scope {node.scope}"
     writer.entry("", like, indent=_INDENT)
     style = "red" if _ALARMING & statuses.keys() else ""
     writer.entry("", in_words(statuses, each.nodes), indent=_INDENT, style=style)
-    draw_zones(each.zones, writer)
+    draw_zones(each.together, writer)
     writer.entry("", some((seen.node.name for seen in each.nodes), most=_NAMED), indent=_INDENT, style="dim")
 
 
@@ -160,7 +160,7 @@ def row(seen: SeenNode) -> ListedRow:
         (
             node.name,
             ",".join(seen.statuses),
-            len(node.zones),
+            len(node.every_zone),
             _taken(amounts, CPU),
             _taken(amounts, MEMORY),
             ",".join(f"{name}={_taken(amounts, name)}" for name in devices),

@@ -17,6 +17,8 @@ from kubectl_numa.lines import TextWriter, amounts, counted
 from numalign.decision import wording
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
+from numalign.model.bitset import bits
+from numalign.model.machine import render_list
 from numalign.model.node import Node, Zone, node_class
 from numalign.model.resources import quantities, readable_zone, render_short
 from numalign.shapes import KnownShape
@@ -51,7 +53,7 @@ def to_json(snapshot: Snapshot, exporter: Callable[[Node], ExporterHealth]) -> l
             "cordoned": node.attributes.cordoned,
             "ready": node.attributes.ready,
             "taints": [*map(str, node.attributes.taints)],
-            "zones": [*map(_zone, node.zones)],
+            "zones": [*map(_zone, node.every_zone)],
         }
         for node in snapshot.nodes
     )
@@ -75,7 +77,7 @@ def shape_to_json(known_shape: KnownShape) -> dict[str, Any]:
             for key, values in sorted(shape.labels.items())
         },
         "taints": [*map(str, shape.taints)],
-        "zones": [*map(_zone, shape.node.zones)],
+        "zones": [*map(_zone, shape.node.every_zone)],
     }
 
 
@@ -110,12 +112,16 @@ def draw(node: Node, writer: TextWriter, health: ExporterHealth) -> None:
         writer.write(Text("  is cordoned", "red"))
     if not node.attributes.ready:
         writer.write(Text("  is not ready", "red"))
-    draw_zones(node.zones, writer)
+    draw_zones(node, writer)
 
 
-def draw_zones(zones: Sequence[Zone], writer: TextWriter) -> None:
+def draw_zones(node: Node, writer: TextWriter) -> None:
     """Draw a row for each zone, a column for each resource: how much of what is allocatable is used."""
-    writer.write(*_map(zones, writer))
+    writer.write(*_map(node.zones, writer))
+    if node.others:
+        ids = render_list(bits(zone.id for zone in node.others))
+        words = f"and {counted(len(node.others), 'zone')} without CPUs and devices: {ids}"
+        writer.entry("", words, indent=_INDENT, style="dim")
 
 
 def reported_by(health: ExporterHealth) -> str:
@@ -148,7 +154,7 @@ def draw_shape(known_shape: KnownShape, writer: TextWriter, *, now: float) -> No
     for what, words in (("labels", labels), ("taints", map(str, shape.taints))):
         if line := ", ".join(words):
             writer.entry(f"  {what} ", line, indent=_SHAPE_INDENT, label_style="dim", style="dim")
-    draw_zones(node.zones, writer)
+    draw_zones(node, writer)
 
 
 def how_known(known_shape: KnownShape, *, now: float) -> str:

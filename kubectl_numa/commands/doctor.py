@@ -141,4 +141,4 @@ def _show_group(group: FindingGroup, writer: TextWriter, *, most: int | None) ->
         writer.entry(" " * _INDENT + "* ", f"{some(of, most=most or _NAMES)}: {detail}", indent=_INDENT + 2)
     if hidden := len(details) - len(shown):
         writer.entry(" " * _INDENT + "* ", f"and {hidden:,} more (--all shows them)", indent=_INDENT + 2)
-    writer.entry("  fix", group.remedy, indent=_INDENT, label_style="green")
+    writer.entry("  fix", group.fix, indent=_INDENT, label_style="green")

@@ -7,7 +7,7 @@ is evaluated by the rules.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import chain, count
 from operator import attrgetter
@@ -165,6 +165,7 @@ _facts = attrgetter(
     "threads",
     "machine",
     "ids",
+    "others",
 )
 
 
@@ -193,7 +194,8 @@ def layout_of(node: Node) -> Layout | Unfit:
         costs=tuple(zone.costs for zone in node.zones),
         sockets=_sockets(node, cpus),
         # If only single zones count, or none, distances do not matter.
-        numa=numa_info(node) if node.policy in _COMPARES else NumaInfo(len(node.zones)),
+        # Columns store no affinity, so zones that are in no hint do not matter either.
+        numa=replace(numa_info(node), others=0) if node.policy in _COMPARES else NumaInfo(len(node.zones)),
     )
 
 

@@ -269,7 +269,7 @@ class ClusterState:
         node_facts, configured = self.nodes.get(name), self.configurations.get(name)
         node, problems = self._reported(topology, node_facts)
         if node is None:
-            node, others = _joined(topology, nrt.KIND, node_facts=node_facts, configured=configured)
+            node, others = _joined(topology, node_facts=node_facts, configured=configured)
             problems = (*problems, *others)
         return node, problems
 
@@ -284,7 +284,7 @@ class ClusterState:
         if node_facts.threads is None:
             node_facts = replace(node_facts, threads=report.threads)
         configured = self.configurations.get(name)
-        return _joined(report.topology, numatopologies.KIND, node_facts=node_facts, configured=configured)
+        return _joined(report.topology, node_facts=node_facts, configured=configured)
 
     def _is_orphan(self, name: str) -> bool:
         """Return whether there are Nodes, and none with this name."""
@@ -364,14 +364,11 @@ def _in_order(names: Iterable[str]) -> Iterator[str]:
 
 
 def _joined(
-    topology: Topology, kind: str, *, node_facts: NodeFacts | None, configured: KubeletConfiguration | None
-) -> tuple[Node | None, tuple[Problem, ...]]:
+    topology: Topology, *, node_facts: NodeFacts | None, configured: KubeletConfiguration | None
+) -> tuple[Node, tuple[Problem, ...]]:
     """Return the node; one whose kubelet would not start as configured is known by its topology alone."""
     try:
         return nodes.join(topology, node_facts=node_facts, configured=configured), ()
     except BadNode as error:
-        if not error.configuration:
-            return None, (Problem(kind, topology.name, error.zones),)
         problem = Problem(kubelet_config.KIND, topology.name, error.configuration)
-    node, problems = _joined(topology, kind, node_facts=node_facts, configured=None)
-    return node, (problem, *problems)
+    return nodes.join(topology, node_facts=node_facts), (problem,)

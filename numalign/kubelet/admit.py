@@ -18,6 +18,7 @@ from numalign.kubelet import (
     cpu_manager,
     device_manager,
     hint_sets,
+    hinted_zones,
     memory_manager,
     pod_level,
     work_limit,
@@ -305,11 +306,13 @@ def numa_info(node: Node) -> NumaInfo:
     """Return the zones as the merge compares them; without published distances all are equal."""
     # NewNUMAInfo reads distances only under prefer-closest-numa-nodes.
     if TopologyOption.PREFER_CLOSEST not in node.options.topology:
-        return NumaInfo(len(node.zones))
+        return NumaInfo(len(node.zones), others=len(node.others))
     # By position: CalculateAverageFor reads rows by id, which is wrong where ids have gaps.
     costs = [dict(zone.costs) for zone in node.zones]
     return NumaInfo(
-        len(node.zones), tuple(tuple(row.get(zone.id, 0) for zone in node.zones) for row in costs)
+        len(node.zones),
+        tuple(tuple(row.get(zone.id, 0) for zone in node.zones) for row in costs),
+        len(node.others),
     )
 
 
@@ -381,7 +384,7 @@ def _grant(node: Node, given: _Given, state: ManagersState, memory: Iterable[Ent
     return Grant(
         step.container,
         step.role,
-        affinity=None if mask is None else bitmask.ids(mask, node.ids),
+        affinity=None if mask is None else bitmask.ids(mask, hinted_zones.order(node)),
         preferred=given.affinity.preferred,
         amounts=_by_zone_set(node, [*entries, *memory]),
         cpus=given.cpus,

@@ -33,8 +33,8 @@ def ascending(count: int) -> range:
 
 @lru_cache(maxsize=4096)
 def ids(mask: Mask, order: tuple[ZoneId, ...]) -> ZoneSet:
-    """Return the ids in a mask, where `order` lists all ids ascending."""
-    return tuple([order[position] for position in members(mask)])
+    """Return the ids in a mask, ascending, where `order` has the id of each position."""
+    return tuple(sorted([order[position] for position in members(mask)]))
 
 
 def sums(amounts: tuple[int, ...]) -> tuple[int, ...]:

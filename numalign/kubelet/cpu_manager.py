@@ -16,7 +16,7 @@ from numalign.kubelet.cpu_assignment import StaticPolicyOptions, choices, take_b
 from numalign.kubelet.hint_sets import HintSet
 from numalign.kubelet.topology_manager import ResourceHints
 from numalign.lru import remembering
-from numalign.model.bitset import bits, members, union
+from numalign.model.bitset import bits, union
 from numalign.model.demand import Step
 from numalign.model.machine import CpuSet, CpuTopology
 from numalign.model.node import CpuManager, Node
@@ -193,7 +193,7 @@ def _spanning(topology: CpuTopology, sockets: int) -> HintSet:
 def _aligned(state: CpuState, mask: Mask) -> CpuSet:
     """Return the CPUs of the zones in an affinity or, aligned by socket, of all sockets that they touch."""
     # By socket, the affinity is only the start: all CPUs of its sockets are as good.
-    inside = union(state.topology.zones[at] for at in members(mask))
+    inside = union(cpus for at, cpus in enumerate(state.topology.zones) if mask >> at & 1)
     if CpuOption.ALIGN_BY_SOCKET not in state.options.cpu:
         return inside
     return union(socket for socket in state.topology.sockets if socket & inside)

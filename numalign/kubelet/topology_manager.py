@@ -11,7 +11,7 @@ closed form:
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from operator import and_
 from types import MappingProxyType
@@ -42,10 +42,19 @@ Distances = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class NumaInfo:
-    """The number of zones, and their distances if the kubelet prefers the closest ones (NUMAInfo)."""
+    """The number of zones, and their distances if the kubelet prefers the closest ones (NUMAInfo).
+
+    `others` counts the zones that are in no hint (`hinted_zones`): only an affinity to all zones has them.
+    """
 
     count: int
     distances: Distances | None = None
+    others: int = 0
+
+    @property
+    def everything(self) -> Mask:
+        """The mask of all zones; those in no hint are after the `count` first ones."""
+        return bitmask.full(self.count + self.others)
 
     def best(self, candidates: HintSet) -> Mask:
         """Return the kubelet's choice among equals: fewest zones, then the closest, then the lower mask."""
@@ -136,9 +145,11 @@ def _single_numa_node(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decisio
     """Count only preferred hints of one zone (filterSingleNumaHints), whatever the distances."""
     ones = [(resource, hint_sets.of_width(possible & best, 1)) for resource, possible, best in hints]
     # Distances do not decide between single zones: the comparison by distance is left to other policies.
-    decision = _restricted([ResourceHints(name, one, one) for name, one in ones], NumaInfo(numa.count))
+    decision = _restricted(
+        [ResourceHints(name, one, one) for name, one in ones], replace(numa, distances=None)
+    )
     # An affinity to all zones is stored as none, which the managers read as "don't care".
-    if decision.affinity.mask == bitmask.full(numa.count):
+    if decision.affinity.mask == numa.everything:
         return Decision(TopologyHint(None, preferred=True), admitted=True)
     return decision
 
@@ -146,7 +157,7 @@ def _single_numa_node(hints: Sequence[ResourceHints], numa: NumaInfo) -> Decisio
 def _preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> TopologyHint | None:
     """Return the narrowest mask that every resource prefers; all zones if none has a preference."""
     if not hints:
-        return TopologyHint(bitmask.full(numa.count), preferred=True)
+        return TopologyHint(numa.everything, preferred=True)
     # mergePermutation prefers a permutation only if all its masks are preferred and the same.
     common = reduce(and_, (resource.preferred for resource in hints))
     return TopologyHint(numa.best(common), preferred=True) if common else None
@@ -158,19 +169,19 @@ def _best_not_preferred(hints: Sequence[ResourceHints], numa: NumaInfo) -> Steps
     The best has BestNonPreferredAffinityCount zones, which is the width of the narrowest hint of the resource
     that needs most; else it is the widest below, else the narrowest above.
     """
-    lists, everything = [hint.possible for hint in hints if hint.possible], bitmask.full(numa.count)
+    lists = [hint.possible for hint in hints if hint.possible]
     # An empty list is a nil mask: it neither raises the limit nor removes a zone from the others.
     limit = max((hint_sets.narrowest_width(possible, 0) for possible in lists), default=0)
     # The lowest mask of the wanted width is often there, and no other can beat it.
-    if not numa.distances and _first_is_reached(lists, bitmask.full(limit), everything):
+    if not numa.distances and _first_is_reached(lists, bitmask.full(limit), bitmask.full(numa.count)):
         return bitmask.full(limit)
-    reachable = yield from _intersections(lists, numa.count)
+    reachable = (yield from _intersections(lists, numa.count)) if lists else hint_sets.NONE
     # First the limit itself, then closest to it from below, and only then anything wider.
     for width in (*range(limit, 0, -1), *range(limit + 1, numa.count + 1)):
         if alike := hint_sets.of_width(reachable, width):
             return numa.best(alike)
     # No permutation kept a zone, so the hint stays the initial one: all zones, not preferred.
-    return everything
+    return numa.everything
 
 
 def _first_is_reached(lists: Sequence[HintSet], first: Mask, everything: Mask) -> bool:
@@ -185,8 +196,6 @@ def _first_is_reached(lists: Sequence[HintSet], first: Mask, everything: Mask) -
 
 def _intersections(lists: Sequence[HintSet], count: int) -> Steps[HintSet]:
     """Return every non-empty mask that is the intersection of one hint from each list."""
-    if not lists:
-        return 1 << bitmask.full(count)
     merged, *others = lists
     for other in others:
         yield

@@ -78,6 +78,7 @@ def node_json(view: NodeView) -> Form:
         "labels": dict(view.labels),
         "taints": list(view.taints),
         "sockets": [*map(_socket, view.sockets)],
+        "otherZones": list(view.other_zones),
         "sharedDevices": [*map(_device, view.shared_devices)],
         "podsHere": [*map(_pod_on_node, view.pods)],
         "hidden": view.hidden,

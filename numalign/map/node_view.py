@@ -18,6 +18,7 @@ def node_view(state: SchedulerState, name: str, visible: Visible, *, revision: i
     return NodeView(
         node_tile,
         placed.sockets,
+        tuple(zone.id for zone in info.node.others),
         placed.shared_devices,
         pods,
         info.node.machine is not None,

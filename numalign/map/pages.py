@@ -36,6 +36,7 @@ from numalign.map.views import (
     ZoneBox,
     ZoneUse,
 )
+from numalign.model.bitset import bits
 from numalign.model.machine import CpuSet, render_list
 from numalign.model.resources import readable_zone, render_short
 
@@ -365,6 +366,7 @@ _FILTERS: Mapping[str, Any] = MappingProxyType(
         "answers_in": _answers_in,
         "doubts_in": _doubts_in,
         "cpu_list": render_list,
+        "zone_list": lambda ids: render_list(bits(ids)),
         "ago": wording.ago,
         "iso": _iso,
         "clock": _clock,

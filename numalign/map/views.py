@@ -272,11 +272,12 @@ class NodeView:
 
     `machine_known` is whether its CPUs are known. `shared_devices` are in several zones, or in unknown ones.
     `exact` is whether the free amounts are certainly those of the kubelet. `labels` and `taints` are those of
-    the Node.
+    the Node. `other_zones` are the ids of the zones that no hint can include.
     """
 
     tile: NodeTile
     sockets: tuple[SocketBox, ...]
+    other_zones: tuple[ZoneId, ...]
     shared_devices: tuple[DeviceBox, ...]
     pods: tuple[PodOnNode, ...]
     machine_known: bool

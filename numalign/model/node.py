@@ -86,6 +86,9 @@ class Zone:
 class Node:
     """One node; its zones are in ascending order of their ids.
 
+    `zones` are those that hints of its kubelet can include, `others` those that none can
+    (`kubelet.hinted_zones`).
+
     `totals` is what the node as a whole may allocate, None if not reported. `label` is the topology class in
     its label at present, if any. `threads` is the number of hardware threads per core, None if no label says
     so. `stock` says which CPUs and devices are left, if the `machine` is described or pods were charged to
@@ -115,6 +118,7 @@ class Node:
     occupied: frozenset[ZoneId] = frozenset()
     exclusive: frozenset[ZoneId] = frozenset()
     health: "Node | None" = None
+    others: tuple[Zone, ...] = ()
     devices: frozenset[str] = field(init=False)
     ids: tuple[ZoneId, ...] = field(init=False, compare=False, repr=False)
     hinting: frozenset[Kind] = field(init=False, compare=False, repr=False)
@@ -128,6 +132,11 @@ class Node:
         object.__setattr__(self, "devices", shared(frozenset(filter(_is_device, listed))))
         if self.machine and not self.stock:
             object.__setattr__(self, "stock", full_stock(self.machine))
+
+    @property
+    def every_zone(self) -> tuple[Zone, ...]:
+        """All zones of the machine, in ascending order of their ids."""
+        return tuple(sorted((*self.zones, *self.others), key=attrgetter("id"))) if self.others else self.zones
 
     def emptied(self) -> "Node":
         """Return the node with nothing allocated and full stock; itself if nothing changes."""
@@ -177,7 +186,7 @@ def node_class(node: Node) -> str:
     many classes as nodes.
     """
     node = node.health or node
-    zones = tuple((zone.id, _rounded(zone.capacity), _rounded(zone.allocatable)) for zone in node.zones)
+    zones = tuple((zone.id, _rounded(zone.capacity), _rounded(zone.allocatable)) for zone in node.every_zone)
     return _class_of(node.policy, node.scope, node.cpu_manager, node.memory_manager, zones)
 
 

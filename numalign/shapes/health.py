@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 
+from numalign.kubelet import hinted_zones
 from numalign.model.machine import DevicePlace, Machine
 from numalign.model.node import Node, Zone, node_class
 from numalign.model.resources import EMPTY, Kind, Resources, kind
@@ -24,6 +25,7 @@ def with_devices_of(node: Node, healthy: Node) -> Node | None:
 
     None if it is healthy, or of another kind.
     """
+    node, healthy = hinted_zones.together(node), hinted_zones.together(healthy)
     if node.ids != healthy.ids or not _lacks(node, healthy):
         return None
     zones = _restored_zones(tuple(zone.emptied() for zone in node.zones), healthy.zones)
@@ -32,7 +34,7 @@ def with_devices_of(node: Node, healthy: Node) -> Node | None:
     machine = node.machine and _restored_machine(node.machine, healthy.machine, zones)
     totals = _totals(node.totals, healthy)
     restored = replace(node, zones=zones, totals=totals, machine=machine, stock=None, health=None)
-    return restored if node_class(restored) == node_class(healthy) else None
+    return hinted_zones.apart(restored) if node_class(restored) == node_class(healthy) else None
 
 
 def with_whole_machine(node: Node) -> Node | None:

@@ -29,6 +29,7 @@ GOOD = replace(
 COUNTED = replace(GOOD, known=Known.COUNTS)
 SINGLE_ZONES = node(*["cpu=8 mem=8Gi"] * 9, policy=ALIGNS, options=TOLD, max_zones=16)
 NINE = replace(SINGLE_ZONES, name="a", known=Known.MACHINE)
+EIGHTEEN = replace(NINE, zones=node(*["cpu=8 mem=8Gi"] * 18).zones, max_zones=18)
 AGENT = {"a": NOW - 5}
 NRT, CONFIGURATION = "NodeResourceTopology", "KubeletConfiguration"
 REPORT = "metadata.annotations[numalign.io/machine]"
@@ -88,6 +89,8 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
     ("a kubelet that gives out no CPUs", seen(replace(GOOD, cpu_manager=CpuManager.NONE)),
         [("shared-cpus", "")]),
     ("more zones than kubelets take", seen(NINE), [("many-zones", "9 zones")]),
+    ("zones whose sets a kubelet cannot visit", seen(EIGHTEEN),
+        [("stalled", "18 zones"), ("many-zones", "18 zones")]),
     ("an object that was left behind", seen(agents={}, **wrong(NRT, "metadata.name", "no Node")),
         [("orphan", "NodeResourceTopology: metadata.name: no Node")]),
     ("an object of Volcano that is invalid",

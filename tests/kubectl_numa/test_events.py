@@ -40,22 +40,6 @@ POD: Json = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
 SMT = "feature.node.kubernetes.io/cpu-hardware_multithreading"
 
 
-# A kubelet that is told so does start.
-WALKING = {
-    "topologyManagerPolicy": "restricted",
-    "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "20"},
-}
-
-
-def crowded() -> Json:
-    """A machine of 17 zones."""
-    return {"zones": [{**MACHINE["zones"][0], "id": at, "cores": [[at]]} for at in range(17)]}
-
-
-def published(count: int) -> list[Json]:
-    return [{**NRT["zones"][0], "name": f"node-{at}"} for at in range(count)]
-
-
 def line(**event: object) -> bytes:
     return json.dumps(event).encode()
 
@@ -249,16 +233,6 @@ def test_a_refusal_is_observed_as_it_is_recorded() -> None:
                 "a machine of another configuration",
                 line(node={"name": "n", "machine": MACHINE, "kubeletConfig": {"reservedSystemCPUs": "1"}}),
                 ['node.kubeletConfig.reservedSystemCPUs: "1" contradicts the machine: "0"'],
-            ),
-            (
-                "a machine of too many zones",
-                line(node={"name": "n", "machine": crowded(), "kubeletConfig": WALKING}),
-                ["node.machine.zones: 17 zones are more than the 16 that numalign supports"],
-            ),
-            (
-                "a topology of too many zones",
-                line(node={"name": "n", "nrt": {**NRT, "zones": published(17)}, "kubeletConfig": WALKING}),
-                ["node.nrt.zones: 17 zones are more than the 16 that numalign supports"],
             ),
             ("a pod that is no object", line(create="p"), ['create: must be an object, not "p"']),
             (

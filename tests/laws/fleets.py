@@ -153,19 +153,22 @@ def counted(pick: Pick) -> Node:
     hardware = _ordinary(pick, ids, names) if plain else _any_hardware(pick, ids, names)
     made = [_zone(pick, at, listed, plain=plain) for at, listed in hardware.items()]
     cpu, memory = managers(made)
+    managed = pick([memory] * 6 + [MemoryManager.STATIC, MemoryManager.NONE])
+    bare = managed is MemoryManager.NONE and pick(SELDOM)
     return Node(
         "node",
         tuple(_with_costs(pick, made)),
         policy=pick(POLICIES),
         scope=pick(list(Scope)),
         cpu_manager=pick([cpu] * 6 + [CpuManager.STATIC, CpuManager.NONE]),
-        memory_manager=pick([memory] * 6 + [MemoryManager.STATIC, MemoryManager.NONE]),
+        memory_manager=managed,
         totals=_totals(pick, made),
         max_zones=pick(MOST_ZONES),
         known=pick([Known.COUNTS, Known.CONFIGURED]),
         label=pick([None, "a-class"]),
         options=pick(PLAIN if plain else TOLD),
         threads=pick([None, None, None, 1, 2, 4]),
+        others=(Zone(ZoneId(99), "node-99", EMPTY, EMPTY, EMPTY),) if bare else (),
     )
 
 

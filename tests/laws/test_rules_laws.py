@@ -20,19 +20,20 @@ from numalign.decision.scoring import HIGHEST, Strategy, aligned, score
 from numalign.decision.verdict import Cause, Refusal, Refuser, Verdict
 from numalign.kubelet import assumed_machine as assumed
 from numalign.kubelet.admit import admit, after_admission, charge, release
+from numalign.kubelet.hinted_zones import apart
 from numalign.ledger import claims
 from numalign.ledger.arithmetic import named
 from numalign.model import demand as demands
 from numalign.model.bitset import bits
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Match, Policy, Scope
-from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, render_list
-from numalign.model.node import Node, Zone, managers
+from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, all_places, render_list
+from numalign.model.node import MemoryManager, Node, Zone, managers
 from numalign.model.options import DEFAULTS, Options
 from numalign.model.placement import Grant, Placement, ZoneSet
 from numalign.model.pod import Container, Pod, Role
 from numalign.model.quantity import LARGEST
-from numalign.model.resources import CPU, MEMORY, Kind, Resources, ZoneId, kind, parse_amount, render
+from numalign.model.resources import CPU, EMPTY, MEMORY, Kind, Resources, ZoneId, kind, parse_amount, render
 from tests.notation import GPU, HUGE, NIC, machine, options, zone_ids
 
 UNITS = {CPU: 1000, MEMORY: 2**30, HUGE: 2**30, GPU: 1, NIC: 1}
@@ -272,6 +273,38 @@ def test_the_order_in_which_zones_and_resources_are_told_changes_nothing(
     again = evaluate(replace(node, zones=tuple(told)), demands.of(replace(pod, containers=written)), intent)
 
     assert again == evaluate(node, demands.of(pod), intent)
+
+
+# Zones that no hint can include.
+
+
+def with_bare_zones(node: Node, bare: tuple[ZoneId, ...]) -> Node:
+    """The empty node, its memory not managed, with more zones without CPUs and devices."""
+    free = replace(node, memory_manager=MemoryManager.NONE, options=options(minor=36)).emptied()
+    zones = (*free.zones, *(Zone(at, f"node-{at}", EMPTY, EMPTY, EMPTY) for at in bare))
+    told = free.machine
+    if told is None:
+        return replace(free, zones=zones)
+    ids = tuple(sorted((*told.zones, *bare)))
+    devices = tuple((name, all_places(ids, places)) for name, places in told.devices)
+    return replace(free, zones=zones, machine=replace(told, zones=ids, devices=devices), stock=None)
+
+
+@given(
+    any_node, st.lists(asked, min_size=1, max_size=3), intents(), st.sampled_from([(1,), (5, 6), (1, 6, 10)])
+)
+def test_zones_that_no_hint_can_include_change_nothing(
+    node: Node, pods: list[Demand], intent: Intent, bare: tuple[ZoneId, ...]
+) -> None:
+    whole = with_bare_zones(node, tuple(at for at in bare if at not in node.ids))
+    split = apart(whole)
+
+    for wanted in pods:
+        one, other = admit(whole, wanted), admit(split, wanted)
+        assert (one.refusal, one.placement) == (other.refusal, other.placement)
+        assert evaluate(whole, wanted, intent).admitted is evaluate(split, wanted, intent).admitted
+        whole, split = charge(whole, one), charge(split, other)
+        assert whole.zones == split.every_zone
 
 
 # Records.

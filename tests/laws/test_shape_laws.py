@@ -58,7 +58,7 @@ def test_a_node_that_is_restored_has_the_class_and_no_less_of_anything(seed: int
     if found is None:
         return
     assert node_class(found) == node_class(healthy)
-    for mine, now in zip(found.zones, fallen.zones, strict=True):
+    for mine, now in zip(found.every_zone, fallen.every_zone, strict=True):
         assert now.allocatable.within(mine.allocatable)
         assert now.capacity.within(mine.capacity)
         assert mine.free == mine.allocatable

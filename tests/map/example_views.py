@@ -165,6 +165,7 @@ def node_view(pods: Sequence[PodOnNode] | None = None, name: str = "dgx-1") -> N
     return NodeView(
         tile(name),
         sockets,
+        (),
         (DeviceBox("rdma/hca", (ZoneId(0), ZoneId(1)), 2, 2, 1),),
         pods,
         machine_known=True,

@@ -7,7 +7,7 @@ them would be right.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from numalign.kube.decode import nodes
@@ -16,16 +16,17 @@ from numalign.kube.decode.kubelet_reports import MachineReport, ObservedPlacemen
 from numalign.kube.decode.machines import DescribedMachine, ZoneMemory
 from numalign.kube.decode.nodes import BadNode, NodeFacts
 from numalign.kube.decode.nrt import Topology
-from numalign.kubelet import cpu_manager
+from numalign.kubelet import cpu_manager, hinted_zones
+from numalign.kubelet.hinted_zones import Build, DevicePlaces
 from numalign.kubelet.observed_state import ObservedContainer, observe
 from numalign.lru import LRU
 from numalign.model import resources
 from numalign.model.bitset import lowest, union
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import BadTopology, Mistake
-from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, cpu_topology, render_list
+from numalign.model.machine import Core, CpuSet, Machine, Stock, cpu_topology, render_list
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
-from numalign.model.options import Options
+from numalign.model.options import CpuOption, Options
 from numalign.model.placement import ZoneSet
 from numalign.model.pod import Qos, Role
 from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources, ZoneId
@@ -33,9 +34,8 @@ from numalign.model.resources import CPU, EMPTY, MEMORY, MILLI, Resources, ZoneI
 MOST_MACHINES = 512
 """The limit of machines cached for other nodes, as far as their bytes allow."""
 
-DevicePlaces = tuple[tuple[str, tuple[DevicePlace, ...]], ...]
-Build = Callable[[tuple[ZoneId, ...], tuple[Core, ...], CpuSet, DevicePlaces], Machine]
-"""Returns the machine of these zones, cores, reserved CPUs and devices."""
+MOST_DISTRIBUTED = 16
+"""The limit of zones with CPUs over which reserved CPUs are distributed: their sets double with each."""
 
 
 class BuiltMachines:
@@ -69,9 +69,6 @@ def join(
     if mistakes := [*_contradictions(described, configuration)]:
         raise BadNode((), mistakes)
     plain = nodes.unchecked(topology, node_facts=node_facts, configured=configured)
-    # Which CPUs are reserved can also depend on a search over zones.
-    if mistakes := [*nodes.unwalkable(plain, len(described.zones))]:
-        raise BadNode(mistakes, ())
     kept = _kept(described, configuration, plain.options)
     built = build(described.zones, described.cores, kept, described.devices)
     node = replace(
@@ -81,7 +78,7 @@ def join(
         known=Known.MACHINE,
         threads=_threads(built) or plain.threads,
     )
-    return nodes.checked(node, configured)
+    return hinted_zones.apart(nodes.checked(node, configured), build)
 
 
 def _threads(machine: Machine) -> int | None:
@@ -264,11 +261,14 @@ def _kept(described: DescribedMachine, configuration: KubeletConfiguration, opti
     if named_ones is not None:
         return named_ones
     count = configuration.kept_cpus if described.kept is None else described.kept
-    return (
-        cpu_manager.reserved_cpus(cpu_topology(described.cores, described.zones), options, count)
-        if count
-        else 0
-    )
+    topology = cpu_topology(described.cores, described.zones)
+    if CpuOption.DISTRIBUTE_ACROSS_NUMA in options.cpu and topology.zones_with_cpus > MOST_DISTRIBUTED:
+        message = (
+            f"{topology.zones_with_cpus} zones with CPUs are more than the {MOST_DISTRIBUTED} over which"
+            " numalign can distribute reserved CPUs: set reservedSystemCPUs"
+        )
+        raise BadNode([Mistake("zones", message)], ())
+    return cpu_manager.reserved_cpus(topology, options, count) if count else 0
 
 
 def _zones(

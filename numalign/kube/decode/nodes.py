@@ -15,12 +15,12 @@ from numalign.kube.decode import label_syntax
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
 from numalign.kube.decode.nrt import Topology
 from numalign.kube.decode.parts import Part, named
-from numalign.kubelet import validation
+from numalign.kubelet import hinted_zones, validation
 from numalign.model.attributes import EFFECTS, NO_ATTRIBUTES, Attributes, Labels, Taint
 from numalign.model.errors import BadTopology, Mistake
-from numalign.model.intent import CLASS_LABEL, Policy
-from numalign.model.node import CpuManager, Known, MemoryManager, Node, managers
-from numalign.model.options import CpuOption, Options
+from numalign.model.intent import CLASS_LABEL
+from numalign.model.node import CpuManager, Known, Node, managers
+from numalign.model.options import Options
 from numalign.model.resources import Kind, Resources, kind
 from numalign.model.sharing import shared
 from numalign.shapes.identity import UNKNOWN, Identity
@@ -34,9 +34,6 @@ _THREADS = {"true": 2, "false": 1}
 _VERSION = re.compile(r"v?1\.([0-9]{1,3})(\.[0-9]+)?([-+].*)?", re.DOTALL)
 
 _READY, _TRUE = "Ready", "True"
-
-MOST_ZONES = 16
-"""A kubelet that aligns visits all sets of its zones, and so do the rules; more zones would take too long."""
 
 
 class BadNode(BadTopology):
@@ -173,10 +170,10 @@ def join(
 ) -> Node:
     """Return the node that a topology describes, with what else is known of it.
 
-    Raise `BadNode` with every mistake: if no kubelet starts with this configuration, or if the kubelet would
-    visit the sets of more than `MOST_ZONES` zones.
+    Raise `BadNode` with every mistake if no kubelet starts with this configuration.
     """
-    return checked(unchecked(topology, node_facts=node_facts, configured=configured), configured)
+    node = unchecked(topology, node_facts=node_facts, configured=configured)
+    return hinted_zones.apart(checked(node, configured))
 
 
 def unchecked(
@@ -215,18 +212,9 @@ def checked(node: Node, configured: KubeletConfiguration | None) -> Node:
 
     A kubelet whose configuration is not known is assumed to have started.
     """
-    zones, configuration = [*unwalkable(node, len(node.zones))], [*_refusals(node, configured)]
-    if zones or configuration:
-        raise BadNode(zones, configuration)
+    if mistakes := [*_refusals(node, configured)]:
+        raise BadNode((), mistakes)
     return node
-
-
-def unwalkable(node: Node, zones: int) -> Iterator[Mistake]:
-    """Yield why the sets of this many zones, which the kubelet visits, are too many for numalign."""
-    distributes = CpuOption.DISTRIBUTE_ACROSS_NUMA in node.options.cpu
-    walks = node.policy is not Policy.NONE or node.memory_manager is MemoryManager.STATIC or distributes
-    if walks and zones > MOST_ZONES:
-        yield Mistake("zones", f"{zones} zones are more than the {MOST_ZONES} that numalign supports")
 
 
 def _refusals(node: Node, configured: KubeletConfiguration | None) -> Iterator[Mistake]:

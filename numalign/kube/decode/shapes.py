@@ -225,7 +225,6 @@ def _shape(part: Part, *, other_labels: bool) -> Shape | None:
     try:
         node = nodes.join(topology, node_facts=node_facts, configured=configured)
     except BadNode as error:
-        _note(part, error.zones)
         _note(kubelet, error.configuration)
         return None
     return shape.shape(shape.bare(node), node.attributes.lasting, listed, other_labels=other_labels)
@@ -273,7 +272,7 @@ def _written(known_shape: KnownShape) -> Object:
     }
     fields: Object = {
         "attributes": [{"name": name, "value": value} for name, value in attributes.items()],
-        "zones": [_written_zone(zone, node) for zone in node.zones],
+        "zones": [_written_zone(zone, node) for zone in node.every_zone],
         "allocatable": {name: resources.render(name, amount) for name, amount in (node.totals or {}).items()},
         "labels": {key: _written_label(values) for key, values in sorted(written.labels.items())},
         "otherLabels": written.other_labels,
@@ -294,7 +293,7 @@ def _present(fields: Mapping[str, object]) -> Object:
 
 
 def _written_zone(zone: Zone, node: Node) -> Object:
-    names = {other.id: other.name for other in node.zones}
+    names = {other.id: other.name for other in node.every_zone}
     listed = [
         {
             "name": name,

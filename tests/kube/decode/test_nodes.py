@@ -3,7 +3,7 @@
 import pytest
 
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
-from numalign.kube.decode.nodes import MOST_ZONES, THREADS_LABEL, BadNode, NodeFacts, facts, join
+from numalign.kube.decode.nodes import THREADS_LABEL, BadNode, NodeFacts, facts, join
 from numalign.kube.decode.nrt import Topology
 from numalign.kubelet.validation import Reserved
 from numalign.model.attributes import Attributes, Labels, Taint
@@ -316,19 +316,6 @@ def test_options_that_are_off_change_nothing_for_a_static_manager() -> None:
     assert join(read, configured=said) == join(read, configured=KubeletConfiguration("n"))
 
 
-def test_zones_and_configuration_are_told_apart_and_together() -> None:
-    said = KubeletConfiguration("n", policy=Policy.RESTRICTED)
-
-    with pytest.raises(BadNode) as raised:
-        join(Topology("n", zones(MOST_ZONES + 1)), configured=said)
-    [of_zones], [of_configuration] = raised.value.zones, raised.value.configuration
-    assert raised.value.mistakes == (of_zones, of_configuration)
-    assert [of_zones.where, of_configuration.where] == [
-        "zones",
-        "topologyManagerPolicyOptions.max-allowable-numa-nodes",
-    ]
-
-
 def test_a_kubelet_of_which_nothing_was_told_has_started() -> None:
     read = Topology("n", zones(9, cpu=1), Policy.RESTRICTED)
 
@@ -346,32 +333,15 @@ def test_a_configuration_that_says_nothing_changes_what_is_known_and_no_more() -
     assert node.known is Known.CONFIGURED
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        Topology("n", zones(MOST_ZONES), Policy.RESTRICTED),
-        Topology("n", zones(MOST_ZONES + 1, cpu=1), Policy.NONE),
-    ],
-    ids=["as many as can be", "more, but nothing walks them"],
-)
-def test_so_many_zones_can_be(read: Topology) -> None:
-    assert len(join(read).zones) == len(read.zones)
+@pytest.mark.parametrize("policy", Policy)
+def test_a_topology_has_up_to_64_zones(policy: Policy) -> None:
+    assert len(join(Topology("n", zones(64, cpu=1, memory=1), policy)).zones) == 64
 
 
-@pytest.mark.parametrize(
-    ("read", "said"),
-    [
-        (Topology("n", zones(MOST_ZONES + 1), Policy.BEST_EFFORT), None),
-        (Topology("n", zones(MOST_ZONES + 1, memory=1)), None),
-        (
-            Topology("n", zones(MOST_ZONES + 1)),
-            KubeletConfiguration("n", policy=Policy.RESTRICTED, max_zones=99),
-        ),
-    ],
-    ids=["a policy", "a memory manager", "a policy in the configuration"],
-)
-def test_more_zones_than_can_be_walked_are_a_mistake(
-    read: Topology, said: KubeletConfiguration | None
-) -> None:
-    with pytest.raises(BadTopology, match=r"^zones: 17 zones are more than the 16 that numalign supports$"):
-        join(read, configured=said)
+def test_zones_without_cpus_and_devices_are_kept_apart() -> None:
+    bare = tuple(zone(at, cpu=0) for at in range(2, 34))
+    read = Topology("n", (zone(0, cpu=4000), zone(1, cpu=4000), *bare), Policy.RESTRICTED)
+
+    node = join(read)
+
+    assert (node.ids, node.others, node.every_zone) == ((0, 1), bare, read.zones)

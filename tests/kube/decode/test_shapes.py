@@ -162,10 +162,6 @@ WRONG: list[tuple[str, object, list[str]]] = [
         [{"zones": [ZONE], "kubelet": {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}}],
         [("shapes[0].kubelet.cpuManagerPolicyOptions: the kubelet would not start: "
                 "the CPU manager's policy none takes no options, not full-pcpus-only")]),
-    ("more zones than can be walked",
-        [{"zones": [{**ZONE, "name": f"node-{at}"} for at in range(17)],
-                "attributes": [{"name": "topologyManagerPolicy", "value": "restricted"}]}],
-        ["shapes[0].zones: 17 zones are more than the 16 that numalign supports"]),
     ("more zones than are read", [{"zones": [ZONE] * 65}],
         ["shapes[0].zones: 65 zones of type Node are more than the 64 that are allowed"]),
     ("more shapes than are read", [{}] * (MOST_SHAPES + 1),

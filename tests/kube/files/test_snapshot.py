@@ -110,9 +110,8 @@ PROBLEMS: dict[str, tuple[Json, list[str]]] = {
         [('NodeResourceTopology x: zones[0].name: "left" does not end in the number of a zone, '
                 "such as node-0")]),
     "too many zones": (
-        {**nrt("x", *(f"node-{number}" for number in range(17))),
-            "topologyPolicies": ["RestrictedPodLevel"]},
-        ["NodeResourceTopology x: zones: 17 zones are more than the 16 that numalign supports"]),
+        nrt("x", *(f"node-{number}" for number in range(65))),
+        ["NodeResourceTopology x: zones: 65 zones of type Node are more than the 64 that are allowed"]),
     "a version to come": ({**nrt("x"), "apiVersion": "topology.node.k8s.io/v1"},
         [('NodeResourceTopology x: apiVersion: "topology.node.k8s.io/v1" is not a supported '
                 "version: expected one of v1alpha2, v1alpha1 of topology.node.k8s.io")]),
@@ -189,15 +188,6 @@ def test_a_node_whose_configuration_is_broken_is_known_by_counts(options: Json) 
     assert [(each.name, each.known, each.policy) for each in seen.nodes] == [("n", Known.COUNTS, Policy.NONE)]
     assert [(problem.kind, problem.name) for problem in seen.problems] == [("KubeletConfiguration", "n")]
     assert seen.nodes == snapshot.of([node("n"), nrt("n")]).nodes
-
-
-def test_a_node_that_cannot_be_with_its_configuration_or_without_is_told_of_twice() -> None:
-    many = {**nrt("n", *(f"node-{number}" for number in range(17)))}
-    many["topologyPolicies"] = ["RestrictedPodLevel"]
-    seen = snapshot.of([node("n"), many, configuration("n", topologyManagerPolicy="restricted")])
-
-    assert (seen.nodes, seen.unknown) == ((), ("n",))
-    assert [problem.kind for problem in seen.problems] == ["KubeletConfiguration", "NodeResourceTopology"]
 
 
 def test_every_mistake_of_an_object_is_told_with_the_object() -> None:
