@@ -8,14 +8,14 @@ lowest zones first, as the memory manager does (updateMachineState of memorymana
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from agent.identities import KeptPod
 from agent.observation import Hardware, MemoryBlock, Observation
 from numalign.model.bitset import union
-from numalign.model.machine import CpuSet, DevicePlace
+from numalign.model.machine import UNKNOWN_ZONE, CpuSet, DevicePlace, existing
 from numalign.model.placement import Held
 from numalign.model.resources import CPU, MEMORY, MILLI, Resources, ZoneId
 
@@ -47,11 +47,12 @@ class SeenDevices:
 
     def plus(self, observation: Observation, pods: Iterable[KeptPod]) -> "SeenDevices":
         """Return the devices that are listed or held now, and the most until now."""
-        listed = {(device.resource, device.id): device.zones for device in observation.allocatable.devices}
-        held = [devices for pod in pods for devices in pod.devices]
-        listed |= {(devices.resource, each): devices.zones for devices in held for each in devices.ids}
+        held = (devices for pod in pods for devices in pod.devices)
+        listed = {(devices.resource, each): devices.zones for devices in held for each in devices.ids}
+        # A checkpoint does not tell an unknown zone from none.
+        listed |= {(device.resource, device.id): device.zones for device in observation.allocatable.devices}
         known = {bank.zone for bank in observation.hardware.banks}
-        zones = {key: there & known for key, there in listed.items()}
+        zones = {key: existing(_known(there, known)) for key, there in listed.items()}
         return SeenDevices(MappingProxyType(zones), MappingProxyType(self._most_with(zones)))
 
     def _most_with(self, zones: Mapping[DeviceKey, frozenset[ZoneId]]) -> Mapping[Place, frozenset[str]]:
@@ -63,6 +64,11 @@ class SeenDevices:
         }
         most = {**here, **{place: ids for place, ids in most.items() if ids}}
         return most if sum(map(len, most.values())) <= MOST_SEEN else here
+
+
+def _known(zones: Iterable[ZoneId], known: Container[ZoneId]) -> Iterator[ZoneId]:
+    """Yield zones of the machine, and others as unknown ones: the kubelet finds no hint for either."""
+    return (zone if zone in known else UNKNOWN_ZONE for zone in zones)
 
 
 def _by_place(zones: Mapping[DeviceKey, frozenset[ZoneId]]) -> dict[Place, frozenset[str]]:
@@ -95,7 +101,7 @@ def held_by(pod: KeptPod, cpus: Mapping[ZoneId, CpuSet], seen: SeenDevices) -> H
         amounts[_names(block.zones)][block.resource] += block.size
     for held in pod.devices:
         for each in held.ids:
-            amounts[_names(seen.zones[held.resource, each])][held.resource] += 1
+            amounts[_names(seen.zones[held.resource, each] - {UNKNOWN_ZONE})][held.resource] += 1
     return {zones: Resources(amounts[zones]) for zones in sorted(amounts)}
 
 
@@ -187,10 +193,10 @@ def _device_amounts(pods: tuple[KeptPod, ...], seen: SeenDevices) -> _Rows:
     held = _held(pods)
     counts: dict[tuple[ZoneId, str], list[int]] = defaultdict(lambda: [0, 0, 0])
     for (resource, zones), ids in seen.most.items():
-        for zone in zones:
+        for zone in zones - {UNKNOWN_ZONE}:
             counts[zone, resource][0] += len(ids)
     for key, zones in seen.zones.items():
-        for zone in zones:
+        for zone in zones - {UNKNOWN_ZONE}:
             counts[zone, key[0]][1] += 1
             counts[zone, key[0]][2] += key not in held
     for (zone, resource), (total, healthy, left) in counts.items():

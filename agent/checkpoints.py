@@ -168,4 +168,4 @@ def _by_zone(listed: Part) -> Iterator[tuple[list[int], list[str]]]:
         if zone != _NOWHERE and not (zone.isascii() and zone.isdigit()):
             ids.wrong("is not a NUMA node ID")
         else:
-            yield [int(zone)], [part.required_text() for part in ids.elements()]
+            yield [] if zone == _NOWHERE else [int(zone)], [part.required_text() for part in ids.elements()]

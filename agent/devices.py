@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from agent.observation import HeldDevices
+from numalign.model.machine import UNKNOWN_ZONE, existing
 from numalign.model.resources import ZoneId
 
 LARGEST_ZONE = 1023
@@ -17,18 +18,18 @@ def sites(listed: Iterable[tuple[str, Iterable[str], Iterable[int]]]) -> Sites:
     """
     Return the zones of each device, from rows of a resource, device IDs, and zones that all of these are on.
 
-    A device may be in several rows, with one zone each. IDs that are not zone IDs are ignored: plugins send
-    -1 for a device without a zone, and the kubelet accepts it. Raise `ValueError` for a device without a
-    resource.
+    A device may be in several rows, with one zone each. IDs that are not zone IDs, such as -1, become
+    `UNKNOWN_ZONE`: the kubelet accepts them, and then finds no hint for the device. Raise `ValueError` for a
+    device without a resource.
     """
     found = defaultdict[tuple[str, str], set[ZoneId]](set)
     for resource, ids, zones in listed:
         if not resource:
             raise ValueError("a device is of no resource")
-        there = {ZoneId(zone) for zone in zones if 0 <= zone <= LARGEST_ZONE}
+        there = {ZoneId(zone) if 0 <= zone <= LARGEST_ZONE else UNKNOWN_ZONE for zone in zones}
         for name in ids:
             found[resource, name].update(there)
-    return {device: frozenset(zones) for device, zones in found.items()}
+    return {device: existing(zones) for device, zones in found.items()}
 
 
 def held(where: Sites) -> tuple[HeldDevices, ...]:

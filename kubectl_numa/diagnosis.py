@@ -23,6 +23,7 @@ from numalign.kube.decode import kubelet_config, nrt, numatopologies
 from numalign.kube.exporters import NOBODY, ExporterHealth, TopologySource
 from numalign.kube.stores import Problem
 from numalign.kubelet import work_limit
+from numalign.kubelet.admit import without_zones
 from numalign.model.errors import Mistake
 from numalign.model.intent import PREFIX, Policy
 from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, Node
@@ -62,6 +63,7 @@ class Finding(StrEnum):
     VERSION = "version"
     NOT_ALIGNED = "not-aligned"
     SHARED_CPUS = "shared-cpus"
+    NO_SUCH_ZONE = "no-such-zone"
     STALLED = "stalled"
     MANY_ZONES = "many-zones"
     ORPHAN = "orphan"
@@ -297,6 +299,11 @@ def _knows(level: Known, source: TopologySource) -> Callable[[ExaminedNode], Ite
     )
 
 
+def _misplaced(node: Node) -> list[str]:
+    strict = node.policy.at_least(Policy.RESTRICTED)
+    return sorted(without_zones(node, node.devices)) if strict else []
+
+
 def _stalled(node: Node) -> list[str]:
     endless = node.policy is not Policy.NONE and len(node.zones) > work_limit.MOST_ZONES
     return [f"{len(node.zones)} zones"] if endless else []
@@ -491,6 +498,16 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             _do(
                 "To allocate exclusive CPUs, drain the node, set cpuManagerPolicy to static and"
                 " reservedSystemCPUs, remove /var/lib/kubelet/cpu_manager_state and restart the kubelet."
+            ),
+        ),
+        Finding.NO_SUCH_ZONE: _FindingRow(
+            Severity.LACK,
+            _on_node(_misplaced),
+            "A device plugin reports NUMA zone -1: no pod with such a device can be admitted under this"
+            " policy",
+            _do(
+                "Configure the plugin to report no zone, or enable NUMA for the machine, also for a virtual"
+                " one, or use the Topology Manager policy best-effort."
             ),
         ),
         Finding.STALLED: _FindingRow(

@@ -312,5 +312,5 @@ def _strange(event: Observed, containers: Mapping[str, int], node: Node) -> Iter
 
 
 def _strange_zones(where: str, listed: Mapping[ZoneSet, object], node: Node) -> Iterator[Mistake]:
-    for zone in sorted({zone for zones in listed for zone in zones} - {zone.id for zone in node.zones}):
+    for zone in sorted({zone for zones in listed for zone in zones} - {zone.id for zone in node.every_zone}):
         yield Mistake(where, f"there is no zone {zone} on this node")

@@ -12,7 +12,8 @@ are named c0, c1, ... as they stand; a first word `init` or `sidecar` gives the 
 
 A zone of a machine lists its CPUs. The cores of a zone are its CPUs side by side: with two threads, the
 first zone here has the cores 0+8, 1+9, 2+10 and 3+11. A device is written as the digits of its zones, `-` if
-nobody knows them; `x` says that it is unhealthy, `*` that it is given out.
+its plugin reports none, `?` if it reports one that does not exist; `x` says that it is unhealthy, `*` that it
+is given out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,16 @@ from numalign.model import demand, resources
 from numalign.model.bitset import bits, members, union
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Match, Policy, Scope
-from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, Stock, device_places, read_list
+from numalign.model.machine import (
+    UNKNOWN_ZONE,
+    Core,
+    CpuSet,
+    DevicePlace,
+    Machine,
+    Stock,
+    device_places,
+    read_list,
+)
 from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, MemoryManager, Node, Zone, managers
 from numalign.model.options import DEFAULTS, CpuOption, FeatureGate, Options, TopologyOption
 from numalign.model.pod import Container, Pod, Role
@@ -242,8 +252,9 @@ def _cores(
 
 
 def _device(word: str) -> Device:
-    digits = word.rstrip("x*-")
-    return frozenset(zone_ids(*map(int, digits))), word[len(digits) :].strip("-")
+    digits = word.rstrip("x*-?")
+    zones = [UNKNOWN_ZONE] if "?" in word else zone_ids(*map(int, digits))
+    return frozenset(zones), word[len(digits) :].strip("-?")
 
 
 def _counted(*held: CpuSet) -> str:

@@ -145,7 +145,10 @@ func (n *node) index() {
 	for resource, devices := range n.plan.machine.Devices {
 		n.zonesOf[resource] = map[string][]int{}
 		for _, device := range devices {
-			n.zonesOf[resource][device.ID] = device.Zones
+			// -1 is what plugins report of a device whose zone they do not know.
+			n.zonesOf[resource][device.ID] = slices.DeleteFunc(slices.Clone(device.Zones), func(zone int) bool {
+				return zone < 0
+			})
 		}
 	}
 }

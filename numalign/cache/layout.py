@@ -285,7 +285,7 @@ def _unplaced(node: Node) -> frozenset[str]:
     return frozenset(
         name
         for name, places in machine.devices
-        if {len(place.zones) for place in places if place.total} != _ON_ONE_ZONE
+        if {len(place.known) for place in places if place.total} != _ON_ONE_ZONE
     )
 
 

@@ -213,6 +213,8 @@ def _not_alignable(node: Node, refused: Rejection) -> _Why:
     if refused.resources:
         return _nothing_to_share(node, refused)
     needs = _needs(node, refused.step, node.policy)
+    if unplaced := kubelet.without_zones(node, refused.step.devices):
+        return _Why(Cause.NO_SUCH_ZONE, tuple(need for need in needs if need.resource in unplaced))
     return _Why(_cause(node, needs), needs)
 
 

@@ -46,6 +46,8 @@ class Cause(StrEnum):
     NOT_ALLOCATED = "not-allocated"
     NOT_WHOLE_CORES = "not-whole-cores"
     NOTHING_TO_SHARE = "nothing-to-share"
+    NO_SUCH_ZONE = "no-such-zone"
+    """A device plugin reports a zone that does not exist, so the kubelet has no hint for the resource."""
     NOT_EXCLUSIVE = "not-exclusive"
     NOT_ALIGNED = "not-aligned"
     OTHER_POLICY = "other-policy"

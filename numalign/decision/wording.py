@@ -74,6 +74,9 @@ def _unaligned(refusal: Refusal) -> str:
 _WORDS: Mapping[Cause, _Words] = MappingProxyType(
     {
         Cause.ZONES_TOO_SMALL: _Words("have {short}{after}", "have no {zone} with {asked}{free}"),
+        Cause.NO_SUCH_ZONE: _Words(
+            "have no NUMA zone for {names}: its device plugin reports one that does not exist"
+        ),
         Cause.WIDTHS_DIFFER: _Words(
             "would use a different number of NUMA zones per resource ({widths})",
             "would use a different number of NUMA zones per resource for {asked}",

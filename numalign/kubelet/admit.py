@@ -243,7 +243,7 @@ def fewest_zones_with(node: Node, amounts: Mapping[str, int]) -> int | None:
         pool = pools.get(name)
         if pool is None:
             masks &= hint_sets.reaching(tuple([zone.get(name, 0) for zone in zones]), amount)
-        elif device_manager.NOWHERE not in pool.devices.places:
+        elif device_manager.UNPLACED.isdisjoint(pool.devices.places):
             masks &= pool.devices.reaching(pool.free, amount)
         elif sum(pool.free) < amount:
             return None
@@ -268,6 +268,12 @@ def serves(node: Node, name: str) -> bool:
     state = read_state(node, (name,))
     managers = {Kind.CPU: state.cpus, Kind.MEMORY: state.memory}
     return name in state.devices or managers.get(kind(name)) is not None
+
+
+def without_zones(node: Node, names: Iterable[str]) -> list[str]:
+    """Return those of these resources for which the kubelet generates no hint in any state."""
+    pools = read_state(node, names).devices
+    return [name for name, pool in pools.items() if pool.devices.aligned and not pool.devices.hosts]
 
 
 def in_single_zones(node: Node, name: str) -> bool:
@@ -408,7 +414,11 @@ def _cpu_entries(state: CpuState | None, cpus: CpuSet) -> Iterable[Entry]:
 
 
 def _device_entries(pool: DeviceState, name: str, amounts: ZoneAmounts) -> Iterable[Entry]:
-    return ((place, name, count) for place, count in zip(pool.devices.places, amounts, strict=True) if count)
+    return (
+        (place & ~device_manager.ELSEWHERE, name, count)
+        for place, count in zip(pool.devices.places, amounts, strict=True)
+        if count
+    )
 
 
 def _by_zone_set(node: Node, entries: Iterable[Entry]) -> dict[ZoneSet, Resources]:

@@ -27,13 +27,19 @@ from numalign.model.resources import Resources
 NOWHERE: Mask = 0
 """The place of devices without NUMA information."""
 
+ELSEWHERE: Mask = 1 << 64
+"""The place of devices whose plugin reports a zone that does not exist: no mask has more than 64 zones."""
+
+UNPLACED = frozenset({NOWHERE, ELSEWHERE})
+
 
 @dataclass(frozen=True, slots=True)
 class Devices:
     """All devices of one resource by place, whatever their state; the first `zones` places are the zones.
 
-    `hosts` are the zones that have a device. `near` means that hints include only these zones, as from
-    Kubernetes 1.36 on.
+    `hosts` are the zones that have a device, `aligned` is whether the kubelet generates hints
+    (deviceHasTopologyAlignment): a device of a zone that does not exist is enough. `near` means that hints
+    include only `hosts`, as from Kubernetes 1.36 on.
     """
 
     places: tuple[Mask, ...]
@@ -42,15 +48,17 @@ class Devices:
     healthy: bool
     near: bool
     hosts: Mask = field(init=False)
+    aligned: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        hosts = union(place for place, count in zip(self.places, self.total, strict=True) if count)
-        object.__setattr__(self, "hosts", hosts)
+        placed = union(place for place, count in zip(self.places, self.total, strict=True) if count)
+        object.__setattr__(self, "aligned", bool(placed))
+        object.__setattr__(self, "hosts", placed & ~ELSEWHERE)
 
     @property
     def hinted(self) -> HintSet:
         """Every mask that could be a hint."""
-        return hint_sets.inside(self.hosts if self.near else bitmask.full(self.zones))
+        return hint_sets.inside(self.hosts if self.near and self.hosts else bitmask.full(self.zones))
 
     def reaching(self, amounts: ZoneAmounts, request: int) -> HintSet:
         """Return the masks that are touched by at least `request` of these devices."""
@@ -124,7 +132,7 @@ def topology_hints(states: DeviceStates, step: Step) -> list[ResourceHints]:
     return [
         _hints(name, state, step.devices[name])
         for name, state in states.items()
-        if name in step.devices and state.devices.hosts
+        if name in step.devices and state.devices.aligned
     ]
 
 
@@ -135,7 +143,7 @@ def min_affinity_size(devices: Devices, request: int) -> int:
     """
     zones = devices.zones
     # Up to 1.35 the walk began with all zones of the machine, so zones without a device widen it.
-    largest = devices.hosts.bit_count() if devices.near else zones
+    largest = devices.hosts.bit_count() if devices.near and devices.hosts else zones
     if not any(devices.total[zones:]):
         return bitmask.fewest(devices.total[:zones], request) or largest
     return min(largest, hint_sets.narrowest_width(devices.reaching(devices.total, request), largest))
@@ -162,7 +170,10 @@ def allocate(
 def _described(node: Node, places: tuple[DevicePlace, ...], stock: tuple[int, ...]) -> DeviceState:
     position = {zone: at for at, zone in enumerate(node.ids)}
     devices = Devices(
-        places=tuple(bits(position[zone] for zone in place.zones) for place in places),
+        places=tuple(
+            ELSEWHERE if place.zones != place.known else bits(position[zone] for zone in place.zones)
+            for place in places
+        ),
         # generateDeviceTopologyHints counts allDevices, unhealthy ones included, for the least width.
         total=tuple(place.total for place in places),
         zones=len(position),
@@ -236,9 +247,9 @@ def _by_affinity(devices: Devices, mask: Mask | None) -> Iterator[Sequence[int]]
     """Yield the places that are equally good, the best first (filterByAffinity)."""
     places = list(enumerate(devices.places))
     # All are equal for a container without affinity, and for a resource without any NUMA information.
-    if mask is None or not devices.hosts:
+    if mask is None or not devices.aligned:
         yield range(len(places))
         return
     yield [at for at, place in places if place & mask]
-    yield [at for at, place in places if place and not place & mask]
-    yield [at for at, place in places if place == NOWHERE]
+    yield [at for at, place in places if place not in UNPLACED and not place & mask]
+    yield [at for at, place in places if place in UNPLACED]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from numalign.kubelet import memory_manager
 from numalign.kubelet.cpu_manager import CpuState
-from numalign.kubelet.device_manager import DeviceState
+from numalign.kubelet.device_manager import ELSEWHERE, DeviceState
 from numalign.kubelet.managers_state import (
     Assignments,
     Entry,
@@ -108,7 +108,8 @@ def _cpus(state: CpuState, container: ObservedContainer, entries: list[Entry]) -
 
 def _devices(pool: DeviceState, name: str, entries: list[Entry], role: Role) -> DeviceState:
     amounts = {mask: amount for mask, resource, amount in entries if resource == name}
-    return pool.charged(tuple(amounts.get(place, 0) for place in pool.devices.places), role)
+    places = (place & ~ELSEWHERE for place in pool.devices.places)
+    return pool.charged(tuple(amounts.get(place, 0) for place in places), role)
 
 
 def _with_free(memory: MemoryState, node: Node, free: FreeByZone | None) -> MemoryState:

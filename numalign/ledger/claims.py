@@ -166,7 +166,7 @@ def capacity(node: Node, zones: Collection[str], name: str) -> int:
 def unzoned(node: Node, name: str) -> int:
     """Return how many devices of a resource have no known zone; only a described machine has such devices."""
     places = dict(node.machine.devices).get(name, ()) if node.machine else ()
-    return sum(place.total for place in places if not place.zones)
+    return sum(place.total for place in places if not place.known)
 
 
 def _too_wide(node: Node, demand: Demand, held: Held) -> frozenset[str]:

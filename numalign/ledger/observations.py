@@ -125,7 +125,7 @@ def _most(node: Node) -> _Most:
     """Return a lookup of what a node has, built once: a report may name a thousand pods and places."""
     ids = {zone.name: zone.id for zone in node.zones}
     places = {
-        (name, frozenset(place.zones)): place.total
+        (name, frozenset(place.known)): place.total
         for name, listed in (node.machine.devices if node.machine else ())
         for place in listed
     }

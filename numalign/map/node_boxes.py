@@ -126,7 +126,7 @@ def _devices(published: Node, node: Node) -> tuple[DeviceBox, ...]:
         )
     free = dict(node.stock.devices) if node.stock else {}
     return tuple(
-        DeviceBox(name, place.zones, place.total, place.healthy, left)
+        DeviceBox(name, place.known, place.total, place.healthy, left)
         for name, places in published.machine.devices
         for place, left in zip(places, _left(places, free.get(name)), strict=True)
         if place.total

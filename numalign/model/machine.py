@@ -27,6 +27,12 @@ LARGEST_ZONE = 1023
 LONGEST_LIST = 2**16
 """The limit of characters in a list of CPUs; a list of every other CPU has a third of that."""
 
+UNKNOWN_ZONE = ZoneId(-1)
+"""What a device plugin reports of a device whose zone it does not know, as the kernel does without NUMA.
+
+The kubelet takes it for a zone, and no hint includes it.
+"""
+
 _SHOWN = 64
 _PAIR = 2
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
@@ -44,7 +50,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class DevicePlace:
-    """Devices of one resource with the same zones: one, several, or (no zones) an unknown place.
+    """Devices of one resource with the same zones: one, several, none, or `UNKNOWN_ZONE`.
 
     `total` counts all that the plugin lists, `healthy` those that can be allocated.
     """
@@ -52,6 +58,15 @@ class DevicePlace:
     zones: tuple[ZoneId, ...]
     total: int
     healthy: int
+
+    @property
+    def known(self) -> tuple[ZoneId, ...]:
+        """The zones that exist."""
+        return () if self.zones == (UNKNOWN_ZONE,) else self.zones
+
+    def of_unknown_zone(self) -> bool:
+        """Return whether there are devices, of `UNKNOWN_ZONE`."""
+        return self.total > 0 and self.zones == (UNKNOWN_ZONE,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +128,14 @@ class Machine:
     reserved: CpuSet = 0
     devices: tuple[tuple[str, tuple[DevicePlace, ...]], ...] = ()
     topology: CpuTopology = field(init=False, compare=False, repr=False)
+    of_unknown_zones: frozenset[str] = field(init=False, compare=False, repr=False)
+    """The resources with devices of `UNKNOWN_ZONE`."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "topology", cpu_topology(self.cores, self.zones))
+        unknown = DevicePlace.of_unknown_zone
+        names = frozenset(name for name, places in self.devices if any(map(unknown, places)))
+        object.__setattr__(self, "of_unknown_zones", names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +172,14 @@ def device_places(
 
 
 def all_places(zones: Iterable[ZoneId], places: Iterable[DevicePlace]) -> tuple[DevicePlace, ...]:
-    """Return distinct places in the order of a machine: first every zone, then others."""
+    """Return distinct places in the order of a machine: first every zone, then others.
+
+    If some devices of a resource have an unknown zone, those without one are treated alike.
+    """
     by_zones = {place.zones: place for place in places}
+    if (unknown := by_zones.get((UNKNOWN_ZONE,))) and (bare := by_zones.pop((), None)):
+        total, healthy = unknown.total + bare.total, unknown.healthy + bare.healthy
+        by_zones[UNKNOWN_ZONE,] = DevicePlace((UNKNOWN_ZONE,), total, healthy)
     alone = [(zone,) for zone in zones]
     others = sorted(by_zones.keys() - {*alone})
     return tuple(by_zones.get(at) or DevicePlace(at, 0, 0) for at in (*alone, *others))
@@ -169,6 +195,12 @@ def cpu_topology(cores: Iterable[Core], zones: Iterable[ZoneId]) -> CpuTopology:
         caches=_ascending(_joined((core.cache, core.threads) for core in every)),
         cores=tuple(sorted((core.threads for core in every), key=lambda threads: threads & -threads)),
     )
+
+
+def existing(zones: Iterable[ZoneId]) -> frozenset[ZoneId]:
+    """Return the zones of a device without unknown ones, if any is known."""
+    every = frozenset(zones)
+    return every - {UNKNOWN_ZONE} or every
 
 
 def read_list(text: str) -> CpuSet:

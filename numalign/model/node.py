@@ -128,7 +128,9 @@ class Node:
         object.__setattr__(self, "zones", tuple(sorted(self.zones, key=lambda zone: zone.id)))
         object.__setattr__(self, "ids", shared(tuple(zone.id for zone in self.zones)))
         object.__setattr__(self, "hinting", shared(frozenset(self._hinting())))
-        listed = (name for zone in self.zones for name, amount in zone.capacity.items() if amount)
+        listed = [name for zone in self.zones for name, amount in zone.capacity.items() if amount]
+        # Such devices are in no zone, and yet their resource has hints.
+        listed += self.machine.of_unknown_zones if self.machine else ()
         object.__setattr__(self, "devices", shared(frozenset(filter(_is_device, listed))))
         if self.machine and not self.stock:
             object.__setattr__(self, "stock", full_stock(self.machine))

@@ -116,7 +116,7 @@ def _restored_machine(machine: Machine, healthy: Machine | None, zones: tuple[Zo
 
 def _on_zones(name: str, places: tuple[DevicePlace, ...], zones: tuple[Zone, ...]) -> tuple[DevicePlace, ...]:
     """Return as many devices on each zone as it lists, and those between zones, or on none, as healthy."""
-    wide = [replace(place, healthy=place.total) for place in places if len(place.zones) != 1]
+    wide = [replace(place, healthy=place.total) for place in places if len(place.known) != 1]
     return (*(_on_zone(name, zone, wide) for zone in zones), *wide)
 
 

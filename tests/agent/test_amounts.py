@@ -157,12 +157,12 @@ def test_there_are_as_many_devices_as_were_there_at_once(looks: list[dict[str, b
     assert places(known) == ({GPU: (DevicePlace(zones(0), most, last),)} if most else {})
 
 
-def test_zones_that_the_machine_has_not_are_none_of_a_device() -> None:
+def test_zones_that_do_not_exist_are_unknown() -> None:
     strange = (ListedDevice(GPU, "a", at(0, 7)), ListedDevice(GPU, "b", at(7)))
     seen = Observation(hardware("0-3"), KUBELET, Allocatable(0, (), strange), (), (), None)
     _, devices = reckoned(seen)
 
-    assert places(devices) == {GPU: (DevicePlace((), 1, 1), DevicePlace(zones(0), 1, 1))}
+    assert places(devices) == {GPU: (DevicePlace(zones(-1), 1, 1), DevicePlace(zones(0), 1, 1))}
 
 
 @given(observations())

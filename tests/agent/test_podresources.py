@@ -93,11 +93,16 @@ async def test_a_device_on_two_zones_is_one_device(socket: Path) -> None:
     assert pod.containers[0].devices == (HeldDevices(GPU, ("a",), at(0, 1)),)
 
 
-@pytest.mark.parametrize("zones", [(), (-1,), (2**40,)])
-async def test_a_device_of_no_zone_sits_nobody_knows_where(socket: Path, zones: tuple[int, ...]) -> None:
-    (pod,) = await listed(socket, ContainerResources(name="app", devices=[gpus("a", zones=zones)]))
+@pytest.mark.parametrize(
+    ("zones", "found"),
+    [((), at()), ((-1,), at(-1)), ((2**40,), at(-1)), ((-1, 1), at(1))],
+    ids=["without a topology", "-1", "an impossible ID", "-1 beside another"],
+)
+async def test_a_device_has_zones(socket: Path, zones: tuple[int, ...], found: frozenset[ZoneId]) -> None:
+    devices = [gpus("a", zones=(zone,)) for zone in zones] or [gpus("a")]
+    (pod,) = await listed(socket, ContainerResources(name="app", devices=devices))
 
-    assert pod.containers[0].devices == (HeldDevices(GPU, ("a",), at()),)
+    assert pod.containers[0].devices == (HeldDevices(GPU, ("a",), found),)
 
 
 async def test_memory_that_was_handed_on_is_held_no_more(socket: Path) -> None:

@@ -779,9 +779,16 @@ def whole(name: str, *zones: str) -> Node:
     return replace(node(FREE_ZONE, *zones, policy=BINDING, scope="pod", options=GATED), name=name)
 
 
+NO_ZONE = machine("cpu=0-7 mem=8Gi", "cpu=8-15 mem=8Gi", policy=BINDING, reserved="0", devices="gpu=?,?")
+
 CAUSES: dict[Cause, tuple[Node, Node, Question]] = {
     Cause.NODE_TOO_SMALL: (A, B, HUGE_POD),
     Cause.ZONES_TOO_SMALL: (B, C, question("cpu=9 mem=1Gi", policy=BINDING)),
+    Cause.NO_SUCH_ZONE: (
+        replace(NO_ZONE, name="a"),
+        replace(NO_ZONE, name="b", label="b"),
+        ONE_GPU,
+    ),
     Cause.WIDTHS_DIFFER: (
         called("a", FREE_ZONE, FREE_ZONE, policy="restricted"),
         called("b", FREE_ZONE, BUSY_ZONE, policy="restricted"),

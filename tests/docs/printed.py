@@ -302,6 +302,7 @@ _REFUSALS: Mapping[Cause, Refusal] = MappingProxyType(
         each.cause: each
         for each in (
             _POD("", Cause.ZONES_TOO_SMALL, Policy.SINGLE_NUMA_NODE, "main", needs=(_GPUS,)),
+            _POD("", Cause.NO_SUCH_ZONE, Policy.SINGLE_NUMA_NODE, "main", needs=(_GPUS,)),
             _POD("", Cause.WIDTHS_DIFFER, Policy.RESTRICTED, "main", needs=(_CPUS, _MEMORY)),
             _POD("", Cause.NOT_TOGETHER, Policy.SINGLE_NUMA_NODE, "main", needs=(_GPUS, _MEMORY)),
             _POD("", Cause.SPREAD, Policy.RESTRICTED, "main", needs=(_CPUS,)),

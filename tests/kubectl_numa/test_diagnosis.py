@@ -17,7 +17,7 @@ from numalign.model.errors import Mistake
 from numalign.model.intent import Policy
 from numalign.model.node import CpuManager, Known, Node
 from numalign.model.options import Options
-from tests.notation import node, table
+from tests.notation import machine, node, table
 
 NOW = 1_790_000_000.0
 ALIGNS = "single-numa-node"
@@ -30,6 +30,11 @@ COUNTED = replace(GOOD, known=Known.COUNTS)
 SINGLE_ZONES = node(*["cpu=8 mem=8Gi"] * 9, policy=ALIGNS, options=TOLD, max_zones=16)
 NINE = replace(SINGLE_ZONES, name="a", known=Known.MACHINE)
 EIGHTEEN = replace(NINE, zones=node(*["cpu=8 mem=8Gi"] * 18).zones, max_zones=18)
+MISPLACED = replace(
+    machine("cpu=0-7 mem=8Gi", reserved="0", devices="gpu=?", policy=ALIGNS, options=TOLD),
+    name="a",
+    known=Known.MACHINE,
+)
 AGENT = {"a": NOW - 5}
 NRT, CONFIGURATION = "NodeResourceTopology", "KubeletConfiguration"
 REPORT = "metadata.annotations[numalign.io/machine]"
@@ -89,6 +94,7 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
     ("a kubelet that gives out no CPUs", seen(replace(GOOD, cpu_manager=CpuManager.NONE)),
         [("shared-cpus", "")]),
     ("more zones than kubelets take", seen(NINE), [("many-zones", "9 zones")]),
+    ("devices of a zone that does not exist", seen(MISPLACED), [("no-such-zone", "nvidia.com/gpu")]),
     ("zones whose sets a kubelet cannot visit", seen(EIGHTEEN),
         [("stalled", "18 zones"), ("many-zones", "18 zones")]),
     ("an object that was left behind", seen(agents={}, **wrong(NRT, "metadata.name", "no Node")),

@@ -33,7 +33,8 @@ def machine(rng: random.Random, recipe: Recipe, config: Json) -> Json:
     """A machine that can run this configuration."""
     count = rng.choice(recipe.zones)
     cores = _cores(rng, recipe, count)
-    ids = _ids(rng, recipe, count)
+    silent = rng.choice(recipe.silent) if recipe.silent else 0
+    ids = sorted(rng.sample(range(count + silent), count)) if silent else _ids(rng, recipe, count)
     sockets = _sockets(rng, recipe, count)
     sizes = rng.choice(recipe.huge)
     far = _DISTANCES[rng.choice(recipe.distances)](rng, sockets)
@@ -44,8 +45,20 @@ def machine(rng: random.Random, recipe: Recipe, config: Json) -> Json:
         | _caches(rng, recipe, cores[at])
         for at in range(count)
     ]
+    if silent:
+        zones = _with_silent(rng, zones, silent)
     found = {"zones": zones} | _reserved(rng, recipe, zones) | {"devices": _devices(rng, recipe, ids)}
     return _bounded(found, config)
+
+
+def _with_silent(rng: random.Random, zones: list[Json], count: int) -> list[Json]:
+    """These zones among others, as GPU memory shows that is not in use, at any distances."""
+    by_id = {zone["id"]: zone for zone in zones}
+    pages = dict.fromkeys(zones[0]["hugepages"], 0)
+    bare = {"socket": 0, "cores": [], "memory": 0, "reservedMemory": 0, "hugepages": pages}
+    every = range(len(zones) + count)
+    far = [[10 if one == other else rng.choice((12, 20, 40, 80)) for other in every] for one in every]
+    return [by_id.get(at, bare) | {"id": at, "distances": far[at]} for at in every]
 
 
 def for_pods(zone: Json) -> int:
@@ -225,18 +238,25 @@ def _mixed(rng: random.Random, ids: list[int]) -> Places:
     return GPU, [*sorted(spans), *([] for _ in range(counts[2]))]
 
 
+def _unknown(rng: random.Random, ids: list[int]) -> Places:
+    """Some on a zone, or none; the others on -1, which plugins report if they do not know the zone."""
+    known = [[rng.choice(ids)] for _ in range(rng.choice((0, 0, 1, 2)))]
+    return GPU, [*sorted(known), *([-1] for _ in range(rng.randint(1, 3)))]
+
+
 _DEVICES: Mapping[str, Callable[[random.Random, list[int]], Places]] = {
     "gpus": _gpus,
     "nics": _nics,
     "flat": _flat,
     "wide": _wide,
     "mixed": _mixed,
+    "unknown": _unknown,
 }
 
 
 def _bounded(found: Json, config: Json) -> Json:
     """The machine with no more to align than the kubelet can merge in a moment."""
-    hints = 2 ** len(found["zones"]) - 1
+    hints = 2 ** sum(bool(zone["cores"] or zone["memory"]) for zone in found["zones"]) - 1
     while hints ** len(_aligned(found, config)) > PERMUTATIONS:
         if found["zones"][0]["hugepages"]:
             found = found | {"zones": [zone | {"hugepages": {}} for zone in found["zones"]]}

@@ -89,12 +89,12 @@ def _free(node: Node) -> Amounts:
     left = dict(node.stock.devices) if node.stock else {}
     found = {
         str(zone.id): {name: amount for name, amount in zone.free.items() if name not in left}
-        for zone in node.zones
+        for zone in node.every_zone
     }
     for name, places in node.machine.devices if node.machine else ():
         for place, count in zip(places, left[name], strict=True):
-            if place.zones:
-                found.setdefault(_key(place.zones), {})[name] = count
+            if place.known:
+                found.setdefault(_key(place.known), {})[name] = count
     return found
 
 

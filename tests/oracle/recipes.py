@@ -41,7 +41,7 @@ class Recipe:
 
     The figures are how likely it is that zones differ in size (`uneven`), that cores miss threads (`ragged`),
     that a zone has no CPU (`bare`) or no memory (`empty`), that ids have gaps (`sparse`), and that a device
-    is `unhealthy`.
+    is `unhealthy`. `silent` is how many zones without CPUs, memory and devices there are besides.
     """
 
     zones: tuple[int, ...] = (1, 2, 2, 2, 2, 3, 4, 4, 8)
@@ -55,6 +55,7 @@ class Recipe:
     bare: float = 0.0
     empty: float = 0.0
     sparse: float = 0.0
+    silent: tuple[int, ...] = ()
     memory: tuple[int, ...] = (8, 16, 16, 32, 64)
     huge: tuple[tuple[str, ...], ...] = ((), (), ("1Gi",), ("2Mi",), ("1Gi", "2Mi"))
     kept_memory: tuple[float, ...] = (0, 0, 0.5, 1, 1.5)
@@ -131,6 +132,16 @@ RECIPES: Mapping[str, Recipe] = {
     "asym": Recipe(zones=(2, 2, 3, 4), uneven=1.0, cores=(1, 2, 3, 4, 6, 8)),
     "ragged": Recipe(zones=(2, 2, 3, 4), ragged=0.3, uneven=0.5, threads=(2, 2, 4), cpu_options=_SETS),
     "multidev": Recipe(zones=(2, 3, 4, 4), devices=("wide", "flat", "gpus wide", "mixed", "mixed wide")),
+    "unknownzones": Recipe(
+        zones=(2, 2, 3), devices=("unknown", "unknown nics", "unknown flat"), taste=Taste(devices=0.8)
+    ),
+    "trays": Recipe(
+        zones=(2, 2, 3),
+        silent=(7, 20, 32, 40, 61),
+        devices=("gpus", "gpus nics", "wide", "mixed nics"),
+        memory_managers=("None",),
+        topology_options=("all", "all", "all closest"),
+    ),
     "inits": Recipe(taste=Taste(before=(1, 1, 2, 2, 3), apps=(1, 1, 2), steps=(4, 18))),
     "groups": Recipe(
         zones=(2, 2, 3, 4),
@@ -249,5 +260,5 @@ RECIPES: Mapping[str, Recipe] = {
 }
 """By kind."""
 
-SINCE: Mapping[str, int] = {"whole": 34, "bubble": 36}
+SINCE: Mapping[str, int] = {"whole": 34, "bubble": 36, "trays": 36}
 """The minor version of Kubernetes from which on a kind exists."""

@@ -70,6 +70,8 @@ _TOPOLOGY: Mapping[str, Mapping[str, str]] = {
     "": {},
     "closest": {"prefer-closest-numa-nodes": "true"},
     "max": {"max-allowable-numa-nodes": "12"},
+    "all": {"max-allowable-numa-nodes": "64"},
+    "all closest": {"max-allowable-numa-nodes": "64", "prefer-closest-numa-nodes": "true"},
     "few": {"max-allowable-numa-nodes": "4"},
 }
 

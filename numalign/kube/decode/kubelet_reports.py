@@ -33,7 +33,7 @@ from numalign.model import quantity
 from numalign.model.bitset import members
 from numalign.model.errors import BadInput, Mistake
 from numalign.model.intent import LONGEST_NAME, PREFIX
-from numalign.model.machine import Core, CpuSet, DevicePlace, read_list, render_list
+from numalign.model.machine import Core, CpuSet, DevicePlace, existing, read_list, render_list
 from numalign.model.placement import Held
 from numalign.model.resources import Resources, ZoneId
 from numalign.runtime.nesting import why_not_json
@@ -173,7 +173,8 @@ def _places(listed: Part, zones: Sequence[ZoneId]) -> Iterable[DevicePlace]:
     places: dict[tuple[ZoneId, ...], Part] = {}
     for part in listed.objects():
         part.only(_PLACE_FIELDS)
-        at = tuple(sorted({known_zone(entry, zones) for entry in part["zones"].required().elements()}))
+        entries = part["zones"].required().elements()
+        at = tuple(sorted(existing(known_zone(entry, zones) for entry in entries)))
         total, healthy = (_count(part[key]) for key in ("total", "healthy"))
         if healthy > total:
             part.wrong(f"{healthy} healthy devices are more than the total of {total}")

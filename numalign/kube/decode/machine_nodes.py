@@ -211,9 +211,9 @@ def _devices_within(
     left = {zone.id: zone.free.get(name, 0) for zone in zones}
     kept = []
     for place, amount in zip(dict(machine.devices)[name], free, strict=True):
-        here = min((left[zone] for zone in place.zones), default=amount)
+        here = min((left[zone] for zone in place.known), default=amount)
         kept.append(max(0, min(amount, here)))
-        left |= {zone: left[zone] - kept[-1] for zone in place.zones}
+        left |= {zone: left[zone] - kept[-1] for zone in place.known}
     return tuple(kept)
 
 

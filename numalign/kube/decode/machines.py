@@ -18,11 +18,13 @@ from numalign.model.errors import BadQuantity, BadTopology
 from numalign.model.machine import (
     LARGEST_ZONE,
     MOST_CPUS,
+    UNKNOWN_ZONE,
     Core,
     CpuSet,
     DevicePlace,
     all_places,
     device_places,
+    existing,
     render_list,
 )
 from numalign.model.resources import MEMORY, Kind, Resources, ZoneId, kind
@@ -268,13 +270,13 @@ def _devices(listed: Part, zones: Sequence[ZoneId]) -> Iterator[tuple[frozenset[
         place = part["id"]
         if (name := place.required_text()) and by_id.setdefault(name, part) is not part:
             place.wrong(f"{named(name)} is also the ID of {by_id[name].where}")
-        at = frozenset(known_zone(entry, zones) for entry in part["zones"].elements())
+        at = existing(known_zone(entry, zones) for entry in part["zones"].elements())
         yield at, part["healthy"].boolean() is not False
 
 
 def known_zone(part: Part, zones: Sequence[ZoneId]) -> ZoneId:
-    """Return a zone by its id; note a mistake and return 0 if it is unknown."""
-    number = part.required().integer()
-    if part.value is not None and number not in zones:
+    """Return the zone of a device, or `UNKNOWN_ZONE`; note a mistake and return 0 for any other."""
+    number = part.required().integer(least=UNKNOWN_ZONE)
+    if part.value is not None and number not in (*zones, UNKNOWN_ZONE):
         part.wrong(f"there is no zone {number} on this machine")
     return ZoneId(number or 0)
