@@ -277,8 +277,8 @@ def _seen(node: Node, demand: Demand, truth: Observed) -> tuple[Node, Assignment
 
 
 def _predicted(name: str, node: Node, demand: Demand, admission: PodAdmitResult) -> PredictedAdmission:
-    unsure = doubts(node, kubelet.effective_demand(node, demand))
-    refused, refusal = admission.refusal, refusal_of(node, admission)
+    read = kubelet.effective_demand(node, demand)
+    unsure, refused, refusal = doubts(node, read), admission.refusal, refusal_of(node, read, admission)
     if refused is None or refusal is None:
         return PredictedAdmission(
             name, node, admission.placement.grants, admission.placement.whole, doubts=unsure

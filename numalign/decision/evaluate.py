@@ -23,8 +23,8 @@ from numalign.model.demand import Demand, Step
 from numalign.model.intent import Intent, Match, Policy, Scope
 from numalign.model.node import Node
 from numalign.model.placement import Grant, Placement
-from numalign.model.pod import Qos
-from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, kind
+from numalign.model.pod import Qos, Role
+from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, ZoneId, kind
 from numalign.model.steps import Steps, finished
 
 UNSATISFIED = "IntentNotSatisfied"
@@ -68,7 +68,7 @@ def keeps(node: Node, demand: Demand, intent: Intent, placement: Placement) -> b
     return not (unaligned(node, demand, intent) or any(too_wide(node, demand, intent, placement)))
 
 
-def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
+def refusal_of(node: Node, demand: Demand, admission: PodAdmitResult) -> Refusal | None:
     """Return the refusal with its cause, needs and shortages; None if the kubelet admitted the pod."""
     refused = admission.refusal
     if refused is None:
@@ -79,7 +79,7 @@ def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
     # What earlier containers of the pod already hold is not free for this one.
     at_refusal = kubelet.after_admission(node, admission)
     why = _WHY[refused.reason](at_refusal, refused)
-    return Refusal(
+    refusal = Refusal(
         Refuser.KUBELET,
         refused.reason,
         why.cause,
@@ -91,6 +91,7 @@ def refusal_of(node: Node, admission: PodAdmitResult) -> Refusal | None:
         detail=why.detail,
         beside=why.needs != _WHY[refused.reason](node, refused).needs,
     )
+    return _reusing(node, demand, refusal, kubelet.reusable_zones(node, admission))
 
 
 def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
@@ -100,7 +101,7 @@ def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
         admission = yield from kubelet.admitting(node, demand)
         placement = admission.placement
         refusal = (
-            refusal_of(node, admission)
+            refusal_of(node, demand, admission)
             or _by_intent(node, demand, intent, placement)
             or _by_neighbours(node, demand, intent, placement)
         )
@@ -250,8 +251,23 @@ def _by_intent(node: Node, demand: Demand, intent: Intent, placement: Placement)
     """Return the refusal of the first container, or the pod, in more zones than its policy allows."""
     for step, needs in too_wide(node, demand, intent, placement):
         refusal = _unsatisfied(intent, _cause(node, needs), step)
-        return replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
+        refusal = replace(refusal, needs=needs, shortages=tuple(_shortages(node, step)))
+        served = zip(demand.steps, placement.grants, strict=True)
+        reused = (grant.zones_of([CPU]) for each, grant in served if each.role is Role.INIT)
+        return _reusing(node, demand, refusal, frozenset[ZoneId]().union(*reused))
     return None
+
+
+def _reusing(node: Node, demand: Demand, refusal: Refusal, zones: Zones) -> Refusal:
+    """Name the init container with CPUs in `zones`, if a container that has to reuse them fits elsewhere."""
+    needs = {need.resource: need.asked for need in refusal.needs}
+    if refusal.cause is not Cause.SPREAD or not zones or CPU not in needs:
+        return refusal
+    if kubelet.fits_together(node, needs, refusal.needs[0].zones, around=zones):
+        return refusal
+    init = next(step.container for step in demand.steps if step.role is Role.INIT and step.cpu)
+    names = tuple(zone.name for zone in node.zones if zone.id in zones)
+    return replace(refusal, zones=names, reused=init)
 
 
 def too_wide(

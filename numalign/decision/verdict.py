@@ -87,7 +87,8 @@ class Refusal:
     `container` is empty if the pod as a whole is refused; `beside` means that there would be more if earlier
     containers of the pod did not hold it. `detail` depends on `cause`: the node's policy, why a resource is
     not pinned, or the size of a core that would be split. `zones` are the names of those that hold other
-    pods.
+    pods, or the CPUs of an init container that the container has to reuse, although it would fit elsewhere;
+    `reused` is the name of that init container.
     """
 
     refuser: Refuser
@@ -101,6 +102,7 @@ class Refusal:
     detail: str = ""
     beside: bool = False
     zones: tuple[str, ...] = ()
+    reused: str = ""
 
     @property
     def subject(self) -> str:

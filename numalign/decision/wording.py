@@ -23,6 +23,7 @@ from numalign.kubelet.admission_errors import RejectionReason
 from numalign.model.constraints import Unmet
 from numalign.model.errors import cut
 from numalign.model.intent import POLICY, Intent, Policy
+from numalign.model.pod import Role
 from numalign.model.resources import readable_zone, render
 from numalign.model.spelling import closest_word
 
@@ -37,6 +38,8 @@ MOST_NAMED = 16
 
 NO_TOPOLOGY = "publish no NUMA topology"
 """The words for nodes of which only the Node object is known."""
+
+_NOTHING_TO_REUSE = "an init container that requests no whole number of CPUs has none to reuse"
 
 _LONGEST_SUBJECT = 100
 _LONGEST_CLAUSE = 240
@@ -63,6 +66,11 @@ def _broken_core(otherwise: str) -> Callable[[Refusal], str]:
     return lambda refusal: broken if refusal.detail else otherwise
 
 
+def _spread(refusal: Refusal) -> str:
+    spread = "would spread {asked} over more than {zones}"
+    return f"{spread}, as it must reuse the CPUs of {{reused}} in {{where}}" if refusal.reused else spread
+
+
 def _unaligned(refusal: Refusal) -> str:
     if refusal.detail == Policy.NONE:
         return 'have Topology Manager policy "{detail}"'
@@ -82,7 +90,7 @@ _WORDS: Mapping[Cause, _Words] = MappingProxyType(
             "would use a different number of NUMA zones per resource for {asked}",
         ),
         Cause.NOT_TOGETHER: _Words("have no {zone} with {asked}{free}"),
-        Cause.SPREAD: _Words("would spread {asked} over more than {zones}"),
+        Cause.SPREAD: _Words(_spread, "would spread {asked} over more than {zones}"),
         Cause.NOT_ALONE: _Words(
             "would place it in {where} with other aligned pods, and the pod is exclusive",
             "would place it with other aligned pods, and the pod is exclusive",
@@ -123,6 +131,7 @@ _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
             _PARTS["in_total"](refusal, free) if free or any(need.most for need in refusal.needs) else ""
         ),
         "policy": lambda refusal, _: refusal.policy,
+        "reused": lambda refusal, _: f'{Role.INIT} "{cut(refusal.reused, _LONGEST_RESOURCE)}"',
         "short": lambda refusal, free: _list(
             [_most_in(needs, zones, free) for zones, needs in _by_zones(_short(refusal))]
         ),
@@ -180,7 +189,8 @@ def sentence(verdict: Verdict) -> str:
 def refused(refusal: Refusal, *, free: str = " free") -> str:
     """Return the sentence for a refusal alone; `free` follows amounts, empty for an empty node."""
     policy = f' (Topology Manager policy "{refusal.policy}")' if _by_topology_manager(refusal) else ""
-    return f"{_subject(refusal)}: the node {_singular(_written(refusal, free))}{policy}"
+    way_out = f"; {_NOTHING_TO_REUSE}" if refusal.reused else ""
+    return f"{_subject(refusal)}: the node {_singular(_written(refusal, free))}{policy}{way_out}"
 
 
 def reason(verdict: Verdict) -> str:

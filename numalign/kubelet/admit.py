@@ -44,13 +44,14 @@ from numalign.kubelet.topology_manager import (
     merging,
 )
 from numalign.kubelet.zone_amounts import ZoneAmounts
+from numalign.model.bitset import bits
 from numalign.model.demand import Demand, PodLevel, Step, by_plugins
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import CpuSet
 from numalign.model.node import Node
 from numalign.model.options import FeatureGate, TopologyOption
 from numalign.model.placement import Grant, Placement, ZoneSet
-from numalign.model.resources import CPU, MILLI, Kind, Resources, kind
+from numalign.model.resources import CPU, MILLI, Kind, Resources, ZoneId, kind
 from numalign.model.steps import Steps, finished
 
 NO_PLACEMENT = Placement()
@@ -207,6 +208,13 @@ def release(node: Node, leaving: Iterable[Assignments]) -> Node:
     return with_state(node, before, reduce(removed, gone, before))
 
 
+def reusable_zones(node: Node, admission: PodAdmitResult) -> frozenset[ZoneId]:
+    """Return the zones of the CPUs that the refused container of a pod has to reuse."""
+    cpus = admission.after.cpus
+    mask = cpu_manager.reusable_zones(cpus) if cpus else 0
+    return frozenset(zone.id for at, zone in enumerate(node.zones) if mask >> at & 1)
+
+
 def min_widths(node: Node, step: Step) -> dict[str, int]:
     """Return the fewest zones that could hold each resource of a step by hardware, if the node aligns it."""
     state = read_state(node, step.devices)
@@ -223,13 +231,20 @@ def min_widths(node: Node, step: Step) -> dict[str, int]:
     return widths
 
 
-def fits_together(node: Node, amounts: Mapping[str, int], zones: int) -> bool:
-    """Return whether some set of `zones` zones has all these amounts free, whatever the managers do."""
+def fits_together(
+    node: Node, amounts: Mapping[str, int], zones: int, *, around: frozenset[ZoneId] = frozenset()
+) -> bool:
+    """Return whether some set of `zones` zones, `around` among them, has all these amounts free.
+
+    What the managers do does not matter.
+    """
     enough = [
         hint_sets.reaching(tuple([zone.free.get(name, 0) for zone in node.zones]), amount)
         for name, amount in amounts.items()
     ]
-    return bool(hint_sets.of_width(reduce(and_, enough, hint_sets.every(len(node.zones))), zones))
+    mask = bits(at for at, zone in enumerate(node.zones) if zone.id in around)
+    masks = reduce(and_, enough, hint_sets.around(mask, len(node.zones)))
+    return bool(hint_sets.of_width(masks, zones))
 
 
 def fewest_zones_with(node: Node, amounts: Mapping[str, int]) -> int | None:

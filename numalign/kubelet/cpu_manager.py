@@ -106,11 +106,16 @@ def topology_hints(state: CpuState, step: Step) -> list[ResourceHints]:
     )
     if state.reusable:
         # A mask that lacks a zone with reusable CPUs is skipped, even if it has enough without them.
-        anchor = bits(zone for zone, count in enumerate(cpus_per_zone(topology, state.reusable)) if count)
-        possible &= hint_sets.around(anchor, len(topology.zones))
+        possible &= hint_sets.around(reusable_zones(state), len(topology.zones))
     return [
         ResourceHints(CPU, possible, _preferred(state, possible, min_affinity_size(topology.sizes, request)))
     ]
+
+
+def reusable_zones(state: CpuState) -> Mask:
+    """Return the zones of CPUs that containers have to reuse."""
+    counts = cpus_per_zone(state.topology, state.reusable)
+    return bits(zone for zone, count in enumerate(counts) if count)
 
 
 def min_affinity_size(sizes: Iterable[int], request: int) -> int:

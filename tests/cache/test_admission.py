@@ -93,8 +93,8 @@ MAY = "no node with a NUMA topology can align the pod; 1 node without one may"
 NOT_ASKED = "not evaluated: placing 1 container there takes too long"
 WHEN_EMPTY = (
     'an empty node would reject the pod, because for container "c1" it would spread 7 cpu and 1Gi memory over'
-    ' more than one NUMA zone; it would fit if init container "c0" requested no whole number of CPUs, or if'
-    ' the Topology Manager scope was "pod"'
+    ' more than one NUMA zone, as it must reuse the CPUs of init container "c0" in zone 0; it would fit if'
+    ' init container "c0" requested no whole number of CPUs, or if the Topology Manager scope was "pod"'
 )
 MISSPELT = 'no node lists the resource "nvidia.com/gpuu"; did you mean "nvidia.com/gpu"?'
 CLAIMED = 'DRA devices give the kubelet no topology hints: alignment of claim "nic" is unknown'

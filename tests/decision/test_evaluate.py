@@ -248,6 +248,32 @@ def test_cores_that_keep_a_thread_for_the_system_are_not_whole() -> None:
     assert wording.of_node(too_many) == "has at most 14 cpu in whole cores"
 
 
+RESERVES = ("cpu=16/13 mem=8Gi", "cpu=16 mem=8Gi")
+HAS_NO_GPU = ("cpu=16 mem=8Gi gpu=0", "cpu=16 mem=8Gi gpu=2")
+USED_UP = ("cpu=8 mem=8Gi//1Gi", "cpu=8//1 mem=8Gi")
+
+ONE_CPU, TWICE = "init cpu=1 mem=1Gi", "init cpu=2 mem=1Gi | cpu=2 mem=1Gi"
+
+REUSED = [
+    # what it shows                    zones       policy  init     app                     reused
+    ("its CPUs are in a small zone",   RESERVES,   SINGLE, ONE_CPU, "cpu=14 mem=1Gi",       "c0"),
+    ("and zones are restricted",       RESERVES,   SPREAD, ONE_CPU, "cpu=14 mem=1Gi",       "c0"),
+    ("and the kubelet refuses none",   RESERVES,   ANY,    ONE_CPU, "cpu=14 mem=1Gi",       "c0"),
+    ("they are where no device is",    HAS_NO_GPU, SINGLE, ONE_CPU, "cpu=4 mem=1Gi gpu=1",  "c0"),
+    ("another has the zone's memory",  USED_UP,    ANY,    TWICE,   "cpu=6 mem=1Gi",        ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("zones", "policy", "init", "app", "reused"), table(REUSED))
+def test_an_init_container_is_named_if_only_its_cpus_are_in_the_way(
+    zones: tuple[str, str], policy: str, init: str, app: str, reused: str
+) -> None:
+    stated = SPREAD if policy == SPREAD else SINGLE
+    why = refused(evaluate(node(*zones, policy=policy), asks(init, app), means(stated)))
+
+    assert (why.cause, why.reused, why.zones) == (Cause.SPREAD, reused, ("node-0",) if reused else ())
+
+
 def test_a_pod_that_leaves_nothing_to_share_within_itself_is_refused() -> None:
     heeds = node(*TWO, policy="best-effort", scope="pod", options=options("PodLevelResourceManagers"))
     verdict = evaluate(

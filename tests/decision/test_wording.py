@@ -194,6 +194,17 @@ def test_a_kubelet_that_refuses_by_its_own_policy_has_it_beside() -> None:
     )
 
 
+def test_who_has_to_reuse_cpus_is_told_how_to_have_none() -> None:
+    refused = verdict(replace(refusal(Cause.SPREAD, CPUS), zones=("node-0",), reused="prep"))
+
+    assert wording.sentence(refused) == (
+        'container "main": the node would spread 60 cpu over more than 2 NUMA zones, as it must reuse the'
+        ' CPUs of init container "prep" in zone 0; an init container that requests no whole number of CPUs'
+        " has none to reuse"
+    )
+    assert wording.reason(refused) == "would spread 60 cpu over more than 2 NUMA zones"
+
+
 def test_there_is_no_reason_against_a_pod_that_is_admitted() -> None:
     with pytest.raises(ValueError, match="is admitted"):
         wording.reason(verdict(None))
