@@ -234,7 +234,7 @@ def _by_nodes(
         warnings = (
             *_unlisted(survey, cache),
             *_not_answered(pod.question, survey),
-            *filter(None, [survey.not_when_empty]),
+            *survey.not_when_empty,
         )
         if runs or cache.now(pod.question, pod.constraints):
             return AdmissionDecision(AdmissionState.FITS, warnings=warnings)

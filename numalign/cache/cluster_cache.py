@@ -317,18 +317,18 @@ class ClusterCache:
             known=len(self.nodes),
             unknown=self.unknown,
             unanswered=int(np.count_nonzero(able.unanswered & open_nodes)),
-            not_when_empty="" if when_empty else self._not_when_empty(question, constraints),
+            not_when_empty=() if when_empty else self._not_when_empty(question, constraints),
             fallback=None if count else self._fallback(able.shapes & open_shapes),
             unmatched=not (open_shapes.any() or unknown.any()),
             bare=int(np.count_nonzero(unknown & self.unknown_nodes.large_enough(question.demand))),
             unlisted=tuple(self._unlisted(question)),
         )
 
-    def _not_when_empty(self, question: Question, constraints: Constraints) -> str:
-        """Return why an empty node refuses a pod that nodes in use may take; empty if there is none."""
+    def _not_when_empty(self, question: Question, constraints: Constraints) -> tuple[str, ...]:
+        """Return why an empty node refuses a pod that nodes in use may take, and what would help."""
         rows = self._shape_evaluation(question).not_when_empty() & self._eligible(constraints)
         node = next((known.shape.node for row, known in self._shapes.known() if rows[row]), None)
-        return why_not_when_empty(node, question.demand, question.intent) if node else ""
+        return why_not_when_empty(node, question.demand, question.intent) if node else ()
 
     def _unlisted(self, question: Question) -> list[str]:
         # Zones do not list CPUs and memory if their kubelet generates no hints for them.

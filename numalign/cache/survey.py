@@ -37,8 +37,8 @@ class Survey:
 
     `able` counts present nodes, with shapes that could take the pod, that it may use as long as their labels
     and lasting taints stay. Of these, `unanswered` would take too long to evaluate, so they may be able. If
-    all of them could take it only while other pods use a part of them, `not_when_empty` is why an empty one
-    would refuse it.
+    all of them could take it only while other pods use a part of them, `not_when_empty` says why an empty one
+    would refuse it, and what would help.
     Without any, `fallback` is a shape that could take it and has, had or may have nodes that it may use.
     `unmatched` is set if the pod may use no node that is known in any way, by its selector and tolerations.
 
@@ -53,7 +53,7 @@ class Survey:
     known: int
     unknown: int
     unanswered: int = 0
-    not_when_empty: str = ""
+    not_when_empty: tuple[str, ...] = ()
     fallback: KnownShape | None = None
     unmatched: bool = False
     bare: int = 0

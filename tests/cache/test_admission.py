@@ -91,11 +91,15 @@ NOT_MATCHED = (
 IN_VAIN = "single-numa-node has no effect: the pod is Burstable and requests no devices"
 MAY = "no node with a NUMA topology can align the pod; 1 node without one may"
 NOT_ASKED = "not evaluated: placing 1 container there takes too long"
-WHEN_EMPTY = (
-    'an empty node would reject the pod, because for container "c1" it would spread 7 cpu and 1Gi memory over'
-    ' more than one NUMA zone, as it must reuse the CPUs of init container "c0" in zone 0; it would fit if'
-    ' init container "c0" requested no whole number of CPUs, or if the Topology Manager scope was "pod"'
+REUSES = (
+    'for container "c1" it would spread 7 cpu and 1Gi memory over more than one NUMA zone, as it must reuse'
+    ' the CPUs of init container "c0" in zone 0'
 )
+WHEN_EMPTY = [
+    f"an empty node would reject the pod, because {REUSES}",
+    'an empty node would admit it if init container "c0" requested no whole number of CPUs',
+    'an empty node would admit it if the Topology Manager scope was "pod"',
+]
 MISSPELT = 'no node lists the resource "nvidia.com/gpuu"; did you mean "nvidia.com/gpu"?'
 CLAIMED = 'DRA devices give the kubelet no topology hints: alignment of claim "nic" is unknown'
 
@@ -141,9 +145,9 @@ ADMITTED = [
     ("two that do not answer, and one that says no",
         LARGE, cache_of(VAST, VAST, TWO), State.FITS, [f"2 nodes were {NOT_ASKED}"]),
     ("only a node in use, which is empty now",
-        ANCHORED, cache_of(RESERVING), State.WAITS, [WAITS, WHEN_EMPTY]),
+        ANCHORED, cache_of(RESERVING), State.WAITS, [WAITS, *WHEN_EMPTY]),
     ("only a node in use, and one is",
-        ANCHORED, cache_of(IN_USE), State.FITS, [WHEN_EMPTY]),
+        ANCHORED, cache_of(IN_USE), State.FITS, WHEN_EMPTY),
     ("a node in use, or another that is empty",
         ANCHORED, cache_of(RESERVING, TWO), State.FITS, []),
     ("nothing to align",
