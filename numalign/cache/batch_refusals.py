@@ -59,7 +59,7 @@ def _too_small(trial: Trial, wanted: Bools) -> Iterator[Refused]:
     rows = np.flatnonzero(wanted)
     if not len(rows):
         return
-    total = plan.question.demand.total
+    total, overhead = plan.question.demand.total, plan.question.demand.overhead
     some, short = state.at(rows), np.zeros((len(total), len(rows)), dtype=np.bool_)
     for at, (name, amount) in enumerate(total.items()):
         if plan.columns.has_total(name):
@@ -73,7 +73,7 @@ def _too_small(trial: Trial, wanted: Bools) -> Iterator[Refused]:
     for at, names in enumerate(different.T):
         these = lacking[which.reshape(-1) == at]
         needs = tuple(
-            Need(name, amount, state.zones, 0)
+            Need(name, amount, state.zones, 0, overhead.get(name, 0))
             for (name, amount), lacks in zip(total.items(), names, strict=True)
             if lacks
         )

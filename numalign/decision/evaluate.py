@@ -113,7 +113,7 @@ def _judging(node: Node, demand: Demand, intent: Intent) -> Steps[Verdict]:
 def _too_large(node: Node, demand: Demand) -> Refusal | None:
     """Return the refusal if the node as a whole has too little; the kubelet would report OutOf<resource>."""
     needs = tuple(
-        Need(name, request, len(node.zones), _total(node, name) or 0)
+        Need(name, request, len(node.zones), _total(node, name) or 0, demand.overhead.get(name, 0))
         for name, request in demand.total.items()
         if (most := most_of(node, name)) is not None and request > most
     )

@@ -61,12 +61,16 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A request for one resource: `asked` in at most `zones` zones, which have at most `most` together."""
+    """A request for one resource: `asked` in at most `zones` zones, which have at most `most` together.
+
+    Of a request to the node as a whole, `overhead` is the part that the RuntimeClass adds.
+    """
 
     resource: str
     asked: int
     zones: int
     most: int
+    overhead: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,9 @@ _WORDS: Mapping[Cause, _Words] = MappingProxyType(
         Cause.NOTHING_TO_SHARE: _Words("would leave no {names} for the pod's other containers"),
         Cause.OTHER_POLICY: _Words('have Topology Manager policy "{detail}", not "{policy}"'),
         Cause.NOT_ALLOCATED: _Words("cannot allocate {asked}{now}"),
-        Cause.NODE_TOO_SMALL: _Words("have {most}{of_it}", "have less than {asked}{in_total}"),
+        Cause.NODE_TOO_SMALL: _Words(
+            "have {most}{of_it}{overhead}", "have less than {asked}{in_total}{overhead}"
+        ),
         Cause.NOT_ALIGNED: _Words(_unaligned),
         Cause.NOT_ANSWERED: _Words("have too many NUMA zones to evaluate in time"),
     }
@@ -130,6 +132,7 @@ _PARTS: Mapping[str, Callable[[Refusal, str], str]] = MappingProxyType(
         "of_it": lambda refusal, free: (
             _PARTS["in_total"](refusal, free) if free or any(need.most for need in refusal.needs) else ""
         ),
+        "overhead": lambda refusal, _: _overhead(refusal.needs),
         "policy": lambda refusal, _: refusal.policy,
         "reused": lambda refusal, _: f'{Role.INIT} "{cut(refusal.reused, _LONGEST_RESOURCE)}"',
         "short": lambda refusal, free: _list(
@@ -466,6 +469,15 @@ def _zones(count: int) -> str:
 
 def _amounts(needs: Iterable[Need]) -> str:
     return _named(_amount(need, need.asked) for need in needs)
+
+
+def _overhead(needs: Iterable[Need]) -> str:
+    """Return what a RuntimeClass adds to the requests of a pod; empty if it adds nothing to these."""
+    added = ", ".join(
+        f"{_amount(need, need.asked - need.overhead)} and {render(need.resource, need.overhead)} overhead"
+        for need in islice((need for need in needs if need.overhead), MOST_NAMED)
+    )
+    return f", and the pod requests {added} of its RuntimeClass" if added else ""
 
 
 def _at_most(need: Need) -> str:

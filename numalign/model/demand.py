@@ -67,7 +67,7 @@ class PodLevel:
 class Demand:
     """What one pod requires of a node: `steps` in the kubelet's order, `whole` in pod scope.
 
-    `total` is what the scheduler reserves on the node as a whole, requests and overhead. `pod_level` is set
+    `total` is what the scheduler reserves on the node as a whole, requests and `overhead`. `pod_level` is set
     if the pod has pod-level resources; by default the CPU and memory managers ignore such pods. Of the
     devices `by_dra`, only those count on a node that its device plugins serve, see `by_plugins`.
     """
@@ -78,6 +78,7 @@ class Demand:
     total: Resources
     pod_level: PodLevel | None = None
     by_dra: frozenset[str] = frozenset()
+    overhead: Resources = EMPTY
     kinds: frozenset[Kind] = field(init=False, compare=False)
     """The kinds of all resources in the `requests` of its steps."""
 
@@ -100,7 +101,7 @@ def of(pod: Pod) -> Demand:
     pinned = quality is Qos.GUARANTEED and not whole_is_stated
     steps = tuple(_step(container, pinned=pinned, managed=pinned) for container in full.containers)
     level = _pod_level(full, guaranteed=quality is Qos.GUARANTEED) if whole_is_stated else None
-    return Demand(quality, steps, _whole(steps), _total(full), level)
+    return Demand(quality, steps, _whole(steps), _total(full), level, overhead=full.overhead.positive())
 
 
 def with_request(demand: Demand, container: str, resource: str, amount: int) -> Demand:
@@ -129,7 +130,8 @@ def without(demand: Demand, devices: AbstractSet[str]) -> Demand:
         demand.pod_level.crowded,
     )
     whole = replace(demand.whole, devices=_less(demand.whole.devices, devices))
-    return Demand(demand.qos, steps, whole, _less(demand.total, devices), level)
+    total = _less(demand.total, devices)
+    return replace(demand, steps=steps, whole=whole, total=total, pod_level=level, by_dra=frozenset())
 
 
 def by_plugins(demand: Demand, listed: AbstractSet[str]) -> Demand:

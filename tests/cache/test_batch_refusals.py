@@ -11,11 +11,12 @@ from numalign.cache.evaluation import alike
 from numalign.cache.feasibility import Trial
 from numalign.decision.evaluate import NO_INTENT, evaluate
 from numalign.decision.verdict import Refusal, Verdict
+from numalign.model import demand
 from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Node
 from numalign.scheduling.reasons import reason
 from tests.in_columns import left, state
-from tests.notation import NIC, asks, bag, means, node, options, table
+from tests.notation import NIC, asks, bag, means, node, options, pod, table
 
 ALIKE, APART = "alike", "apart"
 
@@ -151,6 +152,17 @@ def test_a_node_that_tells_all_it_has_has_none_of_what_it_does_not_list() -> Non
     (nowhere,) = told("nic=1", tells, when=When.EMPTY)
     assert nowhere is not None
     assert [need.resource for need in nowhere.needs] == [NIC]
+
+
+def test_what_a_runtime_class_adds_is_told() -> None:
+    adding = demand.of(pod("cpu=16 mem=1Gi", overhead="cpu=250m"))
+    small = replace(BEST, totals=bag("cpu=16 mem=16Gi"))
+    trial = Trial(state(adding, small, intent=NO_INTENT, when=When.NOW))
+
+    ((_, refusal),) = batch_refusals.refusals(trial, np.ones(1, dtype=np.bool_))
+
+    verdict = evaluate(small, adding)
+    assert reason(replace(verdict, refusal=refusal)) == reason(verdict)
 
 
 def test_every_policy_is_told_of_by_its_name() -> None:

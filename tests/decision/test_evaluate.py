@@ -341,6 +341,14 @@ def test_the_node_as_a_whole(told: Node, container: str, reason: str | None) -> 
     assert (verdict.refusal and verdict.refusal.reason) == reason
 
 
+def test_what_a_runtime_class_adds_is_named_where_it_is_too_much() -> None:
+    verdict = evaluate(LOOSE, demand.of(pod("cpu=32 mem=1Gi", overhead="cpu=1 mem=64Mi")))
+
+    assert wording.of_node(verdict) == (
+        "has at most 32 cpu in total, and the pod requests 32 cpu and 1 overhead of its RuntimeClass"
+    )
+
+
 def test_reserved_cpus_are_whole_and_what_the_node_gives_out_need_not_be() -> None:
     """500m reserved are one CPU of a zone, yet the scheduler may fill 31500m of the node."""
     told = node("cpu=16/15", "cpu=16", policy="restricted")

@@ -87,6 +87,11 @@ WORDS = [
      refusal(Cause.NODE_TOO_SMALL, Need("cpu", 60_000, 2, 32_000), container=""),
      "has at most 32 cpu in total",
      "have less than 60 cpu in total"),
+    ("the node has too little for what the RuntimeClass adds",
+     refusal(Cause.NODE_TOO_SMALL, Need("cpu", 188_250, 2, 188_000, overhead=250), container=""),
+     "has at most 188 cpu in total, and the pod requests 188 cpu and 250m overhead of its RuntimeClass",
+     ("have less than 188250m cpu in total, and the pod requests 188 cpu and 250m overhead of its"
+     " RuntimeClass")),
     ("the node has none, among other things",
      refusal(Cause.NODE_TOO_SMALL, Need("cpu", 60_000, 2, 32_000), Need(GPU, 1, 2, 0), container=""),
      f"has at most 32 cpu and no {GPU} in total",
