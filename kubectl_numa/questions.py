@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from numalign.cache import ClusterCache, Question, Survey, admission, dra
-from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals
+from numalign.cache.admission import AdmissionDecision, AdmissionState
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
 from numalign.decision import wording
 from numalign.decision.evaluate import NO_INTENT
@@ -117,9 +117,7 @@ class ClusterView:
         self.policies = EffectivePolicy.of(snapshot, policy)
         self._cache = ClusterCache.of(snapshot.nodes, snapshot.shapes, snapshot.bare)
         self._reader, self._user = PodReader(options.match), options.created_by
-        self._refusals = Refusals(
-            policy.never, policy.unknown_resources, options.unknown_may_fit, policy.taints
-        )
+        self._refusals = policy.refusals(unknown_may_fit=options.unknown_may_fit)
 
     def decide(self, raw: object, *, name: str, namespace: str) -> PodDecision:
         """

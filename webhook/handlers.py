@@ -18,7 +18,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.cache import admission, dra
-from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals, shortfalls
+from numalign.cache.admission import AdmissionDecision, AdmissionState, shortfalls
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
@@ -275,8 +275,8 @@ async def _decision_by_now(context: Context, pod: PodQuestion) -> AdmissionDecis
     """Compute what the decision needs, while other requests are answered; then decide."""
     holder = context.holder
     await patiently(admission.steps(pod, holder.cache, served=holder.served))
-    policy, may_fit = context.policy.now, context.settings.unknown_nodes == "may-fit"
-    refusals = Refusals(policy.never, policy.unknown_resources, unknown_may_fit=may_fit, taints=policy.taints)
+    may_fit = context.settings.unknown_nodes == "may-fit"
+    refusals = context.policy.now.refusals(unknown_may_fit=may_fit)
     return admission.decide(pod, holder.cache, refusals, now=time.time(), served=holder.served)
 
 

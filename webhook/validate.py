@@ -53,6 +53,8 @@ def warnings(decision: AdmissionDecision) -> Iterator[str]:
     if decision.waived:
         yield long_warning(wording.first_sentence(decision.waived))
     yield from map(warning, decision.warnings)
+    if decision.unpinned:
+        yield long_warning(decision.unpinned)
 
 
 def refused(pod: PodQuestion, decision: AdmissionDecision) -> dict[str, str]:

@@ -238,7 +238,8 @@ def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
             will = "its pods will be denied: " if decision.state in BY_ITSELF else ""
             yield long_warning(f"{where}: {will}{wording.first_sentence(why)}")
     for where, decision in decided:
-        yield from (long_warning(f"{where}: {text}") for text in decision.warnings)
+        texts = filter(None, (*decision.warnings, decision.unpinned))
+        yield from (long_warning(f"{where}: {text}") for text in texts)
     yield from map(long_warning, workload.notes)
 
 

@@ -15,7 +15,7 @@ from controller.healing.observing import RunningPodAlignments
 from controller.reports import policy_report
 from controller.reports.policy_report import PolicyReport
 from numalign.cache import ClusterCache, admission
-from numalign.cache.admission import AdmissionDecision, Refusals
+from numalign.cache.admission import AdmissionDecision
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube import exporters
 from numalign.kube.cluster_state import Snapshot
@@ -78,7 +78,7 @@ class OffenderReports:
 
     def _judge(self, snapshot: Snapshot) -> RunningPodJudge:
         policy, now = self.state.policy.now, self.wall()
-        refusals = Refusals(policy.never, policy.unknown_resources, self.unknown_may_fit, policy.taints)
+        refusals = policy.refusals(unknown_may_fit=self.unknown_may_fit)
 
         def decide(pod: PodQuestion) -> AdmissionDecision:
             return admission.decide(pod, self.cache, refusals, now=now, served=snapshot.served, runs=True)

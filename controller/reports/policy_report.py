@@ -212,7 +212,7 @@ def _of_pod(pod: RunningPod) -> Iterator[ReportEntry]:
 def _content(pod: RunningPod, result: RuleResult) -> str:
     """Return the part of a result that is worth a write: why admission decides, not how it counts nodes."""
     if result.rule is PodRule.ADMITTED and pod.decision:
-        return pod.decision.state
+        return " ".join(filter(None, (pod.decision.state, pod.decision.unpinned)))
     return result.message
 
 

@@ -19,7 +19,8 @@ from numalign.cache.cluster_cache import ClusterCache
 from numalign.cache.pod_question import Pin, PodQuestion
 from numalign.cache.question import Question
 from numalign.cache.survey import Survey
-from numalign.decision import taints, wording
+from numalign.decision import pinning, taints, wording
+from numalign.decision.pinning import PartialAlignment
 from numalign.model.errors import Mistake
 from numalign.model.intent import RESOURCES, NamespaceRules, Policy
 from numalign.model.resources import Kind, kind
@@ -38,8 +39,8 @@ class Reaction(StrEnum):
     WARN = "warn"
 
 
-class TaintReaction(StrEnum):
-    """The reaction to a pod that tolerates a taint and contradicts it by its requests."""
+class RequestReaction(StrEnum):
+    """The reaction to a pod because of what it requests, whatever nodes there are."""
 
     DENY = "deny"
     WARN = "warn"
@@ -52,13 +53,15 @@ class Refusals:
 
     `never` is for pods that no shape could take, `unknown_resources` for those that request a resource that
     none has ever listed. With `unknown_may_fit`, a node without topology that is large enough may take a pod.
-    `taints` is for pods whose tolerations contradict their requests, whatever nodes there are.
+    Whatever nodes there are, `taints` is for pods whose tolerations contradict their requests, `partial` for
+    those whose policy applies to only a part of what they request.
     """
 
     never: Reaction = Reaction.DENY
     unknown_resources: Reaction = Reaction.WARN
     unknown_may_fit: bool = True
-    taints: TaintReaction = TaintReaction.WARN
+    taints: RequestReaction = RequestReaction.WARN
+    partial: RequestReaction = RequestReaction.WARN
 
 
 class AdmissionState(StrEnum):
@@ -67,6 +70,7 @@ class AdmissionState(StrEnum):
     NOT_ASKED = "not-asked"
     BELOW_ENFORCED = "below-enforced"
     CONTRADICTS_TAINT = "contradicts-taint"
+    PARTLY_ALIGNED = "partly-aligned"
     NOTHING_TO_ALIGN = "nothing-to-align"
     PLACED = "placed"
     NOT_KNOWN = "not-known"
@@ -79,7 +83,9 @@ class AdmissionState(StrEnum):
     NEVER = "never"
 
 
-BY_ITSELF = frozenset({AdmissionState.BELOW_ENFORCED, AdmissionState.CONTRADICTS_TAINT})
+BY_ITSELF = frozenset(
+    {AdmissionState.BELOW_ENFORCED, AdmissionState.CONTRADICTS_TAINT, AdmissionState.PARTLY_ALIGNED}
+)
 """States in which a pod is refused for its request, whatever nodes there are."""
 
 
@@ -87,20 +93,22 @@ BY_ITSELF = frozenset({AdmissionState.BELOW_ENFORCED, AdmissionState.CONTRADICTS
 class AdmissionDecision:
     """The decision on a pod: it is refused if there is a `refusal`, else admitted.
 
-    `waived` is a refusal that is not enforced, because of best-effort or the configured reaction. Texts are
-    complete; the code that shows them cuts them.
+    `waived` is a refusal that is not enforced, because of best-effort or the configured reaction. `unpinned`
+    is what the pod's policy does not apply to, and why. Texts are complete; the code that shows them cuts
+    them.
     """
 
     state: AdmissionState
     refusal: str | None = None
     waived: str | None = None
     warnings: tuple[str, ...] = ()
+    unpinned: str | None = None
 
     @property
     def all_warnings(self) -> tuple[str, ...]:
         """The warnings for the pod's owner, a waived refusal first."""
         waived = (wording.first_sentence(self.waived),) if self.waived else ()
-        return (*waived, *self.warnings)
+        return (*waived, *self.warnings, *filter(None, [self.unpinned]))
 
 
 NOTHING: AbstractSet[str] = frozenset()
@@ -156,18 +164,23 @@ def decide(  # noqa: PLR0913  a pod, a cluster, and as of when and of what it is
     if rules.warn and pod.question.requests_less_than(rules.warn):
         warnings.append(below_text(pod, rules.warn))
     contradictions = _contradictions(pod, refusals)
-    if contradictions and refusals.taints is TaintReaction.DENY:
+    if contradictions and refusals.taints is RequestReaction.DENY:
         text = " ".join(each.refusal for each in contradictions)
         return AdmissionDecision(AdmissionState.CONTRADICTS_TAINT, text, warnings=tuple(warnings))
     warnings += [each.warning for each in contradictions]
     if not pod.requests_alignment:
         return AdmissionDecision(AdmissionState.NOT_ASKED, warnings=tuple(warnings))
     question = dra.sure(pod.question, served)
+    partial = pinning.partial(question.demand, question.intent)
+    if partial and refusals.partial is RequestReaction.DENY and _is_final(pod, partial):
+        return AdmissionDecision(AdmissionState.PARTLY_ALIGNED, partial.refusal, warnings=tuple(warnings))
     decision = _by_nodes(
         pod if question is pod.question else replace(pod, question=question), cache, refusals, now, runs=runs
     )
     if decision.state in _FOUND_A_NODE and (nothing := _nothing_to_align(pod)):
-        decision = AdmissionDecision(AdmissionState.NOTHING_TO_ALIGN, warnings=(nothing,))
+        decision = AdmissionDecision(AdmissionState.NOTHING_TO_ALIGN, unpinned=nothing)
+    elif partial and not decision.refusal and refusals.partial is not RequestReaction.IGNORE:
+        decision = replace(decision, unpinned=str(partial))
     if pod.excess:
         warnings.append(f"the pod was not changed: {pod.excess}")
     if unsure := dra.unknown(pod, served):
@@ -180,9 +193,22 @@ def _contradictions(pod: PodQuestion, refusals: Refusals) -> tuple[taints.TaintC
 
     A pod that is placed already has to tolerate any taint.
     """
-    if pod.pin or refusals.taints is TaintReaction.IGNORE:
+    if pod.pin or refusals.taints is RequestReaction.IGNORE:
         return ()
     return taints.contradictions(pod.question.demand, pod.question.intent, pod.constraints.tolerations)
+
+
+def _is_final(pod: PodQuestion, partial: PartialAlignment) -> bool:
+    """Return whether what is not pinned for a pod is a reason to refuse it.
+
+    A best-effort intent guarantees nothing. A container with a fraction of a CPU beside one with whole CPUs
+    is how owners keep sidecars apart. A pod that is placed already would only be created again, and some
+    kubelets pin Guaranteed pods with pod-level resources.
+    """
+    question = pod.question
+    lost = {*partial.unpinned} - {*partial.applies_to}
+    by_gate = question.demand.pod_level is not None and question.demand.gap is None
+    return bool(lost) and question.intent.binding and pod.pin is None and not by_gate
 
 
 _FOUND_A_NODE = frozenset({AdmissionState.PLACED, AdmissionState.FITS, AdmissionState.WAITS})
@@ -190,12 +216,12 @@ _FOUND_A_NODE = frozenset({AdmissionState.PLACED, AdmissionState.FITS, Admission
 
 def _nothing_to_align(pod: PodQuestion) -> str | None:
     """Return why the pod's request has no effect; None if it has one."""
-    demand = pod.question.demand
-    if not demand.alignable:
-        return f"{pod.policy} has no effect: the pod is {demand.qos} and requests no devices"
-    if not pod.question.concerned:
+    demand, intent = pod.question.demand, pod.question.intent
+    if pod.question.concerned:
+        return None
+    if demand.alignable and not pinning.unpinned_by(demand, intent):
         return f"{RESOURCES} lists nothing that a kubelet could align for this pod"
-    return None
+    return pinning.no_effect(demand, intent)
 
 
 def shortfalls(pod: PodQuestion) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from numalign.decision.allowed_zones import fewest_zones
 from numalign.decision.doubts import doubts
 from numalign.decision.feasible import feasible
 from numalign.decision.own_zones import Zones, held_by_another, occupied_by_others
+from numalign.decision.pinning import why_unpinned
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Shortage, Verdict
 from numalign.kubelet import admit as kubelet
 from numalign.kubelet.admission_errors import Rejection, RejectionReason
@@ -23,7 +24,7 @@ from numalign.model.demand import Demand, Step
 from numalign.model.intent import Intent, Match, Policy, Scope
 from numalign.model.node import Node
 from numalign.model.placement import Grant, Placement
-from numalign.model.pod import Qos, Role
+from numalign.model.pod import Role
 from numalign.model.resources import CPU, MILLI, NODE_LEVEL, Kind, ZoneId, kind
 from numalign.model.steps import Steps, finished
 
@@ -171,22 +172,8 @@ def _not_exclusive(demand: Demand, intent: Intent) -> Refusal | None:
         if named:
             needs = tuple(Need(name, 0, 0, 0) for name in named)
             refusal = _unsatisfied(intent, Cause.NOT_EXCLUSIVE, step)
-            return replace(refusal, needs=needs, detail=_why_shared(demand))
+            return replace(refusal, needs=needs, detail=why_unpinned(demand, step))
     return None
-
-
-def _why_shared(demand: Demand) -> str:
-    if demand.qos is not Qos.GUARANTEED:
-        return f"the pod is {demand.qos}, and only Guaranteed pods get exclusive CPUs and memory"
-    level = demand.pod_level
-    if level is None:
-        return "a container gets exclusive CPUs only if it requests a whole number of them"
-    if demand.steps is level.steps:
-        return (
-            "in a pod with pod-level resources, a container gets exclusive CPUs only if its limits"
-            " equal its requests"
-        )
-    return "the kubelet does not pin pods with pod-level resources"
 
 
 def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:

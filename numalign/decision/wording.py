@@ -99,7 +99,7 @@ _WORDS: Mapping[Cause, _Words] = MappingProxyType(
             "would place it in {where}, which an exclusive pod holds",
             "would place it in a NUMA zone that an exclusive pod holds",
         ),
-        Cause.NOT_EXCLUSIVE: _Words("cannot pin {names} for the pod ({detail})"),
+        Cause.NOT_EXCLUSIVE: _Words("cannot pin {names} for the pod, because {detail}"),
         Cause.NOT_WHOLE_CORES: _Words(
             _broken_core("have {most}{free} in whole cores"),
             _broken_core("have less than {asked}{free} in whole cores"),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from numalign.cache import ClusterCache, admission, dra
-from numalign.cache.admission import AdmissionDecision, Refusals
+from numalign.cache.admission import AdmissionDecision
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
 from numalign.cache.question import Question
 from numalign.decision.evaluate import NO_INTENT
@@ -201,7 +201,7 @@ class WhatIf:
         snapshot, policy = self._snapshot, self._state.policy.now
         await patiently(self._shapes.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
         await patiently(admission.steps(reading, self._shapes, served=snapshot.served))
-        refusals = Refusals(policy.never, policy.unknown_resources, self.unknown_may_fit, policy.taints)
+        refusals = policy.refusals(unknown_may_fit=self.unknown_may_fit)
         decision: AdmissionDecision = admission.decide(
             reading, self._shapes, refusals, now=self._state.wall(), served=snapshot.served
         )

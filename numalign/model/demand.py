@@ -10,11 +10,11 @@ memorymanager/policy_static.go, and the limits that the device manager reads.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from numalign.model.pod import Container, Pod, Qos, Role, peak, qos
+from numalign.model.pod import Container, Pod, Qos, QosGap, Role, peak, qos, qos_gap
 from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
 
 WHOLE_POD = ""
@@ -26,9 +26,9 @@ class Step:
     """One allocation request to the kubelet's managers.
 
     `cpu` is in millicores of exclusive CPUs. `memory` holds memory and hugepages in bytes. `devices` holds
-    the pieces of everything else, zeros included: naming a device is enough to get hints for it. Names in
-    `loose` are requested, but in a way that no manager pins. The memory manager handles a `managed` step even
-    if it requests no memory.
+    the pieces of everything else, zeros included: naming a device is enough to get hints for it. Amounts in
+    `loose` are requested, but in a way that no manager pins; of the whole pod, those of CPUs and memory that
+    are held until it ends. The memory manager handles a `managed` step even if it requests no memory.
     """
 
     container: str
@@ -36,7 +36,7 @@ class Step:
     cpu: int = 0
     memory: Resources = EMPTY
     devices: Resources = EMPTY
-    loose: tuple[str, ...] = ()
+    loose: Resources = EMPTY
     managed: bool = False
     requests: Resources = field(init=False, compare=False)
     """Amounts by name: those of `exclusive`, and devices with an amount above zero."""
@@ -69,7 +69,8 @@ class Demand:
 
     `total` is what the scheduler reserves on the node as a whole, requests and `overhead`. `pod_level` is set
     if the pod has pod-level resources; by default the CPU and memory managers ignore such pods. Of the
-    devices `by_dra`, only those count on a node that its device plugins serve, see `by_plugins`.
+    devices `by_dra`, only those count on a node that its device plugins serve, see `by_plugins`. `gap` is why
+    the pod is not Guaranteed.
     """
 
     qos: Qos
@@ -79,6 +80,7 @@ class Demand:
     pod_level: PodLevel | None = None
     by_dra: frozenset[str] = frozenset()
     overhead: Resources = EMPTY
+    gap: QosGap | None = None
     kinds: frozenset[Kind] = field(init=False, compare=False)
     """The kinds of all resources in the `requests` of its steps."""
 
@@ -101,7 +103,12 @@ def of(pod: Pod) -> Demand:
     pinned = quality is Qos.GUARANTEED and not whole_is_stated
     steps = tuple(_step(container, pinned=pinned, managed=pinned) for container in full.containers)
     level = _pod_level(full, guaranteed=quality is Qos.GUARANTEED) if whole_is_stated else None
-    return Demand(quality, steps, _whole(steps), _total(full), level, overhead=full.overhead.positive())
+    whole = _whole(steps)
+    if level:
+        whole = replace(whole, loose=_shareable(full.pod_requests or EMPTY).most(whole.loose))
+    return Demand(
+        quality, steps, whole, _total(full), level, overhead=full.overhead.positive(), gap=qos_gap(full)
+    )
 
 
 def with_request(demand: Demand, container: str, resource: str, amount: int) -> Demand:
@@ -162,8 +169,10 @@ def _step(container: Container, *, pinned: bool, managed: bool) -> Step:
     memory = _only(Kind.MEMORY, asked) if pinned else EMPTY
     devices = _only(Kind.DEVICE, container.limits)
     kept = {*memory, *devices, *([CPU] if cpu else [])}
-    loose = tuple(name for name in asked if name not in kept and kind(name) is not Kind.NODE)
-    return Step(container.name, container.role, cpu, memory, devices, loose, managed)
+    loose = {
+        name: amount for name, amount in asked.items() if name not in kept and kind(name) is not Kind.NODE
+    }
+    return Step(container.name, container.role, cpu, memory, devices, Resources(loose), managed)
 
 
 def _pod_level(pod: Pod, *, guaranteed: bool) -> PodLevel:
@@ -172,14 +181,12 @@ def _pod_level(pod: Pod, *, guaranteed: bool) -> PodLevel:
         _step(container, pinned=guaranteed and container.guaranteed, managed=guaranteed)
         for container in pod.containers
     )
-    stated = (pod.pod_requests or EMPTY).positive() if guaranteed else EMPTY
-    cpu = stated.get(CPU, 0)
-    whole = replace(
-        _whole(steps),
-        cpu=cpu if cpu % MILLI == 0 else 0,
-        memory=_only(Kind.MEMORY, stated),
-        managed=guaranteed,
-    )
+    stated = _shareable(pod.pod_requests or EMPTY)
+    pinned = stated if guaranteed else EMPTY
+    cpu = pinned.get(CPU, 0) if pinned.get(CPU, 0) % MILLI == 0 else 0
+    memory = _only(Kind.MEMORY, pinned)
+    loose = _less(stated, {*memory, *([CPU] if cpu else [])})
+    whole = replace(_whole(steps), cpu=cpu, memory=memory, loose=loose, managed=guaranteed)
     crowded = _crowded(steps, _cpus, _cpus(whole)) | _crowded(steps, _memory, whole.memory)
     return PodLevel(steps, whole, crowded)
 
@@ -221,17 +228,30 @@ def _whole(steps: tuple[Step, ...]) -> Step:
         cpu=_peak(steps, _cpus).get(CPU, 0),
         memory=Resources({name: amount for name, amount in memory.items() if name in apps}),
         devices=_peak(steps, lambda step: step.devices),
-        loose=tuple(sorted({name for step in steps for name in step.loose})),
+        loose=shared_by(steps),
     )
 
 
-def _peak(steps: tuple[Step, ...], amounts: Callable[[Step], Resources]) -> Resources:
+def shared_by(steps: Iterable[Step]) -> Resources:
+    """Return the CPUs and memory that these steps share with others of the node until the pod ends."""
+    return _peak([step for step in steps if step.role is not Role.INIT], lambda step: _shareable(step.loose))
+
+
+def _peak(steps: Iterable[Step], amounts: Callable[[Step], Resources]) -> Resources:
     return peak((step.role, amounts(step)) for step in steps)
 
 
 def _total(pod: Pod) -> Resources:
     asked = peak((container.role, container.requests) for container in pod.containers)
     return Resources({**asked, **(pod.pod_requests or {})}).plus(pod.overhead).positive()
+
+
+def _shareable(amounts: Resources) -> Resources:
+    """Return the amounts that containers without exclusive ones share on the node."""
+    return Resources({name: each for name, each in amounts.items() if each and kind(name) in _SHAREABLE})
+
+
+_SHAREABLE = frozenset({Kind.CPU, Kind.MEMORY})
 
 
 def _only(wanted: Kind, amounts: Resources) -> Resources:

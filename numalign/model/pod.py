@@ -93,6 +93,36 @@ def qos(pod: Pod) -> Qos:
     return Qos.GUARANTEED if limited and equal else Qos.BURSTABLE
 
 
+@dataclass(frozen=True, slots=True)
+class QosGap:
+    """The first amounts that keep a pod from being Guaranteed; `limit` is 0 if none is set.
+
+    They are those of a container or, if it has no name, of `spec.resources`.
+    """
+
+    container: str
+    role: Role
+    resource: str
+    request: int
+    limit: int
+
+
+def qos_gap(pod: Pod) -> QosGap | None:
+    """Return the first amounts that keep a pod from being Guaranteed; None if it is.
+
+    The pod is as the API server stores it, so no request is above its limit.
+    """
+    holders = pod.containers
+    if pod.has_pod_level_resources:
+        holders = (Container("", Role.APP, pod.pod_requests or EMPTY, pod.pod_limits or EMPTY),)
+    for one in holders:
+        for name in (CPU, MEMORY):
+            request, limit = one.requests.get(name, 0), one.limits.get(name, 0)
+            if not limit or request != limit:
+                return QosGap(one.name, one.role, name, request, limit)
+    return None
+
+
 def _counted(bag: Resources) -> dict[str, int]:
     """Return the amounts that count for the class: cpu and memory above zero."""
     return {name: bag[name] for name in (CPU, MEMORY) if bag.get(name)}

@@ -212,7 +212,8 @@ def _admitted(pod: PodQuestion, decision: AdmissionDecision) -> RuleResult:
         return RuleResult(PodRule.ADMITTED, RuleOutcome.FAIL, decision.refusal)
     below = below_text(pod, pod.rules.warn) if pod.rules.warn else None
     waived = [wording.first_sentence(decision.waived)] if decision.waived else []
-    warnings = [*waived, *(warning for warning in decision.warnings if warning != below)]
+    unpinned = [decision.unpinned] if decision.unpinned else []
+    warnings = [*waived, *(warning for warning in decision.warnings if warning != below), *unpinned]
     outcome = RuleOutcome.WARN if warnings else RuleOutcome.PASS
     return RuleResult(PodRule.ADMITTED, outcome, "; ".join(warnings))
 

@@ -13,7 +13,7 @@ from numalign.cache.admission import (
     AdmissionDecision,
     Reaction,
     Refusals,
-    TaintReaction,
+    RequestReaction,
     answered,
     decide,
     invalid_text,
@@ -24,6 +24,7 @@ from numalign.cache.admission import (
     AdmissionState as State,
 )
 from numalign.cache.pod_question import ExceededLimit, Pin, PinReason, PodQuestion, StatedBy
+from numalign.model import demand
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.constraints import Constraints, Operator, Requirement, Tolerating, Toleration
 from numalign.model.errors import Mistake
@@ -32,7 +33,7 @@ from numalign.model.node import Node
 from numalign.shapes import KnownShape, UnknownNode
 from numalign.shapes.shape import of
 from tests.naming import named
-from tests.notation import GPU, asks, bag, means, node, table
+from tests.notation import GPU, asks, bag, means, node, pod, table
 
 SINGLE = "single-numa-node"
 NOW = 1_000_000.0
@@ -88,7 +89,10 @@ NOT_HERE = "no node that could align the pod exists now"
 NOT_MATCHED = (
     "NUMA alignment was not checked: the node selector, affinity and tolerations match no known node"
 )
-IN_VAIN = "single-numa-node has no effect: the pod is Burstable and requests no devices"
+IN_VAIN = (
+    "single-numa-node has no effect: the pod requests no devices, and cpu and memory are not pinned, because"
+    ' container "c0" requests 1 cpu, and its limit is 2 (the pod is Burstable)'
+)
 MAY = "no node with a NUMA topology can align the pod; 1 node without one may"
 NOT_ASKED = "not evaluated: placing 1 container there takes too long"
 REUSES = (
@@ -185,7 +189,9 @@ ADMITTED = [
 
 @pytest.mark.parametrize(("pod", "cluster", "state", "told"), table(ADMITTED))
 def test_a_pod_is_admitted(pod: PodQuestion, cluster: ClusterCache, state: State, told: list[str]) -> None:
-    assert judged(pod, cluster) == AdmissionDecision(state, warnings=tuple(told))
+    found = judged(pod, cluster)
+
+    assert (found.state, found.refusal, found.all_warnings) == (state, None, tuple(told))
 
 
 TOO_LARGE = (
@@ -273,32 +279,110 @@ TOLERATING = [
     ("by default it is warned of",
         SHARING, None, AdmissionDecision(State.NOT_ASKED, warnings=(SHARES,))),
     ("it is refused where that is wanted",
-        SHARING, TaintReaction.DENY, AdmissionDecision(State.CONTRADICTS_TAINT, f"{SHARES}. {CHANGE}")),
+        SHARING, RequestReaction.DENY, AdmissionDecision(State.CONTRADICTS_TAINT, f"{SHARES}. {CHANGE}")),
     ("nothing is said where that is wanted",
-        SHARING, TaintReaction.IGNORE, AdmissionDecision(State.NOT_ASKED)),
+        SHARING, RequestReaction.IGNORE, AdmissionDecision(State.NOT_ASKED)),
     ("who is placed has to tolerate anything",
-        replace(SHARING, pin=Pin("a", PinReason.DAEMON_SET)), TaintReaction.DENY,
+        replace(SHARING, pin=Pin("a", PinReason.DAEMON_SET)), RequestReaction.DENY,
         AdmissionDecision(State.NOT_ASKED)),
     ("who asks for what it says hears nothing",
-        replace(asked(ONE_GPU, policy="restricted"), constraints=FOR_DEDICATED), TaintReaction.DENY,
+        replace(asked(ONE_GPU, policy="restricted"), constraints=FOR_DEDICATED), RequestReaction.DENY,
         AdmissionDecision(State.FITS)),
     ("it is told beside all else",
-        replace(asked("cpu=500m mem=1Gi gpu=1", policy="restricted"), constraints=FOR_DEDICATED), None,
+        replace(asked("cpu=500m mem=1Gi gpu=1", policy="restricted gpu"), constraints=FOR_DEDICATED), None,
         AdmissionDecision(State.FITS, warnings=(SHARES,))),
     ("what a namespace enforces is told first",
         replace(asked("cpu=500m mem=1Gi gpu=1", policy="restricted"), constraints=FOR_DEDICATED,
-            rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)), TaintReaction.DENY,
+            rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)), RequestReaction.DENY,
         None),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("pod", "reaction", "decision"), table(TOLERATING))
 def test_a_pod_may_not_tolerate_one_thing_and_ask_for_another(
-    pod: PodQuestion, reaction: TaintReaction | None, decision: AdmissionDecision | None
+    pod: PodQuestion, reaction: RequestReaction | None, decision: AdmissionDecision | None
 ) -> None:
     found = judged(pod, cache_of(TWO), Refusals(taints=reaction) if reaction else Refusals())
 
     assert found == decision if decision else found.state is State.BELOW_ENFORCED
+
+
+MESH = asked("cpu=2 mem=1Gi gpu=1", "")
+PARTLY = (
+    f'{SINGLE} applies to {GPU} only: cpu and memory are not pinned, because container "c1" sets no cpu limit'
+    " (the pod is Burstable)"
+)
+BESIDE = (
+    f"{SINGLE} applies to part of cpu, memory and {GPU} only: the rest of cpu is not pinned, because"
+    ' container "c1" requests 500m cpu, which is not a whole number'
+)
+EQUALIZE = (
+    "Set equal requests and limits and whole CPUs in every container, or list in numalign.io/resources only"
+    " what is to be aligned."
+)
+WARNED_OF = AdmissionDecision(State.FITS, unpinned=PARTLY)
+DENIED = AdmissionDecision(State.PARTLY_ALIGNED, f"{PARTLY}. {EQUALIZE}")
+BEST_EFFORT = replace(MESH, question=MESH.question.with_policy(Policy.BEST_EFFORT))
+AT_POD_LEVEL = replace(
+    FITS, question=Question(demand.of(pod("gpu=1", limits="cpu=2 mem=1Gi")), means(SINGLE))
+)
+PARTS = [
+    # what it shows                          the pod, the reaction, and what is decided
+    ("by default it is warned of",           MESH, RequestReaction.WARN, WARNED_OF),
+    ("it is refused where that is wanted",   MESH, RequestReaction.DENY, DENIED),
+    ("nothing is said where that is wanted", MESH, RequestReaction.IGNORE, AdmissionDecision(State.FITS)),
+    ("a policy that applies to all",         FITS, RequestReaction.DENY, AdmissionDecision(State.FITS)),
+    ("a sidecar with a part of a CPU beside whole ones",
+        asked(ONE_GPU, "cpu=500m mem=1Gi"), RequestReaction.DENY,
+        AdmissionDecision(State.FITS, unpinned=BESIDE)),
+    ("best-effort guarantees nothing",
+        BEST_EFFORT, RequestReaction.DENY,
+        replace(WARNED_OF, unpinned=PARTLY.replace(SINGLE, "best-effort"))),
+    ("who is placed already is not refused",
+        replace(MESH, pin=Pin("a", PinReason.DAEMON_SET)), RequestReaction.DENY,
+        replace(WARNED_OF, state=State.PLACED)),
+    ("a policy without any effect is no part",
+        asked("cpu=1..2 mem=1Gi"), RequestReaction.DENY,
+        AdmissionDecision(State.NOTHING_TO_ALIGN, unpinned=IN_VAIN)),
+    ("what a namespace enforces is told first",
+        replace(MESH, by=None, rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE),
+                question=MESH.question.with_policy(Policy.RESTRICTED)),
+        RequestReaction.DENY, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "reaction", "decision"), table(PARTS))
+def test_a_policy_that_applies_to_a_part_of_a_pod(
+    pod: PodQuestion, reaction: RequestReaction, decision: AdmissionDecision | None
+) -> None:
+    found = judged(pod, cache_of(TWO), Refusals(partial=reaction))
+
+    assert found == decision if decision else found.state is State.BELOW_ENFORCED
+
+
+def test_what_some_kubelets_pin_is_no_reason_to_refuse() -> None:
+    found = judged(AT_POD_LEVEL, cache_of(TWO), Refusals(partial=RequestReaction.DENY))
+
+    assert found.state is State.FITS
+    assert "the pod sets spec.resources" in (found.unpinned or "")
+
+
+def test_what_is_not_pinned_is_told_wherever_the_pod_may_go() -> None:
+    assert judged(MESH, cache_of()).all_warnings == (NOT_KNOWN, PARTLY)
+    assert judged(replace(MESH, constraints=GOLD), cache_of(TWO)).all_warnings == (NOT_MATCHED, PARTLY)
+
+
+def test_devices_of_dra_are_no_part_that_a_policy_applies_to() -> None:
+    found = decide(MESH, cache_of(TWO), Refusals(), now=NOW, served=frozenset({GPU}))
+
+    assert found.unpinned is None
+
+
+def test_who_is_refused_hears_of_nothing_else() -> None:
+    found = judged(asked("cpu=2 mem=1Gi gpu=3", ""), cache_of(TWO))
+
+    assert found.refusal
+    assert found.unpinned is None
 
 
 GPUU = asked("cpu=2 mem=1Gi nvidia.com/gpuu=1")

@@ -107,8 +107,8 @@ WHY_NOT = [
          " nvidia.com/gpu in total.")),
     ("CPUs that are not a container's own cannot be aligned",
         [TWO_GPUS], ["cpu=1500m mem=8Gi gpu=1"], means("single-numa-node cpu"), 0,
-        ('no node can align container "c0" as single-numa-node (0 of 1 node): 1 cannot pin cpu for the pod'
-         " (a container gets exclusive CPUs only if it requests a whole number of them). Set annotation"
+        ('no node can align container "c0" as single-numa-node (0 of 1 node): 1 cannot pin cpu for the pod,'
+         ' because container "c0" requests 1500m cpu, which is not a whole number. Set annotation'
          ' numalign.io/policy to "best-effort", or set equal requests and limits and whole CPUs in every'
          " container.")),
     ("the kubelet does not align what is named",

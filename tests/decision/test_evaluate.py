@@ -135,9 +135,8 @@ def test_all_that_is_not_aligned_is_named() -> None:
 WHY_SHARED = [
     # what it shows                pod                                           because
     ("the pod is not Guaranteed",  pod("cpu=4.. mem=4Gi"),                       "the pod is Burstable"),
-    ("not a whole number of CPUs", pod("cpu=1500m mem=4Gi"),                     ("only if it requests a"
-                                                                                 " whole number")),
-    ("pod-level resources",        pod("mem=4Gi cpu=4", limits="cpu=4 mem=4Gi"), "pod-level resources"),
+    ("not a whole number of CPUs", pod("cpu=1500m mem=4Gi"),                     "is not a whole number"),
+    ("pod-level resources",        pod("mem=4Gi cpu=4", limits="cpu=4 mem=4Gi"), "sets spec.resources"),
 ]  # fmt: skip
 
 
@@ -298,18 +297,18 @@ def test_who_names_a_device_and_asks_for_none_can_be_refused_for_it() -> None:
 
 UNPINNED = [
     # what it shows                           node      stated  why
-    ("a part of a CPU is pinned nowhere",      LOOSE,    None,   "only if it requests a whole number"),
-    ("by default nothing of such a pod is",    LOOSE,    STATED, ("does not pin pods with pod-level"
-                                                                 " resources")),
+    ("a part of a CPU is pinned nowhere",      LOOSE,    None,   "is not a whole number"),
+    ("by default nothing of such a pod is",    LOOSE,    STATED, "the pod sets spec.resources"),
     ("where it is heeded, limits must be met",
-     replace(LOOSE, options=options("PodLevelResourceManagers")), STATED, "if its limits equal its requests"),
+     replace(LOOSE, options=options("PodLevelResourceManagers")), STATED,
+     'container "c0" does not set equal requests and limits'),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("told", "stated", "why"), table(UNPINNED))
 def test_why_a_named_resource_is_not_pinned(told: Node, stated: str | None, why: str) -> None:
     asked = demand.of(
-        pod("cpu=500m mem=1Gi" if not stated else "cpu=500m.. mem=1Gi..", requests=stated, limits=stated)
+        pod("cpu=500m mem=1Gi" if not stated else "cpu=1.. mem=1Gi..", requests=stated, limits=stated)
     )
 
     assert why in refused(evaluate(told, asked, means("restricted cpu"))).detail

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agent.publish import Publish
 from agent.settings import AgentSettings
 from controller.settings import ControllerSettings
-from numalign.cache.admission import Reaction, TaintReaction
+from numalign.cache.admission import Reaction, RequestReaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.files import policy
 from numalign.model.intent import Gate, Heal, not_a_scheduler
@@ -315,7 +315,7 @@ def test_the_keys_of_the_policy_are_those_of_the_program() -> None:
     for key in ("never", "unknownResources"):
         name = POLICY[key]["$ref"].rpartition("/")[2]
         assert SCHEMA["definitions"][name]["enum"] == list(Reaction)
-    assert POLICY["taints"]["enum"] == list(TaintReaction)
+    assert POLICY["taints"]["enum"] == POLICY["partial"]["enum"] == list(RequestReaction)
 
 
 def test_kinds_of_other_projects_are_ones_whose_templates_are_known() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from kubectl_numa.diagnosis import Finding, FoundOnNode
 from numalign.cache import ClusterCache
-from numalign.cache.admission import AdmissionState, Refusals, TaintReaction, decide
+from numalign.cache.admission import AdmissionState, Refusals, RequestReaction, decide
 from numalign.cache.pod_question import PodQuestion
 from numalign.decision import doubts, wording
 from numalign.decision.verdict import Cause, Need, Refusal, Refuser, Verdict
@@ -167,6 +167,14 @@ def _shared(made: Raw) -> Raw:
     return {**made, "spec": {**made["spec"], "containers": [{**container, "resources": amounts}]}}
 
 
+def _with_sidecar(made: Raw) -> Raw:
+    """The same pod with a sidecar that sets no limits, as service meshes inject it."""
+    containers = [*made["spec"]["containers"], {"name": "proxy", "image": "proxy:1"}]
+    return {**made, "spec": {**made["spec"], "containers": containers}}
+
+
+_ONLY_TAINTS = Refusals(partial=RequestReaction.IGNORE)
+
 CASES: Mapping[str, Case] = MappingProxyType(
     {
         # Denials.
@@ -174,7 +182,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "below-enforced": Case(pod(""), "prod"),
         "contradicts-taint": Case(
             pod(BEST_EFFORT, cpu="500m", tolerations=_tolerating("CPUAffinity", "dedicated")),
-            refusals=Refusals(taints=TaintReaction.DENY),
+            refusals=Refusals(taints=RequestReaction.DENY),
         ),
         "unknown-word": Case(pod("single-numa")),
         "unknown-key": Case(pod("", annotations={"numalign.io/polcy": SINGLE})),
@@ -191,7 +199,10 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "bad-quantity": Case(pod(memory="64Gx")),
         "contradicts-strict-taint": Case(
             pod(BEST_EFFORT, tolerations=_tolerating("NUMACPUAffinity", "strict")),
-            refusals=Refusals(taints=TaintReaction.DENY),
+            refusals=Refusals(taints=RequestReaction.DENY),
+        ),
+        "partly-aligned": Case(
+            _with_sidecar(pod(gpus=1)), refusals=Refusals(partial=RequestReaction.DENY), bare=False
         ),
         # Warnings.
         "never-best-effort": Case(pod(BEST_EFFORT, gpus=9), bare=False),
@@ -213,13 +224,19 @@ CASES: Mapping[str, Case] = MappingProxyType(
             pod(cpu="2", memory="1Gi", gpus=1, nodeName="many-zones"), nodes=(_VAST,), bare=False
         ),
         "nothing-to-align": Case(_shared(pod())),
+        "partial": Case(_with_sidecar(pod(gpus=1))),
+        "partial-cpu": Case(pod(cpu="3500m", gpus=1)),
         "resources-name-nothing": Case(pod(annotations={"numalign.io/resources": "example.com/nic"})),
         "below-warn": Case(pod(RESTRICTED), "lab"),
         "node-never": Case(pod(nodeName="legacy-1")),
         "node-now": Case(pod(cpu="32", memory="256Gi", gpus=4, nodeName="dgx-1")),
         "daemon": Case(_of_daemon(pod(gpus=9)), bare=False),
-        "taint-no-cpus": Case(_shared(pod(gpus=1, tolerations=_tolerating("NUMACPUAffinity", "strict")))),
-        "taint-memory": Case(_shared(pod(gpus=1, tolerations=_tolerating("NUMAMemoryPolicy", "strict")))),
+        "taint-no-cpus": Case(
+            _shared(pod(gpus=1, tolerations=_tolerating("NUMACPUAffinity", "strict"))), refusals=_ONLY_TAINTS
+        ),
+        "taint-memory": Case(
+            _shared(pod(gpus=1, tolerations=_tolerating("NUMAMemoryPolicy", "strict"))), refusals=_ONLY_TAINTS
+        ),
         "taint-cpus": Case(pod(BEST_EFFORT, tolerations=_tolerating("NUMACPUAffinity", "strict"))),
         "left-as-it-is": Case(pod(affinity=_CROWDED)),
         "dra": Case(pod(resourceClaims=_CLAIM)),
@@ -314,7 +331,7 @@ _REFUSALS: Mapping[Cause, Refusal] = MappingProxyType(
                 Policy.RESTRICTED,
                 "main",
                 needs=(_CPUS,),
-                detail="the pod is Burstable",
+                detail='container "main" sets no cpu limit (the pod is Burstable)',
             ),
             _POD(
                 "",

@@ -212,6 +212,23 @@ def test_every_template_of_a_workload_is_checked(cluster: ClusterView, write: Wr
     )
 
 
+@pytest.mark.parametrize(
+    ("policy", "result", "warned"),
+    [("{}", "ok", True), ("partial: ignore", "ok", False), ("partial: deny", "denied", False)],
+)
+def test_a_policy_that_applies_to_a_part_of_a_pod(
+    cluster_file: Path, write: Write, policy: str, result: str, *, warned: bool
+) -> None:
+    told = ClusterView(snapshot.load(cluster_file), parse(policy.encode()))
+
+    [found] = checked(told, write("p.yaml", manifest("a", "3500m", policy="restricted")))
+
+    assert (found.result, bool(found.warnings)) == (result, warned)
+    if result == "denied":
+        assert found.refusal
+        assert found.refusal.startswith("restricted applies to memory only: cpu is not pinned, because")
+
+
 def _unnamed(pod: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in pod["metadata"].items() if key != "name"}
 

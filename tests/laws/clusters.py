@@ -258,7 +258,8 @@ def _policy(pick: Pick) -> Raw:
         "enforce": "restricted",
     }
     exempt = pick([{}, {}, {"namespaces": ["team"]}, {"runtimeClasses": ["kata"]}, {"users": ["system:*"]}])
-    more = pick([{}, {}, {"never": "warn"}, {"unknownResources": "deny"}, {"taints": "deny"}])
+    reactions = {"never": "warn", "unknownResources": "deny", "taints": "deny", "partial": "deny"}
+    more = pick([{}, {}, *({key: reaction} for key, reaction in reactions.items())])
     return {"defaults": pick([[], [everywhere], [one]]), **({"exemptions": exempt} if exempt else {}), **more}
 
 

@@ -11,18 +11,18 @@ from numalign.model.resources import Resources
 from tests.notation import GPU, HUGE, NIC, asks, bag, pod, table
 
 STEPS = [
-    # what it shows                   container                     asked for itself          only loosely
-    ("whole CPUs, memory and devices", "cpu=4 mem=1Gi gpu=2",        "cpu=4 mem=1Gi gpu=2",    ""),
-    ("2000m are two whole CPUs",       "cpu=2000m mem=1Gi",          "cpu=2 mem=1Gi",          ""),
-    ("a fraction of a CPU is shared",  "cpu=1500m mem=1Gi",          "mem=1Gi",                "cpu"),
-    ("hugepages are memory",           "cpu=4 mem=1Gi huge=2Gi",     "cpu=4 mem=1Gi huge=2Gi", ""),
-    ("devices of a Burstable pod",     "cpu=4 mem=1Gi..2Gi gpu=1",   "gpu=1",                  "cpu memory"),
-    ("hugepages of a Burstable pod",   "cpu=4 huge=1Gi",             "",                       f"cpu {HUGE}"),
-    ("devices count by their limit",   "gpu=..2",                    "gpu=2",                  ""),
-    ("what is kept per node",          "cpu=4 mem=1Gi storage=1Gi",  "cpu=4 mem=1Gi",          ""),
-    ("zero is not asked",              "cpu=4 mem=1Gi gpu=0 huge=0", "cpu=4 mem=1Gi",          ""),
-    ("limits alone are requests too",  "cpu=..4 mem=..1Gi",          "cpu=4 mem=1Gi",          ""),
-    ("nothing",                        "",                           "",                       ""),
+    # what it shows                    container                    asked for itself          only loosely
+    ("whole CPUs, memory and devices", "cpu=4 mem=1Gi gpu=2",       "cpu=4 mem=1Gi gpu=2",    ""),
+    ("2000m are two whole CPUs",       "cpu=2000m mem=1Gi",         "cpu=2 mem=1Gi",          ""),
+    ("a fraction of a CPU is shared",  "cpu=1500m mem=1Gi",         "mem=1Gi",                "cpu=1500m"),
+    ("hugepages are memory",           "cpu=4 mem=1Gi huge=2Gi",    "cpu=4 mem=1Gi huge=2Gi", ""),
+    ("devices of a Burstable pod",     "cpu=4 mem=1Gi..2Gi gpu=1",  "gpu=1",                 "cpu=4 mem=1Gi"),
+    ("hugepages of a Burstable pod",   "cpu=4 huge=1Gi",            "",                     "cpu=4 huge=1Gi"),
+    ("devices count by their limit",   "gpu=..2",                   "gpu=2",                  ""),
+    ("what is kept per node",          "cpu=4 mem=1Gi storage=1Gi", "cpu=4 mem=1Gi",          ""),
+    ("zero is not asked",              "cpu=4 mem=1Gi gpu=0 huge=0", "cpu=4 mem=1Gi",         ""),
+    ("limits alone are requests too",  "cpu=..4 mem=..1Gi",         "cpu=4 mem=1Gi",          ""),
+    ("nothing",                        "",                          "",                       ""),
 ]  # fmt: skip
 
 
@@ -30,7 +30,7 @@ STEPS = [
 def test_a_container_asks_for_itself(container: str, own: str, loose: str) -> None:
     [step] = asks(container).steps
 
-    assert (step.requests, step.loose) == (bag(own), tuple(loose.split()))
+    assert (step.requests, step.loose) == (bag(own), bag(loose))
     assert (step.container, step.role) == ("c0", Role.APP)
 
 
@@ -70,6 +70,36 @@ def test_a_pod_asks_as_a_whole(containers: str, asked: str) -> None:
 
     assert whole.requests == bag(asked)
     assert (whole.container, whole.role) == (WHOLE_POD, Role.APP)
+
+
+STATED = "cpu=4 mem=4Gi"
+
+SHARED = [
+    # what it shows                   the pod                                        shared until it ends
+    ("nothing",                       pod("cpu=4 mem=1Gi gpu=1"),                    ""),
+    ("a fraction",                    pod("cpu=4 mem=1Gi | cpu=500m mem=1Gi"),       "cpu=500m"),
+    ("that of a sidecar, too",        pod("sidecar cpu=1.5 mem=1Gi | cpu=0.5 mem=1Gi"), "cpu=2"),
+    ("not that of an init container", pod("init cpu=500m mem=1Gi | cpu=4 mem=1Gi"),  ""),
+    ("all of a Burstable pod",        pod("cpu=4 mem=1Gi huge=1Gi | cpu=1.."),      "cpu=5 mem=1Gi huge=1Gi"),
+    ("but what is kept per node",     pod("cpu=1.. storage=1Gi"),                    "cpu=1"),
+    ("what the pod level states",     pod("gpu=1", requests=STATED, limits=STATED),  "cpu=4 mem=4Gi"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "shared"), table(SHARED))
+def test_cpus_and_memory_that_a_pod_shares(asked: Pod, shared: str) -> None:
+    assert demand.of(asked).whole.loose == bag(shared)
+
+
+def test_where_the_pod_level_is_heeded_a_pod_shares_only_a_fraction() -> None:
+    [whole, broken] = (
+        demand.of(pod("gpu=1", requests=stated, limits=stated)).pod_level
+        for stated in ("cpu=4 mem=4Gi", "cpu=3500m mem=4Gi")
+    )
+
+    assert whole
+    assert broken
+    assert (whole.whole.loose, broken.whole.loose) == (bag(""), bag("cpu=3500m"))
 
 
 BY_PLUGINS = [

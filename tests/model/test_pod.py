@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.model.pod import Pod, Qos, Role, peak, qos
-from numalign.model.resources import EMPTY, Resources
+from numalign.model.pod import Pod, Qos, Role, peak, qos, qos_gap
+from numalign.model.resources import EMPTY, Resources, parse_amount
+from tests.laws import fleets
+from tests.laws.fleets import drawn
 from tests.notation import bag, pod, table
 
 BOTH = "cpu=4 mem=1Gi"
@@ -47,6 +49,40 @@ def test_a_limit_without_a_request_is_also_the_request() -> None:
 
     assert container.requests == bag("cpu=1 mem=1Gi gpu=1")
     assert container.limits == bag("cpu=2 mem=1Gi gpu=1")
+
+
+RAISED = pod("", requests="cpu=1 mem=1Gi", limits="cpu=2 mem=1Gi")
+EQUAL = pod("", requests="cpu=2 mem=1Gi", limits="cpu=2 mem=1Gi")
+
+GAPS = [
+    # what it shows                  the pod                             first to keep it from that
+    ("nothing",                      pod("cpu=4 mem=1Gi"),               None),
+    ("no limit of a sidecar",        pod("sidecar | cpu=4 mem=1Gi"),     ("c0", "cpu", "", "")),
+    ("no limit of memory",           pod("cpu=4 mem=1Gi | cpu=1 gpu=1"), ("c1", "memory", "", "")),
+    ("a request below its limit",    pod("cpu=4 mem=1Gi..2Gi"),          ("c0", "memory", "1Gi", "2Gi")),
+    ("a request without a limit",    pod("cpu=100m.. mem=1Gi"),          ("c0", "cpu", "100m", "")),
+    ("a request of zero",            pod("cpu=0..1 mem=1Gi"),            ("c0", "cpu", "", "1")),
+    ("the pod level, if it is set",  RAISED,                             ("", "cpu", "1", "2")),
+    ("nothing, if that is equal",    EQUAL,                              None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "gap"), table(GAPS))
+def test_what_keeps_a_pod_from_being_guaranteed(asked: Pod, gap: tuple[str, str, str, str] | None) -> None:
+    found = qos_gap(asked.defaulted())
+
+    assert (found is None) is (gap is None)
+    if found and gap:
+        container, name, request, limit = gap
+        amounts = (parse_amount(name, amount or "0") for amount in (request, limit))
+        assert (found.container, found.resource, found.request, found.limit) == (container, name, *amounts)
+
+
+@given(drawn(fleets.pod))
+def test_a_pod_is_guaranteed_if_nothing_keeps_it_from_that(asked: Pod) -> None:
+    full = asked.defaulted()
+
+    assert (qos(full) is Qos.GUARANTEED) is (qos_gap(full) is None)
 
 
 POD_LEVEL = [

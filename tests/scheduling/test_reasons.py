@@ -31,8 +31,8 @@ READ = [
     ("a kubelet that aligns nothing", LOOSE, "cpu=4 mem=1Gi gpu=1",  "restricted",
      'have Topology Manager policy "none" (numalign: restricted)'),
     ("CPUs that are shared",          EMPTY, "cpu=1.5 mem=1Gi",      "restricted cpu",
-     ("cannot pin cpu for the pod (a container gets exclusive CPUs only if it requests a whole number of"
-      " them) (numalign: restricted)")),
+     ('cannot pin cpu for the pod, because container "c0" requests 1500m cpu, which is not a whole number'
+      " (numalign: restricted)")),
     ("another word than is wanted",   TIGHT, "cpu=4 mem=1Gi",        "equal single-numa-node",
      'have Topology Manager policy "restricted", not "single-numa-node" (numalign: single-numa-node)'),
 ]  # fmt: skip

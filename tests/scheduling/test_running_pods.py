@@ -103,6 +103,7 @@ def test_each_level_of_its_namespace_is_a_rule() -> None:
         [
             ("admitted", ADMITTED, "pass", ""),
             ("refused", AdmissionDecision(AdmissionState.NEVER, "too large"), "fail", "too large"),
+            ("not pinned", AdmissionDecision(AdmissionState.FITS, unpinned="cpu"), "warn", "cpu"),
             (
                 "waived",
                 AdmissionDecision(AdmissionState.NEVER, waived="too large. Ask."),

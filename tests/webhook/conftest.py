@@ -104,10 +104,10 @@ def cluster(
     return Cluster(ClusterCache.of(named(members), unknown=hidden), snapshot)
 
 
-def decided(now: Cluster, *, may_fit: bool = False) -> Decide:
+def decided(now: Cluster, *, may_fit: bool = False, refusals: Refusals | None = None) -> Decide:
     """What decides about pods of a cluster."""
-    refusals = Refusals(unknown_may_fit=may_fit)
-    return partial(decide, cache=now.cache, refusals=refusals, now=0.0)
+    when = refusals or Refusals(unknown_may_fit=may_fit)
+    return partial(decide, cache=now.cache, refusals=when, now=0.0)
 
 
 def read(made: Raw, now: Cluster, *, match: Match = Match.SATISFIES) -> ReviewedPod:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache.admission import AdmissionDecision, AdmissionState
+from numalign.cache.admission import AdmissionDecision, AdmissionState, Refusals, RequestReaction
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.templates import MOST_TEMPLATES, TemplatePath
@@ -36,6 +36,7 @@ SILENT = raw("cpu=2 mem=1Gi gpu=1")
 LARGE = raw("cpu=2 mem=1Gi gpu=4")
 MISSPELT = raw("cpu=2 mem=1Gi gpu=1", policy="strictly")
 VAIN = raw("cpu=1..2 mem=1Gi", policy=SINGLE)
+PARTIAL = raw("cpu=500m gpu=1", policy=SINGLE)
 NO_POD = raw(policy=SINGLE)
 
 
@@ -339,7 +340,8 @@ REFUSED = (
     f" {SINGLE}, and the pod requests none"
 )
 WANTED = "numalign: spec.template: this namespace expects NUMA alignment restricted; the pod requests nothing"
-NOTHING = f"numalign: spec.template: {SINGLE} has no effect: the pod is Burstable and requests no devices"
+NOTHING = f"numalign: spec.template: {SINGLE} has no effect: the pod requests no devices, and cpu"
+IN_PART = f"numalign: spec.template: {SINGLE} applies to nvidia.com/gpu only: cpu is not pinned, because"
 WORDS = f'numalign: spec.template.metadata.annotations[{POLICY}]: "strictly" is not'
 
 WARNED = [
@@ -351,6 +353,7 @@ WARNED = [
     ("that its namespace wants more",           LARGE,    {"warn": "restricted"},              [WANTED]),
     ("nothing of what is only audited",         SILENT,   {"audit": SINGLE},                   []),
     ("that it asks in vain",                    VAIN,     {},                                  [NOTHING]),
+    ("that a part is not pinned",               PARTIAL,  {},                                  [IN_PART]),
     ("what is wrong in its annotations",        MISSPELT, {},                                  [WORDS]),
 ]  # fmt: skip
 
@@ -362,6 +365,19 @@ def test_whoever_applies_a_workload_hears(pod: Raw, labels: dict[str, str], begi
     assert len(warnings) == len(beginnings)
     for warning, beginning in zip(warnings, beginnings, strict=True):
         assert warning.startswith(beginning)
+
+
+def test_what_is_only_missing_in_a_template_refuses_no_workload() -> None:
+    """A LimitRange may set what a container leaves out."""
+    reviewed = read(deployment(PARTIAL))
+    assert isinstance(reviewed, Workload)
+
+    answer = judge(reviewed, decided(ROOM, refusals=Refusals(partial=RequestReaction.DENY)), mode=DENY)
+
+    assert isinstance(answer, Allowed)
+    assert answer.warnings[0].startswith(
+        f"numalign: spec.template: its pods will be denied: {SINGLE} applies to"
+    )
 
 
 def test_the_decisive_comes_first() -> None:

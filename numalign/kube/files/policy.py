@@ -13,7 +13,7 @@ from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
 
-from numalign.cache.admission import Reaction, TaintReaction
+from numalign.cache.admission import Reaction, Refusals, RequestReaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.decode.parts import EnumT, Part
 from numalign.kube.decode.selectors import requirements
@@ -87,7 +87,7 @@ class ClusterPolicy:
     `templates` are additional kinds of workloads. `never` is the reaction to pods that no shape of nodes
     could take, `unknown_resources` to those that request what no shape ever listed. Nodes of the declared
     `shapes` can come at any time. `taints` is the reaction to pods whose tolerations contradict their
-    requests.
+    requests, `partial` to those whose policy applies to only a part of these.
     """
 
     defaults: tuple[Default, ...] = ()
@@ -95,7 +95,8 @@ class ClusterPolicy:
     templates: TemplatePaths = field(default_factory=dict)
     never: Reaction = Reaction.DENY
     unknown_resources: Reaction = Reaction.WARN
-    taints: TaintReaction = TaintReaction.WARN
+    taints: RequestReaction = RequestReaction.WARN
+    partial: RequestReaction = RequestReaction.WARN
     shapes: tuple[Shape, ...] = ()
 
     def rules_for(self, own: NamespaceRules, labels: Mapping[str, str], namespace: str) -> NamespaceRules:
@@ -105,6 +106,12 @@ class ClusterPolicy:
         all_labels = {NAME_LABEL: namespace, **labels}
         return reduce(
             _filled, (default.rules for default in self.defaults if default.concerns(all_labels)), own
+        )
+
+    def refusals(self, *, unknown_may_fit: bool) -> Refusals:
+        """Return when a pod is refused, where a node without topology may take one, or may not."""
+        return Refusals(
+            self.never, self.unknown_resources, unknown_may_fit, taints=self.taints, partial=self.partial
         )
 
     def exempts(self, *, user: str, namespace: str, runtime_class: str) -> str | None:
@@ -128,6 +135,7 @@ class ClusterPolicy:
             "never": self.never,
             "unknownResources": self.unknown_resources,
             "taints": self.taints,
+            "partial": self.partial,
             "shapes": [shape.name for shape in self.shapes],
         }
 
@@ -154,15 +162,19 @@ def parse(data: bytes) -> ClusterPolicy:
     return edited.parse(data, _policy, what="policy", error=BadPolicy)
 
 
+_KEYS = ("defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "partial", "shapes")
+
+
 def _policy(part: Part) -> ClusterPolicy:
-    only(part, "defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "shapes")
+    only(part, *_KEYS)
     return ClusterPolicy(
         tuple(map(_default, part["defaults"].objects())),
         _exemptions(part["exemptions"]),
         MappingProxyType(_templates(part["workloads"])),
         never=_reaction(part["never"], NO_POLICY.never),
         unknown_resources=_reaction(part["unknownResources"], NO_POLICY.unknown_resources),
-        taints=_read_enum(part["taints"], TaintReaction) or NO_POLICY.taints,
+        taints=_read_enum(part["taints"], RequestReaction) or NO_POLICY.taints,
+        partial=_read_enum(part["partial"], RequestReaction) or NO_POLICY.partial,
         shapes=shapes.declared(part["shapes"]),
     )
 

@@ -70,6 +70,17 @@ def test_a_report_says_of_each_pod_what_came_of_each_rule() -> None:
     }
 
 
+def test_a_report_changes_with_what_is_not_pinned() -> None:
+    warned = RuleResult(PodRule.ADMITTED, RuleOutcome.WARN, "cpu is not pinned")
+    cpu, both = (AdmissionDecision(AdmissionState.FITS, unpinned=text) for text in ("cpu", "cpu and memory"))
+
+    one, other = (of_namespace("team", [running(warned, decision=each)]) for each in (cpu, both))
+
+    assert one
+    assert other
+    assert one.digest != other.digest
+
+
 def test_nodes_stand_in_a_report_of_the_cluster() -> None:
     made = of_nodes({"a": RuleOutcome.PASS, "b": RuleOutcome.FAIL, "c": RuleOutcome.WARN})
     assert made is not None

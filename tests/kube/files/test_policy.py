@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.cache.admission import Reaction, TaintReaction
+from numalign.cache.admission import Reaction, Refusals, RequestReaction
 from numalign.kube.decode import shapes, templates
 from numalign.kube.decode.templates import TemplatePath
 from numalign.kube.files.policy import (
@@ -73,7 +73,8 @@ def test_the_page_for_platform_teams_shows_a_file_that_is_read() -> None:
         },
         never=Reaction.WARN,
         unknown_resources=Reaction.DENY,
-        taints=TaintReaction.DENY,
+        taints=RequestReaction.DENY,
+        partial=RequestReaction.DENY,
         shapes=(SHOWN_SHAPE,),
     )
 
@@ -110,7 +111,8 @@ def test_a_policy_is_data_for_programs() -> None:
         {("", "A"): (TemplatePath(("a",)),), ("x.io", "B"): (TemplatePath(("b", "[*]", "c")),)},
         never=Reaction.WARN,
         unknown_resources=Reaction.DENY,
-        taints=TaintReaction.IGNORE,
+        taints=RequestReaction.IGNORE,
+        partial=RequestReaction.DENY,
         shapes=(GPU_SHAPE,),
     )
 
@@ -127,6 +129,7 @@ def test_a_policy_is_data_for_programs() -> None:
         "never": "warn",
         "unknownResources": "deny",
         "taints": "ignore",
+        "partial": "deny",
         "shapes": [GPU_SHAPE.name],
     }
 
@@ -139,10 +142,27 @@ def test_pods_that_nothing_could_take_may_only_be_warned_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reaction"), [("{}", "warn"), *((f"taints: {each}", each) for each in TaintReaction)]
+    ("text", "reaction"), [("{}", "warn"), *((f"taints: {each}", each) for each in RequestReaction)]
 )
 def test_what_happens_to_pods_whose_tolerations_say_otherwise(text: str, reaction: str) -> None:
     assert parse(text.encode()).taints == reaction
+
+
+@pytest.mark.parametrize(
+    ("text", "reaction"), [("{}", "warn"), *((f"partial: {each}", each) for each in RequestReaction)]
+)
+def test_what_happens_to_pods_whose_policy_applies_to_a_part(text: str, reaction: str) -> None:
+    policy = parse(text.encode())
+
+    assert policy.partial == policy.refusals(unknown_may_fit=True).partial == reaction
+
+
+def test_a_policy_says_when_pods_are_refused() -> None:
+    policy = parse(b"{never: warn, unknownResources: deny, taints: ignore}")
+
+    assert policy.refusals(unknown_may_fit=False) == Refusals(
+        Reaction.WARN, Reaction.DENY, unknown_may_fit=False, taints=RequestReaction.IGNORE
+    )
 
 
 def test_shapes_are_declared_as_they_are_exported() -> None:

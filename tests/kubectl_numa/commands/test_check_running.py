@@ -66,6 +66,15 @@ def entries(result: Result) -> dict[str, Any]:
     return {entry["name"]: entry for entry in json.loads(result.stdout)}
 
 
+def test_a_pod_that_is_not_pinned_would_be_warned_of(run: Run, with_objects: Snapshot) -> None:
+    result = run("check", "-A", "--snapshot", with_objects(running("half", cpu="2500m")), COLUMNS="300")
+
+    assert result.exit_code == 0, result.output
+    assert "would get a warning now: single-numa-node applies to memory only: cpu is not pinned, because" in (
+        result.stdout
+    )
+
+
 def test_offenders_stand_under_their_namespace(run: Run, with_objects: Snapshot) -> None:
     result = run("check", "-A", "--snapshot", with_objects(WARNED, *PODS), COLUMNS="300")
 

@@ -22,6 +22,20 @@ def test_a_manifest_is_explained(run: Run, cluster_file: Path, write: Write) -> 
     assert result.stdout.startswith("default/a requests restricted alignment\n")
 
 
+def test_what_a_policy_does_not_apply_to_is_explained(run: Run, cluster_file: Path, write: Write) -> None:
+    path = write("p.yaml", manifest("a", "3500m", policy="restricted"))
+    text = (
+        'restricted applies to memory only: cpu is not pinned, because container "main" requests 3500m cpu,'
+        " which is not a whole number"
+    )
+
+    told = run("explain", "-f", path, "--snapshot", cluster_file, COLUMNS="200").stdout
+    (for_programs,) = json.loads(run("explain", "-f", path, "--snapshot", cluster_file, "-o", "json").stdout)
+
+    assert f"  warning: {text}\n" in told
+    assert for_programs["warnings"] == [text]
+
+
 def test_json_is_a_list_with_one_entry_for_each_pod(run: Run, cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8"), manifest("b", "64", policy="restricted"))
     result = run("explain", "-f", path, "--snapshot", cluster_file, "-o", "json")
