@@ -71,7 +71,12 @@ class PodRow:
         """Return the same as a word."""
         if self.intent is None:
             return UNASKED
-        return NOT_JUDGED if self.aligned is None else self.alignment.judgement.value
+        return NOT_JUDGED if self.aligned is None else self.alignment.word
+
+    @property
+    def style(self) -> str:
+        """Return the style of that word."""
+        return "yellow" if self.alignment.partial else STYLES.get(self.alignment.judgement, "yellow")
 
     @property
     def zones(self) -> tuple[str, ...]:
@@ -176,7 +181,7 @@ def draw(listed: Sequence[PodRow], writer: TextWriter) -> None:
         pod = row.pod
         alone = ", exclusive" if row.exclusive else ""
         head = f"{pod.namespace}/{pod.name}  on {pod.node}  {row.policy}{alone}  "
-        writer.entry(head, row.word, indent=len(head), style=STYLES.get(row.alignment.judgement, "yellow"))
+        writer.entry(head, row.word, indent=len(head), style=row.style)
         if row.record and not row.record.unknown:
             writer.entry("", zones(placements.render_held(row.record.held)), indent=_INDENT)
         if row.cpu_ids:
@@ -204,7 +209,8 @@ def _summary(listed: Sequence[PodRow]) -> str:
 def _words(listed: Iterable[PodRow]) -> Iterator[str]:
     """Return the words of the pods, the most important ones first."""
     order = [Judgement.MISALIGNED.value, Judgement.ALIGNED.value, NOT_JUDGED, UNASKED]
-    return iter(sorted((row.word for row in listed), key=order.index))
+    words = (row.word for row in listed)
+    return iter(sorted(words, key=lambda word: (order.index(word.partition(" (")[0]), word)))
 
 
 def to_json(listed: Iterable[PodRow]) -> list[dict[str, Any]]:
@@ -220,6 +226,8 @@ def to_json(listed: Iterable[PodRow]) -> list[dict[str, Any]]:
             "sharesWith": list(row.beside),
             "aligned": row.aligned,
             "judgement": row.alignment.judgement,
+            "extent": row.alignment.partial and row.alignment.partial.extent,
+            "notPinned": list(row.alignment.partial.unpinned) if row.alignment.partial else [],
             "why": why(row.alignment) or None,
             "known": row.record.source if row.record else None,
             "placement": placements.render_held(row.record.held) if row.record else None,

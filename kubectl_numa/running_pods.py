@@ -113,12 +113,16 @@ def _cells(pod: RunningPod) -> tuple[object, ...]:
     why = pod.exempt or "; ".join(_sentence(result) for result in pod.results if result.outcome in STYLES)
     return (
         *(pod.pod.namespace, pod.pod.name, pod.outcome, pod.policy),
-        *(_YES_OR_NO[_ALIGNED.get(pod.judgement)], ",".join(pod.below), _YES_OR_NO[_is_admitted(pod)]),
+        *(_aligned(pod), ",".join(pod.below), _YES_OR_NO[_is_admitted(pod)]),
         *(pod.pod.node, owner and f"{owner.kind}/{owner.name}", why),
     )
 
 
 _YES_OR_NO: Mapping[bool | None, str] = MappingProxyType({True: "yes", False: "no", None: ""})
+
+
+def _aligned(pod: RunningPod) -> str:
+    return pod.partial.extent if pod.partial else _YES_OR_NO[_ALIGNED.get(pod.judgement)]
 
 
 def _is_admitted(pod: RunningPod) -> bool | None:
@@ -198,6 +202,8 @@ def to_json(pod: RunningPod) -> dict[str, Any]:
         "outcome": pod.outcome,
         "aligned": _ALIGNED.get(pod.judgement),
         "judgement": pod.judgement,
+        "extent": pod.partial and pod.partial.extent,
+        "notPinned": list(pod.partial.unpinned) if pod.partial else [],
         "below": list(pod.below),
         "admitted": _is_admitted(pod),
         "refusal": pod.decision.refusal if pod.decision else None,

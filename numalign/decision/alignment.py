@@ -12,12 +12,14 @@ what the kubelet's own rule gives on that node as it was.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
 
+from numalign.decision import pinning
 from numalign.decision.allowed_zones import fewest_zones
 from numalign.decision.packing import fit_apart
+from numalign.decision.pinning import PartialAlignment
 from numalign.kubelet.admit import effective_demand
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import cut
@@ -76,15 +78,21 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Alignment:
-    """The alignment of a pod, and what is spread if it is misaligned."""
+    """The alignment of a pod, what is spread if it is misaligned, and what its policy does not apply to."""
 
     judgement: Judgement
     spread: Spread | None = None
+    partial: PartialAlignment | None = None
 
     @property
     def misaligned(self) -> bool:
         """Whether it is certain that the pod is not aligned as requested."""
         return self.judgement is Judgement.MISALIGNED
+
+    @property
+    def word(self) -> str:
+        """The judgement, as in `aligned` or `aligned (devices only)`."""
+        return f"{self.judgement} ({self.partial.extent})" if self.partial else self.judgement.value
 
 
 ALIGNED = Alignment(Judgement.ALIGNED)
@@ -115,14 +123,32 @@ def alignment(
         return Alignment(Judgement.NOT_CLEAR)
     if not held:
         return Alignment(Judgement.HOLDS_NOTHING)
+    observed_amounts = _Observed(node.in_health(), demand, intent.policy, held)
     # A single zone satisfies every policy.
-    if len(zones) == 1:
-        return ALIGNED
-    return _SCOPES[intent.scope or node.scope](_Observed(node.in_health(), demand, intent.policy, held))
+    judged = ALIGNED if len(zones) == 1 else _SCOPES[intent.scope or node.scope](observed_amounts)
+    if judged is not ALIGNED or len(node.zones) == 1:
+        return judged
+    return replace(judged, partial=_partial(node, demand, intent, observed_amounts.names))
+
+
+def _partial(node: Node, demand: Demand, intent: Intent, held: Sequence[str]) -> PartialAlignment | None:
+    """Return what is not pinned of an aligned pod that holds these resources."""
+    of_pod = pinning.partial(demand, intent, node.scope)
+    if of_pod:
+        return replace(of_pod, applies_to=tuple(held))
+    exclusive = tuple(filter(intent.concerns, demand.whole.exclusive))
+    if not exclusive or any(name in demand.whole.exclusive for name in held):
+        return None
+    return PartialAlignment(intent.policy, tuple(held), exclusive, "its node pins only devices")
 
 
 def why(alignment: Alignment) -> str:
-    """Return why a pod is misaligned or not judged, in at most 512 bytes; empty for an aligned pod."""
+    """Return why a pod is misaligned, not judged, or aligned in part, in at most 512 bytes.
+
+    Return an empty text for an aligned pod.
+    """
+    if alignment.partial:
+        return _within(str(alignment.partial))
     if alignment.spread is None:
         return NOT_JUDGED.get(alignment.judgement, "")
     spread = alignment.spread

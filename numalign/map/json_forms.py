@@ -202,6 +202,8 @@ def _pod_on_node(pod: PodOnNode) -> Form:
         "known": pod.source,
         "judgement": pod.judgement,
         "aligned": pod.aligned,
+        "extent": pod.extent or None,
+        "notPinned": list(pod.not_pinned),
         "why": pod.why or None,
     }
 

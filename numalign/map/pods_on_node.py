@@ -87,6 +87,8 @@ def _pod(state: SchedulerState, info: NodeInfo, entry: _Entry, alignment: Alignm
         aligned=_ALIGNED.get(judgement.judgement),
         why=why(judgement),
         agrees=None if predicted is None or observed is None else same(predicted, observed),
+        extent=judgement.partial.extent if judgement.partial else "",
+        not_pinned=judgement.partial.unpinned if judgement.partial else (),
     )
 
 
@@ -99,9 +101,13 @@ def _not_judged(pod: AssignedPod) -> Judgement:
 
 
 def _anonymous(alignment: Alignment) -> Alignment:
-    """Return the same without the name of the container that is spread."""
-    spread = alignment.spread
-    return alignment if spread is None else replace(alignment, spread=replace(spread, container=WHOLE_POD))
+    """Return the same without the name of the container that is spread or shares its CPUs."""
+    spread, partial = alignment.spread, alignment.partial
+    return replace(
+        alignment,
+        spread=spread and replace(spread, container=WHOLE_POD),
+        partial=partial and replace(partial, cause=""),
+    )
 
 
 def _predicted(state: SchedulerState, node: Node, pod: AssignedPod) -> Held | None:

@@ -161,8 +161,10 @@ class PodOnNode:
     pods come last, ordered by what they hold. `predicted` is what was predicted when it was placed,
     `observed` what it was observed to hold; None if not known. `held` is the better of the two, and `source`
     is how it is known. `cpus` are the ids of its exclusive CPUs, None if not known. `aligned` is None if the
-    pod is not judged, and `why` is why it is misaligned or not judged; empty if it is aligned. `agrees` is
-    whether what was observed is what was predicted, None unless both are known.
+    pod is not judged, and `why` is why it is misaligned or not judged; empty if it is aligned. If it is
+    aligned only in part, `extent` is what is aligned, in words, `not_pinned` are the other resources, and
+    `why` is the reason. `agrees` is whether what was observed is what was predicted, None unless both are
+    known.
     """
 
     uid: str | None
@@ -181,6 +183,8 @@ class PodOnNode:
     aligned: bool | None
     why: str
     agrees: bool | None
+    extent: str = ""
+    not_pinned: tuple[str, ...] = ()
 
     @property
     def hidden(self) -> bool:

@@ -19,6 +19,7 @@ from numalign.cache.admission import LEVELS, AdmissionDecision, below_text, inva
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
 from numalign.decision import wording
 from numalign.decision.alignment import Alignment, Judgement, why
+from numalign.decision.pinning import PartialAlignment
 from numalign.kube.decode.pod_reader import UNASKED, PodReader, PodReading
 from numalign.kube.decode.scheduling import UNCONSTRAINED
 from numalign.kube.effective_policy import EffectivePolicy
@@ -48,7 +49,7 @@ class RuleOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RuleResult:
-    """The outcome of one rule for one pod; the message says why, empty if it passes."""
+    """The outcome of one rule for one pod; the message says why, empty if it passes without reserve."""
 
     rule: PodRule
     outcome: RuleOutcome
@@ -60,7 +61,8 @@ class RunningPod:
     """A running pod, its policy, and the outcome of each rule that applies to it.
 
     `policy` is None if no alignment is requested. `exempt` is why it is exempt; it has no results then.
-    `decision` is the admission decision of today, None for a pod that is exempt or cannot be read.
+    `decision` is the admission decision of today, None for a pod that is exempt or cannot be read. `partial`
+    is what its policy does not apply to if it is aligned.
     """
 
     pod: PodInfo
@@ -69,6 +71,7 @@ class RunningPod:
     results: tuple[RuleResult, ...] = ()
     decision: AdmissionDecision | None = None
     exempt: str = ""
+    partial: PartialAlignment | None = None
 
     @property
     def outcome(self) -> RuleOutcome:
@@ -161,6 +164,7 @@ class RunningPodJudge:
             results,
             shared.decision,
             shared.exempt,
+            alignment.partial if asked and alignment else None,
         )
 
     def _judged(self, pod: PodInfo) -> _ByRequest:

@@ -18,6 +18,7 @@ from numalign.decision.alignment import (
 )
 from numalign.decision.evaluate import too_wide
 from numalign.kubelet.admit import admit, effective_demand
+from numalign.model import demand
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Node
@@ -26,7 +27,7 @@ from numalign.model.pod import Role
 from tests.laws import fleets
 from tests.laws.fleets import Pick, drawn
 from tests.laws.test_rules_laws import intents
-from tests.notation import asks, bag, means, node, table
+from tests.notation import asks, bag, means, node, options, pod, table
 
 ALIGNED, MISALIGNED, NOTHING, NOT_CLEAR = (
     Judgement.ALIGNED,
@@ -181,6 +182,56 @@ def test_the_pod_as_a_whole_is_named_so() -> None:
 
 def test_one_that_is_aligned_needs_no_words() -> None:
     assert why(alignment(TWO, wants("cpu=4"), means("restricted"), held("a cpu=4"))) == ""
+
+
+FRACTION, SHARED = "cpu=500m gpu=1", "cpu=4.. gpu=1"
+GPU_ONLY = node("cpu=8/0 gpu=2", "cpu=8/0 gpu=2", policy="restricted")
+ONE_ZONE = node("cpu=8 mem=8Gi gpu=2", policy=SINGLE)
+GATED = replace(TWO, options=options("PodLevelResourceManagers"))
+
+IN_PART = [
+    # what it shows, the node, the pod, its intent, what it holds, the word
+    ("all but memory, which its node pins nowhere", TWO, "cpu=4 gpu=1", SINGLE, "a cpu=4 gpu=1", "aligned"),
+    ("a Burstable pod", TWO, SHARED, SINGLE, "a gpu=1", "aligned (devices only)"),
+    ("only the device is meant", TWO, SHARED, f"{SINGLE} gpu", "a gpu=1", "aligned"),
+    ("a node with one zone", ONE_ZONE, SHARED, SINGLE, "a gpu=1", "aligned"),
+    ("a fraction", TWO, FRACTION, SINGLE, "a mem=1Gi gpu=1", "aligned (not all cpu)"),
+    ("a fraction where memory is not pinned", TWO, FRACTION, SINGLE, "a gpu=1", "aligned (devices only)"),
+    ("a fraction in another container", TWO, "cpu=4|cpu=500m", SINGLE, "a cpu=4", "aligned (not all cpu)"),
+    ("a kubelet that pins devices", GPU_ONLY, "cpu=4 gpu=1", SINGLE, "a gpu=1", "aligned (devices only)"),
+    ("a part that is spread", TWO, "cpu=500m gpu=2", SINGLE, "a gpu=1, b gpu=1", "misaligned"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "pod", "intent", "observed", "word"), table(IN_PART))
+def test_what_is_aligned_of_a_pod(told: Node, pod: str, intent: str, observed: str, word: str) -> None:
+    assert alignment(told, wants(pod), means(intent), held(observed)).word == word
+
+
+def test_why_a_part_is_not_pinned() -> None:
+    judged = alignment(TWO, wants(FRACTION), means(SINGLE), held("a gpu=1"))
+
+    assert why(judged) == (
+        f'{SINGLE} applies to nvidia.com/gpu only: cpu is not pinned, because container "c0" requests 500m'
+        " cpu, which is not a whole number"
+    )
+    assert why(alignment(GPU_ONLY, wants("cpu=4 gpu=1"), means(SINGLE), held("a gpu=1"))) == (
+        f"{SINGLE} applies to nvidia.com/gpu only: cpu and memory are not pinned, because its node pins only"
+        " devices"
+    )
+
+
+@pytest.mark.parametrize(("scope", "partial"), [(Scope.POD, False), (Scope.CONTAINER, True)])
+def test_containers_of_a_pod_with_its_own_resources_share_them_in_pod_scope(
+    scope: Scope, *, partial: bool
+) -> None:
+    whole = demand.of(
+        pod("cpu=2 mem=1Gi | cpu=500m mem=1Gi", requests="cpu=4 mem=4Gi", limits="cpu=4 mem=4Gi")
+    )
+
+    judged = alignment(replace(GATED, scope=scope), whole, means(SINGLE), held("a cpu=2"))
+
+    assert (judged.partial is not None) is partial
 
 
 @pytest.mark.parametrize("judgement", NOT_JUDGED)

@@ -19,9 +19,13 @@ HELD = [
 ]
 
 
-def pod(policy: str) -> dict[str, Any]:
+ALL_HELD = {"held": HELD, "cpus": "2,4-5"}
+GPU_HELD = {"held": [{"zones": ["node-1"], "amount": {"x/gpu": "1"}}]}
+
+
+def pod(policy: str, cpu: str) -> dict[str, Any]:
     """A pod that runs on the node `a`."""
-    limits = {"cpu": "3", "memory": "1Gi", "x/gpu": "1"}
+    limits = {"cpu": cpu, "memory": "1Gi", "x/gpu": "1"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -38,19 +42,17 @@ def pod(policy: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Callable[[str], Path]:
+def cluster(tmp_path: Path) -> Callable[..., Path]:
     """A snapshot of a machine that its agent describes, with a pod of this policy."""
     devices = {"x/gpu": [{"zones": [1], "total": 2, "healthy": 2}]}
     zones = [machine_zone(0, reservedMemory=None), machine_zone(1, reservedMemory=None)]
     machine = {"zones": zones, "reservedSystemCPUs": "0", "devices": devices}
 
-    def of(policy: str) -> Path:
-        topology = reported(
-            nrt("a", "node-0", "node-1"), machine, pods={UID: {"held": HELD, "cpus": "2,4-5"}}
-        )
+    def of(policy: str, *, cpu: str = "3", holds: object = ALL_HELD) -> Path:
+        topology = reported(nrt("a", "node-0", "node-1"), machine, pods={UID: holds})
         path = tmp_path / "cluster.json"
         path.write_text(
-            json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a"), topology, pod(policy)]})
+            json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a"), topology, pod(policy, cpu)]})
         )
         return path
 
@@ -76,6 +78,37 @@ def test_programs_read_the_ids(run: Run, cluster: Callable[[str], Path]) -> None
 
     assert (told["cpus"], told["cpusByZone"]) == ("2,4-5", {"node-0": "2", "node-1": "4-5"})
     assert told["known"] == "kubelet"
+
+
+IN_PART = (
+    'restricted applies to x/gpu only: cpu is not pinned, because container "main" requests 2500m cpu,'
+    " which is not a whole number"
+)
+
+
+def test_a_pod_of_which_only_devices_are_aligned_says_so_and_why(
+    run: Run, cluster: Callable[..., Path]
+) -> None:
+    file = cluster("restricted", cpu="2500m", holds=GPU_HELD)
+
+    assert run("pods", "--snapshot", file, COLUMNS="200").stdout.splitlines() == [
+        "team/train  on a  restricted  aligned (devices only)",
+        "    zone 1: 1 x/gpu",
+        f"    {IN_PART}",
+        "1 pod: 1 aligned (devices only)",
+    ]
+    (told,) = json.loads(run("pods", "--snapshot", file, "-o", "json").stdout)
+    assert (told["aligned"], told["judgement"], told["extent"]) == (True, "aligned", "devices only")
+    assert (told["notPinned"], told["why"]) == (["cpu"], IN_PART)
+
+
+def test_check_lists_what_is_aligned_of_running_pods(run: Run, cluster: Callable[..., Path]) -> None:
+    file = cluster("restricted", cpu="2500m", holds=GPU_HELD)
+
+    (told,) = json.loads(run("check", "-A", "--snapshot", file, "-o", "json").stdout)
+    assert (told["aligned"], told["extent"], told["notPinned"]) == (True, "devices only", ["cpu"])
+    assert told["results"][0] == {"rule": "aligned", "outcome": "pass", "message": IN_PART}
+    assert "devices only" in run("check", "-A", "--snapshot", file, "-o", "wide", COLUMNS="300").stdout
 
 
 def test_who_asks_for_nothing_is_listed_on_request(run: Run, cluster: Callable[[str], Path]) -> None:

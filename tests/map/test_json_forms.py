@@ -62,6 +62,7 @@ async def test_a_node_has_boxes_and_pods() -> None:
     }
     (pod,) = form["podsHere"]
     assert (pod["name"], pod["known"], pod["aligned"]) == ("web", "kubelet", True)
+    assert (pod["extent"], pod["notPinned"]) == (None, [])
     assert read_list(pod["cpus"]) == read_list("1,9")
     assert pod["observed"] == [
         {"zones": ["node-0"], "amount": {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1"}}

@@ -181,6 +181,23 @@ async def test_why_a_hidden_pod_is_misaligned_names_no_container(scorer: Scorer)
     assert hidden.why.startswith("the pod holds")
 
 
+async def test_a_pod_that_is_aligned_in_part_says_why_and_a_hidden_one_names_no_container(
+    scorer: Scorer,
+) -> None:
+    device = ObservedPlacement({("node-0",): bag("gpu=1")}, 0)
+    await scorer.know({"a": EMPTY}, placements={"a": {uid("web"): device}})
+    scorer.see(running(on("a", raw("cpu=500m gpu=1"))))
+
+    (named,), (hidden,) = (await view(scorer)).pods, (await view(scorer, lambda _: False)).pods
+
+    assert (named.aligned, named.extent, named.not_pinned) == (True, "devices only", ("cpu",))
+    assert named.why.endswith('because container "c0" sets no memory limit (the pod is Burstable)')
+    assert (hidden.extent, hidden.why) == (
+        "devices only",
+        f"{SINGLE} applies to {GPU} only: cpu is not pinned",
+    )
+
+
 async def test_who_looks_is_told_which_namespaces_matter(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY, "b": EMPTY})
     scorer.see(running(on("a", raw(FOUR))), running(on("b", raw(FOUR, name="x", namespace="other"))))

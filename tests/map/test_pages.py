@@ -286,6 +286,7 @@ def test_a_pod_that_may_not_be_seen_has_no_name() -> None:
     [
         ({"aligned": False, "why": "the pod holds cpu in two zones"}, "misaligned"),
         ({"aligned": None, "why": "no agent reported what it holds"}, "not evaluated"),
+        ({"extent": "devices only"}, "aligned (devices only)"),
         ({"observed": None}, "unknown"),
         ({"agrees": False}, "not as predicted"),
         ({"exclusive": True}, "exclusive zones"),

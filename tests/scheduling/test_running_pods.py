@@ -10,13 +10,14 @@ from prometheus_client import CollectorRegistry
 from numalign.cache.admission import AdmissionDecision, AdmissionState
 from numalign.cache.pod_question import PodQuestion
 from numalign.decision.alignment import ALIGNED, Alignment, Judgement
+from numalign.decision.pinning import PartialAlignment
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo, PodInformer
 from numalign.model.intent import NamespaceRules, Policy
-from numalign.scheduling.running_pods import PodRule, RuleOutcome, RunningPodJudge, runs
+from numalign.scheduling.running_pods import PodRule, RuleOutcome, RuleResult, RunningPodJudge, runs
 from tests.notation import table
 from tests.runtime.conftest import Told
 
@@ -79,6 +80,14 @@ def outcomes(
 )
 def test_how_a_pod_sits(policy: str, alignment: Alignment | None, outcome: str) -> None:
     assert outcomes(pod(policy), alignment)["aligned"] == outcome
+
+
+def test_a_pod_that_is_aligned_in_part_passes_and_says_what_is_not() -> None:
+    partial = PartialAlignment(Policy.RESTRICTED, ("x/gpu",), ("cpu",), "")
+    running = judge().judge(pod("restricted"), replace(ALIGNED, partial=partial))
+
+    assert running.partial is partial
+    assert running.result(PodRule.ALIGNED) == RuleResult(PodRule.ALIGNED, RuleOutcome.PASS, str(partial))
 
 
 def test_each_level_of_its_namespace_is_a_rule() -> None:

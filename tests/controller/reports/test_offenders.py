@@ -52,6 +52,24 @@ async def test_of_each_pod_what_comes_of_each_rule() -> None:
     }
 
 
+async def test_of_a_pod_that_is_aligned_in_part_its_report_says_what_is_not() -> None:
+    site = Site()
+    await site.cluster.runs(
+        raw("cpu=500m mem=1Gi", name="half", policy="restricted"), "a", {"node-0": "mem=1Gi"}
+    )
+    await site.cluster.publish()
+    reports = await site.offenders.reports()
+    assert reports
+
+    said = {entry.rule: (entry.outcome, entry.message) for entry in reports[TEAM].entries()}
+
+    partial = (
+        'restricted applies to memory only: cpu is not pinned, because container "c0" requests 500m cpu,'
+        " which is not a whole number"
+    )
+    assert said == {"aligned": ("pass", partial), "admitted-today": ("warn", partial)}
+
+
 async def test_what_changes_is_seen() -> None:
     site = Site()
     await site.cluster.runs(web("web"), "a", SPREAD)
