@@ -2,7 +2,7 @@
 The cluster with its pods, for the parts of the controller that decide about pods.
 
 They share one `SchedulerState`, as the parts of the scorer share theirs: what one part reserves counts for
-all others. If no part is enabled, the controller does not watch pods, and does not need permission to.
+all others. If no part is enabled, the controller watches only pods that failed (`controller.refused.watch`).
 """
 
 import time

@@ -15,6 +15,7 @@ from controller.duties import DUTIES
 from controller.labels import LabelWriter
 from controller.node_classes import Classifier
 from controller.placing import Placing, background, placing
+from controller.refused.watch import FailedPodWatch
 from controller.settings import ControllerSettings
 from controller.shapes import ShapeWriter
 from numalign.kube import kinds, live_feed
@@ -33,9 +34,6 @@ from numalign.shapes import ShapeHistory
 from numalign.shapes.history import LOSS_SECONDS
 
 LEASE = "numalign-controller"
-
-WATCHED = ((kinds.NODES,), kinds.TOPOLOGIES)
-"""What shapes and classes of nodes depend on."""
 
 Component = Callable[["ControllerProgram", Api, LeaderElector], Background]
 """A part of the controller, given an API client and the election, which it asks before every write."""
@@ -89,18 +87,38 @@ class ControllerProgram(Program[ControllerSettings]):
         more = background(shared, DUTIES)
         return shared, replace(more, tasks={"events": recorder.run, **more.tasks})
 
+    def failed_pods(self, api: Api, election: LeaderElector) -> tuple[FailedPodWatch, Background]:
+        """Return the watch of rejected pods alone, and what it runs; raise `BadPolicy`."""
+        recorder = self.recorder(api, "numalign-controller")
+        watch = FailedPodWatch(
+            self.settings,
+            leading=lambda: election.leading,
+            publish=recorder.publish,
+            log=self.log,
+            registry=self.registry,
+            clock=self.clock,
+            sleep=self.sleep,
+        )
+        watch.load()
+        return watch, Background({"events": recorder.run, **watch.tasks()})
+
 
 def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderElector) -> Background:
     """Return what follows the cluster: class labels, remembered shapes, and the enabled pod-related parts."""
     settings, log, registry = controller.settings, controller.log, controller.registry
     # A node is degraded for at most this long; until then its shape must be remembered, also after a restart.
     book = ShapeHistory(remember=max(settings.remember_seconds, LOSS_SECONDS), wall=time.time)
-    pods, about_pods = controller.placing(api, election) if settings.watches_pods else (None, Background())
+    pods: Placing | None = None
+    if settings.watches_pods:
+        pods, about_pods = controller.placing(api, election)
+    else:
+        rejected, about_pods = controller.failed_pods(api, election)
+    watcher = pods or rejected
     feed = LiveFeed(
         api,
-        watched=live_feed.WITH_PODS if pods else WATCHED,
-        optional=live_feed.OF_SOME if pods else [numatopologies.COLLECTIONS],
-        pods=pods.pods if pods else None,
+        watched=live_feed.WITH_PODS if pods else live_feed.STATIC,
+        optional=live_feed.OF_SOME if pods else [numatopologies.COLLECTIONS, (kinds.FAILED_PODS,)],
+        pods=pods.pods if pods else rejected,
         shape_history=book,
         log=log,
         registry=registry,
@@ -126,8 +144,7 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
     )
 
     async def take(snapshot: Snapshot) -> None:
-        if pods:
-            await pods.take(snapshot)
+        await watcher.take(snapshot)
         await classifier.take(snapshot)
 
     async def follow() -> None:

@@ -132,7 +132,7 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
 
     @property
     def watches_pods(self) -> bool:
-        """Return whether to watch pods, in order to act on them, show them or report on them."""
+        """Return whether to watch all pods, and not only failed ones, because some part needs them."""
         return self.acts_on_pods or self.map or self.policy_reports or self.owner_events
 
     def contradictions(self) -> Iterator[Contradiction]:

@@ -1,11 +1,10 @@
 """What the controller runs for rejected pods."""
 
-from functools import partial
-
 from controller.placing import Placing
 from controller.refused.removal import Removal, removals
 from controller.refused.remover import Remover
-from controller.refused.reporter import RefusalReporter
+from controller.refused.reporter import RefusalReporter, WatchedRefusals
+from controller.refused.watch import exempt
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.compose import Background
 from numalign.kube.effective_policy import EffectivePolicy
@@ -69,12 +68,6 @@ def _policy(placing: Placing) -> EffectivePolicy:
     return EffectivePolicy.of(placing.state.snapshot or Snapshot(), placing.policy.now)
 
 
-def _exempt(placing: Placing, pod: PodInfo) -> bool:
-    """Return whether a pod is exempt from numalign."""
-    named = pod.request.runtime_class
-    return _policy(placing).exemption(pod.namespace, runtime_class=named) is not None
-
-
 def heals(policy: EffectivePolicy, namespace: str) -> bool:
     """Return whether a namespace wants its rejected pods deleted; not if it is exempt."""
     return (
@@ -83,13 +76,10 @@ def heals(policy: EffectivePolicy, namespace: str) -> bool:
 
 
 def refused_pod_tasks(placing: Placing) -> Background:
-    """Report rejected pods, and delete them if that is enabled, if any part acts on pods."""
-    if not placing.settings.acts_on_pods:
-        return Background()
+    """Report rejected pods, and delete them if that is enabled."""
     reporter = RefusalReporter(
-        placing.state,
-        exempt=partial(_exempt, placing),
-        leading=placing.leading,
+        exempt=lambda pod: exempt(_policy(placing), pod),
+        leading=lambda: placing.state.snapshot is not None and placing.leading(),
         publish=placing.publish,
         log=placing.log,
         registry=placing.registry,
@@ -97,7 +87,7 @@ def refused_pod_tasks(placing: Placing) -> Background:
         wall=placing.wall,
         sleep=placing.sleep,
     )
-    placing.watch(reporter.update_pod)
+    placing.watch(WatchedRefusals(placing.state, reporter, clock=placing.clock).update_pod)
     tasks: dict[str, BackgroundTask] = {"refusals": reporter.run}
     if placing.settings.heal:
         pods = RefusedPods(placing)

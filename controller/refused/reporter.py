@@ -1,14 +1,14 @@
 """
 Report a pod that its kubelet rejected: on the pod, in the log, and in a metric.
 
-The owner reads what was predicted, and what the node had free at that moment: a minute later all of that has
-changed. Every replica prepares reports, and the leader publishes them; a new leader reports the last minutes,
-because nobody may have. Repeated events are identical.
+Where all pods are watched, the owner reads what was predicted, and what the node had free at that moment: a
+minute later all of that has changed. Every replica prepares reports, and the leader publishes them; a new
+leader reports the last minutes, because nobody may have. Repeated events are identical.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, Counter
@@ -25,8 +25,10 @@ from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.token_bucket import TokenBucket
+from numalign.scheduling import rejected_pods
 from numalign.scheduling.outcomes import has_reserved, shown
-from numalign.scheduling.recent_refusals import AVOID_SECONDS, REFUSALS, failed_at, refused
+from numalign.scheduling.recent_refusals import AVOID_SECONDS, REFUSALS
+from numalign.scheduling.rejected_pods import RejectedPod
 from numalign.scheduling.scheduler_state import SchedulerState
 
 EVENT = "NUMARefused"
@@ -48,9 +50,9 @@ _MOST_RESOURCES = 8
 
 @dataclass(frozen=True, slots=True)
 class _PendingNotice:
-    """A refusal that is to be reported on a pod, until the time `over`."""
+    """A rejected pod that is to be reported, until the time `over`."""
 
-    pod: PodInfo
+    rejected: RejectedPod
     event: Event
     over: float
 
@@ -60,9 +62,8 @@ class RefusalReporter:
 
     def __init__(  # noqa: PLR0913  its dependencies
         self,
-        state: SchedulerState,
         *,
-        exempt: Callable[[PodInfo], bool],
+        exempt: Callable[[RejectedPod], bool],
         leading: Callable[[], bool],
         publish: Callable[[Event], None],
         log: Log,
@@ -71,36 +72,47 @@ class RefusalReporter:
         wall: Callable[[], float],
         sleep: Sleep = asyncio.sleep,
     ) -> None:
-        self._state, self._exempt, self._leading, self._publish = state, exempt, leading, publish
+        self._exempt, self._leading, self._publish = exempt, leading, publish
         self._log, self._error_log = QuietLog(log, lines=MANY_LINES), log
         self._clock, self._wall, self._sleep = clock, wall, sleep
-        self._predictions = TokenBucket(PREDICTIONS_PER_SECOND, PREDICTIONS_AT_ONCE, clock=clock)
         self._pending: deque[_PendingNotice] = deque(maxlen=MOST_WAITING)
         self._refused = Counter(
             f"{PREFIX}refused_pods",
-            "Pods that a kubelet rejected, whichever scheduler placed them.",
+            "Pods that a kubelet rejected for a reason about NUMA zones, whichever scheduler placed them.",
             ["reason"],
             registry=registry,
         )
         for reason in sorted(REFUSALS):
             self._refused.labels(reason)
 
-    def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
-        """Handle a pod that was added or changed."""
-        age = max(0.0, self._wall() - failed_at(pod))
-        if not refused(pod) or (before and before.ended) or age >= AVOID_SECONDS:
+    def add(self, rejected: RejectedPod, details: Callable[[], Iterable[str]] = tuple) -> None:
+        """Report a rejected pod that was not seen before, with these details, unless it is old."""
+        age = max(0.0, self._wall() - rejected.at)
+        if age >= AVOID_SECONDS:
             return
         over = self._clock() + AVOID_SECONDS - age
-        event = Event(pod.namespace, pod.name, pod.uid, Type.WARNING, EVENT, self._text(pod), key=pod.reason)
-        self._pending.append(_PendingNotice(pod, event, over))
+        event = Event(
+            rejected.namespace,
+            rejected.name,
+            rejected.uid,
+            Type.WARNING,
+            EVENT,
+            self._text(rejected, details),
+            key=rejected.reason,
+        )
+        self._pending.append(_PendingNotice(rejected, event, over))
 
-    def _text(self, pod: PodInfo) -> str:
+    def _text(self, rejected: RejectedPod, details: Callable[[], Iterable[str]]) -> str:
         """Return the report; never fail, because the watchers that follow must be called."""
+        beginning = f"the kubelet of {rejected.node} rejected the pod: "
+        said = f": {rejected.message}" if rejected.message else ""
+        text = beginning + cut(f"{rejected.reason}{said}", _LONGEST_REASON)
         try:
-            return self._message(pod)
+            return cut("; ".join((text, *details())), LONGEST_MESSAGE)
         except Exception as error:  # noqa: BLE001  reported without details
-            self._error_log.failed("refused.internal_error", error, pod=f"{pod.namespace}/{pod.name}")
-            return f"the kubelet of {pod.node} rejected the pod: {pod.reason}"
+            pod = f"{rejected.namespace}/{rejected.name}"
+            self._error_log.failed("refused.internal_error", error, pod=pod)
+            return beginning + rejected.reason
 
     async def run(self) -> None:
         """Report what happens; never returns."""
@@ -110,41 +122,41 @@ class RefusalReporter:
 
     def report_due(self) -> None:
         """Report what happened since the last call, if this replica leads."""
-        if self._state.snapshot is None:
-            # The namespaces are not known yet.
-            return
         now = self._clock()
         while self._pending and self._leading():
-            refusal = self._pending.popleft()
-            pod, event = refusal.pod, refusal.event
-            if refusal.over <= now or self._exempt(pod):
+            notice = self._pending.popleft()
+            rejected = notice.rejected
+            if notice.over <= now or self._exempt(rejected):
                 continue
-            self._refused.labels(pod.reason).inc()
+            self._refused.labels(rejected.reason).inc()
             self._log.warning(
                 "pod.refused",
-                pod=f"{pod.namespace}/{pod.name}",
-                node=pod.node,
-                reason=pod.reason,
-                message=event.message,
+                pod=f"{rejected.namespace}/{rejected.name}",
+                node=rejected.node,
+                reason=rejected.reason,
+                message=notice.event.message,
             )
-            self._publish(event)
+            self._publish(notice.event)
 
-    def _message(self, pod: PodInfo) -> str:
-        refusal = cut(f"{pod.reason}: {pod.message}" if pod.message else pod.reason, _LONGEST_REASON)
-        parts = (
-            f"the kubelet of {pod.node} rejected the pod: {refusal}",
-            self._predicted(pod),
-            *self._on_node(pod),
-        )
-        return cut("; ".join(parts), LONGEST_MESSAGE)
 
-    def _predicted(self, pod: PodInfo) -> str:
-        assigned_pod = self._state.reservations.assigned_pod(pod.uid)
-        held = _reserved(assigned_pod)
-        return f"{held} had been reserved for it" if held else "no zones had been reserved for it"
+class WatchedRefusals:
+    """Passes watched pods to a reporter, with what was reserved for them, and what is free."""
 
-    def _on_node(self, pod: PodInfo) -> Iterator[str]:
-        """Yield what is known of the node without the pod."""
+    def __init__(
+        self, state: SchedulerState, reporter: RefusalReporter, *, clock: Callable[[], float]
+    ) -> None:
+        self._state, self._reporter, self._clock = state, reporter, clock
+        self._predictions = TokenBucket(PREDICTIONS_PER_SECOND, PREDICTIONS_AT_ONCE, clock=clock)
+
+    def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
+        """Handle a pod that was added or changed."""
+        rejected = rejected_pods.of_pod(pod)
+        if rejected and rejected.about_zones and not (before and before.ended):
+            self._reporter.add(rejected, lambda: self._details(pod))
+
+    def _details(self, pod: PodInfo) -> Iterator[str]:
+        held = _reserved(self._state.reservations.assigned_pod(pod.uid))
+        yield f"{held} had been reserved for it" if held else "no zones had been reserved for it"
         if pod.demand is None or not self._predictions.take():
             return
         prediction = self._state.reservations.predict(

@@ -105,7 +105,7 @@ _POD: Mapping[str, object] = {
 class Collection:
     """One kind of objects: its names, the path of all of them, and which fields are kept.
 
-    With a `name`, it is only the object of that name.
+    With a `name`, it is only the object of that name; with a `phase`, only pods in it.
     """
 
     kind: str
@@ -113,6 +113,7 @@ class Collection:
     path: str
     kept: Mapping[str, object]
     name: str = ""
+    phase: str = ""
 
     @property
     def plural(self) -> str:
@@ -122,7 +123,9 @@ class Collection:
     @property
     def selector(self) -> Sequence[tuple[str, str]]:
         """The query parameters beside the path."""
-        return [("fieldSelector", f"metadata.name={self.name}")] if self.name else []
+        fields = {"metadata.name": self.name, "status.phase": self.phase}
+        chosen = ",".join(f"{field}={value}" for field, value in fields.items() if value)
+        return [("fieldSelector", chosen)] if chosen else []
 
     def described(self, value: object) -> Object:
         """Return an object with its kind, which lists omit, cut down to the fields that are read."""
@@ -152,6 +155,20 @@ machine-id(5). There the uid distinguishes nodes with the same name."""
 
 NAMESPACES = Collection("Namespace", "v1", "/api/v1/namespaces", MappingProxyType({"metadata": _NAMED}))
 PODS = Collection("Pod", "v1", "/api/v1/pods", MappingProxyType(_POD))
+FAILED_PODS = Collection(
+    "Pod",
+    "v1",
+    "/api/v1/pods",
+    MappingProxyType(
+        {
+            "metadata": dict.fromkeys(("name", "namespace", "uid", "creationTimestamp"), _ALL),
+            "spec": {"nodeName": _ALL, "runtimeClassName": _ALL},
+            "status": dict.fromkeys(("phase", "reason", "message", "startTime"), _ALL),
+        }
+    ),
+    phase="Failed",
+)
+"""Pods that failed, with why."""
 _REQUIRED: Mapping[str, object] = {"requiredDuringSchedulingIgnoredDuringExecution": {}}
 _WITH_PORTS: Mapping[str, object] = {**_CONTAINERS, "ports": {"hostPort": _ALL}}
 

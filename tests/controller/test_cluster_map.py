@@ -77,7 +77,6 @@ async def test_without_it_nothing_is_served(bench: Bench) -> None:
         [listening] = controller.told.of("server.listening")
 
     assert "port" not in listening
-    assert not bench.api.asked("LIST", PODS)
 
 
 async def test_a_certificate_that_is_not_there_stops_it(bench: Bench) -> None:

@@ -43,6 +43,7 @@ SMALL = node("cpu=8 mem=8Gi gpu=1", "cpu=8 mem=8Gi gpu=1", policy=SINGLE)
 LARGE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy=SINGLE)
 
 NODES = "/api/v1/nodes"
+NAMESPACES = "/api/v1/namespaces"
 PODS = "/api/v1/pods"
 CPUS = "/apis/nodeinfo.volcano.sh/v1alpha1/numatopologies"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
@@ -202,7 +203,7 @@ async def test_it_labels_nodes_and_gives_the_lease_back_at_its_end(bench: Bench)
     assert lease["spec"]["holderIdentity"] == ""
     # And nothing else is watched than what it needs.
     watched = {path for path in bench.asked() if not path.startswith((LEASES, f"{NODES}/"))}
-    assert watched - {CONFIGMAPS} == {NODES, TOPOLOGIES, CPUS, SHAPES}
+    assert watched - {CONFIGMAPS} == {NODES, NAMESPACES, TOPOLOGIES, CPUS, SHAPES, PODS}
 
 
 async def test_it_makes_a_certificate_that_callers_trust(bench: Bench) -> None:
@@ -348,15 +349,17 @@ async def test_a_component_more_is_a_function_more(bench: Bench) -> None:
     assert not await bench.labelled()
 
 
-async def test_pods_are_watched_only_where_something_is_done_about_them(bench: Bench) -> None:
+async def test_all_pods_are_watched_only_where_something_is_done_about_them(bench: Bench) -> None:
     async with bench.running() as controller:
         await controller.until(controller.ready)
         await controller.until(bench.labelled)
-        unasked = bench.api.asked("LIST", PODS)
+        few = [asked.query.get("fieldSelector") for asked in bench.api.asked("LIST", PODS)]
     async with bench.running("--gates") as controller:
         await controller.until(controller.ready)
 
-    assert (unasked, bool(bench.api.asked("LIST", PODS))) == ([], True)
+    # Else only those that failed.
+    assert few == ["status.phase=Failed"]
+    assert "fieldSelector" not in bench.api.asked("LIST", PODS)[-1].query
 
 
 async def test_a_gated_pod_is_pinned_and_told_of(bench: Bench) -> None:
@@ -458,6 +461,9 @@ CLOSED: list[tuple[str, tuple[str, ...], Where, dict[HTTPStatus, str], bool]] = 
     # what is closed the flags   where                         what is said  whether it gets ready
     ("nodes",        NOTHING,    NODES,                        WATCH,        False),
     ("topologies",   NOTHING,    TOPOLOGIES,                   WATCH,        False),
+    ("namespaces",   NOTHING,    NAMESPACES,                   WATCH,        False),
+    ("failed pods",  NOTHING,    PODS,                         WATCH,        True),
+    ("all pods",     ("--gates",), PODS,                       WATCH,        False),
     ("the lease",    NOTHING,    f"{LEASES}/{LEASE}",          FAILED,       True),
     ("a new lease",  NOTHING,    ("POST", LEASES),             FAILED,       True),
     ("the shapes",   NOTHING,    SHAPES,                       KEEP,         True),
@@ -577,6 +583,7 @@ async def test_a_controller_that_starts_again_removes_nothing_more_and_tells_not
     table(
         [
             ("it is off", ("--gates", "--label-nodes=false"), "failed"),
+            ("nothing is on", ("--label-nodes=false",), "failed"),
             ("the namespace says nothing", HEAL, None),
             ("the namespace says none", HEAL, "none"),
             ("the namespace says nonsense", HEAL, "yes"),
@@ -597,9 +604,12 @@ async def test_no_pod_is_removed_where(bench: Bench, flags: tuple[str, ...], hea
     assert [asked for asked in bench.api.requests if asked.method == "DELETE"] == []
 
 
-async def test_a_namespace_that_numalign_leaves_alone_is_left_alone(bench: Bench) -> None:
+@pytest.mark.parametrize("flags", [HEAL, NO_LABELS])
+async def test_a_namespace_that_numalign_leaves_alone_is_left_alone(
+    bench: Bench, flags: tuple[str, ...]
+) -> None:
     refuse(bench, admission="disabled")
-    async with bench.running(*HEAL) as controller:
+    async with bench.running(*flags) as controller:
         await controller.until(controller.ready)
         await controller.until_told("lease.acquired")
         await asyncio.sleep(0.5)

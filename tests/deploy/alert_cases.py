@@ -68,6 +68,10 @@ def _decided(state: str, values: str) -> Values:
     return {f'numalign_decisions_total{{state="{state}",{_replica(WEBHOOK)}}}': values}
 
 
+def _rejected(values: str) -> Values:
+    return {f'numalign_refused_pods_total{{reason="TopologyAffinityError",{_replica(CONTROLLER)}}}': values}
+
+
 def _refused(values: str) -> Values:
     labels = f'reason="TopologyAffinityError",known="reserved",{_replica(SCORER)}'
     return {f"numalign_kubelet_refusals_total{{{labels}}}": values}
@@ -185,6 +189,13 @@ CASES: Mapping[str, AlertCase] = {
         firing=_one("numalign_topology_stale_nodes", SCORER, "0x10 3x20"),
         silent=_one("numalign_topology_stale_nodes", SCORER, "0x30"),
         value="3",
+    ),
+    "NumalignPodsRejected": AlertCase(
+        firing=_rejected("0x20 4x10"),
+        # A few, and many long ago.
+        silent=_rejected("0 9x20 11x10"),
+        labels={"reason": "TopologyAffinityError"},
+        value="4",
     ),
     "NumalignKubeletRefusedPod": AlertCase(
         firing=_refused("0x20 1x10"),

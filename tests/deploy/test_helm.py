@@ -306,11 +306,12 @@ async def test_a_policy_is_mounted_as_the_program_reads_it(helm: Path, name: str
     assert {"name": "policy", "configMap": {"name": "numalign-policy"}} in found.pod(name)["volumes"]
 
 
-async def test_a_controller_that_sees_no_pods_has_no_policy_and_little_memory(helm: Path) -> None:
+async def test_a_controller_that_sees_few_pods_has_the_policy_and_little_memory(helm: Path) -> None:
     values = "policy.defaults[0].heal=failed"
     alone, with_pods = await made(helm, values), await made(helm, f"{values} heal.enabled=true")
-    assert not any(each.startswith("--policy") for each in alone.container(CONTROLLER)["args"])
-    assert [each["name"] for each in alone.pod(CONTROLLER)["volumes"]] == ["tmp"]
+    # The policy exempts pods from reports that a kubelet rejected them.
+    assert "--policy=/etc/numalign/policy.yaml" in alone.container(CONTROLLER)["args"]
+    assert [each["name"] for each in alone.pod(CONTROLLER)["volumes"]] == ["tmp", "policy"]
     limits = [found.container(CONTROLLER)["resources"]["limits"]["memory"] for found in (alone, with_pods)]
     assert limits == ["512Mi", "768Mi"]
 
@@ -381,7 +382,6 @@ async def test_with_the_map_alone_the_controller_may_write_nothing_more(helm: Pa
     more = [rule for rule in found if rule not in without]
     assert all(rule in found for rule in without)
     assert [(rule["resources"], rule["verbs"]) for rule in more] == [
-        (["namespaces", "pods"], ["list", "watch"]),
         (["deviceclasses"], ["list", "watch"]),
         (["tokenreviews"], ["create"]),
         (["subjectaccessreviews"], ["create"]),

@@ -367,7 +367,7 @@ subjects:
 {{- if or .Values.gates.enabled .Values.heal.enabled }}yes{{ end -}}
 {{- end }}
 
-{{- /* "yes" where the controller has to see pods: to do something about them, to show them or to tell of them. */}}
+{{- /* "yes" where the controller has to see all pods: to do something about them, to show them or to tell of them. */}}
 {{- define "numalign.pods.watches" -}}
 {{- with .Values }}
 {{- if or .gates.enabled .heal.enabled .map.enabled .policyReports.enabled .ownerEvents.enabled }}yes{{ end -}}

@@ -7,6 +7,7 @@ from controller.refused.reporter import (
     MOST_WAITING,
     PREDICTIONS_AT_ONCE,
     RefusalReporter,
+    WatchedRefusals,
     free_by_zone,
 )
 from numalign.kube.events import LONGEST_MESSAGE, Type
@@ -27,7 +28,6 @@ class World:
         self.leads, self.exempt = True, ""
         scorer = self.scorer
         self.reporter = RefusalReporter(
-            scorer.state,
             exempt=lambda pod: pod.namespace == self.exempt,
             leading=lambda: self.leads,
             publish=scorer.teller.append,
@@ -36,7 +36,7 @@ class World:
             clock=scorer.time,
             wall=scorer.time.wall,
         )
-        scorer.state.watchers = (self.reporter.update_pod,)
+        scorer.state.watchers = (WatchedRefusals(scorer.state, self.reporter, clock=scorer.time).update_pod,)
 
     def messages(self) -> list[str]:
         """What is told now."""

@@ -1,0 +1,102 @@
+"""
+The pods that kubelets rejected, in a controller that watches no other pods.
+
+It watches failed pods alone and keeps no more than the names of those that were rejected. What had been
+reserved for them, and what their nodes have free, is unknown then.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
+
+from prometheus_client import CollectorRegistry
+
+from controller.refused.reporter import RefusalReporter
+from controller.settings import ControllerSettings
+from numalign.kube.cluster_state import Snapshot
+from numalign.kube.effective_policy import EffectivePolicy
+from numalign.kube.events import Event
+from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.kinds import Key, Object
+from numalign.runtime.clock import Sleep
+from numalign.runtime.logs import Log
+from numalign.runtime.server import BackgroundTask
+from numalign.scheduling import rejected_pods
+from numalign.scheduling.rejected_pods import RejectedPod
+
+
+class FailedPodWatch:
+    """Reports each pod once that was rejected for a reason about zones.
+
+    Failed pods are `put`, `drop`ped and `keep`t.
+    """
+
+    def __init__(  # noqa: PLR0913  its dependencies
+        self,
+        settings: ControllerSettings,
+        *,
+        leading: Callable[[], bool],
+        publish: Callable[[Event], None],
+        log: Log,
+        registry: CollectorRegistry,
+        clock: Callable[[], float],
+        sleep: Sleep,
+    ) -> None:
+        self._settings = settings
+        self._policy = PolicyKeeper(settings.policy, log=log, registry=registry)
+        self._snapshot: Snapshot | None = None
+        self._uids: dict[Key, str] = {}
+        self._reporter = RefusalReporter(
+            exempt=self._exempt,
+            leading=lambda: self._snapshot is not None and leading(),
+            publish=publish,
+            log=log,
+            registry=registry,
+            clock=clock,
+            wall=time.time,
+            sleep=sleep,
+        )
+
+    def load(self) -> None:
+        """Read the policy; raise `BadPolicy`."""
+        self._policy.load()
+
+    def tasks(self) -> Mapping[str, BackgroundTask]:
+        """Return what runs beside the watch."""
+        settings = self._settings
+        tasks: dict[str, BackgroundTask] = {"refusals": self._reporter.run}
+        if settings.policy and settings.policy_reload_seconds:
+            tasks["policy"] = partial(self._policy.follow, every=settings.policy_reload_seconds)
+        return tasks
+
+    async def take(self, snapshot: Snapshot) -> None:
+        """Use the current namespaces."""
+        self._snapshot = snapshot
+
+    def put(self, raw: Object) -> None:
+        """Handle a failed pod, given as a v1 Pod."""
+        rejected = rejected_pods.read(raw)
+        if rejected is None or not rejected.about_zones:
+            return
+        key = (rejected.namespace, rejected.name)
+        if self._uids.get(key) != rejected.uid:
+            self._uids[key] = rejected.uid
+            self._reporter.add(rejected)
+
+    def drop(self, key: Key) -> None:
+        """Forget a pod."""
+        self._uids.pop(key, None)
+
+    def keep(self, keys: AbstractSet[Key]) -> None:
+        """Forget all other pods."""
+        for key in self._uids.keys() - keys:
+            del self._uids[key]
+
+    def _exempt(self, rejected: RejectedPod) -> bool:
+        return exempt(EffectivePolicy.of(self._snapshot or Snapshot(), self._policy.now), rejected)
+
+
+def exempt(policy: EffectivePolicy, rejected: RejectedPod) -> bool:
+    """Return whether a pod is exempt from numalign."""
+    return policy.exemption(rejected.namespace, runtime_class=rejected.runtime_class) is not None

@@ -1,0 +1,104 @@
+"""
+Pods that a kubelet rejected: which they are, by their status, and since when.
+
+A kubelet rejects a pod for good: it sets the phase Failed with a reason, and records the time as the start
+(rejectPod of k8s.io/kubernetes, pkg/kubelet/kubelet.go). Only a few of the reasons are about NUMA zones
+(`REFUSALS`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numalign.decision.wording import ago
+from numalign.kube.decode.parts import Part
+from numalign.kube.pod_informer import LONGEST_MESSAGE, LONGEST_NAME, Owner, Phase, PodInfo, owner_of
+from numalign.scheduling.recent_refusals import REFUSALS, failed_at
+
+_BEGINNING = "Pod was rejected: "
+"""What a kubelet puts before every message."""
+
+_SHORTAGE = "OutOf"
+"""The beginning of reasons about the node as a whole, as OutOfcpu (pkg/kubelet/lifecycle/predicate.go)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedPod:
+    """
+    A pod that its kubelet rejected, `at` that many seconds since 1970, 0 if unknown.
+
+    `reason` and `message` are those of its status; `owner` is its controller.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    reason: str
+    message: str
+    at: int
+    owner: Owner | None = None
+    runtime_class: str = ""
+
+    @property
+    def about_zones(self) -> bool:
+        """Whether the reason is about NUMA zones."""
+        return self.reason in REFUSALS
+
+    @property
+    def why(self) -> str:
+        """The reason, and what the kubelet said."""
+        said = self.message.removeprefix(_BEGINNING)
+        return f"{self.reason}: {said}" if said else self.reason
+
+    def sentence(self, *, now: float) -> str:
+        """Return which kubelet rejected the pod, when and why; `now` is in seconds since 1970."""
+        when = f" {ago(max(0.0, now - self.at))} ago" if self.at else ""
+        return f"rejected by {self.node}{when}: {self.why}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {"node": self.node, "reason": self.reason, "message": self.message, "at": self.at or None}
+
+
+def of_pod(pod: PodInfo) -> RejectedPod | None:
+    """Return a watched pod that its kubelet rejected, else None."""
+    if not _rejected(pod.phase, pod.node, pod.reason, pod.message):
+        return None
+    return RejectedPod(
+        pod.uid,
+        pod.namespace,
+        pod.name,
+        pod.node,
+        pod.reason,
+        pod.message,
+        failed_at(pod),
+        pod.owner,
+        pod.request.runtime_class,
+    )
+
+
+def read(raw: Mapping[str, object]) -> RejectedPod | None:
+    """Return a v1 Pod that its kubelet rejected, else None."""
+    part = Part(raw)
+    metadata, spec, status = part["metadata"], part["spec"], part["status"]
+    node, reason = spec["nodeName"].text(), status["reason"].text()[:LONGEST_NAME]
+    message = status["message"].text()[:LONGEST_MESSAGE]
+    if not _rejected(status["phase"].value, node, reason, message):
+        return None
+    return RejectedPod(
+        metadata["uid"].uid(),
+        metadata["namespace"].text(),
+        metadata["name"].text(),
+        node,
+        reason,
+        message,
+        status["startTime"].time() or metadata["creationTimestamp"].time(),
+        owner_of(metadata),
+        spec["runtimeClassName"].text(),
+    )
+
+
+def _rejected(phase: object, node: str, reason: str, message: str) -> bool:
+    known = reason in REFUSALS or reason.startswith(_SHORTAGE) or message.startswith(_BEGINNING)
+    return phase == Phase.FAILED and bool(node and reason) and known
