@@ -20,6 +20,7 @@ from numalign.model.constraints import Unmet, unmet_ever, unmet_now
 from numalign.model.intent import Exclusive, Policy
 from numalign.model.resources import quantities
 from numalign.scheduling.node_explanation import PLACES, Chance, NodeExplanation, Rules
+from numalign.scheduling.rejected_pods import RejectedPod
 from numalign.shapes import KnownShape
 
 PRESENT, REMEMBERED, DECLARED = "present", "remembered", "declared"
@@ -73,15 +74,16 @@ class Explanation:
     """
     All answers for one pod, by node name, and those of shapes without nodes.
 
-    `never` is why no node could ever run a pod that requests no alignment, which the webhook does not deny.
-    `room` is what it would take for the pod to fit, in words, if it fits nowhere now but could later. The
-    scores are those of the `strategy`.
+    `rejected` is set for a pod that a kubelet rejected. `never` is why no node could ever run a pod that
+    requests no alignment, which the webhook does not deny. `room` is what it would take for the pod to fit,
+    in words, if it fits nowhere now but could later. The scores are those of the `strategy`.
     """
 
     pod: PodDecision
     answers: tuple[NodeExplanation, ...]
     absent: tuple[ShapeAnswer, ...]
     unknown: tuple[str, ...]
+    rejected: RejectedPod | None = None
     never: str | None = None
     room: str | None = None
     strategy: Strategy = Strategy.LEAST_NUMA_NODES
@@ -101,6 +103,7 @@ class Explanation:
         return {
             "pod": pod.name,
             "namespace": pod.namespace,
+            "rejected": self.rejected and self.rejected.to_json(),
             "exempt": pod.exempt,
             "scheduler": pod.scheduler,
             "gate": pod.gate,
@@ -154,7 +157,7 @@ def explain(
     refusing = [answer.permanent and not answer.lasting for answer in answers]
     hopeless = refusing and all(refusing) and all(answer.chance is Chance.NEVER for answer in absent)
     never = cluster.why_not(pod) if hopeless and pod.question.intent.policy is Policy.NONE else None
-    return Explanation(pod, answers, absent, cluster.snapshot.unknown, never, strategy=strategy)
+    return Explanation(pod, answers, absent, cluster.snapshot.unknown, never=never, strategy=strategy)
 
 
 def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iterator[NodeExplanation]:

@@ -20,6 +20,7 @@ from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.cache import Question, dra
 from numalign.cache.pod_question import Exempt, PodQuestion
 from numalign.decision.evaluate import NO_INTENT
+from numalign.kube.command_line import Trouble
 from numalign.kube.decode import placements
 from numalign.kube.decode.parts import inner
 from numalign.kube.decode.pod_reader import PodReader
@@ -93,6 +94,12 @@ def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, c
     for raw in stored.values():
         informer.put(raw)
     return PlacedPods(state, stored, tuple(informer.problems()), has_all_pods)
+
+
+def require_pods(placed: PlacedPods) -> None:
+    """Raise `Trouble` if the source was a snapshot without pods."""
+    if not placed.complete:
+        raise Trouble("the snapshot contains no pods: write it with `kubectl numa snapshot --with-pods`")
 
 
 def _silent() -> Log:

@@ -42,6 +42,8 @@ def show(explanation: Explanation, writer: TextWriter, *, now: float, limit: int
     Show at most `limit` groups of nodes one by one, the best ones; count the nodes of others.
     """
     pod, decision = explanation.pod, explanation.pod.decision
+    if explanation.rejected:
+        writer.entry("", explanation.rejected.sentence(now), indent=0, style="red")
     writer.entry("", f"{pod.namespace}/{pod.name} {intent_text(pod)}", indent=0, style="bold")
     for step in pod.demand.steps:
         asks = amounts(quantities(step.requests)) or "nothing that a kubelet would pin"

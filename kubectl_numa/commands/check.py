@@ -113,8 +113,7 @@ def _check_running(
     _require_nodes(view)
     with waiting("checking pods") as now:
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
-        if not placed.complete:
-            raise Trouble("the snapshot contains no pods: write it with `kubectl numa snapshot --with-pods`")
+        moving.require_pods(placed)
         pods = running_pods.judged(placed, view, selection, progress=now)
     notify_skipped(placed.problems)
     listed = pods if every else [pod for pod in pods if pod.falls_short]

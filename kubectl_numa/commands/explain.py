@@ -22,6 +22,7 @@ from numalign.kube import name_completion
 from numalign.kube.command_line import FILE, Trouble
 from numalign.kube.errors import ClusterError
 from numalign.model.errors import BadInput
+from numalign.scheduling import rejected_pods
 from numalign.scheduling.node_explanation import Chance
 
 
@@ -89,8 +90,9 @@ def explain(  # noqa: PLR0913 - one argument for each option
     """Explain on which nodes a pod fits, and why not on others.
 
     Name a pod or a workload of the cluster, or pass manifests; a workload (deploy/web, job/train) is
-    evaluated by the pods that it would create. The output starts with what the webhook would decide, followed
-    by every node, with its labels, taints and conditions considered, and every node shape without nodes.
+    evaluated by the pods that it would create. The output starts with what the webhook would decide,
+    followed by every node, with its labels, taints and conditions considered, and every node shape without
+    nodes. If a kubelet rejected the pod, that comes first.
 
     -o name lists the nodes on which the pod fits now, best first.
 
@@ -145,7 +147,9 @@ def _explain(
         pod = manifest.pod
         try:
             decided = cluster.decide(manifest.place.raw, name=pod.name, namespace=pod.namespace)
-            explained.append((explain_pod(decided, cluster, strategy=strategy), manifest))
+            rejected = rejected_pods.read(manifest.place.raw)
+            explanation = explain_pod(decided, cluster, strategy=strategy)
+            explained.append((replace(explanation, rejected=rejected), manifest))
         except BadInput as error:
             wrong.append(manifest.wrong_pod(error))
     return explained, wrong

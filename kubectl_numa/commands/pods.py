@@ -1,8 +1,10 @@
 """`kubectl numa pods`: what each pod holds, and whether it is aligned as it requests."""
 
+import time
+
 import click
 
-from kubectl_numa import moving, options, podmap
+from kubectl_numa import moving, options, podmap, rejected_list
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.listings import Output
 from kubectl_numa.notices import notify_skipped, waiting
@@ -16,10 +18,16 @@ Examples:
   kubectl numa pods
   kubectl numa pods -A -o wide
   kubectl numa pods -n team --misaligned
+  kubectl numa pods -A --rejected
   kubectl numa pods --snapshot cluster.json.gz -o json | jq '.[] | select(.aligned == false) | .name'
 """
 )
 @click.option("--misaligned", is_flag=True, help="List only misaligned pods.")
+@click.option(
+    "--rejected",
+    is_flag=True,
+    help="List pods that a kubelet rejected instead: by which node, when and why; the last ones first.",
+)
 @click.option(
     "--all",
     "every",
@@ -33,6 +41,7 @@ Examples:
 def pods(  # noqa: PLR0913  one for each option
     *,
     misaligned: bool,
+    rejected: bool,
     every: bool,
     selection: PodSelection,
     source: ClusterSource,
@@ -44,13 +53,21 @@ def pods(  # noqa: PLR0913  one for each option
     A pod is judged by what was observed, by the agent on its node or in the pod's annotations; pods that were
     not observed are not judged. CPU ids are known only where an agent reports them. A snapshot contains pods
     only if it was written with --with-pods.
+
+    Exit code 0 for any result, 2 if some input could not be read.
     """
+    if rejected and (misaligned or every):
+        raise click.UsageError("--rejected lists pods that never ran: use it without --misaligned and --all")
     chosen = selection.resolved(source)
     objects = source.documents(with_pods=True)
     view = source.view(webhook, objects=objects)
     with waiting("looking at pods"):
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
-        listed = podmap.rows(placed, chosen, every=every)
+        listed = () if rejected else podmap.rows(placed, chosen, every=every)
     notify_skipped(placed.problems)
+    if rejected:
+        moving.require_pods(placed)
+        options.print_listing(rejected_list.listing(placed, chosen, now=time.time()), output)
+        return
     listed = tuple(row for row in listed if row.aligned is False) if misaligned else listed
     options.print_listing(podmap.listing(listed), output)

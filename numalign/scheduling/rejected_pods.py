@@ -6,8 +6,8 @@ A kubelet rejects a pod for good: it sets the phase Failed with a reason, and re
 (`REFUSALS`).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from numalign.decision.wording import ago
@@ -51,14 +51,18 @@ class RejectedPod:
         said = self.message.removeprefix(_BEGINNING)
         return f"{self.reason}: {said}" if said else self.reason
 
-    def sentence(self, *, now: float) -> str:
-        """Return which kubelet rejected the pod, when and why; `now` is in seconds since 1970."""
-        when = f" {ago(max(0.0, now - self.at))} ago" if self.at else ""
-        return f"rejected by {self.node}{when}: {self.why}"
+    def when(self, now: float) -> str:
+        """Return how long ago that was, `now` in seconds since 1970; empty if unknown."""
+        return f"{ago(max(0.0, now - self.at))} ago" if self.at else ""
+
+    def sentence(self, now: float) -> str:
+        """Return which kubelet rejected the pod, when and why; `now` as above."""
+        return f"{' '.join(filter(None, ['rejected by', self.node, self.when(now)]))}: {self.why}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it for programs."""
-        return {"node": self.node, "reason": self.reason, "message": self.message, "at": self.at or None}
+        at = datetime.fromtimestamp(self.at, UTC).isoformat() if self.at else None
+        return {"node": self.node, "at": at, "reason": self.reason, "message": self.message}
 
 
 def of_pod(pod: PodInfo) -> RejectedPod | None:
@@ -78,7 +82,7 @@ def of_pod(pod: PodInfo) -> RejectedPod | None:
     )
 
 
-def read(raw: Mapping[str, object]) -> RejectedPod | None:
+def read(raw: object) -> RejectedPod | None:
     """Return a v1 Pod that its kubelet rejected, else None."""
     part = Part(raw)
     metadata, spec, status = part["metadata"], part["spec"], part["status"]

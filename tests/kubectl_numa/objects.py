@@ -1,11 +1,13 @@
 """A small cluster, and a pod: the objects that an API server would hand out."""
 
+from datetime import timedelta
 from typing import Any
 
 from kubectl_numa.questions import ClusterView
 from numalign.kube.cluster_state import Snapshot
 from numalign.model.intent import NamespaceRules
 from numalign.model.node import Node
+from numalign.runtime.clock import utc_now
 
 SINGLE = "single-numa-node"
 
@@ -64,6 +66,18 @@ def manifest(
     limits = {"cpu": cpu, "memory": "4Gi"}
     container = {"name": "main", "image": "example/main:1", "resources": {"limits": limits}}
     return known("Pod", name, metadata=metadata, spec={"containers": [container]})
+
+
+def rejected(name: str, *, reason: str = "TopologyAffinityError", minutes: int = 4) -> dict[str, Any]:
+    """A pod of a ReplicaSet that the kubelet of `big` rejected so many minutes ago."""
+    at = utc_now() - timedelta(minutes=minutes, seconds=30)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
+    pod = manifest(name, "8")
+    pod["metadata"] |= {"uid": f"uid-of-{name}", "ownerReferences": [owner]}
+    pod["spec"]["nodeName"] = "big"
+    message = "Pod was rejected: Resources cannot be allocated"
+    started = f"{at:%Y-%m-%dT%H:%M:%SZ}"
+    return pod | {"status": {"phase": "Failed", "reason": reason, "message": message, "startTime": started}}
 
 
 def view(

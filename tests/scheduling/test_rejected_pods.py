@@ -75,7 +75,7 @@ WORDS: list[tuple[str, dict[str, str | None], float, str]] = [
 
 @pytest.mark.parametrize(("changes", "now", "said"), table(WORDS))
 def test_it_is_told_by_whom_when_and_why(changes: dict[str, str | None], now: float, said: str) -> None:
-    assert a_pod(reason="TopologyAffinityError", **changes).sentence(now=now) == said
+    assert a_pod(reason="TopologyAffinityError", **changes).sentence(now) == said
 
 
 @pytest.mark.parametrize("reason", REASONS[:-2])

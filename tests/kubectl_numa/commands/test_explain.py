@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from tests.kubectl_numa.objects import manifest
+from tests.kubectl_numa.objects import ITEMS, manifest, rejected
 
 Write = Callable[..., Path]
 Run = Callable[..., Result]
@@ -55,6 +55,28 @@ def test_a_pod_of_the_snapshot_goes_by_its_name(run: Run, cluster_file: Path) ->
     result = run("explain", "stored", "--snapshot", cluster_file)
     assert result.exit_code == 0
     assert result.stdout.startswith("default/stored requests no NUMA alignment")
+
+
+def test_a_pod_that_its_kubelet_rejected_says_so_first(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps({"kind": "List", "items": [*ITEMS, rejected("no")]}))
+    explained = run("explain", "no", "--snapshot", path, COLUMNS="200")
+    [document] = json.loads(run("explain", "no", "--snapshot", path, "-o", "json").stdout)
+
+    first, second = explained.stdout.splitlines()[:2]
+    assert first == "rejected by big 4 min ago: TopologyAffinityError: Resources cannot be allocated"
+    assert second == "default/no requests no NUMA alignment; each node's kubelet policy applies"
+    assert document["rejected"].pop("at").startswith("20")
+    assert document["rejected"] == {
+        "node": "big",
+        "reason": "TopologyAffinityError",
+        "message": "Pod was rejected: Resources cannot be allocated",
+    }
+
+
+def test_others_were_not_rejected(run: Run, cluster_file: Path) -> None:
+    [document] = json.loads(run("explain", "stored", "--snapshot", cluster_file, "-o", "json").stdout)
+    assert document["rejected"] is None
 
 
 def test_manifests_come_through_a_pipe(run: Run, cluster_file: Path) -> None:
