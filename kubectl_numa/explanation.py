@@ -7,7 +7,7 @@ Nodes with the same answer form one group, because that is easier to read.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from numalign.decision import wording
 from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Verdict
+from numalign.kube.decode.recreated import without_classes
 from numalign.model.constraints import Unmet, unmet_ever, unmet_now
 from numalign.model.intent import Exclusive, Policy
 from numalign.model.resources import quantities
@@ -141,29 +142,38 @@ class Explanation:
 def explain(
     pod: PodDecision, cluster: ClusterView, *, strategy: Strategy = Strategy.LEAST_NUMA_NODES
 ) -> Explanation:
-    """Evaluate the pod on every node."""
-    question = cluster.by_node(pod)
+    """
+    Evaluate the pod on every node.
+
+    A node that could never take the pod says why, even if the webhook has excluded its class since.
+    """
+    question, everywhere = cluster.by_node(pod), without_classes(pod.constraints)
     answers = tuple(sorted(_answers(pod, cluster, strategy), key=lambda answer: answer.node.name))
-    absent = tuple(
-        ShapeAnswer(
-            shape,
-            evaluate(shape.shape.node, question.demand, question.intent),
-            shape.shape.unmet(pod.constraints),
-        )
+    evaluated = (
+        (shape, evaluate(shape.shape.node, question.demand, question.intent))
         for shape in cluster.snapshot.shapes
         if not shape.nodes
+    )
+    absent = tuple(
+        ShapeAnswer(shape, verdict, shape.shape.unmet(everywhere if verdict.refused else pod.constraints))
+        for shape, verdict in evaluated
     )
     # A node that is excluded by constraints has no reason of its own.
     refusing = [answer.permanent and not answer.lasting for answer in answers]
     hopeless = refusing and all(refusing) and all(answer.chance is Chance.NEVER for answer in absent)
-    never = cluster.why_not(pod) if hopeless and pod.question.intent.policy is Policy.NONE else None
+    never = (
+        cluster.why_not(replace(pod, constraints=everywhere))
+        if hopeless and pod.question.intent.policy is Policy.NONE
+        else None
+    )
     return Explanation(pod, answers, absent, cluster.snapshot.unknown, never=never, strategy=strategy)
 
 
 def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iterator[NodeExplanation]:
-    rules, where = Rules(cluster.by_node(pod)), pod.constraints
+    rules, everywhere = Rules(cluster.by_node(pod)), without_classes(pod.constraints)
     for answer in cluster.answers(pod, strategy):
-        node = answer.node
+        node, permanent = answer.node, answer.refusal is not None and answer.refusal.permanent
+        where = everywhere if permanent else pod.constraints
         unmet = unmet_now(where, node.name, node.attributes)
         lasting = unmet is not None and unmet_ever(where, node.name, node.attributes) is not None
         yield NodeExplanation(answer, rules, cluster.exporter(node), unmet, lasting)

@@ -6,7 +6,7 @@ this module uses the cache.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from numalign.cache import ClusterCache, Question, Survey, admission, dra
@@ -19,6 +19,7 @@ from numalign.kube import exporters, routing
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.recreated import without_classes
 from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.exporters import ExporterHealth
@@ -140,8 +141,20 @@ class ClusterView:
                 raise BadPod(pod.mistakes)
 
     def _decided(self, pod: PodQuestion, *, runs: bool = False) -> AdmissionDecision:
-        served = self.snapshot.served
-        return admission.decide(pod, self._cache, self._refusals, now=self.now, served=served, runs=runs)
+        decide = partial(
+            admission.decide,
+            cache=self._cache,
+            refusals=self._refusals,
+            now=self.now,
+            served=self.snapshot.served,
+            runs=runs,
+        )
+        decision, constraints = decide(pod), without_classes(pod.constraints)
+        if constraints == pod.constraints:
+            return decision
+        # The webhook itself keeps a pod that exists off classes, which is no reason for its owner.
+        unpatched = decide(replace(pod, constraints=constraints))
+        return unpatched if unpatched.refusal else decision
 
     def judge(self) -> RunningPodJudge:
         """Return the judge of running pods for this cluster and its policy."""

@@ -11,9 +11,10 @@ from kubectl_numa.explanation import Explanation
 from kubectl_numa.questions import ClusterView
 from numalign.decision.doubts import Doubt
 from numalign.decision.scoring import Strategy
+from numalign.kube.decode.scheduling import REQUIRED
 from numalign.model.attributes import Attributes, Labels, Taint
-from numalign.model.intent import NamespaceRules, Policy
-from numalign.model.node import Node
+from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy
+from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
 from tests.kubectl_numa.objects import SINGLE, view
 from tests.notation import GPU, node, table
@@ -119,6 +120,48 @@ def test_a_node(asked: Node, container: str, spec: dict[str, Any], chance: str, 
     assert chance == "never" or found.pod.decision.refusal is None
 
 
+def classed(made: Node) -> Node:
+    """The node with its label, as the controller writes it."""
+    return replace(made, attributes=Attributes(labels=Labels({CLASS_LABEL: node_class(made)})))
+
+
+def class_term(operator: str, *classes: str) -> dict[str, Any]:
+    """Required node affinity for classes of nodes."""
+    term = {"matchExpressions": [{"key": CLASS_LABEL, "operator": operator, "values": [*classes]}]}
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [term]}}}}
+
+
+NO_GPU = node("cpu=8 mem=8Gi", policy=SINGLE, totals="cpu=8 mem=8Gi")
+GPUS = (replace(classed(GPU_NODE), name="gpu"), replace(classed(NO_GPU), name="bare"))
+
+
+@pytest.mark.parametrize("operator", ["NotIn", "In"])
+@pytest.mark.parametrize("container", ["cpu=4 mem=1Gi gpu=2", "cpu=4 mem=1Gi gpu=9"])
+def test_a_pod_that_the_webhook_keeps_off_a_class_reads_what_its_owner_reads(
+    operator: str, container: str
+) -> None:
+    cluster = view(*GPUS)
+    owner = explained(cluster, container)
+    survey = cluster.ever(owner.pod)
+    classes = {"NotIn": survey.infeasible, "In": survey.feasible}[operator]
+    pod = explained(cluster, container, spec=class_term(operator, *classes))
+
+    assert pod.to_json() == owner.to_json()
+    [bare] = [answer for answer in pod.answers if answer.node.name == "bare"]
+    assert bare.reason == "the pod: the node has no nvidia.com/gpu"
+
+
+def test_a_class_that_could_take_the_pod_and_is_excluded_all_the_same_is_no_place_for_it() -> None:
+    """It was another class when the pod was created, or the owner excludes it."""
+    pod = explained(view(*GPUS), "cpu=4 mem=1Gi gpu=2", spec=class_term("NotIn", node_class(GPU_NODE)))
+
+    reasons = {answer.node.name: (answer.chance, answer.reason) for answer in pod.answers}
+    assert reasons == {
+        "gpu": ("never", f"the node {AFFINITY}"),
+        "bare": ("never", "the pod: the node has no nvidia.com/gpu"),
+    }
+
+
 def test_a_node_that_is_ill_tells_programs_what_it_lacks() -> None:
     [entry] = explained(view(ILL), "cpu=4 mem=1Gi gpu=2").to_json()["nodes"]
     assert entry["lacks"] == {GPU: "4"}
@@ -164,6 +207,7 @@ def test_the_json_holds_the_whole_answer(cluster: ClusterView) -> None:
     assert json.loads(json.dumps(found.to_json())) == {
         "pod": "pod",
         "namespace": "default",
+        "rejected": None,
         "exempt": None,
         "scheduler": None,
         "gate": None,

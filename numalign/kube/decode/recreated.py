@@ -20,7 +20,7 @@ from numalign.kube.decode.scheduling import Scheduling, scheduling
 from numalign.lru import LRU, digest
 from numalign.memory_size import weight
 from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement, Term
-from numalign.model.intent import PINNED_AT
+from numalign.model.intent import CLASS_LABEL, PINNED_AT
 
 REMEMBERED = 1024
 """The size of the cache: the pods of a template are equal."""
@@ -84,6 +84,22 @@ def without_pin(constraints: Constraints, node: str) -> Constraints:
     )
     only_pinned = unpinned_terms == (Term(),) and constraints.terms != unpinned_terms
     return replace(constraints, terms=None if only_pinned else unpinned_terms)
+
+
+def without_classes(constraints: Constraints) -> Constraints:
+    """
+    Return the constraints without requirements on the class of nodes, which the webhook adds.
+
+    They only repeat what nodes of these classes would answer. A term that has no others matches every node.
+    """
+    if constraints.terms is None:
+        return constraints
+    others = tuple(
+        Term(tuple(each for each in term.expressions if each.key != CLASS_LABEL), term.fields)
+        for term in constraints.terms
+    )
+    emptied = any(left == Term() != term for left, term in zip(others, constraints.terms, strict=True))
+    return replace(constraints, terms=None if emptied else others)
 
 
 def _weight(key: bytes, kept: Scheduling) -> int:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from numalign.cache.pod_question import Pin, PinReason
-from numalign.kube.decode.recreated import RecreatedScheduling
+from numalign.kube.decode.recreated import RecreatedScheduling, without_classes
 from numalign.kube.decode.scheduling import Scheduling
-from numalign.model.constraints import NAME_FIELD, Operator, Requirement, Term
+from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement, Term
 from tests.notation import table
 
 Json = dict[str, Any]
@@ -103,3 +103,23 @@ def test_the_pods_of_a_template_share_one_value() -> None:
 )
 def test_what_makes_no_sense_is_read_as_far_as_it_does(raw: Json) -> None:
     assert recreated(raw).pin is None
+
+
+CLASS = Requirement("numalign.io/class", Operator.NOT_IN, frozenset({"small"}))
+OTHER = Requirement("disk", Operator.IN, frozenset({"fast"}))
+CLASSES: list[tuple[str, tuple[Term, ...] | None, tuple[Term, ...] | None]] = [
+    ("no terms",                None,                              None),
+    ("ours alone",              (Term((CLASS,)),),                 None),
+    ("ours in one of several",  (Term((CLASS,)), Term((OTHER,))),  None),
+    ("ours and the owner's",    (Term((OTHER, CLASS), (ON_N,)),),  (Term((OTHER,), (ON_N,)),)),
+    ("the owner's",             (Term((OTHER,)),),                 (Term((OTHER,)),)),
+    # Such a term matches no node, and still does.
+    ("a term of nothing",       (Term(),),                         (Term(),)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("terms", "left"), table(CLASSES))
+def test_without_classes_a_pod_may_go_where_its_owner_lets_it(
+    terms: tuple[Term, ...] | None, left: tuple[Term, ...] | None
+) -> None:
+    assert without_classes(Constraints(terms=terms)).terms == left
