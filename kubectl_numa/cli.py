@@ -19,6 +19,7 @@ COMMANDS = (
     LazyCommand("explain", "Explain on which nodes a pod fits, and why not on others"),
     LazyCommand("map", "Draw the zones of all nodes"),
     LazyCommand("nodes", "Draw the zones of nodes"),
+    LazyCommand("pending", "List why pods are pending, one line per cause"),
     LazyCommand("pods", "List what running pods hold, and whether they are aligned"),
     LazyCommand("replay", "Predict a kubelet's admission of one pod after another"),
     LazyCommand("shapes", "List the shapes of nodes"),

@@ -94,6 +94,16 @@ class Explanation:
         """Return whether some nodes could take the pod, and none has room now."""
         return not self.count(Chance.FITS) and self.count(Chance.LATER) > 0
 
+    @property
+    def hopeless(self) -> bool:
+        """
+        Return whether all nodes and shapes refuse the pod for good.
+
+        A node that is excluded by the pod's constraints has no reason of its own, so it does not count.
+        """
+        refusing = [answer.permanent and not answer.lasting for answer in self.answers]
+        return bool(refusing) and all(refusing) and all(each.chance is Chance.NEVER for each in self.absent)
+
     def count(self, chance: Chance) -> int:
         """Return the number of nodes with this answer."""
         return sum(answer.chance is chance for answer in self.answers)
@@ -158,15 +168,15 @@ def explain(
         ShapeAnswer(shape, verdict, shape.shape.unmet(everywhere if verdict.refused else pod.constraints))
         for shape, verdict in evaluated
     )
-    # A node that is excluded by constraints has no reason of its own.
-    refusing = [answer.permanent and not answer.lasting for answer in answers]
-    hopeless = refusing and all(refusing) and all(answer.chance is Chance.NEVER for answer in absent)
-    never = (
-        cluster.why_not(replace(pod, constraints=everywhere))
-        if hopeless and pod.question.intent.policy is Policy.NONE
-        else None
-    )
-    return Explanation(pod, answers, absent, cluster.snapshot.unknown, never=never, strategy=strategy)
+    explanation = Explanation(pod, answers, absent, cluster.snapshot.unknown, strategy=strategy)
+    if explanation.hopeless and pod.question.intent.policy is Policy.NONE:
+        return replace(explanation, never=why_never(pod, cluster))
+    return explanation
+
+
+def why_never(pod: PodDecision, cluster: ClusterView) -> str:
+    """Return why no node could ever run a pod; raise `ValueError` if nothing refuses it."""
+    return cluster.why_not(replace(pod, constraints=without_classes(pod.constraints)))
 
 
 def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iterator[NodeExplanation]:

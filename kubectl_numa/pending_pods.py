@@ -1,0 +1,265 @@
+"""
+Why pods are pending: the causes, with how many pods each keeps, whose they are, and what would help.
+
+Pods of one template ask for the same, so only one of them is evaluated; and pods whose causes read the same
+are counted together, whatever else differs.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from kubectl_numa import moving
+from kubectl_numa.explanation import Explanation, explain, why_never
+from kubectl_numa.lines import TextWriter, counted, some
+from kubectl_numa.listings import ListedRow, Listing
+from kubectl_numa.moving import PlacedPods
+from kubectl_numa.questions import ClusterView, PodDecision
+from kubectl_numa.running_pods import labels_of
+from kubectl_numa.selection import PodSelection
+from numalign.decision.wording import ago
+from numalign.kube.pod_informer import Phase, PodInfo
+from numalign.model.errors import BadPod
+from numalign.model.intent import PLACEMENT_GATE
+from numalign.scheduling.defragmentation import Advice, Remedy
+from numalign.scheduling.node_explanation import PLACES, Chance, counted_by_reason
+
+MOST_ADVISED = 5
+"""The limit of causes for which it is computed which pods would have to move: those of the most pods."""
+
+_INDENT = 14
+
+
+class PendingVerdict(StrEnum):
+    """What kind of cause keeps a pod pending, those that need an owner or an operator first."""
+
+    NEVER = "never"
+    LATER = "later"
+    FITS = "fits"
+    GATED = "gated"
+    UNREADABLE = "unreadable"
+    UNKNOWN = "unknown"
+
+
+_STUCK = "moving pods does not help"
+_STYLES = {PendingVerdict.NEVER: "red", PendingVerdict.UNREADABLE: "magenta", PendingVerdict.FITS: "green"}
+_REASONS = {Chance.LATER: "no room now", Chance.UNANSWERED: "not evaluated", Chance.NEVER: "fits on no node"}
+_VERDICTS = {
+    Chance.FITS: PendingVerdict.FITS,
+    Chance.LATER: PendingVerdict.LATER,
+    Chance.UNANSWERED: PendingVerdict.UNKNOWN,
+    Chance.NEVER: PendingVerdict.NEVER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCause:
+    """
+    Why `pods` are pending, the oldest first, and what would help, both in words.
+
+    `decision` is that of the oldest pod, None if no node was evaluated for it.
+    """
+
+    verdict: PendingVerdict
+    reason: str
+    remedy: str
+    pods: tuple[PodInfo, ...]
+    decision: PodDecision | None = None
+
+    @property
+    def oldest(self) -> PodInfo:
+        """The pod that has been pending for longest."""
+        return self.pods[0]
+
+    @property
+    def namespaces(self) -> Mapping[str, int]:
+        """The number of pods by namespace, most first."""
+        return dict(Counter(pod.namespace for pod in self.pods).most_common())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        oldest = self.oldest
+        return {
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "remedy": self.remedy or None,
+            "pods": len(self.pods),
+            "namespaces": self.namespaces,
+            "oldest": {
+                "namespace": oldest.namespace,
+                "name": oldest.name,
+                "created": datetime.fromtimestamp(oldest.created, UTC).isoformat()
+                if oldest.created
+                else None,
+            },
+        }
+
+
+def causes(
+    placed: PlacedPods,
+    view: ClusterView,
+    selection: PodSelection,
+    *,
+    progress: Callable[[str], object] = lambda _doing: None,
+) -> tuple[PendingCause, ...]:
+    """Return the causes for which the selected pods have no node, those of the most pods first."""
+    alike: dict[object, list[PodInfo]] = defaultdict(list)
+    for pod in placed.state.pods.values():
+        if _waits(pod) and selection.selects(pod.namespace, labels_of(placed.stored[pod.uid])):
+            alike[_request(pod, placed, view)].append(pod)
+    merged: dict[tuple[PendingVerdict, str], list[PendingCause]] = defaultdict(list)
+    for number, pods in enumerate(alike.values()):
+        progress(f"evaluating pending pods: {number:,} of {len(alike):,} kinds")
+        cause = _cause(sorted(pods, key=_by_age), placed, view)
+        merged[cause.verdict, cause.reason].append(cause)
+    ranked = sorted(map(_together, merged.values()), key=lambda cause: (-len(cause.pods), cause.reason))
+    return tuple(_advised(ranked, placed, view, progress))
+
+
+def _waits(pod: PodInfo) -> bool:
+    return pod.phase is Phase.PENDING and not pod.node and not pod.leaving
+
+
+def _by_age(pod: PodInfo) -> tuple[int, str, str]:
+    return pod.created, pod.namespace, pod.name
+
+
+def _request(pod: PodInfo, placed: PlacedPods, view: ClusterView) -> object:
+    """Return a key of all that its cause depends on; an invalid pod is alone."""
+    new = moving.newcomer(placed.stored[pod.uid], view, placed.state.reader)
+    return (new.question, new.constraints, pod.gates, pod.pinned, pod.scheduler) if new else pod.uid
+
+
+def _together(several: Sequence[PendingCause]) -> PendingCause:
+    """Return one cause of the pods of several that read the same; that of the oldest pod speaks for all."""
+    first = min(several, key=lambda cause: _by_age(cause.oldest))
+    pods = sorted((pod for cause in several for pod in cause.pods), key=_by_age)
+    return replace(first, pods=tuple(pods))
+
+
+def _cause(pods: Sequence[PodInfo], placed: PlacedPods, view: ClusterView) -> PendingCause:
+    pod, every = pods[0], tuple(pods)
+    if gates := [gate for gate in pod.gates if gate != PLACEMENT_GATE]:
+        return PendingCause(PendingVerdict.GATED, f"held by the scheduling gate {some(gates)}", "", every)
+    try:
+        decision = view.decide(placed.stored[pod.uid], name=pod.name, namespace=pod.namespace)
+    except BadPod as error:
+        return PendingCause(PendingVerdict.UNREADABLE, f"cannot be read: {_first(error)}", "", every)
+    explanation = explain(decision, view)
+    chance = min((answer.chance for answer in explanation.answers), key=PLACES.__getitem__, default=None)
+    if chance is None:
+        return PendingCause(PendingVerdict.UNKNOWN, "no node publishes a NUMA topology", "", every)
+    if chance is Chance.FITS:
+        return PendingCause(PendingVerdict.FITS, *_unplaced(pod), every)
+    reason, remedy = _reason(explanation, chance, view)
+    return PendingCause(_VERDICTS[chance], reason, remedy, every, decision)
+
+
+def _first(error: BadPod) -> str:
+    """Return the first mistake on one line."""
+    return str(error.mistakes[0]).partition("\n")[0]
+
+
+def _unplaced(pod: PodInfo) -> tuple[str, str]:
+    """Return why a pod that fits is pending, and what shows more."""
+    if PLACEMENT_GATE in pod.gates:
+        return (
+            f"fits now, and is held by the scheduling gate {PLACEMENT_GATE}",
+            "check that the controller runs with gates.enabled; its log says what it waits for",
+        )
+    return (
+        f"fits now, and the scheduler {pod.scheduler or 'of its spec'} has not placed it",
+        f"kubectl describe pod {pod.name} -n {pod.namespace} shows what its scheduler says",
+    )
+
+
+def _reason(explanation: Explanation, chance: Chance, view: ClusterView) -> tuple[str, str]:
+    """Return why no node takes the pod, and what its owner can do."""
+    if explanation.hopeless:
+        first, _, advice = why_never(explanation.pod, view).partition(". ")
+        return first.rstrip("."), advice
+    words = [words for _, each, words in counted_by_reason(explanation.answers) if each is chance]
+    if chance is Chance.LATER:
+        # The others are no nodes for it at all.
+        words = words[:1]
+    return f"{_REASONS[chance]}: nodes {', others '.join(words)}", ""
+
+
+def _advised(
+    ranked: Iterable[PendingCause],
+    placed: PlacedPods,
+    view: ClusterView,
+    progress: Callable[[str], object],
+) -> Iterator[PendingCause]:
+    """Yield the causes, with whether moving pods would make room."""
+    left = MOST_ADVISED
+    for cause in ranked:
+        if cause.decision is None or cause.verdict is not PendingVerdict.LATER:
+            yield cause
+            continue
+        pod, left = cause.oldest, left - 1
+        if left < 0:
+            command = f"kubectl numa defrag {pod.name} -n {pod.namespace}"
+            yield replace(cause, remedy=f"{command} lists the pods that would have to move")
+            continue
+        progress(f"looking for room for {pod.namespace}/{pod.name}")
+        priority = moving.priority_of(placed.stored[pod.uid], placed) or 0
+        advice = moving.advise(cause.decision, view, placed, priority=priority, uid=pod.uid)
+        yield replace(cause, remedy=_words(advice))
+
+
+def _words(advice: Advice) -> str:
+    """Return what makes room for one of the pods."""
+    best = advice.plans[0] if advice.plans else None
+    if best and advice.remedy is Remedy.MOVES:
+        return f"one fits on {best.node} after moving {counted(len(best.moves), 'pod')}"
+    if best and advice.remedy is Remedy.WAITS:
+        return f"one fits on {best.node} after the deletion of {counted(len(best.leaving), 'pod')}"
+    return _STUCK if advice.remedy is Remedy.STUCK else moving.summary(advice)
+
+
+def listing(found: Sequence[PendingCause], *, now: float) -> Listing:
+    """Return the causes as a listing; `now` is in seconds since 1970."""
+    return Listing(
+        ("pods", "verdict", "namespaces", "oldest", "reason"),
+        (ListedRow(f"pod/{cause.oldest.name}", _cells(cause, now)) for cause in found),
+        lambda: [cause.to_json() for cause in found],
+        wide_columns=("oldest pod", "remedy"),
+        text=lambda writer: _draw(found, writer, now),
+    )
+
+
+def _cells(cause: PendingCause, now: float) -> tuple[object, ...]:
+    oldest = cause.oldest
+    return (
+        *(len(cause.pods), cause.verdict, _whose(cause), _age(oldest, now), cause.reason),
+        *(f"{oldest.namespace}/{oldest.name}", cause.remedy),
+    )
+
+
+def _whose(cause: PendingCause) -> str:
+    return some(f"{namespace} {count:,}" for namespace, count in cause.namespaces.items())
+
+
+def _age(pod: PodInfo, now: float) -> str:
+    return ago(max(0.0, now - pod.created)) if pod.created else ""
+
+
+def _draw(found: Sequence[PendingCause], writer: TextWriter, now: float) -> None:
+    for cause in found:
+        age = _age(cause.oldest, now)
+        parts = [cause.reason, f"({_whose(cause)})", f"oldest {age}" if age else "", cause.remedy]
+        label = f"{counted(len(cause.pods), 'pod'):>{_INDENT - 2}}  "
+        words = "  ".join(filter(None, parts))
+        writer.line(label, words, indent=_INDENT, style=_STYLES.get(cause.verdict, "yellow"))
+    writer.line("", _summary(found), indent=0)
+
+
+def _summary(found: Sequence[PendingCause]) -> str:
+    if not found:
+        return "no pod without a node is pending"
+    pods = sum(len(cause.pods) for cause in found)
+    return f"{counted(pods, 'pod')} pending, {counted(len(found), 'cause')}"
