@@ -8,6 +8,7 @@ and what to do. Nodes with the same finding are grouped, because they are fixed 
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
@@ -28,6 +29,7 @@ from numalign.model.errors import Mistake
 from numalign.model.intent import PREFIX, Policy
 from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, Node
 from numalign.model.options import COMPARED
+from numalign.model.resources import CPU
 
 _NODE = "Node"
 _ANY_NODE = "NODE"
@@ -48,6 +50,7 @@ class Finding(StrEnum):
 
     NO_TOPOLOGY = "no-topology"
     BAD_TOPOLOGY = "bad-topology"
+    ODD_AMOUNTS = "odd-amounts"
     BAD_NODE = "bad-node"
     STALE = "stale"
     BAD_REPORT = "bad-report"
@@ -213,7 +216,7 @@ _PLACES = {finding: place for place, finding in enumerate(Finding)}
 def _examined(snapshot: Snapshot, traces: Traces, *, seen: float) -> Iterator[ExaminedNode]:
     nodes = {node.name: node for node in snapshot.nodes}
     present = {*nodes, *snapshot.unknown}
-    mistakes = _mistakes(snapshot.problems, present)
+    mistakes = _mistakes(snapshot.problems, present, nodes.keys())
     health = {name: exporters.of_node(snapshot, name, now=seen) for name in nodes}
     agents = any(each.source is TopologySource.AGENT for each in health.values())
     for name in sorted(present | mistakes.keys()):
@@ -231,22 +234,26 @@ def _examined(snapshot: Snapshot, traces: Traces, *, seen: float) -> Iterator[Ex
 
 
 def _mistakes(
-    problems: Iterable[Problem], present: set[str]
+    problems: Iterable[Problem], present: AbstractSet[str], known: AbstractSet[str]
 ) -> Mapping[str, Mapping[Finding, Sequence[str]]]:
     """Return, by node name, the mistakes in its objects, by the finding that they lead to."""
     by_name = defaultdict[str, dict[Finding, list[str]]](dict)
     for problem in filter(is_of_node, problems):
         for mistake in problem.mistakes:
-            finding = _leads_to(problem, mistake, present)
+            finding = _leads_to(problem, mistake, present, known)
             by_name[problem.name].setdefault(finding, []).append(f"{problem.kind}: {mistake}")
     return by_name
 
 
-def _leads_to(problem: Problem, mistake: Mistake, present: set[str]) -> Finding:
+def _leads_to(
+    problem: Problem, mistake: Mistake, present: AbstractSet[str], known: AbstractSet[str]
+) -> Finding:
     if mistake.message.startswith(kubelet_config.UNKNOWN_OPTION):
         return Finding.UNKNOWN_OPTION
     if PREFIX in mistake.where:
         return Finding.BAD_REPORT
+    if problem.kind in _TOPOLOGIES and problem.name in known:
+        return Finding.ODD_AMOUNTS
     if problem.kind in _TOPOLOGIES:
         return Finding.BAD_TOPOLOGY if problem.name in present else Finding.ORPHAN
     return Finding.BAD_CONFIGURATION if problem.kind == kubelet_config.KIND else Finding.BAD_NODE
@@ -315,7 +322,11 @@ def _kind(examined: ExaminedNode) -> str:
     return next(wrong, nrt.KIND).partition(":")[0].lower()
 
 
-_ABOUT_TOPOLOGIES = (Finding.BAD_TOPOLOGY, Finding.ORPHAN)
+def _fix_exporter(examined: ExaminedNode) -> str:
+    return f"Fix or update the exporter that writes it:\n  kubectl get {_kind(examined)} NODE -o yaml"
+
+
+_ABOUT_TOPOLOGIES = (Finding.BAD_TOPOLOGY, Finding.ODD_AMOUNTS, Finding.ORPHAN)
 
 
 def _without_topology(examined: ExaminedNode) -> bool:
@@ -385,9 +396,14 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.LACK,
             _wrong(Finding.BAD_TOPOLOGY),
             "The published topology is invalid, so the node counts as one without a topology",
-            lambda examined: (
-                f"Fix or update the exporter that writes it:\n  kubectl get {_kind(examined)} NODE -o yaml"
-            ),
+            _fix_exporter,
+        ),
+        Finding.ODD_AMOUNTS: _FindingRow(
+            Severity.LACK,
+            _wrong(Finding.ODD_AMOUNTS),
+            "The published topology has invalid amounts or zones, so it is uncertain which zones have these"
+            " resources, and no pod is refused for that",
+            _fix_exporter,
         ),
         Finding.BAD_NODE: _FindingRow(
             Severity.LACK,
@@ -493,7 +509,9 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
         ),
         Finding.SHARED_CPUS: _FindingRow(
             Severity.NOTE,
-            _on_node(lambda node: [""] if node.cpu_manager is CpuManager.NONE else []),
+            _on_node(
+                lambda node: [""] if node.cpu_manager is CpuManager.NONE and CPU not in node.uncertain else []
+            ),
             "The CPU manager's policy is none: no container gets exclusive CPUs",
             _do(
                 "To allocate exclusive CPUs, drain the node, set cpuManagerPolicy to static and"

@@ -129,8 +129,10 @@ def _topology(part: Part, name: str) -> Topology:
     """Return the topology, under the name of the node."""
     if part.value is None:
         return Topology(name, ())
-    topology = _decoded(part, nrt.topology)
-    return replace(topology, name=name) if topology else Topology(name, ())
+    topology = _decoded(part, nrt.topology) or Topology(name, ())
+    # What an exporter may get wrong for a while, the author of a file can correct.
+    part.mistakes.extend(_under(part, topology.odd))
+    return replace(topology, name=name)
 
 
 def _created(part: Part) -> Created:

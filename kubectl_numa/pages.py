@@ -126,7 +126,8 @@ def _summary(explanation: Explanation) -> str:
 def _group(group: NodeGroup, strategy: Strategy, writer: TextWriter) -> None:
     answer = group.answer
     _head(answer, some(group.names), answer.node_class, writer)
-    _detail("gets", None if answer.placement is None else zones(answer.placement), writer)
+    if answer.placement or Doubt.ZONES not in answer.doubts:
+        _detail("gets", None if answer.placement is None else zones(answer.placement), writer)
     if answer.score is not None:
         why = answer.rules.why_scored(answer.node, strategy)
         _detail("rank", f"{answer.score} of {HIGHEST}: {why}", writer)

@@ -54,7 +54,9 @@ class SnapshotHolder:
         gauge = partial(Gauge, registry=registry)
         self._nodes = gauge(f"{PREFIX}nodes", "Nodes, by whether their topology is known.", ["topology"])
         self._classes = gauge(f"{PREFIX}classes", "Known node classes.")
-        self._broken = gauge(f"{PREFIX}snapshot_problems", "Objects that are invalid and ignored.")
+        self._broken = gauge(
+            f"{PREFIX}snapshot_problems", "Objects that are invalid and ignored, at least in part."
+        )
         count_age(feed, registry)
         registry.register(ExporterMetrics(lambda: self.snapshot, time.time))
 

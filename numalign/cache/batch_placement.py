@@ -45,11 +45,12 @@ def aligned(trial: Trial) -> Bools:
     Restates `decision.scoring.aligned`.
     """
     intent = trial.plan.question.intent
+    certain = trial.taken & ~trial.state.flags([bool(each.kind.uncertain) for each in trial.plan.every])
     if intent.binding:
-        return trial.taken
+        return certain
     if intent.policy is Policy.NONE:
-        return trial.taken & _aligned_by_node(trial)
-    return trial.taken & _kept(trial, replace(intent, policy=Policy.RESTRICTED))
+        return certain & _aligned_by_node(trial)
+    return certain & _kept(trial, replace(intent, policy=Policy.RESTRICTED))
 
 
 def _aligned_by_node(trial: Trial) -> Bools:

@@ -106,6 +106,7 @@ class Layout:
 
     `names` are those of everything that a zone has, `listed` those that it may allocate, and `devices` those
     of device plugins. Of the `unplaced` ones some are between zones or on none, so columns do not cover them.
+    Which zones have the `uncertain` ones is not known.
     `sockets` has the number of each zone's socket, in the kubelet's order; `numa` has the distances of zones
     if the kubelet prefers the closest.
     """
@@ -114,6 +115,7 @@ class Layout:
     config: KubeletConfig
     devices: frozenset[str]
     unplaced: frozenset[str]
+    uncertain: frozenset[str]
     names: tuple[str, ...]
     listed: frozenset[str]
     totals: frozenset[str] | None
@@ -144,7 +146,9 @@ class Layout:
         return name in self.devices
 
 
-_identity = attrgetter("ids", "config", "devices", "names", "listed", "totals", "costs", "max_zones")
+_identity = attrgetter(
+    "ids", "config", "devices", "uncertain", "names", "listed", "totals", "costs", "max_zones"
+)
 
 
 def only_free_differs(node: Node, before: Node) -> bool:
@@ -166,6 +170,7 @@ _facts = attrgetter(
     "machine",
     "ids",
     "others",
+    "uncertain",
 )
 
 
@@ -187,6 +192,7 @@ def layout_of(node: Node) -> Layout | Unfit:
         config=config_of(node, cpus),
         devices=node.devices,
         unplaced=_unplaced(node),
+        uncertain=node.uncertain,
         names=tuple(sorted({*chain.from_iterable(bags)})),
         listed=frozenset(chain.from_iterable(zone.allocatable for zone in node.zones)),
         totals=None if node.totals is None else frozenset(node.totals),

@@ -23,8 +23,9 @@ class LayoutKind(NamedTuple):
     """All of a layout that matters to a question about some resources.
 
     Of these resources `given` are those that managers of these kubelets allocate, `devices` those of which a
-    node has any by hardware, `unplaced` those of which some are between zones or on none, and `listed` those
-    that its zones may allocate. With `totals_known`, a node has none of what it does not list.
+    node has any by hardware, `unplaced` those of which some are between zones or on none, `uncertain` those
+    whose zones are not known for certain, and `listed` those that its zones may allocate. With
+    `totals_known`, a node has none of what it does not list.
     """
 
     config: KubeletConfig
@@ -32,6 +33,7 @@ class LayoutKind(NamedTuple):
     given: frozenset[str]
     devices: frozenset[str]
     unplaced: frozenset[str]
+    uncertain: frozenset[str]
     listed: frozenset[str]
     totals_known: bool
 
@@ -44,6 +46,7 @@ class LayoutKind(NamedTuple):
             frozenset(filter(layout.gives_out, asked)),
             layout.devices & asked,
             layout.unplaced & asked,
+            layout.uncertain & asked,
             layout.listed & asked,
             layout.totals is not None,
         )

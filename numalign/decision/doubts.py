@@ -27,6 +27,7 @@ class Doubt(StrEnum):
     SOCKETS = "sockets"
     DISTANCES = "distances"
     DEVICES = "devices"
+    ZONES = "zones"
     GROUPS = "groups"
     INIT_CPUS = "init-cpus"
     POD_LEVEL = "pod-level"
@@ -73,6 +74,12 @@ def _alignable(demand: Demand) -> bool:
 def _cores(node: Node, demand: Demand) -> bool:
     broken = any(zone.free.get(CPU) != zone.capacity.get(CPU) for zone in node.zones)
     return broken and _whole_cores(node, demand)
+
+
+def uncertain(node: Node, demand: Demand) -> bool:
+    """Return whether it is uncertain which zones have something that the steps request or name."""
+    names = (name for step in demand.steps for name in (*step.requests, *step.devices))
+    return not node.uncertain.isdisjoint(names)
 
 
 def _distances(node: Node, _demand: Demand) -> bool:
@@ -124,6 +131,10 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
         Doubt.DEVICES: _Row(
             lambda node, demand: _counted(node) and any(step.devices for step in demand.steps),
             "the topology does not show devices that are broken, or on several NUMA zones or none",
+        ),
+        Doubt.ZONES: _Row(
+            uncertain,
+            "which NUMA zones have some requested resource is uncertain; it is not refused for that",
         ),
         Doubt.GROUPS: _Row(_groups, "which NUMA zones are grouped by memory that spans them is unknown"),
         Doubt.INIT_CPUS: _Row(

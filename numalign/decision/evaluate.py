@@ -178,7 +178,7 @@ def _not_exclusive(demand: Demand, intent: Intent) -> Refusal | None:
 
 def _not_aligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
     steps = {name: step for step in demand.steps for name in step.requests if intent.concerns(name)}
-    missed = [name for name in steps if not node.aligns(name)]
+    missed = [name for name in steps if not node.aligns(name) and name not in node.uncertain]
     broken = len(missed) == len(steps) or any(intent.names(name) for name in missed)
     if broken and missed:
         needs = tuple(Need(name, 0, 0, 0) for name in missed)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 from numalign.decision import scoring
+from numalign.decision.doubts import uncertain
 from numalign.decision.scoring import HIGHEST, ScoredUnit, Strategy
 from numalign.model.demand import Demand
 from numalign.model.node import Node
@@ -23,6 +24,8 @@ def why(strategy: Strategy, node: Node, demand: Demand, placement: Placement) ->
     The text is a few words without a full stop, to follow the score.
     """
     units = scoring.scored_units(node, demand, placement)
+    if not units and uncertain(node, demand):
+        return "it is uncertain which NUMA zones have what it requests, so any other node comes first"
     if not units:
         return "it requests nothing that the NUMA zones of this node allocate"
     return _WORDS[strategy](node, units)

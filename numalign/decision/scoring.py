@@ -16,6 +16,7 @@ from math import comb, prod
 from types import MappingProxyType
 from typing import NamedTuple
 
+from numalign.decision.doubts import uncertain
 from numalign.decision.evaluate import NO_INTENT, keeps
 from numalign.kubelet.admit import effective_demand
 from numalign.model.demand import Demand, Step
@@ -79,9 +80,12 @@ def scores(
 def aligned(node: Node, demand: Demand, placement: Placement, intent: Intent = NO_INTENT) -> bool:
     """Return whether the kubelet of this node really aligns a pod that it admits, best effort or more.
 
-    A pod with a `best-effort` intent is aligned if the same intent would be satisfied as `restricted`; one
-    with a binding intent is aligned, and one without an intent is by the policy of the node.
+    That is not so where it is uncertain which zones have what it requests. A pod with a `best-effort` intent
+    is aligned if the same intent would be satisfied as `restricted`; one with a binding intent is aligned;
+    one without an intent is by the policy of the node.
     """
+    if uncertain(node, effective_demand(node, demand)):
+        return False
     if intent.policy is Policy.NONE:
         return _ALIGNED_BY[node.policy](node, placement)
     return intent.binding or keeps(node, demand, replace(intent, policy=Policy.RESTRICTED), placement)

@@ -42,7 +42,7 @@ MOST_REPORTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An object that was left out, and all its mistakes."""
+    """An object that was left out, at least in part, and all its mistakes."""
 
     kind: str
     name: str
@@ -140,7 +140,7 @@ class TopologyStore(Store[Topology]):
     """
 
     def __init__(self) -> None:
-        super().__init__(nrt.KIND, sensible(nrt.topology), _digest)
+        super().__init__(nrt.KIND, _topology, _digest)
         self.reports = LRU[bytes, MachineReport](MOST_REPORTS)
         self.machines = _annotation(MACHINE, self._machine)
         self.placements = _annotation(PLACEMENTS, kubelet_reports.read_placements)
@@ -172,6 +172,12 @@ class TopologyStore(Store[Topology]):
             return kubelet_reports.read_machine(text, "")
         key = digest(text.encode(errors="surrogatepass"))
         return self.reports.get(key, lambda: kubelet_reports.read_machine(text, ""))
+
+
+def _topology(raw: Mapping[str, object]) -> tuple[Topology | None, tuple[Mistake, ...]]:
+    """Return a topology; one with odd amounts is valid without these."""
+    read, mistakes = sensible(nrt.topology)(raw)
+    return read, read.odd if read else mistakes
 
 
 def sensible(decode: Callable[[Mapping[str, object]], Decoded]) -> Decoder[Decoded]:

@@ -23,7 +23,8 @@ Build = Callable[[tuple[ZoneId, ...], tuple[Core, ...], CpuSet, DevicePlaces], M
 
 def apart(node: Node, build: Build = Machine) -> Node:
     """Return an empty node with the zones that no hint can include in `others`."""
-    if node.memory_manager is MemoryManager.STATIC or not node.options.behaviour.hints_where_devices_are:
+    near = node.options.behaviour.hints_where_devices_are
+    if node.memory_manager is MemoryManager.STATIC or not near or node.uncertain:
         return node
     topology = node.machine.topology if node.machine else assumed_machine.assume(node).topology
     hinted = tuple(

@@ -93,7 +93,8 @@ class Node:
     its label at present, if any. `threads` is the number of hardware threads per core, None if no label says
     so. `stock` says which CPUs and devices are left, if the `machine` is described or pods were charged to
     the assumed one. The zones' free amounts are then its sums, so code that changes them drops it.
-    `attributes` decide which pods may run there.
+    `attributes` decide which pods may run there. Which zones have the `uncertain` resources is not known for
+    certain, so no zone has to list them, and nothing is refused for it.
 
     In the `occupied` zones, pods with an intent hold (or may hold) the resources of that intent; in the
     `exclusive` ones, a pod that shares them with no other such pod. `health` of a degraded node is the same
@@ -119,6 +120,7 @@ class Node:
     exclusive: frozenset[ZoneId] = frozenset()
     health: "Node | None" = None
     others: tuple[Zone, ...] = ()
+    uncertain: frozenset[str] = frozenset()
     devices: frozenset[str] = field(init=False)
     ids: tuple[ZoneId, ...] = field(init=False, compare=False, repr=False)
     hinting: frozenset[Kind] = field(init=False, compare=False, repr=False)

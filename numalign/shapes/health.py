@@ -26,7 +26,8 @@ def with_devices_of(node: Node, healthy: Node) -> Node | None:
     None if it is healthy, or of another kind.
     """
     node, healthy = hinted_zones.together(node), hinted_zones.together(healthy)
-    if node.ids != healthy.ids or not _lacks(node, healthy):
+    # What an exporter lost has not gone.
+    if node.ids != healthy.ids or node.uncertain != healthy.uncertain or not _lacks(node, healthy):
         return None
     zones = _restored_zones(tuple(zone.emptied() for zone in node.zones), healthy.zones)
     if zones is None:

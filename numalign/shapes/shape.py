@@ -195,7 +195,8 @@ Traits = tuple[object, ...]
 def traits(node: Node) -> Traits:
     """Return what matters to pods, and is neither in a node's class nor an amount."""
     costs = tuple(zone.costs for zone in node.zones)
-    return node.options, node.threads, node.max_zones, costs, node.totals is None, node.machine
+    known = node.options, node.threads, node.max_zones, costs, node.totals is None, node.machine
+    return *known, *sorted(node.uncertain)
 
 
 def larger(one: Node, other: Node) -> Node:

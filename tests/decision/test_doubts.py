@@ -7,7 +7,7 @@ import pytest
 from numalign.decision.doubts import Doubt, doubts
 from numalign.model import demand
 from numalign.model.node import Known, Node
-from tests.notation import asks, machine, node, options, pod, table
+from tests.notation import GPU, asks, machine, node, options, pod, table
 
 CPUS, MEMORY, DEVICES = "cpu=2 mem=1Gi", "cpu=500m mem=1Gi", "cpu=500m gpu=1"
 NOTHING = "cpu=500m.."
@@ -31,6 +31,7 @@ KNOWN = replace(
     machine("cpu=0-3", "cpu=4-7", devices="gpu=0,1", reserved="0", policy="restricted"),
     options=options("full-pcpus-only align-by-socket", minor=34),
 )
+LOST = replace(PLAIN, uncertain=frozenset({GPU}))
 UNVERSIONED = replace(PLAIN, options=options())
 NEWER = replace(KNOWN, options=options(minor=99))
 
@@ -48,6 +49,9 @@ DOUBTS = [
     ("devices may be unlike what zones show",     PLAIN,    DEVICES, {Doubt.DEVICES}),
     ("whatever the policy",                       LAZY,     DEVICES, {Doubt.DEVICES}),
     ("and for who only names one",                PLAIN,    "cpu=500m gpu=0", {Doubt.DEVICES}),
+    ("the zones of what an exporter got wrong",   LOST,     DEVICES,
+                                                                     {Doubt.DEVICES, Doubt.ZONES}),
+    ("which is no matter to who asks for others", LOST,     CPUS,    set()),
     ("how many threads make a whole core",        CORES,    CPUS,    {Doubt.THREADS}),
     ("a label tells that there are several",      replace(CORES, threads=2), CPUS, {Doubt.THREADS}),
     ("or that there are not",                     replace(CORES, threads=1), CPUS, set()),

@@ -48,6 +48,32 @@ def refused(verdict: Verdict) -> Refusal:
     return verdict.refusal
 
 
+# Which zones have some resource is uncertain: nothing is refused for that.
+LOST = replace(
+    node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi", policy="single-numa-node", totals="cpu=32 mem=20Gi gpu=8"),
+    uncertain=frozenset({GPU}),
+)
+FREE_LOST = replace(TIGHT, uncertain=frozenset({GPU}))
+UNCERTAIN = [
+    # what it shows                        node       container               intent        verdict
+    ("the zones of devices are uncertain", LOST,      "cpu=4 mem=1Gi gpu=8",  SINGLE,       "admitted"),
+    ("the intent may name them",           LOST,      "cpu=4 mem=1Gi gpu=8",  f"{SINGLE} gpu", "admitted"),
+    ("the node as a whole is known",       LOST,      "cpu=4 mem=1Gi gpu=9",  SINGLE,       "never"),
+    ("so is all else",                     LOST,      "cpu=20 mem=1Gi gpu=1", SINGLE,       "never"),
+    ("what zones list is known",           FREE_LOST, "cpu=4 mem=1Gi gpu=3",  SINGLE,       "never"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("told", "container", "meant", "expected"), table(UNCERTAIN))
+def test_nothing_is_refused_for_what_is_uncertain(
+    told: Node, container: str, meant: str, expected: str
+) -> None:
+    verdict = evaluate(told, asks(container), means(meant))
+
+    assert ("admitted" if verdict.admitted else "never" if verdict.permanent else "later") == expected
+    assert Doubt.ZONES in verdict.doubts
+
+
 # Of devices that DRA may serve a node is asked for what its zones list.
 BARE = node("cpu=16 mem=10Gi", "cpu=16 mem=10Gi", policy="single-numa-node", totals="cpu=32 mem=20Gi")
 ILL = replace(BARE, health=TIGHT)

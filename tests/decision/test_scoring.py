@@ -17,7 +17,7 @@ from numalign.kubelet.admit import admit
 from numalign.model import demand
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import Node
-from tests.notation import Ids, asks, means, node, options, pod, table, zone_ids
+from tests.notation import GPU, Ids, asks, means, node, options, pod, table, zone_ids
 
 FEW, MOST, LEAST, BALANCED = (
     Strategy.LEAST_NUMA_NODES,
@@ -118,6 +118,7 @@ def test_a_pod_that_asks_for_nothing_that_zones_have_loses_nothing_by_what_a_con
 # Whether the kubelet keeps together what it can, without an intent and with one.
 
 LOOSE, SINGLE = replace(TWO, policy=Policy.NONE), replace(TWO, policy=Policy.SINGLE_NUMA_NODE)
+LOST = replace(TWO, uncertain=frozenset({GPU}))
 ONE = node("cpu=8 mem=8Gi gpu=4")
 FREE = node("cpu=8 mem=8Gi gpu=4", "cpu=8 mem=8Gi gpu=4", policy="best-effort")
 TORN = node("cpu=8 mem=8Gi gpu=4//0", "cpu=8//0 mem=8Gi gpu=4", policy="best-effort")
@@ -134,6 +135,8 @@ ALIGNED = [
     ("it does not try",                      LOOSE,  POD,       "none",              False),
     ("it has nothing to try",                LOOSE,  "cpu=4..", "none",              True),
     ("it has one zone",                      ONE,    POD,       "none",              True),
+    ("nobody knows which zones have it",     LOST,   POD,       "best-effort",       False),
+    ("which is no matter to who asks for others", LOST, "cpu=4 mem=4Gi", "best-effort", True),
     ("it must",                              SINGLE, POD,       "none",              True),
     ("the intent would be kept",             TWO,    POD,       "best-effort",       True),
     ("the intent would not be kept",         TORN,   POD,       "best-effort",       False),

@@ -15,7 +15,7 @@ from numalign.kube.files import snapshot
 from numalign.kube.stores import Store
 from numalign.model.attributes import Attributes, Labels
 from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy, Scope
-from numalign.model.node import Known
+from numalign.model.node import CpuManager, Known
 from numalign.model.steps import finished
 from numalign.shapes import ShapeHistory, UnknownNode
 from numalign.shapes.history import LOSS_SECONDS
@@ -97,7 +97,7 @@ def test_labels_are_those_that_nodes_carry_now() -> None:
     put_nrt = partial(world.topologies.put, "a")
     steps = (
         partial(put_nrt, nrt("a")),
-        partial(put_nrt, nrt("a", cpu="many")),
+        partial(put_nrt, nrt("a", "left")),
         partial(world.topologies.drop, "a"),
     )
     assert stepwise(world, lambda seen: seen.labels, *steps)[1:] == [{"a": "blue"}, {}, {"a": "blue"}]
@@ -231,14 +231,23 @@ def test_what_says_the_same_again_is_no_change() -> None:
 
 def test_a_broken_object_is_told_of_until_it_is_mended_or_gone_and_is_no_longer_what_it_was() -> None:
     world = ClusterState()
-    for name, cpu in (("a", 8), ("b", "x"), ("c", 8), ("c", "x")):
-        world.topologies.put(name, nrt(name, cpu=cpu))
+    for name, zone in (("a", "node-0"), ("b", "left"), ("c", "node-0"), ("c", "left")):
+        world.topologies.put(name, nrt(name, zone))
 
     def problems(seen: Snapshot) -> tuple[list[str], list[str]]:
         return names(seen), [problem.name for problem in seen.problems]
 
     steps = partial(world.topologies.put, "b", nrt("b")), partial(world.topologies.drop, "c")
     assert stepwise(world, problems, *steps) == [(["a"], ["b", "c"]), (["a", "b"], ["c"]), (["a", "b"], [])]
+
+
+def test_an_odd_amount_is_told_of_and_the_node_is_known_without_it() -> None:
+    world = ClusterState()
+    world.topologies.put("a", nrt("a", "node-0", "node-1", cpu="x"))
+
+    [known] = world.snapshot().nodes
+    assert (len(known.zones), known.uncertain, known.cpu_manager) == (2, frozenset({"cpu"}), CpuManager.NONE)
+    assert [problem.name for problem in world.snapshot().problems] == ["a"]
 
 
 def test_after_a_whole_list_no_ghost_is_left() -> None:
@@ -323,7 +332,7 @@ def test_a_node_of_which_volcanos_exporter_alone_tells_is_known_by_its_cpus() ->
 def test_any_other_exporter_counts_before_volcanos_even_if_it_makes_no_sense() -> None:
     world = ClusterState()
     world.numatopologies.put("a", numatopology())
-    broken, whole = partial(world.topologies.put, "a", nrt("a", cpu="x")), partial(world.topologies.put, "a")
+    broken, whole = partial(world.topologies.put, "a", nrt("a", "left")), partial(world.topologies.put, "a")
     steps = broken, partial(whole, nrt("a")), partial(world.topologies.drop, "a")
 
     assert stepwise(world, lambda seen: [len(each.zones) for each in seen.nodes], *steps) == [

@@ -64,6 +64,8 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
     ("no topology", seen(unknown=("a",), agents={}), [("no-topology", "")]),
     ("a topology that is invalid", seen(unknown=("a",), agents={}, **wrong(NRT, "zones")),
         [("bad-topology", "NodeResourceTopology: zones: is wrong")]),
+    ("a topology with an odd amount", seen(GOOD, **wrong(NRT, "zones[0].resources[0].available")),
+        [("odd-amounts", f"{NRT}: zones[0].resources[0].available: is wrong")]),
     ("a Node that is invalid", seen(GOOD, **wrong("Node", "spec.taints")),
         [("bad-node", "Node: spec.taints: is wrong")]),
     ("an agent that is silent for long", seen(GOOD, agents={"a": NOW - 7300}), [("stale", "for 2 h")]),

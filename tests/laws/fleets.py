@@ -139,6 +139,9 @@ TOLD = [
         for minor in (None, 36, 34, 32)
     ),
 ]
+UNCERTAIN = [*[()] * 12, (GPU,), (CPU,), (MEMORY, HUGE), (GPU, NIC)]
+"""What is not known for certain, whether or not zones list it."""
+
 MOST_ZONES = [8, 8, 8, 8, 8, 8, 16, 2, 5]
 NEAR = [10, 11, 12, 21, 32]
 
@@ -169,6 +172,7 @@ def counted(pick: Pick) -> Node:
         options=pick(PLAIN if plain else TOLD),
         threads=pick([None, None, None, 1, 2, 4]),
         others=(Zone(ZoneId(99), "node-99", EMPTY, EMPTY, EMPTY),) if bare else (),
+        uncertain=frozenset(pick(UNCERTAIN)),
     )
 
 

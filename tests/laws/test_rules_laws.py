@@ -421,11 +421,33 @@ def test_a_placement_keeps_what_would_be_admitted_with_it(node: Node, wanted: De
 
 
 @given(any_node, asked, intents())
+def test_nothing_is_refused_for_what_is_uncertain_and_for_all_else_as_ever(
+    node: Node, wanted: Demand, intent: Intent
+) -> None:
+    zones = tuple(
+        replace(
+            zone, capacity=_less(zone.capacity), allocatable=_less(zone.allocatable), free=_less(zone.free)
+        )
+        for zone in node.zones
+    )
+    lost = replace(node, zones=zones, totals=None, machine=None, stock=None, uncertain=frozenset({GPU}))
+    verdict, others = evaluate(lost, wanted, intent), evaluate(lost, demands.without(wanted, {GPU}), intent)
+
+    event(f"admitted {verdict.admitted}, asked {GPU in wanted.whole.requests}")
+    assert verdict.admitted is others.admitted
+
+
+def _less(amounts: Resources) -> Resources:
+    return Resources({name: amount for name, amount in amounts.items() if name != GPU})
+
+
+@given(any_node, asked, intents())
 def test_best_effort_is_aligned_where_restricted_is_kept(node: Node, wanted: Demand, intent: Intent) -> None:
     loose, tight = (
         replace(intent, policy=policy, match=Match.SATISFIES)
         for policy in (Policy.BEST_EFFORT, Policy.RESTRICTED)
     )
+    node = replace(node, uncertain=frozenset())
     verdict, kept = evaluate(node, wanted, loose), evaluate(node, wanted, tight).admitted
 
     event(f"admitted {verdict.admitted}, kept {kept}")
@@ -437,6 +459,7 @@ def test_best_effort_is_aligned_where_restricted_is_kept(node: Node, wanted: Dem
 def test_best_effort_of_a_node_is_aligned_where_a_restricted_kubelet_says_yes(
     node: Node, wanted: Demand
 ) -> None:
+    node = replace(node, uncertain=frozenset())
     verdict, tight = evaluate(node, wanted), evaluate(replace(node, policy=Policy.RESTRICTED), wanted)
 
     event(f"admitted {verdict.admitted}, by restricted {tight.admitted}")

@@ -141,3 +141,10 @@ def test_devices_that_a_machine_does_not_list_count_for_the_node_as_a_whole() ->
     assert found == described("nic=0", totals="cpu=7 gpu=3 nic=1")
     # One between zones stands in both of them, and is one.
     assert with_all_devices(described("gpu=01", totals="cpu=7 gpu=1"), bag("gpu=1")) is None
+
+
+def test_devices_of_which_the_zones_are_uncertain_are_not_gone() -> None:
+    lost = replace(node("cpu=8", "cpu=8"), uncertain=frozenset({GPUS}))
+
+    assert with_devices_of(lost, WELL) is None
+    assert with_devices_of(replace(lost, uncertain=frozenset()), WELL) == WELL

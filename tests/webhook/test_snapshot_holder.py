@@ -166,7 +166,7 @@ async def test_a_feed_that_lost_its_way_later_leaves_the_last_snapshot_ready(fol
 
 
 async def test_what_is_new_is_logged_once_and_again_when_it_comes_again(followed: Followed) -> None:
-    short = replace(SMALL, zones=(replace(SMALL.zones[0], name="zone"), SMALL.zones[1]))
+    short = replace(SMALL, zones=tuple(replace(zone, name="zone") for zone in SMALL.zones))
     broken, more = shown({"a": short, "b": LARGE}), shown({"a": short, "b": LARGE, "c": LARGE})
     now = await followed.take(broken, broken, more, broken)
 

@@ -8,7 +8,7 @@ required; the others count as far as they are set, and how much is known is part
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import intern
 
 from numalign.kube.decode import label_syntax
@@ -19,7 +19,7 @@ from numalign.kubelet import hinted_zones, validation
 from numalign.model.attributes import EFFECTS, NO_ATTRIBUTES, Attributes, Labels, Taint
 from numalign.model.errors import BadTopology, Mistake
 from numalign.model.intent import CLASS_LABEL
-from numalign.model.node import CpuManager, Known, Node, managers
+from numalign.model.node import CpuManager, Known, MemoryManager, Node, managers
 from numalign.model.options import Options
 from numalign.model.resources import Kind, Resources, kind
 from numalign.model.sharing import shared
@@ -172,8 +172,20 @@ def join(
 
     Raise `BadNode` with every mistake if no kubelet starts with this configuration.
     """
-    node = unchecked(topology, node_facts=node_facts, configured=configured)
-    return hinted_zones.apart(checked(node, configured))
+    node = checked(unchecked(topology, node_facts=node_facts, configured=configured), configured)
+    return hinted_zones.apart(_doubting(node, topology.uncertain) if topology.uncertain else node)
+
+
+def _doubting(node: Node, uncertain: frozenset[str]) -> Node:
+    """Return the node with these uncertain resources, and without managers of those that no zone lists."""
+    unlisted = uncertain.difference(*(zone.capacity for zone in node.zones))
+    lost = {kind(name) for name in unlisted}
+    return replace(
+        node,
+        uncertain=shared(uncertain),
+        cpu_manager=CpuManager.NONE if Kind.CPU in lost else node.cpu_manager,
+        memory_manager=MemoryManager.NONE if Kind.MEMORY in lost else node.memory_manager,
+    )
 
 
 def unchecked(

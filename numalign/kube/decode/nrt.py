@@ -2,8 +2,10 @@
 NodeResourceTopology: what an exporter publishes about the zones of one node.
 
 Exporters race with the kubelet, write their zones in any order, and name them by id or by position. Values
-that are certainly not mistakes are accepted, and contradictions are refused with every mistake. The fields
-are those of the API of github.com/k8stopologyawareschedwg/noderesourcetopology-api, in both its versions.
+that are certainly not mistakes are accepted, and contradictions are refused with every mistake. But an odd
+amount costs no more than itself: the zones of its resource are then uncertain, and the rest is known. So does
+a zone without a number of its own, of all resources that it lists. The fields are those of the API of
+github.com/k8stopologyawareschedwg/noderesourcetopology-api, in both its versions.
 
 Every zone has its distance to every other one. So lists are measured before any is read, and an object with
 more entries than a node has is refused at once, with that one mistake.
@@ -13,8 +15,8 @@ part by part, so that its mistakes have places.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
@@ -26,12 +28,12 @@ from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.decode.parts import Part, amount_of, named
 from numalign.model import resources
-from numalign.model.errors import BadQuantity, BadTopology
+from numalign.model.errors import MOST_MISTAKES, BadQuantity, BadTopology, Mistake
 from numalign.model.intent import LONGEST_NAME as LONGEST_RESOURCE
 from numalign.model.intent import Policy, Scope
 from numalign.model.machine import LARGEST_ZONE, MOST_CPUS
 from numalign.model.node import DEFAULT_MAX_ZONES, Zone, ZoneCosts
-from numalign.model.resources import CPU, MILLI, Resources, ZoneId
+from numalign.model.resources import CPU, MILLI, Kind, Resources, ZoneId, kind
 from numalign.model.sharing import shared
 
 GROUP = "topology.node.k8s.io"
@@ -88,7 +90,9 @@ _DEPRECATED: Mapping[str, tuple[Policy, Scope]] = MappingProxyType(
 class Topology:
     """One NodeResourceTopology, zones ascending by id; fields that are not set have the kubelet's defaults.
 
-    `fingerprint` is that of the pods for which the free amounts account, None if none can be read.
+    `fingerprint` is that of the pods for which the free amounts account, None if none can be read. Of the
+    `uncertain` resources an amount is `odd`: the zones list them only if nothing but a free amount is. All
+    that is allocatable then counts as free.
     """
 
     name: str
@@ -97,20 +101,32 @@ class Topology:
     scope: Scope = Scope.CONTAINER
     max_zones: int = DEFAULT_MAX_ZONES
     fingerprint: Fingerprint | None = None
+    uncertain: frozenset[str] = frozenset()
+    odd: tuple[Mistake, ...] = ()
+
+
+@dataclass(slots=True)
+class _Odd:
+    """The mistakes that cost no more than amounts, and the resources with such an amount, by which one."""
+
+    mistakes: list[Mistake] = field(default_factory=list)
+    listed: set[str] = field(default_factory=set)
+    free: set[str] = field(default_factory=set)
 
 
 def topology(raw: Mapping[str, object]) -> Topology:
     """Return the zones and the policy of a node; raise `BadTopology` with every mistake.
 
-    A zone's free amount never exceeds its allocatable one, whatever was published. If a limit is exceeded,
-    that is the only mistake.
+    Mistakes that are `odd` alone are not raised, unless no zone is left. A zone's free amount never exceeds
+    its allocatable one, whatever was published. If a limit is exceeded, that is the only mistake.
     """
     part = Part(raw)
     measure(part)
     part.raise_mistakes(BadTopology)
     _known_version(part["apiVersion"])
     read = described(part, intern(part["metadata"]["name"].required_text()), AMOUNTS)
-    part.raise_mistakes(BadTopology)
+    if part.mistakes or not read.zones or len(read.odd) > MOST_MISTAKES:
+        raise BadTopology([*part.mistakes, *read.odd])
     return read
 
 
@@ -118,17 +134,21 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
     """Return the topology of the node with this name, from an object that has been measured.
 
     `amounts` are the fields with the capacity, the allocatable and the free amount of a resource. Mistakes
-    are left in the part.
+    other than `odd` ones are left in the part.
     """
+    odd = _Odd()
+    zones = _zones(part, amounts, odd)
     attribute = _attributes(part)
     policy, scope = _deprecated(part)
     return Topology(
         name,
-        _zones(part, amounts),
+        zones,
         policy=attribute(_POLICY).one_of(Policy) or policy,
         scope=attribute(_SCOPE).one_of(Scope) or scope,
         max_zones=attribute(_MAX_ZONES).integer(least=2) or DEFAULT_MAX_ZONES,
         fingerprint=_fingerprint(attribute, part["metadata"].value),
+        uncertain=frozenset(odd.listed | odd.free),
+        odd=tuple(odd.mistakes),
     )
 
 
@@ -187,38 +207,38 @@ def _fingerprint(attribute: Callable[[str], Part], metadata: object) -> Fingerpr
     return fingerprints.parse(value, attribute(_METHOD).value)
 
 
-def _zones(topology_part: Part, amounts: Sequence[str]) -> tuple[Zone, ...]:
+def _zones(topology_part: Part, amounts: Sequence[str], odd: _Odd) -> tuple[Zone, ...]:
     """Return every NUMA zone, ascending by id."""
     listed = topology_part["zones"].required()
     parts = [part for part in listed.objects() if part["type"].required_text() == _NUMA]
     if not parts and not topology_part.mistakes:
         listed.wrong(f"contains no zone of type {_NUMA}")
-    ids = _ids(parts)
-    zones = [zone for part in parts if (zone := _zone(part, ids, amounts))]
+    numbered = [*zip(parts, _numbers(parts, odd), strict=True)]
+    ids = {part["name"].text(): number for part, number in numbered if number is not None}
+    zones = [zone for part, number in numbered if (zone := _zone(part, number, ids, amounts, odd))]
     # An assumed machine of these amounts has an object for each of its CPUs.
     counts = [zone.capacity.get(CPU, 0) for zone in zones]
     if max(counts, default=0) <= _MOST_MILLIS < sum(counts):
         shown = resources.render(CPU, sum(counts))
         listed.wrong(f"have {shown} CPUs in total, and Linux supports {MOST_CPUS}")
-    return tuple(sorted(zones, key=lambda zone: zone.id))
+    return tuple(sorted(_without_odd(zones, odd), key=lambda zone: zone.id))
 
 
-def _ids(parts: list[Part]) -> dict[str, ZoneId]:
-    """Return the id of each zone name, for all distinct zones."""
-    ids: dict[str, ZoneId] = {}
+def _numbers(parts: Sequence[Part], odd: _Odd) -> list[ZoneId | None]:
+    """Return the number of each zone; None if it has none of its own."""
     places: dict[ZoneId, Part] = {}
+    numbers = list[ZoneId | None]()
     for part in parts:
-        place = part["name"]
-        number = _id(place)
-        if number in places:
+        place = part["name"].noting(odd.mistakes)
+        number = _number(place)
+        if number is not None and places.setdefault(number, place) is not place:
             place.wrong(f"{named(place.value)} has the same number as {places[number].where}: {number}")
-        elif number is not None:
-            ids[place.text()] = number
-            places[number] = place
-    return ids
+            number = None
+        numbers.append(number)
+    return numbers
 
 
-def _id(place: Part) -> ZoneId | None:
+def _number(place: Part) -> ZoneId | None:
     name = place.required_text()
     if len(name) > LONGEST_NAME:
         place.wrong(f"{named(name)} is too long: at most {LONGEST_NAME} characters are allowed")
@@ -231,23 +251,43 @@ def _id(place: Part) -> ZoneId | None:
     return ZoneId(int(match[1])) if match and place.value else None
 
 
-def _zone(part: Part, ids: Mapping[str, ZoneId], amounts: Sequence[str]) -> Zone | None:
-    """Return one zone; None if it has no id of its own; its other mistakes are noted anyway."""
-    name = part["name"].value
-    capacity, allocatable, available = _columns(part["resources"], amounts)
+def _zone(
+    part: Part, number: ZoneId | None, ids: Mapping[str, ZoneId], amounts: Sequence[str], odd: _Odd
+) -> Zone | None:
+    """Return one zone; None if it has no number of its own; its other mistakes are noted anyway."""
+    capacity, allocatable, available = _columns(part["resources"], amounts, odd)
     costs = _costs(part["costs"], ids)
-    if not isinstance(name, str) or name not in ids:
+    if number is None:
+        odd.listed.update(capacity)
         return None
-    return shared(Zone(ids[name], intern(name), capacity, allocatable, available, costs))
+    return shared(Zone(number, intern(part["name"].text()), capacity, allocatable, available, costs))
+
+
+def _without_odd(zones: Iterable[Zone], odd: _Odd) -> Iterable[Zone]:
+    """Return the zones without resources of which an amount is odd, in any zone; and without all memory."""
+    if not odd.listed:
+        return zones
+    # The memory manager allocates memory and hugepages together.
+    if any(kind(name) is Kind.MEMORY for name in odd.listed):
+        odd.listed |= {name for zone in zones for name in zone.capacity if kind(name) is Kind.MEMORY}
+    return [_without(zone, odd.listed) for zone in zones]
+
+
+def _without(zone: Zone, names: set[str]) -> Zone:
+    capacity, allocatable, free = (
+        shared(Resources({name: amount for name, amount in bag.items() if name not in names}))
+        for bag in (zone.capacity, zone.allocatable, zone.free)
+    )
+    return replace(zone, capacity=capacity, allocatable=allocatable, free=free)
 
 
 _PlainColumns = tuple[dict[str, int], dict[str, int], dict[str, int]]
 """Capacity, allocatable and available by resource."""
 
 
-def _columns(listed: Part, amounts: Sequence[str]) -> tuple[Resources, Resources, Resources]:
+def _columns(listed: Part, amounts: Sequence[str], odd: _Odd) -> tuple[Resources, Resources, Resources]:
     """Return capacity, allocatable and available by resource."""
-    columns = _plain_columns(listed.value, amounts) or _columns_by_entry(listed, amounts)
+    columns = _plain_columns(listed.value, amounts) or _columns_by_entry(listed, amounts, odd)
     capacity, allocatable, available = (shared(Resources(column)) for column in columns)
     return capacity, allocatable, available
 
@@ -288,33 +328,39 @@ def _no_columns() -> _PlainColumns:
 _MOST_MILLIS = MOST_CPUS * MILLI
 
 
-def _columns_by_entry(listed: Part, amounts: Sequence[str]) -> _PlainColumns:
-    """Return the columns, with a mistake for everything that is wrong."""
+def _columns_by_entry(listed: Part, amounts: Sequence[str], odd: _Odd) -> _PlainColumns:
+    """Return the columns, with a mistake for everything that is wrong; zero where nothing can be read."""
     columns = _no_columns()
     places: dict[str, Part] = {}
     for entry in listed.objects():
-        name = entry["name"].required_text()
+        name = intern(entry["name"].required_text())
+        noting = entry.noting(odd.mistakes)
         if name and places.setdefault(name, entry) is not entry:
-            entry.wrong(f"{named(name)} is listed twice: see {places[name].where}")
+            noting.wrong(f"{named(name)} is listed twice: see {places[name].where}")
+            odd.listed.add(name)
             continue
-        name = intern(name)
-        for column, amount in zip(columns, _row(entry, name, amounts), strict=True):
+        for column, amount in zip(columns, _row(noting, name, amounts, odd), strict=True):
             column[name] = amount
     return columns
 
 
-def _row(entry: Part, name: str, amounts: Sequence[str]) -> tuple[int, int, int]:
+def _row(entry: Part, name: str, amounts: Sequence[str], odd: _Odd) -> tuple[int, int, int]:
     """Return the amounts of one resource; all that can be compared are checked."""
     by_field = {field: entry[field].required().amount(name) for field in dict.fromkeys(amounts)}
     capacity, allocatable, available = (by_field[field] for field in amounts)
-    if capacity is None or allocatable is None or available is None:
-        return 0, 0, 0
-    if name == CPU and capacity > _MOST_MILLIS:
+    before = len(entry.mistakes)
+    if name == CPU and capacity is not None and capacity > _MOST_MILLIS:
         most = resources.render(name, capacity)
         entry["capacity"].wrong(f"{most} CPUs are more than the {MOST_CPUS} that Linux supports")
-    if allocatable > capacity:
+    if capacity is not None and allocatable is not None and allocatable > capacity:
         shown = [resources.render(name, amount) for amount in (allocatable, capacity)]
         entry["allocatable"].wrong(f"{shown[0]} is more than the capacity of {shown[1]}")
+    if capacity is None or allocatable is None or len(entry.mistakes) > before:
+        odd.listed.add(name)
+        return 0, 0, 0
+    if available is None:
+        odd.free.add(name)
+        return capacity, allocatable, allocatable
     return capacity, allocatable, min(available, allocatable)
 
 

@@ -77,6 +77,12 @@ class Part:
             self.mistakes.append(Mistake(self.where, message))
         self.value = None
 
+    def noting(self, mistakes: list[Mistake]) -> "Part":
+        """Return the same part, which notes the mistakes in it here."""
+        part = Part(self.value, self._step, self._parent)
+        part.mistakes = mistakes
+        return part
+
     def _enough(self) -> bool:
         """Return whether there are more mistakes than are reported."""
         return len(self.mistakes) > MOST_MISTAKES

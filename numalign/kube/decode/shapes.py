@@ -15,6 +15,7 @@ kubelet's configuration.
     taints: [{key: dedicated, value: gpu, effect: NoSchedule}]
     kubeletVersion: v1.34
     threadsPerCore: 2
+    uncertain: [example.com/nic]                      # nothing is refused for where the node has these
     kubelet: {cpuManagerPolicy: static}               # fields of a KubeletConfiguration
     lastSeen: "2026-01-02T03:04:05Z"
 
@@ -23,6 +24,7 @@ entry, and the name of a shape is computed, never trusted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from types import MappingProxyType
@@ -37,7 +39,7 @@ from numalign.kube.kinds import Collection, Object
 from numalign.model import resources
 from numalign.model.attributes import Attributes
 from numalign.model.errors import MOST_MISTAKES, Mistake
-from numalign.model.node import Known, Node, Zone, managers
+from numalign.model.node import CpuManager, Known, Node, Zone, managers
 from numalign.model.options import Options
 from numalign.model.sharing import shared
 from numalign.runtime.nesting import why_not_json
@@ -70,6 +72,7 @@ FIELDS = (
     "zones",
     "kubeletVersion",
     "threadsPerCore",
+    "uncertain",
     "kubelet",
     "lastSeen",
 )
@@ -210,6 +213,8 @@ def _shape(part: Part, *, other_labels: bool) -> Shape | None:
     if len(part.mistakes) > before:
         return None
     topology = nrt.described(part, shape.NAMELESS, nrt.WITHOUT_PODS)
+    part.mistakes.extend(topology.odd)
+    uncertain = frozenset(entry.required_text() for entry in part["uncertain"].elements())
     kubelet = part["kubelet"]
     configured = kubelet_config.configuration(kubelet, shape.NAMELESS) if kubelet.value is not None else None
     node_facts = NodeFacts(
@@ -223,7 +228,9 @@ def _shape(part: Part, *, other_labels: bool) -> Shape | None:
     if len(part.mistakes) > before:
         return None
     try:
-        node = nodes.join(topology, node_facts=node_facts, configured=configured)
+        node = nodes.join(
+            replace(topology, uncertain=uncertain), node_facts=node_facts, configured=configured
+        )
     except BadNode as error:
         _note(kubelet, error.configuration)
         return None
@@ -282,6 +289,7 @@ def _written(known_shape: KnownShape) -> Object:
         ],
         "kubeletVersion": None if minor is None else f"v1.{minor}",
         "threadsPerCore": node.threads,
+        "uncertain": sorted(node.uncertain),
         "kubelet": _kubelet(node),
         "lastSeen": seen and _moment(seen),
     }
@@ -327,8 +335,10 @@ def _kubelet(node: Node) -> Object | None:
         "topologyManagerPolicyOptions": {option.value: "true" for option in sorted(node.options.topology)},
         "featureGates": {gate.value: True for gate in sorted(node.options.gates)},
     }
+    # With uncertain CPUs the manager counts as off, and no kubelet starts with options of one that is off.
+    cpu_manager = CpuManager.STATIC if node.options.cpu else node.cpu_manager
     return {
-        "cpuManagerPolicy": node.cpu_manager.value,
+        "cpuManagerPolicy": cpu_manager.value,
         "memoryManagerPolicy": node.memory_manager.value,
         **_present(switched),
     }

@@ -216,6 +216,7 @@ def test_of_what_an_api_server_has_all_is_kept_that_makes_a_fingerprint(
 
 
 AT = "zones[0].resources[0]"
+GPU = resource("x.io/gpu", 1, 1, 1)
 
 
 def all_to_all(count: int) -> list[Json]:
@@ -247,26 +248,10 @@ MISTAKES = {
         ['zones[0].name: "node-\u0661" does not end in the number of a zone, such as node-0']),
     "a huge number": (raw(zone("node-1024")),
         ['zones[0].name: "node-1024" has a number above 1023, the highest NUMA node ID of Linux']),
-    "a number twice": (raw(zone("node-0"), zone("node-1"), zone("zone-1"), zone("node-0")),
-        ['zones[2].name: "zone-1" has the same number as zones[1].name: 1',
-            'zones[3].name: "node-0" has the same number as zones[0].name: 0']),
-    "a resource twice": (raw(zone("node-0", resource("cpu", 1, 1, 1), resource("cpu", 1, 1, 1))),
-        ['zones[0].resources[1]: "cpu" is listed twice: see zones[0].resources[0]']),
     "a resource without a name": (raw(zone("node-0", {"capacity": 1, "allocatable": 1, "available": 1})),
         [f"{AT}.name: is missing"]),
     "resources an object": (raw(zone(resources={"cpu": 1})),
         ["zones[0].resources: must be a list, not an object"]),
-    "no amounts": (raw(zone("node-0", {"name": "cpu"})),
-        [f"{AT}.capacity: is missing", f"{AT}.allocatable: is missing", f"{AT}.available: is missing"]),
-    "a word for an amount": (amounts(allocatable="many"),
-        [(f'{AT}.allocatable: "many" is not a quantity: '
-                "write a number with at most one suffix, like 4, 500m or 16Gi\n  many\n  ^")]),
-    "a negative amount": (amounts(available=-1),
-        [f'{AT}.available: "-1" is negative: an amount is zero or more']),
-    "an object for an amount": (amounts(capacity={}), [f"{AT}.capacity: must be a quantity, not an object"]),
-    "more than there is": (amounts(allocatable=9), [f"{AT}.allocatable: 9 is more than the capacity of 8"]),
-    "CPUs in millicores": (amounts(name="cpu", capacity="64000", allocatable="64000", available="64000"),
-        [f"{AT}.capacity: 64000 CPUs are more than the 8192 that Linux supports"]),
     "more CPUs than there are, over all zones": (
         raw(*(zone(f"node-{at}", resource("cpu", "4097", "1", "1")) for at in (0, 1))),
         ["zones: have 8194 CPUs in total, and Linux supports 8192"]),
@@ -325,6 +310,61 @@ def test_every_mistake_is_told_with_its_path(written: Json, expected: list[str])
     assert mistakes(BadTopology, topology, written) == expected
 
 
+ODD = {
+    # situation: (topology, every mistake in order, the uncertain resources, and those that zones list)
+    "a zone without a number": (raw(zone("node-0", GPU, resource("cpu", 4, 4, 4)), zone("node--1", GPU)),
+        ['zones[1].name: "node--1" does not end in the number of a zone, such as node-0'],
+        {"x.io/gpu"}, {"cpu"}),
+    "a number twice": (raw(zone("node-0", GPU), zone("node-1", GPU), zone("zone-1", GPU), zone("node-0")),
+        ['zones[2].name: "zone-1" has the same number as zones[1].name: 1',
+            'zones[3].name: "node-0" has the same number as zones[0].name: 0'], {"x.io/gpu"}, set()),
+    "a resource twice": (raw(zone("node-0", GPU, resource("cpu", 1, 1, 1), resource("cpu", 1, 1, 1))),
+        ['zones[0].resources[2]: "cpu" is listed twice: see zones[0].resources[1]'], {"cpu"}, {"x.io/gpu"}),
+    "no amounts": (raw(zone("node-0", {"name": "cpu"}), zone("node-1", resource("cpu", 1, 1, 1), GPU)),
+        [f"{AT}.capacity: is missing", f"{AT}.allocatable: is missing", f"{AT}.available: is missing"],
+        {"cpu"}, {"x.io/gpu"}),
+    "a word for an amount": (amounts(allocatable="many"),
+        [(f'{AT}.allocatable: "many" is not a quantity: '
+                "write a number with at most one suffix, like 4, 500m or 16Gi\n  many\n  ^")],
+        {"cpu"}, set()),
+    "a negative free amount": (amounts(available=-1),
+        [f'{AT}.available: "-1" is negative: an amount is zero or more'], {"cpu"}, {"cpu"}),
+    "an object for an amount": (amounts(capacity={}), [f"{AT}.capacity: must be a quantity, not an object"],
+        {"cpu"}, set()),
+    "more than there is": (amounts(allocatable=9), [f"{AT}.allocatable: 9 is more than the capacity of 8"],
+        {"cpu"}, set()),
+    "CPUs in millicores": (amounts(name="cpu", capacity="64000", allocatable="64000", available="64000"),
+        [f"{AT}.capacity: 64000 CPUs are more than the 8192 that Linux supports"], {"cpu"}, set()),
+    "memory, and so hugepages": (
+        raw(zone("node-0", resource("memory", 1, 2, 1)), zone("node-1", resource("hugepages-2Mi", 1, 1, 1)),
+            zone("node-2", GPU)),
+        [f"{AT}.allocatable: 2 is more than the capacity of 1"], {"memory", "hugepages-2Mi"}, {"x.io/gpu"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "told", "uncertain", "listed"), ODD.values(), ids=ODD)
+def test_an_odd_amount_costs_the_zones_of_its_resource_and_nothing_else(
+    written: Json, told: list[str], uncertain: set[str], listed: set[str]
+) -> None:
+    read = topology(written)
+
+    assert [*map(str, read.odd)] == told
+    assert read.uncertain == uncertain
+    assert {name for each in read.zones for name in each.capacity} == listed
+
+
+def test_as_much_as_is_allocatable_counts_as_free_where_that_is_odd() -> None:
+    [read] = topology(amounts(available=-1)).zones
+
+    assert read.free == read.allocatable
+
+
+def test_a_topology_that_is_odd_all_over_is_none() -> None:
+    written = raw(zone("node-0", *[resource(f"x.io/{number}", 1, 2, 1) for number in range(101)]))
+
+    assert len(mistakes(BadTopology, topology, written)) == 101
+
+
 def test_mistakes_in_different_places_are_told_together() -> None:
     bad = {"name": "cpu", "capacity": 1, "allocatable": 2, "available": "x"}
     written = raw(
@@ -336,11 +376,12 @@ def test_mistakes_in_different_places_are_told_together() -> None:
     with pytest.raises(BadTopology) as raised:
         topology(written)
     assert [mistake.where for mistake in raised.value.mistakes] == [
-        "zones[0].name",
-        "zones[0].resources[0].available",
-        "zones[1].resources[0].allocatable",
         "zones[1].costs[0].value",
         "attributes[0].value",
+        "zones[0].name",
+        "zones[0].resources[0].available",
+        "zones[0].resources[0].allocatable",
+        "zones[1].resources[0].allocatable",
     ]
 
 

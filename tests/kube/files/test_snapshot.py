@@ -164,7 +164,7 @@ def test_a_misspelt_label_is_told_and_the_others_hold() -> None:
 
 
 def test_a_node_whose_topology_is_broken_is_unknown() -> None:
-    seen = snapshot.of([node("n"), nrt("n", cpu="x")])
+    seen = snapshot.of([node("n"), nrt("n", "left")])
 
     assert (seen.nodes, seen.unknown, len(seen.problems)) == ((), ("n",), 1)
 
