@@ -51,6 +51,7 @@ class Finding(StrEnum):
     NO_TOPOLOGY = "no-topology"
     BAD_TOPOLOGY = "bad-topology"
     ODD_AMOUNTS = "odd-amounts"
+    DOUBTFUL_DEVICES = "doubtful-devices"
     BAD_NODE = "bad-node"
     STALE = "stale"
     BAD_REPORT = "bad-report"
@@ -353,6 +354,13 @@ _FINE_RIGHTS = 33
 """The minor version from which a permission for a kubelet's configuration alone exists (KEP-2862)."""
 
 
+def _doubtful(examined: ExaminedNode) -> Iterable[str]:
+    """Return the uncertain resources of a topology in which no amount is odd."""
+    if examined.node is None or Finding.ODD_AMOUNTS in examined.mistakes or not examined.node.uncertain:
+        return []
+    return [some(sorted(examined.node.uncertain))]
+
+
 def _stale(examined: ExaminedNode) -> Iterable[str]:
     health = examined.exporter
     return [f"for {wording.ago(health.age)}"] if health.stale and health.age is not None else []
@@ -404,6 +412,13 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             "The published topology has invalid amounts or zones, so it is uncertain which zones have these"
             " resources, and no pod is refused for that",
             _fix_exporter,
+        ),
+        Finding.DOUBTFUL_DEVICES: _FindingRow(
+            Severity.LACK,
+            _doubtful,
+            "It is unknown whether a device plugin serves resources in the topology, so no pod is refused for"
+            " their zones",
+            _have_agent,
         ),
         Finding.BAD_NODE: _FindingRow(
             Severity.LACK,

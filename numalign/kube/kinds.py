@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 
 from numalign.kube.decode import movability
 from numalign.kube.decode.kubelet_reports import MACHINE, OBSERVED_AT, PLACEMENTS
-from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, GROUP, KIND, VERSIONS
+from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, GROUP, KIND, MANAGED_BY, VERSIONS
 from numalign.model import intent
 
 Object: TypeAlias = dict[str, Any]
@@ -216,6 +216,7 @@ TOPOLOGIES = tuple(
             {
                 "metadata": {
                     "name": _ALL,
+                    "labels": (MANAGED_BY,),
                     "annotations": (FINGERPRINT_ANNOTATION, MACHINE, PLACEMENTS, OBSERVED_AT),
                 },
                 "topologyPolicies": _ALL,

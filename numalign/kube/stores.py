@@ -24,7 +24,7 @@ from numalign.kube.decode.kubelet_reports import (
     MachineReport,
     ObservedPlacement,
 )
-from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, Topology
+from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, MANAGED_BY, Topology
 from numalign.kube.decode.parts import Part, inner
 from numalign.lru import LRU, digest
 from numalign.model.errors import BadInput, BadTopology, Mistake
@@ -213,10 +213,9 @@ def _written(raw: Mapping[str, object], key: str) -> object:
 
 def _digest(raw: Mapping[str, object]) -> bytes | None:
     """Return a digest of all that `nrt.topology` reads."""
-    name, fingerprint = inner(raw.get("metadata"), "name"), _written(raw, FINGERPRINT_ANNOTATION)
-    return _digest_of(
-        [name, fingerprint, *map(raw.get, ("apiVersion", "topologyPolicies", "attributes", "zones"))]
-    )
+    metadata, fingerprint = raw.get("metadata"), _written(raw, FINGERPRINT_ANNOTATION)
+    known = inner(metadata, "name"), inner(inner(metadata, "labels"), MANAGED_BY), fingerprint
+    return _digest_of([*known, *map(raw.get, ("apiVersion", "topologyPolicies", "attributes", "zones"))])
 
 
 def _digest_of(value: object) -> bytes | None:

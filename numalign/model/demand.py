@@ -141,6 +141,12 @@ def without(demand: Demand, devices: AbstractSet[str]) -> Demand:
     return replace(demand, steps=steps, whole=whole, total=total, pod_level=level, by_dra=frozenset())
 
 
+def unaligned(demand: Demand, devices: AbstractSet[str]) -> Demand:
+    """Return the demand in which these devices count only for the node as a whole: no plugin serves them."""
+    less = without(demand, devices)
+    return less if less is demand else replace(less, total=demand.total, by_dra=demand.by_dra - devices)
+
+
 def by_plugins(demand: Demand, listed: AbstractSet[str]) -> Demand:
     """Return the demand on a node whose zones list these devices, without the others `by_dra`.
 

@@ -27,6 +27,8 @@ MILLI = 1000
 # No zone can hold these: the kubelet keeps them per node.
 NODE_LEVEL = frozenset({"ephemeral-storage", "storage", "pods"})
 
+_NATIVE_DOMAIN = "kubernetes.io/"
+
 LONGEST_EXACT = 8
 """The limit of characters; a longer exact amount is shown in its largest unit, with one decimal."""
 
@@ -118,12 +120,17 @@ EMPTY = Resources()
 
 @lru_cache(maxsize=4096)
 def kind(name: str) -> Kind:
-    """Return the manager that allocates a resource, by its name alone."""
+    """Return the manager that allocates a resource, by its name alone.
+
+    No device plugin can register a name that contains `kubernetes.io/` (Register of
+    pkg/kubelet/cm/devicemanager/plugin/v1beta1/server.go, IsExtendedResourceName of pkg/apis/core/v1/helper).
+    Koordinator writes such names into Nodes and topologies, as `kubernetes.io/batch-cpu`.
+    """
     if name == CPU:
         return Kind.CPU
     if name == MEMORY or name.startswith("hugepages-"):
         return Kind.MEMORY
-    return Kind.NODE if name in NODE_LEVEL else Kind.DEVICE
+    return Kind.NODE if name in NODE_LEVEL or _NATIVE_DOMAIN in name else Kind.DEVICE
 
 
 def parse(written: Mapping[str, object], *, where: str = "") -> Resources:

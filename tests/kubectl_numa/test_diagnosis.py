@@ -66,6 +66,8 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
         [("bad-topology", "NodeResourceTopology: zones: is wrong")]),
     ("a topology with an odd amount", seen(GOOD, **wrong(NRT, "zones[0].resources[0].available")),
         [("odd-amounts", f"{NRT}: zones[0].resources[0].available: is wrong")]),
+    ("devices of no known plugin", seen(replace(GOOD, uncertain=frozenset({"x.io/b", "x.io/a"}))),
+        [("doubtful-devices", "x.io/a, x.io/b")]),
     ("a Node that is invalid", seen(GOOD, **wrong("Node", "spec.taints")),
         [("bad-node", "Node: spec.taints: is wrong")]),
     ("an agent that is silent for long", seen(GOOD, agents={"a": NOW - 7300}), [("stale", "for 2 h")]),

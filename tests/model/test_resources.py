@@ -25,6 +25,8 @@ KINDS = [
     ("ephemeral-storage",  Kind.NODE),
     ("storage",            Kind.NODE),
     ("pods",               Kind.NODE),
+    ("kubernetes.io/batch-cpu", Kind.NODE),
+    ("x.kubernetes.io/a",  Kind.NODE),
 ]  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint
-from numalign.kube.decode.parts import Part, amount_of, named
+from numalign.kube.decode.parts import Part, amount_of, inner, named
 from numalign.model import resources
 from numalign.model.errors import MOST_MISTAKES, BadQuantity, BadTopology, Mistake
 from numalign.model.intent import LONGEST_NAME as LONGEST_RESOURCE
@@ -55,6 +55,12 @@ LONGEST_NAME = 253
 """The limit of characters in a zone's name."""
 
 _NUMBERED = re.compile(r"(?:.*[^-0-9]-?)?([0-9]{1,9})", re.DOTALL)
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+"""The label of topologies by programs that do not export what a kubelet lists, such as Koordinator."""
+
+_OF_NO_PLUGIN = ("koordinator.sh/",)
+"""The beginnings of names in topologies that no known device plugin serves."""
 
 FINGERPRINT_ANNOTATION = f"{GROUP}/fingerprint"
 """Where exporters wrote a fingerprint before there were attributes."""
@@ -91,8 +97,8 @@ class Topology:
     """One NodeResourceTopology, zones ascending by id; fields that are not set have the kubelet's defaults.
 
     `fingerprint` is that of the pods for which the free amounts account, None if none can be read. Of the
-    `uncertain` resources an amount is `odd`: the zones list them only if nothing but a free amount is. All
-    that is allocatable then counts as free.
+    `uncertain` resources an amount is `odd`, or no device plugin may serve them. Zones list them only if
+    nothing but a free amount is odd: all that is allocatable then counts as free.
     """
 
     name: str
@@ -137,8 +143,8 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
     other than `odd` ones are left in the part.
     """
     odd = _Odd()
-    zones = _zones(part, amounts, odd)
     attribute = _attributes(part)
+    zones = _zones(part, amounts, odd, _doubtful(part["metadata"], attribute))
     policy, scope = _deprecated(part)
     return Topology(
         name,
@@ -207,7 +213,18 @@ def _fingerprint(attribute: Callable[[str], Part], metadata: object) -> Fingerpr
     return fingerprints.parse(value, attribute(_METHOD).value)
 
 
-def _zones(topology_part: Part, amounts: Sequence[str], odd: _Odd) -> tuple[Zone, ...]:
+def _doubtful(metadata: Part, attribute: Callable[[str], Part]) -> tuple[str, ...]:
+    """Return the beginnings of the names of devices that no device plugin may serve.
+
+    Exporters of what a kubelet lists (RTE, NFD, the agent) write its policy as an attribute, and no label.
+    """
+    labelled = inner(inner(metadata.value, "labels"), MANAGED_BY) is not None
+    return ("",) if labelled and attribute(_POLICY).value is None else _OF_NO_PLUGIN
+
+
+def _zones(
+    topology_part: Part, amounts: Sequence[str], odd: _Odd, doubtful: tuple[str, ...]
+) -> tuple[Zone, ...]:
     """Return every NUMA zone, ascending by id."""
     listed = topology_part["zones"].required()
     parts = [part for part in listed.objects() if part["type"].required_text() == _NUMA]
@@ -221,6 +238,8 @@ def _zones(topology_part: Part, amounts: Sequence[str], odd: _Odd) -> tuple[Zone
     if max(counts, default=0) <= _MOST_MILLIS < sum(counts):
         shown = resources.render(CPU, sum(counts))
         listed.wrong(f"have {shown} CPUs in total, and Linux supports {MOST_CPUS}")
+    listed_names = {name for zone in zones for name in zone.capacity}
+    odd.listed |= {name for name in listed_names if kind(name) is Kind.DEVICE and name.startswith(doubtful)}
     return tuple(sorted(_without_odd(zones, odd), key=lambda zone: zone.id))
 
 

@@ -28,12 +28,13 @@ from numalign.kube.decode.scheduling import UNCONSTRAINED, Scheduling, schedulin
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.lru import LRU, Caches, digest
 from numalign.memory_size import weight
+from numalign.model import demand
 from numalign.model.attributes import NO_SCHEDULE
 from numalign.model.constraints import ANYWHERE, Constraints, Tolerating, Toleration
 from numalign.model.demand import Demand
 from numalign.model.errors import MOST_MISTAKES, Mistake
 from numalign.model.intent import Intent, IntentAnnotations, Match, NamespaceRules, Policy
-from numalign.model.resources import Kind, kind
+from numalign.model.resources import Kind, Resources, kind
 from numalign.model.sharing import shared
 
 REMEMBERED = 1024
@@ -44,7 +45,7 @@ UNASKED = "NUMA alignment is neither requested nor enforced for it"
 PodReading: TypeAlias = PodQuestion | Exempt | Invalid
 """The result of reading a pod."""
 
-_Key = tuple[bytes, str, NamespaceRules]
+_Key = tuple[bytes, str, NamespaceRules, frozenset[str]]
 _Content = tuple[Demand | None, IntentAnnotations, str, tuple[Mistake, ...]]
 
 
@@ -100,17 +101,20 @@ class PodReader:
         if reason := policy.exemption(namespace, runtime_class=named, user=user):
             request = request or self.request(pod)
             return Exempt(reason, request.demand, request.unreadable)
-        rules = policy.rules_for(namespace)
+        rules, unaligned = policy.rules_for(namespace), policy.policy.unaligned
         if request:
-            return _reading(request, kept, namespace, rules, self._match)
+            return _reading(_aligned(request, unaligned), kept, namespace, rules, self._match)
         try:
-            key = digest(orjson.dumps(template_of(pod, kinds.READ))), namespace, rules
+            key = digest(orjson.dumps(template_of(pod, kinds.READ))), namespace, rules, unaligned
         except orjson.JSONEncodeError:
-            return self._read(pod, namespace, rules)
-        return self._readings.get(key, lambda: self._read(pod, namespace, rules))
+            return self._read(pod, namespace, rules, unaligned)
+        return self._readings.get(key, lambda: self._read(pod, namespace, rules, unaligned))
 
-    def _read(self, pod: object, namespace: str, rules: NamespaceRules) -> PodReading:
-        reading = _reading(self.request(pod), scheduling(pod), namespace, rules, self._match)
+    def _read(
+        self, pod: object, namespace: str, rules: NamespaceRules, unaligned: frozenset[str]
+    ) -> PodReading:
+        request = _aligned(self.request(pod), unaligned)
+        reading = _reading(request, scheduling(pod), namespace, rules, self._match)
         if not isinstance(reading, PodQuestion):
             return reading
         return replace(reading, question=self.shared(reading.question))
@@ -133,15 +137,22 @@ class PodReader:
         return self._questions.get(question, lambda: question)
 
 
+def _aligned(request: PodRequest, unaligned: frozenset[str]) -> PodRequest:
+    """Return the request without hints for resources that no device plugin serves."""
+    if request.demand is None or not unaligned:
+        return request
+    return replace(request, demand=demand.unaligned(request.demand, unaligned))
+
+
 def _reading(
     request: PodRequest, where: Scheduling, namespace: str, rules: NamespaceRules, match: Match
 ) -> PodReading:
-    written, demand = request.written, request.demand
+    written, needs = request.written, request.demand
     wrong, unreadable = written.wrong(rules.default), (*request.unreadable, *where.mistakes)
-    if demand is not None and not wrong and not unreadable:
+    if needs is not None and not wrong and not unreadable:
         return PodQuestion(
-            Question(demand, written.intent(rules.default, match) or NO_INTENT),
-            _admitted(where.constraints, demand),
+            Question(needs, written.intent(rules.default, match) or NO_INTENT),
+            _admitted(where.constraints, needs.total),
             rules,
             namespace,
             StatedBy.POD if written.policy else StatedBy.NAMESPACE if rules.default else None,
@@ -152,17 +163,17 @@ def _reading(
     policy = written.policy or rules.default or Policy.NONE
     if wrong or policy is not Policy.NONE or rules.enforce or rules.warn or rules.audit:
         mistakes = first_of_each_place(request.unreadable, where.mistakes, wrong)
-        return Invalid(tuple(sorted(mistakes, key=_after_metadata)), demand)
-    return Exempt(UNASKED, demand, unreadable)
+        return Invalid(tuple(sorted(mistakes, key=_after_metadata)), needs)
+    return Exempt(UNASKED, needs, unreadable)
 
 
-def _admitted(constraints: Constraints, demand: Demand) -> Constraints:
+def _admitted(constraints: Constraints, total: Resources) -> Constraints:
     """Return the constraints as admission may leave them: with tolerations of requested resources.
 
     A template has not passed the admission plugin ExtendedResourceToleration yet, which tolerates taints that
     are named like an extended resource of the pod; where it is off, this errs in favour of the pod.
     """
-    devices = [name for name in demand.total if kind(name) is Kind.DEVICE]
+    devices = [name for name in total if kind(name) is Kind.DEVICE]
     if not devices or constraints is ANYWHERE:
         return constraints
     more = (Toleration(name, Tolerating.EXISTS, effect=NO_SCHEDULE) for name in devices)

@@ -88,6 +88,7 @@ class ClusterPolicy:
     could take, `unknown_resources` to those that request what no shape ever listed. Nodes of the declared
     `shapes` can come at any time. `taints` is the reaction to pods whose tolerations contradict their
     requests, `partial` to those whose policy applies to only a part of these.
+    No device plugin serves the `unaligned` resources, whatever topologies list.
     """
 
     defaults: tuple[Default, ...] = ()
@@ -98,6 +99,7 @@ class ClusterPolicy:
     taints: RequestReaction = RequestReaction.WARN
     partial: RequestReaction = RequestReaction.WARN
     shapes: tuple[Shape, ...] = ()
+    unaligned: frozenset[str] = frozenset()
 
     def rules_for(self, own: NamespaceRules, labels: Mapping[str, str], namespace: str) -> NamespaceRules:
         """Return the rules of a namespace: from its own labels, else from the first default with them."""
@@ -137,8 +139,14 @@ class ClusterPolicy:
             "taints": self.taints,
             "partial": self.partial,
             "shapes": [shape.name for shape in self.shapes],
+            "unalignedResources": sorted(self.unaligned),
         }
 
+
+_FIELDS = (
+    *("defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "shapes"),
+    "unalignedResources",
+)
 
 NO_POLICY = ClusterPolicy()
 """The policy without a file."""
@@ -162,11 +170,8 @@ def parse(data: bytes) -> ClusterPolicy:
     return edited.parse(data, _policy, what="policy", error=BadPolicy)
 
 
-_KEYS = ("defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "partial", "shapes")
-
-
 def _policy(part: Part) -> ClusterPolicy:
-    only(part, *_KEYS)
+    only(part, *_FIELDS)
     return ClusterPolicy(
         tuple(map(_default, part["defaults"].objects())),
         _exemptions(part["exemptions"]),
@@ -176,6 +181,7 @@ def _policy(part: Part) -> ClusterPolicy:
         taints=_read_enum(part["taints"], RequestReaction) or NO_POLICY.taints,
         partial=_read_enum(part["partial"], RequestReaction) or NO_POLICY.partial,
         shapes=shapes.declared(part["shapes"]),
+        unaligned=frozenset(_list(part["unalignedResources"], _RESOURCE, "the name of an extended resource")),
     )
 
 
@@ -287,4 +293,5 @@ def _paths(part: Part) -> Iterator[TemplatePath]:
 _USER = re.compile(r"[^*]+\*?|\*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DOMAIN = re.compile(rf"(?=.{{1,253}}\Z){_LABEL.pattern}(\.{_LABEL.pattern})*")
+_RESOURCE = re.compile(r"[a-z0-9][-a-z0-9.]{0,252}/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")

@@ -217,6 +217,7 @@ def test_of_what_an_api_server_has_all_is_kept_that_makes_a_fingerprint(
 
 AT = "zones[0].resources[0]"
 GPU = resource("x.io/gpu", 1, 1, 1)
+CORE = "koordinator.sh/gpu-core"
 
 
 def all_to_all(count: int) -> list[Json]:
@@ -351,6 +352,33 @@ def test_an_odd_amount_costs_the_zones_of_its_resource_and_nothing_else(
     assert [*map(str, read.odd)] == told
     assert read.uncertain == uncertain
     assert {name for each in read.zones for name in each.capacity} == listed
+
+
+def managed_by(program: str) -> Json:
+    return {"metadata": {"name": "n", "labels": {"app.kubernetes.io/managed-by": program}}}
+
+
+LISTS = zone("node-0", GPU, resource(CORE, 9, 9, 9), resource("cpu", 4, 4, 4))
+BOTH = {CORE, "x.io/gpu"}
+
+DEVICES = [
+    # what it shows                          fields                        uncertain
+    ("who writes no label exports devices",  {},                           {CORE}),
+    ("another program may not",              managed_by("Koordinator"),    BOTH),
+    ("whatever it is called",                managed_by(""),               BOTH),
+    ("unless an exporter writes there too",
+     {**managed_by("Koordinator"), **said(topologyManagerPolicy="none")},  {CORE}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "uncertain"), table(DEVICES))
+def test_what_may_be_no_device_of_a_plugin_is_uncertain_and_nothing_else(
+    fields: Json, uncertain: set[str]
+) -> None:
+    read = topology(kinds.TOPOLOGIES[0].described({**raw(LISTS), **fields}))
+
+    assert read.uncertain == uncertain
+    assert {*read.zones[0].capacity} == {CORE, "x.io/gpu", "cpu"} - uncertain
 
 
 def test_as_much_as_is_allocatable_counts_as_free_where_that_is_odd() -> None:

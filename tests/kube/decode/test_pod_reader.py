@@ -18,6 +18,7 @@ from numalign.model.attributes import NO_SCHEDULE
 from numalign.model.constraints import ANYWHERE, Operator, Requirement, Tolerating, Toleration
 from numalign.model.errors import Mistake
 from numalign.model.intent import UNRULED, Intent, Match, NamespaceRules, Policy
+from numalign.model.resources import EMPTY
 from tests.notation import GPU, asks, means, table
 from tests.webhook.conftest import POLICY, Raw, raw, with_spec
 
@@ -293,6 +294,19 @@ def test_what_says_something_else_is_read_by_itself(other: Raw) -> None:
 
     assert read(readings, SPEAKING) == read_once(SPEAKING)
     assert read(readings, other) == read_once(other) != read(readings, SPEAKING)
+
+
+def test_a_resource_that_no_plugin_serves_counts_for_the_node_as_a_whole_alone() -> None:
+    readings, by_policy = PodReader(), policies(policy=ClusterPolicy(unaligned=frozenset({GPU})))
+    before, found = asked(SPEAKING), readings.read(SPEAKING, "team", by_policy)
+
+    assert isinstance(found, PodQuestion)
+    assert (found.question.demand.whole.devices, found.question.demand.total) == (
+        EMPTY,
+        before.question.demand.total,
+    )
+    # Another policy may come at any time.
+    assert read(readings, SPEAKING) == before
 
 
 def test_what_is_asked_of_a_namespace_is_heard_anew() -> None:

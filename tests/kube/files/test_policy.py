@@ -76,6 +76,7 @@ def test_the_page_for_platform_teams_shows_a_file_that_is_read() -> None:
         taints=RequestReaction.DENY,
         partial=RequestReaction.DENY,
         shapes=(SHOWN_SHAPE,),
+        unaligned=frozenset({"example.com/slots"}),
     )
 
 
@@ -114,6 +115,7 @@ def test_a_policy_is_data_for_programs() -> None:
         taints=RequestReaction.IGNORE,
         partial=RequestReaction.DENY,
         shapes=(GPU_SHAPE,),
+        unaligned=frozenset({"x.io/b", "x.io/a"}),
     )
 
     assert json.loads(json.dumps(everything.to_json())) == {
@@ -131,7 +133,12 @@ def test_a_policy_is_data_for_programs() -> None:
         "taints": "ignore",
         "partial": "deny",
         "shapes": [GPU_SHAPE.name],
+        "unalignedResources": ["x.io/a", "x.io/b"],
     }
+
+
+def test_resources_that_no_plugin_serves_are_named() -> None:
+    assert parse(b"unalignedResources: [x.io/a, x.io/a, y.io/B_c]").unaligned == {"x.io/a", "y.io/B_c"}
 
 
 def test_pods_that_nothing_could_take_may_only_be_warned_of() -> None:
@@ -322,6 +329,12 @@ MISTAKEN = {
             " unknownResources"),
         ],
     ),
+    "resources that are none": ("unalignedResources: [cpu, x.io/, 7]",
+        [
+            'unalignedResources[0]: "cpu" is not the name of an extended resource',
+            'unalignedResources[1]: "x.io/" is not the name of an extended resource',
+            "unalignedResources[2]: must be a string, not a number",
+        ]),
     "a key that is a number": ("1: {}", ["1: the key must be a string: put it in quotes"]),
     "parts of another shape": ("defaults: {}\nexemptions: []\nworkloads: 3",
         ["defaults: must be a list, not an object",
