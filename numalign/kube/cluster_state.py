@@ -37,6 +37,7 @@ from numalign.lru import Caches
 from numalign.model.errors import BadTopology, Mistake
 from numalign.model.intent import NamespaceRules, Policy, Scope
 from numalign.model.node import Node
+from numalign.model.resources import EMPTY
 from numalign.model.steps import Steps, finished
 from numalign.shapes import KnownShape, RememberedShapes, ShapeHistory
 from numalign.shapes.unknown_node import UnknownNode
@@ -284,7 +285,8 @@ class ClusterState:
         if node_facts.threads is None:
             node_facts = replace(node_facts, threads=report.threads)
         configured = self.configurations.get(name)
-        return _joined(report.topology, node_facts=node_facts, configured=configured)
+        topology = report.with_gpus((node_facts.most or EMPTY).get(numatopologies.GPU, 0))
+        return _joined(topology, node_facts=node_facts, configured=configured)
 
     def _is_orphan(self, name: str) -> bool:
         """Return whether there are Nodes, and none with this name."""

@@ -4,8 +4,9 @@ Numatopology, in which Volcano's exporter publishes the CPUs of a node.
 It is the API of volcano.sh/apis (pkg/apis/nodeinfo/v1alpha1), as volcano-sh/resource-exporter fills it in:
 two policies from the kubelet's file, how much CPU is reserved, which CPUs there are and where (`cpuDetail`,
 in which a zero is omitted), which of them no pod has exclusively (`numares`, including the reserved ones)
-and, since 2026, which pod has which. It does not have memory, devices, the scope and options. So a node
-without other reports is known by the amounts of its CPUs.
+and, since 2026, which pod has which. Volcano's guide also shows the zone of each NVIDIA GPU (`gpuDetail`),
+but nothing says which are free. It does not have memory, other devices, the scope and options. So a node
+without other reports is known by the amounts of its CPUs, and by its GPUs if its device plugin has as many.
 
 Zones have the names that other exporters give them. A CPU that is in `allocatable` and belongs to a pod at
 the same time counts as the pod's.
@@ -13,12 +14,12 @@ the same time counts as the pod's.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from sys import intern
 from types import MappingProxyType
 
 from numalign.kube.decode.nrt import MOST_ZONES, Topology
-from numalign.kube.decode.parts import Part
+from numalign.kube.decode.parts import Part, inner
 from numalign.kube.kinds import Collection
 from numalign.kubelet import cpu_manager
 from numalign.model.bitset import union
@@ -41,13 +42,17 @@ COLLECTIONS = (
             {
                 "metadata": {"name": True},
                 "spec": dict.fromkeys(
-                    ("policies", "resReserved", "numares", "cpuDetail", "podAllocations"), True
+                    ("policies", "resReserved", "numares", "cpuDetail", "gpuDetail", "podAllocations"), True
                 ),
             }
         ),
     ),
 )
 """The versions that can be read, the preferred one first."""
+
+GPU = "nvidia.com/gpu"
+
+MOST_GPUS = 1024
 
 MOST_PODS = 1024
 """The limit for one node; a kubelet runs 110 pods, unless configured otherwise."""
@@ -61,10 +66,21 @@ _Place = tuple[ZoneId, int, int]
 
 @dataclass(frozen=True, slots=True)
 class CpuReport:
-    """One Numatopology; `threads` is the number per core, None if cores differ."""
+    """One Numatopology; `threads` is the number per core, None if cores differ.
+
+    `gpus` are the GPUs of each zone, none unless all of them are on zones with CPUs.
+    """
 
     topology: Topology
     threads: int | None
+    gpus: Mapping[ZoneId, int]
+
+    def with_gpus(self, total: int) -> Topology:
+        """Return the topology with all GPUs, free as far as known, if the node has so many of its plugin."""
+        if not total or total != sum(self.gpus.values()):
+            return self.topology
+        zones = tuple(_with_gpus(zone, self.gpus.get(zone.id, 0)) for zone in self.topology.zones)
+        return replace(self.topology, zones=zones, uncertain=frozenset({GPU}))
 
 
 def report(raw: Mapping[str, object]) -> CpuReport:
@@ -92,7 +108,8 @@ def report(raw: Mapping[str, object]) -> CpuReport:
     zones = (
         tuple(_zones(ids, cpus, cpus.everything & ~reserved, free)) if static else tuple(map(_silent, ids))
     )
-    return CpuReport(Topology(name, zones, policy=policy or Policy.NONE), _threads(cores))
+    gpus = _gpus(spec["gpuDetail"], frozenset(ids))
+    return CpuReport(Topology(name, zones, policy=policy or Policy.NONE), _threads(cores), gpus)
 
 
 def _measure(spec: Part) -> None:
@@ -108,6 +125,25 @@ def _measure(spec: Part) -> None:
             f"has {len(listed)} pods with {count} containers: at most {MOST_PODS} and"
             f" {MOST_CONTAINERS} are allowed"
         )
+
+
+def _gpus(detail: Part, zones: frozenset[ZoneId]) -> Mapping[ZoneId, int]:
+    """Return the GPUs of each of these zones; none if the zone of any is unknown."""
+    listed = detail.value if isinstance(detail.value, dict) and len(detail.value) <= MOST_GPUS else {}
+    numbers = [inner(gpu, "numa") for gpu in listed.values()]
+    # A zero may be omitted, and a GPU on no zone has a negative number. If all are omitted, none is known.
+    if not any(type(number) is int for number in numbers):
+        return MappingProxyType({})
+    places = Counter(ZoneId(number or 0) for number in numbers if number is None or type(number) is int)
+    known = places.total() == len(numbers) and places.keys() <= zones
+    return MappingProxyType(dict(places) if known else {})
+
+
+def _with_gpus(zone: Zone, count: int) -> Zone:
+    has, given_out, free = (
+        Resources({**bag, GPU: count}) for bag in (zone.capacity, zone.allocatable, zone.free)
+    )
+    return replace(zone, capacity=has, allocatable=given_out, free=free)
 
 
 def _cores(detail: Part) -> tuple[Core, ...]:

@@ -144,7 +144,7 @@ class ClusterPolicy:
 
 
 _FIELDS = (
-    *("defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "shapes"),
+    *("defaults", "exemptions", "workloads", "never", "unknownResources", "taints", "partial", "shapes"),
     "unalignedResources",
 )
 

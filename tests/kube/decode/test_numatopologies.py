@@ -9,7 +9,7 @@ from numalign.model.intent import Policy
 from numalign.model.machine import MOST_CPUS
 from numalign.model.node import Zone
 from tests.kube.objects import Json, mistakes, numatopology
-from tests.notation import table, zone
+from tests.notation import GPU, table, zone
 
 
 def test_cpus_are_read_zone_by_zone_and_a_zero_may_be_left_out() -> None:
@@ -17,7 +17,9 @@ def test_cpus_are_read_zone_by_zone_and_a_zero_may_be_left_out() -> None:
     written = numatopology(resReserved={"cpu": "1500m"}, numares={"cpu": {"allocatable": "0-1,3-4,6"}})
 
     assert report(written) == CpuReport(
-        Topology("a", (zone("cpu=4/2/1", at=0), zone("cpu=4/4/2", at=1)), policy=Policy.RESTRICTED), threads=2
+        Topology("a", (zone("cpu=4/2/1", at=0), zone("cpu=4/4/2", at=1)), policy=Policy.RESTRICTED),
+        threads=2,
+        gpus={},
     )
 
 
@@ -54,6 +56,35 @@ def test_more_kept_for_the_system_than_there_is_leaves_nothing() -> None:
     zones: tuple[Zone, ...] = report(numatopology(resReserved={"cpu": "999"})).topology.zones
 
     assert [each.allocatable["cpu"] for each in zones] == [0, 0]
+
+
+GPUS = [
+    # what it shows                     the NUMA ids that are written    GPUs of the node, and of its zones
+    ("GPUs on two zones",               [0, 0, 0, 1],                    4, [3, 1]),
+    ("a zero may be left out",          [None, None, 1, 1],              4, [2, 2]),
+    ("but not all",                     [None, None],                    2, None),
+    ("a GPU on no zone",                [0, -1],                         2, None),
+    ("one on a zone without CPUs",      [0, 7],                          2, None),
+    ("one on whatever",                 [0, "1"],                        2, None),
+    ("on a list",                       [0, []],                         2, None),
+    ("shared GPUs",                     [0, 1],                          8, None),
+    ("none that a plugin serves",       [0, 1],                          0, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ids", "total", "expected"), table(GPUS))
+def test_gpus_count_where_all_zones_are_known_and_the_plugin_has_as_many(
+    ids: list[object], total: int, expected: list[int] | None
+) -> None:
+    detail = {
+        str(at): {"busID": "x", **({} if number is None else {"numa": number})}
+        for at, number in enumerate(ids)
+    }
+    found = report(numatopology(gpuDetail=detail)).with_gpus(total)
+
+    # Which of them are free is not told.
+    assert found.uncertain == (frozenset() if expected is None else {GPU})
+    assert [each.free[GPU] for each in found.zones if GPU in each.free] == (expected or [])
 
 
 WRONG = [
