@@ -24,6 +24,7 @@ from numalign.kube.decode import (
     shapes,
 )
 from numalign.kube.decode.fingerprints import Fingerprint
+from numalign.kube.decode.koordinator import CpuFacts
 from numalign.kube.decode.kubelet_config import KubeletConfiguration
 from numalign.kube.decode.kubelet_reports import MACHINE, PLACEMENTS, MachineReport
 from numalign.kube.decode.namespaces import NamespaceFacts
@@ -308,7 +309,7 @@ class ClusterState:
         if report is None:
             self._machines.pop(name, None)
             return None, ()
-        key = report, topology.policy, topology.scope, topology.max_zones, node_facts
+        key = report, topology.policy, topology.scope, topology.max_zones, topology.cpus, node_facts
         before = self._machines.get(name)
         if before is None or before[0] != key:
             try:
@@ -343,7 +344,7 @@ class ClusterState:
             yield from problems
 
 
-_MachineKey = tuple[MachineReport, Policy, Scope, int, NodeFacts | None]
+_MachineKey = tuple[MachineReport, Policy, Scope, int, CpuFacts, NodeFacts | None]
 """The parts of a node with a machine while it is empty."""
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 
-from numalign.kube.decode import movability
+from numalign.kube.decode import koordinator, movability
 from numalign.kube.decode.kubelet_reports import MACHINE, OBSERVED_AT, PLACEMENTS
 from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, GROUP, KIND, MANAGED_BY, VERSIONS
 from numalign.model import intent
@@ -217,7 +217,10 @@ TOPOLOGIES = tuple(
                 "metadata": {
                     "name": _ALL,
                     "labels": (MANAGED_BY,),
-                    "annotations": (FINGERPRINT_ANNOTATION, MACHINE, PLACEMENTS, OBSERVED_AT),
+                    "annotations": (
+                        *(FINGERPRINT_ANNOTATION, MACHINE, PLACEMENTS, OBSERVED_AT),
+                        *koordinator.ANNOTATIONS,
+                    ),
                 },
                 "topologyPolicies": _ALL,
                 "attributes": _ALL,

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from numalign.kube.decode import kubelet_reports, nrt
+from numalign.kube.decode import koordinator, kubelet_reports, nrt
 from numalign.kube.decode.kubelet_reports import (
     MACHINE,
     OBSERVED_AT,
@@ -214,7 +214,10 @@ def _written(raw: Mapping[str, object], key: str) -> object:
 def _digest(raw: Mapping[str, object]) -> bytes | None:
     """Return a digest of all that `nrt.topology` reads."""
     metadata, fingerprint = raw.get("metadata"), _written(raw, FINGERPRINT_ANNOTATION)
-    known = inner(metadata, "name"), inner(inner(metadata, "labels"), MANAGED_BY), fingerprint
+    label = inner(inner(metadata, "labels"), MANAGED_BY)
+    # They are read only of labelled objects.
+    texts = [_written(raw, key) for key in koordinator.ANNOTATIONS] if label is not None else []
+    known = inner(metadata, "name"), label, fingerprint, texts
     return _digest_of([*known, *map(raw.get, ("apiVersion", "topologyPolicies", "attributes", "zones"))])
 
 

@@ -200,7 +200,7 @@ def unchecked(
         topology.zones,
         policy=configuration.policy or topology.policy,
         scope=configuration.scope or topology.scope,
-        cpu_manager=configuration.cpu_manager or cpu_manager,
+        cpu_manager=configuration.cpu_manager or topology.cpus.manager or cpu_manager,
         memory_manager=configuration.memory_manager or memory_manager,
         totals=node_facts.totals,
         max_zones=topology.max_zones if configuration.max_zones is None else configuration.max_zones,
@@ -209,13 +209,13 @@ def unchecked(
         attributes=node_facts.attributes,
         options=shared(
             Options(
-                configuration.cpu_options,
+                configuration.cpu_options if configured else topology.cpus.options,
                 configuration.topology_options,
                 configuration.gates,
                 node_facts.minor,
             )
         ),
-        threads=node_facts.threads,
+        threads=node_facts.threads or topology.cpus.threads,
     )
 
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from numalign.kube.decode import fingerprints
 from numalign.kube.decode.fingerprints import Fingerprint
+from numalign.kube.decode.koordinator import NO_FACTS, CpuFacts, cpu_facts
 from numalign.kube.decode.parts import Part, amount_of, inner, named
 from numalign.model import resources
 from numalign.model.errors import MOST_MISTAKES, BadQuantity, BadTopology, Mistake
@@ -61,6 +62,8 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 
 _OF_NO_PLUGIN = ("koordinator.sh/",)
 """The beginnings of names in topologies that no known device plugin serves."""
+
+_ALL = ("",)
 
 FINGERPRINT_ANNOTATION = f"{GROUP}/fingerprint"
 """Where exporters wrote a fingerprint before there were attributes."""
@@ -98,7 +101,8 @@ class Topology:
 
     `fingerprint` is that of the pods for which the free amounts account, None if none can be read. Of the
     `uncertain` resources an amount is `odd`, or no device plugin may serve them. Zones list them only if
-    nothing but a free amount is odd: all that is allocatable then counts as free.
+    nothing but a free amount is odd: all that is allocatable then counts as free. `cpus` is what Koordinator
+    annotates of the CPU manager.
     """
 
     name: str
@@ -109,6 +113,7 @@ class Topology:
     fingerprint: Fingerprint | None = None
     uncertain: frozenset[str] = frozenset()
     odd: tuple[Mistake, ...] = ()
+    cpus: CpuFacts = NO_FACTS
 
 
 @dataclass(slots=True)
@@ -144,7 +149,12 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
     """
     odd = _Odd()
     attribute = _attributes(part)
-    zones = _zones(part, amounts, odd, _doubtful(part["metadata"], attribute))
+    doubtful = _doubtful(part["metadata"], attribute)
+    zones = _zones(part, amounts, odd, doubtful)
+    facts = NO_FACTS
+    if doubtful == _ALL:
+        facts = _facts_of_machine(part["metadata"], zones)
+        zones = tuple(_of_machine(zones, facts, odd))
     policy, scope = _deprecated(part)
     return Topology(
         name,
@@ -155,6 +165,7 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
         fingerprint=_fingerprint(attribute, part["metadata"].value),
         uncertain=frozenset(odd.listed | odd.free),
         odd=tuple(odd.mistakes),
+        cpus=facts,
     )
 
 
@@ -219,7 +230,7 @@ def _doubtful(metadata: Part, attribute: Callable[[str], Part]) -> tuple[str, ..
     Exporters of what a kubelet lists (RTE, NFD, the agent) write its policy as an attribute, and no label.
     """
     labelled = inner(inner(metadata.value, "labels"), MANAGED_BY) is not None
-    return ("",) if labelled and attribute(_POLICY).value is None else _OF_NO_PLUGIN
+    return _ALL if labelled and attribute(_POLICY).value is None else _OF_NO_PLUGIN
 
 
 def _zones(
@@ -241,6 +252,29 @@ def _zones(
     listed_names = {name for zone in zones for name in zone.capacity}
     odd.listed |= {name for name in listed_names if kind(name) is Kind.DEVICE and name.startswith(doubtful)}
     return tuple(sorted(_without_odd(zones, odd), key=lambda zone: zone.id))
+
+
+def _facts_of_machine(metadata: Part, zones: Sequence[Zone]) -> CpuFacts:
+    """Return what is annotated of the CPU manager."""
+    annotations = inner(metadata.value, "annotations")
+    cpus = sum(zone.capacity.get(CPU, 0) for zone in zones) // MILLI
+    return cpu_facts(annotations, cpus) if isinstance(annotations, dict) else NO_FACTS
+
+
+def _of_machine(zones: Sequence[Zone], facts: CpuFacts, odd: _Odd) -> Iterable[Zone]:
+    """Return the zones of a program that lists the machine, whatever the kubelet's managers allocate.
+
+    Whether there is a memory manager is unknown, and so is which zones have the reserved CPUs: none counts as
+    reserved, and all of an unknown CPU manager is uncertain.
+    """
+    odd.listed |= {name for zone in zones for name in zone.capacity if kind(name) is Kind.MEMORY}
+    (odd.free if facts.manager else odd.listed).add(CPU)
+    return (_with_all_cpus(zone) for zone in _without_odd(zones, odd))
+
+
+def _with_all_cpus(zone: Zone) -> Zone:
+    allocatable = Resources({name: zone.capacity[name] for name in zone.allocatable})
+    return replace(zone, allocatable=allocatable, free=allocatable)
 
 
 def _numbers(parts: Sequence[Part], odd: _Odd) -> list[ZoneId | None]:

@@ -1,5 +1,6 @@
 """NodeResourceTopology, as exporters write it and as they should not."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,11 +9,14 @@ from hypothesis import strategies as st
 
 from numalign.kube import kinds
 from numalign.kube.decode.fingerprints import Fingerprint, Method
+from numalign.kube.decode.koordinator import CPU_POLICY
+from numalign.kube.decode.nodes import join
 from numalign.kube.decode.nrt import Topology, topology
 from numalign.kube.decode.parts import Part
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
-from numalign.model.node import Zone
+from numalign.model.node import CpuManager, MemoryManager, Zone
+from numalign.model.options import CpuOption
 from numalign.model.resources import Resources, ZoneId
 from tests.kube.objects import mistakes
 from tests.notation import table
@@ -359,13 +363,13 @@ def managed_by(program: str) -> Json:
 
 
 LISTS = zone("node-0", GPU, resource(CORE, 9, 9, 9), resource("cpu", 4, 4, 4))
-BOTH = {CORE, "x.io/gpu"}
+ALL = {CORE, "x.io/gpu", "cpu"}
 
 DEVICES = [
     # what it shows                          fields                        uncertain
     ("who writes no label exports devices",  {},                           {CORE}),
-    ("another program may not",              managed_by("Koordinator"),    BOTH),
-    ("whatever it is called",                managed_by(""),               BOTH),
+    ("another program may not",              managed_by("Koordinator"),    ALL),
+    ("whatever it is called",                managed_by(""),               ALL),
     ("unless an exporter writes there too",
      {**managed_by("Koordinator"), **said(topologyManagerPolicy="none")},  {CORE}),
 ]  # fmt: skip
@@ -378,7 +382,21 @@ def test_what_may_be_no_device_of_a_plugin_is_uncertain_and_nothing_else(
     read = topology(kinds.TOPOLOGIES[0].described({**raw(LISTS), **fields}))
 
     assert read.uncertain == uncertain
-    assert {*read.zones[0].capacity} == {CORE, "x.io/gpu", "cpu"} - uncertain
+    assert {*read.zones[0].capacity} == ALL - uncertain
+
+
+def test_koordinator_lists_the_machine_and_annotates_what_the_kubelet_does_with_its_cpus() -> None:
+    policy = {"policy": "static", "options": {"full-pcpus-only": "true"}}
+    written = managed_by("Koordinator")
+    written["metadata"]["annotations"] = {CPU_POLICY: json.dumps(policy)}
+    listed = resource("cpu", 4, 3, 3), resource("memory", 9, 9, 9)
+    read = topology(kinds.TOPOLOGIES[0].described({**raw(zone("node-0", *listed)), **written}))
+
+    # Nobody tells whether there is a memory manager, or which zones have the reserved CPUs.
+    assert (read.uncertain, read.zones[0].free) == (frozenset({"cpu", "memory"}), Resources({"cpu": 4000}))
+    known = join(read)
+    assert (known.cpu_manager, known.memory_manager) == (CpuManager.STATIC, MemoryManager.NONE)
+    assert known.options.cpu == {CpuOption.FULL_PCPUS_ONLY}
 
 
 def test_as_much_as_is_allocatable_counts_as_free_where_that_is_odd() -> None:
