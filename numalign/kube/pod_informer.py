@@ -280,7 +280,7 @@ class PodInformer:
     def _record(self, annotations: Part) -> DecodedRecord:
         """Return the record; pods of a template on the same zones share it."""
         written = {
-            key: text for key in placement_records.SOURCES if (text := annotations[key].value) is not None
+            key: text for key in placement_records.KEYS if (text := annotations[key].value) is not None
         }
         if not written:
             return placement_records.NOTHING

@@ -9,11 +9,15 @@ holds.
     numalign.io/placement            [{"zones": ["node-0"], "amount": {"cpu": "8", "nvidia.com/gpu": "1"}}]
     kai.scheduler/numa-placement-... [{"zone": "node-0", "amount": {"cpu": "8", "nvidia.com/gpu": "1"}}]
 
-The second form is that of KAI-Scheduler (github.com/kai-scheduler/KAI-Scheduler, in its plugin numa), which
-supports only single zones and has no record of a pod that holds nothing.
+    kai.scheduler/numa-memory-groups-... [{"memoryNodes": ["node-0", "node-1"], "amount": {"memory": "8Gi"}}]
+
+The last two are those of KAI-Scheduler (github.com/kai-scheduler/KAI-Scheduler, in its plugin numa). Its
+placement names only single zones, and it has none of a pod that holds nothing. The memory groups beside it
+(docs/developer/designs/numa-topology/memory-manager-groups.md) are all that the memory manager gave the pod,
+on single zones too, so they replace the memory of the placement. The text `null` means that they are unknown.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -26,11 +30,20 @@ from numalign.model import intent
 from numalign.model.errors import BadInput, Mistake
 from numalign.model.node import Node
 from numalign.model.placement import Held, Placement, ZoneSet
-from numalign.model.resources import Resources
+from numalign.model.resources import EMPTY, Kind, Resources, kind
 from numalign.runtime.nesting import why_not_json
 
 KAI_OBSERVED = "kai.scheduler/numa-placement-observed"
 KAI_PREDICTED = "kai.scheduler/numa-placement-predicted"
+_UNKNOWN = "null"
+
+_GROUPS: Mapping[str, str] = MappingProxyType(
+    {
+        KAI_OBSERVED: "kai.scheduler/numa-memory-groups-observed",
+        KAI_PREDICTED: "kai.scheduler/numa-memory-groups-predicted",
+    }
+)
+"""The annotations with memory groups, by that of the placement."""
 
 LONGEST = 2**18
 """The limit of bytes; the API server stores no more of all annotations of an object together."""
@@ -45,8 +58,8 @@ def write(kept: Mapping[ZoneSet, Resources], node: Node) -> str:
     return orjson.dumps(placements.render(node, Placement(kept=kept))).decode()
 
 
-def read(text: str) -> Held:
-    """Return what a record says, the names of each set of zones in order.
+def read(text: str, *, several: str = "zones") -> Held:
+    """Return what a record says, the names of each set of zones, which are in the field `several`, in order.
 
     Raise `BadRecord` with every mistake.
     """
@@ -57,7 +70,7 @@ def read(text: str) -> Held:
     except orjson.JSONDecodeError as error:
         raise BadRecord([Mistake("", why_not_json(text, error))]) from error
     record = Part(written)
-    held = placements.held(record.required())
+    held = placements.held(record.required(), several=several)
     record.raise_mistakes(BadRecord)
     return held
 
@@ -86,11 +99,38 @@ def record_of(annotations: Mapping[str, object]) -> DecodedRecord:
         try:
             held = _record(key, annotations[key])
         except BadRecord as error:
-            where = f"metadata.annotations[{key}]"
-            mistakes += (replace(mistake, where=f"{where}{mistake.where}") for mistake in error.mistakes)
+            mistakes += _at(key, error)
         else:
+            groups = _GROUPS.get(key, "")
+            try:
+                held = _with_groups(held, annotations.get(groups, _UNKNOWN))
+            except BadRecord as error:
+                mistakes += _at(groups, error)
             return DecodedRecord(PlacementRecord(held, source), tuple(mistakes))
     return DecodedRecord(None, tuple(mistakes)) if mistakes else NOTHING
+
+
+def _at(key: str, error: BadRecord) -> Iterator[Mistake]:
+    """Yield the mistakes in an annotation, each with its place."""
+    where = f"metadata.annotations[{key}]"
+    return (replace(mistake, where=f"{where}{mistake.where}") for mistake in error.mistakes)
+
+
+def _with_groups(held: Held, text: object) -> Held:
+    """Return what a pod holds, its memory by these groups; as it is, if they are unknown."""
+    if text == _UNKNOWN:
+        return held
+    if not isinstance(text, str):
+        raise BadRecord([Mistake("", f"must be a string, not {named(text)}")])
+    groups = read(text, several="memoryNodes")
+    merged = {
+        zones: Resources({name: amount for name, amount in bag.items() if kind(name) is not Kind.MEMORY})
+        for zones, bag in held.items()
+    }
+    for zones, bag in groups.items():
+        memory = {name: amount for name, amount in bag.items() if kind(name) is Kind.MEMORY}
+        merged[zones] = merged.get(zones, EMPTY).plus(memory)
+    return merged
 
 
 def _record(key: str, text: object) -> Held:
@@ -113,4 +153,4 @@ SOURCES: Mapping[str, Source] = MappingProxyType(
 )
 """The annotations that hold a record, the most trustworthy first."""
 
-KEYS = frozenset(SOURCES)
+KEYS = frozenset({*SOURCES, *_GROUPS.values()})

@@ -38,8 +38,11 @@ def _entry(zones: list[str], amounts: Resources) -> dict[str, Any]:
     return {"zones": zones, "amount": {name: quantity(name, amount) for name, amount in amounts.items()}}
 
 
-def held(record: Part) -> Held:
-    """Return what a record says, the names of each set of zones in order; mistakes are left in the part."""
+def held(record: Part, *, several: str = "zones") -> Held:
+    """Return what a record says, the names of each set of zones in order; mistakes are left in the part.
+
+    `several` is the field of an entry with the names of its zones.
+    """
     if isinstance(record.value, list) and len(record.value) > MOST_ENTRIES:
         record.wrong(f"has {len(record.value)} entries: at most {MOST_ENTRIES} are allowed")
     if (amounts := _amounts(record.value)) > MOST_AMOUNTS:
@@ -47,10 +50,10 @@ def held(record: Part) -> Held:
     read: dict[tuple[str, ...], Resources] = {}
     places: dict[tuple[str, ...], Part] = {}
     for entry in record.objects():
-        zones = _zones(entry)
+        zones = _zones(entry, several)
         read[zones] = entry["amount"].required().amounts()
         # An entry without zones may be one whose zones cannot be read.
-        named_zones = zones or entry["zones"].value == []
+        named_zones = zones or entry[several].value == []
         if named_zones and places.setdefault(zones, entry) is not entry:
             names = ", ".join(map(named, zones)) or "no zone"
             entry.wrong(f"{names} is listed twice: see {places[zones].where}")
@@ -63,11 +66,11 @@ def _amounts(entries: object) -> int:
     return sum(len(amounts) for amounts in lists if isinstance(amounts, dict))
 
 
-def _zones(entry: Part) -> tuple[str, ...]:
+def _zones(entry: Part, field: str) -> tuple[str, ...]:
     """Return the names of an entry's zones, in order; none for devices without a known zone."""
-    one, several = entry["zone"], entry["zones"]
+    one, several = entry["zone"], entry[field]
     if one.value is not None and several.value is not None:
-        one.wrong("cannot be combined with zones: remove one of them")
+        one.wrong(f"cannot be combined with {field}: remove one of them")
     names = [*_names(several)] if one.value is None else [one.required_text()]
     return tuple(sorted(names))
 

@@ -22,10 +22,10 @@ from numalign.ledger.claims import checked
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.model.errors import Mistake
 from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED
-from numalign.model.placement import ZoneSet
+from numalign.model.placement import Held, ZoneSet
 from numalign.model.resources import Resources
 from tests.kube.objects import mistakes
-from tests.notation import GPU, asks, bag, machine, node, zone_ids
+from tests.notation import GPU, asks, bag, machine, node, table, zone_ids
 
 SPARSE = node("cpu=4 mem=8Gi", "cpu=16 mem=32Gi gpu=2", policy="single-numa-node", ids=(0, 3))
 
@@ -195,6 +195,45 @@ def test_an_empty_list_of_another_scheduler_says_nothing(key: str) -> None:
         None,
         [f"metadata.annotations[{key}]: is empty"],
     )
+
+
+KAI_GROUPS = "kai.scheduler/numa-memory-groups-observed"
+SPANNING = {"memoryNodes": ["node-3", "node-0"], "amount": {"memory": "6Gi"}}
+LONE = {"memoryNodes": ["node-0"], "amount": {"memory": "1Gi"}}
+THEIRS = json.dumps([{"zone": "node-0", "amount": {"cpu": "2", "memory": "1Gi"}}])
+WITHOUT_MEMORY: Held = {("node-0",): bag("cpu=2")}
+AS_PLACED: Held = {("node-0",): bag("cpu=2 mem=1Gi")}
+TOGETHER: Held = {("node-0", "node-3"): bag("mem=6Gi")}
+
+GROUPED = [
+    # what it shows                       the groups                     what the pod holds
+    ("memory that spans zones",           json.dumps([SPANNING]),
+     {**WITHOUT_MEMORY, **TOGETHER}),
+    ("and memory of one zone",            json.dumps([SPANNING, LONE]),
+     {**AS_PLACED, **TOGETHER}),
+    ("groups are all of the memory",      "[]",                          WITHOUT_MEMORY),
+    ("groups that are unknown",           "null",                        AS_PLACED),
+    ("only memory is in groups",          json.dumps([{**LONE, "amount": {"cpu": "9"}}]), WITHOUT_MEMORY),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("groups", "expected"), table(GROUPED))
+def test_memory_groups_of_kai_replace_the_memory_of_its_placement(groups: str, expected: Held) -> None:
+    assert record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: groups}) == DecodedRecord(
+        PlacementRecord(expected, Source.OBSERVED)
+    )
+
+
+def test_memory_groups_that_cannot_be_read_are_told_and_the_placement_counts() -> None:
+    found = record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: json.dumps([LONE, LONE])})
+
+    assert found.record == PlacementRecord(AS_PLACED, Source.OBSERVED)
+    assert [mistake.where for mistake in found.mistakes] == [f"metadata.annotations[{KAI_GROUPS}][1]"]
+    assert record_of({KAI_OBSERVED: THEIRS, KAI_GROUPS: 7}).record == found.record
+
+
+def test_memory_groups_without_a_placement_are_no_record() -> None:
+    assert record_of({KAI_GROUPS: json.dumps([LONE])}) == DecodedRecord(None, ())
 
 
 def test_an_annotation_that_is_no_text_is_told() -> None:
