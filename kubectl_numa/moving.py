@@ -78,7 +78,8 @@ def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, c
     stored = {_uid(raw): raw for raw in map(_stored, _pods(objects))}
     keeper = PolicyKeeper(None, log=_silent(), registry=CollectorRegistry())
     keeper.now = view.policy
-    has_all_pods = complete or bool(stored)
+    # Whoever adds a pending pod to a file to ask about it leaves out those that run.
+    has_all_pods = complete or any(inner(raw.get("spec"), "nodeName") for raw in stored.values())
     state = SchedulerState(
         Reservations(),
         policy=keeper,
@@ -97,9 +98,11 @@ def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, c
 
 
 def require_pods(placed: PlacedPods) -> None:
-    """Raise `Trouble` if the source was a snapshot without pods."""
+    """Raise `Trouble` if the source was a snapshot without pods on nodes."""
     if not placed.complete:
-        raise Trouble("the snapshot contains no pods: write it with `kubectl numa snapshot --with-pods`")
+        raise Trouble(
+            "the snapshot contains no pods on nodes: write it with `kubectl numa snapshot --with-pods`"
+        )
 
 
 def _silent() -> Log:

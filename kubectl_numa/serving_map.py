@@ -97,7 +97,7 @@ class LocalMap:
             match=self.match,
             clock=time.monotonic,
             wall=lambda: time.time() if live else _written(state),
-            # In a file without a single pod, the pods were left out.
+            # In a file without a single pod on a node, the pods were left out.
             complete=lambda snapshot: live or snapshot.pods > 0,
         )
         return state

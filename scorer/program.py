@@ -95,7 +95,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             match=settings.policy_match,
             clock=time.monotonic,
             wall=time.time,
-            # In a file without a single pod, the pods were left out.
+            # In a file without a single pod on a node, the pods were left out.
             complete=lambda snapshot: snapshot.pods > 0 or not settings.snapshot,
         )
 

@@ -110,7 +110,7 @@ def defrag(  # noqa: PLR0913 - one argument for each option
         )
     notify_skipped(placed.problems)
     if not placed.complete and advice.remedy is not Remedy.FITS:
-        notify("the snapshot contains no pods, so none can move: write it with --with-pods")
+        notify("the snapshot contains no pods on nodes, so none can move: write it with --with-pods")
     if output is not Output.TEXT:
         options.print_document(moving.to_json(pod, priority, advice), output)
         return

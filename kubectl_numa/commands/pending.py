@@ -42,7 +42,8 @@ def pending(
     view = source.view(webhook, objects=objects)
     with waiting("reading the pods") as now:
         placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
-        moving.require_pods(placed)
         found = pending_pods.causes(placed, view, chosen, progress=now)
+    if not found:
+        moving.require_pods(placed)
     notify_skipped(placed.problems)
     options.print_listing(pending_pods.listing(found, now=view.seen), output)

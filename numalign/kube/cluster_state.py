@@ -61,7 +61,7 @@ class Snapshot:
     it last looked, in seconds since 1970, None if that cannot be read; it is always the current one, because
     nothing else changes with it.
 
-    `served` are the extended resources that DRA serves. `pods` counts the listed pods, and `ignored` the
+    `served` are the extended resources that DRA serves. `pods` counts the pods on nodes, and `ignored` the
     objects of kinds that are not read, by kind and group (`Deployment.apps`).
     """
 

@@ -91,7 +91,7 @@ class SnapshotBuilder:
         self.state = ClusterState(shape_history=shape_history)
         self._problems: list[Problem] = []
         self._ignored = Counter[str]()
-        self._pods = self._kept = 0
+        self._pods = self._bound_pods = self._kept = 0
         state = self.state
         self._keepers: Mapping[tuple[str, str], Callable[[Document, str], None]] = {
             (CORE, "Node"): partial(self._keep, state.nodes),
@@ -140,7 +140,7 @@ class SnapshotBuilder:
             snapshot,
             problems=(*self._problems, *snapshot.problems),
             ignored=MappingProxyType(dict(sorted(self._ignored.items()))),
-            pods=self._pods,
+            pods=self._bound_pods,
         )
 
     def _keep(self, store: Store[Any], document: Document, name: str) -> None:
@@ -153,17 +153,21 @@ class SnapshotBuilder:
             store.put(name, document.raw)
 
     def _count(self, document: Document, name: str) -> None:
-        self._pods += 1
+        self._note_pod(document)
         self.state.pod_counts.put((_namespace(document), name), document.raw)
 
     def _give(self, take: Callable[[Object], None], document: Document, name: str) -> None:
-        self._pods += 1
+        self._note_pod(document)
         if not name:
             self._nameless(document)
             return
         pod = PODS_IN_FILES.described(document.raw)
         pod["metadata"]["namespace"] = _namespace(document)
         take(pod)
+
+    def _note_pod(self, document: Document) -> None:
+        self._pods += 1
+        self._bound_pods += bool(Part(document.raw)["spec"]["nodeName"].text())
 
     def _nameless(self, document: Document) -> None:
         name = Part(document.raw)["metadata"]["name"]

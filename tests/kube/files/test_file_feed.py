@@ -188,7 +188,8 @@ async def test_a_file_that_is_not_looked_at_again_is_read_once(tmp_path: Path) -
 
 def with_pods(*pods: object) -> bytes:
     whole = json.loads(cluster("a"))
-    made = [{"apiVersion": "v1", "kind": "Pod", "metadata": each} for each in pods]
+    spec = {"nodeName": "a"}
+    made = [{"apiVersion": "v1", "kind": "Pod", "metadata": each, "spec": spec} for each in pods]
     return json.dumps({**whole, "items": [*whole["items"], *made]}).encode()
 
 
@@ -236,6 +237,7 @@ async def test_a_pod_is_given_on_as_an_api_server_has_it(listening: Followed, po
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p", "namespace": "default", "uid": "1", "labels": {"a": "b"}},
+        "spec": {"nodeName": "a"},
     }
     assert pods.kept == [{("default", "p"), ("team", "q")}]
     assert listening.seen[-1].pods == 2

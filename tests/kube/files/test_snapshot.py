@@ -41,7 +41,8 @@ def test_objects_are_joined_by_name() -> None:
                 node("a"),
                 nrt("a"),
                 namespace("team", **{"numalign.io/warn": "none"}),
-                {"apiVersion": "v1", "kind": "Pod", "metadata": "whatever"},
+                {"apiVersion": "v1", "kind": "Pod", "metadata": "whatever", "spec": {"nodeName": "a"}},
+                {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "waiting"}},
             )
         ]
     )

@@ -260,7 +260,10 @@ def test_a_file_without_pods_is_no_clean_bill(run: Run, with_objects: Snapshot) 
     result = run("check", "-A", "--snapshot", with_objects())
 
     assert result.exit_code == 2
-    assert "the snapshot contains no pods: write it with `kubectl numa snapshot --with-pods`" in result.stderr
+    assert (
+        "the snapshot contains no pods on nodes: write it with `kubectl numa snapshot --with-pods`"
+        in result.stderr
+    )
 
 
 def test_names_that_would_steer_a_terminal_do_not(run: Run, with_objects: Snapshot) -> None:

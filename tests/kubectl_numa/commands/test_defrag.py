@@ -148,7 +148,9 @@ def test_without_pods_it_says_how_to_have_them(run: Run, write: Write) -> None:
         zone["resources"][0]["available"] = "4"
     path = write("cluster.yaml", busy)
     result = run("defrag", "-f", write("p.yaml", LARGE), "--snapshot", path)
-    assert "the snapshot contains no pods, so none can move: write it with --with-pods" in result.stderr
+    assert (
+        "the snapshot contains no pods on nodes, so none can move: write it with --with-pods" in result.stderr
+    )
 
 
 def test_a_priority_class_that_nobody_knows_is_told_of(run: Run, crowded: Crowded, write: Write) -> None:
