@@ -17,11 +17,13 @@ from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import Strategy
 from numalign.decision.verdict import Verdict
 from numalign.kube.decode.recreated import without_classes
-from numalign.model.constraints import Unmet, unmet_ever, unmet_now
+from numalign.model.constraints import Unmet
 from numalign.model.intent import Exclusive, Policy
 from numalign.model.resources import quantities
+from numalign.scheduling.current_answers import current_answers
 from numalign.scheduling.node_explanation import PLACES, Chance, NodeExplanation, Rules
 from numalign.scheduling.rejected_pods import RejectedPod
+from numalign.scheduling.scheduler_state import SchedulerState
 from numalign.shapes import KnownShape
 
 PRESENT, REMEMBERED, DECLARED = "present", "remembered", "declared"
@@ -150,15 +152,24 @@ class Explanation:
 
 
 def explain(
-    pod: PodDecision, cluster: ClusterView, *, strategy: Strategy = Strategy.LEAST_NUMA_NODES
+    pod: PodDecision,
+    cluster: ClusterView,
+    state: SchedulerState,
+    *,
+    strategy: Strategy = Strategy.LEAST_NUMA_NODES,
+    uid: str = "",
 ) -> Explanation:
     """
-    Evaluate the pod on every node.
+    Evaluate the pod on every node of the cluster, beside the pods in its `state`.
 
-    A node that could never take the pod says why, even if the webhook has excluded its class since.
+    A node that could never take the pod says why, even if the webhook has excluded its class since. The pod
+    with this `uid`, if it exists, is evaluated as if it were not among them.
     """
     question, everywhere = cluster.by_node(pod), without_classes(pod.constraints)
-    answers = tuple(sorted(_answers(pod, cluster, strategy), key=lambda answer: answer.node.name))
+    current = current_answers(state, question, pod.constraints, strategy=strategy, uid=uid)
+    rules = Rules(question)
+    explained = (current.explanation(at, rules) for at in range(len(current.nodes)))
+    answers = tuple(sorted(explained, key=lambda answer: answer.node.name))
     evaluated = (
         (shape, evaluate(shape.shape.node, question.demand, question.intent))
         for shape in cluster.snapshot.shapes
@@ -177,16 +188,6 @@ def explain(
 def why_never(pod: PodDecision, cluster: ClusterView) -> str:
     """Return why no node could ever run a pod; raise `ValueError` if nothing refuses it."""
     return cluster.why_not(replace(pod, constraints=without_classes(pod.constraints)))
-
-
-def _answers(pod: PodDecision, cluster: ClusterView, strategy: Strategy) -> Iterator[NodeExplanation]:
-    rules, everywhere = Rules(cluster.by_node(pod)), without_classes(pod.constraints)
-    for answer in cluster.answers(pod, strategy):
-        node, permanent = answer.node, answer.refusal is not None and answer.refusal.permanent
-        where = everywhere if permanent else pod.constraints
-        unmet = unmet_now(where, node.name, node.attributes)
-        lasting = unmet is not None and unmet_ever(where, node.name, node.attributes) is not None
-        yield NodeExplanation(answer, rules, cluster.exporter(node), unmet, lasting)
 
 
 def groups(answers: Iterable[NodeExplanation]) -> Iterator[NodeGroup]:

@@ -15,7 +15,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import some
+from kubectl_numa.notices import notify
 from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.cache import Question, dra
 from numalign.cache.pod_question import Exempt, PodQuestion
@@ -26,12 +28,14 @@ from numalign.kube.decode.parts import inner
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.recreated import RecreatedScheduling, without_pin
 from numalign.kube.decode.scheduling import scheduling
+from numalign.kube.errors import Forbidden
 from numalign.kube.files import documents
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.kinds import PODS_IN_FILES, Object
 from numalign.kube.pod_informer import PodInfo, PodInformer
 from numalign.ledger.reservations import Reservations
 from numalign.model.intent import PINNED_AT, Match
+from numalign.model.node import Node
 from numalign.runtime import logs
 from numalign.runtime.logs import Log
 from numalign.scheduling import defragmentation
@@ -72,10 +76,24 @@ class PlacedPods:
         """Return those that are on a node and have not ended."""
         return (pod for pod in self.state.pods.values() if pod.node and not pod.ended)
 
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Return the nodes with known topology, by name, with what is free there beside these pods."""
+        now, ledger = self.state.clock(), self.state.reservations
+        every = (ledger.free_capacity(name, now=now) for name in sorted(ledger.node_names()))
+        return tuple(free.node for free in every if free)
+
 
 def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, complete: bool) -> PlacedPods:
+    """Return the same as `placing`, to callers that run no event loop."""
+    return asyncio.run(placing(view, objects, match=match, complete=complete))
+
+
+async def placing(
+    view: ClusterView, objects: Sequence[object], *, match: Match, complete: bool
+) -> PlacedPods:
     """Return the pods in these documents, on the nodes of a cluster; `complete` if all were requested."""
-    stored = {_uid(raw): raw for raw in map(_stored, _pods(objects))}
+    stored = {uid_of(raw): raw for raw in map(_stored, _pods(objects))}
     keeper = PolicyKeeper(None, log=_silent(), registry=CollectorRegistry())
     keeper.now = view.policy
     # Whoever adds a pending pod to a file to ask about it leaves out those that run.
@@ -88,7 +106,7 @@ def placed_pods(view: ClusterView, objects: Sequence[object], *, match: Match, c
         wall=lambda: view.seen,
         complete=lambda _snapshot: has_all_pods,
     )
-    asyncio.run(state.update_snapshot(view.snapshot))
+    await state.update_snapshot(view.snapshot)
     informer = PodInformer(
         state, state.reader, recreated=RecreatedScheduling(), log=_silent(), registry=CollectorRegistry()
     )
@@ -103,6 +121,22 @@ def require_pods(placed: PlacedPods) -> None:
         raise Trouble(
             "the snapshot contains no pods on nodes: write it with `kubectl numa snapshot --with-pods`"
         )
+
+
+def placed_if_permitted(
+    source: ClusterSource, view: ClusterView, objects: list[object], *, match: Match
+) -> PlacedPods:
+    """
+    Return all pods, on the nodes of a cluster, for an answer that is less exact without them.
+
+    If they may not be listed, that is reported on standard error. Raise `ClusterError`.
+    """
+    try:
+        every, complete = source.with_pods(objects), source.snapshot is None
+    except Forbidden as error:
+        notify(f"pods: unknown, so only what nodes report is counted: {error}")
+        every, complete = objects, False
+    return placed_pods(view, every, match=match, complete=complete)
 
 
 def _silent() -> Log:
@@ -130,7 +164,8 @@ def _stored(raw: Object) -> Object:
     return pod
 
 
-def _uid(pod: Object) -> str:
+def uid_of(pod: Object) -> str:
+    """Return the UID of a stored object."""
     return str(inner(pod.get("metadata"), "uid"))
 
 
@@ -195,7 +230,7 @@ def newcomer(stored: Object, view: ClusterView, reader: PodReader) -> Newcomer |
     A pin by numalign is not part of the recreated pod.
     """
     metadata = stored["metadata"]
-    uid, name = _uid(stored), (str(metadata["namespace"]), str(metadata["name"]))
+    uid, name = uid_of(stored), (str(metadata["namespace"]), str(metadata["name"]))
     reading = reader.read(stored, name[0], view.policies)
     match reading:
         case PodQuestion():

@@ -148,7 +148,7 @@ def _cause(pods: Sequence[PodInfo], placed: PlacedPods, view: ClusterView) -> Pe
         decision = view.decide(placed.stored[pod.uid], name=pod.name, namespace=pod.namespace)
     except BadPod as error:
         return PendingCause(PendingVerdict.UNREADABLE, f"cannot be read: {_first(error)}", "", every)
-    explanation = explain(decision, view)
+    explanation = explain(decision, view, placed.state, uid=pod.uid)
     chance = min((answer.chance for answer in explanation.answers), key=PLACES.__getitem__, default=None)
     if chance is None:
         return PendingCause(PendingVerdict.UNKNOWN, "no node publishes a NUMA topology", "", every)

@@ -5,16 +5,13 @@ Checking, explaining and the demo read a pod as the webhook does, and decide wit
 this module uses the cache.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
 from numalign.cache import ClusterCache, Question, Survey, admission, dra
 from numalign.cache.admission import AdmissionDecision, AdmissionState
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
-from numalign.decision import wording
 from numalign.decision.evaluate import NO_INTENT
-from numalign.decision.scoring import EVEN, Strategy
 from numalign.kube import exporters, routing
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
@@ -29,7 +26,6 @@ from numalign.model.demand import Demand
 from numalign.model.errors import BadPod
 from numalign.model.intent import Intent, Match
 from numalign.model.node import Node
-from numalign.scheduling.node_explanation import NodeResult
 from numalign.scheduling.running_pods import RunningPodJudge
 from numalign.shapes.history import REMEMBER_SECONDS
 
@@ -185,20 +181,6 @@ class ClusterView:
     def by_node(self, pod: PodDecision) -> Question:
         """Return what a pod requests of each node, as the scorer asks it."""
         return dra.by_node(pod.question, self.snapshot.served)
-
-    def answers(self, pod: PodDecision, strategy: Strategy) -> Iterator[NodeResult]:
-        """
-        Yield how each node answers now, as the scorer gets it; constraints of the pod are not considered.
-
-        A refusal has its kind and whether it is permanent, not what the node has (`numalign.cache.Refusals`).
-        """
-        nodes = self.snapshot.nodes
-        batch = self._cache.ask([node.name for node in nodes], self.by_node(pod))
-        refusals = {code: (refusal, wording.reason(refusal)) for code, refusal in batch.refusals.items()}
-        scores = batch.scores(strategy, EVEN).tolist()
-        for node, score, code in zip(nodes, scores, batch.codes.tolist(), strict=True):
-            refused = refusals.get(code)
-            yield NodeResult(node, None, *refused) if refused else NodeResult(node, score)
 
     def why_not(self, pod: PodDecision) -> str:
         """Return why no node could ever take a pod."""

@@ -1,7 +1,8 @@
 """Webhook, scorer and `kubectl numa` read a pod alike, whatever its namespace asks and whatever is wrong."""
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ def annotated(**words: str) -> Raw:
     return {**made, "metadata": {**made["metadata"], "namespace": TEAM, "name": "p", "uid": "u"}}
 
 
-async def by_webhook(pod: Raw, labels: Labels, _folder: Path) -> str:
+def by_webhook(pod: Raw, labels: Labels, _folder: Path) -> str:
     try:
         found = subject(asked(pod), cluster([BIG], labels=labels).snapshot, reader=PodReader())
     except InvalidPod:
@@ -37,16 +38,16 @@ async def by_webhook(pod: Raw, labels: Labels, _folder: Path) -> str:
     return found.request.policy if isinstance(found, ReviewedPod) else NOTHING
 
 
-async def by_scorer(pod: Raw, labels: Labels, _folder: Path) -> str:
+def by_scorer(pod: Raw, labels: Labels, _folder: Path) -> str:
     scorer = Scorer()
-    await scorer.state.update_snapshot(snapshot({"a": BIG}, team=labels))
+    asyncio.run(scorer.state.update_snapshot(snapshot({"a": BIG}, team=labels)))
     try:
         return scorer.subject(pod).question.intent.policy
     except BadInput:
         return INVALID
 
 
-async def by_command(pod: Raw, labels: Labels, folder: Path) -> str:
+def by_command(pod: Raw, labels: Labels, folder: Path) -> str:
     full = {f"numalign.io/{key}": text for key, text in labels.items()}
     cluster, manifest = folder / "cluster.json", folder / "pod.json"
     cluster.write_text(json.dumps({"kind": "List", "items": documents({"a": BIG}, team=full)}))
@@ -79,11 +80,11 @@ READ = [
 
 @pytest.mark.parametrize("program_reads", [by_webhook, by_scorer, by_command])
 @pytest.mark.parametrize(("pod", "labels", "policy"), table(READ))
-async def test_every_program_reads(
+def test_every_program_reads(
     pod: Raw,
     labels: Labels,
     policy: str,
-    program_reads: Callable[[Raw, Labels, Path], Awaitable[str]],
+    program_reads: Callable[[Raw, Labels, Path], str],
     tmp_path: Path,
 ) -> None:
-    assert await program_reads(pod, labels, tmp_path) == policy
+    assert program_reads(pod, labels, tmp_path) == policy

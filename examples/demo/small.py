@@ -28,6 +28,7 @@ from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import node_class
 from numalign.model.resources import quantities
 from numalign.scheduling.node_explanation import Chance, NodeExplanation
+from numalign.scheduling.scheduler_state import SchedulerState
 
 INDENT = 12
 
@@ -47,27 +48,27 @@ class ComparedPod:
 
 
 async def review(
-    stories: list[Story], cluster: ClusterView, post: Post, writer: TextWriter
+    stories: list[Story], cluster: ClusterView, state: SchedulerState, post: Post, writer: TextWriter
 ) -> tuple[OutcomeCounts, int]:
     """Have every pod reviewed and show it; return the counts, and how many outcomes are not as expected."""
     counts, differing = OutcomeCounts(), 0
     for number, story in enumerate(stories, start=1):
         outcome = await admit(post, story.manifest, uid=f"small-{number:02}")
-        pod = compare(story, outcome, cluster)
+        pod = compare(story, outcome, cluster, state)
         counts.add(outcome)
         differing += bool(pod.differences)
         _show(pod, f"{number}/{len(stories)}", writer)
     return counts, differing
 
 
-def compare(story: Story, outcome: PodOutcome, cluster: ClusterView) -> ComparedPod:
+def compare(story: Story, outcome: PodOutcome, cluster: ClusterView, state: SchedulerState) -> ComparedPod:
     """Collect what is known about one pod, and compare it with what is expected."""
     away = excluded(outcome, cluster)
     explained = None
     with contextlib.suppress(BadInput):
         pod = pods.pod(story.manifest)
         decided = cluster.decide(story.manifest, name=pod.name, namespace=pod.namespace)
-        explained = explanation.explain(decided, cluster)
+        explained = explanation.explain(decided, cluster, state)
     return ComparedPod(story, outcome, explained, away, tuple(_differences(story, outcome, away, cluster)))
 
 

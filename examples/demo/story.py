@@ -22,9 +22,11 @@ from examples.demo import bundled, large, reviews, small, webhook
 from examples.demo.bundled import Story
 from examples.demo.calls import line_to
 from examples.demo.tally import OutcomeCounts
+from kubectl_numa import moving
 from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
+from numalign.model.intent import Match
 
 REFUSED = "train-llm-8gpu-one-zone"
 """The bundled pod that is suggested to try: it is denied for a reason that fits in a sentence."""
@@ -73,6 +75,7 @@ async def serve(writer: TextWriter, *, port: int) -> None:
 
 async def _part_one(files: DemoFiles, writer: TextWriter) -> tuple[OutcomeCounts, int]:
     stories, cluster = _stories(), ClusterView(snapshot.load(files.cluster))
+    placed = await moving.placing(cluster, [], match=Match.SATISFIES, complete=False)
     async with webhook.running(files.cluster, files.pair) as running, line_to(running, connections=1) as post:
         _title("1", "a cluster small enough to check by hand", writer)
         published, hidden = len(cluster.snapshot.nodes), len(cluster.snapshot.unknown)
@@ -82,7 +85,7 @@ async def _part_one(files: DemoFiles, writer: TextWriter) -> tuple[OutcomeCounts
             f"webhook at {running.url}; each pod is sent to /mutate, and the patched pod to /validate",
             "",
         )
-        counts, differing = await small.review(stories, cluster, post, writer)
+        counts, differing = await small.review(stories, cluster, placed.state, post, writer)
     writer.write(str(counts), "")
     return counts, differing
 

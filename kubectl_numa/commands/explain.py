@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import click
 
@@ -15,12 +14,12 @@ from kubectl_numa.lines import TextWriter
 from kubectl_numa.lines import zones as placed_in
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.manifests import Manifest
-from kubectl_numa.notices import waiting
-from kubectl_numa.questions import ClusterView, PodDecision, WebhookOptions
+from kubectl_numa.moving import PlacedPods
+from kubectl_numa.notices import notify_skipped, waiting
+from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.decision.scoring import Strategy
 from numalign.kube import name_completion
 from numalign.kube.command_line import FILE, Trouble
-from numalign.kube.errors import ClusterError
 from numalign.model.errors import BadInput
 from numalign.scheduling import rejected_pods
 from numalign.scheduling.node_explanation import Chance
@@ -94,6 +93,9 @@ def explain(  # noqa: PLR0913 - one argument for each option
     followed by every node, with its labels, taints and conditions considered, and every node shape without
     nodes. If a kubelet rejected the pod, that comes first.
 
+    What pods hold counts as for the scorer, also if nodes do not report it yet. A snapshot contains pods only
+    if it was written with --with-pods; without them, only what nodes report counts.
+
     -o name lists the nodes on which the pod fits now, best first.
 
     Exit code 0 for any result, 2 if some input could not be read. For exit codes by result, use `check`.
@@ -106,19 +108,20 @@ def explain(  # noqa: PLR0913 - one argument for each option
     objects = source.documents()
     cluster = source.view(webhook, objects=objects)
     with waiting("evaluating all nodes"):
-        extra = cluster.policy.templates
+        extra, uid = cluster.policy.templates, ""
         if name:
             named = typed_names.pod_or_workload(name)
             raw = source.one(named, namespace=place.name, objects=objects)
+            uid = moving.uid_of(raw)
             given = manifests.of_object(raw, named, namespace=place, extra=extra)
         else:
             paths, missing = manifests.files(files)
             if missing:
                 raise BadInput(missing)
             given = [entry for path in paths for entry in manifests.read(path, namespace=place, extra=extra)]
-        answered, wrong = _explain(given, cluster, strategy)
-        advisor = _Advisor(source, objects, cluster, webhook)
-        explained = [_with_room(each, manifest, advisor) for each, manifest in answered]
+        placed = moving.placed_if_permitted(source, cluster, objects, match=webhook.match)
+        explainer = _Explainer(cluster, placed, strategy, uid)
+        explained, wrong = explainer.explain(given)
     shown = [_narrowed(explanation, only) for explanation in explained]
     listing = Listing(
         columns=("pod", "node", "verdict", "score"),
@@ -128,76 +131,53 @@ def explain(  # noqa: PLR0913 - one argument for each option
         text=lambda writer: _show(shown, writer, in_depth=only is not None, limit=limit or None),
     )
     options.print_listing(listing, output)
+    notify_skipped(explainer.placed.problems)
     options.note(manifests.notes(given))
     options.note(mistake for manifest in wrong for mistake in manifest.located_mistakes())
     if not all(manifest.place.guessed for manifest in wrong):
         raise click.exceptions.Exit(Trouble.exit_code)
 
 
-def _explain(
-    given: list[Manifest], cluster: ClusterView, strategy: Strategy
-) -> tuple[list[tuple[Explanation, Manifest]], list[Manifest]]:
-    """Return every pod that can be read, and the others with their mistakes."""
-    explained: list[tuple[Explanation, Manifest]] = []
-    wrong: list[Manifest] = []
-    for manifest in given:
-        if manifest.mistakes or not manifest.pod:
-            wrong += [manifest] if manifest.counts else []
-            continue
-        pod = manifest.pod
-        try:
-            decided = cluster.decide(manifest.place.raw, name=pod.name, namespace=pod.namespace)
-            rejected = rejected_pods.read(manifest.place.raw)
-            explanation = explain_pod(decided, cluster, strategy=strategy)
-            explained.append((replace(explanation, rejected=rejected), manifest))
-        except BadInput as error:
-            wrong.append(manifest.wrong_pod(error))
-    return explained, wrong
+@dataclass(frozen=True, slots=True)
+class _Explainer:
+    """Explains pods on a cluster, beside its `placed` pods; one that exists has a `uid`."""
 
-
-@dataclass(frozen=True)
-class _Advisor:
-    """Finds the pods that would have to move; a cluster's pods are read only if needed."""
-
-    source: ClusterSource
-    objects: list[object]
     view: ClusterView
-    webhook: WebhookOptions
+    placed: PlacedPods
+    strategy: Strategy
+    uid: str
 
-    @cached_property
-    def placed(self) -> moving.PlacedPods:
-        """Return all pods, on their nodes; raise `ClusterError`."""
-        return moving.placed_pods(
-            self.view,
-            self.source.with_pods(self.objects),
-            match=self.webhook.match,
-            complete=self.source.snapshot is None,
-        )
+    def explain(self, given: list[Manifest]) -> tuple[list[Explanation], list[Manifest]]:
+        """Return every pod that can be read, and the others with their mistakes."""
+        explained: list[Explanation] = []
+        wrong: list[Manifest] = []
+        for manifest in given:
+            if manifest.mistakes or not manifest.pod:
+                wrong += [manifest] if manifest.counts else []
+                continue
+            pod = manifest.pod
+            try:
+                decided = self.view.decide(manifest.place.raw, name=pod.name, namespace=pod.namespace)
+            except BadInput as error:
+                wrong.append(manifest.wrong_pod(error))
+                continue
+            made = explain_pod(decided, self.view, self.placed.state, strategy=self.strategy, uid=self.uid)
+            made = replace(made, rejected=rejected_pods.read(manifest.place.raw))
+            explained.append(self._with_room(made, manifest) if made.only_later else made)
+        return explained, wrong
 
-    def advice(self, pod: PodDecision, raw: object) -> str | None:
-        """Return what it would take, in words; None if the cluster's pods are unknown."""
-        try:
-            placed = self.placed
-        except ClusterError:
-            return None
-        if not placed.complete:
-            return None
-        return moving.summary(
-            moving.advise(pod, self.view, placed, priority=moving.priority_of(raw, placed) or 0)
-        )
-
-
-def _with_room(explanation: Explanation, manifest: Manifest, advisor: _Advisor) -> Explanation:
-    """Return the explanation with what would make room, if the pod fits nowhere now."""
-    if not explanation.only_later:
-        return explanation
-    pod = explanation.pod
-    words = advisor.advice(pod, manifest.place.raw)
-    file = manifests.STDIN if manifest.file == manifests.STANDARD_INPUT else manifest.file
-    asked = f"-f {file}" if manifest.document is not None else f"{manifest.file} -n {pod.namespace}"
-    command = f"`kubectl numa defrag {asked}`"
-    more = f"{words}. See {command}" if words else f"{command} lists the pods that would have to move"
-    return replace(explanation, room=more)
+    def _with_room(self, explanation: Explanation, manifest: Manifest) -> Explanation:
+        """Return the explanation with what would make room."""
+        pod, words = explanation.pod, None
+        if self.placed.complete:
+            priority = moving.priority_of(manifest.place.raw, self.placed) or 0
+            advice = moving.advise(pod, self.view, self.placed, priority=priority, uid=self.uid)
+            words = moving.summary(advice)
+        file = manifests.STDIN if manifest.file == manifests.STANDARD_INPUT else manifest.file
+        asked = f"-f {file}" if manifest.document is not None else f"{manifest.file} -n {pod.namespace}"
+        command = f"`kubectl numa defrag {asked}`"
+        more = f"{words}. See {command}" if words else f"{command} lists the pods that would have to move"
+        return replace(explanation, room=more)
 
 
 def _narrowed(explanation: Explanation, only: str | None) -> Explanation:

@@ -306,6 +306,12 @@ def lacking(missing: Mapping[str, int]) -> str:
     return f"lacks {amounts} that it had when healthy"
 
 
+def short_as_a_whole(short: Mapping[str, int]) -> str:
+    """Return what a node as a whole lacks for a pod, as words that follow its name."""
+    amounts = _named(f"{render(name, amount)} {name}" for name, amount in short.items())
+    return f"lacks {amounts} beside what its pods request"
+
+
 def kept_away(unmet: Unmet, *, lasting: bool) -> str:
     """Return why a pod may not go to a node; a reason that is not `lasting` may be temporary."""
     passing = "" if lasting else " (this may be temporary)"

@@ -17,7 +17,7 @@ from numalign.ledger.model import AssignedPod, FreeCapacity, NodeInfo, Predictio
 from numalign.ledger.reservations import Reservations
 from numalign.model.demand import Demand
 from numalign.model.intent import Intent
-from numalign.model.resources import Resources
+from numalign.model.resources import EMPTY, Resources
 
 PODS = "pods"
 """The name of the number of pods that a node can run, among its totals."""
@@ -87,8 +87,12 @@ class Rearrangement:
 
     def fits(self, name: str, demand: Demand) -> bool:
         """Return whether the node as a whole would have room for a pod beside all other requests."""
+        return self.info(name) is not None and not self.short_of(name, demand)
+
+    def short_of(self, name: str, demand: Demand) -> Resources:
+        """Return what the node as a whole would lack for a pod; nothing if its topology is not known."""
         info = self.info(name)
-        return info is not None and not short_of(info, demand)
+        return short_of(info, demand) if info else EMPTY
 
     def _with(self, name: str, info: NodeInfo) -> "Rearrangement":
         return replace(self, changed=MappingProxyType({**self.changed, name: info}))

@@ -265,6 +265,5 @@ def _what_if_node(node: WhatIfNode) -> Form:
         "score": node.score,
         "placement": _placement(node.placement),
         "zones": list(node.zones),
-        "hasRoom": node.has_room,
         "doubts": list(node.doubts),
     }

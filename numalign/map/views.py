@@ -378,9 +378,7 @@ class WhatIfNode:
     `reason` is why it does not fit, a sentence without a full stop; empty if it fits. `score` is that of the
     placement, 0 to 100; None if it does not fit. `placement` is what it would hold, by sets of zones as in
     `numalign.io/placement`, and `zones` are the ids of all these zones. For nodes far down in a long list
-    both are left out, and the reason is one that many nodes share. Without `has_room`, the node as a whole
-    has too little left by the rule of kube-scheduler, whatever its zones have. `doubts` could make the answer
-    wrong.
+    both are left out, and the reason is one that many nodes share. `doubts` could make the answer wrong.
     """
 
     name: str
@@ -391,7 +389,6 @@ class WhatIfNode:
     placement: tuple[HeldInZones, ...]
     zones: tuple[ZoneId, ...]
     doubts: tuple[str, ...]
-    has_room: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class WhatIf:
     async def _of_template(self, subject: _Subject, notes: tuple[str, ...]) -> WhatIfTemplate:
         webhook, pod = await self._webhook(subject.reading), subject.pending
         explained = await explained_nodes(self._state, self.ranker, pod, subject.constraints)
-        nodes = await shown_nodes(self._state, explained.by_rank, pod.demand)
+        nodes = await shown_nodes(explained.by_rank)
         counts = Counter(node.answer for node in nodes)
         counted = counted_by_reason(explained.by_rank)
         return WhatIfTemplate(

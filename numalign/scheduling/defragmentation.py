@@ -27,12 +27,11 @@ from numalign.cache.scheduler_cache import SchedulerCache
 from numalign.decision import wording
 from numalign.kubelet.admit import effective_demand
 from numalign.ledger.model import AssignedPod, PodName, Prediction, Stage
-from numalign.ledger.rearrangement import Rearrangement, short_of
+from numalign.ledger.rearrangement import Rearrangement
 from numalign.ledger.relief import Leaver, Relief, relief
 from numalign.ledger.reservations import Reservations
 from numalign.model.constraints import Constraints
 from numalign.model.placement import Held
-from numalign.model.resources import render
 
 EXHAUSTIVE = 3
 """Up to this many pods of one node all choices are checked."""
@@ -512,7 +511,5 @@ class _MoverSearch:
 
 def _lacking(then: Rearrangement, name: str, question: Question) -> str:
     """Return what the node as a whole lacks, in words; empty if it has enough."""
-    info = then.info(name)
-    short = short_of(info, question.demand) if info else {}
-    words = (f"{render(each, amount)} {each}" for each, amount in short.items())
-    return f"node lacks {', '.join(words)} beside what its pods request" if short else ""
+    short = then.short_of(name, question.demand)
+    return f"node {wording.short_as_a_whole(short)}" if short else ""

@@ -29,7 +29,7 @@ from numalign.kubelet.admit import effective_demand
 from numalign.model.attributes import NO_ATTRIBUTES
 from numalign.model.constraints import Unmet
 from numalign.model.node import Node, node_class
-from numalign.model.resources import Resources, quantities
+from numalign.model.resources import EMPTY, Resources, quantities
 from numalign.model.steps import Steps
 from numalign.shapes.health import missing_devices
 
@@ -93,7 +93,8 @@ class NodeExplanation:
     """The answer of one node, explained.
 
     `unmet` is why the pod may not go there now, `lasting` whether that holds as long as the labels and taints
-    of the node do.
+    of the node do. `short` is what the node as a whole lacks by the rule of kube-scheduler, whatever its
+    zones have.
     """
 
     answer: NodeResult
@@ -101,6 +102,7 @@ class NodeExplanation:
     exporter: ExporterHealth
     unmet: Unmet | None = None
     lasting: bool = False
+    short: Resources = EMPTY
 
     @property
     def node(self) -> Node:
@@ -110,7 +112,7 @@ class NodeExplanation:
     @property
     def score(self) -> int | None:
         """The score of the placement, 0 to 100; None if the pod does not fit now."""
-        return None if self.unmet else self.answer.score
+        return self.answer.score if self.chance is Chance.FITS else None
 
     @cached_property
     def node_class(self) -> str:
@@ -136,7 +138,7 @@ class NodeExplanation:
         if self.lasting:
             return Chance.NEVER
         if refusal is None:
-            return Chance.LATER if self.unmet else Chance.FITS
+            return Chance.LATER if self.unmet or self.short else Chance.FITS
         if not refusal.answered:
             return Chance.UNANSWERED
         return Chance.NEVER if refusal.permanent else Chance.LATER
@@ -160,15 +162,17 @@ class NodeExplanation:
             yield wording.sentence(self.verdict)
             if self.verdict.not_when_empty:
                 yield "an empty node would refuse it too"
+        if self.short and self.chance is Chance.LATER:
+            yield f"the node {wording.short_as_a_whole(self.short)}"
         if self.missing and self.chance is Chance.LATER:
             yield f"it {wording.lacking(self.missing)}; it could when healthy"
 
     @property
     def kind_of_reason(self) -> str:
         """Why not, in words for all nodes with the same reason; empty if the pod fits."""
-        if self.unmet is None:
-            return self.answer.reason
-        kinds = (self.unmet.value, "" if self.lasting else self.answer.reason)
+        lacking = self.short and self.chance is Chance.LATER
+        short = f"lack {', '.join(self.short)} beside what their pods request" if lacking else ""
+        kinds = (self.unmet, "" if self.lasting else self.answer.reason, short)
         return " and ".join(filter(None, kinds))
 
     @property

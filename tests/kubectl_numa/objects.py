@@ -3,11 +3,13 @@
 from datetime import timedelta
 from typing import Any
 
+from kubectl_numa import moving
 from kubectl_numa.questions import ClusterView
 from numalign.kube.cluster_state import Snapshot
-from numalign.model.intent import NamespaceRules
+from numalign.model.intent import Match, NamespaceRules
 from numalign.model.node import Node
 from numalign.runtime.clock import utc_now
+from numalign.scheduling.scheduler_state import SchedulerState
 
 SINGLE = "single-numa-node"
 
@@ -89,3 +91,8 @@ def view(
     """A cluster of these nodes, with these rules in the namespace `default`."""
     namespaces = {"default": rules} if rules else {}
     return ClusterView(Snapshot(nodes, namespaces=namespaces, **snapshot), now=now)
+
+
+def state(cluster: ClusterView, *pods: dict[str, Any]) -> SchedulerState:
+    """These pods on the nodes of a cluster; all that there are, if there are any."""
+    return moving.placed_pods(cluster, pods, match=Match.SATISFIES, complete=False).state

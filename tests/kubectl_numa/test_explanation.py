@@ -16,7 +16,7 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.intent import CLASS_LABEL, NamespaceRules, Policy
 from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
-from tests.kubectl_numa.objects import SINGLE, view
+from tests.kubectl_numa.objects import SINGLE, state, view
 from tests.notation import GPU, node, table
 from tests.webhook.conftest import raw, with_spec
 
@@ -29,9 +29,8 @@ def explained(
     strategy: Strategy = Strategy.LEAST_NUMA_NODES,
 ) -> Explanation:
     pod = with_spec(raw(container, policy=SINGLE), **(spec or {}))
-    return explanation.explain(
-        cluster.decide(pod, name="pod", namespace="default"), cluster, strategy=strategy
-    )
+    decided = cluster.decide(pod, name="pod", namespace="default")
+    return explanation.explain(decided, cluster, state(cluster), strategy=strategy)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from kubectl_numa.questions import ClusterView
 from numalign.model.attributes import Attributes
 from numalign.model.intent import Gate, NamespaceRules, Policy
 from numalign.model.node import Known, node_class
-from tests.kubectl_numa.objects import view
+from tests.kubectl_numa.objects import state, view
 from tests.notation import node, table
 from tests.webhook.conftest import raw
 
@@ -30,7 +30,7 @@ def shown(
 ) -> str:
     made = raw(container, annotations=annotations)
     asked = cluster.decide(made, name="pod", namespace="default")
-    explained = explanation.explain(asked, cluster)
+    explained = explanation.explain(asked, cluster, state(cluster))
     written = io.StringIO()
     writer = TextWriter(Console(file=written, width=80))
     pages.show(explained, writer, now=cluster.now, limit=limit)

@@ -173,9 +173,9 @@ def test_pods_that_request_the_same_are_evaluated_once(
     """Whatever their names and namespaces are."""
     explained: list[str] = []
 
-    def explain(pod: Any, *others: Any) -> Any:  # noqa: ANN401  passed on
+    def explain(pod: Any, *others: Any, **more: Any) -> Any:  # noqa: ANN401  passed on
         explained.append(pod.name)
-        return explanation.explain(pod, *others)
+        return explanation.explain(pod, *others, **more)
 
     monkeypatch.setattr(pending_pods, "explain", explain)
     several = [

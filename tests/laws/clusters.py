@@ -60,7 +60,7 @@ _SERVED: list[tuple[str, ...]] = [
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A cluster and a pod that comes to it.
+    """A cluster with `pods`, and a pod that comes to it.
 
     `before` is the cluster as it was, whose shapes are remembered, and `declared` one of which every node
     could come. `policy` is the policy file, `user` creates the pod in `namespace`.
@@ -69,6 +69,7 @@ class Case:
     items: Sequence[Raw]
     namespace: str
     pod: Raw
+    pods: Sequence[Raw] = ()
     before: Sequence[Raw] = ()
     declared: Sequence[Raw] = ()
     policy: Mapping[str, object] = field(default_factory=dict)
@@ -96,7 +97,9 @@ def case(pick: Pick) -> Case:
         unknown=pick(["may-fit", "may-fit", "cannot-fit"]),
         match=pick(["satisfies", "satisfies", "equal"]),
     )
-    return replace(made, items=[*made.items, *map(device_class, pick(_SERVED))])
+    items = [*made.items, *map(device_class, pick(_SERVED))]
+    pods = [_present(pick, f"old-{at}") for at in range(pick([0, 0, 1, 2, 4]))]
+    return replace(made, items=items, pods=pods)
 
 
 # Nodes.
@@ -348,6 +351,27 @@ def pod(pick: Pick, namespace: str) -> Raw:
 def _pod(namespace: str, annotations: Mapping[str, str], containers: list[Raw]) -> Raw:
     metadata = {"name": "web", "namespace": namespace, "uid": "uid-of-web", "annotations": dict(annotations)}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers}}
+
+
+def _present(pick: Pick, name: str) -> Raw:
+    """A pod that was bound to a node, as far as its kubelet is with it."""
+    made = _pod("team", pick(_ANNOTATIONS[:7]), [_limited("main", pick(_AMOUNTS[:10]))])
+    made["metadata"] |= {"name": name, "uid": f"uid-of-{name}"}
+    made["metadata"] |= pick([{}, {}, {}, {"deletionTimestamp": "2026-11-20T01:00:00Z"}])
+    made["metadata"]["annotations"] |= pick([{}, {}, {"numalign.io/placement": _RECORD}])
+    made["spec"]["nodeName"] = pick(["n0", "n0", "n1", "nowhere"])
+    return {**made, "status": pick(_STATUSES)}
+
+
+_RECORD = '[{"zones": ["node-1"], "amount": {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "1"}}]'
+_STATUSES: list[Raw] = [
+    {},
+    {"phase": "Running"},
+    {"phase": "Running", "startTime": "2026-11-20T00:00:00Z"},
+    {"phase": "Running", "startTime": "2026-11-20T00:00:00Z"},
+    {"phase": "Succeeded", "startTime": "2026-11-20T00:00:00Z"},
+    {"phase": "Failed", "reason": "TopologyAffinityError"},
+]
 
 
 def _container(pick: Pick, name: str) -> Raw:

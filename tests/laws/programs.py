@@ -7,7 +7,7 @@ What the cluster, its policy and the callers say are documents, and every progra
 import asyncio
 import io
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,11 +17,13 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client import CollectorRegistry
 
-from kubectl_numa import checking, explanation
+from kubectl_numa import checking, explanation, moving
 from kubectl_numa.checking import Checked
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.manifests import Manifest
+from kubectl_numa.moving import PlacedPods
 from kubectl_numa.questions import ClusterView, WebhookOptions
+from kubectl_numa.simulating import Gpus, nodes_of_cluster
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import shapes as codec
 from numalign.kube.decode.pod_reader import PodReader
@@ -37,12 +39,15 @@ from numalign.map.views import WhatIfResult
 from numalign.map.what_if import WhatIf
 from numalign.model.errors import BadInput
 from numalign.model.intent import Match
+from numalign.model.node import Node
 from numalign.runtime import logs
+from numalign.scheduling.defragmentation import Advice
 from numalign.scheduling.node_answers import Filtered
 from numalign.scheduling.recent_refusals import RecentRefusals
-from numalign.scheduling.scheduler_state import PendingPod
+from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from numalign.shapes import ShapeHistory
 from tests.laws.clusters import Case, Raw
+from tests.notation import GPU
 from tests.scorer.conftest import Scorer
 from tests.webhook.conftest import request
 from webhook.avoidance import Avoidance
@@ -62,6 +67,10 @@ class WebhookAnswer:
     warnings: tuple[str, ...]
 
 
+Free = Mapping[str, Sequence[int]]
+"""How many GPUs are free in each zone of a node, by its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scored:
     """How the scorer reads a pod, None if it cannot, and what nodes say by name."""
@@ -79,6 +88,8 @@ class Answers:
     explained: Explanation | None
     scored: Scored
     what_if: WhatIfResult | None
+    defrag: Advice | None
+    free: Mapping[str, Free]
 
 
 class Programs:
@@ -92,11 +103,20 @@ class Programs:
         """What they say."""
         cluster_policy = cluster_policy_of(case)
         cluster = cluster_view(case)
-        checked = check_manifest(case, cluster)
-        explained = explanation.explain(checked.pod, cluster) if checked.pod else None
+        checked, placed = check_manifest(case, cluster), placed_pods(case, cluster)
+        explained = explanation.explain(checked.pod, cluster, placed.state) if checked.pod else None
+        advice = moving.advise(checked.pod, cluster, placed, priority=0) if checked.pod else None
         webhook = self._runner.run(self._webhook(case).ask(case, _seen(case, cluster_policy), cluster_policy))
-        scored, asked = self._runner.run(_score(case, _seen(case, cluster_policy), cluster_policy))
-        return Answers(webhook, checked, explained, scored, asked)
+        scorer = self._runner.run(_scorer(case, _seen(case, cluster_policy), cluster_policy))
+        shown = MapState(scorer.state)
+        asked = self._runner.run(_ask_the_map(case, shown))
+        free = {
+            "scorer": _free_gpus(_nodes(scorer.state)),
+            "simulate": _free_in_replay(placed.nodes),
+            "nodes": _free_gpus(placed.nodes),
+            "map": self._runner.run(_free_on_map(placed.nodes, shown)),
+        }
+        return Answers(webhook, checked, explained, _scored(case, scorer), asked, advice, free)
 
     def close(self) -> None:
         """End the webhooks."""
@@ -153,31 +173,67 @@ def _seen(case: Case, cluster_policy: ClusterPolicy) -> Snapshot:
     return snapshot.of([*case.items, remembered], shape_history=history)
 
 
-async def _score(
-    case: Case, seen: Snapshot, cluster_policy: ClusterPolicy
-) -> tuple[Scored, WhatIfResult | None]:
+def placed_pods(case: Case, cluster: ClusterView) -> PlacedPods:
+    """The pods of its cluster, as `kubectl numa` sees them."""
+    return moving.placed_pods(cluster, case.pods, match=Match(case.match), complete=False)
+
+
+async def _scorer(case: Case, seen: Snapshot, cluster_policy: ClusterPolicy) -> Scorer:
     scorer = Scorer(match=Match(case.match))
     scorer.time.seconds += time.time() - scorer.time.wall()
+    # Without pods in it, exporters know more of what is taken.
+    scorer.state.complete = lambda _snapshot: bool(case.pods)
     scorer.obey(cluster_policy)
     await scorer.state.update_snapshot(seen)
-    # There are no pods in it, so exporters know more of what is taken.
-    complete = False
-    scorer.reservations.set_complete(complete)
-    names = [*(node.name for node in seen.nodes), *seen.unknown]
-    asked = await _ask_the_map(case, scorer)
+    scorer.see(*case.pods)
+    return scorer
+
+
+def _scored(case: Case, scorer: Scorer) -> Scored:
     try:
         subject = scorer.subject(case.pod)
     except BadInput:
-        return Scored(None, Filtered([], {}, {})), asked
-    return Scored(subject, scorer.nodes.filtered(names, subject)[0]), asked
+        return Scored(None, Filtered([], {}, {}))
+    return Scored(subject, scorer.nodes.filtered([*scorer.state.node_names()], subject)[0])
 
 
-async def _ask_the_map(case: Case, scorer: Scorer) -> WhatIfResult | None:
-    what_if = WhatIf(MapState(scorer.state), unknown_may_fit=case.unknown == "may-fit")
+async def _ask_the_map(case: Case, shown: MapState) -> WhatIfResult | None:
+    what_if = WhatIf(shown, unknown_may_fit=case.unknown == "may-fit")
     try:
         return await what_if.ask(orjson.dumps(case.pod), visible=everybody, user=case.user)
     except BadInput:
         return None
+
+
+# What is free.
+
+
+def _free_gpus(nodes: Iterable[Node]) -> Free:
+    return {node.name: [zone.free.get(GPU, 0) for zone in node.zones] for node in nodes}
+
+
+def _nodes(state: SchedulerState) -> Iterator[Node]:
+    for name in state.reservations.node_names():
+        free = state.reservations.free_capacity(name, now=state.clock())
+        assert free is not None
+        yield free.node
+
+
+def _free_in_replay(nodes: Sequence[Node]) -> Free:
+    """What is left for pods of a trace: GPUs are whole there, and what is not free is held."""
+    replayed = nodes_of_cluster(nodes, Gpus(GPU, "")) if nodes else []
+    return {
+        each.zoned.name: [
+            sum(at == zone and slot not in each.held_gpus for slot, at in enumerate(each.gpu_zones))
+            for zone in range(len(each.zoned.zones))
+        ]
+        for each in replayed
+    }
+
+
+async def _free_on_map(nodes: Iterable[Node], shown: MapState) -> Free:
+    pages = {node.name: await shown.node(node.name, everybody) for node in nodes}
+    return {name: [zone.free.get(GPU, 0) for zone in page.tile.zones] for name, page in pages.items() if page}
 
 
 @dataclass(frozen=True, slots=True)

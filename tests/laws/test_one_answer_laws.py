@@ -2,13 +2,14 @@
 Laws of one answer: webhook, scorer, `kubectl numa` and the map say the same of one pod on one cluster.
 
 Each is asked as its callers ask it: the webhook with a review, the scorer with a pod and names of nodes,
-`check` and `explain` with a manifest, the map with a text that somebody pastes. They share what reads and
-what decides; that none of them reads or decides past it is what is tried here.
+`check`, `explain` and `defrag` with a manifest, the map with a text that somebody pastes. They share what
+reads, what counts and what decides; that none of them goes past it is what is tried here.
 """
 
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import event, given
@@ -28,6 +29,7 @@ from numalign.scheduling.node_explanation import Chance, NodeExplanation
 from tests.laws.clusters import KINDS, Case, Machine, case, node, plain_pod, topology
 from tests.laws.fleets import drawn, seeded
 from tests.laws.programs import Answers, Programs
+from tests.notation import GPU
 from webhook.validate import warnings as shown
 
 AT_ONCE = 5
@@ -51,6 +53,7 @@ def differences(answers: Answers) -> Iterator[str]:
     if answers.checked.pod and answers.explained:
         yield from _of_scorer_and_explain(answers, answers.explained)
     yield from _of_explain_and_map(answers.explained, answers.what_if)
+    yield from _of_what_is_free(answers)
 
 
 def _of_webhook_and_check(answers: Answers) -> Iterator[str]:
@@ -98,16 +101,16 @@ def _of_explain_and_map(explained: Explanation | None, asked: WhatIfResult | Non
     if webhook.exempt != explained.pod.exempt:
         yield f"to the map the pod is exempt as {webhook.exempt}, to explain as {explained.pod.exempt}"
     theirs = {each.node.name: _shown(each) for each in explained.answers}
-    ours = {each.name: replace(each, has_room=True) for each in template.nodes}
+    ours = {each.name: each for each in template.nodes}
     if ours != theirs:
         yield f"the map shows {ours}, explain {theirs}"
-    fits = {each.name for each in template.nodes if each.answer is WhatIfAnswer.FITS and each.has_room}
+    fits = {each.name for each in template.nodes if each.answer is WhatIfAnswer.FITS}
     if {placed.node for placed in asked.placed} - fits or (fits and not asked.placed):
         yield f"the map places the pod on {asked.placed}, and it fits on {fits}"
 
 
 def _shown(explained: NodeExplanation) -> WhatIfNode:
-    """What the map would show of an answer; whether there is room as a whole, explain does not say."""
+    """What the map would show of an answer."""
     placement = explained.placement or []
     names = {zone.name: zone.id for zone in explained.node.zones}
     return WhatIfNode(
@@ -135,10 +138,11 @@ def _of_rules(explained: NodeExplanation) -> str | None:
 
 def _of_nodes(answers: Answers, explained: Explanation) -> Iterator[str]:
     where, fit = explained.pod.constraints, {*answers.scored.filtered.fit}
+    # What pods request beside what zones have, a scheduler counts itself.
     may_go = {
         each.node.name
         for each in explained.answers
-        if unmet_now(where, each.node.name, each.node.attributes) is None
+        if not each.short and unmet_now(where, each.node.name, each.node.attributes) is None
     }
     shown = {each.node.name for each in explained.answers if each.chance is Chance.FITS}
     if shown != fit & may_go:
@@ -152,6 +156,21 @@ def _of_nodes(answers: Answers, explained: Explanation) -> Iterator[str]:
     chances = {each.chance for each in explained.answers} | {each.chance for each in explained.absent}
     if chances - {Chance.NEVER}:
         yield "the webhook refuses as never what explain shows for later"
+
+
+def _of_what_is_free(answers: Answers) -> Iterator[str]:
+    explained, advice = answers.explained, answers.defrag
+    told = dict(answers.free)
+    if explained is not None and advice is not None:
+        fits = {each.node.name for each in explained.answers if each.chance is Chance.FITS}
+        if fits != {*advice.fitting}:
+            yield f"explain shows that it fits on {fits}, defrag on {advice.fitting}"
+        told["explain"] = {
+            each.node.name: [zone.free.get(GPU, 0) for zone in each.node.zones] for each in explained.answers
+        }
+    for program, free in told.items():
+        if free != told["scorer"]:
+            yield f"{program} has {free} free, the scorer {told['scorer']}"
 
 
 # What they disagreed about once.
@@ -203,14 +222,51 @@ def test_a_pod_that_only_a_small_node_without_topology_lets_in_is_not_refused(pr
     assert len(answers.webhook.warnings) == 1
 
 
+def present(name: str, gpus: str, **status: str) -> dict[str, Any]:
+    """A pod that was bound to the node."""
+    made = plain_pod({"numalign.io/policy": "single-numa-node"})
+    resources = {"limits": {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": gpus}}
+    spec = {"nodeName": "n0", "containers": [{"name": "main", "resources": resources}]}
+    metadata = {**made["metadata"], "name": name, "uid": f"uid-of-{name}"}
+    return {**made, "metadata": metadata, "spec": spec, "status": status}
+
+
+def test_what_new_pods_hold_is_free_to_nobody(programs: Programs) -> None:
+    """They are newer than the last report of the exporter, to which all is free."""
+    new = replace(
+        well(policy="single-numa-node"), pods=[present(name, "4", phase="Running") for name in "ab"]
+    )
+    answers = programs.ask(new)
+
+    assert [*differences(answers)] == []
+    assert answers.free["scorer"] == {"n0": [0, 0]}
+    assert answers.scored.filtered.fit == []
+
+
+def test_what_the_exporter_has_counted_counts_once(programs: Programs) -> None:
+    old = present("a", "2", phase="Running", startTime="2026-11-01T00:00:00Z")
+    lone = well(policy="single-numa-node")
+    [place, told, namespace] = lone.items
+    for resource in told["zones"][0]["resources"]:
+        resource["available"] = "2" if resource["name"] == GPU else resource["available"]
+    answers = programs.ask(replace(lone, items=[place, told, namespace], pods=[old]))
+
+    assert [*differences(answers)] == []
+    assert answers.free["scorer"] == {"n0": [2, 4]}
+
+
 def test_a_law_that_nothing_could_break_says_nothing(programs: Programs) -> None:
     answers = programs.ask(well(policy="single-numa-node"))
     other = programs.ask(well(policy="singel-numa-node"))
+    full = programs.ask(replace(well(policy="single-numa-node"), pods=[present("a", "8", phase="Running")]))
 
     assert [*differences(replace(answers, webhook=other.webhook))]
     assert [*differences(replace(answers, scored=other.scored))]
     assert [*differences(replace(answers, checked=other.checked))]
     assert [*differences(replace(answers, what_if=other.what_if))]
+    assert [*differences(replace(answers, defrag=full.defrag))]
+    for program in answers.free:
+        assert [*differences(replace(answers, free={**answers.free, program: full.free[program]}))]
 
 
 # Whatever is drawn.

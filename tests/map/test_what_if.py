@@ -194,9 +194,9 @@ async def test_a_node_needs_room_as_a_whole_as_well(scorer: Scorer) -> None:
 
     result = await ask(scorer, raw(FOUR), 4)
 
-    assert {each.name: (each.answer, each.has_room) for each in result.templates[0].nodes} == {
-        "a": (FITS, True),
-        "b": (FITS, False),
+    assert {each.name: (each.answer, each.reason) for each in result.templates[0].nodes} == {
+        "a": (FITS, ""),
+        "b": (NOT_NOW, "the node lacks 500m cpu beside what its pods request"),
     }
     assert [placed.node for placed in result.placed] == ["a"]
 

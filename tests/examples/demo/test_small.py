@@ -14,6 +14,8 @@ from kubectl_numa.lines import TextWriter
 from kubectl_numa.questions import ClusterView
 from numalign.kube.files import snapshot
 from numalign.model.node import node_class
+from numalign.scheduling.scheduler_state import SchedulerState
+from tests.kubectl_numa.objects import state
 from tests.notation import table
 
 Fake = Callable[..., Post]
@@ -33,12 +35,18 @@ def nodes(stage: DemoFiles) -> ClusterView:
     return ClusterView(snapshot.load(stage.cluster))
 
 
+@pytest.fixture
+def pods(nodes: ClusterView) -> SchedulerState:
+    """The pods on it: none."""
+    return state(nodes)
+
+
 async def test_every_bundled_pod_comes_out_as_expected(
-    stage: DemoFiles, nodes: ClusterView, sheet: TextWriter
+    stage: DemoFiles, nodes: ClusterView, pods: SchedulerState, sheet: TextWriter
 ) -> None:
     stories = list(STORIES.values())
     async with webhook.running(stage.cluster, stage.pair) as running, line_to(running, connections=1) as post:
-        tally, differing = await small.review(stories, nodes, post, sheet)
+        tally, differing = await small.review(stories, nodes, pods, post, sheet)
     assert running.process.returncode == 0
     assert differing == 0, text(sheet)
     assert str(tally) == "22 reviewed, 17 admitted (12 patched, 7 warned), 5 denied"
@@ -57,8 +65,10 @@ async def test_every_bundled_pod_comes_out_as_expected(
     assert max(map(len, told.splitlines())) <= 110
 
 
-async def test_an_outcome_that_differs_is_shown(fake: Fake, nodes: ClusterView, sheet: TextWriter) -> None:
-    _, differing = await small.review([STORIES["inference-7b"]], nodes, fake(), sheet)
+async def test_an_outcome_that_differs_is_shown(
+    fake: Fake, nodes: ClusterView, pods: SchedulerState, sheet: TextWriter
+) -> None:
+    _, differing = await small.review([STORIES["inference-7b"]], nodes, pods, fake(), sheet)
     assert differing == 1
     told = " ".join(text(sheet).split())
     assert "But the outcome is admitted, not admitted, patched, and it keeps away from no node" in told
@@ -82,11 +92,15 @@ def test_the_nodes_behind_the_classes_are_named(nodes: ClusterView) -> None:
     assert small.excluded(answered({}), nodes) == frozenset()
 
 
-def test_nodes_that_are_excluded_by_mistake_are_a_difference(nodes: ClusterView) -> None:
+def test_nodes_that_are_excluded_by_mistake_are_a_difference(
+    nodes: ClusterView, pods: SchedulerState
+) -> None:
     story = Story(STORIES["metrics-cache"].manifest, "", "admitted, patched; nothing to keep away from.")
     dgx = next(node for node in nodes.snapshot.nodes if node.name == "dgx-1")
     answer = answered(requiring(node_class(dgx)), outcome={"operations": ({"op": "add"},)})
-    assert small.compare(story, answer, nodes).differences == ("it keeps away from dgx-1, dgx-2, not none",)
+    assert small.compare(story, answer, nodes, pods).differences == (
+        "it keeps away from dgx-1, dgx-2, not none",
+    )
 
 
 @pytest.mark.parametrize(

@@ -224,3 +224,36 @@ def test_a_line_for_each_node(run: Run, cluster_file: Path, write: Write) -> Non
         ["default/a", "small", "never", "<none>"],
     ]
     assert "zone 1: 20 cpu, 4Gi memory" in lines[0]
+
+
+def new(name: str, cpu: str) -> dict[str, Any]:
+    """A pod on the node `big` that its kubelet has just started."""
+    pod = manifest(name, cpu, policy="single-numa-node")
+    return pod | {"spec": {**pod["spec"], "nodeName": "big"}, "status": {"phase": "Running"}}
+
+
+def verdicts(result: Result) -> dict[str, str]:
+    [explained] = json.loads(result.stdout)
+    return {node["name"]: node["verdict"] for node in explained["nodes"]}
+
+
+def test_the_pods_of_a_running_cluster_hold_what_the_exporter_has_not_counted(
+    run: Run, api_server: Path, objects: dict[str, Any], write: Write
+) -> None:
+    pod = write("p.yaml", manifest("a", "16", policy="single-numa-node"))
+    asked = ("explain", "-f", pod, "--kubeconfig", api_server, "-o", "json")
+    assert verdicts(run(*asked)) == {"big": "fits", "small": "never"}
+
+    objects["/api/v1/pods"] = {"items": [new("b", "30"), new("c", "30")]}
+    assert verdicts(run(*asked)) == {"big": "later", "small": "never"}
+
+
+def test_whoever_may_not_list_pods_gets_what_nodes_report(
+    run: Run, api_server: Path, refusals: dict[str, str], write: Write
+) -> None:
+    pod = write("p.yaml", manifest("a", "16", policy="single-numa-node"))
+    refusals["/api/v1/pods"] = "403 Forbidden"
+    result = run("explain", "-f", pod, "--kubeconfig", api_server, "-o", "json")
+
+    assert verdicts(result) == {"big": "fits", "small": "never"}
+    assert "pods: unknown, so only what nodes report is counted: " in result.stderr
