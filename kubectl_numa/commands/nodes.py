@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 import click
@@ -11,6 +12,7 @@ from kubectl_numa import moving, nodegroups, nodemap, options, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import TextWriter, some
 from kubectl_numa.listings import ListedRow, Listing, Output
+from kubectl_numa.moving import PlacedPods
 from kubectl_numa.nodegroups import SeenNode
 from kubectl_numa.notices import notify, waiting
 from kubectl_numa.questions import ClusterView, WebhookOptions
@@ -19,6 +21,7 @@ from numalign.kube.cluster_state import Snapshot
 from numalign.kube.command_line import Trouble
 from numalign.kube.resource_types import NODE
 from numalign.kube.selectors import EVERYTHING, LabelSelector
+from numalign.model.node import Node
 from numalign.scheduling.pod_alignments import pod_alignments
 
 _NO_LABELS: Mapping[str, str] = MappingProxyType({})
@@ -39,7 +42,12 @@ Examples:
 @options.from_cluster
 @options.of_shapes
 @click.option("--all", "everything", is_flag=True, help="Draw each node instead of each class.")
-@click.option("--with-pods", is_flag=True, help="Read the pods too, and report nodes with misaligned pods.")
+@click.option(
+    "--with-pods",
+    is_flag=True,
+    help="Read the pods of a running cluster too: count those that nodes do not report yet, and report nodes"
+    " with misaligned pods.",
+)
 @options.listing_option
 def nodes(  # noqa: PLR0913 - one keyword for each option
     names: tuple[str, ...],
@@ -66,10 +74,15 @@ def nodes(  # noqa: PLR0913 - one keyword for each option
     view = source.view(webhook, objects=objects)
     if not view.snapshot.nodes and not view.snapshot.unknown and not view.snapshot.shapes:
         raise Trouble("the cluster has neither Nodes nor topologies")
-    snapshot = _selected(_named(view.snapshot, typed_names.names(names, NODE)), selector)
+    with waiting("reading the pods"):
+        placed = moving.placed_pods(
+            view, objects, match=webhook.match, complete=with_pods and source.snapshot is None
+        )
+    present = replace(view.snapshot, nodes=placed.nodes)
+    snapshot = _selected(_named(present, typed_names.names(names, NODE)), selector)
     if not snapshot.nodes and not snapshot.unknown and selector != EVERYTHING:
         notify(f"no node matches the label selector {selector}")
-    seen = _seen(view, snapshot, _misaligned(view, objects, webhook, source) if with_pods else None)
+    seen = _seen(view, snapshot, _misaligned(placed, snapshot.nodes) if with_pods else None)
     listing = Listing(
         columns=nodegroups.COLUMNS,
         wide_columns=nodegroups.WIDE_COLUMNS,
@@ -106,18 +119,14 @@ def _selected(snapshot: Snapshot, selector: LabelSelector) -> Snapshot:
     )
 
 
-def _misaligned(
-    view: ClusterView, objects: Sequence[object], webhook: WebhookOptions, source: ClusterSource
-) -> Counter[str]:
+def _misaligned(placed: PlacedPods, nodes: Iterable[Node]) -> Counter[str]:
     """Return how many pods of each node are misaligned."""
-    with waiting("reading the pods"):
-        placed = moving.placed_pods(view, objects, match=webhook.match, complete=source.snapshot is None)
-        return Counter(
-            {
-                node.name: sum(each.alignment.misaligned for each in pod_alignments(placed.state, node.name))
-                for node in view.snapshot.nodes
-            }
-        )
+    return Counter(
+        {
+            node.name: sum(each.alignment.misaligned for each in pod_alignments(placed.state, node.name))
+            for node in nodes
+        }
+    )
 
 
 def _seen(view: ClusterView, snapshot: Snapshot, misaligned: Counter[str] | None) -> list[SeenNode]:

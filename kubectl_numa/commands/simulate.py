@@ -5,14 +5,14 @@ from pathlib import Path
 
 import click
 
-from kubectl_numa import options, simulating
+from kubectl_numa import moving, options, simulating
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.lines import counted
 from kubectl_numa.listings import Listing, Output
 from kubectl_numa.notices import notify, waiting
 from kubectl_numa.simulating import Gpus, MadeUpZones, Simulation
 from numalign.kube.command_line import FILE, joined
-from numalign.model.intent import Policy, Scope
+from numalign.model.intent import Match, Policy, Scope
 from numalign.simulation.zone_cluster import GpuNode
 from numalign.simulation.zone_schedulers import ZONE_SCHEDULERS
 from numalign.simulation.zoned_nodes import GPU
@@ -186,7 +186,9 @@ def simulate(  # noqa: PLR0913 - one keyword for each option
 
 
 def _of_cluster(source: ClusterSource, gpus: Gpus) -> list[GpuNode]:
-    snapshot = source.view().snapshot
-    if snapshot.unknown:
-        notify(f"skipped: {counted(len(snapshot.unknown))} without a NUMA topology")
-    return simulating.nodes_of_cluster(snapshot.nodes, gpus)
+    objects = source.documents()
+    view = source.view(objects=objects)
+    placed = moving.placed_if_permitted(source, view, objects, match=Match.SATISFIES)
+    if view.snapshot.unknown:
+        notify(f"skipped: {counted(len(view.snapshot.unknown))} without a NUMA topology")
+    return simulating.nodes_of_cluster(placed.nodes, gpus)

@@ -166,3 +166,12 @@ def test_misaligned_pods_are_counted_on_request(run: Run, cluster_file: Path) ->
     counted = run("nodes", "--with-pods", "--snapshot", cluster_file).stdout
     assert "  0 idle, 1 partly used, 0 full, 1 misaligned\n" in counted
     assert "2 nodes of 2 classes: 1 idle, 1 partly used, 0 full, 1 misaligned\n" in counted
+
+
+def test_pods_of_a_snapshot_hold_what_the_exporter_has_not_counted(run: Run, cluster_file: Path) -> None:
+    cluster = json.loads(cluster_file.read_text())
+    cluster["items"].append(placed("new", 1))
+    cluster_file.write_text(json.dumps(cluster))
+
+    [big, *_] = json.loads(run("nodes", "--snapshot", cluster_file, "-o", "json").stdout)
+    assert [zone["free"]["cpu"] for zone in big["zones"]] == ["32", "24"]

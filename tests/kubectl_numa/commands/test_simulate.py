@@ -189,3 +189,19 @@ def test_a_file_that_is_missing_is_told(run: Run, tables: tuple[Path, Path]) -> 
     result = run("simulate", "--nodes", tables[0], "--pods", "/nowhere.csv")
     assert result.exit_code == 2
     assert f"/nowhere.csv: {strerror(ENOENT)}" in result.stderr
+
+
+def test_pods_hold_what_the_exporter_has_not_counted(
+    run: Run, tables: tuple[Path, Path], cluster_with_gpus: Path
+) -> None:
+    cluster = json.loads(cluster_with_gpus.read_text())
+    limits = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "2"}
+    spec = {"nodeName": "gpu", "containers": [{"name": "main", "resources": {"limits": limits}}]}
+    cluster["items"] += [known("Pod", name, spec=spec, status={"phase": "Running"}) for name in "ab"]
+    cluster_with_gpus.write_text(json.dumps(cluster))
+    result = run(
+        *("simulate", "--snapshot", cluster_with_gpus, "--pods", tables[1], "--strategies", "scorer"),
+        *("--seeds", 1, "--ratio", 0.01, "-o", "json"),
+    )
+    (found,) = json.loads(result.stdout)
+    assert found["mean"]["allocated"] == 100
