@@ -275,7 +275,7 @@ def _by_nodes(
 
 _NOT_CHECKED = "NUMA alignment was not checked: no node topology is known"
 _NOT_MATCHED = (
-    "NUMA alignment was not checked: the node selector, affinity and tolerations match no known node"
+    "NUMA alignment was not checked: node selector, affinity, OS and tolerations match no known node"
 )
 
 

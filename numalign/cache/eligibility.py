@@ -19,7 +19,7 @@ from numalign.cache.label_column import LabelColumn
 from numalign.cache.node_table import NodeTable
 from numalign.lru import LRU, Caches
 from numalign.memory_size import weight
-from numalign.model.attributes import NO_ATTRIBUTES, NO_LABELS, Attributes
+from numalign.model.attributes import NO_LABELS, Attributes
 from numalign.model.constraints import Constraints, Requirement, Term, Unmet, unmet_ever, unmet_now
 from numalign.model.node import Node
 
@@ -84,7 +84,7 @@ class Eligibility:
 
     def _find_unmet(self, constraints: Constraints, rule: _Rule, rows: Rows | None) -> Ints:
         chosen = slice(None) if rows is None else rows
-        tolerant = Constraints(tolerations=constraints.tolerations)
+        tolerant = Constraints(tolerations=constraints.tolerations, os=constraints.os)
         numbers = self._conditions.numbers[chosen]
         by_kind = [
             NUMBERS[rule(tolerant, "", kind)] if isinstance(kind, Attributes) else NO_NODE
@@ -145,9 +145,7 @@ class _Unmet:
 
 def _condition_of(node: Node) -> Attributes:
     """Return all relevant attributes but labels."""
-    attributes = node.attributes
-    ordinary = attributes.ready and not (attributes.cordoned or attributes.taints)
-    return NO_ATTRIBUTES if ordinary else replace(attributes, labels=NO_LABELS)
+    return replace(node.attributes, labels=NO_LABELS)
 
 
 def _label_of(key: str, node: Node) -> str | None:

@@ -53,6 +53,7 @@ _SCHEDULING: Mapping[str, object] = {
     "affinity": {"nodeAffinity": _ALL},
     "tolerations": _ALL,
     "resourceClaims": _ALL,
+    "os": {"name": _ALL},
 }
 READ: Mapping[str, object] = MappingProxyType(
     {
@@ -148,8 +149,8 @@ def _nodes(*node_info: str) -> Collection:
     return Collection("Node", "v1", "/api/v1/nodes", MappingProxyType(kept))
 
 
-NODES = _nodes("kubeletVersion", "systemUUID", "machineID")
-NODES_IN_FILES = _nodes("kubeletVersion")
+NODES = _nodes("kubeletVersion", "operatingSystem", "systemUUID", "machineID")
+NODES_IN_FILES = _nodes("kubeletVersion", "operatingSystem")
 """The fields of a node in files, which are passed on: what identifies a machine is confidential, according to
 machine-id(5). There the uid distinguishes nodes with the same name."""
 

@@ -70,6 +70,9 @@ def _places(keys: tuple[str, ...]) -> Mapping[str, int]:
 
 NO_LABELS = Labels()
 
+OS_LABEL = "kubernetes.io/os"
+"""The label of a node with its operating system."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Taint:
@@ -127,13 +130,14 @@ class Attributes:
     """The attributes of a node that decide which pods may run there.
 
     `taints` are those that keep pods away, passing ones included. `cordoned` nodes and those that are not
-    `ready` take no new pods for now.
+    `ready` take no new pods for now. `os` is the operating system, as Go names it; empty if unknown.
     """
 
     labels: Labels = NO_LABELS
     taints: tuple[Taint, ...] = ()
     cordoned: bool = False
     ready: bool = True
+    os: str = ""
 
     @property
     def lasting(self) -> tuple[Taint, ...]:

@@ -2,12 +2,14 @@
 Which nodes a pod may run on by labels, taints and conditions, whatever their resources.
 
 Restates kube-scheduler's plugins NodeAffinity, TaintToleration and NodeUnschedulable, which match the node
-selector, required node affinity and tolerations with labels and taints. Passing taints, which follow the
-condition of a node, count for what can be placed now, never for what could ever be placed. No pod is refused
-for what cannot be read here: a toleration of a newer API tolerates every taint it may mean.
+selector, required node affinity and tolerations with labels and taints. The operating system of a pod is
+checked by the kubelet alone, which rejects the pod on any other (PodOSNotSupported). Passing taints, which
+follow the condition of a node, count for what can be placed now, never for what could ever be placed. No pod
+is refused for what cannot be read here: a toleration of a newer API tolerates every taint it may mean.
 
 Sources: GetRequiredNodeAffinity of k8s.io/component-helpers/scheduling/corev1/nodeaffinity, and
-FindMatchingUntoleratedTaint of k8s.io/component-helpers/scheduling/corev1 with Toleration.ToleratesTaint.
+FindMatchingUntoleratedTaint of k8s.io/component-helpers/scheduling/corev1 with Toleration.ToleratesTaint; and
+rejectPodAdmissionBasedOnOSField of pkg/kubelet/lifecycle/predicate.go.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -140,17 +142,18 @@ class Constraints:
     """The nodes that a pod may run on.
 
     Every requirement of its node `selector` must hold, and one of the `terms` of its required node affinity,
-    if it has any. The default is a pod without constraints.
+    if it has any. The node must have its `os`, unless that is empty. The default is no constraint at all.
     """
 
     selector: tuple[Requirement, ...] = ()
     terms: tuple[Term, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
+    os: str = ""
     _hash: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         # Every cache lookup needs the hash, and there may be a thousand requirements.
-        object.__setattr__(self, "_hash", hash((self.selector, self.terms, self.tolerations)))
+        object.__setattr__(self, "_hash", hash((self.selector, self.terms, self.tolerations, self.os)))
 
     def __hash__(self) -> int:
         return self._hash
@@ -166,6 +169,10 @@ class Constraints:
             return False
         return self.terms is None or any(term.holds(name, labels) for term in self.terms)
 
+    def run_on(self, os: str) -> bool:
+        """Return whether the pod may run on a node of this operating system; it may if that is unknown."""
+        return "" in (os, self.os) or self.os == os
+
     def tolerate(self, taints: Iterable[Taint]) -> bool:
         """Return whether the pod tolerates all of these taints."""
         return all(any(toleration.tolerates(taint) for toleration in self.tolerations) for taint in taints)
@@ -179,15 +186,18 @@ class Unmet(StrEnum):
     """Why a pod may not go to a node, in the words of kube-scheduler."""
 
     AFFINITY = "didn't match the pod's node affinity/selector"
+    OS = "didn't match the pod's operating system"
     TAINT = "had untolerated taints"
     CORDONED = "were unschedulable"
     NOT_READY = "were not ready"
 
 
 def unmet_ever(constraints: Constraints, name: str, attributes: Attributes) -> Unmet | None:
-    """Return why the labels and lasting taints of a node keep the pod away; None if they do not."""
+    """Return why labels, operating system or lasting taints of a node keep the pod away; None if none do."""
     if constraints.selective and not constraints.select(name, attributes.labels):
         return Unmet.AFFINITY
+    if not constraints.run_on(attributes.os):
+        return Unmet.OS
     return None if constraints.tolerate(attributes.lasting) else Unmet.TAINT
 
 

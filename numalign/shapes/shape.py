@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from numalign.model.attributes import NO_ATTRIBUTES, Labels, Taint
+from numalign.model.attributes import NO_ATTRIBUTES, OS_LABEL, Labels, Taint
 from numalign.model.constraints import Constraints, Requirement, Term, Unmet
 from numalign.model.node import Known, Node, Zone, node_class
 from numalign.model.resources import EMPTY, Resources
@@ -89,6 +89,9 @@ class Shape:
             return Unmet.AFFINITY
         if constraints.terms is not None and not any(map(self._may_meet, constraints.terms)):
             return Unmet.AFFINITY
+        known = self.labels.get(OS_LABEL, ABSENT)
+        if known.always and known.known is not None and not any(map(constraints.run_on, known.known)):
+            return Unmet.OS
         return None if constraints.tolerate(self.taints) else Unmet.TAINT
 
     def _may_meet(self, term: Term) -> bool:

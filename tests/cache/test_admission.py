@@ -25,7 +25,7 @@ from numalign.cache.admission import (
 )
 from numalign.cache.pod_question import ExceededLimit, Pin, PinReason, PodQuestion, StatedBy
 from numalign.model import demand
-from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.attributes import OS_LABEL, Attributes, Labels, Taint
 from numalign.model.constraints import Constraints, Operator, Requirement, Tolerating, Toleration
 from numalign.model.errors import Mistake
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
@@ -70,6 +70,7 @@ GOLD = Constraints(selector=(Requirement("tier", Operator.IN, frozenset({"gold"}
 GOLDEN = replace(TWO, attributes=Attributes(Labels({"tier": "gold"})))
 TAINTED = replace(FOUR, attributes=Attributes(taints=(Taint("dedicated", "gpu"),)))
 TAINTED_TWO = replace(TWO, attributes=TAINTED.attributes)
+LINUX = replace(TWO, attributes=Attributes(Labels({OS_LABEL: "linux"}), os="linux"))
 AWAY = replace(FOUR, attributes=Attributes(cordoned=True))
 NOT_READY = replace(FOUR, attributes=Attributes(ready=False))
 ILL = replace(
@@ -87,7 +88,7 @@ WAITS = "no node can provide single-numa-node alignment now; the pod will stay p
 NOT_KNOWN = "NUMA alignment was not checked: no node topology is known"
 NOT_HERE = "no node that could align the pod exists now"
 NOT_MATCHED = (
-    "NUMA alignment was not checked: the node selector, affinity and tolerations match no known node"
+    "NUMA alignment was not checked: node selector, affinity, OS and tolerations match no known node"
 )
 IN_VAIN = (
     "single-numa-node has no effect: the pod requests no devices, and cpu and memory are not pinned, because"
@@ -132,6 +133,9 @@ ADMITTED = [
         [f"{NOT_HERE}; the policy file declares such nodes"]),
     ("a selector that nobody matches",
         replace(FITS, constraints=GOLD), cache_of(TWO), State.NOT_MATCHED, [NOT_MATCHED]),
+    ("another operating system",
+        replace(FITS, constraints=Constraints(os="windows")), cache_of(LINUX), State.NOT_MATCHED,
+        [NOT_MATCHED]),
     ("taints that it does not tolerate",
         FITS, cache_of(TAINTED), State.NOT_MATCHED, [NOT_MATCHED]),
     ("taints of all nodes but one without topology that is too small",

@@ -128,6 +128,7 @@ class Machine:
     busy: bool = False
     ready: str = "True"
     cordoned: bool = False
+    os: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Raw] = ()
 
@@ -142,6 +143,7 @@ def _machine(pick: Pick, name: str) -> Machine:
         busy=pick(SOMETIMES),
         ready=pick(["True"] * 7 + ["False", "Unknown"]),
         cordoned=pick(SELDOM),
+        os=pick(["", "linux", "linux", "windows"]),
         labels=pick(_POOLS),
         taints=pick(_TAINTS),
     )
@@ -173,6 +175,7 @@ def node(machine: Machine) -> Raw:
             "allocatable": here,
             "capacity": whole if machine.kept else here,
             "conditions": [{"type": "Ready", "status": machine.ready}],
+            "nodeInfo": {"operatingSystem": machine.os} if machine.os else {},
         },
     }
 
@@ -344,6 +347,7 @@ def pod(pick: Pick, namespace: str) -> Raw:
     if not plain:
         spec |= {"nodeSelector": dict(pick(_SELECTORS)), "tolerations": pick(_TOLERATIONS)}
         spec |= {"affinity": pick(_AFFINITIES)}
+        spec |= pick([{}, {}, {"os": {"name": "linux"}}, {"os": {"name": "windows"}}])
         spec |= pick([{}, {}, {"runtimeClassName": "kata"}, {"nodeName": "n0"}])
     return made
 

@@ -26,6 +26,8 @@ T = TypeVar("T")
 KEYS = ["pool", "zone", "generation", "elsewhere"]
 """The last is one that no node has."""
 
+SYSTEMS = ["linux", "windows"]
+
 WORDS = ["a", "b", "", "1", "2", "10", "+3", "-4", "007", "1e3", "99999999999999999999"]
 
 TAINTS = [
@@ -46,7 +48,8 @@ def attributes(pick: Pick) -> Attributes:
     """What says who may go to a node."""
     labels = {key: pick(WORDS) for key in some(pick, KEYS[:-1], OFTEN)}
     taints = tuple(some(pick, TAINTS, SELDOM))
-    return Attributes(Labels(labels), taints, cordoned=pick(SELDOM), ready=not pick(SELDOM))
+    conditions = {"cordoned": pick(SELDOM), "ready": not pick(SELDOM)}
+    return Attributes(Labels(labels), taints, **conditions, os=pick(["", *SYSTEMS]))
 
 
 def requirement(pick: Pick, keys: Sequence[str] = KEYS, words: Sequence[str] = WORDS) -> Requirement:
@@ -80,4 +83,5 @@ def constraints(pick: Pick, names: Sequence[str]) -> Constraints:
         selector=tuple(requirement(pick) for _ in range(pick([0, 0, 1, 2]))),
         terms=pick([None, terms]),
         tolerations=tuple(toleration(pick) for _ in range(pick([0, 1, 2]))),
+        os=pick(["", "", *SYSTEMS]),
     )

@@ -131,10 +131,14 @@ BOTH = Constraints(
     tolerations=(Toleration("gpu", Tolerating.EXISTS), Toleration(AWAY.key, Tolerating.EXISTS))
 )
 CORDON = Constraints(tolerations=(Toleration(UNSCHEDULABLE.key, Tolerating.EXISTS),))
-PLAIN = Constraints()
+PLAIN, LINUX = Constraints(), Constraints(os="linux")
 CONDITIONS = [
     # what it shows the pod the node ever now
     ("a node that takes all", PLAIN, Attributes(), None, None),
+    ("the operating system of the pod", LINUX, Attributes(os="linux"), None, None),
+    ("another one", LINUX, Attributes(os="windows"), Unmet.OS, Unmet.OS),
+    ("one that nobody tells of", LINUX, Attributes(), None, None),
+    ("any, to a pod that names none", PLAIN, Attributes(os="windows"), None, None),
     ("a taint", PLAIN, Attributes(taints=(GPU,)), Unmet.TAINT, Unmet.TAINT),
     ("one that is tolerated", BOTH, Attributes(taints=(GPU,)), None, None),
     ("one of two", BOTH, Attributes(taints=(GPU, Taint("x"))), Unmet.TAINT, Unmet.TAINT),

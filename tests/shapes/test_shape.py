@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.attributes import OS_LABEL, Attributes, Labels, Taint
 from numalign.model.constraints import (
     ANYWHERE,
     NAME_FIELD,
@@ -114,6 +114,9 @@ SOME = joined(standing(pool="a"), standing())
 ANY = Shape(POOLS.node, labels={"pool": LabelValues(None)})
 OPEN = Shape(POOLS.node, other_labels=True)
 TAINTED = of(standing(taints=(Taint("dedicated", "gpu"),)))
+LINUX = of(replace(standing(), attributes=Attributes(Labels({OS_LABEL: "linux"}))))
+SOME_LINUX = LINUX.joined(of(standing()))
+WINDOWS = Constraints(os="windows")
 HERE = Requirement("pool", Operator.IN, frozenset("a"))
 THERE = Requirement("pool", Operator.IN, frozenset("c"))
 NAME = Requirement(NAME_FIELD, Operator.IN, frozenset({"n"}))
@@ -137,6 +140,10 @@ HOPES = [
     ("no terms", POOLS, terms(), Unmet.AFFINITY),
     ("a term without anything", POOLS, terms(Term()), Unmet.AFFINITY),
     ("a name says nothing of others", POOLS, terms(Term(fields=(NAME,))), None),
+    ("the operating system of the pod", LINUX, Constraints(os="linux"), None),
+    ("another one", LINUX, WINDOWS, Unmet.OS),
+    ("one that not all nodes tell", SOME_LINUX, WINDOWS, None),
+    ("one that none tells", POOLS, WINDOWS, None),
     ("a taint", TAINTED, Constraints(), Unmet.TAINT),
     ("one that is tolerated", TAINTED, TOLERANT, None),
     ("a pod that may go everywhere", TAINTED, ANYWHERE, None),

@@ -16,7 +16,7 @@ from numalign.kube.decode.kubelet_config import KubeletConfiguration
 from numalign.kube.decode.nrt import Topology
 from numalign.kube.decode.parts import Part, named
 from numalign.kubelet import hinted_zones, validation
-from numalign.model.attributes import EFFECTS, NO_ATTRIBUTES, Attributes, Labels, Taint
+from numalign.model.attributes import EFFECTS, NO_ATTRIBUTES, OS_LABEL, Attributes, Labels, Taint
 from numalign.model.errors import BadTopology, Mistake
 from numalign.model.intent import CLASS_LABEL
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, managers
@@ -106,6 +106,8 @@ def _attributes(node: Part, carried: Labels) -> Attributes:
         taints(spec["taints"]),
         cordoned=bool(spec["unschedulable"].boolean()),
         ready=_is_ready(node["status"]["conditions"]),
+        # Nodes that no kubelet runs may lack either.
+        os=intern(node["status"]["nodeInfo"]["operatingSystem"].text()) or carried.get(OS_LABEL, ""),
     )
 
 

@@ -174,6 +174,7 @@ def _constraints(spec: Part, affinity: NodeAffinity) -> Constraints:
         tuple(Requirement(key, Operator.IN, frozenset({value})) for key, value in selected.items()),
         None if affinity.required is None else _terms(affinity.required),
         tuple(dict.fromkeys(map(_toleration, spec["tolerations"].objects()))),
+        spec["os"]["name"].text(),
     )
 
 

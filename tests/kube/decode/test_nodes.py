@@ -6,7 +6,7 @@ from numalign.kube.decode.kubelet_config import KubeletConfiguration
 from numalign.kube.decode.nodes import THREADS_LABEL, BadNode, NodeFacts, facts, join
 from numalign.kube.decode.nrt import Topology
 from numalign.kubelet.validation import Reserved
-from numalign.model.attributes import Attributes, Labels, Taint
+from numalign.model.attributes import OS_LABEL, Attributes, Labels, Taint
 from numalign.model.errors import BadTopology
 from numalign.model.intent import Policy, Scope
 from numalign.model.node import CpuManager, Known, MemoryManager, Node, Zone
@@ -41,6 +41,14 @@ def told(**spec: object) -> dict[str, object]:
     return {"metadata": {"name": "n"}, "spec": spec}
 
 
+def running(system: str) -> dict[str, object]:
+    return {"metadata": {"name": "n"}, "status": {"nodeInfo": {"operatingSystem": system}}}
+
+
+def labelled(system: str) -> dict[str, object]:
+    return {"metadata": {"name": "n", "labels": {OS_LABEL: system}}}
+
+
 def conditions(*pairs: tuple[str, str]) -> dict[str, object]:
     listed = [{"type": name, "status": status} for name, status in pairs]
     return {"metadata": {"name": "n"}, "status": {"conditions": listed}}
@@ -54,6 +62,9 @@ READY, PRESSED = ("Ready", "True"), ("DiskPressure", "True")
 ATTRIBUTES = [
     # what it shows                        what is written                 what is read
     ("who says nothing takes all pods",    told(),                         Attributes()),
+    ("its operating system",               running("linux"),               Attributes(os="linux")),
+    ("the same by its label alone",        labelled("windows"),
+     Attributes(Labels({OS_LABEL: "windows"}), os="windows")),
     ("a cordoned node",                    told(unschedulable=True),       Attributes(cordoned=True)),
     ("one that is not any more",           told(unschedulable=False),      Attributes()),
     ("a taint",                            told(taints=[GPU_ONLY]),

@@ -56,6 +56,7 @@ READ = [
     ("no term, which is nowhere", affine(),                                            Constraints(terms=())),
     ("a term of nothing",         affine({}),
         Constraints(terms=(Term(),))),
+    ("an operating system",       pod(os={"name": "linux"}),    Constraints(os="linux")),
     ("a toleration",              pod(tolerations=[GPUS]),
         Constraints(tolerations=(Toleration("gpus", Tolerating.EXISTS, effect="NoSchedule"),))),
     ("one without an operator",   pod(tolerations=[{"key": "a", "value": "b"}]),
@@ -96,6 +97,7 @@ TERMS = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
 WRONG = [
     ("a selector that is a list",     pod(nodeSelector=[]),                 ["spec.nodeSelector"]),
     ("a label that is a number",      pod(nodeSelector={"a": 7}),           ["spec.nodeSelector.a"]),
+    ("an operating system that is a text", pod(os="linux"),                 ["spec.os"]),
     ("tolerations that are a text",   pod(tolerations="all"),               ["spec.tolerations"]),
     ("a toleration that is a text",   pod(tolerations=["all"]),             ["spec.tolerations[0]"]),
     ("a key that is a number",        pod(tolerations=[{"key": 7}]),        ["spec.tolerations[0].key"]),
