@@ -4,6 +4,9 @@ Kubernetes quantities as exact integers.
 `resource.ParseQuantity` of k8s.io/apimachinery reads decimal and binary suffixes and exponents, and keeps at
 most nine decimals. Its `Value` and `MilliValue` round up. This module returns the same integers: nothing is a
 float, and nothing is rounded except where Kubernetes itself rounds.
+
+No amount is larger than 2^63-1 units: ParseQuantity caps binary amounts there. A larger decimal one is valid
+too, but overflows in `Value`, and no kubelet can allocate it (getRequestedResources of the memory manager).
 """
 
 import re
@@ -62,7 +65,7 @@ _LIKELY_SUFFIXES = MappingProxyType(
 def units(text: object) -> int:
     """Return whole units (bytes, pieces), rounded up like `Quantity.Value`.
 
-    Raise `BadQuantity` if the text is not a quantity, is negative, or exceeds 2^63-1 units.
+    Raise `BadQuantity` if the text is not a quantity or is negative.
     """
     return _ceiling(_nanos(text), NANO)
 
@@ -102,10 +105,7 @@ def _nanos(text: object) -> int:
     sign, integer, fraction, suffix = match.groups()
     if sign == "-" and (integer or "0").strip("0") + (fraction or "").strip("0"):
         raise BadQuantity([Mistake("", f'"{written}" is negative: an amount is zero or more')])
-    nanos = _scaled(integer or "", fraction or "", suffix)
-    if nanos > LARGEST * NANO:
-        raise BadQuantity([Mistake("", f'"{written}" is larger than any amount (2^63-1 units)')])
-    return nanos
+    return min(_scaled(integer or "", fraction or "", suffix), LARGEST * NANO)
 
 
 def _scaled(integer: str, fraction: str, suffix: str | None) -> int:
