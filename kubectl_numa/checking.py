@@ -17,6 +17,7 @@ from kubectl_numa.listings import ListedRow, Listing
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.cache import admission
+from numalign.cache.admission import AdmissionState
 from numalign.kube.decode.templates import NOWHERE
 from numalign.model.errors import BadInput
 
@@ -25,37 +26,56 @@ class CheckResult(StrEnum):
     """The result of checking one manifest."""
 
     OK = "ok"
+    UNKNOWN = "unknown"
     NEVER = "never"
     DENIED = "denied"
     BAD = "bad"
 
 
 _CODES: Mapping[CheckResult, int] = MappingProxyType(
-    {CheckResult.OK: 0, CheckResult.NEVER: 1, CheckResult.DENIED: 1, CheckResult.BAD: 2}
+    {
+        CheckResult.OK: 0,
+        CheckResult.UNKNOWN: 0,
+        CheckResult.NEVER: 1,
+        CheckResult.DENIED: 1,
+        CheckResult.BAD: 2,
+    }
 )
+
+_UNKNOWN = frozenset(
+    {
+        AdmissionState.NOT_KNOWN,
+        AdmissionState.NOT_MATCHED,
+        AdmissionState.UNKNOWN_NODE,
+        AdmissionState.UNKNOWN_RESOURCE,
+    }
+)
+"""The states in which a pod is admitted because not all is known: no known node could run it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
     """
-    One manifest, checked; `pod` is None if it cannot be read.
+    One manifest, checked; `pod` is None if it cannot be read, or if its kind is not understood.
 
     `able` counts the nodes that could run its pod, `unanswered` those among them that took too long to
-    evaluate.
+    evaluate. `kept_away` is why the pod may use none.
     """
 
     manifest: Manifest
     pod: PodDecision | None = None
     able: int = 0
     unanswered: int = 0
+    kept_away: str | None = None
 
     @property
     def result(self) -> CheckResult:
         """Return the result."""
         if self.pod is None:
-            return CheckResult.BAD
+            return CheckResult.BAD if self.manifest.mistakes else CheckResult.UNKNOWN
         if self.refusal is None:
-            return CheckResult.OK
+            unknown = self.kept_away or self.pod.decision.state in _UNKNOWN
+            return CheckResult.UNKNOWN if unknown else CheckResult.OK
         denied = self.pod.decision.state in admission.BY_ITSELF
         return CheckResult.DENIED if denied else CheckResult.NEVER
 
@@ -68,43 +88,50 @@ class Checked:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return the webhook's warnings."""
-        return self.pod.decision.all_warnings if self.pod else ()
+        """Return what is to be said of how it was read, and the webhook's warnings."""
+        return (*self.manifest.warnings, *(self.pod.decision.all_warnings if self.pod else ()))
 
     def line(self, nodes: int) -> str:
         """Return the check of the pod in one line, without its result; `nodes` counts those with topology."""
-        pod, manifest = self.manifest.pod, self.manifest
-        name = f"{pod.namespace}/{pod.name}" if pod else manifest.kind or "nothing"
+        manifest = self.manifest
+        if manifest.document is None:
+            # What is wrong with a file begins with its name.
+            return str(self.refusal)
+        namespace, name = manifest.pod_name
+        full_name = f"{namespace}/{name}" if name else manifest.kind or "object"
         guessed = ", guessed" if manifest.place.guessed else ""
-        return f"{name} ({manifest.where}{guessed}): {self.refusal or self._nodes_text(nodes)}"
+        return f"{full_name} ({manifest.where}{guessed}): {self.refusal or self._nodes_text(nodes)}"
 
     def _nodes_text(self, nodes: int) -> str:
-        intent = self.pod.intent if self.pod else None
+        if self.pod is None:
+            return "its pods were not checked"
+        intent = self.pod.intent
         more = f", {self.unanswered} not evaluated" if self.unanswered else ""
         policy = intent.policy if intent else "no intent"
-        placed = f", {self.pod.handed_over}" if self.pod and self.pod.handed_over else ""
-        return f"{policy}, {self.able - self.unanswered} of {nodes} nodes could run it{more}{placed}"
+        placed = f", {self.pod.handed_over}" if self.pod.handed_over else ""
+        why = f": {self.kept_away}" if self.kept_away else ""
+        return f"{policy}, {self.able - self.unanswered} of {nodes} nodes could run it{more}{placed}{why}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the result for programs."""
-        pod = self.manifest.pod
+        manifest, (namespace, name) = self.manifest, self.manifest.pod_name
         return {
-            "file": self.manifest.file,
-            "document": self.manifest.document,
-            "kind": self.manifest.kind or None,
-            "template": self.manifest.template or None,
-            "guessed": self.manifest.place.guessed,
-            "pod": pod.name if pod else None,
-            "namespace": pod.namespace if pod else None,
+            "file": manifest.file,
+            "document": manifest.document,
+            "kind": manifest.kind or None,
+            "template": manifest.template or None,
+            "guessed": manifest.place.guessed,
+            "pod": name or None,
+            "namespace": namespace if name else None,
             "result": self.result,
             "scheduler": self.pod and self.pod.scheduler,
             "gate": self.pod and self.pod.gate,
             "able": self.able,
             "notAnswered": self.unanswered,
-            "reason": self.refusal if self.pod else None,
+            "reason": (self.refusal or self.kept_away) if self.pod else None,
             "refusal": self.refusal,
             "warnings": list(self.warnings),
-            "mistakes": [str(mistake) for mistake in self.manifest.mistakes],
+            "mistakes": [str(mistake) for mistake in manifest.mistakes],
         }
 
 
@@ -120,20 +147,21 @@ def listing(results: Sequence[Checked], *, text: Callable[[TextWriter], object])
 
 
 def _type_and_name(checked: Checked) -> str:
-    pod = checked.manifest.pod
-    return f"pod/{pod.name}" if pod else checked.manifest.kind.lower()
+    manifest, (_, name) = checked.manifest, checked.manifest.pod_name
+    kind = "pod" if manifest.pod else manifest.kind.lower()
+    return f"{kind}/{name}" if name else kind
 
 
 def _cells(checked: Checked) -> tuple[object, ...]:
-    pod, manifest = checked.manifest.pod, checked.manifest
-    place = (pod.namespace, pod.name) if pod else ("", "")
-    warnings, refusal = len(checked.warnings), checked.refusal
-    return (checked.result, *place, manifest.kind, manifest.where, warnings, refusal)
+    manifest, (namespace, name) = checked.manifest, checked.manifest.pod_name
+    place = (namespace, name) if name else ("", "")
+    why = checked.refusal or checked.kept_away
+    return (checked.result, *place, manifest.kind, manifest.where, len(checked.warnings), why)
 
 
 def check(manifest: Manifest, cluster: ClusterView) -> Checked:
     """Check one manifest; a bad one is a result, never an error."""
-    if manifest.place is NOWHERE:
+    if manifest.place is NOWHERE or not (manifest.pod or manifest.mistakes):
         return Checked(manifest)
     name = manifest.pod.name if manifest.pod else ""
     try:
@@ -144,7 +172,7 @@ def check(manifest: Manifest, cluster: ClusterView) -> Checked:
     if manifest.mistakes:
         return Checked(manifest)
     survey = cluster.ever(pod)
-    return Checked(manifest, pod, survey.able, survey.unanswered)
+    return Checked(manifest, pod, survey.able, survey.unanswered, cluster.kept_away(pod))
 
 
 def exit_code(results: list[Checked]) -> int:

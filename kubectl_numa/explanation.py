@@ -66,7 +66,11 @@ class ShapeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Nodes of one class with the same answer, by name; `answer` is that of the first one."""
+    """
+    Nodes with the same answer, by name; `answer` is that of the first one.
+
+    They are of one class, unless their labels or taints keep the pod away.
+    """
 
     answer: NodeExplanation
     names: tuple[str, ...]
@@ -77,19 +81,26 @@ class Explanation:
     """
     All answers for one pod, by node name, and those of shapes without nodes.
 
-    `rejected` is set for a pod that a kubelet rejected. `never` is why no node could ever run a pod that
-    requests no alignment, which the webhook does not deny. `room` is what it would take for the pod to fit,
-    in words, if it fits nowhere now but could later. The scores are those of the `strategy`.
+    `remarks` are warnings of `kubectl numa` itself. `rejected` is set for a pod that a kubelet rejected.
+    `never` is why no node could ever run a pod that requests no alignment, which the webhook does not deny.
+    `room` is what it would take for the pod to fit, in words, if it fits nowhere now but could later. The
+    scores are those of the `strategy`.
     """
 
     pod: PodDecision
     answers: tuple[NodeExplanation, ...]
     absent: tuple[ShapeAnswer, ...]
     unknown: tuple[str, ...]
+    remarks: tuple[str, ...] = ()
     rejected: RejectedPod | None = None
     never: str | None = None
     room: str | None = None
     strategy: Strategy = Strategy.LEAST_NUMA_NODES
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return all warnings for the pod's owner."""
+        return (*self.remarks, *self.pod.decision.all_warnings)
 
     @property
     def only_later(self) -> bool:
@@ -147,7 +158,7 @@ class Explanation:
             "refusal": pod.decision.refusal,
             "never": self.never,
             "room": self.room,
-            "warnings": list(pod.decision.all_warnings),
+            "warnings": list(self.warnings),
         }
 
 
@@ -179,7 +190,8 @@ def explain(
         ShapeAnswer(shape, verdict, shape.shape.unmet(everywhere if verdict.refused else pod.constraints))
         for shape, verdict in evaluated
     )
-    explanation = Explanation(pod, answers, absent, cluster.snapshot.unknown, strategy=strategy)
+    remarks = tuple(filter(None, [cluster.kept_away(pod)]))
+    explanation = Explanation(pod, answers, absent, cluster.snapshot.unknown, remarks, strategy=strategy)
     if explanation.hopeless and pod.question.intent.policy is Policy.NONE:
         return replace(explanation, never=why_never(pod, cluster))
     return explanation
@@ -208,11 +220,11 @@ def groups(answers: Iterable[NodeExplanation]) -> Iterator[NodeGroup]:
 
 
 _Rank = tuple[int, int, str]
-"""The place of the chance, then the negative score, then the class."""
+"""The place of the chance, then the negative score, then the class, which is "" where it does not matter."""
 
 
 def _rank(answer: NodeExplanation) -> _Rank:
-    return PLACES[answer.chance], -(answer.score or 0), answer.node_class
+    return PLACES[answer.chance], -(answer.score or 0), "" if answer.lasting else answer.node_class
 
 
 def provenance(shape: KnownShape) -> dict[str, Any]:

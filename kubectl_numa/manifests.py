@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 from kubectl_numa.typed_names import TypedName
 from numalign.kube.decode import templates
+from numalign.kube.decode.parts import inner
 from numalign.kube.decode.templates import NO_TEMPLATES, NOWHERE, POD, TemplateLocation, TemplatePaths
 from numalign.kube.files import documents, urls
 from numalign.kube.files.documents import Document
@@ -31,17 +32,19 @@ class Manifest:
     One object of a file: a pod that it is or would create, or all its mistakes.
 
     An object with several pod templates yields one for each, with its location in the object; an object
-    without any has neither a pod nor mistakes. Its pod is, or would be, in `namespace`. `notes` are for its
-    owner, about how it was read. A file that cannot be read at all yields one without document and kind.
+    without any has neither a pod nor mistakes. Its pod is, or would be, in `namespace`. `name` is that of the
+    object, if it has one. `warnings` are for its owner, about how it was read; of several pods, the first has
+    those of the object. A file that cannot be read at all yields one without document and kind.
     """
 
     file: str
     document: int | None = None
     kind: str = ""
+    name: str = ""
     place: TemplateLocation = NOWHERE
     pod: Pod | None = None
     mistakes: tuple[Mistake, ...] = ()
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     namespace: str = "default"
 
     @property
@@ -50,9 +53,14 @@ class Manifest:
         return self.place.where
 
     @property
+    def pod_name(self) -> tuple[str, str]:
+        """Return namespace and name of the pod; those of the object if the pod is not known."""
+        return (self.pod.namespace, self.pod.name) if self.pod else (self.namespace, self.name)
+
+    @property
     def counts(self) -> bool:
-        """Return whether it is a pod, or should be."""
-        return self.pod is not None or bool(self.mistakes)
+        """Return whether it is a pod, should be, or may create some."""
+        return self.pod is not None or bool(self.mistakes or self.warnings)
 
     @property
     def where(self) -> str:
@@ -68,8 +76,8 @@ class Manifest:
         """Return its mistakes, each with its file and document."""
         if self.document is None:
             return self.mistakes
-        name = f" ({self.kind} {self.pod.name})" if self.pod else f" ({self.kind})" if self.kind else ""
-        start = f"{self.file}, document {self.document}{name}"
+        named = " ".join(filter(None, (self.kind, self.name)))
+        start = f"{self.file}, document {self.document}" + (f" ({named})" if named else "")
         return tuple(
             replace(mistake, where=f"{start}: {mistake.where}" if mistake.where else start)
             for mistake in self.mistakes
@@ -157,13 +165,10 @@ def of_object(
 
 
 def notes(manifests: Iterable[Manifest]) -> Iterator[str]:
-    """Yield notes on how they were read, and how many objects without pods there are."""
-    left_out = Counter[str]()
-    for manifest in manifests:
-        yield from (f"{manifest.where}: {note}" for note in manifest.notes)
-        left_out[manifest.kind] += not (manifest.counts or manifest.notes)
+    """Yield how many objects without pods there are, if any, by kind."""
+    left_out = Counter(manifest.kind for manifest in manifests if not manifest.counts)
     if total := left_out.total():
-        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(left_out.items()) if count)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(left_out.items()))
         yield f"{total} {'object' if total == 1 else 'objects'} without pods: {kinds}"
 
 
@@ -172,8 +177,8 @@ def _manifests(
 ) -> Iterator[Manifest]:
     """Yield the object's pods or mistakes; the object alone if it creates no pods."""
     metadata = document.raw.get("metadata")
-    own = metadata.get("namespace") if isinstance(metadata, dict) else None
-    blank = replace(blank, namespace=own if isinstance(own, str) and own else namespace.name)
+    own, name, prefix = (_text(inner(metadata, key)) for key in ("namespace", "name", "generateName"))
+    blank = replace(blank, namespace=own or namespace.name, name=name or prefix)
     if document.trouble:
         yield replace(blank, mistakes=(document.trouble,))
         return
@@ -184,9 +189,9 @@ def _manifests(
         place = TemplateLocation("", document.raw) if templates.group_kind(document.raw) == POD else NOWHERE
         yield replace(blank, place=place, mistakes=error.mistakes)
         return
-    remarks = (*look.guesses, *look.misplaced)
-    if remarks or not pods:
-        yield replace(blank, notes=remarks)
+    of_object = (*look.guesses, *look.misplaced)
+    if not pods:
+        yield replace(blank, warnings=of_object)
     for template in pods:
         pod, mistakes = template.pod, tuple[Mistake, ...]()
         if pod and not own:
@@ -195,4 +200,9 @@ def _manifests(
             message = f'"{own}" differs from -n {namespace.name}: remove one of them'
             mistakes = (Mistake("metadata.namespace", message),)
         unread = tuple(f"not read as a pod: {mistake}" for mistake in template.mistakes[:1])
-        yield replace(blank, place=template.place, pod=pod, mistakes=mistakes, notes=unread)
+        warnings, of_object = (*of_object, *unread), ()
+        yield replace(blank, place=template.place, pod=pod, mistakes=mistakes, warnings=warnings)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

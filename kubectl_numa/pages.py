@@ -56,7 +56,7 @@ def show(explanation: Explanation, writer: TextWriter, *, now: float, limit: int
         ("denied", decision.refusal, "red"),
         ("never", explanation.never, "red"),
         ("room", explanation.room, "yellow"),
-        *(("warning", warning, "yellow") for warning in decision.all_warnings),
+        *(("warning", warning, "yellow") for warning in explanation.warnings),
     ):
         if words:
             writer.entry(f"  {label}:", words, indent=_DECIDED, style=style, label_style=style)
@@ -125,7 +125,7 @@ def _summary(explanation: Explanation) -> str:
 
 def _group(group: NodeGroup, strategy: Strategy, writer: TextWriter) -> None:
     answer = group.answer
-    _head(answer, some(group.names), answer.node_class, writer)
+    _head(answer, some(group.names), None if answer.lasting else answer.node_class, writer)
     if answer.placement or Doubt.ZONES not in answer.doubts:
         _detail("gets", None if answer.placement is None else zones(answer.placement), writer)
     if answer.score is not None:
@@ -145,7 +145,9 @@ def _others(answers: Sequence[NodeExplanation], shown: Collection[str], writer: 
         writer.entry(f"  {chance}", words, indent=_COUNTED, label_style=STYLES[chance])
 
 
-def _head(answer: NodeExplanation | ShapeAnswer, names: str, node_class: str, writer: TextWriter) -> None:
+def _head(
+    answer: NodeExplanation | ShapeAnswer, names: str, node_class: str | None, writer: TextWriter
+) -> None:
     score = answer.score if isinstance(answer, NodeExplanation) else None
     label = f"  {answer.chance:<6} " + ("" if score is None else f"{score:>3}")
     writer.write("")

@@ -7,10 +7,12 @@ this module uses the cache.
 
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 from numalign.cache import ClusterCache, Question, Survey, admission, dra
 from numalign.cache.admission import AdmissionDecision, AdmissionState
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
+from numalign.decision import unmatched
 from numalign.decision.evaluate import NO_INTENT
 from numalign.kube import exporters, routing
 from numalign.kube.cluster_state import Snapshot
@@ -27,6 +29,7 @@ from numalign.model.errors import BadPod
 from numalign.model.intent import Intent, Match
 from numalign.model.node import Node
 from numalign.scheduling.running_pods import RunningPodJudge
+from numalign.shapes import UnknownNode
 from numalign.shapes.history import REMEMBER_SECONDS
 
 
@@ -177,6 +180,22 @@ class ClusterView:
     def ever(self, pod: PodDecision) -> Survey:
         """Return how the nodes evaluate a pod when they are healthy and empty."""
         return self._cache.ever(dra.sure(pod.question, self.snapshot.served), pod.constraints)
+
+    def kept_away(self, pod: PodDecision) -> str | None:
+        """
+        Return why the pod may use no known node, whatever it requests; None if it may use one.
+
+        Names the labels that no node has.
+        """
+        nodes = chain[Node | UnknownNode](self.snapshot.nodes, self.snapshot.bare.values())
+        labels = {node.name: node.attributes.labels for node in nodes}
+        if not labels or not self.ever(pod).unmatched:
+            return None
+        if lacks := unmatched.lacking(pod.constraints, labels):
+            return f"no node has {lacks}"
+        if any(pod.constraints.select(name, own) for name, own in labels.items()):
+            return "it does not tolerate the taints of the nodes that it selects"
+        return "no node has all labels that its node selector and affinity require"
 
     def by_node(self, pod: PodDecision) -> Question:
         """Return what a pod requests of each node, as the scorer asks it."""

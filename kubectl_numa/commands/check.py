@@ -17,11 +17,12 @@ from numalign.kube.command_line import FILE, Trouble
 
 _STYLES = {
     CheckResult.OK: "green",
+    CheckResult.UNKNOWN: "yellow",
     CheckResult.NEVER: "red",
     CheckResult.DENIED: "red",
     CheckResult.BAD: "magenta",
 }
-_INDENT = 7
+_INDENT = 8
 
 
 @click.command(
@@ -67,8 +68,12 @@ def check(  # noqa: PLR0913  one for each option
     that would be denied if they were created now. A snapshot contains pods only if it was written with
     --with-pods.
 
-    Exit code 0: there are no findings, or only warnings. 1: a pod could never run, would be denied, or is
-    misaligned although it requests more than best-effort. 2: some input could not be read.
+    A pod is `unknown` if no known node could run it, but the webhook admits it because not all is known, or
+    if its kind is not understood. A `bad` pod is one that the API server or the webhook would not accept.
+
+    Exit code 0: there are no findings, or only warnings and unknown pods. 1: a pod could never run, would be
+    denied, or is misaligned although it requests more than best-effort. 2: a pod is bad, or some input could
+    not be read.
     """
     if files:
         if every or selection != PodSelection(selection.namespace):

@@ -132,9 +132,12 @@ def explain(  # noqa: PLR0913 - one argument for each option
     )
     options.print_listing(listing, output)
     notify_skipped(explainer.placed.problems)
+    if not any(manifest.counts for manifest in given):
+        options.note(["nothing to explain: the manifests contain no pods"])
+    options.note(f"{manifest.where}: {warning}" for manifest in wrong for warning in manifest.warnings)
     options.note(manifests.notes(given))
     options.note(mistake for manifest in wrong for mistake in manifest.located_mistakes())
-    if not all(manifest.place.guessed for manifest in wrong):
+    if any(manifest.mistakes and not manifest.place.guessed for manifest in wrong):
         raise click.exceptions.Exit(Trouble.exit_code)
 
 
@@ -148,7 +151,7 @@ class _Explainer:
     uid: str
 
     def explain(self, given: list[Manifest]) -> tuple[list[Explanation], list[Manifest]]:
-        """Return every pod that can be read, and the others with their mistakes."""
+        """Return every pod that can be read, and the others with their mistakes and warnings."""
         explained: list[Explanation] = []
         wrong: list[Manifest] = []
         for manifest in given:
@@ -162,7 +165,8 @@ class _Explainer:
                 wrong.append(manifest.wrong_pod(error))
                 continue
             made = explain_pod(decided, self.view, self.placed.state, strategy=self.strategy, uid=self.uid)
-            made = replace(made, rejected=rejected_pods.read(manifest.place.raw))
+            remarks = (*manifest.warnings, *made.remarks)
+            made = replace(made, remarks=remarks, rejected=rejected_pods.read(manifest.place.raw))
             explained.append(self._with_room(made, manifest) if made.only_later else made)
         return explained, wrong
 
@@ -213,5 +217,3 @@ def _show(explained: list[Explanation], writer: TextWriter, *, in_depth: bool, l
         pages.show(explanation, writer, now=now, limit=limit)
         for answer in explanation.answers if in_depth else ():
             pages.show_node(explanation, answer, writer)
-    if not explained:
-        click.echo("nothing to explain: the manifests contain no pods", err=True)

@@ -35,6 +35,7 @@ class CurrentAnswers:
     batch: Batch
     kept_away: Mapping[str, NotEligible]
     excluded: Mapping[str, NotEligible]
+    own_constraints: Constraints
     snapshot: Snapshot
     _ledger: Rearrangement
     _wall: float
@@ -50,7 +51,7 @@ class CurrentAnswers:
         exporter = exporters.of_node(self.snapshot, name, now=self._wall)
         unmet, lasting = (away.unmet, away.lasting) if away else (None, False)
         short = self._ledger.short_of(name, self.batch.question.demand)
-        return NodeExplanation(result, rules, exporter, unmet, lasting, short)
+        return NodeExplanation(result, rules, exporter, unmet, lasting, short, self.own_constraints)
 
     def _result(self, at: int) -> NodeResult:
         node, refused = self.nodes[at], self._refusals.get(self._codes[at])
@@ -70,7 +71,7 @@ def current_answers(
 
     The pod with this `uid`, if it is known already, does not take room from itself.
     """
-    now, names = state.clock(), tuple(state.node_names())
+    now, names, everywhere = state.clock(), tuple(state.node_names()), without_classes(constraints)
     every = (state.reservations.free_capacity(name, now=now) for name in state.reservations.node_names())
     nodes = [free.node for free in every if free]
     batch = state.cache.ask([node.name for node in nodes], question, now=now, uid=uid)
@@ -82,7 +83,8 @@ def current_answers(
         nodes,
         batch,
         state.cache.not_eligible(names, constraints, now=now),
-        state.cache.not_eligible(names, without_classes(constraints), now=now),
+        state.cache.not_eligible(names, everywhere, now=now),
+        everywhere,
         state.snapshot or Snapshot(),
         ledger.leaving(own, (uid,)) if own else ledger,
         state.wall(),

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from numalign.cache import Question
-from numalign.decision import score_words, wording
+from numalign.decision import score_words, unmatched, wording
 from numalign.decision.doubts import Doubt, doubts
 from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.scoring import Strategy
@@ -27,7 +27,7 @@ from numalign.kube.decode import placements
 from numalign.kube.exporters import ExporterHealth
 from numalign.kubelet.admit import effective_demand
 from numalign.model.attributes import NO_ATTRIBUTES
-from numalign.model.constraints import Unmet
+from numalign.model.constraints import ANYWHERE, Constraints, Unmet
 from numalign.model.node import Node, node_class
 from numalign.model.resources import EMPTY, Resources, quantities
 from numalign.model.steps import Steps
@@ -93,8 +93,8 @@ class NodeExplanation:
     """The answer of one node, explained.
 
     `unmet` is why the pod may not go there now, `lasting` whether that holds as long as the labels and taints
-    of the node do. `short` is what the node as a whole lacks by the rule of kube-scheduler, whatever its
-    zones have.
+    of the node do. `constraints` are those of the pod. `short` is what the node as a whole lacks by the rule
+    of kube-scheduler, whatever its zones have.
     """
 
     answer: NodeResult
@@ -103,6 +103,7 @@ class NodeExplanation:
     unmet: Unmet | None = None
     lasting: bool = False
     short: Resources = EMPTY
+    constraints: Constraints = field(default=ANYWHERE, repr=False)
 
     @property
     def node(self) -> Node:
@@ -155,7 +156,7 @@ class NodeExplanation:
 
     def _reasons(self) -> Iterator[str]:
         if self.unmet:
-            yield wording.kept_away(self.unmet, lasting=self.lasting)
+            yield wording.kept_away(self.unmet, lasting=self.lasting) + self._lacking
             if self.lasting:
                 return
         if self.answer.refusal is not None:
@@ -166,6 +167,14 @@ class NodeExplanation:
             yield f"the node {wording.short_as_a_whole(self.short)}"
         if self.missing and self.chance is Chance.LATER:
             yield f"it {wording.lacking(self.missing)}; it could when healthy"
+
+    @property
+    def _lacking(self) -> str:
+        """The labels that keep the pod away, after a colon; empty if something else does."""
+        if self.unmet is not Unmet.AFFINITY:
+            return ""
+        labels = unmatched.lacking(self.constraints, {self.node.name: self.node.attributes.labels})
+        return f": it has no {labels}" if labels else ""
 
     @property
     def kind_of_reason(self) -> str:

@@ -52,7 +52,7 @@ def test_annotations_are_in_a_template_that_is_read(
     page: str, document: dict[str, Any], tmp_path: Path
 ) -> None:
     read_back = read(document, tmp_path)
-    assert [(each.mistakes, each.notes) for each in read_back] == [((), ())] * len(read_back), page
+    assert [(each.mistakes, each.warnings) for each in read_back] == [((), ())] * len(read_back), page
     policies = [
         intent.read(each.pod.annotations).policy for each in read_back if each.pod and each.pod.annotations
     ]
@@ -66,7 +66,7 @@ def test_annotations_on_the_workload_itself_would_be_seen(tmp_path: Path) -> Non
         "annotations"
     ]
     read_back = read(document, tmp_path)
-    assert any(each.notes for each in read_back)
+    assert any(each.warnings for each in read_back)
     assert not any(each.pod and each.pod.annotations for each in read_back)
 
 

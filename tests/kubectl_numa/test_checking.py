@@ -120,7 +120,7 @@ def test_the_json_of_a_pod_and_of_a_mistake(cluster: ClusterView, write: Write) 
         "warnings": [],
         "mistakes": [],
     }
-    assert (bad["pod"], bad["result"], bad["able"]) == (None, "bad", 0)
+    assert (bad["pod"], bad["namespace"], bad["result"], bad["able"]) == ("b", "default", "bad", 0)
     assert bad["mistakes"][0].startswith("spec.containers[0].resources.limits.cpu: ")
     assert bad["refusal"].startswith("spec.containers[0].resources.limits.cpu: ")
 
@@ -135,6 +135,56 @@ def test_who_is_to_place_a_pod_stands_behind_the_answer(write: Write) -> None:
     )
     assert silent.line(1).endswith("no intent, 1 of 1 nodes could run it")
     assert (asks.to_json()["scheduler"], asks.to_json()["gate"]) == ("second", None)
+
+
+@pytest.mark.parametrize(("policy", "stated"), [(None, "no intent"), ("restricted", "restricted")])
+def test_where_no_node_has_a_label_nothing_is_known(write: Write, policy: str | None, stated: str) -> None:
+    pod = manifest("a", "8", policy=policy)
+    pod["spec"].update(nodeSelector={"gpu": "a100"}, tolerations=[{"operator": "Exists"}])
+    narrow = view(node("cpu=8 mem=8Gi", policy="restricted"))
+    [found] = checked(narrow, write("p.yaml", pod))
+
+    assert (found.result, checking.exit_code([found])) == ("unknown", 0)
+    assert found.line(1).endswith(f": {stated}, 0 of 1 nodes could run it: no node has gpu=a100")
+    assert found.to_json()["reason"] == "no node has gpu=a100"
+
+
+def deployment(**annotations: str) -> dict[str, Any]:
+    template = {"spec": manifest("x", "2")["spec"]}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "annotations": annotations},
+        "spec": {"template": template},
+    }
+
+
+def test_an_annotation_in_the_wrong_place_is_a_warning_of_its_workload(
+    cluster: ClusterView, write: Write
+) -> None:
+    path = write("web.yaml", deployment(**{"numalign.io/policy": "restricted"}))
+    [found] = checked(cluster, path)
+
+    assert found.warnings[0].startswith("metadata.annotations[numalign.io/policy] has no effect")
+    assert found.to_json()["warnings"] == list(found.warnings)
+    assert checking.summary([found]) == "1 pod: 1 ok, 1 with warnings"
+
+
+def test_a_kind_that_is_not_understood_is_listed_with_a_warning(cluster: ClusterView, write: Write) -> None:
+    job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "train"}}
+    path = write("job.yaml", job)
+    [found] = checked(cluster, path)
+
+    assert (found.result, checking.exit_code([found])) == ("unknown", 0)
+    assert found.line(2) == f"default/train ({path}, document 1): its pods were not checked"
+    assert checking.summary([found]) == "1 pod: 1 unknown, 1 with warnings"
+
+
+def test_a_bad_pod_has_its_name_and_a_bad_file_only_its_mistake(cluster: ClusterView, write: Write) -> None:
+    pod, text = write("p.yaml", manifest("a", "8 cores")), write("t.yaml", "a: [")
+
+    assert lines(checked(cluster, pod), cluster)[0].startswith(f"default/a ({pod}, document 1): spec.")
+    assert lines(checked(cluster, text), cluster)[0].startswith(f"{text}: is not YAML")
 
 
 NO_ROOM = "no node can provide single-numa-node alignment now; the pod will stay pending"

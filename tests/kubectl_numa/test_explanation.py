@@ -94,7 +94,7 @@ GOING = having(taints=(Taint("karpenter.sh/disrupted"),))
 
 NODES = [
     # the node                 it                       the pod asks for and says  the answer and why
-    ("of other labels",        POOL_A,                  "gpu=2", SELECTS_B, "never", f"the node {AFFINITY}"),
+    ("of other labels", POOL_A, "gpu=2", SELECTS_B, "never", f"the node {AFFINITY}: it has no pool=b"),
     ("that is tainted",        TAINTED,                 "gpu=2",   {},        "never", f"the node {TAINT}"),
     ("tainted, but tolerated", TAINTED,                 "gpu=2",   TOLERATES, "fits",  None),
     ("that is cordoned", having(cordoned=True), "gpu=2", {}, "later", f"the node was unschedulable{ON}"),
@@ -189,6 +189,14 @@ def test_nodes_that_say_the_same_are_one_group_and_the_best_comes_first(cluster:
     assert [group.names for group in groups] == [("a", "b", "c")]
     groups = explanation.groups(explained(cluster, "cpu=32 mem=4Gi").answers)
     assert [(group.answer.chance, *group.names) for group in groups] == [("fits", "big"), ("never", "small")]
+
+
+def test_nodes_of_several_classes_that_labels_exclude_are_one_group() -> None:
+    nodes = [replace(node(zones, policy="restricted"), name=zones) for zones in ("cpu=8", "cpu=16")]
+    found = explained(view(*nodes), "cpu=4 mem=1Gi", spec=SELECTS_B)
+
+    assert [group.names for group in explanation.groups(found.answers)] == [("cpu=16", "cpu=8")]
+    assert found.warnings[0] == "no node has pool=b"
 
 
 @pytest.mark.parametrize("strategy", Strategy)

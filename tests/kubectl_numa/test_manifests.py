@@ -79,8 +79,8 @@ def test_mistakes_in_several_templates_are_told_together(write: Write) -> None:
     path = write("job.yaml", volcano({}, 7))
     found = [str(mistake) for each in manifests.read(str(path)) for mistake in each.located_mistakes()]
     assert found == [
-        f"{path}, document 1 (Job): spec.tasks[0].template.spec.containers: is missing",
-        f"{path}, document 1 (Job): spec.tasks[1].template.spec: must be an object, not a number",
+        f"{path}, document 1 (Job train): spec.tasks[0].template.spec.containers: is missing",
+        f"{path}, document 1 (Job train): spec.tasks[1].template.spec: must be an object, not a number",
     ]
 
 
@@ -131,8 +131,8 @@ def test_two_namespaces_contradict_each_other(write: Write) -> None:
                     "{apiVersion: v1, kind: Pod, metadata: {name: b}, spec: 7}",
                 ],
                 [
-                    "bad.yaml, document 1 (Pod): spec.containers: is empty",
-                    "bad.yaml, document 2 (Pod): spec: must be an object",
+                    "bad.yaml, document 1 (Pod a): spec.containers: is empty",
+                    "bad.yaml, document 2 (Pod b): spec: must be an object",
                 ],
             ),
         ]
@@ -164,21 +164,17 @@ def thing(template: object, **metadata: object) -> dict[str, Any]:
 
 def test_a_template_of_an_unknown_kind_is_a_pod_that_is_guessed(write: Write) -> None:
     path = write("thing.yaml", thing({"spec": manifest("x", "2")["spec"]}))
-    found = manifests.read(str(path))
-    assert [(each.template, each.place.guessed) for each in found if each.counts] == [("spec.template", True)]
-    assert list(manifests.notes(found)) == [
-        f"{path}, document 1: Thing.x.io is an unknown kind: found a pod template at spec.template"
-    ]
+    (found,) = manifests.read(str(path))
+    assert (found.template, found.place.guessed) == ("spec.template", True)
+    assert found.warnings == ("Thing.x.io is an unknown kind: found a pod template at spec.template",)
 
 
 def test_a_guess_that_makes_no_sense_is_told_and_is_no_mistake(write: Write) -> None:
     path = write("thing.yaml", thing({"spec": {"containers": [{"name": "a", "image": "b", "resources": 1}]}}))
-    found = manifests.read(str(path))
-    assert [each for each in found if each.counts] == []
+    (found,) = manifests.read(str(path))
+    assert (found.pod, found.mistakes) == (None, ())
     why = "spec.template.spec.containers[0].resources: must be an object, not a number"
-    assert list(manifests.notes(found))[1:] == [
-        f"{path}, document 1, spec.template: not read as a pod: {why}"
-    ]
+    assert found.warnings[1:] == (f"not read as a pod: {why}",)
 
 
 def test_an_annotation_in_the_wrong_place_is_told(write: Write) -> None:
@@ -188,8 +184,16 @@ def test_an_annotation_in_the_wrong_place_is_told(write: Write) -> None:
         "kind": "Job",
     }
     path = write("job.yaml", job)
-    (told,) = manifests.notes(manifests.read(str(path)))
-    assert "metadata.annotations[numalign.io/policy] has no effect on a Job: put it on spec.template" in told
+    (found,) = manifests.read(str(path))
+    put = "put it on spec.template.metadata.annotations"
+    assert found.warnings == (f"metadata.annotations[numalign.io/policy] has no effect on a Job: {put}",)
+
+
+def test_warnings_of_an_object_are_those_of_its_first_pod(write: Write) -> None:
+    job = volcano(manifest("a", "1")["spec"], manifest("b", "2")["spec"])
+    job["metadata"]["annotations"] = {"numalign.io/policy": "restricted"}
+    found = manifests.read(str(write("job.yaml", job)))
+    assert [len(each.warnings) for each in found] == [1, 0]
 
 
 def test_objects_without_pods_are_counted_by_kind(write: Write) -> None:
@@ -204,15 +208,16 @@ def test_objects_without_pods_are_counted_by_kind(write: Write) -> None:
 
 def test_what_another_object_describes_is_told(write: Write) -> None:
     path = write("train.yaml", thing(None) | {"apiVersion": "trainer.kubeflow.org/v1", "kind": "TrainJob"})
-    (told,) = manifests.notes(manifests.read(str(path)))
-    assert "the pods of a TrainJob.trainer.kubeflow.org are described by the runtime that it names" in told
+    (found,) = manifests.read(str(path))
+    assert (found.counts, found.pod, found.mistakes) == (True, None, ())
+    assert found.warnings[0].startswith("the pods of a TrainJob.trainer.kubeflow.org")
 
 
 def test_kinds_that_the_policy_adds_are_known(write: Write) -> None:
     path = write("thing.yaml", thing({"spec": manifest("x", "2")["spec"]}))
     extra = {("x.io", "Thing"): (TemplatePath.read("spec.template"),)}
     (found,) = manifests.read(str(path), extra=extra)
-    assert (found.template, found.place.guessed, found.notes) == ("spec.template", False, ())
+    assert (found.template, found.place.guessed, found.warnings) == ("spec.template", False, ())
 
 
 def test_the_pod_that_a_controller_would_make_is_kept(write: Write) -> None:

@@ -1,5 +1,6 @@
 """Who asks for what: the pod, its namespace, or nobody."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from kubectl_numa.questions import ClusterView, PodDecision
 from numalign.cache.admission import AdmissionState
 from numalign.cache.pod_question import StatedBy
+from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadPod
 from numalign.model.intent import UNRULED, Gate, NamespaceRules, Policy
 from tests.kubectl_numa.objects import view
@@ -135,6 +137,30 @@ def test_what_the_api_server_would_refuse_is_raised_whoever_asks() -> None:
     for rules in (UNRULED, NamespaceRules(disabled=True)):
         with pytest.raises(BadPod, match=r"limits\.cpu"):
             view(rules=rules).decide(made, name="p", namespace="default")
+
+
+KEPT_AWAY = [
+    # why                        its spec                                            what is told
+    ("by nothing",               {"tolerations": [{"operator": "Exists"}]},          None),
+    ("by a label",               {"nodeSelector": {"gpu": "a100"}},                  "no node has gpu=a100"),
+    ("by a taint",               {"nodeSelector": {"gpu": "h100"}},
+     "it does not tolerate the taints of the nodes that it selects"),
+    ("by labels of two nodes",   {"nodeSelector": {"gpu": "h100", "pool": "x"}},
+     "no node has all labels that its node selector and affinity require"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "told"), table(KEPT_AWAY))
+def test_a_pod_is_kept_away(spec: dict[str, Any], told: str | None) -> None:
+    nodes = (
+        replace(node("cpu=8"), name=value, attributes=Attributes(Labels({key: value}), (Taint("a"),)))
+        for key, value in (("gpu", "h100"), ("pool", "x"))
+    )
+    cluster = view(*nodes)
+    pod = with_spec(raw("cpu=2"), **spec)
+
+    assert cluster.kept_away(cluster.decide(pod, name="p", namespace="default")) == told
+    assert view().kept_away(cluster.decide(pod, name="p", namespace="default")) is None
 
 
 def test_a_snapshot_becomes_a_cluster(cluster: ClusterView) -> None:

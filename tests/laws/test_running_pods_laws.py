@@ -46,13 +46,14 @@ def differences(checked: Checked, running: RunningPod) -> Iterator[str]:
     if said != checked.refusal:
         yield f"the manifest is refused with {checked.refusal!r}, the pod with {said!r}"
     # A pod that runs has its room.
-    lasting = tuple(text for text in checked.warnings if not text.endswith("; the pod will stay pending"))
+    told = checked.pod.decision.all_warnings
+    lasting = tuple(text for text in told if not text.endswith("; the pod will stay pending"))
     warnings = running.decision.all_warnings if running.decision else ()
     if warnings != lasting:
         yield f"the manifest is warned of {lasting}, the pod of {warnings}"
     asked = running.result(PodRule.ADMITTED)
     refused = asked is not None and asked.outcome is RuleOutcome.FAIL
-    if refused != (checked.result is not CheckResult.OK):
+    if refused == (checked.result in (CheckResult.OK, CheckResult.UNKNOWN)):
         yield f"the manifest is {checked.result}, and of the pod is said {asked}"
 
 

@@ -96,6 +96,7 @@ STATES = (
         before=SMALL,
         warned="no node with a NUMA topology can align the pod; 3 nodes without one may",
         patched=False,
+        check="unknown",
     ),
     State("topology-gone", (*SMALL, *every(LARGE, published=False)), warned=GONE),
     State("scaled-to-zero", SMALL, warned=GONE),
@@ -106,7 +107,13 @@ STATES = (
     State("cordoned", (*SMALL, *every(LARGE, cordoned=True)), warned=ROOM, waits=names(LARGE)),
     State("not-ready", (*SMALL, *every(LARGE, ready=False)), warned=ROOM, waits=names(LARGE)),
     State("taint-added", (*SMALL, *every(LARGE, taints=(DEDICATED,))), warned=GONE),
-    State("no-match", HEALTHY, pod=pod(nodeSelector={"pool": "huge"}), warned="match no known node"),
+    State(
+        "no-match",
+        HEALTHY,
+        pod=pod(nodeSelector={"pool": "huge"}),
+        warned="match no known node",
+        check="unknown",
+    ),
     State(
         "selector-small",
         HEALTHY,
@@ -128,6 +135,7 @@ STATES = (
         pod=pod(resource="nvidia.com/gpus"),
         warned=f'did you mean "{GPU}"?',
         patched=False,
+        check="unknown",
     ),
     State(
         "misspelt-denied",
@@ -160,6 +168,7 @@ STATES = (
         every(HEALTHY, published=False),
         before=(),
         warned="no node topology is known",
+        check="unknown",
         patched=False,
     ),
 )

@@ -30,9 +30,9 @@ def test_a_folder_with_all_results(run: Run, cluster_file: Path, write: Write, t
         f'metadata.annotations[numalign.io/policy]: "tight" is not a known value; expected one of {policies}'
     )
     assert result.stdout.splitlines() == [
-        f"ok     default/a ({first}, document 1): no intent, 2 of 2 nodes could run it",
-        f"denied strict/b ({first}, document 2): {denied}",
-        f"bad    default/c ({second}, document 1): {bad}",
+        f"ok      default/a ({first}, document 1): no intent, 2 of 2 nodes could run it",
+        f"denied  strict/b ({first}, document 2): {denied}",
+        f"bad     default/c ({second}, document 1): {bad}",
         "3 pods: 1 bad, 1 denied, 1 ok",
     ]
     assert result.stderr.startswith(
@@ -69,13 +69,11 @@ def test_nothing_is_left_out_in_silence(run: Run, cluster_file: Path, write: Wri
     result = run("check", "-f", path, "--snapshot", cluster_file)
     # A guess decides nothing.
     assert result.exit_code == 0
-    first, *others = result.stdout.splitlines()
-    assert first.startswith(f"never  default/a ({path}, document 1, spec.server, guessed): ")
-    assert others[1:] == ["2 pods: 1 never, 1 ok"]
-    assert result.stderr.splitlines() == [
-        f"{path}, document 1: Thing.x.io is an unknown kind: found a pod template at spec.server",
-        "1 object without pods: 1 Service",
-    ]
+    first, warning, *others = result.stdout.splitlines()
+    assert first.startswith(f"never   default/a ({path}, document 1, spec.server, guessed): ")
+    assert warning == "        warning: Thing.x.io is an unknown kind: found a pod template at spec.server"
+    assert others[1:] == ["2 pods: 1 never, 1 ok, 1 with warnings"]
+    assert result.stderr.splitlines() == ["1 object without pods: 1 Service"]
 
 
 def test_json_has_one_entry_for_each_pod(run: Run, cluster_file: Path, write: Write) -> None:
@@ -125,7 +123,7 @@ def test_where_the_context_says_which_namespace_its_rules_are_heard(
     pod = write("p.yaml", manifest("a", "33"))
     result = run("check", "-f", pod, "--kubeconfig", api_server)
     assert result.exit_code == 1
-    assert result.stdout.startswith(f"never  eager/a ({pod}, document 1): no node can align container ")
+    assert result.stdout.startswith(f"never   eager/a ({pod}, document 1): no node can align container ")
     assert run("check", "-f", pod, "--kubeconfig", api_server, "-n", "default").exit_code == 0
 
 

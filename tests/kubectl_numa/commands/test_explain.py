@@ -127,7 +127,7 @@ def test_mistakes_do_not_hide_the_other_pods(run: Run, cluster_file: Path, write
     result = run("explain", "-f", path, "--snapshot", cluster_file)
     assert result.exit_code == 2
     assert result.stdout.startswith("default/b ")
-    assert result.stderr.startswith(f"{path}, document 1 (Pod): spec.containers[0].resources.limits.cpu: ")
+    assert result.stderr.startswith(f"{path}, document 1 (Pod a): spec.containers[0].resources.limits.cpu: ")
     assert f'{path}, document 3 (Pod c): metadata.annotations[numalign.io/policy]: "tight"' in result.stderr
 
 
@@ -141,6 +141,21 @@ def test_no_pod_is_nothing_to_explain(run: Run, cluster_file: Path, write: Write
     ]
 
 
+def test_a_pod_that_cannot_be_read_is_one(run: Run, cluster_file: Path, write: Write) -> None:
+    path = write("p.yaml", manifest("a", "many"))
+    result = run("explain", "-f", path, "--snapshot", cluster_file)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"{path}, document 1 (Pod a): ")
+
+
+def test_a_kind_that_is_not_understood_is_told(run: Run, cluster_file: Path, write: Write) -> None:
+    job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "train"}}
+    path = write("job.yaml", job)
+    result = run("explain", "-f", path, "--snapshot", cluster_file)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr.startswith(f"{path}, document 1: the pods of a TrainJob.trainer.kubeflow.org ")
+
+
 @pytest.mark.parametrize("policy", ["single-numa-node", "strictly"])
 def test_a_pod_that_is_guessed_is_explained_and_its_mistakes_end_nothing(
     run: Run, cluster_file: Path, write: Write, policy: str
@@ -150,7 +165,8 @@ def test_a_pod_that_is_guessed_is_explained_and_its_mistakes_end_nothing(
     thing = {"apiVersion": "x.io/v1", "kind": "Thing", "metadata": {}, "spec": {"template": template}}
     result = run("explain", "-f", write("t.yaml", thing), "--snapshot", cluster_file)
     assert result.exit_code == 0
-    assert "Thing.x.io is an unknown kind: found a pod template at spec.template" in result.stderr
+    told = result.stdout if policy == "single-numa-node" else result.stderr
+    assert "Thing.x.io is an unknown kind: found a pod template at spec.template" in " ".join(told.split())
     assert ('"strictly" is not a known value' in result.stderr) == (policy == "strictly")
 
 

@@ -58,7 +58,7 @@ PODS = [
     ("that fits",                        "32",  {},                            "ok"),
     ("too large for a zone",             "33",  {},                            "never"),
     ("that selects a label it has",      "8",   {"pool": "a"},                 "ok"),
-    ("that selects another value",       "8",   {"pool": "b"},                 "ok"),
+    ("that selects another value",       "8",   {"pool": "b"},                 "unknown"),
     ("too large for what it selects",    "33",  {"pool": "a"},                 "never"),
 ]  # fmt: skip
 
