@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain, islice
 from operator import attrgetter
 from types import MappingProxyType
 
@@ -23,7 +24,7 @@ from numalign.decision import pinning, taints, wording
 from numalign.decision.pinning import PartialAlignment
 from numalign.model.errors import Mistake
 from numalign.model.intent import RESOURCES, NamespaceRules, Policy
-from numalign.model.resources import Kind, kind
+from numalign.model.resources import CPU, MEMORY, Kind, kind
 from numalign.shapes import KnownShape
 
 LEVELS: Mapping[str, Callable[[NamespaceRules], Policy | None]] = MappingProxyType(
@@ -185,6 +186,7 @@ def decide(  # noqa: PLR0913  a pod, a cluster, and as of when and of what it is
         warnings.append(f"the pod was not changed: {pod.excess}")
     if unsure := dra.unknown(pod, served):
         warnings.append(unsure)
+    warnings += _unrequested(pod, cache)
     return replace(decision, warnings=(*warnings, *decision.warnings)) if warnings else decision
 
 
@@ -332,14 +334,31 @@ _NOT_HERE = "no node that could align the pod exists now"
 
 def _unlisted(survey: Survey, cache: ClusterCache) -> Iterator[str]:
     """Yield messages on resources that no node lists, each with the closest name."""
-    if not survey.unlisted:
-        return
-    listed = sorted(name for name in cache.listed if kind(name) is Kind.DEVICE)[:MOST_COMPARED]
-    yield from (wording.unlisted(name, listed) for name in survey.unlisted[:MOST_NAMED])
+    if survey.unlisted:
+        listed = _listed(cache)
+        yield from (wording.unlisted(name, listed) for name in survey.unlisted[:MOST_NAMED])
+
+
+def _unrequested(pod: PodQuestion, cache: ClusterCache) -> Iterator[str]:
+    """Yield messages on resources that the owner wants aligned and no container requests."""
+    demand, intent = pod.question.demand, pod.question.intent
+    requested = {*demand.total, *chain.from_iterable(step.devices for step in demand.steps)}
+    if unmatched := [*islice(intent.unmatched(requested), MOST_NAMED)]:
+        own, listed = (
+            [name for name in names if not intent.names(name)]
+            for names in (sorted(requested)[:MOST_COMPARED], _listed(cache))
+        )
+        yield from (wording.unrequested(name, own, listed) for name in unmatched)
+
+
+def _listed(cache: ClusterCache) -> list[str]:
+    """Return the names of resources that a misspelt one is compared with."""
+    return [CPU, MEMORY, *sorted(name for name in cache.listed if kind(name) is Kind.DEVICE)[:MOST_COMPARED]]
 
 
 MOST_NAMED = 4
-"""The limit of reported resources that no node lists: a name is suggested for each."""
+"""The limit of reported resources that no node lists, and of those that no container requests: a name is
+suggested for each."""
 
 MOST_COMPARED = 256
 """The limit of names of resources that a misspelt one is compared with."""

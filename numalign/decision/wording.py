@@ -22,10 +22,10 @@ from numalign.decision.verdict import Cause, Need, Refusal, Shortage, Verdict
 from numalign.kubelet.admission_errors import RejectionReason
 from numalign.model.constraints import Unmet
 from numalign.model.errors import cut
-from numalign.model.intent import POLICY, Intent, Policy
+from numalign.model.intent import POLICY, RESOURCES, Intent, Policy
 from numalign.model.pod import Role
 from numalign.model.resources import readable_zone, render
-from numalign.model.spelling import closest_word
+from numalign.model.spelling import closest_resource
 
 LONGEST = 900
 """The limit of characters in a refusal."""
@@ -295,9 +295,21 @@ def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str
 
 def unlisted(resource: str, resources: Iterable[str]) -> str:
     """Return the message that no node lists a resource, with the closest known name, if any."""
-    close = closest_word(resource, resources)
-    hint = f'; did you mean "{close}"?' if close else ""
-    return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{hint}'
+    meant = _meant(closest_resource(resource, resources))
+    return f'no node lists the resource "{cut(resource, _LONGEST_RESOURCE)}"{meant}'
+
+
+def unrequested(resource: str, requested: Iterable[str], listed: Iterable[str]) -> str:
+    """Return the message that no container requests a resource that its owner lists in the annotation.
+
+    `requested` and `listed` are names that may be meant: those that the pod requests, or else nodes list.
+    """
+    meant = _meant(closest_resource(resource, requested) or closest_resource(resource, listed))
+    return f'{RESOURCES}: no container requests "{cut(resource, _LONGEST_RESOURCE)}"{meant}'
+
+
+def _meant(name: str | None) -> str:
+    return f'; did you mean "{name}"?' if name else ""
 
 
 def lacking(missing: Mapping[str, int]) -> str:

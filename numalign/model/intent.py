@@ -6,7 +6,7 @@ position, so that a manifest needs to be fixed only once.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import nsmallest
@@ -143,6 +143,12 @@ class Intent:
     def names(self, resource: str) -> bool:
         """Return whether a name or prefix in `resources` matches this resource."""
         return any(_covers(pattern, resource) for pattern in self.resources)
+
+    def unmatched(self, requested: Collection[str]) -> Iterator[str]:
+        """Yield the names and prefixes in `resources` that match none of these resources."""
+        for pattern in self.resources:
+            if not any(_covers(pattern, resource) for resource in requested):
+                yield pattern
 
     def concerns(self, resource: str) -> bool:
         """Return whether the policy covers this resource: any, if `resources` is empty."""

@@ -11,3 +11,17 @@ def closest_word(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str
     """Return the closest known word, as `difflib` measures it; None if none is as close as `cutoff`."""
     close = difflib.get_close_matches(word[:LONGEST], list(known), n=1, cutoff=cutoff)
     return close[0] if close else None
+
+
+def closest_resource(name: str, known: Iterable[str]) -> str | None:
+    """Return the known resource that a name probably means, whatever its case: gpu may be nvidia.com/gpu."""
+    word, full = name[:LONGEST].lower(), {resource.lower(): resource for resource in known}
+    last = {resource.rpartition("/")[2]: resource for resource in full}
+    if short := closest_word(word, last, cutoff=_NEARLY):
+        return full[last[short]]
+    close = closest_word(word, full)
+    return full[close] if close else None
+
+
+_NEARLY = 0.8
+"""How close the last part of a name has to be: it is short."""

@@ -163,7 +163,8 @@ ADMITTED = [
     ("a policy for what it does not ask for",
         replace(FITS, question=Question(asks(ONE_GPU), means(f"{SINGLE} nic"))),
         cache_of(TWO), State.NOTHING_TO_ALIGN,
-        ["numalign.io/resources lists nothing that a kubelet could align for this pod"]),
+        ['numalign.io/resources: no container requests "example.com/nic"',
+         "numalign.io/resources lists nothing that a kubelet could align for this pod"]),
     ("nobody asks",
         asked(THREE_GPUS, policy="none", by=None), cache_of(TWO), State.NOT_ASKED, []),
     ("too much of something to be steered",
@@ -426,6 +427,33 @@ def test_of_many_resources_that_nobody_lists_the_first_are_told() -> None:
     names = " ".join(f"example.com/{number}=1" for number in range(MOST_NAMED + 3))
 
     assert len(judged(asked(f"cpu=2 mem=1Gi {names}"), cache_of(TOLD)).warnings) == MOST_NAMED
+
+
+UNREQUESTED = [
+    # what it shows                     the annotation                   what is told
+    ("all is requested",                "cpu memory gpu",                []),
+    ("a prefix of what is requested",   "nvidia.com/*",                  []),
+    ("the last part of a name",         "cpu gpus",                      [("gpus", GPU)]),
+    ("another case",                    "CPU",                           [("CPU", "cpu")]),
+    ("one that only nodes list",        "cpu memory nvidia.com/gpu hca", [("hca", "rdma/hca")]),
+    ("one that nodes list as written",  "cpu memory gpu rdma/hca",       [("rdma/hca", None)]),
+    ("a prefix of what nodes list",     "cpu memory gpu rdma/*",         [("rdma/*", None)]),
+    ("too many",                        " ".join("abcdef"),              [(each, None) for each in "abcd"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("listed", "told"), table(UNREQUESTED))
+def test_a_resource_that_is_to_be_aligned_and_not_requested(
+    listed: str, told: list[tuple[str, str | None]]
+) -> None:
+    nodes = cache_of(node("cpu=8 mem=8Gi gpu=2 rdma/hca=1", policy=SINGLE))
+    pod = replace(FITS, question=Question(asks(ONE_GPU), means(f"{SINGLE} {listed}")))
+
+    hints = [f'"{name}"; did you mean "{meant}"?' if meant else f'"{name}"' for name, meant in told]
+
+    assert [text for text in judged(pod, nodes).warnings if "no container requests" in text] == [
+        f"numalign.io/resources: no container requests {hint}" for hint in hints
+    ]
 
 
 def test_nodes_without_topology_save_nobody_where_they_cannot_fit() -> None:

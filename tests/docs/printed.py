@@ -227,6 +227,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "partial": Case(_with_sidecar(pod(gpus=1))),
         "partial-cpu": Case(pod(cpu="3500m", gpus=1)),
         "resources-name-nothing": Case(pod(annotations={"numalign.io/resources": "example.com/nic"})),
+        "resources-not-requested": Case(pod(gpus=1, annotations={"numalign.io/resources": "cpu,gpu"})),
         "below-warn": Case(pod(RESTRICTED), "lab"),
         "node-never": Case(pod(nodeName="legacy-1")),
         "node-now": Case(pod(cpu="32", memory="256Gi", gpus=4, nodeName="dgx-1")),

@@ -220,6 +220,12 @@ def test_an_intent_concerns(names: str, resource: str, *, named: bool, concerned
     assert (intent.names(resource), intent.concerns(resource)) == (named, concerned)
 
 
+def test_names_and_prefixes_that_match_nothing() -> None:
+    intent = means("restricted cpu gpu rdma/* example.com/*")
+
+    assert [*intent.unmatched({"cpu", "rdma/hca"})] == [GPU, "example.com/*"]
+
+
 LABELS = [
     # what it shows      labels                      rules
     ("nothing is said",  {},                         NamespaceRules()),
