@@ -11,13 +11,15 @@ from itertools import chain
 
 from numalign.cache import ClusterCache, Question, Survey, admission, dra
 from numalign.cache.admission import AdmissionDecision, AdmissionState
-from numalign.cache.pod_question import Exempt, Invalid, PodQuestion, StatedBy
+from numalign.cache.pod_question import Exempt, PodQuestion, StatedBy
 from numalign.decision import unmatched
 from numalign.decision.evaluate import NO_INTENT
 from numalign.kube import exporters, routing
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode import validation
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import first_of_each_place
 from numalign.kube.decode.recreated import without_classes
 from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.effective_policy import EffectivePolicy
@@ -126,18 +128,20 @@ class ClusterView:
         Raise `BadPod` with every mistake, including those that the API server itself would reject.
         """
         pod = self._reader.read(raw, namespace, self.policies, self._user)
+        rejected = validation.mistakes(raw, self._cache.listed)
         match pod:
-            case PodQuestion():
+            case PodQuestion() if not rejected:
                 decision = self._decided(pod)
                 placers = self._placers(raw, pod)
                 return PodDecision(
                     name, namespace, pod.question, pod.constraints, pod.by, decision, **placers
                 )
-            case Exempt(reason, Demand() as demand):
+            case Exempt(reason, Demand() as demand) if not rejected:
                 question, constraints = Question(demand, NO_INTENT), scheduling(raw).constraints
                 return PodDecision(name, namespace, question, constraints, None, NOT_LOOKED_AT, reason)
-            case Exempt() | Invalid():
-                raise BadPod(pod.mistakes)
+            case _:
+                own = () if isinstance(pod, PodQuestion) else pod.mistakes
+                raise BadPod(first_of_each_place(own, rejected))
 
     def _decided(self, pod: PodQuestion, *, runs: bool = False) -> AdmissionDecision:
         decide = partial(

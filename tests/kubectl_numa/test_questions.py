@@ -12,7 +12,7 @@ from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadPod
 from numalign.model.intent import UNRULED, Gate, NamespaceRules, Policy
 from tests.kubectl_numa.objects import view
-from tests.notation import node, table
+from tests.notation import GPU, node, table
 from tests.webhook.conftest import raw, with_spec
 
 SINGLE = {"numalign.io/policy": "single-numa-node"}
@@ -131,12 +131,31 @@ def test_a_mistake_in_an_annotation_is_raised() -> None:
         ask("cpu=2", {"numalign.io/polcy": "none"}, UNRULED)
 
 
-def test_what_the_api_server_would_refuse_is_raised_whoever_asks() -> None:
+@pytest.mark.parametrize(
+    ("resource", "amount", "told"),
+    [("cpu", "many", r"limits\.cpu: \"many\""), (GPU, "0.5", r"limits\[nvidia.com/gpu\]: 0\.5 is not")],
+)
+def test_what_the_api_server_would_refuse_is_raised_whoever_asks(
+    resource: str, amount: str, told: str
+) -> None:
     made = raw("cpu=2")
-    made["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "many"
+    made["spec"]["containers"][0]["resources"]["limits"][resource] = amount
     for rules in (UNRULED, NamespaceRules(disabled=True)):
-        with pytest.raises(BadPod, match=r"limits\.cpu"):
+        with pytest.raises(BadPod, match=told):
             view(rules=rules).decide(made, name="p", namespace="default")
+
+
+def test_of_each_place_one_mistake_is_told() -> None:
+    made = raw("cpu=2", annotations={"numalign.io/policy": "tight"})
+    made["spec"]["containers"][0]["resources"] = {"requests": {GPU: 2, "CPU": 1}, "limits": {GPU: 1}}
+    with pytest.raises(BadPod) as caught:
+        view().decide(made, name="p", namespace="default")
+
+    assert [mistake.where.rpartition(".resources.")[2] for mistake in caught.value.mistakes] == [
+        "metadata.annotations[numalign.io/policy]",
+        f"requests[{GPU}]",
+        "requests.CPU",
+    ]
 
 
 KEPT_AWAY = [
