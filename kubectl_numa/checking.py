@@ -59,7 +59,8 @@ class Checked:
     One manifest, checked; `pod` is None if it cannot be read, or if its kind is not understood.
 
     `able` counts the nodes that could run its pod, `unanswered` those among them that took too long to
-    evaluate. `kept_away` is why the pod may use none.
+    evaluate. `kept_away` is why the pod may use none, `never` why none could run it although it requests no
+    alignment.
     """
 
     manifest: Manifest
@@ -67,6 +68,7 @@ class Checked:
     able: int = 0
     unanswered: int = 0
     kept_away: str | None = None
+    never: str | None = None
 
     @property
     def result(self) -> CheckResult:
@@ -89,7 +91,8 @@ class Checked:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return what is to be said of how it was read, and the webhook's warnings."""
-        return (*self.manifest.warnings, *(self.pod.decision.all_warnings if self.pod else ()))
+        of_webhook = self.pod.decision.all_warnings if self.pod else ()
+        return (*self.manifest.warnings, *of_webhook, *filter(None, [self.never]))
 
     def line(self, nodes: int) -> str:
         """Return the check of the pod in one line, without its result; `nodes` counts those with topology."""
@@ -172,7 +175,7 @@ def check(manifest: Manifest, cluster: ClusterView) -> Checked:
     if manifest.mistakes:
         return Checked(manifest)
     survey = cluster.ever(pod)
-    return Checked(manifest, pod, survey.able, survey.unanswered, cluster.kept_away(pod))
+    return Checked(manifest, pod, survey.able, survey.unanswered, cluster.kept_away(pod), cluster.never(pod))
 
 
 def exit_code(results: list[Checked]) -> int:

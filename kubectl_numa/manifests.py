@@ -54,8 +54,8 @@ class Manifest:
 
     @property
     def pod_name(self) -> tuple[str, str]:
-        """Return namespace and name of the pod; those of the object if the pod is not known."""
-        return (self.pod.namespace, self.pod.name) if self.pod else (self.namespace, self.name)
+        """Return namespace and name of the pod; those of the object if it is not known or has no name."""
+        return (self.pod.namespace, self.pod.name or self.name) if self.pod else (self.namespace, self.name)
 
     @property
     def counts(self) -> bool:

@@ -12,7 +12,7 @@ from itertools import chain
 from numalign.cache import ClusterCache, Question, Survey, admission, dra
 from numalign.cache.admission import AdmissionDecision, AdmissionState
 from numalign.cache.pod_question import Exempt, PodQuestion, StatedBy
-from numalign.decision import unmatched
+from numalign.decision import unmatched, wording
 from numalign.decision.evaluate import NO_INTENT
 from numalign.kube import exporters, routing
 from numalign.kube.cluster_state import Snapshot
@@ -28,7 +28,7 @@ from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.constraints import Constraints
 from numalign.model.demand import Demand
 from numalign.model.errors import BadPod
-from numalign.model.intent import Intent, Match
+from numalign.model.intent import Intent, Match, Policy
 from numalign.model.node import Node
 from numalign.scheduling.running_pods import RunningPodJudge
 from numalign.shapes import UnknownNode
@@ -193,6 +193,7 @@ class ClusterView:
         """
         nodes = chain[Node | UnknownNode](self.snapshot.nodes, self.snapshot.bare.values())
         labels = {node.name: node.attributes.labels for node in nodes}
+        pod = replace(pod, constraints=without_classes(pod.constraints))
         if not labels or not self.ever(pod).unmatched:
             return None
         if lacks := unmatched.lacking(pod.constraints, labels):
@@ -200,6 +201,13 @@ class ClusterView:
         if any(pod.constraints.select(name, own) for name, own in labels.items()):
             return "it does not tolerate the taints of the nodes that it selects"
         return "no node has all labels that its node selector and affinity require"
+
+    def never(self, pod: PodDecision) -> str | None:
+        """Return why no node could ever run a pod that requests no alignment, and so is not denied."""
+        survey = self.ever(pod)
+        if pod.question.intent.policy is not Policy.NONE or survey.able or survey.fallback or survey.bare:
+            return None
+        return wording.first_sentence(self.why_not(pod)) or None
 
     def by_node(self, pod: PodDecision) -> Question:
         """Return what a pod requests of each node, as the scorer asks it."""

@@ -149,6 +149,15 @@ def test_where_no_node_has_a_label_nothing_is_known(write: Write, policy: str | 
     assert found.to_json()["reason"] == "no node has gpu=a100"
 
 
+def test_that_no_node_could_run_a_pod_is_a_warning_if_nobody_asks(write: Write) -> None:
+    small = view(node("cpu=8 mem=8Gi", policy="restricted"))
+    [found, fits] = checked(small, write("p.yaml", manifest("a", "33"), manifest("b", "8")))
+
+    assert found.result == "ok"
+    assert found.warnings == ("no node can run the pod (0 of 1 node): 1 has at most 8 cpu in total",)
+    assert fits.warnings == ()
+
+
 def deployment(**annotations: str) -> dict[str, Any]:
     template = {"spec": manifest("x", "2")["spec"]}
     return {

@@ -108,6 +108,12 @@ def test_a_namespace_can_be_given(write: Write, own: str | None, meant: Namespac
     assert found[0].mistakes == ()
 
 
+def test_a_pod_of_a_prefix_has_its_name(write: Write) -> None:
+    job = {**volcano(manifest("a", "1")["spec"]), "metadata": {"generateName": "train-"}}
+    (found,) = manifests.read(str(write("job.yaml", job)))
+    assert found.pod_name == ("default", "train-")
+
+
 def test_two_namespaces_contradict_each_other(write: Write) -> None:
     path = write("p.json", manifest("a", "1", namespace="team-b"))
     found = manifests.read(str(path), namespace=Namespace("team-a", asked=True))
