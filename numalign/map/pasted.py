@@ -11,7 +11,7 @@ from typing import TypeGuard
 
 from numalign.kube.decode import templates
 from numalign.kube.decode.parts import Part, inner
-from numalign.kube.decode.templates import NO_TEMPLATES, PodTemplate, TemplatePaths
+from numalign.kube.decode.templates import NO_TEMPLATES, PodTemplate, TemplatePaths, TemplateScan
 from numalign.kube.files import documents
 from numalign.kube.files.documents import Document
 from numalign.model.errors import BadInput, Mistake
@@ -62,6 +62,8 @@ def read(text: bytes, *, namespace: str = DEFAULT_NAMESPACE, extra: TemplatePath
         listed = f"{len(makers)} objects that create pods, {_named(makers)}"
         raise BadInput([Mistake("", f"has {listed}: paste one of them")])
     if not makers:
+        if told := [note for document in every for note in _unread(document, extra)]:
+            raise BadInput(Mistake("", note) for note in told)
         kinds = ", ".join(sorted({document.kind for document in every})[:_MOST_NAMED])
         raise BadInput([Mistake("", f"creates no pods: it contains {kinds}, and no pod or pod template")])
     return makers[0]
@@ -69,9 +71,7 @@ def read(text: bytes, *, namespace: str = DEFAULT_NAMESPACE, extra: TemplatePath
 
 def _read(document: Document, namespace: str, extra: TemplatePaths) -> Pasted | None:
     """Return an object that creates pods; None for any other. Raises `BadInput` with its mistakes."""
-    raw = document.raw
-    look = templates.scan(raw, templates.group_kind(raw), extra=extra)
-    made = templates.pod_templates(look, owner=raw)
+    raw, (look, made) = document.raw, _scan(document, extra)
     readable = tuple(template for template in made if template.pod)
     if not readable:
         return None
@@ -87,6 +87,17 @@ def _read(document: Document, namespace: str, extra: TemplatePaths) -> Pasted | 
         _replicas(raw),
         tuple(_notes(look.guesses, look.misplaced, made)),
     )
+
+
+def _scan(document: Document, extra: TemplatePaths) -> tuple[TemplateScan, tuple[PodTemplate, ...]]:
+    look = templates.scan(document.raw, templates.group_kind(document.raw), extra=extra)
+    return look, templates.pod_templates(look, owner=document.raw)
+
+
+def _unread(document: Document, extra: TemplatePaths) -> Iterator[str]:
+    """Yield why none of the pods that an object creates can be read, if it may create any."""
+    look, made = _scan(document, extra)
+    return _notes(look.guesses, (), made)
 
 
 def _replicas(raw: Mapping[str, object]) -> int:

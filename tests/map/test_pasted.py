@@ -107,6 +107,8 @@ NO_QUESTIONS = [
     ("a word",               b"hello",              "must be an object"),
     ("half of JSON",         b'{"kind"',            "is not JSON"),
     ("no template",          text(SERVICE),         "creates no pods: it contains Service"),
+    ("pods that are computed", text({**SERVICE, "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"}),
+        "the pods of a VirtualMachine.kubevirt.io cannot be read from it"),
     ("two questions",        text(POD, DEPLOYMENT),
         "has 2 objects that create pods, Pod web, Deployment web: paste one of them"),
     ("many questions",       text(*[POD] * 6),

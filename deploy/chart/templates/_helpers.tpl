@@ -488,7 +488,11 @@ cert-manager.io/inject-ca-from: {{ include "numalign.namespace" . }}/{{ include 
 {{- end }}
 
 {{- define "numalign.foreign" -}}
-argo: {groups: [argoproj.io], versions: [v1alpha1], resources: [rollouts]}
+argo:
+  groups: [argoproj.io]
+  versions: [v1alpha1]
+  resources: [cronworkflows, rollouts, workflows, workflowtemplates]
+grove: {groups: [grove.io], versions: [v1alpha1], resources: [podcliques, podcliquesets]}
 jobset: {groups: [jobset.x-k8s.io], versions: [v1alpha2], resources: [jobsets]}
 knative: {groups: [serving.knative.dev], versions: [v1], resources: [configurations, services]}
 kruise: {groups: [apps.kruise.io], versions: [v1alpha1], resources: [clonesets]}
@@ -498,7 +502,7 @@ kubeflow:
   versions: [v1, v2beta1]
   resources: [jaxjobs, mpijobs, paddlejobs, pytorchjobs, tfjobs, xgboostjobs]
 leaderworkerset: {groups: [leaderworkerset.x-k8s.io], versions: [v1], resources: [leaderworkersets]}
-ray: {groups: [ray.io], versions: [v1], resources: [rayclusters, rayjobs, rayservices]}
+ray: {groups: [ray.io], versions: [v1], resources: [rayclusters, raycronjobs, rayjobs, rayservices]}
 volcano: {groups: [batch.volcano.sh], versions: [v1alpha1], resources: [jobs]}
 {{- end }}
 

@@ -8,7 +8,7 @@ guesses: no object is refused for them, and every user is told how it was read.
 
 import re
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from heapq import nsmallest
@@ -120,8 +120,10 @@ def _ray(cluster: str) -> tuple[str, str]:
 
 
 _SPEC_TEMPLATE = _paths("spec.template")
+_STEPS = _paths("spec.templates[*]")
 
 POD: GroupKind = ("", "Pod")
+POD_CLIQUE: GroupKind = ("grove.io", "PodClique")
 VOLCANO_JOB: GroupKind = ("batch.volcano.sh", "Job")
 INFERENCE_SERVICE: GroupKind = ("serving.kserve.io", "InferenceService")
 
@@ -138,8 +140,13 @@ TEMPLATES: TemplatePaths = MappingProxyType(
         ("batch", "CronJob"): _paths("spec.jobTemplate.spec.template"),
         ("batch", "Job"): _SPEC_TEMPLATE,
         ("apps.kruise.io", "CloneSet"): _SPEC_TEMPLATE,
+        ("argoproj.io", "CronWorkflow"): _paths("spec.workflowSpec.templates[*]"),
         ("argoproj.io", "Rollout"): _SPEC_TEMPLATE,
+        ("argoproj.io", "Workflow"): _STEPS,
+        ("argoproj.io", "WorkflowTemplate"): _STEPS,
         VOLCANO_JOB: _paths("spec.tasks[*].template"),
+        POD_CLIQUE: _paths("spec"),
+        ("grove.io", "PodCliqueSet"): _paths("spec.template.cliques[*].spec"),
         ("jobset.x-k8s.io", "JobSet"): _paths("spec.replicatedJobs[*].template.spec.template"),
         ("kubeflow.org", "JAXJob"): _paths("spec.jaxReplicaSpecs.*.template"),
         ("kubeflow.org", "MPIJob"): _paths("spec.mpiReplicaSpecs.*.template"),
@@ -151,6 +158,9 @@ TEMPLATES: TemplatePaths = MappingProxyType(
             "spec.leaderWorkerTemplate.leaderTemplate", "spec.leaderWorkerTemplate.workerTemplate"
         ),
         ("ray.io", "RayCluster"): _paths(*_ray("spec")),
+        ("ray.io", "RayCronJob"): _paths(
+            *_ray("spec.jobTemplate.rayClusterSpec"), "spec.jobTemplate.submitterPodTemplate"
+        ),
         ("ray.io", "RayJob"): _paths(*_ray("spec.rayClusterSpec"), "spec.submitterPodTemplate"),
         ("ray.io", "RayService"): _paths(*_ray("spec.rayClusterConfig")),
         ("serving.knative.dev", "Configuration"): _SPEC_TEMPLATE,
@@ -278,8 +288,15 @@ def _known(
     if len(parts) > MOST_TEMPLATES:
         return tuple(_plain(part, workload) for part in parts), ()
     places = tuple(place for part in parts if (place := locate(part, workload)))
-    partly = f"of {_called(sort)} is not the whole pod: what its runtime adds is unknown"
-    return places, tuple(f"{place.where} {partly}" for place in places if place.guessed)
+    return places, tuple(_partial(sort, [place.where for place in places if place.guessed]))
+
+
+def _partial(sort: GroupKind, where: Sequence[str]) -> Iterator[str]:
+    if len(where) == 1:
+        yield f"{where[0]} of {_called(sort)} is not the whole pod: what its runtime adds is unknown"
+    elif where:
+        some = f"{where[0]} and {len(where) - 1} more of {_called(sort)}"
+        yield f"{some} are not the whole pods: what their runtime adds is unknown"
 
 
 def _plain(part: Part, _whole: Part) -> TemplateLocation:
@@ -330,10 +347,67 @@ _MODELS = (
     *("triton", "xgboost"),
 )
 
+
+def _of_clique(part: Part, whole: Part) -> TemplateLocation | None:
+    """Return the place of the pods of a Grove clique, which have its annotations.
+
+    A clique that starts after others gets an init container that requests nothing, so its pods are not
+    Guaranteed (grove operator/internal/controller/podclique/components/pod).
+    """
+    spec, clique = part["podSpec"], part.parent["metadata"] if part.parent is whole else part.parent
+    if not isinstance(spec.value, dict):
+        return None
+    startup = inner(inner(inner(whole.value, "spec"), "template"), "cliqueStartupType")
+    later = startup == "CliqueStartupTypeInOrder" and part.where != "spec.template.cliques[0].spec"
+    more = {}
+    if later or inner(part.value, "startsAfter"):
+        more = {"initContainers": [*_listed(spec.value, "initContainers"), {"name": "grove-initc"}]}
+    raw = {
+        "metadata": {"annotations": _fields(clique.value, "annotations")},
+        "spec": {**spec.value, **more},
+    }
+    moved = (("metadata.annotations", clique["annotations"].where), ("spec", spec.where))
+    return TemplateLocation(spec.where, raw, moved=moved)
+
+
+def _of_step(part: Part, _whole: Part) -> TemplateLocation | None:
+    """Return the place of the pod of a template in an Argo workflow; None if it runs no containers.
+
+    Argo adds a container that waits for the others and requests nothing by default, so the pod is not
+    Guaranteed (argo-workflows workflow/controller/workflowpod.go).
+    """
+    step, workflow = part.value, part.parent.parent.value
+    main = next((key for key in ("container", "script") if isinstance(inner(step, key), dict)), None)
+    beside = "sidecars" if main else "containerSet.containers"
+    containers = _listed(step if main else inner(step, "containerSet"), beside.rpartition(".")[2])
+    places = [f"{beside}[{at}]" for at in range(len(containers))]
+    if main:
+        containers, places = [{**_fields(step, main), "name": "main"}, *containers], [main, *places]
+    if not containers:
+        return None
+    annotations = {**_fields(inner(workflow, "podMetadata"), "annotations"), **_annotations(step)}
+    spec = {
+        **{key: inner(step, key) or inner(workflow, key) for key in _PLACING},
+        "initContainers": inner(step, "initContainers"),
+        "containers": [*containers, {"name": "wait"}],
+    }
+    moved = [(f"spec.containers[{at}]", f"{part.where}.{place}") for at, place in enumerate(places)]
+    raw = {"metadata": {"annotations": annotations}, "spec": spec}
+    return TemplateLocation(part.where, raw, guessed=True, moved=(*moved, ("spec", part.where)))
+
+
+_PLACING = ("nodeSelector", "affinity", "tolerations")
+"""Fields of a workflow that each of its templates can override."""
+
 _MADE: Mapping[GroupKind, Callable[[Part, Part], TemplateLocation | None]] = MappingProxyType(
     {
         VOLCANO_JOB: _of_task,
         INFERENCE_SERVICE: _of_component,
+        POD_CLIQUE: _of_clique,
+        ("grove.io", "PodCliqueSet"): _of_clique,
+        ("argoproj.io", "CronWorkflow"): _of_step,
+        ("argoproj.io", "Workflow"): _of_step,
+        ("argoproj.io", "WorkflowTemplate"): _of_step,
         ("serving.knative.dev", "Configuration"): _of_revision,
         ("serving.knative.dev", "Service"): _of_revision,
     }
@@ -390,8 +464,10 @@ def _searched(workload: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, 
     if search.cut_short or len(places) > MOST_TEMPLATES:
         too_much = "too large or too deeply nested to search completely"
         guesses.append(f"{_called(sort)} is an unknown kind, {too_much}")
-    if elsewhere := _ELSEWHERE.get(sort):
-        guesses.append(f"the pods of a {_called(sort)} are described by {elsewhere}, which was not checked")
+    if why := _ELSEWHERE.get(sort):
+        guesses.append(f"the pods of a {_called(sort)} cannot be read from it and were not checked: {why}")
+    elif search.annotated and not read:
+        guesses.append(f"{_called(sort)} is an unknown kind: found no pod template for {search.annotated}")
     return read, tuple(guesses)
 
 
@@ -401,12 +477,14 @@ class _Search:
     A pod template is an object whose `spec` is the spec of a pod; the spec of a pod is an object with a list
     `containers` of objects, at least one of which has an image or resources. Objects that embed the spec of
     their pods without a template have it elsewhere than in a `spec` of its own. Neither is searched inside.
+    `annotated` is where annotations for pods are that belong to no template.
     """
 
     def __init__(self, workload: Part) -> None:
         self._waiting = deque((part, 1) for key, part in _members_of(workload) if key not in _OWN)
         self._left = MOST_SEARCHED
         self.cut_short = False
+        self.annotated = ""
 
     def places(self) -> Iterator[TemplateLocation]:
         while self._waiting:
@@ -417,6 +495,8 @@ class _Search:
                 raw = _with_names({"spec": part.value})
                 yield TemplateLocation(part.where, raw, guessed=True, moved=(("spec", part.where),))
             else:
+                if not self.annotated and any(map(_for_pods, _fields(part.value, "annotations"))):
+                    self.annotated = part["annotations"].where
                 self._descend(part, depth)
 
     def _descend(self, part: Part, depth: int) -> None:
@@ -464,15 +544,31 @@ def _runs(container: Mapping[str, object]) -> bool:
     return isinstance(container.get("image"), str) or isinstance(container.get("resources"), dict)
 
 
+_COMPUTED: Mapping[str, tuple[str, str]] = {
+    "apps.nvidia.com": ("NIMPipeline NIMService", "the NIM operator computes them"),
+    "flink.apache.org": ("FlinkDeployment", "Flink computes them from jobManager and taskManager"),
+    "kaito.sh": ("InferenceSet RAGEngine Workspace", "KAITO computes them from the model"),
+    "kubevirt.io": (
+        "VirtualMachine VirtualMachineInstance VirtualMachineInstanceReplicaSet",
+        "KubeVirt computes what virt-launcher requests from spec.domain",
+    ),
+    "nvidia.com": ("DynamoComponentDeployment DynamoGraphDeployment", "Dynamo computes them from services"),
+    "pool.kubevirt.io": ("VirtualMachinePool", "KubeVirt computes what virt-launcher requests"),
+    "serving.kserve.io": ("InferenceGraph LLMInferenceService", "KServe completes them"),
+    "sparkoperator.k8s.io": ("ScheduledSparkApplication SparkApplication", "Spark computes them"),
+    "tekton.dev": ("PipelineRun TaskRun", "Tekton computes them from the steps of tasks"),
+    "trainer.kubeflow.org": ("TrainJob", "the runtime that it names describes them"),
+}
+
 _ELSEWHERE: Mapping[GroupKind, str] = MappingProxyType(
-    {("trainer.kubeflow.org", "TrainJob"): "the runtime that it names"}
+    {(group_name, kind): why for group_name, (kinds, why) in _COMPUTED.items() for kind in kinds.split()}
 )
-"""Types whose pods are defined by another object."""
+"""Types whose pods cannot be read from the object, and why."""
 
 
 # Misplaced annotations.
 
-_HANDING_ON = frozenset({POD, INFERENCE_SERVICE})
+_HANDING_ON = frozenset({POD, INFERENCE_SERVICE, POD_CLIQUE})
 """Types whose own annotations are those of their pods."""
 
 
@@ -490,7 +586,8 @@ def _astray(
 
 def _why_astray(sort: GroupKind, place: TemplateLocation) -> str:
     if sort in TEMPLATES:
-        return f"has no effect on a {sort[1]}: put it on {place.where}.metadata.annotations"
+        right = place.in_object(Mistake("metadata.annotations", ""))
+        return f"has no effect on a {sort[1]}: put it on {right.where}"
     return f"may have no effect: it is unknown whether a {sort[1]} passes it on to its pods"
 
 
@@ -506,9 +603,14 @@ def _annotations(value: object) -> Mapping[str, str]:
     return _fields(inner(value, "metadata"), "annotations")
 
 
-def _fields(value: object, key: str) -> dict[str, str]:
+def _fields(value: object, key: str) -> dict[str, Any]:
     fields = inner(value, key)
     return fields if isinstance(fields, dict) else {}
+
+
+def _listed(value: object, key: str) -> list[object]:
+    listed = inner(value, key)
+    return listed if isinstance(listed, list) else []
 
 
 def _called(sort: GroupKind) -> str:

@@ -36,6 +36,7 @@ def raw(*containers: object, metadata: object = None) -> dict[str, Any]:
 
 
 POD_SPEC = {"spec": {"containers": [container()]}}
+INTENT = {"numalign.io/policy": "restricted"}
 
 PLAIN = ["spec.template"]
 
@@ -74,6 +75,13 @@ MANIFESTS = [
         "rayClusterConfig: {headGroupSpec: {template: T}, workerGroupSpecs: [{template: T}]}",
         ["spec.rayClusterConfig.headGroupSpec.template",
          "spec.rayClusterConfig.workerGroupSpecs[0].template"]),
+    ("ray.io/v1", "RayCronJob",
+        "{schedule: '@daily', jobTemplate: {rayClusterSpec: {headGroupSpec: {template: T}}}}",
+        ["spec.jobTemplate.rayClusterSpec.headGroupSpec.template"]),
+    ("grove.io/v1alpha1", "PodClique",            "{roleName: r, podSpec: S}", ["spec.podSpec"]),
+    ("grove.io/v1alpha1", "PodCliqueSet",
+        "template: {cliques: [{name: a, spec: {podSpec: S}}, {name: b, spec: {podSpec: S}}]}",
+        ["spec.template.cliques[0].spec.podSpec", "spec.template.cliques[1].spec.podSpec"]),
     ("kubeflow.org/v1", "JAXJob",     "jaxReplicaSpecs: {Worker: {template: T}}",
         ["spec.jaxReplicaSpecs.Worker.template"]),
     ("kubeflow.org/v2beta1", "MPIJob", "mpiReplicaSpecs: {Launcher: {template: T}, Worker: {template: T}}",
@@ -127,7 +135,7 @@ def test_a_pod_template_has_its_pod_beside_its_metadata() -> None:
 def test_every_kind_of_the_table_has_a_manifest_here() -> None:
     shown = {(version.rpartition("/")[0], kind) for version, kind, *_ in MANIFESTS}
 
-    assert shown | {("", "Pod"), ("", "PodTemplate")} == {*templates.TEMPLATES}
+    assert shown | {("", "Pod"), ("", "PodTemplate"), *PARTIAL} == {*templates.TEMPLATES}
 
 
 def test_a_pod_is_its_own() -> None:
@@ -367,6 +375,125 @@ def test_a_component_without_pod_is_none(predictor: object) -> None:
     assert service(predictor).places == ()
 
 
+def cliques(*specs: object, startup: str | None = None) -> TemplateScan:
+    listed = [{"annotations": {"a": str(at)}, "spec": spec} for at, spec in enumerate(specs)]
+    template = {"cliques": listed, "cliqueStartupType": startup}
+    return look("grove.io/v1alpha1", "PodCliqueSet", {"template": template})
+
+
+CLIQUE = {"podSpec": POD_SPEC["spec"]}
+
+
+def test_pods_of_a_clique_have_its_annotations() -> None:
+    _, second = cliques(CLIQUE, CLIQUE).places
+
+    assert second.raw == {"metadata": {"annotations": {"a": "1"}}, "spec": CLIQUE["podSpec"]}
+    assert not second.guessed
+    wheres = ["metadata.annotations[numalign.io/policy]", "spec.containers[0].name"]
+    assert [second.in_object(Mistake(where, "")).where for where in wheres] == [
+        "spec.template.cliques[1].annotations[numalign.io/policy]",
+        "spec.template.cliques[1].spec.podSpec.containers[0].name",
+    ]
+
+
+def test_pods_of_a_clique_alone_have_the_annotations_of_the_object() -> None:
+    (place,) = look("grove.io/v1alpha1", "PodClique", CLIQUE, {"a": "1"}).places
+
+    assert place.raw == {"metadata": {"annotations": {"a": "1"}}, "spec": CLIQUE["podSpec"]}
+
+
+@pytest.mark.parametrize(
+    ("startup", "more", "waiting"),
+    [
+        (None, {}, [False, False]),
+        ("CliqueStartupTypeInOrder", {}, [False, True]),
+        ("CliqueStartupTypeExplicit", {"startsAfter": ["c0"]}, [False, True]),
+    ],
+)
+def test_a_clique_that_starts_after_others_has_a_container_that_waits(
+    startup: str | None, more: dict[str, object], waiting: list[bool]
+) -> None:
+    places = cliques(CLIQUE, {**CLIQUE, **more}, startup=startup).places
+
+    assert ["grove-initc" in str(place.raw) for place in places] == waiting
+
+
+def workflow(*steps: object, **spec: object) -> TemplateScan:
+    return look("argoproj.io/v1alpha1", "Workflow", {"templates": [*steps], **spec})
+
+
+MAIN, SIDE, WAIT = {"image": "a"}, {"name": "s", "image": "b"}, {"name": "wait"}
+NAMED = {**MAIN, "name": "main"}
+
+STEPS = {
+    # situation: (a template of a workflow, the containers of its pod)
+    "a container": ({"container": MAIN}, [NAMED, WAIT]),
+    "a container that has a name": ({"container": {**MAIN, "name": "m"}}, [NAMED, WAIT]),
+    "a script": ({"script": MAIN}, [NAMED, WAIT]),
+    "with a sidecar": ({"container": MAIN, "sidecars": [SIDE]}, [NAMED, SIDE, WAIT]),
+    "several containers": ({"containerSet": {"containers": [SIDE]}}, [SIDE, WAIT]),
+    "other templates": ({"steps": [[{"template": "x"}]]}, None),
+    "what is no template": ({"container": 7, "containerSet": [], "sidecars": 7}, None),
+}
+
+
+@pytest.mark.parametrize(("step", "containers"), STEPS.values(), ids=STEPS)
+def test_a_template_of_a_workflow_runs(step: object, containers: list[object] | None) -> None:
+    places = workflow(step).places
+
+    assert [place.raw["spec"]["containers"] for place in places] == ([containers] if containers else [])  # type: ignore[index]
+
+
+def test_a_template_overrides_what_its_workflow_says() -> None:
+    own = {"metadata": {"annotations": {"a": "1"}}, "nodeSelector": {"x": "y"}}
+    scan = workflow(
+        {"container": MAIN},
+        {"script": MAIN, **own},
+        podMetadata={"annotations": {"a": "0", "b": "0"}},
+        nodeSelector={"pool": "a"},
+    )
+
+    assert [place.raw["metadata"]["annotations"] for place in scan.places] == [  # type: ignore[index]
+        {"a": "0", "b": "0"},
+        {"a": "1", "b": "0"},
+    ]
+    assert [place.raw["spec"]["nodeSelector"] for place in scan.places] == [{"pool": "a"}, {"x": "y"}]  # type: ignore[index]
+    (told,) = scan.guesses
+    assert told.startswith("spec.templates[0] and 1 more of Workflow.argoproj.io are not the whole pods")
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("spec.containers[0].resources", "container.resources"),
+        ("spec.containers[1].name", "sidecars[0].name"),
+        ("spec.initContainers[0].name", "initContainers[0].name"),
+        ("metadata.annotations[a]", "metadata.annotations[a]"),
+    ],
+)
+def test_a_mistake_in_a_step_has_its_place_in_the_workflow(where: str, told: str) -> None:
+    (place,) = workflow({"container": MAIN, "sidecars": [SIDE]}).places
+
+    assert place.in_object(Mistake(where, "is wrong")).where == f"spec.templates[0].{told}"
+
+
+PARTIAL: dict[GroupKind, tuple[object, str]] = {
+    # a kind that runs the templates of workflows: its spec, where they are
+    ("argoproj.io", "Workflow"): ({"templates": [{"container": MAIN}]}, "spec.templates[0]"),
+    ("argoproj.io", "WorkflowTemplate"): ({"templates": [{"container": MAIN}]}, "spec.templates[0]"),
+    ("argoproj.io", "CronWorkflow"): (
+        {"workflowSpec": {"templates": [{"container": MAIN}]}}, "spec.workflowSpec.templates[0]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sort", PARTIAL, ids=lambda sort: sort[1])
+def test_each_kind_of_workflow_has_pods_that_are_guessed(sort: GroupKind) -> None:
+    spec, where = PARTIAL[sort]
+    places = look(f"{sort[0]}/v1alpha1", sort[1], spec).places
+
+    assert [(place.where, place.guessed) for place in places] == [(where, True)]
+
+
 # Kinds that nobody knows.
 
 POD = {"spec": {"containers": [container(image="a")]}}
@@ -421,6 +548,31 @@ def test_how_an_object_of_an_unknown_kind_was_read_is_told() -> None:
         f"Thing is an unknown kind: found a pod template at {', '.join(first)} and 2 more places",
     )
     assert look("v1", "Service", {"ports": [{"port": 80}]}).guesses == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("apps.nvidia.com/v1alpha1", "NIMService"),
+        ("kubevirt.io/v1", "VirtualMachine"),
+        ("nvidia.com/v1alpha1", "DynamoGraphDeployment"),
+        ("sparkoperator.k8s.io/v1beta2", "SparkApplication"),
+        ("tekton.dev/v1", "TaskRun"),
+    ],
+)
+def test_of_kinds_that_compute_their_pods_it_is_told(version: str, kind: str) -> None:
+    (told,) = look(version, kind, {"template": {"metadata": {"annotations": INTENT}}}).guesses
+
+    group = version.partition("/")[0]
+    assert told.startswith(f"the pods of a {kind}.{group} cannot be read from it and were not checked: ")
+
+
+def test_annotations_for_pods_that_no_template_has_are_told() -> None:
+    assert look("x.io/v1", "Thing", {"server": {"annotations": INTENT, "gpus": 8}}).guesses == (
+        "Thing.x.io is an unknown kind: found no pod template for spec.server.annotations",
+    )
+    assert look("x.io/v1", "Thing", {"server": {"annotations": {"example.com/policy": "x"}}}).guesses == ()
+    assert len(look("x.io/v1", "Thing", {"a": {"annotations": INTENT}, "b": POD}).guesses) == 1
 
 
 def test_metadata_and_status_hold_no_template() -> None:
@@ -490,7 +642,6 @@ def test_nothing_that_anybody_writes_stops_the_search(
 
 # Annotations on the object that makes the pods.
 
-INTENT = {"numalign.io/policy": "restricted"}
 ON_POD = {"template": {"metadata": {"annotations": INTENT}, **POD}}
 PUT, TASK = "put it on spec.template.metadata.annotations", "spec.tasks[0]"
 WHETHER = "it is unknown whether a Thing passes it on to its pods"
@@ -510,6 +661,11 @@ ASTRAY_ANNOTATIONS = {
     "where it is handed on": (
         ("serving.kserve.io/v1beta1", "InferenceService", {"predictor": POD["spec"]}, INTENT), []),
     "on a pod": (("v1", "Pod", POD["spec"], INTENT), []),
+    "on a set of cliques": (
+        ("grove.io/v1alpha1", "PodCliqueSet", {"template": {"cliques": [{"spec": CLIQUE}]}}, INTENT),
+        [("metadata.annotations[numalign.io/policy] has no effect on a PodCliqueSet: put it on"
+          " spec.template.cliques[0].annotations")]),
+    "on a clique": (("grove.io/v1alpha1", "PodClique", CLIQUE, INTENT), []),
     "on what makes no pod": (("v1", "ConfigMap", {}, INTENT), []),
     "annotations that are none": (("apps/v1", "Deployment", {"template": POD}, [7]), []),
 }  # fmt: skip
