@@ -104,7 +104,7 @@ class Shape:
     def covers(self, node: Node) -> bool:
         """Return whether a healthy node of this kind has nothing that is not known of the shape."""
         return (
-            all(_covered(*pair) for pair in zip(node.zones, self.node.zones, strict=True))
+            all(_covered(*pair) for pair in zip(node.every_zone, self.node.every_zone, strict=True))
             and (node.totals is None or node.totals.within(self.node.totals or EMPTY))
             and self._covers_labels(node.attributes.labels)
         )
@@ -197,7 +197,7 @@ Traits = tuple[object, ...]
 
 def traits(node: Node) -> Traits:
     """Return what matters to pods, and is neither in a node's class nor an amount."""
-    costs = tuple(zone.costs for zone in node.zones)
+    costs = tuple(zone.costs for zone in node.every_zone)
     known = node.options, node.threads, node.max_zones, costs, node.totals is None, node.machine
     return *known, *sorted(node.uncertain)
 
@@ -206,8 +206,10 @@ def larger(one: Node, other: Node) -> Node:
     """Return a node with the larger amounts of two of one class; the rest is the first one's."""
     if one == other:
         return one
-    zones = tuple(_larger_zone(*pair) for pair in zip(one.zones, other.zones, strict=True))
-    return replace(one, zones=zones, totals=_larger_totals(one.totals, other.totals))
+    zones = [_larger_zone(*pair) for pair in zip(one.every_zone, other.every_zone, strict=True)]
+    hinted = tuple(zone for zone in zones if zone.id in one.ids)
+    others = tuple(zone for zone in zones if zone.id not in one.ids)
+    return replace(one, zones=hinted, others=others, totals=_larger_totals(one.totals, other.totals))
 
 
 def _covered(zone: Zone, most: Zone) -> bool:

@@ -73,7 +73,7 @@ def test_a_node_that_fell_ill_is_restored_to_what_it_was(seed: int) -> None:
     found = made.update_node(fallen, identity=MACHINE)
 
     assert node_class(found) == node_class(healthy)
-    assert found.in_health().zones == healthy.emptied().zones
+    assert found.in_health().every_zone == healthy.emptied().every_zone
 
 
 @given(seeds, seeds)
