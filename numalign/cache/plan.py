@@ -240,7 +240,7 @@ class Plans:
         question = self._question
         if not question.demand.by_dra:
             return question
-        effective = replace(question, demand=by_plugins(question.demand, kind.devices))
+        effective = replace(question, demand=by_plugins(question.demand, kind.devices | kind.uncertain))
         return next((plan.question for plan in self._plans.values() if plan.question == effective), effective)
 
 

@@ -117,11 +117,11 @@ def admitting(node: Node, demand: Demand) -> Steps[PodAdmitResult]:
 def effective_demand(node: Node, demand: Demand) -> Demand:
     """Return the demand as the managers of this node read it: with the feature gate on, at pod level.
 
-    Of devices that DRA serves they read only those for which the node has a device plugin.
+    Of devices that DRA serves they read only those for which the node has, or may have, a device plugin.
     """
     # DRA is not a hint provider: the topology manager asks only the three managers.
     if demand.by_dra:
-        demand = by_plugins(demand, node.devices)
+        demand = by_plugins(demand, node.devices | node.uncertain)
     level = _pod_level(node, demand)
     return replace(demand, steps=level.steps, whole=level.whole) if level else demand
 

@@ -316,8 +316,9 @@ def _some(pick: Pick, every: Sequence[int], often: Sequence[bool]) -> CpuSet:
 
 
 def _devices(pick: Pick, ids: Sequence[int], *, placed: bool) -> list[str]:
-    """Devices on zones, a few between them or nowhere unless all are `placed`; broken, or given out."""
-    places = (str(pick(ids)) if placed else _place(pick, ids) for _ in range(pick([1, 2, 4])))
+    """Devices on zones, a few elsewhere unless all are `placed`, or all unknown; broken, or given out."""
+    count, unknown = pick([1, 2, 4]), pick(SELDOM if placed else SOMETIMES)
+    places = ("?" if unknown else str(pick(ids)) if placed else _place(pick, ids) for _ in range(count))
     return [place + pick(STATES) for place in places]
 
 
