@@ -271,6 +271,12 @@ def _by_nodes(
     if survey.fallback:
         return AdmissionDecision(AdmissionState.NO_NODE_HERE, warnings=(_of_fallback(survey.fallback, now),))
     if survey.unmatched and not survey.unlisted:
+        # Labels and taints can change, and nodes that no known one resembles can come: that no known node has
+        # its operating system is no excuse for a pod that is too large for all of them.
+        anywhere = replace(pod, constraints=replace(pod.constraints, os=""))
+        found = anywhere != pod and _by_nodes(anywhere, cache, refusals, now, runs=runs)
+        if found and found.state is AdmissionState.NEVER:
+            return found
         return AdmissionDecision(AdmissionState.NOT_MATCHED, warnings=(_NOT_MATCHED,))
     return _unable(pod, cache, refusals, survey)
 
