@@ -16,7 +16,7 @@ from numalign.kube.exporters import ExporterHealth, TopologySource
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import Node, node_class
 from numalign.shapes import KnownShape, shape
-from tests.notation import node, table
+from tests.notation import node, table, zone
 
 FOUR = node(
     "cpu=64/62/30 mem=512Gi/504Gi/248Gi gpu=4/4/1 nic=2/2/1",
@@ -85,6 +85,12 @@ def test_only_empty_looks_empty_and_only_full_looks_full(used: int, total: int, 
     bar = nodemap.bar(used, total, width=width, ink=nodemap.ASCII)
     assert len(bar) == width
     assert ("#" in bar, "." in bar) == (used > 0, used < total)
+
+
+def test_zones_that_no_pod_can_use_are_one_line() -> None:
+    bare = tuple(zone("", at=at) for at in range(4, 7))
+
+    assert drawn(replace(FOUR, others=bare))[-1] == "  and 3 zones without CPUs and devices: 4-6"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from numalign.map.pages import CHUNK, Renderer, Viewer, WhatIfForm
 from numalign.map.views import Condition, FleetQuery, HeldInZones, NodeTile, PodIntent, WebhookAnswer
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import Policy
-from numalign.model.resources import Resources
+from numalign.model.resources import Resources, ZoneId
 from tests.map.example_views import (
     ANY,
     GPU,
@@ -298,6 +298,12 @@ def test_a_pod_on_a_node_says_how_it_sits(changes: dict[str, object], text: str)
     page = RENDERER.node(node_view([replace(pod(), **changes)]), VIEWER)  # type: ignore[arg-type]  # fields by name
 
     assert text in page
+
+
+def test_a_node_names_the_zones_that_no_pod_can_use() -> None:
+    page = RENDERER.node(replace(node_view(), other_zones=tuple(map(ZoneId, range(2, 34)))), VIEWER)
+
+    assert "and 32 zones without CPUs and devices: 2-33" in page
 
 
 def test_a_node_without_topology_says_so() -> None:
