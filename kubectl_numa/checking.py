@@ -76,7 +76,8 @@ class Checked:
         if self.pod is None:
             return CheckResult.BAD if self.manifest.mistakes else CheckResult.UNKNOWN
         if self.refusal is None:
-            unknown = self.kept_away or self.pod.decision.state in _UNKNOWN
+            unasked = 0 < self.able == self.unanswered
+            unknown = unasked or self.kept_away or self.pod.decision.state in _UNKNOWN
             return CheckResult.UNKNOWN if unknown else CheckResult.OK
         denied = self.pod.decision.state in admission.BY_ITSELF
         return CheckResult.DENIED if denied else CheckResult.NEVER

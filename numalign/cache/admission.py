@@ -376,4 +376,4 @@ def _not_answered(question: Question, survey: Survey) -> Iterator[str]:
     if silent:
         who = "1 node was" if silent == 1 else f"{silent} nodes were"
         what = "1 container" if count == 1 else f"{count} containers"
-        yield f"{who} not evaluated: placing {what} there takes too long"
+        yield f"{who} not evaluated: placing {what} on so many NUMA zones takes too long"

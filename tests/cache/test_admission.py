@@ -95,7 +95,7 @@ IN_VAIN = (
     ' container "c0" requests 1 cpu, and its limit is 2 (the pod is Burstable)'
 )
 MAY = "no node with a NUMA topology can align the pod; 1 node without one may"
-NOT_ASKED = "not evaluated: placing 1 container there takes too long"
+NOT_ASKED = "not evaluated: placing 1 container on so many NUMA zones takes too long"
 REUSES = (
     'for container "c1" it would spread 7 cpu and 1Gi memory over more than one NUMA zone, as it must reuse'
     ' the CPUs of init container "c0" in zone 0'

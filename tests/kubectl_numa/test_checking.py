@@ -93,6 +93,13 @@ def test_nodes_that_do_not_answer_are_not_counted_with_those_that_can(write: Wri
     assert words.endswith("restricted, 1 of 2 nodes could run it, 1 not evaluated")
 
 
+def test_a_pod_that_no_node_was_evaluated_for_is_unknown(write: Write) -> None:
+    cluster = view(node(*["cpu=8 mem=64Gi"] * 18, policy="restricted"))
+    [found] = checked(cluster, write("p.yaml", manifest("a", "2", policy="restricted")))
+
+    assert (found.result, found.unanswered) == ("unknown", 1)
+
+
 def test_the_same_policy_may_be_asked_for(cluster_file: Path, write: Write) -> None:
     path = write("p.yaml", manifest("a", "8", policy="restricted"))
     equal = ClusterView(snapshot.load(cluster_file), options=EQUAL)

@@ -657,7 +657,7 @@ async def test_questions_that_are_not_answered_are_counted(webhook: Webhook) -> 
         answers = [await caller.ask("/validate", made) for made in (FITS, merged, merged, SILENT)]
         counted = await caller.metric("numalign_questions_not_answered_total")
 
-    warned = "numalign: 1 node was not evaluated: placing 80 containers there takes too long"
+    warned = "numalign: 1 node was not evaluated: placing 80 containers on so many NUMA zones takes too long"
     assert [answer["allowed"] for answer in answers] == [True] * 4
     assert [answer.get("warnings") for answer in answers] == [None, [warned], [warned], None]
     assert counted == 2
