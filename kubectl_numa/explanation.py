@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubectl_numa.questions import ClusterView, PodDecision
+from numalign.cache.admission import waits_text
 from numalign.decision import wording
 from numalign.decision.evaluate import evaluate
 from numalign.decision.scoring import Strategy
@@ -81,10 +82,11 @@ class Explanation:
     """
     All answers for one pod, by node name, and those of shapes without nodes.
 
-    `remarks` are warnings of `kubectl numa` itself. `rejected` is set for a pod that a kubelet rejected.
-    `never` is why no node could ever run a pod that requests no alignment, which the webhook does not deny.
-    `room` is what it would take for the pod to fit, in words, if it fits nowhere now but could later. The
-    scores are those of the `strategy`.
+    `remarks` are warnings of `kubectl numa` itself. `bare` counts the nodes without a topology that may take
+    the pod, as far as known. `rejected` is set for a pod that a kubelet rejected. `never` is why no node
+    could ever run a pod that requests no alignment, which the webhook does not deny. `room` is what it would
+    take for the pod to fit, in words, if it fits nowhere now but could later. The scores are those of the
+    `strategy`.
     """
 
     pod: PodDecision
@@ -92,6 +94,7 @@ class Explanation:
     absent: tuple[ShapeAnswer, ...]
     unknown: tuple[str, ...]
     remarks: tuple[str, ...] = ()
+    bare: int = 0
     rejected: RejectedPod | None = None
     never: str | None = None
     room: str | None = None
@@ -100,7 +103,12 @@ class Explanation:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return all warnings for the pod's owner."""
-        return (*self.remarks, *self.pod.decision.all_warnings)
+        warnings = (*self.remarks, *self.pod.decision.all_warnings)
+        if not self.count(Chance.FITS):
+            return warnings
+        # The decision is the webhook's, which sees no pods; what they hold may be free again.
+        waits = waits_text(self.pod.question.intent.policy)
+        return tuple(warning for warning in warnings if warning != waits)
 
     @property
     def only_later(self) -> bool:
@@ -115,7 +123,8 @@ class Explanation:
         A node that is excluded by the pod's constraints has no reason of its own, so it does not count.
         """
         refusing = [answer.permanent and not answer.lasting for answer in self.answers]
-        return bool(refusing) and all(refusing) and all(each.chance is Chance.NEVER for each in self.absent)
+        gone = all(each.chance is Chance.NEVER for each in self.absent)
+        return bool(refusing) and all(refusing) and gone and not self.bare
 
     def count(self, chance: Chance) -> int:
         """Return the number of nodes with this answer."""
@@ -190,8 +199,15 @@ def explain(
         ShapeAnswer(shape, verdict, shape.shape.unmet(everywhere if verdict.refused else pod.constraints))
         for shape, verdict in evaluated
     )
-    remarks = tuple(filter(None, [cluster.kept_away(pod)]))
-    explanation = Explanation(pod, answers, absent, cluster.snapshot.unknown, remarks, strategy=strategy)
+    explanation = Explanation(
+        pod,
+        answers,
+        absent,
+        cluster.snapshot.unknown,
+        remarks=tuple(filter(None, [cluster.kept_away(pod)])),
+        bare=cluster.ever(pod).bare,
+        strategy=strategy,
+    )
     if explanation.hopeless and pod.question.intent.policy is Policy.NONE:
         return replace(explanation, never=why_never(pod, cluster))
     return explanation

@@ -250,6 +250,8 @@ def summary(advice: Advice) -> str:
         return f"fits now on {some(advice.fitting)}: nothing has to move"
     if advice.remedy is Remedy.NEVER:
         return "fits on none of the nodes that it may run on, even if other pods move"
+    if advice.remedy is Remedy.STUCK and not advice.candidates:
+        return "fits on no node that is available now; others are cordoned, not ready or not evaluated"
     if advice.remedy is Remedy.STUCK:
         return f"fits nowhere now, and moving pods does not help on {_candidates(advice)}"
     best = advice.plans[0]

@@ -38,7 +38,7 @@ def show(pod: PodDecision, advice: Advice, writer: TextWriter, *, now: float, ne
 
 def certainty(advice: Advice) -> str:
     """Return whether there may be a better plan; "" if none was looked for."""
-    if advice.remedy in (Remedy.FITS, Remedy.NEVER):
+    if advice.remedy in (Remedy.FITS, Remedy.NEVER) or not advice.candidates:
         return ""
     if advice.plans:
         sure = "moving fewer or less important pods would not be enough"

@@ -20,7 +20,7 @@ from kubectl_numa.moving import PlacedPods
 from kubectl_numa.questions import ClusterView, PodDecision
 from kubectl_numa.running_pods import labels_of
 from kubectl_numa.selection import PodSelection
-from numalign.decision.wording import ago
+from numalign.decision.wording import ago, nodes
 from numalign.kube.pod_informer import Phase, PodInfo
 from numalign.model.errors import BadPod
 from numalign.model.intent import PLACEMENT_GATE
@@ -44,6 +44,7 @@ class PendingVerdict(StrEnum):
     UNKNOWN = "unknown"
 
 
+_MOST_REASONS = 3
 _STUCK = "moving pods does not help"
 _STYLES = {PendingVerdict.NEVER: "red", PendingVerdict.UNREADABLE: "magenta", PendingVerdict.FITS: "green"}
 _REASONS = {Chance.LATER: "no room now", Chance.UNANSWERED: "not evaluated", Chance.NEVER: "fits on no node"}
@@ -154,6 +155,9 @@ def _cause(pods: Sequence[PodInfo], placed: PlacedPods, view: ClusterView) -> Pe
         return PendingCause(PendingVerdict.UNKNOWN, "no node publishes a NUMA topology", "", every)
     if chance is Chance.FITS:
         return PendingCause(PendingVerdict.FITS, *_unplaced(pod), every)
+    if chance is Chance.NEVER and explanation.bare:
+        may = f"no node with a NUMA topology can run it; {nodes(explanation.bare)} without one may"
+        return PendingCause(PendingVerdict.UNKNOWN, may, "", every)
     reason, remedy = _reason(explanation, chance, view)
     return PendingCause(_VERDICTS[chance], reason, remedy, every, decision)
 
@@ -170,8 +174,9 @@ def _unplaced(pod: PodInfo) -> tuple[str, str]:
             f"fits now, and is held by the scheduling gate {PLACEMENT_GATE}",
             "check that the controller runs with gates.enabled; its log says what it waits for",
         )
+    scheduler = f"the scheduler {pod.scheduler}" if pod.scheduler else "its scheduler"
     return (
-        f"fits now, and the scheduler {pod.scheduler or 'of its spec'} has not placed it",
+        f"fits now, and {scheduler} has not placed it",
         f"kubectl describe pod {pod.name} -n {pod.namespace} shows what its scheduler says",
     )
 
@@ -182,10 +187,7 @@ def _reason(explanation: Explanation, chance: Chance, view: ClusterView) -> tupl
         first, _, advice = why_never(explanation.pod, view).partition(". ")
         return first.rstrip("."), advice
     words = [words for _, each, words in counted_by_reason(explanation.answers) if each is chance]
-    if chance is Chance.LATER:
-        # The others are no nodes for it at all.
-        words = words[:1]
-    return f"{_REASONS[chance]}: nodes {', others '.join(words)}", ""
+    return f"{_REASONS[chance]}: nodes {', others '.join(words[:_MOST_REASONS])}", ""
 
 
 def _advised(
@@ -195,7 +197,7 @@ def _advised(
     progress: Callable[[str], object],
 ) -> Iterator[PendingCause]:
     """Yield the causes, with whether moving pods would make room."""
-    left = MOST_ADVISED
+    left = MOST_ADVISED if placed.complete else 0
     for cause in ranked:
         if cause.decision is None or cause.verdict is not PendingVerdict.LATER:
             yield cause
@@ -218,7 +220,8 @@ def _words(advice: Advice) -> str:
         return f"one fits on {best.node} after moving {counted(len(best.moves), 'pod')}"
     if best and advice.remedy is Remedy.WAITS:
         return f"one fits on {best.node} after the deletion of {counted(len(best.leaving), 'pod')}"
-    return _STUCK if advice.remedy is Remedy.STUCK else moving.summary(advice)
+    stuck = advice.remedy is Remedy.STUCK and advice.candidates
+    return _STUCK if stuck else moving.summary(advice)
 
 
 def listing(found: Sequence[PendingCause], *, now: float) -> Listing:

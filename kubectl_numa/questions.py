@@ -191,13 +191,15 @@ class ClusterView:
 
         Names the labels that no node has.
         """
-        nodes = chain[Node | UnknownNode](self.snapshot.nodes, self.snapshot.bare.values())
+        nodes = tuple(chain[Node | UnknownNode](self.snapshot.nodes, self.snapshot.bare.values()))
         labels = {node.name: node.attributes.labels for node in nodes}
         pod = replace(pod, constraints=without_classes(pod.constraints))
         if not labels or not self.ever(pod).unmatched:
             return None
         if lacks := unmatched.lacking(pod.constraints, labels):
             return f"no node has {lacks}"
+        if not any(pod.constraints.run_on(node.attributes.os) for node in nodes):
+            return f"no node has the operating system {pod.constraints.os}"
         if any(pod.constraints.select(name, own) for name, own in labels.items()):
             return "it does not tolerate the taints of the nodes that it selects"
         return "no node has all labels that its node selector and affinity require"

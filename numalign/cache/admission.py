@@ -266,17 +266,15 @@ def _by_nodes(
         )
         if runs or cache.now(pod.question, pod.constraints):
             return AdmissionDecision(AdmissionState.FITS, warnings=warnings)
-        waits = f"no node can provide {pod.policy} alignment now; the pod will stay pending"
+        waits = waits_text(pod.question.intent.policy)
         return AdmissionDecision(AdmissionState.WAITS, warnings=(waits, *warnings))
     if survey.fallback:
         return AdmissionDecision(AdmissionState.NO_NODE_HERE, warnings=(_of_fallback(survey.fallback, now),))
     if survey.unmatched and not survey.unlisted:
-        # Labels and taints can change, and nodes that no known one resembles can come: that no known node has
-        # its operating system is no excuse for a pod that is too large for all of them.
-        anywhere = replace(pod, constraints=replace(pod.constraints, os=""))
-        found = anywhere != pod and _by_nodes(anywhere, cache, refusals, now, runs=runs)
-        if found and found.state is AdmissionState.NEVER:
-            return found
+        # That no known node has its operating system is no excuse for a pod too large for all of them.
+        if pod.constraints.os and cache.too_small(pod.question):
+            anywhere = replace(pod, constraints=replace(pod.constraints, os=""))
+            return _by_nodes(anywhere, cache, refusals, now, runs=runs)
         return AdmissionDecision(AdmissionState.NOT_MATCHED, warnings=(_NOT_MATCHED,))
     return _unable(pod, cache, refusals, survey)
 
@@ -285,6 +283,11 @@ _NOT_CHECKED = "NUMA alignment was not checked: no node topology is known"
 _NOT_MATCHED = (
     "NUMA alignment was not checked: node selector, affinity, OS and tolerations match no known node"
 )
+
+
+def waits_text(policy: Policy) -> str:
+    """Return the warning for a pod that no node has room for."""
+    return f"no node can provide {policy} alignment now; the pod will stay pending"
 
 
 def _of_its_node(pod: PodQuestion, pin: Pin, cache: ClusterCache) -> Iterator[str]:

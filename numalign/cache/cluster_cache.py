@@ -25,7 +25,7 @@ from numalign.cache.survey import Group, Survey, refusal_text
 from numalign.cache.unknown_node_table import UnknownNodeTable
 from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.remedies import why_not_when_empty
-from numalign.decision.verdict import Verdict
+from numalign.decision.verdict import Cause, Verdict
 from numalign.kubelet import assumed_machine, work_limit
 from numalign.lru import LRU, Caches
 from numalign.memory_size import weight
@@ -58,6 +58,7 @@ _VERDICTS = 64
 _NODES_A_STEP = 4
 _NODES_COMPARED_A_STEP = 1024
 
+_TOO_SMALL = frozenset({Cause.NODE_TOO_SMALL, Cause.ZONES_TOO_SMALL})
 _EVERYWHERE = NODE_LEVEL | {CPU, MEMORY}
 """Resources that every node has, whether or not it lists them."""
 
@@ -527,6 +528,11 @@ class ClusterCache:
         if place != self._shapes.all_changes.place:
             return (yield from self._find_groups(question))
         return kept[1]
+
+    def too_small(self, question: Question) -> bool:
+        """Return whether the zones of all known shapes, or all of each, have too little for a pod."""
+        refusals = [verdict.refusal for verdict in finished(self._find_groups(question)).values()]
+        return bool(refusals) and all(refusal and refusal.cause in _TOO_SMALL for refusal in refusals)
 
     def _surely_able(self, question: Question, constraints: Constraints) -> bool:
         survey = self.ever(question, constraints)

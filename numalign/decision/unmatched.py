@@ -1,6 +1,8 @@
 """Which labels that a pod requires its nodes do not have, in words."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from heapq import nsmallest
 from itertools import islice
 
 from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement
@@ -10,6 +12,8 @@ MOST_NAMED = 4
 """The limit of labels that are named; users select by a handful."""
 
 _LONGEST = 80
+_MOST_VALUES = _LONGEST
+"""More than this many values, of a character each, are cut anyway."""
 
 
 def lacking(constraints: Constraints, nodes: Mapping[str, Mapping[str, str]]) -> str:
@@ -38,5 +42,8 @@ def _some(texts: Iterable[str]) -> Iterator[str]:
 
 def _shown(requirement: Requirement) -> str:
     """Return a requirement as users write it for kubectl."""
-    single = requirement.operator is Operator.IN and len(requirement.values) == 1
-    return cut(f"{requirement.key}={min(requirement.values)}" if single else str(requirement), _LONGEST)
+    if requirement.operator is Operator.IN and len(requirement.values) == 1:
+        return cut(f"{requirement.key}={min(requirement.values)}", _LONGEST)
+    # A tenant may list thousands of values, and every node that lacks them is described.
+    few = replace(requirement, values=frozenset(nsmallest(_MOST_VALUES, requirement.values)))
+    return cut(str(few), _LONGEST)

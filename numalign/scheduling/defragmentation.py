@@ -247,12 +247,12 @@ class _MoverSearch:
         pod, cluster = self.pod, self.cluster
         as_it_is = Rearrangement(cluster.reservations, cluster.now)
         self.progress("evaluating all nodes")
-        fitting, candidates = self._asked(names)
+        fitting, candidates, open_end = self._asked(names)
         fitting = [name for name in fitting if as_it_is.fits(name, pod.question.demand)]
         if fitting:
             return Advice(Remedy.FITS, tuple(fitting))
         if not candidates:
-            return Advice(Remedy.NEVER)
+            return Advice(Remedy.STUCK, proven=False) if open_end else Advice(Remedy.NEVER)
         self.progress(f"adding up what {len(candidates):,} nodes hold")
         sites = [*filter(None, (self._site(name, as_it_is) for name in candidates))]
         plans = self._exhaustive(sites)
@@ -271,8 +271,11 @@ class _MoverSearch:
         remedy = Remedy.MOVES if plans[0].moves else Remedy.WAITS
         return Advice(remedy, plans=tuple(plans), candidates=len(candidates), proven=proven)
 
-    def _asked(self, names: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the nodes whose zones take the pod now, best first, and those that could with more room."""
+    def _asked(self, names: Sequence[str]) -> tuple[list[str], list[str], bool]:
+        """Return the nodes whose zones take the pod now, best first, and those that could with more room.
+
+        And whether others may take it later: those that are cordoned or not ready, or were not evaluated.
+        """
         pod, cluster = self.pod, self.cluster
         kept_away = cluster.cache.not_eligible(names, pod.constraints, now=cluster.now)
         open_ = [name for name in names if name not in kept_away]
@@ -286,7 +289,9 @@ class _MoverSearch:
             for name, code, there in zip(open_, batch.codes.tolist(), known.tolist(), strict=True)
             if there and code not in never
         ]
-        return taking, later
+        silent = {code for code, why in batch.refusals.items() if not why.answered}
+        open_end = any(not away.lasting for away in kept_away.values()) or not silent.isdisjoint(batch.codes)
+        return taking, later, open_end
 
     def _site(self, name: str, as_it_is: Rearrangement) -> _Site | None:
         """Return the node with its movable pods; None if removing all of them would not be enough."""

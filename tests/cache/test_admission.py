@@ -212,6 +212,9 @@ REFUSED = [
     # what it shows                 the pod, the cluster, the state and why
     ("no shape could take it",
         LARGE, cache_of(TWO), State.NEVER, f"{TOO_LARGE}. {LESS}"),
+    ("no shape could take it, whatever its operating system",
+        replace(LARGE, constraints=Constraints(os="windows")), cache_of(LINUX), State.NEVER,
+        f"{TOO_LARGE}. {LESS}"),
     ("no shape that it may go to, others are counted",
         replace(LARGE, constraints=GOLD), cache_of(FOUR, GOLDEN), State.NEVER,
         (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'

@@ -130,7 +130,7 @@ def age() -> str:
     return ago((utc_now() - datetime.fromisoformat(BORN)).total_seconds())
 
 
-UNPLACED = "fits now, and the scheduler of its spec has not placed it"
+UNPLACED = "fits now, and its scheduler has not placed it"
 SAYS = "kubectl describe pod c -n team shows what its scheduler says"
 
 
