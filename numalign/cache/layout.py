@@ -46,7 +46,7 @@ class Unfit(StrEnum):
     """Why a node is in no table, and is evaluated by the rules."""
 
     ZONES = "zones"
-    """It has none, or more than `MOST_ZONES`."""
+    """It has none, or more than `MOST_ZONES`; or only one that hints can include, of several."""
     CPU_OPTIONS = "cpu-options"
     """Its kubelet chooses CPUs by an option beyond those that only count."""
     POD_LEVEL = "pod-level-managers"
@@ -240,7 +240,7 @@ def _sockets(node: Node, cpus: CpuTopology | None) -> tuple[int, ...]:
 
 def _unfit(node: Node, cpus: CpuTopology | None) -> Unfit | None:
     """Return the first reason why amounts do not decide everything."""
-    if not 0 < len(node.zones) <= MOST_ZONES:
+    if not 0 < len(node.zones) <= MOST_ZONES or (len(node.zones) == 1 and not node.single):
         return Unfit.ZONES
     return next((unfit for unfit, applies in _UNFIT.items() if applies(node, cpus)), None)
 

@@ -126,7 +126,7 @@ def alignment(
     observed_amounts = _Observed(node.in_health(), demand, intent.policy, held)
     # A single zone satisfies every policy.
     judged = ALIGNED if len(zones) == 1 else _SCOPES[intent.scope or node.scope](observed_amounts)
-    if judged is not ALIGNED or len(node.zones) == 1:
+    if judged is not ALIGNED or node.single:
         return judged
     return replace(judged, partial=_partial(node, demand, intent, observed_amounts.names))
 

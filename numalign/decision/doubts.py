@@ -134,7 +134,8 @@ _ROWS: Mapping[Doubt, _Row] = MappingProxyType(
         ),
         Doubt.ZONES: _Row(
             uncertain,
-            "which NUMA zones have some requested resource is uncertain; it is not refused for that",
+            "how much of some requested resource each NUMA zone has is uncertain; it is refused only for what"
+            " the zones list",
         ),
         Doubt.GROUPS: _Row(_groups, "which NUMA zones are grouped by memory that spans them is unknown"),
         Doubt.INIT_CPUS: _Row(

@@ -160,7 +160,7 @@ def unaligned(node: Node, demand: Demand, intent: Intent) -> Refusal | None:
 
     Return None on a node with one zone.
     """
-    if not intent.binding or len(node.zones) == 1:
+    if not intent.binding or node.single:
         return None
     return _not_exclusive(demand, intent) or _not_aligned(node, demand, intent)
 

@@ -15,6 +15,7 @@ from numalign.decision.allowed_zones import fewest_zones
 from numalign.decision.packing import fit_apart
 from numalign.decision.verdict import Cause, Refusal, Refuser
 from numalign.kubelet import admit as kubelet
+from numalign.kubelet import work_limit
 from numalign.model.demand import Demand, Step
 from numalign.model.intent import Intent, Policy, Scope
 from numalign.model.node import Node
@@ -58,7 +59,12 @@ def _breaks_cores(refusal: Refusal) -> bool:
 
 
 def _has(node: Node, step: Step, zones: int, names: Iterable[str]) -> bool:
-    """Return whether some set of so many zones has what a step requests of these resources."""
+    """Return whether some set of so many zones has what a step requests of these resources.
+
+    With too many zones to visit their sets, one may have it.
+    """
+    if len(node.zones) > work_limit.MOST_ZONES:
+        return True
     amounts = {name: step.requests[name] for name in names if kubelet.serves(node, name)}
     fewest = kubelet.fewest_zones_with(node, amounts)
     return fewest is not None and fewest <= zones

@@ -28,7 +28,7 @@ def own_zones(node: Node, demand: Demand, intent: Intent, held: Mapping[ZoneSet,
     """Return the zones in which a pod with these amounts holds resources that its intent concerns."""
     if intent.policy is Policy.NONE:
         return NO_ZONES
-    if len(node.zones) == 1:
+    if node.single:
         # All that is requested of such a node comes from its zone, whether or not a manager allocates it.
         asked = any(intent.concerns(name) for step in demand.steps for name in step.requests)
         return frozenset(node.ids) if asked else NO_ZONES

@@ -94,7 +94,7 @@ def aligned(node: Node, demand: Demand, placement: Placement, intent: Intent = N
 _ALIGNED_BY: Mapping[Policy, Callable[[Node, Placement], bool]] = MappingProxyType(
     {
         # A random placement is not alignment, unless there is only one zone.
-        Policy.NONE: lambda node, placement: len(node.zones) == 1 or not placement.zones,
+        Policy.NONE: lambda node, placement: node.single or not placement.zones,
         Policy.BEST_EFFORT: lambda _, placement: all(grant.preferred for grant in placement.grants),
         Policy.RESTRICTED: lambda *_: True,
         Policy.SINGLE_NUMA_NODE: lambda *_: True,

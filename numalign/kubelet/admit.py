@@ -216,16 +216,20 @@ def reusable_zones(node: Node, admission: PodAdmitResult) -> frozenset[ZoneId]:
 
 
 def min_widths(node: Node, step: Step) -> dict[str, int]:
-    """Return the fewest zones that could hold each resource of a step by hardware, if the node aligns it."""
-    state = read_state(node, step.devices)
+    """Return the fewest zones that could hold each resource of a step by hardware, if the node aligns it.
+
+    Resources are left out whose sets of zones are too many to visit.
+    """
+    state, few = read_state(node, step.devices), len(node.zones) <= work_limit.MOST_ZONES
     # minAffinitySize comes from totals: busy and reserved CPUs count, busy and unhealthy devices too.
     widths = {
         name: device_manager.min_affinity_size(pool.devices, step.devices[name])
         for name, pool in state.devices.items()
+        if few or len(pool.devices.places) == pool.devices.zones
     }
     if state.cpus and step.cpu:
         widths[CPU] = cpu_manager.min_affinity_size(state.cpus.topology.sizes, step.cpu // MILLI)
-    if state.memory:
+    if state.memory and few:
         # calculateHints gives all names of memory the same hints, so they have one width.
         widths |= dict.fromkeys(step.memory, memory_manager.min_affinity_size(state.memory, step.memory))
     return widths

@@ -14,7 +14,7 @@ from dataclasses import replace
 from numalign.kubelet import assumed_machine
 from numalign.model.machine import Core, CpuSet, DevicePlace, Machine, all_places
 from numalign.model.node import MemoryManager, Node, Zone
-from numalign.model.resources import Kind, ZoneId, kind
+from numalign.model.resources import CPU, Kind, ZoneId, kind
 
 DevicePlaces = tuple[tuple[str, tuple[DevicePlace, ...]], ...]
 Build = Callable[[tuple[ZoneId, ...], tuple[Core, ...], CpuSet, DevicePlaces], Machine]
@@ -24,7 +24,7 @@ Build = Callable[[tuple[ZoneId, ...], tuple[Core, ...], CpuSet, DevicePlaces], M
 def apart(node: Node, build: Build = Machine) -> Node:
     """Return an empty node with the zones that no hint can include in `others`."""
     near = node.options.behaviour.hints_where_devices_are
-    if node.memory_manager is MemoryManager.STATIC or not near or node.uncertain:
+    if node.memory_manager is MemoryManager.STATIC or not near or not _shows_all(node):
         return node
     topology = node.machine.topology if node.machine else assumed_machine.assume(node).topology
     hinted = tuple(
@@ -34,6 +34,15 @@ def apart(node: Node, build: Build = Machine) -> Node:
         return node
     others = tuple(zone for zone in node.zones if zone not in hinted)
     return _with_zones(node, hinted, (*node.others, *others), build)
+
+
+def _shows_all(node: Node) -> bool:
+    """Return whether it is known which zones have CPUs and devices.
+
+    A CPU manager that is off lists no CPU, and an uncertain resource may be in any zone.
+    """
+    listed = frozenset[str]().union(*(zone.capacity for zone in node.zones))
+    return node.uncertain <= listed and (node.machine is not None or CPU in listed)
 
 
 def together(node: Node) -> Node:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from numalign.kubelet import admit as kubelet
+from numalign.kubelet import work_limit
 from numalign.ledger import arithmetic, claims
 from numalign.ledger.arithmetic import Amounts
 from numalign.ledger.model import AssignedPod, Basis, FreeCapacity, NodeInfo, Source, Stage
@@ -281,7 +282,7 @@ def _hides_memory(node: Node, pod: AssignedPod) -> bool:
 
 def _narrow(node: Node, demand: Demand | None) -> bool:
     """Return whether a single zone could hold the memory that a pod requests at once."""
-    if demand is None:
+    if demand is None or len(node.zones) > work_limit.MOST_ZONES:
         return False
     effective = kubelet.effective_demand(node, demand)
     widths = (kubelet.min_widths(node, step) for step in (*effective.steps, effective.whole))

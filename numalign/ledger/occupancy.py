@@ -65,7 +65,7 @@ def _own(node: Node, ids: Mapping[str, ZoneId], pod: AssignedPod) -> _Own:
     predicted = _by_id(ids, pod.guess) if pod.guess and recorded is None else None
     zones = own_zones(node, pod.demand, pod.intent, recorded or predicted or {})
     unknown = pod.record.unknown if pod.record and recorded is not None else claims.due(node, pod.demand).all
-    return _Own(zones, all=len(node.zones) == 1 or not any(map(pod.intent.concerns, unknown)))
+    return _Own(zones, all=node.single or not any(map(pod.intent.concerns, unknown)))
 
 
 def _by_id(ids: Mapping[str, ZoneId], held: Held) -> Mapping[ZoneSet, Resources] | None:

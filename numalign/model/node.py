@@ -93,8 +93,8 @@ class Node:
     its label at present, if any. `threads` is the number of hardware threads per core, None if no label says
     so. `stock` says which CPUs and devices are left, if the `machine` is described or pods were charged to
     the assumed one. The zones' free amounts are then its sums, so code that changes them drops it.
-    `attributes` decide which pods may run there. Which zones have the `uncertain` resources is not known for
-    certain, so no zone has to list them, and nothing is refused for it.
+    `attributes` decide which pods may run there. How much of the `uncertain` resources each zone has is not
+    known for certain: no zone has to list them, and nothing is refused but for what zones list.
 
     In the `occupied` zones, pods with an intent hold (or may hold) the resources of that intent; in the
     `exclusive` ones, a pod that shares them with no other such pod. `health` of a degraded node is the same
@@ -136,6 +136,11 @@ class Node:
         object.__setattr__(self, "devices", shared(frozenset(filter(_is_device, listed))))
         if self.machine and not self.stock:
             object.__setattr__(self, "stock", full_stock(self.machine))
+
+    @property
+    def single(self) -> bool:
+        """Whether the machine has one zone, so that all that a pod gets there comes from it."""
+        return len(self.zones) == 1 and not self.others
 
     @property
     def every_zone(self) -> tuple[Zone, ...]:

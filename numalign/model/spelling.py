@@ -4,12 +4,13 @@ import difflib
 from collections.abc import Iterable
 
 LONGEST = 64
-"""The number of characters compared: the time is quadratic, and no known word is longer."""
+"""The number of characters compared: the time is quadratic. Longer known words are not compared."""
 
 
 def closest_word(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:
     """Return the closest known word, as `difflib` measures it; None if none is as close as `cutoff`."""
-    close = difflib.get_close_matches(word[:LONGEST], list(known), n=1, cutoff=cutoff)
+    short = [each for each in known if len(each) <= LONGEST]
+    close = difflib.get_close_matches(word[:LONGEST], short, n=1, cutoff=cutoff)
     return close[0] if close else None
 
 

@@ -4,11 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from numalign.decision.evaluate import evaluate
+from numalign.decision.verdict import Cause
 from numalign.kubelet.admit import admit
 from numalign.kubelet.hinted_zones import apart, together
+from numalign.model.intent import Intent, Policy
 from numalign.model.node import Node, node_class
 from numalign.model.options import Options
-from tests.notation import asks, machine, node, table
+from numalign.model.resources import CPU, MEMORY
+from tests.notation import GPU, asks, machine, node, table
 
 SILENT = [""] * 32
 TRAY = node("cpu=72/71 gpu=2", "cpu=72/71 gpu=2", *SILENT, policy="restricted")
@@ -42,6 +46,11 @@ def test_hinted_are(whole: Node, ids: tuple[int, ...], others: tuple[int, ...]) 
             ),
             ("hints of 1.35", replace(TRAY, options=Options(minor=35))),
             ("nothing but bare zones", node("", "", policy="restricted")),
+            ("CPUs that no zone lists", node("gpu=4", "", policy="none")),
+            (
+                "an uncertain resource that no zone lists",
+                replace(node("cpu=4/3", "", policy="restricted"), uncertain=frozenset({GPU})),
+            ),
         ]
     ),
 )
@@ -55,6 +64,14 @@ def test_zones_apart_are_put_together_again() -> None:
     )
 
     assert together(apart(whole)) == whole
+
+
+def test_memory_may_come_from_the_other_zones_of_a_machine() -> None:
+    one = apart(node("cpu=72/71 gpu=1", *SILENT, policy="restricted"))
+    verdict = evaluate(one, asks("cpu=8 mem=500Gi"), Intent(Policy.SINGLE_NUMA_NODE, (CPU, MEMORY)))
+
+    assert verdict.refusal is not None
+    assert verdict.refusal.cause is Cause.NOT_ALIGNED
 
 
 def test_zones_apart_belong_to_the_class() -> None:

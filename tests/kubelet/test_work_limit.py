@@ -7,7 +7,7 @@ from numalign.decision.evaluate import evaluate, evaluating
 from numalign.decision.verdict import Cause, Refuser
 from numalign.kubelet import work_limit
 from numalign.kubelet.admission_errors import RejectionReason
-from numalign.kubelet.admit import admit
+from numalign.kubelet.admit import admit, min_widths
 from numalign.kubelet.work_limit import LIMIT, LIMIT_AT_ONCE, Work
 from numalign.model.node import Node
 from tests.notation import GPU, asks, machine, means, node, options, table
@@ -151,3 +151,18 @@ def test_a_unit_more_than_is_done_is_not_done() -> None:
     assert Work(lists=1).units(18) > LIMIT
     assert Work(lists=1).units(17) < Work(lists=2).units(17) < LIMIT
     assert GPU in of_zones(2).devices
+
+
+def test_widths_of_too_many_zones_are_not_known() -> None:
+    vast = node(*["cpu=8 mem=8Gi gpu=1"] * 64, policy="none")
+
+    assert min_widths(vast, asks("cpu=9 mem=9Gi gpu=2").whole).keys() == {"cpu", GPU}
+
+
+def test_a_node_of_64_zones_that_is_too_small_as_a_whole_may_fit_later() -> None:
+    vast = node(*["gpu=1/0"] * 60, *["gpu=1"] * 4, policy="none", totals="gpu=8 cpu=8 mem=8Gi")
+
+    verdict = evaluate(vast, asks("cpu=1.. mem=1Gi.. gpu=6"))
+
+    assert verdict.refused
+    assert not verdict.permanent
