@@ -14,11 +14,9 @@ from tests.e2e.granted import exercises, rights_of
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.last]
 
 OF_GATES = {
-    *((group, resource, verb) for verb in ("list", "watch") for group, resource in (
-        ("", "pods"), ("", "namespaces"), ("resource.k8s.io", "deviceclasses"))),
+    *(("resource.k8s.io", "deviceclasses", verb) for verb in ("list", "watch")),
     *(("", "pods", verb) for verb in ("get", "patch")),
-    ("", "events", "create"),
-}  # fmt: skip
+}
 
 
 def uses(site: GatedSite) -> list[Use]:
