@@ -6,7 +6,7 @@ Allow or deny a pod as it would be stored, and warn its owner.
 
 from collections.abc import Callable, Iterator
 
-from numalign.cache.admission import LEVELS, AdmissionDecision, invalid_text, policy_text
+from numalign.cache.admission import LEVELS, AdmissionDecision, invalid_text, left_out_text, policy_text
 from numalign.cache.pod_question import PodQuestion
 from numalign.decision import wording
 from numalign.model.errors import cut
@@ -66,8 +66,10 @@ def refused(pod: PodQuestion, decision: AdmissionDecision) -> dict[str, str]:
 def admitted(pod: PodQuestion) -> str:
     """Return the audit annotation of an admitted pod."""
     level = LEVELS["audit"](pod.rules)
-    below = f", below {level}" if level and pod.question.requests_less_than(level) else ""
-    return f"admitted with {policy_text(pod)}{below}"
+    if not level or not pod.requests_less_than(level):
+        return f"admitted with {policy_text(pod)}"
+    missing = left_out_text(pod, level)
+    return f"admitted with {policy_text(pod)}, below {level}{f': {missing}' if missing else ''}"
 
 
 def warning(text: str) -> str:

@@ -115,7 +115,7 @@ class OwnerEvents:
         question = self.state.reader.read(pod.request, pod.namespace, policy)
         if not isinstance(question, PodQuestion) or question.rules.warn is None:
             return None
-        if not question.question.requests_less_than(question.rules.warn):
+        if not question.requests_less_than(question.rules.warn):
             return None
         return f"its pods are admitted with a warning: {below_text(question, question.rules.warn)}"
 

@@ -157,12 +157,11 @@ def decide(  # noqa: PLR0913  a pod, a cluster, and as of when and of what it is
     pod is refused. For a pod that `runs` already it is not checked whether a node has room: it has its own.
     """
     rules = pod.rules
-    if rules.enforce and pod.question.requests_less_than(rules.enforce):
+    if rules.enforce and pod.requests_less_than(rules.enforce):
         # A namespace's level applies to every pod in it, whatever has placed it.
-        text = wording.enforcement_text(pod.namespace, rules.enforce, pod.policy if pod.stated else None)
-        return AdmissionDecision(AdmissionState.BELOW_ENFORCED, text)
+        return AdmissionDecision(AdmissionState.BELOW_ENFORCED, _enforcement_text(pod, rules.enforce))
     warnings = list[str]()
-    if rules.warn and pod.question.requests_less_than(rules.warn):
+    if rules.warn and pod.requests_less_than(rules.warn):
         warnings.append(below_text(pod, rules.warn))
     contradictions = _contradictions(pod, refusals)
     if contradictions and refusals.taints is RequestReaction.DENY:
@@ -229,12 +228,24 @@ def _nothing_to_align(pod: PodQuestion) -> str | None:
 def shortfalls(pod: PodQuestion) -> tuple[str, ...]:
     """Return the names of the levels that a pod does not meet."""
     levels = {name: level for name, of in LEVELS.items() if (level := of(pod.rules))}
-    return tuple(name for name, level in levels.items() if pod.question.requests_less_than(level))
+    return tuple(name for name, level in levels.items() if pod.requests_less_than(level))
 
 
 def below_text(pod: PodQuestion, level: Policy) -> str:
     """Return the message for the owner of a pod that requests less than its namespace expects."""
-    return f"this namespace expects NUMA alignment {level}; the pod requests {policy_text(pod)}"
+    asked = f"the pod requests {policy_text(pod)}"
+    return f"this namespace expects NUMA alignment {level}; {left_out_text(pod, level) or asked}"
+
+
+def left_out_text(pod: PodQuestion, level: Policy) -> str | None:
+    """Return what is missing in a pod below a level if its policy is strict enough; None if it is not."""
+    return wording.left_out(pod.left_out) if pod.policy.at_least(level) else None
+
+
+def _enforcement_text(pod: PodQuestion, level: Policy) -> str:
+    if pod.policy.at_least(level):
+        return wording.left_out_text(pod.namespace, level, pod.left_out)
+    return wording.enforcement_text(pod.namespace, level, pod.policy if pod.stated else None)
 
 
 def policy_text(pod: PodQuestion) -> str:

@@ -78,7 +78,8 @@ class PodQuestion:
 
     `question` has the intent, policy none if there is none (`by` is None then). With an `excess`, the nodes
     that it may use and what has placed it are not known, and it may go anywhere. `claims` are the names of
-    its first resource claims, which provide DRA devices.
+    its first resource claims, which provide DRA devices. `left_out` are the resources that some known kubelet
+    could align, and the pod's annotation does not list.
     """
 
     question: Question
@@ -89,6 +90,7 @@ class PodQuestion:
     pin: Pin | None
     excess: ExceededLimit | None
     claims: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     _weight: int = field(init=False, compare=False, repr=False, default=0)
 
     @property
@@ -103,6 +105,11 @@ class PodQuestion:
     def policy(self) -> Policy:
         """The requested policy; `none` without a request."""
         return self.question.intent.policy
+
+    def requests_less_than(self, level: Policy) -> bool:
+        """Return whether a pod that a kubelet would align requests less than this level."""
+        less = not self.policy.at_least(level) or (self.left_out and level is not Policy.NONE)
+        return self.question.demand.alignable and bool(less)
 
     @property
     def stated(self) -> bool:

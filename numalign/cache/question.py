@@ -1,5 +1,6 @@
 """What one pod requests of every node."""
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from numalign.memory_size import weight
@@ -34,10 +35,17 @@ class Question:
         """Return the same pod with another policy."""
         return replace(self, intent=replace(self.intent, policy=policy))
 
-    def requests_less_than(self, level: Policy) -> bool:
-        """Return whether a pod that a kubelet would align requests less than this level."""
-        less = not self.intent.policy.at_least(level) or not self.concerned
-        return self.demand.alignable and less
+    def left_out(self, unhinted: AbstractSet[str]) -> tuple[str, ...]:
+        """Return the resources that kubelets could align and the intent does not concern, by name.
+
+        Those that are `unhinted` do not count, unless the intent concerns nothing at all.
+        """
+        if not self.intent.resources:
+            return ()
+        requested = sorted({name for step in self.demand.steps for name in step.requests})
+        others = self.intent.left_out(requested)
+        counted = [name for name in others if name not in unhinted]
+        return tuple(counted if len(others) < len(requested) else counted or others)
 
     @property
     def concerned(self) -> bool:

@@ -18,6 +18,7 @@ from numalign.model.constraints import Constraints
 from numalign.model.node import Node
 from numalign.model.steps import Steps
 from numalign.shapes import KnownShape, Shape, shape
+from numalign.shapes.hints import listed
 
 _SHAPES_A_STEP = 32
 _NODES_A_STEP = 8
@@ -50,7 +51,7 @@ class ShapeTable(NodeTable):
                 self.put(replace(known.shape.node, name=key))
                 self.all_changes.note(self._rows[key])
         every = [known.shape for known in keyed.values()]
-        self.listed = frozenset(chain.from_iterable(_listed(shape.node) for shape in every))
+        self.listed = frozenset(chain.from_iterable(listed(shape.node) for shape in every))
         self.classes = frozenset(shape.node_class for shape in every)
 
     def known(self) -> Iterator[tuple[int, KnownShape]]:
@@ -98,9 +99,3 @@ def _keyed(shapes: Iterable[KnownShape]) -> Iterator[tuple[str, KnownShape]]:
             # No name of a shape has a slash.
             name = f"{name}/{declared[name]}"
         yield name, each
-
-
-def _listed(node: Node) -> Iterator[str]:
-    bags = (bag for zone in node.zones for bag in (zone.capacity, zone.allocatable))
-    yield from chain.from_iterable(bags)
-    yield from node.totals or ()

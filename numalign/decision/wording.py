@@ -293,6 +293,19 @@ def enforcement_text(namespace: str, level: Policy, asked: Policy | None) -> str
     )
 
 
+def left_out_text(namespace: str, level: Policy, names: Iterable[str]) -> str:
+    """Return the message for a pod whose annotation leaves out what a kubelet could align."""
+    return (
+        f'namespace "{namespace}" enforces NUMA alignment of at least {level}, and {left_out(names)}. '
+        "Add what is missing, or remove the annotation."
+    )
+
+
+def left_out(names: Iterable[str]) -> str:
+    """Return which resources the annotation of a pod leaves out, as a clause."""
+    return f"{RESOURCES} lacks {cut(_named(names), _LONGEST_CLAUSE)}"
+
+
 def unlisted(resource: str, resources: Iterable[str]) -> str:
     """Return the message that no node lists a resource, with the closest known name, if any."""
     meant = _meant(closest_resource(resource, resources))

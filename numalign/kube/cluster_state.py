@@ -41,6 +41,7 @@ from numalign.model.node import Node
 from numalign.model.resources import EMPTY
 from numalign.model.steps import Steps, finished
 from numalign.shapes import KnownShape, RememberedShapes, ShapeHistory
+from numalign.shapes.hints import NOTHING_KNOWN, unhinted
 from numalign.shapes.unknown_node import UnknownNode
 
 _NODES_A_STEP = 4
@@ -61,8 +62,9 @@ class Snapshot:
     it last looked, in seconds since 1970, None if that cannot be read; it is always the current one, because
     nothing else changes with it.
 
-    `served` are the extended resources that DRA serves. `pods` counts the pods on nodes, and `ignored` the
-    objects of kinds that are not read, by kind and group (`Deployment.apps`).
+    `served` are the extended resources that DRA serves. `unhinted` are these, and those for which no known
+    kubelet generates hints. `pods` counts the pods on nodes, and `ignored` the objects of kinds that are not
+    read, by kind and group (`Deployment.apps`).
     """
 
     nodes: tuple[Node, ...] = ()
@@ -77,6 +79,7 @@ class Snapshot:
     placements: Mapping[str, Placements] = field(default_factory=dict)
     observed_at: Mapping[str, float | None] = field(default_factory=dict)
     served: frozenset[str] = frozenset()
+    unhinted: frozenset[str] = NOTHING_KNOWN
     problems: tuple[Problem, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
     pods: int = 0
@@ -135,6 +138,7 @@ class ClusterState:
         self._join_problems: dict[str, tuple[Problem, ...]] = {}
         self._unexamined: set[str] = set()
         self._snapshot_data = _SnapshotData()
+        self._unhinted: tuple[int, frozenset[str]] = -1, NOTHING_KNOWN
         # The history may know nodes of an earlier file.
         self._may_have_others = True
 
@@ -156,12 +160,15 @@ class ClusterState:
         """Return the cluster that all objects represent now; only changed nodes are joined again."""
         finished(self.work())
         data, ruled = self._snapshot_data, dict(self.namespaces.decoded())
-        bare = data.bare.copy()
+        bare, shapes = data.bare.copy(), self.shape_history.shapes()
+        if self._unhinted[0] != self.shape_history.version:
+            self._unhinted = self.shape_history.version, unhinted(known.shape.node for known in shapes)
+        served = frozenset[str]().union(*(names for _, names in self.device_classes.decoded()))
         return Snapshot(
             nodes=data.nodes.copy(),
             unknown=tuple(sorted(bare)),
             bare=bare,
-            shapes=self.shape_history.shapes(),
+            shapes=shapes,
             labels=data.labels.copy(),
             node_labels=data.node_labels.copy(),
             namespaces=MappingProxyType({name: namespace.rules for name, namespace in ruled.items()}),
@@ -169,7 +176,8 @@ class ClusterState:
             fingerprints=data.fingerprints.copy(),
             placements=data.placements.copy(),
             observed_at=self.topologies.observed_at.view(),
-            served=frozenset().union(*(names for _, names in self.device_classes.decoded())),
+            served=served,
+            unhinted=self._unhinted[1] | served,
             problems=tuple(self._problems()),
             pods=len(self.pod_counts),
         )

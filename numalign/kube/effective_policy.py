@@ -11,6 +11,7 @@ from typing import Protocol
 
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.intent import ADMISSION, UNRULED, Admission, NamespaceRules
+from numalign.shapes.hints import NOTHING_KNOWN
 
 DISABLED = f"its namespace is labelled {ADMISSION}: {Admission.DISABLED}"
 
@@ -18,7 +19,7 @@ _NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 
 class Namespaces(Protocol):
-    """A source of namespaces by name: the rules of their own labels, and all of their labels."""
+    """A source of namespaces by name, and of what no kubelet of their cluster aligns."""
 
     @property
     def namespaces(self) -> Mapping[str, NamespaceRules]:
@@ -28,19 +29,27 @@ class Namespaces(Protocol):
     def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
         """All labels of each namespace, by name."""
 
+    @property
+    def unhinted(self) -> frozenset[str]:
+        """The resources for which no known kubelet generates hints."""
+
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicy:
-    """The cluster's policy, and by namespace the rules of its own labels, and all of its labels."""
+    """The cluster's policy, and by namespace the rules of its own labels, and all of its labels.
+
+    A pod meets the levels of its namespace without naming what is `unhinted`.
+    """
 
     policy: ClusterPolicy = NO_POLICY
     rules: Mapping[str, NamespaceRules] = field(default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unhinted: frozenset[str] = NOTHING_KNOWN
 
     @classmethod
     def of(cls, cluster: Namespaces, policy: ClusterPolicy = NO_POLICY) -> "EffectivePolicy":
         """Return the effective policy in a cluster with these namespaces."""
-        return cls(policy, cluster.namespaces, cluster.namespace_labels)
+        return cls(policy, cluster.namespaces, cluster.namespace_labels, cluster.unhinted)
 
     def rules_for(self, namespace: str) -> NamespaceRules:
         """Return the rules for the pods in a namespace; for an unknown one, those of the policy."""

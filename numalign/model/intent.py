@@ -6,7 +6,7 @@ position, so that a manifest needs to be fixed only once.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from heapq import nsmallest
@@ -149,6 +149,12 @@ class Intent:
         for pattern in self.resources:
             if not any(_covers(pattern, resource) for resource in requested):
                 yield pattern
+
+    def left_out(self, requested: Iterable[str]) -> list[str]:
+        """Return those of these resources that no name or prefix in `resources` matches."""
+        prefixes = tuple(pattern[:-1] for pattern in self.resources if pattern.endswith("*"))
+        exact = frozenset(self.resources)
+        return [name for name in requested if name not in exact and not name.startswith(prefixes)]
 
     def concerns(self, resource: str) -> bool:
         """Return whether the policy covers this resource: any, if `resources` is empty."""

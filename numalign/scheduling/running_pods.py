@@ -204,7 +204,7 @@ def _levels(pod: PodQuestion) -> Iterator[RuleResult]:
         level = LEVELS[name](pod.rules)
         if level is None:
             continue
-        if pod.question.requests_less_than(level):
+        if pod.requests_less_than(level):
             yield RuleResult(rule, _BELOW[rule], below_text(pod, level))
         else:
             yield RuleResult(rule, RuleOutcome.PASS)

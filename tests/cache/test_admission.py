@@ -177,6 +177,10 @@ ADMITTED = [
                 question=Question(asks(ONE_GPU), means("restricted"))),
         cache_of(TWO), State.FITS, [("this namespace expects NUMA alignment single-numa-node; the pod"
                                     " requests restricted")]),
+    ("less than the namespace wants of its resources",
+        replace(FITS, left_out=("cpu", GPU), rules=NamespaceRules(warn=Policy.SINGLE_NUMA_NODE)),
+        cache_of(TWO), State.FITS,
+        [f"this namespace expects NUMA alignment {SINGLE}; numalign.io/resources lacks cpu and {GPU}"]),
     ("its own node is too small",
         replace(LARGE, pin=Pin("two", PinReason.NODE_NAME)), cache_of(replace(TWO, name="two")), State.PLACED,
         [f"node two cannot align the pod: it has at most 2 {GPU} in one NUMA zone"]),
@@ -233,6 +237,15 @@ REFUSED = [
          f" zone, 1 publishes no NUMA topology. {LESS}")),
     ("the namespace enforces more",
         replace(asked(ONE_GPU, policy="restricted"), rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)),
+        cache_of(TWO), State.BELOW_ENFORCED, ENFORCED),
+    ("it enforces it for more than the pod lists",
+        replace(FITS, left_out=("cpu", GPU), rules=NamespaceRules(enforce=Policy.RESTRICTED)),
+        cache_of(TWO), State.BELOW_ENFORCED,
+        ('namespace "team" enforces NUMA alignment of at least restricted, and numalign.io/resources lacks'
+         f" cpu and {GPU}. Add what is missing, or remove the annotation.")),
+    ("a policy that is too loose is told first",
+        replace(asked(ONE_GPU, policy="restricted"), left_out=("cpu",),
+            rules=NamespaceRules(enforce=Policy.SINGLE_NUMA_NODE)),
         cache_of(TWO), State.BELOW_ENFORCED, ENFORCED),
 ]  # fmt: skip
 
@@ -519,6 +532,7 @@ LEVELS = NamespaceRules(enforce=Policy.RESTRICTED, warn=Policy.SINGLE_NUMA_NODE,
 SHORT = [
     ("meets all but the tightest", asked(ONE_GPU, policy="restricted"),      ("warn",)),
     ("meets none",                 asked(ONE_GPU, policy="none"),            ("enforce", "warn", "audit")),
+    ("leaves something out",       replace(FITS, left_out=(GPU,)),           ("enforce", "warn", "audit")),
     ("has nothing to align",       asked("cpu=1..2 mem=1Gi", policy="none"), ()),
 ]  # fmt: skip
 
@@ -526,6 +540,12 @@ SHORT = [
 @pytest.mark.parametrize(("pod", "levels"), table(SHORT))
 def test_levels_that_a_pod_falls_short_of_are_named(pod: PodQuestion, levels: tuple[str, ...]) -> None:
     assert shortfalls(replace(pod, rules=LEVELS)) == levels
+
+
+def test_a_level_of_none_is_met_whatever_is_left_out() -> None:
+    nothing = NamespaceRules(enforce=Policy.NONE)
+
+    assert shortfalls(replace(FITS, left_out=(GPU,), rules=nothing)) == ()
 
 
 def test_a_pod_that_cannot_be_read_hears_of_its_first_mistake() -> None:

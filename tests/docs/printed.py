@@ -180,6 +180,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         # Denials.
         "never": Case(pod(gpus=8)),
         "below-enforced": Case(pod(""), "prod"),
+        "leaves-out": Case(pod(gpus=1, annotations={"numalign.io/resources": "memory"}), "prod"),
         "contradicts-taint": Case(
             pod(BEST_EFFORT, cpu="500m", tolerations=_tolerating("CPUAffinity", "dedicated")),
             refusals=Refusals(taints=RequestReaction.DENY),

@@ -22,6 +22,7 @@ from numalign.shapes.history import LOSS_SECONDS
 from tests.kube.objects import Json, configuration, machine_zone, namespace, node, nrt, numatopology, reported
 from tests.notation import bag
 
+DRA = "deviceclass.resource.kubernetes.io"
 BLUE = {"numalign.io/class": "blue"}
 
 
@@ -199,6 +200,20 @@ def test_a_namespace_has_rules_and_all_of_its_labels() -> None:
     seen = world.snapshot()
     assert seen.namespaces == {"team": NamespaceRules(enforce=Policy.RESTRICTED)}
     assert seen.namespace_labels == {"team": {"numalign.io/enforce": "restricted", "tier": "gold"}}
+
+
+def test_what_no_kubelet_aligns_follows_the_nodes_and_counts_what_dra_serves() -> None:
+    world = ClusterState()
+    found = [world.snapshot().unhinted]
+    for policy in ("none", "restricted"):
+        attributes = [{"name": "topologyManagerPolicy", "value": policy}]
+        world.topologies.put("a", nrt("a", "node-0", "node-1", attributes=attributes))
+        found.append(world.snapshot().unhinted)
+    served = {"metadata": {"name": "gpus"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}
+    world.device_classes.put("gpus", served)
+    found.append(world.snapshot().unhinted)
+
+    assert found == [{"memory"}, {"cpu", "memory"}, {"memory"}, {"memory", "nvidia.com/gpu", f"{DRA}/gpus"}]
 
 
 def test_a_node_of_which_nothing_has_changed_is_the_very_same() -> None:

@@ -27,9 +27,12 @@ NOT_CLEAR = Alignment(Judgement.NOT_CLEAR)
 STRICT = NamespaceRules(enforce=Policy.RESTRICTED, warn=Policy.RESTRICTED, audit=Policy.SINGLE_NUMA_NODE)
 
 
-def pod(policy: str | None = None, *, name: str = "p", cpu: str = "2", **spec: object) -> PodInfo:
+def pod(
+    policy: str | None = None, *, name: str = "p", cpu: str = "2", resources: str = "", **spec: object
+) -> PodInfo:
     """A pod that runs, as the informer tells of it."""
     annotations = {"numalign.io/policy": policy} if policy else {}
+    annotations |= {"numalign.io/resources": resources} if resources else {}
     container = {"name": "main", "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}}
     raw: Object = {
         "metadata": {"name": name, "namespace": "team", "uid": name, "annotations": annotations},
@@ -104,6 +107,14 @@ def test_each_level_of_its_namespace_is_a_rule() -> None:
         "level-audit": "warn",
         "admitted-today": "pass",
     }
+
+
+def test_a_pod_that_leaves_something_out_is_below_its_levels() -> None:
+    running = judge(rules=STRICT).judge(pod("single-numa-node", resources="memory"), None)
+
+    assert running.below == ("enforce", "warn", "audit")
+    message = "this namespace expects NUMA alignment restricted; numalign.io/resources lacks cpu"
+    assert running.result(PodRule.ENFORCE) == RuleResult(PodRule.ENFORCE, RuleOutcome.FAIL, message)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from numalign.model.node import Node
 from numalign.runtime import server
 from numalign.scheduling.recent_refusals import RecentRefusals
 from numalign.shapes import UnknownNode
+from numalign.shapes.hints import unhinted
 from tests.manifests import labelled, pod_spec, topology
 from tests.naming import named
 from tests.served import Told
@@ -100,8 +101,9 @@ def cluster(
     full = {**(others or {}), **{f"{intent.PREFIX}{key}": value for key, value in (labels or {}).items()}}
     rules, _ = intent.parse_namespace(full)
     hidden = {name: UnknownNode(name) for name in (f"bare-{number}" for number in range(unknown))}
-    snapshot = Snapshot(namespaces={TEAM: rules}, namespace_labels={TEAM: full})
-    return Cluster(ClusterCache.of(named(members), unknown=hidden), snapshot)
+    nodes = [*members]
+    snapshot = Snapshot(namespaces={TEAM: rules}, namespace_labels={TEAM: full}, unhinted=unhinted(nodes))
+    return Cluster(ClusterCache.of(named(nodes), unknown=hidden), snapshot)
 
 
 def decided(now: Cluster, *, may_fit: bool = False, refusals: Refusals | None = None) -> Decide:

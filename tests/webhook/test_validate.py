@@ -1,11 +1,14 @@
 """Yes, no and what is said, as tables."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.model.errors import Mistake
-from numalign.model.intent import Match
+from numalign.model.intent import RESOURCES, Match
+from numalign.model.node import MemoryManager
 from tests.notation import GPU, node, table
 from tests.webhook.conftest import POLICY, Cluster, Raw, cluster, decided, raw, read, with_spec
 from webhook.review import Allowed, Denied, StatusReason
@@ -40,6 +43,8 @@ def under(*, unknown: int = 0, **labels: str) -> Cluster:
 # Admitted, and what is said.
 
 BEST_EFFORT = raw(ONE_GPU, policy="best-effort")
+CPUS_AND_GPUS = raw(ONE_GPU, annotations={POLICY: SINGLE, RESOURCES: f"cpu,{GPU}"})
+NO_MEMORY = replace(TWO, memory_manager=MemoryManager.NONE)
 OPTED_OUT = raw(ONE_GPU, policy="none")
 
 FOR_DEDICATED = [{"key": "CPUAffinity", "value": "dedicated", "effect": "NoSchedule"}]
@@ -51,6 +56,7 @@ ADMITTED = [
     ("as much as is enforced",           FITS,        under(enforce=SINGLE),                 []),
     ("no level for what nobody aligns",  SHARED,      under(enforce=SINGLE),                 []),
     ("enough by the default",            SILENT,      under(enforce=SINGLE, default=SINGLE), []),
+    ("all that these kubelets align",    CPUS_AND_GPUS, cluster([NO_MEMORY], labels={"enforce": SINGLE}), []),
     ("less than is audited",             BEST_EFFORT, under(audit="restricted"),             []),
     ("a pod for nodes that it is not for", with_spec(SHARED, tolerations=FOR_DEDICATED), ROOM,
         ['numalign: it tolerates CPUAffinity=dedicated, but container "c0" gets no exclusive CPUs']),
@@ -103,6 +109,9 @@ DENIED = [
         enforced("restricted", "best-effort", RESTRICTED_UP)),
     ("even where nothing is known",      SILENT,      cluster([], labels={"enforce": "restricted"}),
         enforced("restricted", "none", RESTRICTED_UP)),
+    ("it lists less than kubelets align", CPUS_AND_GPUS, under(enforce="restricted"),
+        ('numalign: namespace "team" enforces NUMA alignment of at least restricted, and'
+         " numalign.io/resources lacks memory. Add what is missing, or remove the annotation.")),
     ("a level, before that it never fits", raw(FOUR_GPUS, policy="best-effort"), under(enforce=SINGLE),
         enforced(SINGLE, "best-effort", SINGLE)),
 ]  # fmt: skip
@@ -225,6 +234,8 @@ AUDITED = [
     ("silence where one audits",  SILENT,      {"audit": SINGLE},
         "admitted with nothing, below single-numa-node"),
     ("as much as is audited", FITS,      {"audit": SINGLE},         "admitted with single-numa-node"),
+    ("fewer resources",       CPUS_AND_GPUS, {"audit": "restricted"},
+        "admitted with single-numa-node, below restricted: numalign.io/resources lacks memory"),
     ("a refusal",             NEVER,     {},                        "denied"),
 ]  # fmt: skip
 

@@ -33,7 +33,7 @@ from numalign.model.attributes import NO_SCHEDULE
 from numalign.model.constraints import ANYWHERE, Constraints, Tolerating, Toleration
 from numalign.model.demand import Demand
 from numalign.model.errors import MOST_MISTAKES, Mistake
-from numalign.model.intent import Intent, IntentAnnotations, Match, NamespaceRules, Policy
+from numalign.model.intent import Intent, IntentAnnotations, Match, NamespaceRules, Policy, Scope
 from numalign.model.resources import Kind, Resources, kind
 from numalign.model.sharing import shared
 
@@ -103,7 +103,17 @@ class PodReader:
             return Exempt(reason, request.demand, request.unreadable)
         rules, unaligned = policy.rules_for(namespace), policy.policy.unaligned
         if request:
-            return _reading(_aligned(request, unaligned), kept, namespace, rules, self._match)
+            reading = _reading(_aligned(request, unaligned), kept, namespace, rules, self._match)
+        else:
+            reading = self._cached(pod, namespace, rules, unaligned)
+        # Nodes come and go, so this is not part of what is cached.
+        if isinstance(reading, PodQuestion) and (names := reading.question.left_out(policy.unhinted)):
+            return replace(reading, left_out=names)
+        return reading
+
+    def _cached(
+        self, pod: object, namespace: str, rules: NamespaceRules, unaligned: frozenset[str]
+    ) -> PodReading:
         try:
             key = digest(orjson.dumps(template_of(pod, kinds.READ))), namespace, rules, unaligned
         except orjson.JSONEncodeError:
@@ -127,10 +137,11 @@ class PodReader:
         """
         if policy.exemption(namespace, runtime_class=request.runtime_class):
             return NO_INTENT
-        written, default = request.written, policy.rules_for(namespace).default
+        written, rules = request.written, policy.rules_for(namespace)
+        default = rules.default
         if written.wrong(default):
             return shared(Intent(written.policy or default or Policy.NONE))
-        return shared(written.intent(default, self._match) or NO_INTENT)
+        return shared(_intent(written, rules, self._match))
 
     def shared(self, question: Question) -> Question:
         """Return the equal question that is cached, if there is one: it is looked up faster."""
@@ -151,7 +162,7 @@ def _reading(
     wrong, unreadable = written.wrong(rules.default), (*request.unreadable, *where.mistakes)
     if needs is not None and not wrong and not unreadable:
         return PodQuestion(
-            Question(needs, written.intent(rules.default, match) or NO_INTENT),
+            Question(needs, _intent(written, rules, match)),
             _admitted(where.constraints, needs.total),
             rules,
             namespace,
@@ -165,6 +176,14 @@ def _reading(
         mistakes = first_of_each_place(request.unreadable, where.mistakes, wrong)
         return Invalid(tuple(sorted(mistakes, key=_after_metadata)), needs)
     return Exempt(UNASKED, needs, unreadable)
+
+
+def _intent(written: IntentAnnotations, rules: NamespaceRules, match: Match) -> Intent:
+    intent = written.intent(rules.default, match) or NO_INTENT
+    # Alignment of each container alone is less than an enforced level where kubelets align pods as a whole.
+    if rules.enforce and rules.enforce.at_least(Policy.RESTRICTED) and intent.scope is Scope.CONTAINER:
+        return replace(intent, scope=None)
+    return intent
 
 
 def _admitted(constraints: Constraints, total: Resources) -> Constraints:

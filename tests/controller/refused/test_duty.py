@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from controller.refused.duty import MOST_GONE, RefusedPods, heals
+from numalign.kube.cluster_state import Snapshot
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.pod_informer import PodInfo
 from numalign.model import intent
@@ -21,7 +22,7 @@ class World:
     def __init__(self) -> None:
         self.pods: dict[str, PodInfo] = {}
         rules, _ = intent.parse_namespace({"numalign.io/heal": "failed"})
-        snapshot = SimpleNamespace(namespaces={TEAM: rules}, namespace_labels={})
+        snapshot = Snapshot(namespaces={TEAM: rules})
         placing: Any = SimpleNamespace(
             state=SimpleNamespace(pods=self.pods, snapshot=snapshot),
             settings=SimpleNamespace(keep_refused=1),

@@ -19,7 +19,7 @@ from numalign.model.constraints import ANYWHERE, Operator, Requirement, Tolerati
 from numalign.model.errors import Mistake
 from numalign.model.intent import UNRULED, Intent, Match, NamespaceRules, Policy
 from numalign.model.resources import EMPTY
-from tests.notation import GPU, asks, means, table
+from tests.notation import GPU, NIC, asks, means, table
 from tests.webhook.conftest import POLICY, Raw, raw, with_spec
 
 SINGLE = "single-numa-node"
@@ -81,6 +81,60 @@ def test_of_a_pod_it_is_read_that(
 
     assert (found.question.intent, found.by, found.rules, found.namespace) == (intent, by, rules, "team")
     assert found.question.demand == asks(GUARANTEED)
+
+
+CONTAINERS = annotated(SPEAKING, "numalign.io/scope", "container")
+PODS_SCOPE = annotated(SPEAKING, "numalign.io/scope", "pod")
+
+SCOPES = [
+    ("container alignment is its own matter", CONTAINERS, UNRULED, "container"),
+    ("a level holds for what the kubelet aligns", CONTAINERS, ENFORCED, None),
+    ("a looser level does not care", CONTAINERS, NamespaceRules(enforce=Policy.BEST_EFFORT), "container"),
+    ("more than the kubelet aligns may be asked", PODS_SCOPE, ENFORCED, "pod"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "rules", "scope"), table(SCOPES))
+def test_a_scope_loosens_no_level(made: Raw, rules: NamespaceRules, scope: str | None) -> None:
+    intent = means(SINGLE, scope=scope)
+
+    assert asked(made, rules).question.intent == intent
+    assert PodReader().intent(PodReader().request(made), "team", policies(rules)) == intent
+
+
+MEMORY_TOO = frozenset({"memory"})
+
+LISTED = [
+    # what it shows                         what it lists          unhinted       what it leaves out
+    ("memory alone",                        "memory",              MEMORY_TOO,    ("cpu", GPU)),
+    ("a prefix of it",                      "mem*",                MEMORY_TOO,    ("cpu", GPU)),
+    ("devices alone",                       GPU,                   MEMORY_TOO,    ("cpu",)),
+    ("no memory, which nobody aligns",      f"cpu,{GPU}",          MEMORY_TOO,    ()),
+    ("no memory, which somebody aligns",    f"cpu,{GPU}",          frozenset(),   ("memory",)),
+    ("everything",                          f"cpu,memory,{GPU}",   frozenset(),   ()),
+    ("everything by one star",              "*",                   frozenset(),   ()),
+    ("what nobody requests",                NIC,                   MEMORY_TOO,    ("cpu", GPU)),
+    ("that where nobody aligns anything",   NIC, frozenset({"cpu", "memory", GPU}), ("cpu", "memory", GPU)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("listed", "unhinted", "left_out"), table(LISTED))
+def test_a_pod_leaves_out_what_kubelets_could_align(
+    listed: str, unhinted: frozenset[str], left_out: tuple[str, ...]
+) -> None:
+    made = annotated(SPEAKING, "numalign.io/resources", listed)
+    rules, readings = EffectivePolicy(unhinted=unhinted), PodReader()
+
+    for pod in (made, readings.request(made)):
+        found = readings.read(pod, "team", rules)
+        assert isinstance(found, PodQuestion)
+        assert found.left_out == left_out
+
+
+def test_a_pod_leaves_out_nothing_that_is_not_pinned_for_it() -> None:
+    burstable = annotated(raw("cpu=1..2 mem=1Gi gpu=1", policy=SINGLE), "numalign.io/resources", GPU)
+
+    assert asked(burstable).left_out == ()
 
 
 def test_how_nodes_must_match_is_the_readers() -> None:

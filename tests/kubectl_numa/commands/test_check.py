@@ -40,6 +40,17 @@ def test_a_folder_with_all_results(run: Run, cluster_file: Path, write: Write, t
     )
 
 
+def test_a_pod_may_not_leave_out_what_the_nodes_of_the_cluster_align(
+    run: Run, cluster_file: Path, write: Write
+) -> None:
+    made = manifest("a", "8", policy=SINGLE, namespace="strict")
+    made["metadata"]["annotations"]["numalign.io/resources"] = "cpu"
+    result = run("check", "-f", write("a.yaml", made), "--snapshot", cluster_file)
+
+    assert result.exit_code == 1
+    assert "at least restricted, and numalign.io/resources lacks memory." in result.stdout
+
+
 @pytest.mark.parametrize(
     ("cpus", "code"),
     table(
