@@ -4,7 +4,7 @@ Moves of misaligned pods, in steps; the process may be killed after any of them.
     look     for misaligned pods in namespaces with healing
     read     the stored pod: whether it may be evicted, and what its replacement would be
     hold     a better place in the ledger, in the same step in which it is predicted
-    evict    the pod by its UID, read again before, within its budget
+    evict    the pod by its UID, within its budget; it and its namespace are read again before
     follow   the move until its replacement runs and is judged
 
 If the process is killed before the eviction, nothing has happened: held places end with it. If it is killed
@@ -28,6 +28,7 @@ from controller.healing.observing import RunningPodAlignments
 from controller.healing.owners import Owners, unsettled_owners
 from controller.healing.replacements import BetterPlaces
 from controller.held import HeldPlaces, OwnerKey, owner_key
+from controller.permission import current_policy
 from numalign.decision.alignment import why
 from numalign.kube.client import Query
 from numalign.kube.effective_policy import EffectivePolicy
@@ -263,7 +264,7 @@ class Healer:
         # The search took some time and was based on the pod as it was before; a pod that changed since is
         # tried again later.
         again = await self._read(pod)
-        if again is None or _version(again) != _version(raw):
+        if again is None or _version(again) != _version(raw) or not await self._permitted(pod):
             return
         # From here to the call no other task runs.
         if not self._may_evict() or not self._is_still_movable(entry, owner):
@@ -286,16 +287,30 @@ class Healer:
         except NotFound:
             return None
         except (ClusterError, TimeoutError) as error:
-            text = str(error) or f"the API server did not answer within {READ_SECONDS:g} s"
-            self._quiet_log.warning("healing.failed", pod=_shown(pod), error=text)
-            self._skipped[pod.uid] = _SkippedPod(
-                f"an answer from the API server: {text}", self.clock() + RETRY_SECONDS
-            )
+            self._read_failed(pod, error)
             return None
         body = cast("Object", raw) if isinstance(raw, dict) else {}
         metadata = body.get("metadata")
         # With another UID, it is another pod of the same name.
         return body if isinstance(metadata, dict) and metadata.get("uid") == pod.uid else None
+
+    async def _permitted(self, pod: PodInfo) -> bool:
+        """Return whether the stored namespace still wants its misaligned pods moved."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                policy = await current_policy(self.api, self.state.policy.now, pod.namespace)
+        except (ClusterError, TimeoutError) as error:
+            self._read_failed(pod, error)
+            return False
+        rules = policy.rules_for(pod.namespace)
+        return rules.heal is Heal.RUNNING and rules.gate is Gate.ENABLED
+
+    def _read_failed(self, pod: PodInfo, error: Exception) -> None:
+        text = str(error) or f"the API server did not answer within {READ_SECONDS:g} s"
+        self._quiet_log.warning("healing.failed", pod=_shown(pod), error=text)
+        self._skipped[pod.uid] = _SkippedPod(
+            f"an answer from the API server: {text}", self.clock() + RETRY_SECONDS
+        )
 
     def why_not_evict(self, raw: Object) -> str:
         """Return why a pod must not be evicted; empty if it may be."""

@@ -1,5 +1,6 @@
 """What the controller runs for rejected pods."""
 
+from controller.permission import current_policy
 from controller.placing import Placing
 from controller.refused.removal import Removal, removals
 from controller.refused.remover import Remover
@@ -62,6 +63,11 @@ class RefusedPods:
     def _heals(self, namespace: str) -> bool:
         return heals(_policy(self._placing), namespace)
 
+    async def permitted(self, namespace: str) -> bool:
+        """Return whether a namespace, as stored, wants its rejected pods deleted; raise `ClusterError`."""
+        policy = await current_policy(self._placing.api, self._placing.policy.now, namespace)
+        return heals(policy, namespace)
+
 
 def _policy(placing: Placing) -> EffectivePolicy:
     """Return the current policy; before there is a snapshot no namespace has rules."""
@@ -95,6 +101,7 @@ def refused_pod_tasks(placing: Placing) -> Background:
         remover = Remover(
             placing.api,
             due=pods.due,
+            permitted=pods.permitted,
             leading=placing.leading,
             publish=placing.publish,
             log=placing.log,

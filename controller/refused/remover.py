@@ -1,9 +1,9 @@
 """
 Delete rejected pods, one at a time and slowly.
 
-The watch may be slightly outdated, so both pods that matter are read again, and the deletion has the UID and
-the version of the pod that was read: whatever happens in between, nothing else is deleted. There is no hurry,
-so an API server in trouble gets growing pauses.
+The watch may be slightly outdated, so both pods that matter and the label that permits it are read again,
+and the deletion has the UID and the version of the pod that was read: whatever happens in between, nothing
+else is deleted. There is no hurry, so an API server in trouble gets growing pauses.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ EVENT = "NUMARefusedRemoved"
 
 TURN_SECONDS = 2.0
 PER_SECOND, BURST = 5.0, 20
-"""Deletions; each takes three requests."""
+"""Deletions; each takes four requests."""
 
 CALL_SECONDS = 5
 """Timeout in seconds of one API request."""
@@ -70,13 +70,17 @@ class PodStore(Protocol):
 
 
 class Remover:
-    """Deletes the pods that are `due`, while `leading` returns True."""
+    """Deletes the pods that are `due`, while `leading` returns True.
+
+    `permitted` returns whether a namespace permits that now, and raises `ClusterError`.
+    """
 
     def __init__(  # noqa: PLR0913  its dependencies
         self,
         api: PodStore,
         *,
         due: Callable[[], Steps[tuple[Removal, ...]]],
+        permitted: Callable[[str], Awaitable[bool]],
         leading: Callable[[], bool],
         publish: Callable[[Event], None],
         log: Log,
@@ -86,6 +90,7 @@ class Remover:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._api, self._due, self._leading, self._publish, self._log = api, due, leading, publish, log
+        self._permitted = permitted
         self._clock, self._sleep, self._chance = clock, sleep, chance
         self._bucket = TokenBucket(PER_SECOND, BURST, clock=clock)
         self._not_before: LRU[str, float] = LRU(_REMEMBERED)
@@ -152,7 +157,7 @@ class Remover:
         return result
 
     async def _checked_and_removed(self, removal: Removal) -> RemovalResult:
-        """Read both pods again, then delete that version; raise `ClusterError`."""
+        """Read both pods and the namespace again, then delete that version; raise `ClusterError`."""
         pod, another = removal.pod, removal.another
         path, what = _place(pod.namespace, pod.name)
         stored = Part(await _in_time(self._api.get(path, what=what)))
@@ -166,7 +171,9 @@ class Remover:
         except NotFound:
             return RemovalResult.CHANGED
         version = stored["metadata"]["resourceVersion"].value
-        # Leadership may have changed during the two requests.
+        if not await _in_time(self._permitted(pod.namespace)):
+            return RemovalResult.CHANGED
+        # Leadership may have changed during the three requests.
         if not self._leading() or not isinstance(version, str):
             return RemovalResult.CHANGED
         await _in_time(self._api.delete(path, _options(pod.uid, version), what=what))

@@ -138,9 +138,11 @@ class Cluster:
     # The API.
 
     async def get(self, path: str, _query: object = (), *, what: str, most: int | None = None) -> object:
-        """One pod, of any size."""
+        """One pod or namespace, of any size."""
         assert most
         await asyncio.sleep(0)
+        if what.startswith("namespace "):
+            return self._namespace(path.split("/")[4])
         self._fail("get")
         namespace, name = path.split("/")[4], path.split("/")[6]
         stored = self.pods.get((namespace, name))
@@ -192,6 +194,11 @@ class Cluster:
             self.make_anew(stored)
         self._done("evict")
         return {}
+
+    def _namespace(self, name: str) -> Raw:
+        self._fail("get namespace")
+        labels = {f"numalign.io/{key}": value for key, value in self.namespaces[name].items()}
+        return {"metadata": {"name": name, "labels": labels}}
 
     def _fail(self, method: str) -> None:
         if self.fails.get(method):

@@ -401,6 +401,20 @@ async def test_namespaces_that_do_not_say_so_are_left_alone(labels: dict[str, st
     assert leader.events == []
 
 
+@pytest.mark.parametrize("labels", [{}, {"gate": "enabled"}, {"heal": "running"}])
+async def test_a_label_that_is_removed_while_a_move_is_planned_ends_it(labels: dict[str, str]) -> None:
+    """The watch has not shown it yet."""
+    cluster = await a_cluster("a", "b")
+    await spread(cluster, "web-1")
+    leader = await a_leader(cluster)
+    cluster.after["get"] = lambda: cluster.namespaces.update({TEAM: labels})
+
+    await leader.turns(601, settle=False)
+
+    assert (cluster.evicted, len(leader.held)) == ([], 0)
+    assert leader.told.of("healing.failed") == []
+
+
 @pytest.mark.parametrize(
     ("labels", "gates", "words"),
     [
@@ -527,11 +541,12 @@ async def test_a_replacement_that_its_kubelet_refuses_was_in_vain() -> None:
 
 
 @pytest.mark.parametrize("error", [Unreachable, Conflict])
-async def test_a_pod_that_cannot_be_read_is_read_later(error: type[Exception]) -> None:
+@pytest.mark.parametrize("method", ["get", "get namespace"])
+async def test_a_pod_that_cannot_be_read_is_read_later(error: type[Exception], method: str) -> None:
     cluster = await a_cluster("a", "b")
     await spread(cluster, "web-1")
     leader = await a_leader(cluster)
-    cluster.fails["get"] = [error("nobody answers")]
+    cluster.fails[method] = [error("nobody answers")]
 
     await leader.turns(602)
     assert cluster.evicted == []

@@ -27,8 +27,15 @@ class World:
             state=SimpleNamespace(pods=self.pods, snapshot=snapshot),
             settings=SimpleNamespace(keep_refused=1),
             policy=SimpleNamespace(now=EffectivePolicy().policy),
+            api=self,
         )
         self.refused = RefusedPods(placing)
+        self.labels: dict[str, str] = {}
+
+    async def get(self, path: str, *, what: str, most: int | None = None) -> object:
+        """The namespace as it is stored."""
+        assert (path, what, bool(most)) == (f"/api/v1/namespaces/{TEAM}", f"namespace {TEAM}", True)
+        return {"metadata": {"name": TEAM, "labels": self.labels}}
 
     def see(self, *pods: PodInfo) -> None:
         """They are there like this."""
@@ -68,6 +75,14 @@ def test_of_many_that_are_there_none_is_forgotten() -> None:
     world.see(*(refused(f"r{number}", number) for number in range(2 * MOST_GONE)), running("web", 10**6))
 
     assert len(world.due()) == 2 * MOST_GONE - 1
+
+
+async def test_the_label_as_it_is_stored_permits_a_removal() -> None:
+    world = World()
+    assert not await world.refused.permitted(TEAM)
+
+    world.labels = {"numalign.io/heal": "failed"}
+    assert await world.refused.permitted(TEAM)
 
 
 NAMESPACES: list[tuple[str, dict[str, str], bool]] = [

@@ -83,6 +83,7 @@ class World(Loop):
 
     keep: int = 3
     fault: Exception | None = None
+    permits: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,6 +110,11 @@ class World(Loop):
         pods = tuple(self.seen.values()) if self.begun else ()
         return (yield from removals(pods, pods, heals=lambda _: True, keep=self.keep))
 
+    async def permitted(self, namespace: str) -> bool:
+        """Whether the namespace, as it is stored, wants it still."""
+        self.store.calls.append(("permitted", namespace))
+        return self.permits
+
     def sync(self) -> None:
         """The watch shows what was deleted."""
         self.seen = {uid: pod for uid, pod in self.seen.items() if pod.name in self.store.pods}
@@ -132,6 +138,7 @@ async def world() -> AsyncIterator[World]:
     remover = Remover(
         made.store,
         due=made.due,
+        permitted=made.permitted,
         leading=made.leading,
         publish=made.events.append,
         log=made.told.log,
@@ -213,6 +220,22 @@ async def test_a_pod_stays_if_the_other_lives_no_more(world: World, becomes: str
     assert (world.store.deleted(), world.results()) == ([], {"changed": 1})
 
 
+async def test_pods_stay_once_their_namespace_no_longer_says_so(world: World) -> None:
+    """The plan was made when it did."""
+    world.permits = False
+    await world.pass_by(30)
+
+    assert (world.store.deleted(), world.results()) == ([], {"changed": 1})
+
+
+async def test_what_the_namespace_says_is_read_last_before_each_deletion(world: World) -> None:
+    world.keep = 2
+    await world.pass_by(10)
+
+    verbs = [verb for verb, _ in world.store.calls]
+    assert [verbs[at - 1] for at, verb in enumerate(verbs) if verb == "delete"] == ["permitted"] * 2
+
+
 async def test_only_the_leader_removes(world: World) -> None:
     world.leads = False
     await world.pass_by(1000)
@@ -231,7 +254,7 @@ async def test_who_leads_no_more_removes_nothing_also_between_reading_and_deleti
     await world.pass_by(1000)
 
     assert world.store.deleted() == []
-    assert len(world.store.calls) == 2 * (asked - 1)
+    assert len(world.store.calls) == 3 * (asked - 1)
     world.leads_for = 1000
     await world.pass_by(AGAIN_SECONDS)
     assert world.store.deleted() == ["r0"]
@@ -258,6 +281,7 @@ async def test_another_leader_removes_nothing_twice(world: World) -> None:
     again = Remover(
         world.store,
         due=world.due,
+        permitted=world.permitted,
         leading=world.leading,
         publish=world.events.append,
         log=world.told.log,
