@@ -21,6 +21,7 @@ from numalign.kube.errors import ClusterError, Forbidden, NotFound
 from numalign.kube.events import Event, Type
 from numalign.kube.pod_informer import LONGEST_NAME, Owner, PodInfo, owner_of
 from numalign.lru import LRU
+from numalign.namespace_queue import NamespaceQueue
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.scheduling.scheduler_state import SchedulerState
@@ -33,7 +34,7 @@ PER_TURN = 2
 """Most owners that are processed in a turn."""
 
 MOST_WAITING = 1024
-"""Most owners that wait for an event; the first ones are dropped."""
+"""Most owners that wait for an event; beyond it the namespace with the most loses its last one."""
 
 REMEMBERED = 4096
 """Owners that have got an event, and ReplicaSets whose owners were looked up."""
@@ -43,6 +44,10 @@ MOST_BYTES = 2**21
 """More than an API server stores for one object."""
 
 _VERSIONS: Mapping[str, str] = MappingProxyType({"": "v1", "apps": "apps/v1", "batch": "batch/v1"})
+
+
+_OwnerKey = tuple[str, Owner]
+"""The namespace, and all that a pod says of its owner: a tenant may write any UID into a pod."""
 
 
 class OwnerReader(Protocol):
@@ -70,9 +75,11 @@ class OwnerEvents:
     publish: Callable[[Event], None]
     log: Log
     sleep: Sleep = asyncio.sleep
-    _waiting: dict[str, str] = field(init=False, default_factory=dict)
-    _notified: LRU[tuple[str, str], None] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
-    _above: LRU[str, _NamedOwner] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
+    _waiting: NamespaceQueue[Owner, str] = field(
+        init=False, default_factory=lambda: NamespaceQueue(MOST_WAITING)
+    )
+    _notified: LRU[tuple[_OwnerKey, str], None] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
+    _above: LRU[_OwnerKey, _NamedOwner] = field(init=False, default_factory=lambda: LRU(REMEMBERED))
     _forbidden: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -81,10 +88,7 @@ class OwnerEvents:
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
         """Handle a pod that was added or changed."""
         if before is None and pod.owner and not pod.ended:
-            self._waiting.pop(pod.owner.uid, None)
-            self._waiting[pod.owner.uid] = pod.uid
-            if len(self._waiting) > MOST_WAITING:
-                del self._waiting[next(iter(self._waiting))]
+            self._waiting.put(pod.namespace, pod.owner, pod.uid)
 
     async def run(self) -> None:
         """Write events on owners; never returns."""
@@ -102,13 +106,13 @@ class OwnerEvents:
         policy = EffectivePolicy.of(self.state.snapshot, self.state.policy.now)
         event_count = 0
         while self._waiting and event_count < PER_TURN:
-            owner_uid = next(iter(self._waiting))
-            pod = self.state.pods.get(self._waiting.pop(owner_uid))
+            owner, uid = self._waiting.take()
+            pod = self.state.pods.get(uid)
             text = self._text(pod, policy) if pod else None
-            if pod is None or pod.owner is None or text is None or (owner_uid, text) in self._notified:
+            if pod is None or text is None or ((pod.namespace, owner), text) in self._notified:
                 continue
             event_count += 1
-            await self._notify(pod, pod.owner, text)
+            await self._notify(pod, owner, text)
 
     def _text(self, pod: PodInfo, policy: EffectivePolicy) -> str | None:
         """Return the message for the owner; None if there is none."""
@@ -120,7 +124,7 @@ class OwnerEvents:
         return f"its pods are admitted with a warning: {below_text(question, question.rules.warn)}"
 
     async def _notify(self, pod: PodInfo, owner: Owner, text: str) -> None:
-        self._notified.put((owner.uid, text), None)
+        self._notified.put(((pod.namespace, owner), text), None)
         above = await self._highest(pod.namespace, owner)
         named = above.owner
         event = Event(
@@ -141,7 +145,8 @@ class OwnerEvents:
         itself = _NamedOwner(owner, _VERSIONS.get(owner.group, ""))
         if (owner.group, owner.kind) != ("apps", "ReplicaSet"):
             return itself
-        if above := self._above.find(owner.uid):
+        key = (namespace, owner)
+        if above := self._above.find(key):
             return above
         path = (
             f"/apis/apps/v1/namespaces/{quote(namespace, safe='')}/replicasets/{quote(owner.name, safe='')}"
@@ -160,7 +165,7 @@ class OwnerEvents:
             return itself
         self._forbidden = False
         owner_of_owner = _owner_in(metadata) if metadata["uid"].text() == owner.uid else None
-        self._above.put(owner.uid, owner_of_owner or itself)
+        self._above.put(key, owner_of_owner or itself)
         return owner_of_owner or itself
 
     def _log_forbidden(self, error: str) -> None:

@@ -2,13 +2,15 @@
 Events that users see in `kubectl describe pod`.
 
 No code waits for an event, and what it reports has happened whether it is written or not. So the caller
-continues at once. Events are written in the background, slowly, so as not to burden a busy API server;
-failures are counted, and logged now and then. The same event about the same pod has the same name, so
-repeated, or sent by two replicas, it exists once.
+continues at once. Events are written in the background, slowly, so as not to burden a busy API server, and of
+one namespace after the other, so that none waits for the events of another. Failures are counted, and logged
+now and then. The same event about the same pod has the same name, so repeated, or sent by two replicas, it
+exists once.
 """
 
 import asyncio
 import hashlib
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -22,12 +24,13 @@ from prometheus_client import CollectorRegistry, Counter
 
 from numalign.kube.client import ObjectWriter
 from numalign.kube.errors import ClusterError, Conflict, Unreachable
+from numalign.namespace_queue import NamespaceQueue
 from numalign.runtime.clock import Sleep, utc_now
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
 
 MOST_WAITING = 1000
-"""The limit of waiting events; beyond it new ones are dropped."""
+"""The limit of waiting events; beyond it the namespace with the most loses its last one."""
 
 PACE_SECONDS = 0.1
 """Seconds between two events."""
@@ -103,7 +106,9 @@ class Recorder:
         self._now = now
         self._clock = clock
         self._sleep = sleep
-        self._waiting: asyncio.Queue[tuple[Event, datetime]] = asyncio.Queue(MOST_WAITING)
+        self._waiting: NamespaceQueue[int, tuple[Event, datetime]] = NamespaceQueue(MOST_WAITING)
+        self._numbers = itertools.count()
+        self._published = asyncio.Event()
         self._logged_at = -math.inf
         self._count = Counter(
             f"{PREFIX}pod_events",
@@ -116,17 +121,19 @@ class Recorder:
 
     def publish(self, event: Event) -> None:
         """Queue an event to be written; never raises and never waits."""
-        try:
-            self._waiting.put_nowait((event, self._now()))
-        except asyncio.QueueFull:
+        self._published.set()
+        if not self._waiting.put(event.namespace, next(self._numbers), (event, self._now())):
             self._lost(EventOutcome.DROPPED, f"{MOST_WAITING} other Events are waiting")
 
     async def run(self) -> None:
         """Write queued events; never returns."""
         while True:
-            event, at = await self._waiting.get()
-            await self._write(event, at)
-            await self._sleep(PACE_SECONDS)
+            await self._published.wait()
+            self._published.clear()
+            while self._waiting:
+                _, (event, at) = self._waiting.take()
+                await self._write(event, at)
+                await self._sleep(PACE_SECONDS)
 
     async def _write(self, event: Event, at: datetime) -> None:
         for pause in (*PAUSES, None):

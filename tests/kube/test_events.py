@@ -167,6 +167,31 @@ async def test_who_tells_too_much_never_waits_and_the_loss_is_counted() -> None:
     assert (line["event"], line["outcome"]) == ("event.lost", "dropped")
 
 
+@dataclass
+class Noting:
+    """An API server that takes everything, and where each was to go."""
+
+    paths: list[str] = field(default_factory=list)
+
+    async def create(self, path: str, body: object, query: Query = (), *, what: str) -> object:
+        """As said at `ObjectWriter`."""
+        del query, what
+        self.paths.append(path)
+        return body
+
+
+async def test_a_namespace_with_many_events_neither_displaces_nor_delays_those_of_another() -> None:
+    noting = Noting()
+    made = Recording(noting)
+    for number in range(MOST_WAITING + 5):
+        made.recorder.publish(replace(BOUNCED, namespace="evil", uid=str(number)))
+    made.recorder.publish(BOUNCED)
+    async with made.running():
+        await until(lambda: len(noting.paths) > 1)
+
+    assert noting.paths[1] == EVENTS
+
+
 async def test_an_api_server_that_is_away_for_a_while_gets_it_later() -> None:
     async with recording() as (server, made), made.running():
         server.failures[EVENTS] = HTTPStatus.SERVICE_UNAVAILABLE

@@ -169,6 +169,29 @@ async def test_owners_are_told_slowly_and_no_more_of_them_wait_than_there_is_roo
     assert len(site.events) == MOST_WAITING
 
 
+@pytest.mark.parametrize(("name", "kind"), [("other", "Job"), ("job", "CronJob")])
+async def test_a_uid_that_a_pod_claims_keeps_no_event_from_another_owner(name: str, kind: str) -> None:
+    site = Site(Apps())
+    await site.makes(pod("evil-1", name, kind=kind, apiVersion="batch/v1", uid="uid-of-job"))
+    await site.turns()
+    await site.makes(pod("job-1", "job", kind="Job", apiVersion="batch/v1"))
+    await site.turns()
+
+    assert site.said()[1:] == [("Job", "job", "batch/v1")]
+
+
+async def test_a_uid_that_is_claimed_in_another_namespace_keeps_no_event_from_its_owner() -> None:
+    site = Site(Apps())
+    site.cluster.namespaces["evil"] = WANTS
+    claims = pod("evil-1", "job", kind="Job", apiVersion="batch/v1")
+    await site.makes({**claims, "metadata": {**claims["metadata"], "namespace": "evil"}})
+    await site.turns()
+    await site.makes(pod("job-1", "job", kind="Job", apiVersion="batch/v1"))
+    await site.turns()
+
+    assert [event.namespace for event in site.events] == ["evil", TEAM]
+
+
 async def test_without_the_right_to_replica_sets_these_are_told_and_it_is_said_once() -> None:
     site = Site(Apps(fails=Forbidden("a role has to allow it")))
     await site.makes(pod("web-1"), pod("api-1", "api-7f"))
