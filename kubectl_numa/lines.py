@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from numalign.kube.command_line import for_terminal
+from numalign.model.errors import one_line
 from numalign.model.resources import readable_zone
 
 NARROWEST = 40
@@ -43,10 +44,10 @@ class TextWriter:
         return self.console.options.ascii_only
 
     def write(self, *lines: Text | str) -> None:
-        """Write lines unchanged, except for control characters: manifests may contain anything."""
+        """Write lines, each as one, without control characters: manifests may contain anything."""
         for line in lines:
             text = line.copy() if isinstance(line, Text) else Text(line)
-            text.plain = for_terminal(text.plain)
+            text.plain = for_terminal(one_line(text.plain))
             if self.console.color_system is None:
                 # Rendering takes most of the time of long answers, and is unnecessary without styles.
                 self.console.file.write(f"{text.plain}\n")
@@ -58,7 +59,9 @@ class TextWriter:
         if self.console.is_terminal or self.width < USUAL:
             self.entry(label, words, indent=indent, style=style, label_style=label_style)
         else:
-            self.write(Text.assemble((f"{label:<{indent}}", label_style), (words, style)))
+            first, *others = _parts(words)
+            self.write(Text.assemble((f"{label:<{indent}}", label_style), (first, style)))
+            self.write(*(Text(other, style) for other in others))
 
     def entry(self, label: str, words: str, *, indent: int, style: str = "", label_style: str = "") -> None:
         """Write a label, and words from column `indent` on, in as many lines as they need."""
@@ -101,10 +104,16 @@ def zones(placement: Iterable[Mapping[str, Any]]) -> str:
 
 def _wrapped(words: str, width: int) -> list[str]:
     return [
-        part
-        for line in words.splitlines()
-        for part in ([line] if line.startswith(" ") else _filled(line, width))
+        part for line in _parts(words) for part in ([line] if line.startswith(" ") else _filled(line, width))
     ]
+
+
+def _parts(words: str) -> list[str]:
+    """Return a text and the indented lines below it: a command, or a caret under a place.
+
+    No other line break is ours.
+    """
+    return [one_line(part) for part in _INDENTED.split(words)]
 
 
 def _filled(line: str, width: int) -> Iterator[str]:
@@ -115,4 +124,5 @@ def _filled(line: str, width: int) -> Iterator[str]:
 
 
 _STAYS = "\N{NO-BREAK SPACE}"
+_INDENTED = re.compile(r"\n(?=  )")
 _ZONE = re.compile(r"\bzone (?=[0-9])")

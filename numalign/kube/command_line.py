@@ -24,7 +24,7 @@ from numalign.model.spelling import closest_word
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-_UNSAFE_CHARACTERS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_UNSAFE_CHARACTERS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 FILE = click.Path(readable=False)
 """The name of a file, which a shell completes; errors are reported when it is opened."""

@@ -27,7 +27,7 @@ from numalign.kube.decode.kubelet_reports import (
 from numalign.kube.decode.nrt import FINGERPRINT_ANNOTATION, MANAGED_BY, Topology
 from numalign.kube.decode.parts import Part, inner
 from numalign.lru import LRU, digest
-from numalign.model.errors import BadInput, BadTopology, Mistake
+from numalign.model.errors import BadInput, BadTopology, Mistake, one_line
 
 Decoded = TypeVar("Decoded")
 Decoder = Callable[[Mapping[str, object]], tuple[Decoded | None, tuple[Mistake, ...]]]
@@ -50,7 +50,7 @@ class Problem:
 
     def __str__(self) -> str:
         """Return every mistake on its own line, each with the object it is in."""
-        return "\n".join(f"{self.kind} {self.name}: {mistake}" for mistake in self.mistakes)
+        return "\n".join(f"{self.kind} {one_line(self.name)}: {mistake}" for mistake in self.mistakes)
 
 
 class Store(Generic[Decoded]):

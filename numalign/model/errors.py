@@ -51,16 +51,24 @@ class Mistake:
             object.__setattr__(self, "at", at)
 
     def __str__(self) -> str:
-        """Return the mistake in one line, or in three with a caret under the place."""
-        head = f"{self.where}: {self.message}" if self.where else self.message
+        """Return the mistake in one line, or in three with a caret under the place.
+
+        Line breaks in its parts are replaced: nobody may write a line that looks like another mistake.
+        """
+        head = one_line(f"{self.where}: {self.message}" if self.where else self.message)
         if self.at is None:
             return head
-        return f"{head}\n  {self.text}\n  {' ' * self.at}^"
+        return f"{head}\n  {one_line(self.text)}\n  {' ' * self.at}^"
 
     def under(self, prefix: str) -> "Mistake":
         """Return the same mistake with `prefix` and a dot before its path."""
         where = f"{prefix}.{self.where}" if self.where else prefix
         return Mistake(where, self.message, self.text, self.at)
+
+
+def one_line(text: str) -> str:
+    """Return a text of as many characters without line breaks."""
+    return text.replace("\n", "\N{REPLACEMENT CHARACTER}")
 
 
 def cut(text: str, most: int) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from numalign.decision.wording import ago
 from numalign.kube.decode.parts import Part
 from numalign.kube.pod_informer import LONGEST_MESSAGE, LONGEST_NAME, Owner, Phase, PodInfo, owner_of
+from numalign.model.errors import one_line
 from numalign.scheduling.recent_refusals import REFUSALS, failed_at
 
 _BEGINNING = "Pod was rejected: "
@@ -57,7 +58,7 @@ class RejectedPod:
 
     def sentence(self, now: float) -> str:
         """Return which kubelet rejected the pod, when and why; `now` as above."""
-        return f"{' '.join(filter(None, ['rejected by', self.node, self.when(now)]))}: {self.why}"
+        return f"{' '.join(filter(None, ['rejected by', self.node, self.when(now)]))}: {one_line(self.why)}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it for programs."""

@@ -81,6 +81,24 @@ def test_a_manifest_cannot_steer_the_terminal() -> None:
     assert written.getvalue() == "a\ufffd[31mred\ufffdgone\n"
 
 
+FORGED = "why\nok  team/web\u2028ok\n  a command"
+
+
+def test_whoever_writes_a_line_break_writes_no_line() -> None:
+    written = io.StringIO()
+    writer = TextWriter(Console(file=written, width=80))
+    writer.write("a\nb\u2028c")
+    writer.line("no  ", FORGED, indent=4)
+    writer.entry("no  ", FORGED, indent=4)
+
+    shown = "no  why\ufffdok  team/web\ufffdok"
+    assert written.getvalue().splitlines() == [
+        "a\ufffdb\ufffdc",
+        *(shown, "  a command"),
+        *(shown, "      a command"),
+    ]
+
+
 def test_on_no_columns_there_is_still_something_to_read() -> None:
     written = io.StringIO()
     writer = TextWriter(Console(file=written, width=0))

@@ -21,6 +21,7 @@ SAYS = [
     ("without a place, the message alone", Mistake("", "is wrong"),             "is wrong"),
     ("the place comes first",              Mistake("spec.cpu", "is wrong"),     "spec.cpu: is wrong"),
     ("a caret stands under the place",     Mistake("cpu", "is wrong", "4x", 1), "cpu: is wrong\n  4x\n   ^"),
+    ("a line break makes no line",         Mistake("", "b\nc", "d\ne", 2), "b\ufffdc\n  d\ufffde\n    ^"),
     ("a caret at the very start",          Mistake("cpu", "is wrong", "x4", 0), "cpu: is wrong\n  x4\n  ^"),
 ]  # fmt: skip
 

@@ -68,6 +68,8 @@ WORDS: list[tuple[str, dict[str, str | None], float, str]] = [
      "rejected by a 4 min ago: TopologyAffinityError: Resources cannot be allocated with Topology locality"),
     ("an old kubelet begins otherwise", {"message": "no"}, NOW,
      "rejected by a less than a minute ago: TopologyAffinityError: no"),
+    ("it writes no line of its own", {"message": "no\nok"}, NOW,
+     "rejected by a less than a minute ago: TopologyAffinityError: no\ufffdok"),
     ("its clock is ahead", {}, NOW - 90, "rejected by a less than a minute ago: TopologyAffinityError"),
     ("it did not start", {"started": None}, NOW, "rejected by a 1 min ago: TopologyAffinityError"),
 ]  # fmt: skip
