@@ -10,6 +10,8 @@ import signal
 import sys
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
+
 from agent import options
 from agent.api_server import ApiServer, token_of
 from agent.health import Health, listening
@@ -27,7 +29,8 @@ from agent.wakeups import Wakeups, watched
 from numalign.kube.access import Access
 from numalign.kube.errors import Unconfigured
 from numalign.runtime import metrics
-from numalign.runtime.logs import Log, adopt_libraries, to
+from numalign.runtime.line_writer import standard_error
+from numalign.runtime.logs import Log, adopt_libraries, by_lines
 
 PROGRAM = "numalign-agent"
 
@@ -35,24 +38,26 @@ PROGRAM = "numalign-agent"
 def main() -> int:
     """Run with the options in an open file until stopped; return the exit code."""
     given = options.take_over(int(sys.argv[1]))
-    log = to(sys.stderr, level=given.log_level, form=given.log_format)
-    adopt_libraries(log)
-    return asyncio.run(run(given, log))
+    registry = metrics.registry(program=PROGRAM)
+    with standard_error(registry) as writer:
+        log = by_lines(writer.write, level=given.log_level, form=given.log_format)
+        adopt_libraries(log)
+        return asyncio.run(run(given, log, registry))
 
 
-async def run(given: AgentOptions, log: Log) -> int:
-    """Do as `main` does, with a log."""
-    daemon = Daemon(given, log)
+async def run(given: AgentOptions, log: Log, registry: CollectorRegistry) -> int:
+    """Do as `main` does, with a log and a registry."""
+    daemon = Daemon(given, log, registry)
     return await (daemon.once() if given.once else daemon.serve())
 
 
 class Daemon:
     """One agent."""
 
-    def __init__(self, given: AgentOptions, log: Log) -> None:
+    def __init__(self, given: AgentOptions, log: Log, registry: CollectorRegistry) -> None:
         self._options = given
         self._log = log
-        self._registry = metrics.registry(program=PROGRAM)
+        self._registry = registry
         self._metrics = AgentMetrics(self._registry)
         self._api = ApiServer(given.access) if given.access else None
         self._records = self._pod_records()

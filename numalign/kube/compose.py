@@ -7,7 +7,6 @@ hold a lease there; and tasks run beside its server. Nothing here decides what i
 
 import asyncio
 import socket
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -37,6 +36,7 @@ from numalign.kube.settings import ClusterSettings, ProgramSettings
 from numalign.model.errors import BadInput
 from numalign.runtime import logs, metrics, server, tracing
 from numalign.runtime.clock import Sleep
+from numalign.runtime.line_writer import standard_error
 from numalign.runtime.logs import Log
 from numalign.runtime.server import BackgroundTask, Stop
 from numalign.runtime.server_state import Check
@@ -191,15 +191,18 @@ class ClusterProgram(Program[C]):
 
 def start(prog: str, settings: S, build: Callable[[S, Log, CollectorRegistry], Program[S]]) -> int:
     """Run the program `prog` until it is stopped, and return its exit code: the last call of a `main`."""
-    log = logs.to(sys.stderr, level=settings.log_level, form=settings.log_format)
-    program = build(settings, log, metrics.registry(program=prog))
-    try:
-        with _tracer(prog, program) as tracer:
-            return server.run(replace(program, tracer=tracer).serve, log=log)
-    except BadInput as error:
-        return server.refused(log, error.mistakes)
-    except ClusterError as error:
-        return server.refused(log, [error])
+    registry = metrics.registry(program=prog)
+    # What reads standard error may stand still, and no call may wait for it.
+    with standard_error(registry) as writer:
+        log = logs.by_lines(writer.write, level=settings.log_level, form=settings.log_format)
+        program = build(settings, log, registry)
+        try:
+            with _tracer(prog, program) as tracer:
+                return server.run(replace(program, tracer=tracer).serve, log=log)
+        except BadInput as error:
+            return server.refused(log, error.mistakes)
+        except ClusterError as error:
+            return server.refused(log, [error])
 
 
 def _tracer(prog: str, program: Program[S]) -> AbstractContextManager[Tracer | None]:

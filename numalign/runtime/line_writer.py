@@ -14,10 +14,11 @@ from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 
-from prometheus_client import Counter
+from prometheus_client import CollectorRegistry, Counter
 
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime.logs import Log, QuietLog
+from numalign.runtime.metrics import PREFIX
 
 STDOUT = "-"
 """In place of a path: standard output."""
@@ -34,7 +35,7 @@ CLOSING_SECONDS = 2.0
 # A full pipe, or one without a reader, is an error, not a reason to wait.
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC
 _MODE = 0o640
-_STDOUT_FD = 1
+_STDOUT_FD, _STDERR_FD = 1, 2
 
 
 class LineResult(StrEnum):
@@ -46,16 +47,19 @@ class LineResult(StrEnum):
 
 
 class LineWriter:
-    """Writes lines to the file at a path, or to standard output if it is None.
+    """Writes lines to the file at a path, or to the open file `standard` if it is None.
 
     `lines` counts them by `LineResult`. Lines that cannot be written are lost, which is logged at most once a
-    minute.
+    minute, if there is a log.
     """
 
-    def __init__(self, path: Path | None, *, lines: Counter, log: Log) -> None:
+    def __init__(
+        self, path: Path | None, *, lines: Counter, log: Log | None, standard: int = _STDOUT_FD
+    ) -> None:
         self._path = path
+        self._standard = standard
         self._lines = lines
-        self._quiet_log = QuietLog(log)
+        self._quiet_log = QuietLog(log) if log else None
         self._queue = queue.Queue[bytes | None](MOST_WAITING)
         self._cut_off = False
         self._file = self._opened()
@@ -81,7 +85,7 @@ class LineWriter:
             os.close(self._file)
 
     def _opened(self) -> int:
-        return os.open(self._path, _FLAGS, _MODE) if self._path else _STDOUT_FD
+        return os.open(self._path, _FLAGS, _MODE) if self._path else self._standard
 
     def _write_all(self) -> None:
         """Run the thread until the file is closed."""
@@ -114,7 +118,8 @@ class LineWriter:
 
     def _failed(self, error: OSError, count: int) -> None:
         self._lines.labels(LineResult.FAILED).inc(count)
-        self._quiet_log.error("audit.failed", error=error)
+        if self._quiet_log:
+            self._quiet_log.error("audit.failed", error=error)
 
     def _write_line(self, line: bytes) -> None:
         """Write a line, on a new line if the last was truncated, as on a full disk."""
@@ -150,6 +155,17 @@ def line_writer(target: str, *, flag: str, lines: Counter, log: Log) -> Iterator
         writer = LineWriter(None if target == STDOUT else Path(target), lines=lines, log=log)
     except OSError as error:
         raise BadInput([Mistake(f"{flag} {target}", f"cannot be written: {error.strerror}")]) from error
+    try:
+        yield writer
+    finally:
+        writer.close()
+
+
+@contextmanager
+def standard_error(registry: CollectorRegistry) -> Iterator[LineWriter]:
+    """Provide the writer of a program's log to standard error; closed at the end of the block."""
+    lines = Counter(f"{PREFIX}log_lines", "Lines of the log, by result.", ["result"], registry=registry)
+    writer = LineWriter(None, lines=lines, log=None, standard=_STDERR_FD)
     try:
         yield writer
     finally:

@@ -134,7 +134,15 @@ class QuietLog:
 
 def to(stream: TextIO, *, level: str, form: str) -> Log:
     """Return a log on `stream`, from `level` (`debug` to `error`) up, as `json` or `text`."""
-    handler = logging.StreamHandler(stream)
+    return _through(logging.StreamHandler(stream), level=level, form=form)
+
+
+def by_lines(write: Callable[[bytes], None], *, level: str, form: str) -> Log:
+    """Return a log as `to` does; `write` gets each line without its line break, and must not wait."""
+    return _through(_LineHandler(write), level=level, form=form)
+
+
+def _through(handler: logging.Handler, *, level: str, form: str) -> Log:
     handler.setFormatter(FORMATTERS[form]())
     logger = logging.Logger("numalign", level.upper())  # noqa: LOG001 a named one is global
     logger.addHandler(handler)
@@ -144,6 +152,17 @@ def to(stream: TextIO, *, level: str, form: str) -> Log:
 def adopt_libraries(log: Log) -> None:
     """Format the logs of libraries, from warnings up, in the same way. Only for a program's start."""
     logging.basicConfig(handlers=log.logger.handlers, level=logging.WARNING, force=True)
+
+
+class _LineHandler(logging.Handler):
+    """Passes each formatted line on."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._write = write
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._write(self.format(record).encode(errors="backslashreplace"))
 
 
 class JsonFormatter(logging.Formatter):

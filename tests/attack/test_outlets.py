@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from harness.http_calls import LOOPBACK
+from harness.programs import WEBHOOK
 from harness.waiting import SELDOM, seconds_until
 from tests.attack import objects
 from tests.attack.arena import Arena
@@ -45,6 +46,21 @@ async def test_a_pipe_that_nobody_reads_keeps_no_review_waiting(arena: Arena, tm
     lines = os.read(reader, 2**20).decode("ascii").splitlines()
     os.close(reader)
     assert "\n" in {json.loads(line)["name"][:1] for line in lines}
+
+
+async def test_a_standard_error_that_nobody_reads_keeps_no_review_waiting(arena: Arena) -> None:
+    pipe = arena.here.children.logs / WEBHOOK
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    webhook = await arena.webhook()
+    pipe.unlink()
+    async with arena.honest(webhook, most=MOST_MIB):
+        statuses = await send(webhook.door, "/validate", refusals(REFUSALS), at_once=4)
+
+    assert set(statuses) == {200}
+    # It was full.
+    assert len(os.read(reader, 2**20)) > 2**15
+    os.close(reader)
 
 
 async def test_a_file_takes_every_line_of_a_flood(arena: Arena, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Lines that nobody waits for, on real files and pipes."""
 
+import json
 import os
 import threading
 import time
@@ -12,7 +13,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from numalign.model.errors import BadInput
-from numalign.runtime.line_writer import MOST_WAITING, LineResult, LineWriter, line_writer
+from numalign.runtime import logs
+from numalign.runtime.line_writer import MOST_WAITING, LineResult, LineWriter, line_writer, standard_error
 from tests.houses import Told
 
 
@@ -129,6 +131,27 @@ def test_nobody_waits_for_a_pipe_that_stands_still(
     released.set()
     writer.close()
     assert count(LineResult.WRITTEN) + count(LineResult.DROPPED) == 3 * MOST_WAITING
+
+
+def test_nobody_waits_for_a_standard_error_that_stands_still(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr("numalign.runtime.line_writer._STDERR_FD", writing)
+    with os.fdopen(reading, "rb") as pipe:
+        reader, read = threading.Thread(target=lambda: read.extend(pipe)), list[bytes]()
+        with standard_error(registry) as writer:
+            log = logs.by_lines(writer.write, level="info", form="json")
+            for number in range(3 * MOST_WAITING):
+                log.info("review.denied", number=number, why="x" * 200)
+            reader.start()
+        os.close(writing)
+        reader.join()
+
+    dropped = registry.get_sample_value("numalign_log_lines_total", {"result": LineResult.DROPPED})
+    numbers = [json.loads(line)["number"] for line in read]
+    assert dropped == 3 * MOST_WAITING - len(numbers) > MOST_WAITING
+    assert numbers == [*range(len(numbers))]
 
 
 def test_of_a_full_pipe_only_whole_lines_are_missing(tmp_path: Path, lines: Counter, told: Told) -> None:
