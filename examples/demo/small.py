@@ -137,7 +137,8 @@ def _show(pod: ComparedPod, number: str, writer: TextWriter) -> None:
             writer.write(Text.assemble((f"{label:<{INDENT}}", "dim"), (line, "cyan")))
         entry("excludes", some(sorted(pod.kept_away_from), most=10))
     if stored is None:
-        entry("reason", "\n".join(outcome.causes) or outcome.message, style=style)
+        for at, cause in enumerate(outcome.causes or (outcome.message,)):
+            entry("" if at else "reason", cause, style=style)
     for warning in outcome.warnings:
         entry("warning", warning, style="yellow")
     for at, line in enumerate(_zones(pod)):

@@ -324,7 +324,7 @@ BAD_BINDINGS: list[tuple[str, Raw, str]] = [
     ("a number",          {"Node": 7},               "Node: must be a string, not a number"),
     ("a path",            {"PodName": "../secrets"}, f'PodName: "../secrets" {NOT_ALLOWED}'),
     ("a query",           {"PodName": "a?dryRun=1"}, f'PodName: "a?dryRun=1" {NOT_ALLOWED}'),
-    ("a line",            {"PodName": "web-0\n"},    f'PodName: "web-0\n" {NOT_ALLOWED}'),
+    ("a line",            {"PodName": "web-0\n"},    f'PodName: "web-0\ufffd" {NOT_ALLOWED}'),
     ("a name of 254",     {"Node": "n" * 254},       f'Node: "{"n" * 61}..." {NOT_ALLOWED}'),
     ("a dotted space",    {"PodNamespace": "a.b"},   f'PodNamespace: "a.b" {NOT_ALLOWED}'),
     ("a name in capitals", {"Node": "N1"},           f'Node: "N1" {NOT_ALLOWED}'),
