@@ -44,3 +44,12 @@ LACKING = [
 @pytest.mark.parametrize(("spec", "text"), table(LACKING))
 def test_of_what_a_pod_requires_no_node_has(spec: dict[str, object], text: str) -> None:
     assert lacking(scheduling({"spec": spec}).constraints, NODES) == text
+
+
+def test_only_as_many_values_are_sorted_as_are_shown() -> None:
+    values = [f"v{number}" for number in range(10_000)]
+    many = {"matchExpressions": [{"key": "k", "operator": "In", "values": values}]}
+
+    assert lacking(scheduling({"spec": affinity(many)}).constraints, NODES).startswith(
+        "k in (v0,v1,v10,v100,"
+    )

@@ -9,6 +9,7 @@ import pytest
 from kubectl_numa import explanation
 from kubectl_numa.explanation import Explanation
 from kubectl_numa.questions import ClusterView
+from numalign.cache.admission import waits_text
 from numalign.decision.doubts import Doubt
 from numalign.decision.scoring import Strategy
 from numalign.kube.decode.scheduling import REQUIRED
@@ -197,6 +198,23 @@ def test_nodes_of_several_classes_that_labels_exclude_are_one_group() -> None:
 
     assert [group.names for group in explanation.groups(found.answers)] == [("cpu=16", "cpu=8")]
     assert found.warnings[0] == "no node has pool=b"
+
+
+def test_a_pod_that_fits_now_is_not_said_to_wait(cluster: ClusterView) -> None:
+    fits = explained(cluster, "cpu=8 mem=4Gi")
+    warned = replace(fits.pod.decision, warnings=(waits_text(Policy.SINGLE_NUMA_NODE), "another"))
+
+    assert replace(fits, pod=replace(fits.pod, decision=warned)).warnings == ("another",)
+
+
+def test_the_operating_system_that_no_node_has_is_named() -> None:
+    linux = replace(
+        node("cpu=8 mem=8Gi", policy=SINGLE),
+        attributes=Attributes(Labels({"kubernetes.io/os": "linux"}), os="linux"),
+    )
+    windows = explained(view(linux), "cpu=4 mem=1Gi", spec={"os": {"name": "windows"}})
+
+    assert "no node has the operating system windows" in windows.warnings
 
 
 @pytest.mark.parametrize("strategy", Strategy)

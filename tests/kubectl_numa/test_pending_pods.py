@@ -214,3 +214,48 @@ def test_a_file_without_pods_is_no_cluster_in_which_none_is_pending(run: Run, tm
 
     assert result.exit_code == 2
     assert "the snapshot contains no pods" in result.stderr
+
+
+BARE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "bare"},
+    "status": {"allocatable": {"cpu": "400", "memory": "1Ti"}},
+}
+
+
+def test_a_node_without_a_topology_may_take_a_pod(run: Run, with_pods: Snapshot) -> None:
+    [cause] = listed(run, with_pods(BARE, waiting("a", "300")))
+
+    assert (cause["verdict"], cause["reason"]) == (
+        "unknown",
+        "no node with a NUMA topology can run it; 1 node without one may",
+    )
+
+
+def test_without_running_pods_it_is_not_known_whether_moving_some_helps(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "full.json"
+    path.write_text(json.dumps({"kind": "List", "items": [*busy()[: len(ITEMS)], waiting("a", "32")]}))
+
+    for cause in listed(run, path):
+        assert cause["remedy"] is None or "moving pods does not help" not in cause["remedy"]
+
+
+def test_a_cordoned_node_is_no_reason_for_never(run: Run, tmp_path: Path) -> None:
+    cordoned = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "big"},
+        "spec": {"unschedulable": True},
+    }
+    items = [
+        cordoned,
+        *(item for item in busy() if (item["kind"], item["metadata"]["name"]) != ("Node", "big")),
+    ]
+    path = tmp_path / "cordoned.json"
+    path.write_text(json.dumps({"kind": "List", "items": [*items, waiting("a", "24")]}))
+
+    [cause] = listed(run, path)
+    advice = json.loads(run("defrag", "a", "-n", "team", "--snapshot", path, "-o", "json").stdout)
+
+    assert (cause["verdict"], advice["answer"], advice["proven"]) == ("later", "stuck", False)
