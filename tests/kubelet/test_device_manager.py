@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from numalign.kubelet import device_manager
+from numalign.kubelet.admit import admit
 from numalign.kubelet.device_manager import Allocation, DeviceState, DeviceStates
 from numalign.kubelet.hint_sets import listed
 from numalign.kubelet.topology_manager import ResourceHints
@@ -113,3 +114,13 @@ MIXED = on("gpu=0,1,-,01")
 def test_zones_count_what_sits_between_them() -> None:
     """As exporters do."""
     assert gpus_of(MIXED).devices.in_zones((1, 0, 5, 2)) == (3, 2)
+
+
+def test_a_device_of_an_unknown_zone_is_the_last_choice() -> None:
+    facts = options(minor=34)
+    two = machine(
+        "cpu=0-3", "cpu=4-7", reserved="4-7", devices="gpu=1,?", policy="best-effort", options=facts
+    )
+    [grant] = admit(two, asks("cpu=4 mem=1Gi gpu=1")).placement.grants
+
+    assert (grant.affinity, grant.zones_of([GPU]), grant.chosen) == ((0,), {1}, ())
