@@ -33,7 +33,7 @@ $(TESTS): $(PROGRAMS) requirements/test.txt
 	@$(BIN)/python $(INSTALL) --requirement requirements/test.txt
 	@touch $@
 
-$(READY): $(PROGRAMS) requirements/dev.txt
+$(READY): pyproject.toml $(PROGRAMS) requirements/dev.txt
 	@echo "Installing what developers need"
 	@$(BIN)/python $(INSTALL) --requirement requirements/dev.txt
 	@touch $@
@@ -171,7 +171,7 @@ deploy-test: $(READY)
 	$(BIN)/python -m pytest tests/deploy -m packaging
 
 # Make the release of a commit in dist; needs the package registries, and Go the first time, for helm. RELEASE_URL is
-# the URL of the published files, RELEASE_KEY a GnuPG key: make release [RELEASE="--only chart"]
+# the URL of the published files: make release [RELEASE="--only chart"]
 release: $(READY)
 	$(BIN)/python -m release $(RELEASE)
 

@@ -15,13 +15,11 @@ from release.commands import FailedError
 from release.image.errors import BuildError
 from release.parts import PARTS, Order
 from release.plugin.wheels import UnreadableLockError
-from release.signatures import Signer
 
 ROOT = Path(__file__).resolve().parents[1]
 INCOMPLETE = 69
 """EX_UNAVAILABLE of sysexits.h: a part cannot be made on this machine."""
 SUMS = "SHA256SUMS"
-KEY_FILE = "release-key.asc"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
@@ -42,12 +40,11 @@ KEY_FILE = "release-key.asc"
     envvar="RELEASE_URL",
     help="Base URL of the published files, for the krew manifest.",
 )
-@click.option("--key", envvar="RELEASE_KEY", help="GnuPG key to sign with, as for gpg --local-user.")
 @click.option("--complete", is_flag=True, help=f"Exit with {INCOMPLETE} if a part is skipped.")
-def program(out: Path, only: tuple[str, ...], url: str | None, key: str | None, complete: bool) -> None:  # noqa: FBT001
+def program(out: Path, only: tuple[str, ...], url: str | None, complete: bool) -> None:  # noqa: FBT001
     """Make a release from the checked-out commit: wheel, plugin, manifests, chart, images and SBOMs.
 
-    Uncommitted changes are ignored. The same commit gives the same bytes, except for signatures.
+    Uncommitted changes are ignored. The same commit gives the same bytes. The release workflow signs them.
     """
     check_replaceable(out)
     try:
@@ -56,8 +53,7 @@ def program(out: Path, only: tuple[str, ...], url: str | None, key: str | None, 
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / "release"
             made.mkdir()
-            signer = Signer(key) if key else None
-            skipped = make(only or tuple(PARTS), made, Path(folder), url=url, signer=signer)
+            skipped = make(only or tuple(PARTS), made, Path(folder), url=url)
             # Only a complete release replaces the previous one.
             shutil.rmtree(out, ignore_errors=True)
             shutil.copytree(made, out)
@@ -69,14 +65,12 @@ def program(out: Path, only: tuple[str, ...], url: str | None, key: str | None, 
     sys.exit(INCOMPLETE if skipped and complete else 0)
 
 
-def make(
-    parts: Iterable[str], out: Path, scratch: Path, *, url: str | None, signer: Signer | None
-) -> list[str]:
-    """Write the parts, their checksums and signatures into `out`. Return why parts were skipped."""
+def make(parts: Iterable[str], out: Path, scratch: Path, *, url: str | None) -> list[str]:
+    """Write the parts and their checksums into `out`. Return why parts were skipped."""
     released = commit.exported(ROOT, scratch / "tree")
     (scratch / "wheel").mkdir()
     wheel = distributions.make_wheel(released, scratch / "wheel")
-    order = Order(released, wheel, out, url, signer)
+    order = Order(released, wheel, out, url)
     skipped = []
     for part in parts:
         click.echo(f"making: {part}", err=True)
@@ -84,13 +78,7 @@ def make(
             PARTS[part](order)
         except UnavailableError as error:
             skipped.append(f"{part}: {error}")
-    sums = out / SUMS
-    sums.write_text(checksums(released_files(out)))
-    if signer is None:
-        skipped.append("signatures: set RELEASE_KEY to a GnuPG key")
-    else:
-        signer.detached(sums)
-        signer.public_key(out / KEY_FILE)
+    (out / SUMS).write_text(checksums(released_files(out)))
     return skipped
 
 

@@ -14,7 +14,6 @@ from release.commit import Commit
 from release.image import archives as images
 from release.plugin import archives, krew
 from release.plugin.targets import PLATFORMS
-from release.signatures import Signer
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +27,6 @@ class Order:
     wheel: Path
     into: Path
     url: str | None
-    signer: Signer | None
 
 
 def make_distributions(order: Order) -> list[Path]:
@@ -64,12 +62,8 @@ def make_manifests(order: Order) -> list[Path]:
 
 
 def make_chart(order: Order) -> list[Path]:
-    """Make the chart, and its provenance if there is a key to sign with."""
-    package = chart.make(order.commit, _helm(), order.into)
-    if order.signer is None:
-        return [package]
-    signed = order.signer.wrapped(chart.provenance(package), package.with_name(f"{package.name}.prov"))
-    return [package, signed]
+    """Make the chart."""
+    return [chart.make(order.commit, _helm(), order.into)]
 
 
 def make_images(order: Order) -> list[Path]:

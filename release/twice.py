@@ -1,7 +1,6 @@
 """`python -m release.twice`: makes a release in two environments, and reports the files that differ.
 
-Each is a clone of the commit, with another path, umask, time zone and language. Signatures contain the
-time at which they were made, so the releases are not signed.
+Each is a clone of the commit, with another path, umask, time zone and language.
 """
 
 import sys

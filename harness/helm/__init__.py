@@ -1,1 +1,1 @@
-"""Helm and promtool, built once from the Go modules of this folder."""
+"""Helm, built once from the Go module of this folder."""

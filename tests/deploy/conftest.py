@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import promtool as promtool_build
 from harness.helm import build
-from harness.helm import promtool as promtool_build
 from tests.asked_for import PACKAGING
 from tests.deploy.scraped import Page, scraped
 from tests.programs import path_of
@@ -28,8 +28,7 @@ def helm() -> Path:
 def promtool() -> Path:
     """The path of promtool, built first if it must be; whoever asks must have the time."""
     with PACKAGING.or_skipped():
-        [program] = asyncio.run(promtool_build.find())
-    return program
+        return asyncio.run(promtool_build.find())
 
 
 @pytest.fixture(scope="session")

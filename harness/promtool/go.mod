@@ -1,4 +1,4 @@
-module numalign.io/harness/helm
+module numalign.io/harness/promtool
 
 go 1.26.7
 
