@@ -5,7 +5,7 @@ All programs answer from the same value. An exempt pod requests nothing, whateve
 not exempt and cannot be read is invalid, with all its errors.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from numalign.cache.question import Question
@@ -110,6 +110,18 @@ class PodQuestion:
         """Return whether a pod that a kubelet would align requests less than this level."""
         less = not self.policy.at_least(level) or (self.left_out and level is not Policy.NONE)
         return self.question.demand.alignable and bool(less)
+
+    def raised(self) -> "PodQuestion":
+        """Return the request, raised to the level that the namespace enforces if it is below it.
+
+        Admission denies such a pod: its annotations, or the level, were changed later.
+        """
+        level = self.rules.enforce
+        if level is None or not self.requests_less_than(level):
+            return self
+        policy = self.policy if self.policy.at_least(level) else level
+        intent = replace(self.question.intent, policy=policy, resources=())
+        return replace(self, question=replace(self.question, intent=intent), left_out=())
 
     @property
     def stated(self) -> bool:

@@ -321,14 +321,18 @@ class SchedulerState:
         return self._pending(_Identity(uid, pod.namespace, pod.name, pod.created), reading)
 
     def _refused(self, reading: PodReading) -> bool:
-        """Return whether admission has refused such a pod.
+        """Return whether admission has refused such a pod."""
+        return isinstance(reading, Invalid) and not self._may_be_exempt
 
-        It is not known who created a pod. If an exempt user did, it was admitted whatever it contains.
-        """
-        return isinstance(reading, Invalid) and not self.policy.now.exemptions.users
+    @property
+    def _may_be_exempt(self) -> bool:
+        """Whether a pod may have been admitted whatever it contains, as it is not known who created it."""
+        return bool(self.policy.now.exemptions.users)
 
     def _pending(self, identity: _Identity, reading: PodReading) -> PendingPod:
         if isinstance(reading, PodQuestion):
+            # Annotations may have been changed since admission.
+            reading = reading if self._may_be_exempt else reading.raised()
             return PendingPod(*identity, self._by_node(reading.question), reading)
         return PendingPod(*identity, self._by_node(Question(reading.demand or _UNREAD, NO_INTENT)))
 

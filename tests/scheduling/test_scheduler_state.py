@@ -30,6 +30,7 @@ from tests.scorer.conftest import (
     EMPTY,
     FOUR,
     HALF,
+    LOOSE,
     NOW,
     SINGLE,
     TEAM,
@@ -294,6 +295,35 @@ async def test_where_users_are_exempt_a_pod_that_cannot_be_read_may_be_theirs(
 
     assert found.question.intent == means("none")
     assert scorer.state.waiting(uid("web")) == found
+
+
+WEAKENED = [
+    # what it shows                  what stands on the pod now
+    ("the policy was removed",       raw(FOUR, policy=None)),
+    ("the policy was changed",       raw(FOUR, policy="best-effort")),
+    ("what counts was changed",      raw(FOUR, annotations={"numalign.io/resources": "memory"})),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("made", table(WEAKENED))
+async def test_what_a_namespace_enforces_counts_whatever_became_of_the_annotations(
+    scorer: Scorer, made: Raw
+) -> None:
+    await scorer.know({"a": EMPTY, "loose": LOOSE}, team={"enforce": SINGLE})
+    scorer.see(made)
+
+    waiting = scorer.state.waiting(uid("web"))
+
+    assert scorer.fits(made, "a", "loose") == [True, False]
+    assert waiting
+    assert waiting.question.intent == means(SINGLE)
+
+
+async def test_where_users_are_exempt_a_pod_below_the_level_may_be_theirs(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY}, team={"enforce": SINGLE})
+    scorer.obey(parse(b"exemptions: {users: [ci]}"))
+
+    assert scorer.subject(raw(FOUR, policy=None)).question.intent == means("none")
 
 
 async def test_the_same_object_is_read_anew_once_something_else_is_asked(scorer: Scorer) -> None:

@@ -186,6 +186,22 @@ async def test_a_pod_whose_namespace_says_nothing_any_more_is_let_go(cluster: Ga
     assert cluster.gates() == []
 
 
+@pytest.mark.parametrize("policy", [None, "none"], ids=["removed", "changed"])
+async def test_a_pod_whose_policy_is_taken_away_waits_for_what_its_namespace_enforces(
+    cluster: GatedCluster, policy: str | None
+) -> None:
+    await cluster.know({"small": SMALL}, team={"enforce": SINGLE, "gate": "enabled"})
+    cluster.make(gated(FOUR, policy=policy, creationTimestamp=NEW))
+
+    async with cluster.running():
+        await cluster.pass_by(2)
+        assert cluster.gates()
+        await cluster.know({"small": SMALL, "a": EMPTY}, team={"enforce": SINGLE, "gate": "enabled"})
+        await cluster.pass_by(2)
+
+    assert (cluster.gates(), cluster.pin()) == ([], "a")
+
+
 async def test_without_a_patience_pods_wait_without_end() -> None:
     cluster = GatedCluster(patience=0)
     await cluster.know({"small": SMALL})
