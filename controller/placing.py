@@ -127,6 +127,7 @@ def placing(  # noqa: PLR0913  its dependencies
         match=settings.policy_match,
         clock=clock,
         wall=time.time,
+        follows=True,
     )
     refusals = RecentRefusals(clock=clock, wall=time.time)
     nodes, fit = NodeAnswers(state, unknown=settings.unknown_nodes, clock=clock), NodeFit(state)

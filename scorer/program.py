@@ -97,6 +97,7 @@ class ScorerProgram(ClusterProgram[ScorerSettings]):
             wall=time.time,
             # In a file without a single pod on a node, the pods were left out.
             complete=lambda snapshot: snapshot.pods > 0 or not settings.snapshot,
+            follows=not settings.snapshot,
         )
 
     async def _run(  # noqa: PLR0913  its dependencies

@@ -153,10 +153,10 @@ class Running:
             return answer.status == HTTPStatus.OK
 
     async def call(self, path: str, said: Json) -> Json:
-        """What a scheduler is answered."""
+        """What a scheduler or an API server is answered."""
         async with (
             aiohttp.ClientSession() as session,
-            session.post(self._where("port", path), json=said) as answer,
+            session.post(self._where("port", path), json=said, ssl=False) as answer,
         ):
             found: Json = await answer.json()
             return found
@@ -172,7 +172,8 @@ class Running:
 
     def _where(self, port: str, path: str) -> str:
         [listening] = self.told.of("server.listening")
-        return f"http://127.0.0.1:{listening[port]}{path}"
+        scheme = listening["scheme"] if port == "port" else "http"
+        return f"{scheme}://127.0.0.1:{listening[port]}{path}"
 
 
 @asynccontextmanager
@@ -318,6 +319,17 @@ async def unreported(api: FakeApi, _program: Running) -> None:
         api.delete(f"/api/v1/nodes/{node_name}")
 
 
+async def unheard_of(api: FakeApi, program: Running) -> None:
+    """A pod is created in a namespace of which the webhook has not heard."""
+    await program.until(program.ready)
+    api.delete(f"/api/v1/namespaces/{TEAM}")
+
+    async def reviewed() -> bool:
+        return "error" in await program.call("/validate", conftest.request(POD))
+
+    await program.until(reviewed)
+
+
 async def looked_at(_api: FakeApi, program: Running) -> None:
     """Somebody looks at the map."""
     await program.until(program.ready)
@@ -325,6 +337,7 @@ async def looked_at(_api: FakeApi, program: Running) -> None:
 
 
 OCCASIONS: Mapping[str, Callable[[FakeApi, Running], Awaitable[object]]] = {
+    "webhook: get namespaces": unheard_of,
     "scorer: create pods/binding": bound,
     "scorer: create events": bounced,
     "controller: create tokenreviews": looked_at,

@@ -9,7 +9,7 @@ and the failure policy of the webhook configuration decides.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from http import HTTPStatus
 from types import MappingProxyType
@@ -23,7 +23,9 @@ from numalign.cache.pod_question import PodQuestion
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.errors import ClusterError
 from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.late_namespaces import LateNamespaces
 from numalign.model.errors import Mistake
 from numalign.model.node import node_class
 from numalign.runtime import calls, server, tracing
@@ -93,7 +95,10 @@ class ReviewMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the endpoints need to answer reviews."""
+    """What the endpoints need to answer reviews.
+
+    `late_namespaces` is None with a file: a namespace that is not in it does not exist.
+    """
 
     holder: SnapshotHolder
     policy: PolicyKeeper
@@ -104,6 +109,7 @@ class Context:
     quiet_log: QuietLog
     avoidance: Avoidance
     audit: RefusalAudit | None
+    late_namespaces: LateNamespaces | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +133,14 @@ def application(  # noqa: PLR0913  its dependencies
     log: Log,
     registry: CollectorRegistry,
     audit: RefusalAudit | None = None,
+    late_namespaces: LateNamespaces | None = None,
 ) -> web.Application:
     """Return the webhook's routes on the common server; denials are written to `audit`, if there is one."""
     metrics = ReviewMetrics(holder, registry)
     reader = avoidance.reader
-    context = Context(holder, policy, settings, log, reader, metrics, QuietLog(log), avoidance, audit)
+    context = Context(
+        holder, policy, settings, log, reader, metrics, QuietLog(log), avoidance, audit, late_namespaces
+    )
     registry.register(PodsBelow(holder, policy, reader))
     registry.register(CacheSizes((holder.caches, reader.caches, avoidance.refusals.caches)))
     registry.register(EvaluatedNodes(holder.cache.evaluated))
@@ -153,13 +162,14 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
         context.metrics.bad_calls.labels(name, str(int(error.status))).inc()
         context.quiet_log.warning("review.unreadable", webhook=name, errors=error.mistakes)
         return web.json_response({"error": str(error)}, status=error.status)
-    snapshot = context.holder.snapshot
-    if snapshot is None:
-        # The API server retries after a second, within its timeout.
-        reason = {"error": "the state of the cluster is not known yet"}
-        return web.json_response(reason, status=HTTPStatus.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
+    if context.holder.snapshot is None:
+        return _unavailable("the state of the cluster is not known yet")
     try:
+        snapshot = await _with_namespace(context, context.holder.snapshot, review.namespace)
         outcome = await _ENDPOINTS[name](context, review, snapshot)
+    except ClusterError as error:
+        context.quiet_log.warning("namespace.unread", webhook=name, error=str(error))
+        return _unavailable(str(error))
     except Exception as error:
         error.add_note(f"while answering review {review.uid}")
         raise
@@ -171,6 +181,27 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
     if context.audit and isinstance(outcome.answer, Denied):
         context.audit.refused(review, name, outcome.answer, nodes=len(snapshot.nodes))
     return web.Response(body=outcome.body, content_type=JSON)
+
+
+def _unavailable(why: str) -> web.Response:
+    """Return an answer after which the API server retries, and then applies the failure policy."""
+    # It retries after a second, within its timeout.
+    headers = {"Retry-After": "1"}
+    return web.json_response({"error": why}, status=HTTPStatus.SERVICE_UNAVAILABLE, headers=headers)
+
+
+async def _with_namespace(context: Context, snapshot: Snapshot, name: str) -> Snapshot:
+    """Return the snapshot with a namespace that it may not have yet; raise `ClusterError`."""
+    if name in snapshot.namespaces or context.late_namespaces is None:
+        return snapshot
+    facts = await context.late_namespaces.facts(name)
+    if facts is None:
+        return snapshot
+    return replace(
+        snapshot,
+        namespaces={**snapshot.namespaces, name: facts.rules},
+        namespace_labels={**snapshot.namespace_labels, name: facts.labels},
+    )
 
 
 def _body(request: web.Request) -> bytes:

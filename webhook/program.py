@@ -20,6 +20,7 @@ from numalign.kube import live_feed
 from numalign.kube.client import Api
 from numalign.kube.compose import ClusterProgram, SnapshotSource
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.late_namespaces import LateNamespaces
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import server
 from numalign.runtime.clock import utc_now
@@ -61,6 +62,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
                     log=self.log,
                     registry=self.registry,
                     audit=audit,
+                    late_namespaces=LateNamespaces(source.api, time.monotonic) if source.api else None,
                 )
                 return await self._run(app, holder, source, folder, stop)
 

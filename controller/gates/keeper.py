@@ -36,7 +36,7 @@ from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import TimeSlice
 from numalign.runtime.logs import Log
 from numalign.scheduling.binding import Binder, BindingCall
-from numalign.scheduling.scheduler_state import SchedulerState
+from numalign.scheduling.scheduler_state import SchedulerState, UnknownNamespace
 
 TURN_SECONDS = 1.0
 """Interval in seconds between passes without changes."""
@@ -267,6 +267,10 @@ class GateKeeper:
             return None
         try:
             wanted = aspects(raw, self.state.pending_pod(raw))
+        except UnknownNamespace as error:
+            gated.why = str(error)
+            gated.not_evaluated(now=self.clock())
+            return None
         except BadInput as error:
             return LiftGate(f"its requests are invalid: {error}")
         if isinstance(wanted, LiftGate):

@@ -30,7 +30,7 @@ from numalign.lru import LRU, Caches
 from numalign.memory_size import weight
 from numalign.model.constraints import ANYWHERE, Constraints
 from numalign.model.demand import WHOLE_POD, Demand, Step
-from numalign.model.errors import BadInput
+from numalign.model.errors import BadInput, Mistake
 from numalign.model.intent import Gate, Intent, Match
 from numalign.model.pod import Qos, Role
 from numalign.model.resources import EMPTY
@@ -115,6 +115,11 @@ class _Identity(NamedTuple):
 _UNREAD = Demand(Qos.BEST_EFFORT, (), Step(WHOLE_POD, Role.APP), EMPTY)
 """The demand of an unreadable pod that does not request alignment: every node fits."""
 
+
+class UnknownNamespace(BadInput):
+    """Raised for a pod of a namespace that the watch has not reported yet."""
+
+
 Watcher = Callable[[PodInfo, PodInfo | None], None]
 """Called with a pod as it is now, and as it was."""
 
@@ -124,7 +129,8 @@ class SchedulerState:
     """The state of the cluster. Times are seconds of `clock`; `wall` is seconds since 1970.
 
     `watchers` are called with every change of a pod, before the ledger has it. `complete` is whether a
-    snapshot comes with all pods.
+    snapshot comes with all pods. With `follows`, snapshots come from watches, which may be late: what is
+    requested for the pods of an unknown namespace is not known.
     """
 
     reservations: Reservations
@@ -135,6 +141,7 @@ class SchedulerState:
     wall: Callable[[], float]
     watchers: tuple[Watcher, ...] = ()
     complete: Callable[[Snapshot], bool] = lambda _snapshot: True
+    follows: bool = False
     pods: dict[str, PodInfo] = field(init=False, default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(init=False, default_factory=dict)
     snapshot: Snapshot | None = field(init=False, default=None)
@@ -281,7 +288,8 @@ class SchedulerState:
     def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
         """Return the v1 Pod in a request; raise `BadInput` with every mistake in its request.
 
-        The same object is read once, as long as its effective policy does not change.
+        Raise `UnknownNamespace` if what is requested for it is not known yet. The same object is read once,
+        as long as its effective policy does not change.
         """
         # A scheduler that filters prioritizes next, with the object that `Calls` has kept.
         inputs = (pod, self.snapshot, self.policy.now)
@@ -294,10 +302,17 @@ class SchedulerState:
 
     def _read(self, pod: Mapping[str, object]) -> PendingPod:
         identity = _identity(pod)
+        if not self._knows(identity.namespace):
+            raise UnknownNamespace(
+                [Mistake("metadata.namespace", f"namespace {identity.namespace} is not known yet: try again")]
+            )
         reading = self.reader.read(pod, identity.namespace, self._effective_policy())
         if isinstance(reading, Invalid) and self._refused(reading):
             raise BadInput(reading.mistakes)
         return self._pending(identity, reading)
+
+    def _knows(self, namespace: str) -> bool:
+        return not self.follows or self.snapshot is None or namespace in self.snapshot.namespaces
 
     def was_asked(self, uid: str) -> bool:
         """Return whether a scheduler asked about a pod, as far as that is cached."""
@@ -313,6 +328,8 @@ class SchedulerState:
         if pending and (question := self._by_node(pending.question)) is not pending.question:
             pending = replace(pending, question=question)
         if pod is None or (pending and (pending.demand, pending.created) == (pod.demand, pod.created)):
+            return pending
+        if not self._knows(pod.namespace):
             return pending
         reading = self.reader.read(pod.request, pod.namespace, self._effective_policy())
         # An invalid pod got its error when it was evaluated, and is never bound.

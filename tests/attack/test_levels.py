@@ -1,10 +1,12 @@
-"""A tenant in a namespace that enforces a level, with one more annotation."""
+"""A tenant in a namespace that enforces a level: with other annotations, or faster than a watch."""
+
+from http import HTTPStatus
 
 import orjson
 import pytest
 
-from harness.http_calls import Connection
-from tests.attack import objects
+from harness.http_calls import Door, once
+from tests.attack import attackers, objects
 from tests.attack.arena import Arena
 from tests.attack.objects import SINGLE
 from tests.notation import GPU, HUGE_2M, table
@@ -32,8 +34,41 @@ async def test_nobody_walks_around_a_level(arena: Arena, names: str, *, admitted
     )
     webhook = await arena.webhook()
     made = objects.pod("sly", {**ASKED, **({HUGE_2M: "2Mi"} if names == HUGE_2M else {})}, resources=names)
-    connection = await Connection.open(webhook.door)
-    answer = await connection.call("POST", "/validate", objects.review(made, namespace=STRICT))
-    connection.close()
 
-    assert orjson.loads(answer.body)["response"]["allowed"] is admitted
+    assert await allowed(webhook.door, objects.review(made, namespace=STRICT)) is admitted
+
+
+async def allowed(door: Door, review: bytes) -> bool:
+    """What the webhook answers."""
+    answer = await once(door, "POST", "/validate", review)
+    return bool(orjson.loads(answer.body)["response"]["allowed"])
+
+
+async def test_a_pod_without_its_policy_is_placed_as_its_namespace_enforces(arena: Arena) -> None:
+    arena.put(
+        objects.namespace(STRICT, enforce=SINGLE),
+        *objects.node("two", zones=2, amounts=AMOUNTS, free=100),
+        *objects.node("loose", zones=2, policy="none", amounts=AMOUNTS, free=100),
+    )
+    scorer = await arena.scorer()
+    made = objects.pod("sly", ASKED, policy=None)
+    made["metadata"]["namespace"] = STRICT
+    answer = await once(scorer.door, "POST", "/filter", objects.filtering(made, ["two", "loose"]))
+
+    assert orjson.loads(answer.body)["NodeNames"] == ["two"]
+
+
+async def test_nobody_is_faster_than_the_watch_of_namespaces(arena: Arena) -> None:
+    api = await arena.api_server()
+    webhook = await arena.webhook(api=api)
+    fast, strict = objects.pod("fast", ASKED, policy=None), objects.namespace(STRICT, enforce=SINGLE)
+    made = await once(api.door, "POST", "/api/v1/namespaces", orjson.dumps(strict))
+
+    assert made.status == HTTPStatus.CREATED
+    assert not await allowed(webhook.door, objects.review(fast, namespace=STRICT))
+
+    # Nor is it called for every name that somebody makes up.
+    invented = (objects.review(fast, namespace=f"invented-{number}") for number in range(300))
+    async with arena.honest(webhook, most=16):
+        statuses = await attackers.send(webhook.door, "/validate", invented, at_once=20)
+    assert {*statuses} == {HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE}

@@ -179,7 +179,7 @@ class Bench:
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     """An API server with a small and a large node, and both webhook configurations."""
     async with FakeApi() as api:
-        for each in conftest.snapshot({"small": SMALL, "large": LARGE})["items"]:
+        for each in conftest.snapshot({"small": SMALL, "large": LARGE}, namespaces={"team": {}})["items"]:
             api.put(each)
         for kind in ("Mutating", "Validating"):
             api.put(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -23,7 +24,7 @@ from numalign.model.errors import BadInput
 from numalign.model.intent import Intent, Policy
 from numalign.model.machine import read_list, render_list
 from numalign.model.node import Known
-from numalign.scheduling.scheduler_state import AT_ONCE, LOOK_SECONDS
+from numalign.scheduling.scheduler_state import AT_ONCE, LOOK_SECONDS, UnknownNamespace
 from tests.manifests import labelled, topology
 from tests.notation import GPU, NIC, bag, free_of, means, node, table
 from tests.scorer.conftest import (
@@ -324,6 +325,22 @@ async def test_where_users_are_exempt_a_pod_below_the_level_may_be_theirs(scorer
     scorer.obey(parse(b"exemptions: {users: [ci]}"))
 
     assert scorer.subject(raw(FOUR, policy=None)).question.intent == means("none")
+
+
+@pytest.mark.parametrize("follows", [True, False], ids=["a watch may be late", "a file is complete"])
+async def test_what_a_namespace_enforces_is_not_known_before_the_namespace(
+    scorer: Scorer, *, follows: bool
+) -> None:
+    scorer.state.follows = follows
+    made = raw(FOUR, policy=None)
+    await scorer.know({"loose": LOOSE})
+    scorer.see(made)
+
+    assert (scorer.state.waiting(uid("web")) is None) is follows
+    with pytest.raises(UnknownNamespace, match=TEAM) if follows else nullcontext():
+        assert scorer.subject(made).question.intent == means("none")
+    await scorer.know({"loose": LOOSE}, team={"enforce": SINGLE})
+    assert scorer.subject(made).question.intent == means(SINGLE)
 
 
 async def test_the_same_object_is_read_anew_once_something_else_is_asked(scorer: Scorer) -> None:

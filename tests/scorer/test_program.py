@@ -186,6 +186,22 @@ async def test_what_pods_hold_is_learned_from_the_cluster_and_forgotten_with_the
     assert before == ["b"]
 
 
+async def test_a_pod_waits_until_its_namespace_is_known(bench: Bench) -> None:
+    async with bench.running() as scorer:
+        await scorer.until(scorer.ready)
+        bench.api.delete("/api/v1/namespaces/team")
+        made = bench.pod(raw(FOUR))
+
+        async def refused() -> bool:
+            answer = await scorer.ask("/filter", {"Pod": made, "NodeNames": ["a", "loose"]})
+            return "namespace team is not known yet" in answer.get("Error", "")
+
+        await scorer.until(refused)
+        [namespace] = documents({}, team={})
+        bench.api.put(namespace)
+        await scorer.until_fit(made, "a", of=["a", "loose"])
+
+
 async def test_what_dra_serves_is_learned_from_the_cluster_and_forgotten_with_it(bench: Bench) -> None:
     plain, topology = documents({"bare": BARE})
     bench.api.put({**plain, "status": {"allocatable": {"cpu": "16", "memory": "32Gi", "pods": "110"}}})

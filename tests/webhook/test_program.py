@@ -82,17 +82,23 @@ class Running:
         async with aiohttp.ClientSession() as session, session.get(where) as answer:
             return answer.status, await answer.json()
 
-    async def ask(self, made: Raw, path: str = "mutate") -> Raw:
+    async def ask(self, made: Raw, path: str = "mutate", **changes: object) -> Raw:
         """The response to a review of a pod that is created."""
+        status, answer = await self.post(made, path, **changes)
+        assert status == HTTPStatus.OK
+        response: Raw = answer["response"]
+        return response
+
+    async def post(self, made: Raw, path: str, **changes: object) -> tuple[int, Raw]:
+        """The status and the document that is answered."""
         [listening] = self.told.of("server.listening")
         where = f"{self.scheme}://127.0.0.1:{listening['port']}/{path}"
-        body, kind = orjson.dumps(request(made)), {"Content-Type": "application/json"}
+        body, kind = orjson.dumps(request(made, **changes)), {"Content-Type": "application/json"}
         async with (
             aiohttp.ClientSession(headers=kind) as session,
             session.post(where, ssl=False, data=body) as answer,
         ):
-            response: Raw = (await answer.json())["response"]
-            return response
+            return answer.status, await answer.json()
 
 
 @dataclass
@@ -284,6 +290,47 @@ async def test_when_the_api_server_goes_answers_go_on_and_news_are_heard_when_it
 
     assert bench.settled == ["settled"]
     assert (meanwhile, ready) == (before, True)
+
+
+STRICT = "/api/v1/namespaces/strict"
+LAX = raw("cpu=2 mem=1Gi gpu=1")
+
+
+async def strict(bench: Bench, webhook: Running) -> None:
+    """A namespace that enforces comes to be, and its watch does not report it."""
+    await webhook.until(webhook.ready)
+    bench.api.silent = True
+    labels = {"enforce": SINGLE, "default": SINGLE}
+    [namespace] = conftest.snapshot({}, namespaces={"strict": labels})["items"]
+    bench.api.put(namespace)
+
+
+async def test_a_namespace_that_no_watch_has_reported_is_asked_for(bench: Bench) -> None:
+    job = {"kind": {"group": "batch", "version": "v1", "kind": "Job"}}
+    template = {"spec": {"template": raw("cpu=2 mem=1Gi gpu=1", policy="none")}}
+    async with bench.running(*PLAIN) as webhook:
+        await strict(bench, webhook)
+        denied = await webhook.ask(raw("cpu=2 mem=1Gi gpu=1", policy="none"), "validate", namespace="strict")
+        patched = await webhook.ask(raw("cpu=2 mem=1Gi gpu=2"), namespace="strict")
+        warned = await webhook.ask(template, "validate-workloads", namespace="strict", **job)
+        bench.api.silent = False
+
+    assert not denied["allowed"]
+    assert "single-numa-node" in denied["status"]["message"]
+    assert "patch" in patched
+    assert "its pods will be denied" in str(warned["warnings"])
+
+
+@pytest.mark.parametrize("path", ["mutate", "validate", "validate-workloads"])
+async def test_of_a_namespace_that_cannot_be_read_the_failure_policy_decides(bench: Bench, path: str) -> None:
+    async with bench.running(*PLAIN) as webhook:
+        await strict(bench, webhook)
+        bench.api.failures[STRICT] = HTTPStatus.FORBIDDEN
+        status, _ = await webhook.post(LAX, path, namespace="strict")
+        bench.api.silent = False
+
+    assert status == HTTPStatus.SERVICE_UNAVAILABLE
+    assert "strict" in bench.told.of("namespace.unread")[0]["error"]
 
 
 @pytest.fixture

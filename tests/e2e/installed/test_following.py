@@ -47,6 +47,14 @@ def changes(cluster: Cluster) -> Iterator[tuple[str, Write, Right]]:
     yield "it leaves", cluster.leave, warned
 
 
+async def test_a_namespace_enforces_from_its_first_pod_on(cluster: Cluster) -> None:
+    """No watch has told the webhook of it yet."""
+    for turn in range(ROUNDS):
+        await cluster.store.apply(namespace(f"new-{turn}", {"numalign.io/enforce": "single-numa-node"}))
+        answer = await rehearse(cluster.api, asks=gpus(1), namespace=f"new-{turn}", annotations={})
+        assert answer.code == HTTPStatus.FORBIDDEN, answer.body
+
+
 async def test_the_next_pod_sees_every_change_of_a_node_soon(
     cluster: Cluster, tell: Callable[[str], None]
 ) -> None:
