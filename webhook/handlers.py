@@ -23,6 +23,7 @@ from numalign.cache.pod_question import PodQuestion
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.errors import ClusterError
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.late_namespaces import LateNamespaces
@@ -33,6 +34,7 @@ from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes, not_answered
 from numalign.runtime.tracing import SpanAttributes
+from webhook import changes
 from webhook.avoidance import Avoidance, with_avoidance
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import PLACERS, UNSTEERED, Steering, mutate, needs_survey
@@ -260,6 +262,11 @@ def _mutated(answer: Allowed | Patched) -> str:
 
 
 async def _validation(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
+    if changes.is_change(review):
+        judged = changes.judge(review, EffectivePolicy.of(snapshot, context.policy.now))
+        if isinstance(judged, SkipReason):
+            return _validated(review, Allowed(), "skipped")
+        return _validated(review, judged)
     pod = _subject(context, review, snapshot)
     if isinstance(pod, SkipReason):
         return _validated(review, Allowed(), "skipped")

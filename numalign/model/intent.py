@@ -43,6 +43,9 @@ PLACEMENT_GATE = PLACEMENT
 CLASS_LABEL = PREFIX + "class"
 """On nodes: the name of their topology class."""
 
+DECISIVE = (POLICY, VOLCANO_POLICY, RESOURCES)
+"""The annotations by which a pod meets the level of its namespace, or does not."""
+
 _WRITTEN_BY_OWNERS = (POLICY, RESOURCES, SCOPE, EXCLUSIVE)
 WRITTEN_ABOUT_PODS = (PLACEMENT, PLACEMENT_OBSERVED, PINNED_AT, ALIGNED, ALIGNED_WHY)
 """Annotations that programs write on pods, which are not part of the owner's request."""
@@ -241,6 +244,21 @@ def read(annotations: Mapping[str, str]) -> IntentAnnotations:
         lost,
         () if named else loose,
     )
+
+
+def weakened(before: Mapping[str, str], after: Mapping[str, str], level: Policy) -> tuple[str, ...]:
+    """Return the `DECISIVE` annotations whose change may take a pod below a level.
+
+    A policy may become another one that meets the level. What is aligned may only become everything.
+    """
+    changed = (key for key in DECISIVE if before.get(key) != after.get(key))
+    return tuple(key for key in changed if not _meets(key, after.get(key), level))
+
+
+def _meets(key: str, text: str | None, level: Policy) -> bool:
+    if key == RESOURCES:
+        return text is None
+    return text in _TIGHTNESS and Policy(text).at_least(level)
 
 
 def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mistake, ...]]:

@@ -109,8 +109,8 @@ def of_many_names(name: str, count: int) -> Json:
     return {**made, "spec": spec}
 
 
-def review(made: Json, *, namespace: str = TEAM) -> bytes:
-    """The AdmissionReview of a pod that is created."""
+def review(made: Json, *, namespace: str = TEAM, **changes: object) -> bytes:
+    """The AdmissionReview of a pod that is created, or changed so."""
     asked = {
         "uid": "705ab4f5-6393-11e8-b7cc-42010a800002",
         "kind": {"group": "", "version": "v1", "kind": "Pod"},
@@ -119,6 +119,7 @@ def review(made: Json, *, namespace: str = TEAM) -> bytes:
         "operation": "CREATE",
         "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
         "object": made,
+        **changes,
     }
     return orjson.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": asked})
 

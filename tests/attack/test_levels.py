@@ -44,6 +44,17 @@ async def allowed(door: Door, review: bytes) -> bool:
     return bool(orjson.loads(answer.body)["response"]["allowed"])
 
 
+async def test_a_pod_keeps_its_policy_where_only_the_webhook_judges_changes(arena: Arena) -> None:
+    arena.put(objects.namespace(STRICT, enforce=SINGLE))
+    webhook = await arena.webhook()
+    before, after = objects.pod("sly", ASKED), objects.pod("sly", ASKED, policy=None)
+
+    for part in ("", "status"):
+        change = {"operation": "UPDATE", "subResource": part, "oldObject": before}
+        assert await allowed(webhook.door, objects.review(before, namespace=STRICT, **change))
+        assert not await allowed(webhook.door, objects.review(after, namespace=STRICT, **change))
+
+
 async def test_a_pod_without_its_policy_is_placed_as_its_namespace_enforces(arena: Arena) -> None:
     arena.put(
         objects.namespace(STRICT, enforce=SINGLE),

@@ -197,7 +197,7 @@ async def test_guards_come_where_they_are_known_and_wanted(helm: Path) -> None:
     async def guards(values: str, *arguments: str) -> set[str]:
         return {*(await made(helm, values, *arguments)).of_kind("ValidatingAdmissionPolicy")}
 
-    always = {CONTROLLER, "numalign-shapes", "numalign-topologies", "numalign-test"}
+    always = {CONTROLLER, "numalign-levels", "numalign-shapes", "numalign-topologies", "numalign-test"}
     assert await guards("", "--kube-version=1.30.0-eks-1") == await guards("") == always
     assert await guards("scorer.enabled=true") == {*always, "numalign-records"}
     assert await guards("gates.enabled=true") == {*always, "numalign-records"}
@@ -205,6 +205,60 @@ async def test_guards_come_where_they_are_known_and_wanted(helm: Path) -> None:
         assert await guards(f"{value} scorer.records.guarded=false") == always
     assert await guards("agent.enabled=true") == {*always, AGENT}
     assert await guards("scorer.enabled=true agent.enabled=true", "--kube-version=1.29.9") == set()
+
+
+DEFAULTS = (
+    "policy.defaults[0].enforce=restricted policy.defaults[0].namespaceSelector.matchLabels.team=a"
+    " policy.defaults[1].enforce=none policy.defaults[2].warn=restricted"
+)
+
+
+async def test_levels_of_the_policy_are_kept_too(helm: Path) -> None:
+    found = await made(helm, DEFAULTS)
+    bound = {
+        name: each["spec"]["matchResources"]["namespaceSelector"]
+        for name, each in found.of_kind("ValidatingAdmissionPolicyBinding").items()
+        if each["spec"]["policyName"] == "numalign-levels"
+    }
+
+    assert bound.keys() == {"numalign-levels", "numalign-levels-0"}
+    assert bound["numalign-levels-0"]["matchLabels"] == {"team": "a"}
+    unlabelled = {"key": "numalign.io/enforce", "operator": "DoesNotExist"}
+    assert bound["numalign-levels-0"]["matchExpressions"][-1] == unlabelled
+
+
+@pytest.mark.parametrize(
+    ("values", "version", "changes"),
+    [
+        ("", "1.30.0", {}),
+        ("", "1.29.9", {"changes.enforce.numalign.io": "Fail"}),
+        (
+            DEFAULTS,
+            "1.28.0-eks-1",
+            {"changes.enforce.numalign.io": "Fail", "changes.validate.numalign.io": "Ignore"},
+        ),
+    ],
+)
+async def test_without_such_policies_the_webhook_judges_changes(
+    helm: Path, values: str, version: str, changes: dict[str, str]
+) -> None:
+    found = await made(helm, values, f"--kube-version={version}")
+    called = {
+        each["name"]: each
+        for each in found["ValidatingWebhookConfiguration", "zz-numalign"]["webhooks"]
+        if each["name"].startswith("changes.")
+    }
+
+    assert {name: each["failurePolicy"] for name, each in called.items()} == changes
+    for each in called.values():
+        assert [(rule["operations"], rule["resources"]) for rule in each["rules"]] == [
+            (["UPDATE"], ["pods", "pods/*"]),
+            (["CREATE"], ["pods/binding", "bindings"]),
+        ]
+        assert [condition["name"] for condition in each["matchConditions"]] == [
+            "changed",
+            "not-by-a-scheduler",
+        ]
 
 
 async def test_whoever_else_writes_records_is_named(helm: Path) -> None:

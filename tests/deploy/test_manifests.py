@@ -12,7 +12,7 @@ import pytest
 
 from controller.settings import ControllerSettings
 from numalign.kube.decode import placement_records
-from numalign.model.intent import PINNED_AT
+from numalign.model.intent import DECISIVE, PINNED_AT, Policy
 from numalign.runtime import health, server
 from tests.deploy.render import (
     AGENT_NAMESPACE,
@@ -127,7 +127,26 @@ def test_the_annotations_that_are_read_are_those_that_are_guarded() -> None:
 def test_what_a_policy_forbids_is_denied(name: str) -> None:
     assert GUARDING["ValidatingAdmissionPolicy", name]["spec"]["failurePolicy"] == "Fail"
     binding = GUARDING["ValidatingAdmissionPolicyBinding", name]
-    assert binding["spec"] == {"policyName": name, "validationActions": ["Deny"]}
+    assert (binding["spec"]["policyName"], binding["spec"]["validationActions"]) == (name, ["Deny"])
+
+
+def test_a_level_is_kept_where_the_webhook_enforces_it() -> None:
+    """Which annotations decide, and by which words, is told twice."""
+    spec = GUARDING["ValidatingAdmissionPolicy", "numalign-levels"]["spec"]
+    expressions = {each["name"]: each["expression"] for each in spec["variables"]}
+    assert {*re.findall(r"'([^']+/[^']+)'", expressions["weakened"])} == {*DECISIVE}
+    assert re.findall(r"'([^']+)'", expressions["policies"]) == [*Policy]
+    bound = GUARDING["ValidatingAdmissionPolicyBinding", "numalign-levels"]["spec"]["matchResources"]
+    [enforcing] = [
+        each
+        for each in SHIPPED["ValidatingWebhookConfiguration", "zz-numalign"]["webhooks"]
+        if each["name"] == "pods.enforce.numalign.io"
+    ]
+    levels = [level for level in Policy if level is not Policy.NONE]
+    *where, last = bound["namespaceSelector"]["matchExpressions"]
+    *there, enforces = enforcing["namespaceSelector"]["matchExpressions"]
+    assert where == there
+    assert (last["key"], last["values"]) == (enforces["key"], levels)
 
 
 BINDINGS = [(kind, name) for kind, name in EVERYTHING if kind.endswith("RoleBinding")]

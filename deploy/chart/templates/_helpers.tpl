@@ -414,6 +414,23 @@ rules:
     scope: Namespaced
 {{- end }}
 
+{{- /* The rules for writes that can change the annotations of an existing pod. Those of a Binding are copied to its pod;
+       bindings is the deprecated resource. */}}
+{{- define "numalign.changes" -}}
+- {apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [pods, pods/*], scope: Namespaced}
+- {apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods/binding, bindings], scope: Namespaced}
+{{- end }}
+
+{{- /* The annotations by which a pod meets the level of its namespace, in CEL. */}}
+{{- define "numalign.decisive" -}}
+['numalign.io/policy', 'volcano.sh/numa-topology-policy', 'numalign.io/resources']
+{{- end }}
+
+{{- /* Whether a user may bind the pods of all namespaces, as schedulers may, in CEL. */}}
+{{- define "numalign.schedules" -}}
+authorizer.group('').resource('pods').subresource('binding').check('create').allowed()
+{{- end }}
+
 {{- /* Which namespaces: those that have the label `has`, if it is given, and none of the labels `lacks`. */}}
 {{- define "numalign.namespaces" -}}
 namespaceSelector:
