@@ -97,6 +97,7 @@ _POD: Mapping[str, object] = {
         "reason": _ALL,
         "message": _ALL,
         "qosClass": _ALL,
+        "conditions": {"type": _ALL, "status": _ALL, "lastTransitionTime": _ALL},
         **dict.fromkeys(("initContainerStatuses", "containerStatuses"), _ALLOCATED),
     },
 }

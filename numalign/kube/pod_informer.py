@@ -62,6 +62,9 @@ class Phase(StrEnum):
 LEAST_PRIORITY = -(2**31)
 """Priorities are int32."""
 
+MOST_CONDITIONS = 64
+"""The limit of conditions of one pod that are read; a kubelet writes seven."""
+
 MOST_GATES = 64
 """The limit of scheduling gates of one pod that are read; programs add one or two."""
 
@@ -89,10 +92,11 @@ class Owner(NamedTuple):
 class PodInfo:
     """A pod, as a ledger needs it.
 
-    `node` is empty while it is not bound, `created` and `started` (by its kubelet) are in whole seconds since
-    1970, 0 if not set. `acknowledged` is whether its kubelet has reported on it, `leaving` whether it was
-    deleted and is not gone yet; `reason` and `message` are those of its status. `request` is the request of
-    the pod by itself; `record` is None if no readable record says what it holds.
+    `node` is empty while it is not bound. `created` and `scheduled` (when it was bound) are by the clock of
+    an API server, `started` by its kubelet's, in whole seconds since 1970, 0 if not set. `acknowledged` is
+    whether its kubelet has reported on it, `leaving` whether it was deleted and is not gone yet; `reason` and
+    `message` are those of its status. `request` is the request of the pod by itself; `record` is None if no
+    readable record says what it holds.
 
     `gates` are the names of its scheduling gates, `owner` its controller, None if it has none. A pod that is
     not bound may be `pinned` to a node by the controller, at `pinned_at` (seconds since 1970); empty and 0 if
@@ -121,6 +125,12 @@ class PodInfo:
     pinned_at: int = 0
     mark: AlignmentMark = UNMARKED
     recreated: Scheduling | None = None
+    scheduled: int = 0
+
+    @property
+    def latest(self) -> int:
+        """The latest of these times, by whichever clock."""
+        return max(self.created, self.scheduled, self.started)
 
     @property
     def demand(self) -> Demand | None:
@@ -270,6 +280,7 @@ class PodInformer:
             pinned_at=pinned_at,
             mark=_mark(metadata["annotations"]),
             recreated=self._recreated.of(_object(part)) if self._recreated else None,
+            scheduled=_scheduled(status["conditions"]),
         )
 
     def _owner(self, metadata: Part) -> Owner | None:
@@ -334,6 +345,14 @@ def _phase(part: Part) -> Phase:
     if part.value is None:
         return Phase.PENDING
     return part.one_of(Phase) or Phase.UNKNOWN
+
+
+def _scheduled(conditions: Part) -> int:
+    """Return when an API server bound the pod (assignPod, pkg/registry/core/pod/storage/storage.go)."""
+    for condition in islice(conditions.objects(), MOST_CONDITIONS):
+        if condition["type"].value == "PodScheduled" and condition["status"].value == "True":
+            return condition["lastTransitionTime"].time()
+    return 0
 
 
 def _acknowledged(status: Part) -> bool:

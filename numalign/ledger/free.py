@@ -192,7 +192,9 @@ def _anchored(info: NodeInfo, holding: Sequence[AssignedPod]) -> _Counted | None
 
 def _accountable(info: NodeInfo) -> tuple[list[AssignedPod], list[AssignedPod]]:
     """Return the pods that a topology certainly accounts for, and those that it may."""
-    settled = sorted((pod for pod in info.assigned_pods if pod.admitted), key=lambda pod: pod.since)
+    settled = sorted(
+        (pod for pod in info.assigned_pods if pod.admitted), key=lambda pod: (pod.since, pod.started)
+    )
     bound = [pod for pod in info.assigned_pods if pod.stage is Stage.BOUND]
     recent = [*settled[-MOST_RECENT:], *bound, *info.departed[: -MOST_RECENT - 1 : -1]]
     return settled[:-MOST_RECENT], recent

@@ -61,13 +61,14 @@ class AssignedPod:
     """A pod on a node, or one with a reservation there.
 
     `demand` is None for a pod that cannot be read. `created` is in whole seconds since 1970, as the kubelet
-    compares it; `since` is when the pod reached its stage, in seconds of the ledger's clock. For a pod
-    without `record`, `guess` may be what was reserved for it without certainty: it is kept free for it, and
-    no prediction relies on it. `turn` orders the reservations of a node: the earlier one is bound earlier. A
-    prediction or record of a `doubtful` pod is not trusted. A `terminating` pod was deleted, and its kubelet
-    may release it at any time. For an `unconfirmed` pod it was not known whether it was bound, or when: its
-    kubelet may admit it before others, after them, or never. `refuted` are resources for which its record is
-    impossible (`counted_on`). `intent` is what is requested of its placement, policy none if nothing is.
+    compares it; `started` likewise, by the kubelet's own clock, so it orders pods of one node only. `since`
+    is when the pod reached its stage, in seconds of the ledger's clock. For a pod without `record`, `guess`
+    may be what was reserved for it without certainty: it is kept free for it, and no prediction relies on it.
+    `turn` orders the reservations of a node: the earlier one is bound earlier. A prediction or record of a
+    `doubtful` pod is not trusted. A `terminating` pod was deleted, and its kubelet may release it at any
+    time. For an `unconfirmed` pod it was not known whether it was bound, or when: its kubelet may admit it
+    before others, after them, or never. `refuted` are resources for which its record is impossible
+    (`counted_on`). `intent` is what is requested of its placement, policy none if nothing is.
     """
 
     uid: str
@@ -76,6 +77,7 @@ class AssignedPod:
     stage: Stage
     since: float = 0.0
     created: int = 0
+    started: int = 0
     record: PlacementRecord | None = None
     guess: Held | None = None
     turn: int = 0

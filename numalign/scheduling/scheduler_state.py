@@ -34,7 +34,7 @@ from numalign.model.errors import BadInput, Mistake
 from numalign.model.intent import Gate, Intent, Match
 from numalign.model.pod import Qos, Role
 from numalign.model.resources import EMPTY
-from numalign.runtime.clock import Sleep
+from numalign.runtime.clock import Sleep, least_age
 from numalign.runtime.cooperative import patiently
 from numalign.scheduling.fingerprint_reader import PodFingerprintReader
 from numalign.scheduling.pinned_pods import PinnedReservations
@@ -215,7 +215,7 @@ class SchedulerState:
         else:
             if pod.leaving and not (before and before.leaving):
                 self.reservations.mark_terminating(pod.uid, now=self.clock())
-            self.reservations.update_pod(pod.node, self._assigned_pod(pod))
+            self.reservations.update_pod(pod.node, self._assigned_pod(pod, before))
 
     def remove_pod(self, uid: str) -> None:
         """Remove a pod."""
@@ -229,8 +229,10 @@ class SchedulerState:
         self._pinned.expire()
         return self.reservations.expire(self.clock())
 
-    def _assigned_pod(self, pod: PodInfo) -> AssignedPod:
-        age = max(0.0, self.wall() - pod.started) if pod.acknowledged and pod.started else 0.0
+    def _assigned_pod(self, pod: PodInfo, before: PodInfo | None) -> AssignedPod:
+        # Only of a pod that was admitted before it was first seen, it is unknown for how long.
+        met = before is None and pod.acknowledged and pod.started
+        age = least_age(self.wall(), pod.latest) if met else 0.0
         return AssignedPod(
             pod.uid,
             (pod.namespace, pod.name),
@@ -238,6 +240,7 @@ class SchedulerState:
             Stage.ADMITTED if pod.acknowledged else Stage.BOUND,
             since=self.clock() - age,
             created=pod.created,
+            started=pod.started,
             record=pod.record,
             terminating=pod.leaving,
             intent=self._intent_of(pod),
@@ -256,7 +259,7 @@ class SchedulerState:
         )
         if prediction is None or not prediction.verdict.admitted:
             return None
-        assigned_pod = replace(self._assigned_pod(pod), stage=Stage.RESERVED, since=self.clock() - age)
+        assigned_pod = replace(self._assigned_pod(pod, pod), stage=Stage.RESERVED, since=self.clock() - age)
         return assigned_pod if assigned_pod.record else replace(assigned_pod, guess=prediction.held)
 
     def _intent_of(self, pod: PodInfo) -> Intent:

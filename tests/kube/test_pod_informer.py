@@ -128,6 +128,31 @@ def test_a_pod_is_told_of_with_all_that_a_ledger_needs(watched: Watched) -> None
     assert watched.mistakes() == []
 
 
+CONDITIONS = [
+    {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-02T03:09:05Z"},
+    {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-02T03:06:45Z"},
+]
+WAITS = [{**CONDITIONS[1], "status": "False"}]
+STARTED: dict[str, object] = {"startTime": "2026-01-02T03:05:45Z"}
+BORN_AT, STARTED_AT, BOUND_AT = 1767323045, 1767323145, 1767323205
+TIMES: list[tuple[str, dict[str, object], int, int]] = [
+    # what is written                        status                                   bound     latest
+    ("it is bound, its kubelet is behind",   {"conditions": CONDITIONS, **STARTED},   BOUND_AT, BOUND_AT),
+    ("nobody says when it was bound",        STARTED,                                 0,        STARTED_AT),
+    ("it waits for a scheduler",             {"conditions": WAITS},                   0,        BORN_AT),
+    ("not a list",                           {"conditions": 5},                       0,        BORN_AT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "bound", "latest"), table(TIMES))
+def test_a_pod_is_told_of_with_when_it_was_bound_by_the_clock_of_the_api_server(
+    watched: Watched, status: dict[str, object], bound: int, latest: int
+) -> None:
+    told = watched.one(pod("p", status=status))
+
+    assert (told.scheduled, told.latest) == (bound, latest)
+
+
 def test_a_pod_that_says_next_to_nothing_is_new_and_nowhere(watched: Watched) -> None:
     containers = [{"name": "c0"}]
     told = watched.one({"metadata": {"name": "p", "uid": "1"}, "spec": {"containers": containers}})

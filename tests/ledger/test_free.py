@@ -264,3 +264,10 @@ def test_of_a_pod_that_may_hold_a_group_it_is_not_known_which_zones_serve_others
     # Whoever is content with a whole group gets something of it.
     assert free_of(free(lenient).node, "mem") == [0, 4, 8]
     assert not free(lenient).exact
+
+
+def test_of_pods_that_nobody_saw_come_the_last_that_their_kubelet_started_may_be_in_no_topology_yet() -> None:
+    pods = tuple(replace(on(f"p{at}", since=NOW), started=10 - at) for at in range(10))
+
+    assert free(known(HALF, pods, told=of(*(pod.uid for pod in pods[1:])))).basis is Basis.ANCHORED
+    assert free(known(HALF, pods, told=of(*(pod.uid for pod in pods[:9])))).basis is Basis.REPORTED

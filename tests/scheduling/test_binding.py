@@ -640,6 +640,7 @@ async def test_a_pod_waits_while_an_end_that_nobody_heard_of_could_have_it_refus
     second = raw("cpu=4 mem=1Gi", name="second", creationTimestamp="2027-01-15T07:59:30Z")
     holder = on("a", raw("gpu=1", name="holder", policy=None), record=FIRST_GPU)
     scorer.see(running(holder), first, second)
+    scorer.time.seconds += NOTIFICATION_SECONDS + 1
     assert await scorer.bind(first, "a") == ""
     scorer.see({**on("a", first), "status": {"phase": "Running"}})
     began = scorer.time()

@@ -4,8 +4,11 @@ import asyncio
 import json
 from contextlib import nullcontext
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import fingerprints
@@ -47,6 +50,10 @@ from tests.scorer.conftest import (
 OTHER = [{"zones": ["node-1"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
 HALF_FREE = node("cpu=8//4 mem=16Gi//15Gi gpu=2//1", "cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 """What an exporter says once a pod is on the first zone."""
+
+
+OFFSETS = st.integers(-(10**6), 10**6)
+"""Seconds by which a clock may be wrong."""
 
 
 def free(scorer: Scorer, name: str = "a") -> list[int]:
@@ -127,17 +134,50 @@ async def test_a_pod_with_nothing_reserved_counts_everywhere_until_a_topology_ha
     assert (basis(scorer), free(scorer)) == (Basis.REPORTED, [4, 8])
 
 
-async def test_a_pod_that_has_run_for_long_is_in_the_topology_from_the_start(scorer: Scorer) -> None:
+def dated(*, created: float, started: float, bound: float | None = None) -> Raw:
+    """A pod that runs on node `a`, with times so many seconds from now."""
+    ran: Raw = {"phase": "Running", "startTime": at(started)}
+    if bound is not None:
+        ran["conditions"] = [{"type": "PodScheduled", "status": "True", "lastTransitionTime": at(bound)}]
+    return {**on("a", raw(FOUR, creationTimestamp=at(created))), "status": ran}
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(NOW + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+AGES: list[tuple[str, float, float | None, float, bool]] = [
+    # what it shows                                  created  bound  started  whether the topology has it
+    ("it has run for long",                             -600,  -590,    -590,  True),
+    ("it has run for long, nobody says when bound",     -600,  None,    -590,  True),
+    ("it waited for long, and runs since a moment",     -600,    -6,      -5,  False),
+    ("the clock of its node is two minutes behind",       -8,  None,    -125,  False),
+    ("it waited, and that clock is behind",             -600,  None,    -125,  False),
+    ("it waited, and that clock is an hour behind",     -600,    -6,   -3605,  False),
+    ("the clock of its node is ahead",                  -600,  -590,    9999,  False),
+    ("the clock of the API server is ahead",            9999,  9999,    -600,  False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("created", "bound", "started", "in_it"), table(AGES))
+async def test_a_pod_that_ran_before_anybody_looked_is_in_the_topology_if_no_clock_can_deny_it(
+    scorer: Scorer, created: float, bound: float | None, started: float, *, in_it: bool
+) -> None:
     await scorer.know({"a": HALF_FREE})
-    long_ago = {"phase": "Running", "startTime": "2027-01-15T07:50:00Z"}
-    scorer.see({**on("a", raw(FOUR)), "status": long_ago})
+    scorer.see(dated(created=created, started=started, bound=bound))
 
-    assert free(scorer) == [4, 8]
+    assert free(scorer) == ([4, 8] if in_it else [4, 4])
 
 
-async def test_a_pod_from_the_future_is_as_new_as_can_be(scorer: Scorer) -> None:
-    await scorer.know({"a": EMPTY})
-    scorer.see({**on("a", raw(FOUR)), "status": {"phase": "Running", "startTime": "2037-01-15T07:50:00Z"}})
+@given(created=OFFSETS, started=OFFSETS)
+def test_for_a_pod_that_was_seen_to_be_admitted_no_clock_of_another_machine_counts(
+    created: float, started: float
+) -> None:
+    scorer = Scorer()
+    made = dated(created=created, started=started)
+    scorer.see({**made, "status": {"phase": "Pending"}})
+    scorer.time.seconds += 7
+    scorer.see(made)
     found = scorer.reservations.assigned_pod(uid("web"))
 
     assert found

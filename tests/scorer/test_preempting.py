@@ -2,6 +2,7 @@
 
 import pytest
 
+from numalign.ledger.reservations import RELEASE_SECONDS
 from scorer.extender_protocol import Victims
 from tests.notation import node, table
 from tests.scorer.conftest import ALL, EMPTY, LOOSE, SMALL, Raw, Scorer, on, raw, running, uid
@@ -22,6 +23,7 @@ async def scorer() -> Scorer:
     await made.know({"a": EMPTY, "small": SMALL, "loose": LOOSE}, unknown=["bare"])
     for at in range(4):
         made.see(running(on("a", raw(HALF, name=f"v{at}"), record=placed(at // 2))))
+    made.time.seconds += RELEASE_SECONDS + 1
     return made
 
 
