@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.kinds import Object
 from numalign.kube.pod_counts import MOST_MISTAKES
 from numalign.kube.pod_informer import Phase
-from numalign.scheduling.recent_refusals import REFUSALS, RecentRefusals
+from numalign.scheduling.recent_refusals import AVOID_SECONDS, REFUSALS, RecentRefusals
 from webhook import patch
 from webhook.patch import Unsteered
 from webhook.review import Allowed, Patched
@@ -30,8 +31,11 @@ class Avoidance:
     refusals: RecentRefusals
     reader: PodReader
 
-    def update_pod(self, pod: Object) -> None:
-        """Handle a pod that was added or changed; ignore what cannot be read."""
+    def update_pod(self, pod: Object, before: PodRequest | None) -> None:
+        """Handle a pod that was added or changed; ignore what cannot be read.
+
+        `before` is its request, None if it was not seen before it ended.
+        """
         # Nearly all pods are not failed, and there may be a hundred thousand.
         phase = pod["status"].get("phase") if isinstance(pod.get("status"), dict) else None
         if phase != Phase.FAILED:
@@ -40,14 +44,15 @@ class Avoidance:
         metadata, status = whole["metadata"], whole["status"]
         if status["reason"].text() not in REFUSALS:
             return
-        at = status["startTime"].time() or metadata["creationTimestamp"].time()
+        at = max(status["startTime"].time(), metadata["creationTimestamp"].time())
+        age = 0.0 if before else self.refusals.age(at)
         # After a start there may be thousands that failed long ago.
-        if not self.refusals.recent(at):
+        if age >= AVOID_SECONDS:
             return
         demand = self.reader.request(pod, most_mistakes=MOST_MISTAKES).demand
         if demand is not None:
             node = whole["spec"]["nodeName"].text()
-            self.refusals.put(metadata["namespace"].text(), demand, node=node, at=at)
+            self.refusals.put(metadata["namespace"].text(), demand, node=node, age=age)
 
     def nodes(self, pod: ReviewedPod) -> tuple[str, ...]:
         """Return the nodes that a pod under review should avoid."""

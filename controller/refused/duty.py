@@ -90,7 +90,6 @@ def refused_pod_tasks(placing: Placing) -> Background:
         log=placing.log,
         registry=placing.registry,
         clock=placing.clock,
-        wall=placing.wall,
         sleep=placing.sleep,
     )
     placing.watch(WatchedRefusals(placing.state, reporter, clock=placing.clock).update_pod)

@@ -21,7 +21,7 @@ from numalign.model.demand import Demand
 from numalign.model.errors import cut
 from numalign.model.node import Node
 from numalign.model.resources import readable_zone, render
-from numalign.runtime.clock import Sleep
+from numalign.runtime.clock import Sleep, least_age
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
 from numalign.runtime.token_bucket import TokenBucket
@@ -69,12 +69,11 @@ class RefusalReporter:
         log: Log,
         registry: CollectorRegistry,
         clock: Callable[[], float],
-        wall: Callable[[], float],
         sleep: Sleep = asyncio.sleep,
     ) -> None:
         self._exempt, self._leading, self._publish = exempt, leading, publish
         self._log, self._error_log = QuietLog(log, lines=MANY_LINES), log
-        self._clock, self._wall, self._sleep = clock, wall, sleep
+        self._clock, self._sleep = clock, sleep
         self._pending: deque[_PendingNotice] = deque(maxlen=MOST_WAITING)
         self._refused = Counter(
             f"{PREFIX}refused_pods",
@@ -85,9 +84,8 @@ class RefusalReporter:
         for reason in sorted(REFUSALS):
             self._refused.labels(reason)
 
-    def add(self, rejected: RejectedPod, details: Callable[[], Iterable[str]] = tuple) -> None:
-        """Report a rejected pod that was not seen before, with these details, unless it is old."""
-        age = max(0.0, self._wall() - rejected.at)
+    def add(self, rejected: RejectedPod, details: Callable[[], Iterable[str]] = tuple, *, age: float) -> None:
+        """Report a pod that was rejected `age` seconds ago, with these details, unless that is long."""
         if age >= AVOID_SECONDS:
             return
         over = self._clock() + AVOID_SECONDS - age
@@ -152,7 +150,8 @@ class WatchedRefusals:
         """Handle a pod that was added or changed."""
         rejected = rejected_pods.of_pod(pod)
         if rejected and rejected.about_zones and not (before and before.ended):
-            self._reporter.add(rejected, lambda: self._details(pod))
+            age = 0.0 if before else least_age(self._state.wall(), rejected.at)
+            self._reporter.add(rejected, lambda: self._details(pod), age=age)
 
     def _details(self, pod: PodInfo) -> Iterator[str]:
         held = _reserved(self._state.reservations.assigned_pod(pod.uid))

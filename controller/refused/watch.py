@@ -19,7 +19,7 @@ from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.events import Event
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.kinds import Key, Object
-from numalign.runtime.clock import Sleep
+from numalign.runtime.clock import Sleep, least_age
 from numalign.runtime.logs import Log
 from numalign.runtime.server import BackgroundTask
 from numalign.scheduling import rejected_pods
@@ -47,6 +47,7 @@ class FailedPodWatch:
         self._policy = PolicyKeeper(settings.policy, log=log, registry=registry)
         self._snapshot: Snapshot | None = None
         self._uids: dict[Key, str] = {}
+        self._listed = False
         self._reporter = RefusalReporter(
             exempt=self._exempt,
             leading=lambda: self._snapshot is not None and leading(),
@@ -54,7 +55,6 @@ class FailedPodWatch:
             log=log,
             registry=registry,
             clock=clock,
-            wall=time.time,
             sleep=sleep,
         )
 
@@ -82,14 +82,17 @@ class FailedPodWatch:
         key = (rejected.namespace, rejected.name)
         if self._uids.get(key) != rejected.uid:
             self._uids[key] = rejected.uid
-            self._reporter.add(rejected)
+            # After the first list, a failed pod appears when it fails.
+            age = 0.0 if self._listed else least_age(time.time(), rejected.at)
+            self._reporter.add(rejected, age=age)
 
     def drop(self, key: Key) -> None:
         """Forget a pod."""
         self._uids.pop(key, None)
 
     def keep(self, keys: AbstractSet[Key]) -> None:
-        """Forget all other pods."""
+        """Forget all other pods; the list is complete."""
+        self._listed = True
         for key in self._uids.keys() - keys:
             del self._uids[key]
 

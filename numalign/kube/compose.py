@@ -29,9 +29,9 @@ from numalign.kube.feed import Feed, Take
 from numalign.kube.files.file_feed import FileFeed
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.informer import Sink
-from numalign.kube.kinds import Collection, Object
+from numalign.kube.kinds import Collection
 from numalign.kube.lease import NO_HANDOVER, Handover, LeaderElector
-from numalign.kube.live_feed import OF_SOME, LiveFeed
+from numalign.kube.live_feed import OF_SOME, LiveFeed, See
 from numalign.kube.settings import ClusterSettings, ProgramSettings
 from numalign.model.errors import BadInput
 from numalign.runtime import logs, metrics, server, tracing
@@ -146,7 +146,7 @@ class ClusterProgram(Program[C]):
         watched: Sequence[Sequence[Collection]],
         pods: Sink | None = None,
         reader: PodReader | None = None,
-        see: Callable[[Object], object] = lambda _pod: None,
+        see: See = lambda _pod, _before: None,
     ) -> AsyncIterator[SnapshotSource]:
         """Provide the source that the settings name; raise `Unconfigured` if there is none.
 

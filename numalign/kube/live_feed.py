@@ -21,6 +21,7 @@ from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import device_classes, numatopologies, shapes
 from numalign.kube.decode.nrt import KIND
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.feed import Take
 from numalign.kube.informer import Informer, Sink, WatchFailure, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
@@ -41,6 +42,9 @@ PATIENCE_SECONDS = 10.0
 SHARE = 4
 """The pause as a multiple of the work: at most a fifth of the time goes into it."""
 
+
+See = Callable[[Object, PodRequest | None], object]
+"""Called with a v1 Pod, and its request as it was counted before; None if it was not."""
 
 _NOTHING = frozenset[WatchFailure]()
 _ABSENCE = frozenset({WatchFailure.NOT_SERVED})
@@ -65,15 +69,17 @@ class _StoreSink:
 
 @dataclass(frozen=True, slots=True)
 class _CountSink:
-    """Counts pods, and passes each to a listener."""
+    """Counts pods, and passes each to a listener, with its request as it was counted before."""
 
     pod_counts: PodCounts
-    see: Callable[[Object], object]
+    see: See
 
     def put(self, raw: Object) -> None:
         metadata = raw["metadata"]
-        self.pod_counts.put((metadata.get("namespace", ""), metadata["name"]), raw)
-        self.see(raw)
+        key = (metadata.get("namespace", ""), metadata["name"])
+        before = self.pod_counts.get(key)
+        self.pod_counts.put(key, raw)
+        self.see(raw, before)
 
     def drop(self, key: Key) -> None:
         self.pod_counts.drop(key)
@@ -86,10 +92,10 @@ class LiveFeed:
     """The cluster behind an API server.
 
     If pods are watched, they go to `pods`, and then results depend on them; without `pods` they are counted,
-    as `reader` reads them, and each new or changed pod is passed to `see`. All of the `watched` kinds must be
-    listed first, for `optional` ones any answer is enough. The `shape_history` knows what was there before,
-    and which shapes are `declared`. `state` is the known cluster: other sources (the kubelets'
-    configurations) may add to it.
+    as `reader` reads them, and each new or changed pod is passed to `see`, with its request as it was
+    counted before. All of the `watched` kinds must be listed first, for `optional` ones any answer is enough.
+    The `shape_history` knows what was there before, and which shapes are `declared`. `state` is the known
+    cluster: other sources (the kubelets' configurations) may add to it.
     """
 
     def __init__(  # noqa: PLR0913  a server, what to watch, and what every part of a process is given
@@ -102,7 +108,7 @@ class LiveFeed:
         registry: CollectorRegistry,
         pods: Sink | None = None,
         reader: PodReader | None = None,
-        see: Callable[[Object], object] = lambda _pod: None,
+        see: See = lambda _pod, _before: None,
         shape_history: ShapeHistory | None = None,
         declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,

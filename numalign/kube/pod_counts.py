@@ -40,6 +40,10 @@ class PodCounts:
     def __len__(self) -> int:
         return len(self._requests)
 
+    def get(self, key: Key) -> PodRequest | None:
+        """Return the request of a pod that counts; None for any other."""
+        return self._requests.get(key)
+
     def put(self, key: Key, pod: Mapping[str, object]) -> None:
         """Add or update a pod, given as a v1 Pod."""
         ended = Part(pod)["status"]["phase"].text() in _ENDED

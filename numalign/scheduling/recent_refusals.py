@@ -16,6 +16,7 @@ from numalign.kubelet.admission_errors import RejectionReason
 from numalign.lru import LRU, Caches
 from numalign.memory_size import weight
 from numalign.model.demand import Demand
+from numalign.runtime.clock import least_age
 
 REFUSALS = frozenset(map(str, RejectionReason))
 """The reasons in the status of a pod that its kubelet refused."""
@@ -64,26 +65,23 @@ class RecentRefusals:
     def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
         """Take a pod as it is now, and as it was; None if it was not seen before."""
         if refused(pod) and pod.demand is not None and not (before and refused(before)):
-            self.put(pod.namespace, pod.demand, node=pod.node, at=failed_at(pod))
+            age = 0.0 if before else self.age(failed_at(pod))
+            self.put(pod.namespace, pod.demand, node=pod.node, age=age)
 
-    def put(self, namespace: str, demand: Demand, *, node: str, at: float) -> None:
-        """Record that a node refused a pod, `at` that many seconds since 1970.
-
-        One that is too old, for example from before a restart, is ignored.
-        """
-        if not (node and self.recent(at)):
+    def put(self, namespace: str, demand: Demand, *, node: str, age: float) -> None:
+        """Record that a node refused a pod `age` seconds ago; ignore one that is too old."""
+        if not node or age >= AVOID_SECONDS:
             return
         refusals = self._namespaces.get(namespace, _Namespace)
-        refusals.put(hash(demand), node, self._clock() - self._age(at))
+        refusals.put(hash(demand), node, self._clock() - age)
         self._namespaces.weigh_again(namespace)
 
-    def recent(self, at: float) -> bool:
-        """Return whether an event at this time, in seconds since 1970, still counts."""
-        return self._age(at) < AVOID_SECONDS
+    def age(self, at: float) -> float:
+        """Return how old a refusal is at least that nobody here saw happen, as before a restart.
 
-    def _age(self, at: float) -> float:
-        # A clock that is ahead cannot extend the time.
-        return max(0.0, self._wall() - at)
+        `at` is in seconds since 1970, by the clock of another machine.
+        """
+        return least_age(self._wall(), at)
 
     def nodes(self, namespace: str, demand: Demand) -> tuple[str, ...]:
         """Return the nodes that such a pod should avoid, those that refused last before others."""
@@ -101,9 +99,10 @@ def refused(pod: PodInfo) -> bool:
 def failed_at(pod: PodInfo) -> int:
     """Return when its kubelet refused a pod, in whole seconds since 1970; 0 if unknown.
 
-    A kubelet that refuses a pod records the time of the decision as the start.
+    A kubelet that refuses a pod records the time of the decision as the start. If its clock is behind, that
+    may be before the pod was created.
     """
-    return pod.started or pod.created
+    return pod.latest
 
 
 def _weight(namespace: str, refusals: _Namespace) -> int:

@@ -98,7 +98,7 @@ def read(raw: object) -> RejectedPod | None:
         node,
         reason,
         message,
-        status["startTime"].time() or metadata["creationTimestamp"].time(),
+        max(status["startTime"].time(), metadata["creationTimestamp"].time()),
         owner_of(metadata),
         spec["runtimeClassName"].text(),
     )

@@ -51,8 +51,7 @@ async def test_no_zone_that_new_pods_hold_is_offered_whichever_clock_is_wrong(ar
     for at, (_, free, created, bound, started, _) in enumerate(NODES):
         place = f"node-{at}"
         arena.put(*objects.node(place, zones=2, amounts=CPUS, free=free))
-        times = {"created": created, "bound": bound, "started": started}
-        arena.put(*(ran(place, name, **times) for name in "ab"))
+        arena.put(*(ran(place, name, created=created, bound=bound, started=started) for name in "ab"))
     scorer = await arena.scorer()
 
     fits = {

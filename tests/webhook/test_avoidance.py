@@ -9,16 +9,22 @@ import orjson
 import pytest
 
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.kinds import PODS
+from numalign.model.intent import IntentAnnotations
 from numalign.scheduling.recent_refusals import AVOID_SECONDS, RecentRefusals
 from tests.json_patch import applied
-from tests.notation import node, table
+from tests.notation import asks, node, table
 from tests.webhook.conftest import TEAM, Caller, Clock, Raw, Webhook, cluster, raw, read
 from webhook.avoidance import AVOIDED, Avoidance, with_avoidance
 from webhook.review import Allowed, Patched
 
 NOW = 1767323045
-BORN = "2026-01-02T03:04:05Z"
+REQUEST = PodRequest(asks("cpu=1"), IntentAnnotations())
+"""What a pod requested that was counted before it ended."""
+
+SIX_BEHIND = "2026-01-02T02:58:05Z"
+BORN, LONG_AGO = "2026-01-02T03:04:05Z", "2026-01-02T02:04:05Z"
 SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "u1", "controller": True}
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 SINGLE = node("cpu=8", "cpu=8", policy="single-numa-node")
@@ -33,9 +39,9 @@ def made(
     return {**pod, "metadata": {**pod["metadata"], "ownerReferences": [SET], **metadata}}
 
 
-def refused(on: str = "a", **status: object) -> Raw:
+def refused(on: str = "a", *, created: str = BORN, **status: object) -> Raw:
     """Such a pod, whose kubelet said no."""
-    pod = made(name="web-1-x", namespace=TEAM, uid="p1", creationTimestamp=BORN)
+    pod = made(name="web-1-x", namespace=TEAM, uid="p1", creationTimestamp=created)
     failure = {"phase": "Failed", "reason": "TopologyAffinityError", "startTime": BORN, **status}
     return {**pod, "spec": {**pod["spec"], "nodeName": on}, "status": failure}
 
@@ -47,10 +53,10 @@ class Seen:
         self.clock = Clock(NOW)
         self.avoidance = Avoidance(RecentRefusals(clock=self.clock, wall=self.clock), PodReader())
 
-    def see(self, *pods: Raw) -> None:
+    def see(self, *pods: Raw, before: PodRequest | None = None) -> None:
         """As a watch shows them."""
         for pod in pods:
-            self.avoidance.update_pod(PODS.described(pod))
+            self.avoidance.update_pod(PODS.described(pod), before)
 
     def nodes(self, pod: Raw) -> tuple[str, ...]:
         """What a pod under review avoids."""
@@ -76,10 +82,26 @@ def test_it_may_be_made_by_another(seen: Seen) -> None:
     assert seen.nodes(made(ownerReferences=[{**SET, "uid": "u2"}])) == ("a",)
 
 
+CLOCKS: list[tuple[str, Raw, PodRequest | None]] = [
+    # of a pod that a kubelet six minutes behind refused     as it was before
+    ("it is seen to fail, after it has waited",    refused(created=LONG_AGO, startTime=SIX_BEHIND),  REQUEST),
+    ("it has failed before anybody looked",        refused(startTime=SIX_BEHIND),                    None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "before"), table(CLOCKS))
+def test_the_clock_of_a_node_that_is_behind_makes_no_refusal_too_old(
+    seen: Seen, pod: Raw, before: PodRequest | None
+) -> None:
+    seen.see(pod, before=before)
+
+    assert seen.nodes(made()) == ("a",)
+
+
 NOTHING: list[tuple[str, Raw]] = [
     ("it runs",                     refused(phase="Running")),
     ("it fails by itself",          refused(reason="Error")),
-    ("it was refused long ago",     refused(startTime="2026-01-02T02:04:05Z")),
+    ("it was refused long ago",     refused(created=LONG_AGO, startTime=LONG_AGO)),
     ("it says nothing",             {"metadata": {"name": "x"}}),
     ("all of it is of another shape", {"metadata": [], "spec": 1, "status": "x"}),
     ("its status is of another shape", refused(phase=["Failed"], reason={})),
@@ -155,7 +177,7 @@ async def tries(webhook: Webhook, *, sees: bool, **settings: object) -> list[str
             pod = await created(caller)
             sent.append(max(("a", "b"), key=lambda name: (scored(pod, name), name == "a")))
             if sees and sent[-1] == "a":
-                avoidance(webhook.settings()).update_pod(PODS.described(refused("a")))
+                avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), REQUEST)
     return sent
 
 
@@ -180,7 +202,7 @@ async def test_what_is_written_stands_in_the_audit_log_and_ends_after_a_while(we
     webhook.put({"a": SINGLE})
     await webhook.load()
     webhook.clock.seconds = NOW
-    webhook.avoidance(webhook.settings()).update_pod(PODS.described(refused("a")))
+    webhook.avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), REQUEST)
     async with webhook.open() as caller:
         assert (await caller.ask("/mutate", made()))["auditAnnotations"] == {AVOIDED: "a"}
         assert webhook.count("numalign_cache_entries", cache="avoided") == 1

@@ -99,6 +99,17 @@ async def test_nothing_is_told_before_the_namespaces_are_known() -> None:
     assert len(await made.told()) == 1
 
 
+@pytest.mark.parametrize("listed", [True, False], ids=["it fails meanwhile", "it had failed at the start"])
+async def test_a_time_of_long_ago_counts_only_before_the_first_list(world: World, *, listed: bool) -> None:
+    """The clock of its node may be wrong, and that of the API server."""
+    if listed:
+        world.watch.keep(frozenset())
+    made = failed()
+    world.watch.put({**made, "status": {**made["status"], "startTime": "2026-01-02T03:04:05Z"}})
+
+    assert len(await world.told()) == listed
+
+
 async def test_what_is_gone_is_forgotten(world: World) -> None:
     """So that names do not pile up: a pod of that UID cannot come back."""
     world.watch.put(failed())
