@@ -29,9 +29,9 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
         default=30.0,
         ge=0,
         description=(
-            "Seconds since its creation that a pod waits behind the gate for zones. After that the gate"
-            " is lifted without a pin, so that the scheduler reports why the pod is unschedulable and"
-            " autoscalers react. 0 waits forever, for clusters that do not grow."
+            "Seconds that a pod waits behind the gate for zones, from when a controller sees it. After that"
+            " the gate is lifted without a pin, so that the scheduler reports why the pod is unschedulable"
+            " and autoscalers react. 0 waits forever, for clusters that do not grow."
         ),
     )
     pin_patience_seconds: float = Field(

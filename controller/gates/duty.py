@@ -67,7 +67,6 @@ def gate_tasks(placing: Placing) -> Background:
         patience=settings.gate_patience_seconds,
         log=placing.log,
         clock=placing.clock,
-        wall=placing.wall,
         sleep=placing.sleep,
     )
     for watcher in (keeper.update_pod, pinned.update_pod):

@@ -116,8 +116,7 @@ class GateKeeper:
     """
     Pins pods and lifts gates while `leading` returns True.
 
-    A pod waits `patience` seconds for zones, forever if that is 0. `clock` is in seconds, `wall` in seconds
-    since 1970.
+    A pod waits `patience` seconds for zones, forever if that is 0. `clock` is in seconds.
     """
 
     state: SchedulerState
@@ -133,7 +132,6 @@ class GateKeeper:
     patience: float
     log: Log
     clock: Callable[[], float]
-    wall: Callable[[], float]
     sleep: Sleep = asyncio.sleep
     _changed: asyncio.Event = field(init=False, default_factory=asyncio.Event)
     _busy: dict[str, asyncio.Task[None]] = field(init=False, default_factory=dict)
@@ -154,7 +152,7 @@ class GateKeeper:
     def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
         """Handle a pod that was added or changed."""
         if PLACEMENT_GATE in pod.gates or self.queue.get(pod.uid):
-            self.queue.update(pod, now=self.clock(), age=max(0.0, self.wall() - pod.created))
+            self.queue.update(pod, now=self.clock())
             self._changed.set()
 
     # Placing.
@@ -423,7 +421,7 @@ class GateKeeper:
                 self._lifted(gated, Lift.UNPINNED, why)
 
     def _lifted(self, gated: GatedPod, how: Lift, why: str) -> None:
-        pod, seconds = gated.pod, max(0.0, self.wall() - gated.pod.created)
+        pod, seconds = gated.pod, max(0.0, self.clock() - gated.since)
         gated.lifted(now=self.clock())
         self.metrics.lifts.labels(how.value).inc()
         self.metrics.seconds.observe(seconds)

@@ -31,7 +31,7 @@ class GateFailure(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GateMetrics:
-    """Metrics of gates; `seconds` are from the creation of a pod; `unplaced` are pins not bound in time."""
+    """Metrics of gates; `seconds` are from when a pod was seen; `unplaced` are pins not bound in time."""
 
     lifts: Counter
     seconds: Histogram
@@ -49,7 +49,7 @@ class GateMetrics:
             lifts.labels(how.value)
         seconds = Histogram(
             f"{PREFIX}gate_seconds",
-            "Seconds from the creation of a pod until its gate was lifted.",
+            "Seconds from when a gated pod was first seen until its gate was lifted.",
             buckets=_BUCKETS,
             registry=registry,
         )

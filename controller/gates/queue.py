@@ -100,12 +100,12 @@ class GateQueue:
         """Return how many pods wait."""
         return len(self._pods)
 
-    def update(self, pod: PodInfo, *, now: float, age: float) -> None:
+    def update(self, pod: PodInfo, *, now: float) -> None:
         """
-        Add or update a pod; it was created `age` seconds ago.
+        Add or update a pod.
 
-        The patience of a pod that is first seen with our gate alone starts at its creation; that of a pod
-        that was held by other gates starts when they are gone.
+        The patience of a pod starts when it is first seen with our gate alone, so after a restart again: when
+        it was created is known only by the clock of another machine.
         """
         if not waits(pod):
             self.drop(pod.uid)
@@ -113,7 +113,7 @@ class GateQueue:
         before = self._pods.get(pod.uid)
         alone = pod.gates == (PLACEMENT_GATE,)
         if before is None:
-            entry = GatedPod(pod, now - age if alone else math.inf)
+            entry = GatedPod(pod, now if alone else math.inf)
         else:
             self._order.pop(bisect_left(self._order, before.sort_key))
             entry = before

@@ -7,6 +7,7 @@ released.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -18,7 +19,7 @@ from numalign.kube.events import Event, Type
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo
 from numalign.model.intent import PLACEMENT_GATE
-from numalign.runtime.clock import Sleep
+from numalign.runtime.clock import Sleep, least_age
 from numalign.runtime.logs import Log
 from numalign.scheduling.scheduler_state import SchedulerState
 
@@ -66,14 +67,20 @@ class PinnedPods:
         if now and not (now.node or now.ended or now.leaving):
             self._expected[pod.uid] = _AwaitedPod(node, self.clock() + self.patience)
 
-    def update_pod(self, pod: PodInfo, _before: PodInfo | None) -> None:
+    def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
         """Handle a pod that was added or changed; another replica may have pinned it."""
         if pod.node or pod.ended or pod.leaving:
             self._expected.pop(pod.uid, None)
         elif pod.pinned and pod.uid not in self._expected and PLACEMENT_GATE not in pod.gates:
-            remaining = self.patience - max(0.0, self.wall() - pod.pinned_at)
+            remaining = self.patience - self._age(pod, before)
             if remaining > 0:
                 self._expected[pod.uid] = _AwaitedPod(pod.pinned, self.clock() + remaining)
+
+    def _age(self, pod: PodInfo, before: PodInfo | None) -> float:
+        """Return for how many seconds a pod has been pinned; no more than known if nobody saw it happen."""
+        if before:
+            return 0.0 if PLACEMENT_GATE in before.gates else math.inf
+        return least_age(self.wall(), pod.pinned_at)
 
     async def run(self) -> None:
         """Report pods that are late; never returns."""

@@ -4,7 +4,8 @@ Pods that a controller has pinned, as other replicas and other programs see them
 The program that pins a pod has reserved its zones in its own memory. Others see only the pod: the node in its
 affinity, when that was written, and the record of its placement. A tenant may write the same, so it counts
 only if gates are used at all, for a pod that waits only for its scheduler, for a short time and once:
-repeated pins by hand reserve nothing.
+repeated pins by hand reserve nothing. The time counts from when the gate of the pod is seen to be gone. Only
+if the pod was pinned before it was first seen, as after a restart, the time that was written counts.
 """
 
 from collections.abc import Callable
@@ -13,12 +14,11 @@ from dataclasses import dataclass, field
 from numalign.kube.pod_informer import PodInfo
 from numalign.ledger.model import AssignedPod
 from numalign.ledger.reservations import Reservations
+from numalign.model.intent import PLACEMENT_GATE
+from numalign.runtime.clock import SKEW_SECONDS, least_age
 
 PIN_SECONDS = 60.0
 """How long a pin is trusted after it was written."""
-
-SKEW_SECONDS = 2.0
-"""By how much clocks may differ: of the writer, of an API server, and here."""
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
@@ -34,16 +34,28 @@ class PinnedReservations:
     assigned: Callable[[PodInfo, float], AssignedPod | None]
     clock: Callable[[], float]
     wall: Callable[[], float]
-    _waiting: dict[str, PodInfo] = field(init=False, default_factory=dict)
+    _waiting: dict[str, tuple[PodInfo, float]] = field(init=False, default_factory=dict)
     _accepted: set[str] = field(init=False, default_factory=set)
     _until: dict[str, float] = field(init=False, default_factory=dict)
 
-    def update_pod(self, pod: PodInfo) -> None:
-        """Add or update a pod that is on no node."""
-        self._waiting.pop(pod.uid, None)
-        if pod.pinned and not pod.gates and not pod.leaving and pod.uid not in self._accepted:
-            self._waiting[pod.uid] = pod
-            self._look(pod)
+    def update_pod(self, pod: PodInfo, before: PodInfo | None) -> None:
+        """Add or update a pod that is on no node; `before` is as it was, None if not seen before."""
+        _, since = self._waiting.pop(pod.uid, (pod, None))
+        if not pod.pinned or pod.gates or pod.leaving or pod.uid in self._accepted:
+            return
+        since = self._since(pod, before) if since is None else since
+        if since is not None:
+            self._waiting[pod.uid] = pod, since
+            self._look(pod, since)
+
+    def _since(self, pod: PodInfo, before: PodInfo | None) -> float | None:
+        """Return since when a pin counts, None if it does not: a pin and the end of a gate are one write."""
+        if before:
+            return self.clock() if PLACEMENT_GATE in before.gates else None
+        wall = self.wall()
+        if not pod.created - SKEW_SECONDS <= pod.pinned_at <= wall + SKEW_SECONDS:
+            return None
+        return self.clock() - least_age(wall, pod.pinned_at)
 
     def settle(self, uid: str) -> None:
         """Note that a pod is on a node, has ended or is gone."""
@@ -53,8 +65,8 @@ class PinnedReservations:
 
     def look(self) -> None:
         """Check again those with too little information: namespaces and nodes may have changed."""
-        for pod in [*self._waiting.values()]:
-            self._look(pod)
+        for pod, since in [*self._waiting.values()]:
+            self._look(pod, since)
 
     def expire(self) -> None:
         """Release what was reserved here for pods that have not been bound since."""
@@ -65,16 +77,14 @@ class PinnedReservations:
             if assigned_pod and assigned_pod.since + PIN_SECONDS <= until:
                 self.reservations.unreserve(uid)
 
-    def _look(self, pod: PodInfo) -> None:
-        age = self.wall() - pod.pinned_at
-        # The creation of a pod has the time of another clock than its pin.
-        before_it_was = pod.pinned_at < pod.created - SKEW_SECONDS
-        if age >= PIN_SECONDS or age < -SKEW_SECONDS or before_it_was:
+    def _look(self, pod: PodInfo, since: float) -> None:
+        age = self.clock() - since
+        if age >= PIN_SECONDS:
             del self._waiting[pod.uid]
         elif self.reservations.node_of(pod.uid) == pod.pinned:
             # It was reserved in this process.
             self._accept(pod)
-        elif self.gated(pod.namespace) and (assigned_pod := self.assigned(pod, max(0.0, age))):
+        elif self.gated(pod.namespace) and (assigned_pod := self.assigned(pod, age)):
             self.reservations.take_over(pod.pinned, assigned_pod)
             self._accept(pod)
             self._until[pod.uid] = assigned_pod.since + PIN_SECONDS

@@ -207,7 +207,7 @@ class SchedulerState:
         for watch in self.watchers:
             watch(pod, before)
         if not (pod.ended or pod.node):
-            self._pinned.update_pod(pod)
+            self._pinned.update_pod(pod, before)
             return
         self._pinned.settle(pod.uid)
         if pod.ended:

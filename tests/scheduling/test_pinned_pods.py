@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from numalign.ledger.model import Source
 from numalign.model.intent import PINNED_AT, PLACEMENT_GATE
-from numalign.scheduling.pinned_pods import PIN_SECONDS, SKEW_SECONDS
+from numalign.runtime.clock import SKEW_SECONDS
+from numalign.scheduling.pinned_pods import PIN_SECONDS
 from tests.notation import table
 from tests.scorer.conftest import EMPTY, FOUR, HALF, NOW, SMALL, TEAM, Raw, Scorer, on, raw, uid
 
 NEW = "2027-01-15T07:59:58Z"
 """When pods here are created: two seconds before the tests begin."""
+
+LONG_AGO = "2027-01-15T07:00:00Z"
 
 GATED = {"gate": "enabled"}
 OTHER_ZONE = [{"zones": ["node-1"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
@@ -24,15 +27,21 @@ def at(seconds: float) -> str:
     return datetime.fromtimestamp(NOW + seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def pinned(
-    node: str = "a", *, when: str = at(-1), name: str = "web", gates: tuple[str, ...] = (), asks: str = FOUR
+def pinned(  # noqa: PLR0913  one keyword for each fact of a pod
+    node: str = "a",
+    *,
+    when: str = at(-1),
+    name: str = "web",
+    gates: tuple[str, ...] = (),
+    asks: str = FOUR,
+    created: str = NEW,
 ) -> Raw:
     """A pod that was pinned to a node, as the controller writes it."""
     requirement = {"key": "metadata.name", "operator": "In", "values": [node]}
     terms = {"nodeSelectorTerms": [{"matchFields": [requirement]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     spec = {"affinity": affinity, "schedulingGates": [{"name": gate} for gate in gates]}
-    return raw(asks, name=name, annotations={PINNED_AT: when}, spec=spec, creationTimestamp=NEW)
+    return raw(asks, name=name, annotations={PINNED_AT: when}, spec=spec, creationTimestamp=created)
 
 
 def recorded(made: Raw, record: object) -> Raw:
@@ -64,10 +73,33 @@ async def test_a_pin_reserves_what_was_recorded_until_the_pod_is_bound(scorer: S
 
 
 @pytest.mark.parametrize("seconds", [-2 - SKEW_SECONDS, SKEW_SECONDS])
-async def test_clocks_that_differ_a_little_make_no_pin_unbelievable(scorer: Scorer, seconds: float) -> None:
+async def test_clocks_that_differ_by_minutes_make_no_pin_from_before_a_restart_unbelievable(
+    scorer: Scorer, seconds: float
+) -> None:
     """Its creation, two seconds before the tests begin, is written by the clock of an API server."""
     scorer.see(pinned(when=at(seconds)))
     assert scorer.kept() == {"web": "a"}
+
+
+@given(pinned_at=st.integers(-(10**6), 10**6), created=st.integers(-(10**6), 10**6))
+async def test_for_a_pin_that_is_seen_to_be_written_no_clock_of_another_machine_counts(
+    pinned_at: int, created: int
+) -> None:
+    scorer, when, born = Scorer(), at(pinned_at), at(created)
+    await scorer.know({"a": EMPTY}, **{TEAM: GATED})
+    scorer.see(pinned(when=when, created=born, gates=(PLACEMENT_GATE,)))
+    scorer.see(pinned(when=when, created=born))
+    assert scorer.kept() == {"web": "a"}
+
+    scorer.time.seconds += PIN_SECONDS
+    scorer.state.expire()
+    assert scorer.kept() == {}
+
+
+async def test_a_pin_that_is_written_on_a_pod_without_a_gate_is_not_believed(scorer: Scorer) -> None:
+    scorer.see(pinned(when="never"))
+    scorer.see(pinned())
+    assert scorer.kept() == {}
 
 
 async def test_without_a_record_it_is_guessed(scorer: Scorer) -> None:
@@ -78,9 +110,9 @@ async def test_without_a_record_it_is_guessed(scorer: Scorer) -> None:
 
 
 FORGED: list[tuple[str, Raw]] = [
-    ("too long ago",                    pinned(when=at(-PIN_SECONDS))),
+    ("too long ago",                    pinned(when=at(-SKEW_SECONDS - PIN_SECONDS), created=LONG_AGO)),
     ("in the future",                   pinned(when=at(SKEW_SECONDS + 2))),
-    ("before it was created",           pinned(when=at(-5))),
+    ("before it was created",           pinned(when=at(-SKEW_SECONDS - 5))),
     ("no time at all",                  pinned(when="yesterday")),
     ("behind a gate",                   pinned(gates=(PLACEMENT_GATE,))),
     ("behind somebody else's gate",     pinned(gates=("other",))),

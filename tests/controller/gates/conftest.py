@@ -130,10 +130,9 @@ class GatedCluster:
             "publish": self.events.append,
             "log": scorer.told.log,
             "clock": self.time,
-            "wall": self.time.wall,
             "sleep": self.time.sleep,
         }
-        self.pinned = PinnedPods(**shared, patience=self.pin_patience)
+        self.pinned = PinnedPods(**shared, wall=self.time.wall, patience=self.pin_patience)
         self.keeper = GateKeeper(
             **shared,
             chooser=Chooser(state, scorer.nodes, scorer.context.ranker, fit),

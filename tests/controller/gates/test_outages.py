@@ -11,6 +11,7 @@ from numalign.kube.errors import Conflict, Forbidden, InvalidObject, NotFound, U
 from numalign.model.intent import PLACEMENT_GATE
 from tests.controller.gates.conftest import GatedCluster, gated
 from tests.notation import node, table
+from tests.scheduling.test_pinned_pods import pinned
 from tests.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, Raw, uid
 
 NEW = "2027-01-15T08:00:00Z"
@@ -211,6 +212,7 @@ async def test_who_waits_for_long_already_gets_a_last_chance_from_a_new_leader(
     not_now["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "100"
     not_now["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "100"
     cluster.make(fits, not_now)
+    cluster.time.seconds += cluster.patience
 
     async with cluster.running():
         await cluster.pass_by(GRACE_SECONDS + 2)
@@ -250,6 +252,22 @@ async def test_a_pin_that_no_scheduler_follows_is_told_and_gives_its_zones_back(
     assert "pinned to node a" in event.message
     assert cluster.told.of("pin.not_placed")
     assert "web" in cluster.store.pods
+
+
+@pytest.mark.parametrize("written", ["2027-01-15T07:00:00Z", "2027-01-15T09:00:00Z"])
+async def test_a_pin_of_another_replica_is_followed_from_when_it_is_seen_whatever_its_clock(
+    cluster: GatedCluster, written: str
+) -> None:
+    cluster.led = 0.0
+    await cluster.know({"b": EMPTY})
+    cluster.make(gated(FOUR), pinned("a", when=written))
+
+    async with cluster.running():
+        await cluster.pass_by(cluster.pin_patience - 2)
+        early = cluster.scorer.count("pins_not_placed_total")
+        await cluster.pass_by(4)
+
+    assert (early, cluster.scorer.count("pins_not_placed_total")) == (0, 1)
 
 
 async def test_a_defect_in_one_pod_holds_up_no_other(

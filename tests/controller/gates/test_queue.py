@@ -11,7 +11,7 @@ from controller.gates.queue import LONGEST_RETRY, LONGEST_WAIT, GatedPod, GateQu
 from numalign.kube.pod_informer import Phase, PodInfo
 from numalign.model.intent import PLACEMENT_GATE
 from tests.controller.gates.conftest import gated
-from tests.scorer.conftest import FOUR, Scorer, uid
+from tests.scorer.conftest import FOUR, NOW, Scorer, uid
 
 
 def info(name: str = "web", **told: Any) -> PodInfo:  # noqa: ANN401  fields of a pod
@@ -21,11 +21,11 @@ def info(name: str = "web", **told: Any) -> PodInfo:  # noqa: ANN401  fields of 
     return replace(scorer.state.pods[uid(name)], **told)
 
 
-def queued(*pods: PodInfo, now: float = 0.0, age: float = 0.0) -> tuple[GateQueue, GatedPod]:
+def queued(*pods: PodInfo, now: float = 0.0) -> tuple[GateQueue, GatedPod]:
     """A queue of these pods, and the last of them in it."""
     queue = GateQueue()
     for pod in pods:
-        queue.update(pod, now=now, age=age)
+        queue.update(pod, now=now)
     gated = queue.get(pods[-1].uid)
     assert gated
     return queue, gated
@@ -51,12 +51,12 @@ def test_the_more_important_come_first_then_the_older_then_by_name() -> None:
 def test_who_is_changed_moves_and_who_is_gone_leaves_no_trace() -> None:
     queue = GateQueue()
     for name in ("a", "b"):
-        queue.update(info(name), now=0.0, age=0.0)
-    queue.update(info("b", priority=7), now=1.0, age=1.0)
+        queue.update(info(name), now=0.0)
+    queue.update(info("b", priority=7), now=1.0)
     assert names(queue) == ["b", "a"]
     queue.drop(uid("b"))
     queue.drop(uid("b"))
-    queue.update(info("a", node="somewhere"), now=2.0, age=2.0)
+    queue.update(info("a", node="somewhere"), now=2.0)
     assert (names(queue), len(queue), queue.get(uid("a"))) == ([], 0, None)
 
 
@@ -75,16 +75,19 @@ def test_who_does_not_wait(told: dict[str, Any]) -> None:
     assert not waits(info(**told))
 
 
-def test_patience_counts_from_creation() -> None:
-    assert queued(info(), now=100.0, age=12.0)[1].since == 88.0
+@pytest.mark.parametrize("created", [0, NOW - 600, NOW + 600])
+def test_patience_counts_from_when_a_pod_is_first_seen_whatever_the_clock_of_the_api_server(
+    created: int,
+) -> None:
+    assert queued(info(created=created), now=100.0)[1].since == 100.0
 
 
 def test_of_a_pod_that_others_keep_too_it_counts_from_when_they_let_go() -> None:
-    queue, both = queued(info(gates=("kueue", PLACEMENT_GATE)), now=100.0, age=500.0)
+    queue, both = queued(info(gates=("kueue", PLACEMENT_GATE)), now=100.0)
     assert (both.alone, both.since) == (False, math.inf)
-    queue.update(info(), now=130.0, age=530.0)
+    queue.update(info(), now=130.0)
     assert (both.alone, both.since) == (True, 130.0)
-    queue.update(info(priority=1), now=140.0, age=540.0)
+    queue.update(info(priority=1), now=140.0)
     assert both.since == 130.0
 
 
@@ -106,5 +109,5 @@ def test_waits_grow_up_to_a_limit() -> None:
 def test_a_pod_that_was_changed_is_looked_at_at_once() -> None:
     queue, gated = queued(info())
     gated.unschedulable("full", now=0.0)
-    queue.update(info(priority=3), now=0.1, age=0.1)
+    queue.update(info(priority=3), now=0.1)
     assert gated.due < 0.1
