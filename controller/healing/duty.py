@@ -70,6 +70,5 @@ def _healer(placing: Placing, alignments: RunningPodAlignments, owners: Owners, 
         publish=placing.publish,
         log=placing.log,
         clock=placing.clock,
-        wall=placing.wall,
         sleep=placing.sleep,
     )

@@ -98,7 +98,7 @@ class Candidate:
 
 @dataclass(eq=False, kw_only=True)
 class Healer:
-    """Moves pods while `leading` returns true. `clock` is that of the ledger, `wall` in seconds since 1970.
+    """Moves pods while `leading` returns true. `clock` is that of the ledger.
 
     `gates` is whether replacements can be gated until they get the place that is held for them. `unplaceable`
     returns the aspects of a pod for which no node can be chosen, and `written_until` until when a write of
@@ -121,7 +121,6 @@ class Healer:
     publish: Callable[[Event], None]
     log: Log
     clock: Callable[[], float]
-    wall: Callable[[], float]
     sleep: Sleep = asyncio.sleep
     _led_since: float = field(init=False, default=math.inf)
     _skipped: dict[str, _SkippedPod] = field(init=False, default_factory=dict)
@@ -252,8 +251,7 @@ class Healer:
             self._skip(pod, reason, BLOCKED_SECONDS)
             return
         try:
-            created = int(self.wall())
-            pending = self.places.replacement(raw, pod.uid, pod.node, created=created)
+            pending = self.places.replacement(raw, pod.uid, pod.node)
         except BadInput as error:
             self._skip(pod, f"its replacement cannot be predicted: {error}", BLOCKED_SECONDS)
             return

@@ -107,7 +107,6 @@ async def plan(
         publish=lambda _event: None,
         log=log,
         clock=lambda: now,
-        wall=lambda: now,
     )
     turns = _Turns(EvictionLimits(rules.rates, 0.0))
     lines = [await _line(candidate, healer, stored, turns) for candidate in [*healer.candidates()]]
@@ -147,7 +146,7 @@ async def _better(candidate: Candidate, healer: Healer, raw: Object) -> tuple[st
     if reason := healer.why_not_evict(raw):
         return None, reason
     try:
-        pending = healer.places.replacement(raw, pod.uid, pod.node, created=int(healer.wall()))
+        pending = healer.places.replacement(raw, pod.uid, pod.node)
     except BadInput as error:
         return None, f"its replacement cannot be predicted: {error}"
     better = await healer.places.find(pending, other_than=pod.node)

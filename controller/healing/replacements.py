@@ -77,10 +77,10 @@ class BetterPlaces:
     ranker: Ranker
     fits: Callable[[str, Demand], bool]
 
-    def replacement(self, raw: _Json, uid: str, node: str, *, created: int) -> PendingPod:
+    def replacement(self, raw: _Json, uid: str, node: str) -> PendingPod:
         """Return the replacement of this pod; raise `BadInput` if it is invalid."""
         pending = self.state.pending_pod(template_of(raw, node))
-        return replace(pending, uid=reservation_of(uid), created=created)
+        return replace(pending, uid=reservation_of(uid), created=self.state.next_created())
 
     async def find(self, pending: PendingPod, *, other_than: str) -> str | None:
         """Return the best other node that would align the pod now; None if there is none.

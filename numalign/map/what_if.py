@@ -162,7 +162,7 @@ class WhatIf:
                 raise BadPod(reading.mistakes)
         by_node = self._state.reader.shared(dra.by_node(question, self._snapshot.served))
         pod_question = reading if isinstance(reading, PodQuestion) else None
-        created = int(self._state.wall())
+        created = self._state.next_created()
         pending = PendingPod("", asked.namespace, asked.name, created, by_node, pod_question)
         return _Subject(template, reading, pending, constraints)
 

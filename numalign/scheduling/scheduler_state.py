@@ -372,6 +372,10 @@ class SchedulerState:
             name, question.demand, question.intent, created=pod.created, now=now, without=without
         )
 
+    def next_created(self) -> int:
+        """Return a creation time for a pod that does not exist yet: after all others, by the same clock."""
+        return 1 + max((pod.created for pod in self.pods.values()), default=0)
+
     def node_names(self) -> Iterator[str]:
         """Yield all nodes, including those without a topology."""
         yield from self.reservations.node_names()

@@ -184,6 +184,15 @@ def test_for_a_pod_that_was_seen_to_be_admitted_no_clock_of_another_machine_coun
     assert (found.stage, found.since) == (Stage.ADMITTED, scorer.time())
 
 
+def test_a_pod_that_does_not_exist_yet_comes_after_all_others_by_the_clock_that_created_them(
+    scorer: Scorer,
+) -> None:
+    before = scorer.state.next_created()
+    scorer.see(raw(FOUR, creationTimestamp=at(9999)), raw(FOUR, name="other"))
+
+    assert (before, scorer.state.next_created()) == (1, NOW + 10_000)
+
+
 async def test_whoever_watches_hears_of_a_pod_before_its_reservation_is_gone(scorer: Scorer) -> None:
     await scorer.know({"a": EMPTY})
     heard: list[tuple[str, str | None, bool]] = []

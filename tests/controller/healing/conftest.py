@@ -319,7 +319,6 @@ class Leader:
             publish=self.events.append,
             log=log,
             clock=time,
-            wall=time.wall,
             sleep=time.sleep,
         )
 
