@@ -18,12 +18,16 @@ from numalign.kube.command_line import Trouble, from_kubeconfig
 from numalign.kube.connection import Connection
 from numalign.kube.errors import ClusterError, Forbidden, NotFound
 from numalign.kube.gates import LEASE, WaitingPod
+from numalign.kube.lease import LEASE_DURATION_SECONDS
 
 FAILED = 1
 """The exit code if the gate of some pod could not be lifted."""
 
 GONE_SECONDS = 300
 """The age of a controller's lease from which gates are lifted without --force."""
+
+WATCHED_SECONDS = float(LEASE_DURATION_SECONDS)
+"""How long a lease of that age is watched first: only this machine's clock or the controller's may say so."""
 
 USUAL_NAMESPACE = "numalign-system"
 
@@ -72,7 +76,7 @@ def ungate(
     may reject them. Other gates of the pods stay.
 
     If a controller has renewed its lease within the last 5 minutes, nothing is changed unless you use
-    --force.
+    --force. As clocks may differ, an older lease is watched for 15 seconds, and must not be renewed.
 
     Exit code 0: all gates were lifted. 1: at least one could not be lifted. 2: none was tried.
     """
@@ -80,7 +84,7 @@ def ungate(
     async def work(now: Callable[[str], None]) -> Sequence[UngatedPod]:
         async with connected(connection) as api:
             if not force and not dry_run:
-                await _check(api)
+                await _check(api, now)
             place = None if selection.everywhere else selection.namespace or api.namespace
             pods = await gates.waiting(api, namespace=place, selector=selection.selector)
             return [UngatedPod(pod) for pod in pods] if dry_run else await _lift(api, pods, now)
@@ -99,16 +103,20 @@ def ungate(
     raise click.exceptions.Exit(FAILED if any(pod.error for pod in pods) else 0)
 
 
-async def _check(api: Api) -> None:
+async def _check(api: Api, now: Callable[[str], None]) -> None:
     """Raise `Trouble` while a controller runs."""
     try:
         place = await _place(api)
         at = await gates.renewed(api, namespace=place)
+        seconds = (datetime.now(UTC) - at).total_seconds() if at else GONE_SECONDS
+        if at and seconds >= GONE_SECONDS:
+            now(f"watching the lease {place}/{LEASE} for {WATCHED_SECONDS:g} s")
+            await asyncio.sleep(WATCHED_SECONDS)
+            seconds = GONE_SECONDS if await gates.renewed(api, namespace=place) in (at, None) else 0
     except Forbidden as error:
         raise Trouble(
             f"cannot tell whether a controller is running: {error}; use --force to lift gates anyway"
         ) from error
-    seconds = (datetime.now(UTC) - at).total_seconds() if at else GONE_SECONDS
     if seconds < GONE_SECONDS:
         raise Trouble(
             f"a controller renewed the lease {place}/{LEASE} {max(seconds, 0):.0f} s ago and lifts gates"

@@ -14,6 +14,8 @@ import pytest
 from click.testing import Result
 
 from harness.fake_api import FakeApi
+from kubectl_numa.commands import ungate
+from numalign.kube import gates
 from numalign.kube.gates import LEASE
 from numalign.model.intent import PLACEMENT_GATE
 from tests.notation import table
@@ -76,6 +78,12 @@ class Away:
         """What a pod waits behind."""
         path = f"/api/v1/namespaces/{namespace}/pods/{name}"
         return [gate["name"] for gate in self.do(lambda: self.api.get(path))["spec"]["schedulingGates"]]
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lease is watched for long."""
+    monkeypatch.setattr(ungate, "WATCHED_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -150,6 +158,22 @@ def test_nothing_is_done_while_there_is_a_controller(  # noqa: PLR0913  a table
 
     assert (result.exit_code, away.gates("web")) == ((0, []) if tried else (2, [PLACEMENT_GATE]))
     assert ("--force" in result.stderr) is not tried
+
+
+def test_a_controller_whose_clock_is_far_behind_is_seen_to_renew_its_lease(
+    run: Run, away: Away, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away.put(pod("web", PLACEMENT_GATE))
+    moments = iter(datetime.now(UTC) - timedelta(seconds=seconds) for seconds in (3600, 3598))
+
+    async def renewed(*_: object, **__: object) -> datetime:
+        return next(moments)
+
+    monkeypatch.setattr(gates, "renewed", renewed)
+    result = run("ungate", "--kubeconfig", away.kubeconfig)
+
+    assert (result.exit_code, away.gates("web")) == (2, [PLACEMENT_GATE])
+    assert "--force" in result.stderr
 
 
 def test_by_force_it_is_done_all_the_same(run: Run, away: Away) -> None:
