@@ -35,6 +35,9 @@ _NODE = "Node"
 _ANY_NODE = "NODE"
 """In a remedy: the name of the node."""
 
+LEAST_SKEW_SECONDS = 30
+"""The least difference of clocks that is reported: a write to a slow API server takes seconds."""
+
 _TOPOLOGIES = frozenset({nrt.KIND, numatopologies.KIND})
 
 
@@ -53,6 +56,7 @@ class Finding(StrEnum):
     ODD_AMOUNTS = "odd-amounts"
     DOUBTFUL_DEVICES = "doubtful-devices"
     BAD_NODE = "bad-node"
+    WRONG_CLOCK = "wrong-clock"
     STALE = "stale"
     BAD_REPORT = "bad-report"
     UNKNOWN_OPTION = "unknown-option"
@@ -73,16 +77,31 @@ class Finding(StrEnum):
     ORPHAN = "orphan"
 
 
+class Skew(NamedTuple):
+    """By how many seconds a node's clock is ahead of the API server's; negative if it is behind.
+
+    If not `measured`, it was that far behind at least when the last pod started.
+    """
+
+    seconds: int
+    measured: bool = True
+
+
+NO_SKEW = Skew(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Traces:
     """
     What objects show that the rules do not read, by node.
 
-    `writers` are the programs that wrote its topology, `asking` the pods there that request alignment.
+    `writers` are the programs that wrote its topology, `asking` the pods there that request alignment,
+    `skews` what is known of its clock.
     """
 
     writers: Mapping[str, Sequence[str]] = field(default_factory=dict)
     asking: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    skews: Mapping[str, Skew] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +122,7 @@ class ExaminedNode:
     agents: bool = False
     writers: Sequence[str] = ()
     asking: Sequence[str] = ()
+    skew: Skew = NO_SKEW
     mistakes: Mapping[Finding, Sequence[str]] = field(default_factory=dict)
 
 
@@ -218,7 +238,9 @@ def _examined(snapshot: Snapshot, traces: Traces, *, seen: float) -> Iterator[Ex
     nodes = {node.name: node for node in snapshot.nodes}
     present = {*nodes, *snapshot.unknown}
     mistakes = _mistakes(snapshot.problems, present, nodes.keys())
-    health = {name: exporters.of_node(snapshot, name, now=seen) for name in nodes}
+    # An agent looks at the clock of its node.
+    skews = {name: traces.skews.get(name, NO_SKEW) for name in nodes}
+    health = {name: exporters.of_node(snapshot, name, now=seen + skews[name].seconds) for name in nodes}
     agents = any(each.source is TopologySource.AGENT for each in health.values())
     for name in sorted(present | mistakes.keys()):
         yield ExaminedNode(
@@ -230,6 +252,7 @@ def _examined(snapshot: Snapshot, traces: Traces, *, seen: float) -> Iterator[Ex
             agents=agents,
             writers=traces.writers.get(name, ()),
             asking=traces.asking.get(name, ()),
+            skew=traces.skews.get(name, NO_SKEW),
             mistakes=mistakes.get(name, {}),
         )
 
@@ -366,6 +389,14 @@ def _stale(examined: ExaminedNode) -> Iterable[str]:
     return [f"for {wording.ago(health.age)}"] if health.stale and health.age is not None else []
 
 
+def _skewed(examined: ExaminedNode) -> Iterable[str]:
+    seconds, measured = examined.skew
+    if abs(seconds) < LEAST_SKEW_SECONDS:
+        return []
+    far = f"{wording.ago(abs(seconds))} {'ahead' if seconds > 0 else 'behind'}"
+    return [f"its clock is {far}" if measured else f"its clock was at least {far} when the last pod started"]
+
+
 def _version(node: Node) -> Iterable[str]:
     minor = node.options.minor
     return [f"1.{minor}"] if minor is not None and minor not in COMPARED else []
@@ -425,6 +456,16 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             _wrong(Finding.BAD_NODE),
             "The Node is invalid, so its labels, taints and totals are unknown",
             _do("Correct it:\n  kubectl get node NODE -o yaml"),
+        ),
+        Finding.WRONG_CLOCK: _FindingRow(
+            Severity.LACK,
+            _skewed,
+            "The node's clock differs from that of the API server, so the times of its pods are wrong, which"
+            " tell after a restart which pods are new",
+            _do(
+                "Set the clock, and check that time synchronization runs on the node:\n"
+                "  kubectl debug node/NODE -it --image=busybox -- chroot /host timedatectl"
+            ),
         ),
         Finding.STALE: _FindingRow(
             Severity.LACK,

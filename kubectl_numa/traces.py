@@ -1,14 +1,23 @@
-"""What objects show that the rules do not read: what wrote topologies, which pods request alignment."""
+"""
+What objects show that the rules do not read.
+
+What wrote topologies, which pods request alignment, and how far the clock of a node is from that of the API
+server: a kubelet's heartbeat is by the one, and the time of the same write by the other. And a pod that
+started before it was bound proves that its node's clock was behind then.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from kubectl_numa.diagnosis import Traces
+from kubectl_numa.diagnosis import Skew, Traces
+from numalign.kube import pod_informer
 from numalign.kube.decode import nrt
 from numalign.kube.decode.parts import Part
 from numalign.kube.files import documents
+from numalign.kube.kinds import READY_KEY
 from numalign.model.intent import POLICY, VOLCANO_POLICY
 
+_NODE = "Node"
 _ENDED = frozenset({"Succeeded", "Failed"})
 _ASKING = (POLICY, VOLCANO_POLICY)
 _TOPOLOGY = ("f:zones", "f:attributes", "f:topologyPolicies")
@@ -17,14 +26,49 @@ _TOPOLOGY = ("f:zones", "f:attributes", "f:topologyPolicies")
 def traces(values: Iterable[object]) -> Traces:
     """Return the traces in values from JSON or YAML, also inside Lists; invalid values have none."""
     writers, asking = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    skews, last = dict[str, Skew](), dict[str, tuple[int, int]]()
     for document in documents.objects(values):
         part = Part(document.raw)
         match document.group, document.kind:
             case nrt.GROUP, nrt.KIND:
                 writers[part["metadata"]["name"].text()] += sorted({*_writers(part)})
-            case "", "Pod" if place := _asks_on(part):
-                asking[place].append(_name(part))
-    return Traces(writers, {node: sorted(pods) for node, pods in asking.items()})
+            case "", "Node" if (seconds := _heartbeat_ahead(part)) is not None:
+                skews[part["metadata"]["name"].text()] = Skew(seconds)
+            case "", "Pod":
+                if place := _asks_on(part):
+                    asking[place].append(_name(part))
+                place = part["spec"]["nodeName"].text()
+                last[place] = max(last.get(place, (0, 0)), _start(part))
+    proved = {place: Skew(ahead, measured=False) for place, (_, ahead) in last.items() if ahead < 0}
+    return Traces(writers, {node: sorted(pods) for node, pods in asking.items()}, proved | skews)
+
+
+def _heartbeat_ahead(node: Part) -> int | None:
+    """Return by how many seconds the last heartbeat is after the write that brought it; None if unknown."""
+    conditions = node["status"]["conditions"].objects()
+    ready = next((each for each in conditions if each["type"].value == "Ready"), None)
+    # Without heartbeats, a controller writes the condition.
+    if ready is None or ready["status"].value == "Unknown":
+        return None
+    written = max((entry["time"].time() for entry in _beats(node)), default=0)
+    heartbeat = ready["lastHeartbeatTime"].time()
+    return heartbeat - written if heartbeat and written else None
+
+
+def _beats(node: Part) -> Iterator[Part]:
+    """Yield the writes to which the last heartbeat belongs."""
+    for entry in node["metadata"]["managedFields"].objects():
+        if entry["fieldsV1"]["f:status"]["f:conditions"][READY_KEY]["f:lastHeartbeatTime"].value is not None:
+            yield entry
+
+
+def _start(pod: Part) -> tuple[int, int]:
+    """Return when a pod was bound, and by how many seconds it started after that; zeros if unknown."""
+    started, bound = pod["status"]["startTime"].time(), pod_informer.bound_at(pod)
+    owner = pod_informer.owner_of(pod["metadata"])
+    # A kubelet starts its static pods before the API server knows of them.
+    static = owner is not None and owner.kind == _NODE
+    return (bound, started - bound) if started and not static else (0, 0)
 
 
 def _writers(topology: Part) -> Iterator[str]:

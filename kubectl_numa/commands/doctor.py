@@ -61,9 +61,9 @@ def doctor(  # noqa: PLR0913 - one keyword for each option
     """Find what nodes lack for exact predictions, and how to fix it.
 
     Checks all nodes, or only the named ones, and groups nodes with the same finding. A `lack` makes
-    predictions less exact: a node publishes no topology or only amounts, its agent stopped publishing, or
-    something cannot be read. A `note` is for information: a kubelet aligns nothing, or has a version that
-    numalign was not compared with.
+    predictions less exact: a node publishes no topology or only amounts, its agent stopped publishing, its
+    clock is wrong, or something cannot be read. A `note` is for information: a kubelet aligns nothing, or has
+    a version that numalign was not compared with.
 
     -o wide and -o name list only nodes with findings. In a snapshot, the age of an agent's report is measured
     from the newest report.

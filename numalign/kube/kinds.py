@@ -21,6 +21,9 @@ Object: TypeAlias = dict[str, Any]
 Key: TypeAlias = tuple[str, str]
 """Namespace and name; the namespace is empty for cluster-scoped objects."""
 
+READY_KEY = 'k:{"type":"Ready"}'
+"""The key of a node's condition Ready in `managedFields`."""
+
 MOST_CUT = 1024
 """The limit of elements in a list; a longer one is never read, so cutting it would be a waste of time."""
 
@@ -135,25 +138,33 @@ class Collection:
         return {"apiVersion": self.api_version, "kind": self.kind, **kept}
 
 
-def _nodes(*node_info: str) -> Collection:
-    """Return the collection of nodes, with these fields of `nodeInfo`."""
+def _nodes(*node_info: str, metadata: Mapping[str, object], conditions: Sequence[str]) -> Collection:
+    """Return the collection of nodes, with these fields of `nodeInfo`, of `metadata` and of conditions."""
     kept: Mapping[str, object] = {
-        "metadata": {**_NAMED, "uid": _ALL},
+        "metadata": {**_NAMED, "uid": _ALL, **metadata},
         "spec": {"unschedulable": _ALL, "taints": {"key": _ALL, "value": _ALL, "effect": _ALL}},
         "status": {
             "allocatable": _ALL,
             "capacity": _ALL,
-            "conditions": {"type": _ALL, "status": _ALL},
+            "conditions": dict.fromkeys(("type", "status", *conditions), _ALL),
             "nodeInfo": dict.fromkeys(node_info, _ALL),
         },
     }
     return Collection("Node", "v1", "/api/v1/nodes", MappingProxyType(kept))
 
 
-NODES = _nodes("kubeletVersion", "operatingSystem", "systemUUID", "machineID")
-NODES_IN_FILES = _nodes("kubeletVersion", "operatingSystem")
+_HEARTBEAT: Mapping[str, object] = {"f:status": {"f:conditions": {READY_KEY: {"f:lastHeartbeatTime": {}}}}}
+
+NODES = _nodes("kubeletVersion", "operatingSystem", "systemUUID", "machineID", metadata={}, conditions=())
+NODES_IN_FILES = _nodes(
+    "kubeletVersion",
+    "operatingSystem",
+    metadata={"managedFields": {"time": _ALL, "fieldsV1": _HEARTBEAT}},
+    conditions=("lastHeartbeatTime",),
+)
 """The fields of a node in files, which are passed on: what identifies a machine is confidential, according to
-machine-id(5). There the uid distinguishes nodes with the same name."""
+machine-id(5). There the uid distinguishes nodes with the same name. One write of its kubelet has the times of
+two clocks: the heartbeat by its own, and `managedFields` by that of the API server."""
 
 NAMESPACES = Collection("Namespace", "v1", "/api/v1/namespaces", MappingProxyType({"metadata": _NAMED}))
 PODS = Collection("Pod", "v1", "/api/v1/pods", MappingProxyType(_POD))

@@ -355,6 +355,11 @@ def _scheduled(conditions: Part) -> int:
     return 0
 
 
+def bound_at(pod: Part) -> int:
+    """Return when a v1 Pod was created or bound, by the clock of an API server, as `PodInfo` has times."""
+    return max(pod["metadata"]["creationTimestamp"].time(), _scheduled(pod["status"]["conditions"]))
+
+
 def _acknowledged(status: Part) -> bool:
     return bool(status["startTime"].value or status["containerStatuses"].value)
 

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubectl_numa import diagnosis
-from kubectl_numa.diagnosis import DiagnosedNode, Finding, Severity, Traces, diagnose
+from kubectl_numa.diagnosis import (
+    LEAST_SKEW_SECONDS,
+    DiagnosedNode,
+    Finding,
+    Severity,
+    Skew,
+    Traces,
+    diagnose,
+)
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode.fingerprints import Fingerprint
 from numalign.kube.decode.kubelet_config import UNKNOWN_OPTION
@@ -48,6 +56,11 @@ def seen(*nodes: Node, agents: dict[str, float] | None = None, **more: Any) -> S
 def wrong(kind: str, where: str, what: str = "is wrong") -> dict[str, Any]:
     """A mistake in an object of node a."""
     return {"problems": (Problem(kind, "a", (Mistake(where, what),)),)}
+
+
+def clock(seconds: int, *, measured: bool = True) -> Traces:
+    """What shows how far ahead the clock of node a is."""
+    return Traces(skews={"a": Skew(seconds, measured)})
 
 
 def found(snapshot: Snapshot, traces: Traces | None = None) -> dict[str, list[tuple[str, str]]]:
@@ -127,6 +140,31 @@ def test_it_is_found_of_a_node_with(snapshot: Snapshot, findings: list[tuple[str
                 Traces(asking={"a": ["team/p", "team/q"]}),
                 [("no-topology", ""), ("unjudged-pods", "team/p"), ("unjudged-pods", "team/q")],
             ),
+            (
+                "a clock that is behind",
+                seen(GOOD),
+                clock(-120),
+                [("wrong-clock", "its clock is 2 min behind")],
+            ),
+            (
+                "a clock that is ahead",
+                seen(GOOD, agents={"a": NOW + 3600}),
+                clock(3600),
+                [("wrong-clock", "its clock is 1 h ahead")],
+            ),
+            (
+                "a clock that was behind",
+                seen(GOOD),
+                clock(-120, measured=False),
+                [("wrong-clock", "its clock was at least 2 min behind when the last pod started")],
+            ),
+            ("a clock that is nearly right", seen(GOOD), clock(1 - LEAST_SKEW_SECONDS), []),
+            (
+                "an agent that looks at a clock far behind",
+                seen(GOOD, agents={"a": NOW - 7200}),
+                clock(-7200),
+                [("wrong-clock", "its clock is 2 h behind")],
+            ),
         ]
     ),
 )
@@ -138,7 +176,7 @@ def test_what_objects_tell_beside_is_found(
 
 def test_every_finding_is_shown_by_a_test() -> None:
     shown = {finding for _, _, findings in FOUND for finding, _ in findings}
-    assert shown | {Finding.TWO_WRITERS, Finding.UNJUDGED_PODS} == {*Finding}
+    assert shown | {Finding.TWO_WRITERS, Finding.UNJUDGED_PODS, Finding.WRONG_CLOCK} == {*Finding}
 
 
 @pytest.mark.parametrize(

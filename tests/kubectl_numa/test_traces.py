@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubectl_numa.diagnosis import Traces
+from kubectl_numa.diagnosis import Skew, Traces
 from kubectl_numa.traces import traces
+from numalign.kube.kinds import NODES_IN_FILES, PODS_IN_FILES, READY_KEY
 from tests.kubectl_numa.objects import known
 from tests.notation import table
 
@@ -64,6 +65,56 @@ def test_a_topology_with(made: dict[str, Any], writers: list[str]) -> None:
 )
 def test_a_pod_that(made: dict[str, Any], asking: dict[str, list[str]]) -> None:
     assert traces([{"apiVersion": "v1", "kind": "List", "items": [made]}]) == Traces(asking=asking)
+
+
+def beating(*, heartbeat: str, written: str, status: str = "True", key: str = READY_KEY) -> dict[str, Any]:
+    """Node a, with the time of its last heartbeat, and of the write that brought it."""
+    fields: dict[str, Any] = {"f:status": {"f:conditions": {key: {"f:lastHeartbeatTime": {}}}}}
+    managed = [{"time": LATER, "fieldsV1": {"f:spec": {}}}, {"time": written, "fieldsV1": fields}]
+    condition = {"type": "Ready", "status": status, "lastHeartbeatTime": heartbeat}
+    return known("Node", "a", metadata={"managedFields": managed}, status={"conditions": [condition]})
+
+
+def ran(*, created: str, started: str, bound: str | None = None, owner: str = "ReplicaSet") -> dict[str, Any]:
+    """A pod on node a, with its times."""
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": bound}
+    reference = {"kind": owner, "apiVersion": "v1", "name": "x", "uid": "x", "controller": True}
+    return known(
+        "Pod",
+        "p",
+        metadata={"namespace": "team", "creationTimestamp": created, "ownerReferences": [reference]},
+        spec={"nodeName": "a"},
+        status={"startTime": started, "conditions": [scheduled] if bound else []},
+    )
+
+
+EARLY, TIME, LATER = "2026-11-28T11:58:00Z", "2026-11-28T12:00:00Z", "2026-11-28T12:03:00Z"
+BEHIND, AHEAD = beating(heartbeat=EARLY, written=TIME), beating(heartbeat=LATER, written=TIME)
+LATE_START, EARLY_START = ran(created=EARLY, started=TIME), ran(created=TIME, started=EARLY)
+CLOCKS: list[tuple[str, list[dict[str, Any]], dict[str, Skew]]] = [
+    ("a heartbeat before its write",         [BEHIND],                          {"a": Skew(-120)}),
+    ("a heartbeat after its write",          [AHEAD],                           {"a": Skew(180)}),
+    ("no heartbeat for long",     [beating(heartbeat=EARLY, written=TIME, status="Unknown")], {}),
+    ("a write of something else", [beating(heartbeat=EARLY, written=TIME, key="k:x")],        {}),
+    ("a pod that started before it was there", [EARLY_START],    {"a": Skew(-120, measured=False)}),
+    ("a pod that started before it was bound", [ran(created=EARLY, bound=LATER, started=TIME)],
+                                                                 {"a": Skew(-180, measured=False)}),
+    ("a pod that started later",             [LATE_START],                                    {}),
+    ("a pod that started before another one, in time",
+        [EARLY_START, ran(created=LATER, started=LATER)],                                     {}),
+    ("a static pod",              [ran(created=TIME, started=EARLY, owner="Node")],           {}),
+    ("both, of which one is exact",          [EARLY_START, AHEAD],              {"a": Skew(180)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "skews"), table(CLOCKS))
+def test_a_clock_is_known_by(made: list[dict[str, Any]], skews: dict[str, Skew]) -> None:
+    assert traces(made).skews == skews
+
+
+def test_what_is_read_of_a_running_cluster_has_all_of_that() -> None:
+    assert traces([NODES_IN_FILES.described(BEHIND)]).skews == {"a": Skew(-120)}
+    assert traces([PODS_IN_FILES.described(EARLY_START)]).skews == {"a": Skew(-120, measured=False)}
 
 
 ANYTHING = st.recursive(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from numalign.kube.kinds import READY_KEY
 from tests.kube.objects import STATIC_KUBELET, described_machine, listed, machine_zone, nrt, reported
 from tests.kubectl_numa.objects import known, manifest
 from tests.notation import table
@@ -112,6 +113,31 @@ def test_of_a_node_whose_agent_told(
     by_name = {node["name"]: node["findings"] for node in json.loads(result.stdout)}
     found = {name: [*dict.fromkeys(each["finding"] for each in told)] for name, told in by_name.items()}
     assert found == {"a": findings, "b": []}
+
+
+def beating(made: list[dict[str, Any]], *, heartbeat: str, written: str) -> list[dict[str, Any]]:
+    """The same with the node's last heartbeat, and the time at which the API server got it."""
+    *others, node = made
+    fields: dict[str, Any] = {"f:status": {"f:conditions": {READY_KEY: {"f:lastHeartbeatTime": {}}}}}
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}
+    metadata = {**node["metadata"], "managedFields": [{"time": written, "fieldsV1": fields}]}
+    return [*others, {**node, "metadata": metadata, "status": {**node["status"], "conditions": [ready]}}]
+
+
+def test_a_clock_that_is_behind_is_said_in_every_form(run: Run, write: Write) -> None:
+    behind = beating(told("a"), heartbeat="2026-11-22T20:58:00Z", written=NOW)
+    right = beating(told("b"), heartbeat=NOW, written=NOW)
+    path = write("cluster.yaml", *behind, *right)
+    text, wide, listed = (
+        run("doctor", "--snapshot", path, *more) for more in ([], ["-o", "wide"], ["-o", "json"])
+    )
+
+    assert [each.exit_code for each in (text, wide, listed)] == [1, 1, 1]
+    assert text.stdout.startswith("1 of 2 nodes lacks something for exact predictions\n")
+    assert "        * a: its clock is 2 min behind\n" in text.stdout
+    assert wide.stdout.splitlines()[1].split()[:2] == ["a", "wrong-clock"]
+    [[found], []] = [node["findings"] for node in json.loads(listed.stdout)]
+    assert (found["severity"], found["detail"]) == ("lack", "its clock is 2 min behind")
 
 
 def test_where_nothing_is_missing_that_is_said(run: Run, write: Write) -> None:
