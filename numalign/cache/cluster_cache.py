@@ -20,7 +20,7 @@ from numalign.cache.cluster_nodes import ClusterNodes
 from numalign.cache.eligibility import MAY_GO, Eligibility, counted
 from numalign.cache.evaluation import Evaluation, Workspace
 from numalign.cache.question import Question
-from numalign.cache.shape_table import ShapeTable, deriving
+from numalign.cache.shape_table import ShapeRule, ShapeTable, deriving
 from numalign.cache.survey import Group, Survey, refusal_text
 from numalign.cache.unknown_node_table import UnknownNodeTable
 from numalign.decision.evaluate import evaluate, evaluating
@@ -35,7 +35,8 @@ from numalign.model.intent import Policy
 from numalign.model.node import Node, alike
 from numalign.model.resources import CPU, MEMORY, NODE_LEVEL
 from numalign.model.steps import Steps, finished
-from numalign.shapes import KnownShape, UnknownNode
+from numalign.shapes import KnownShape, Shape, UnknownNode
+from numalign.shapes.new_nodes import loosened
 
 REMEMBERED = 1024
 """The size of the cache of questions and answers."""
@@ -105,7 +106,9 @@ class ClusterCache:
         )
         self._last_asked: Question | None = None
         self._of_shapes: LRU[Question, Evaluation] = LRU(remembered, weigh=_weight_of_evaluation)
-        self._eligible_shapes: LRU[Constraints, TrackedArray] = LRU(remembered, weigh=_weight_of_array)
+        self._eligible_shapes: LRU[tuple[ShapeRule, Constraints], TrackedArray] = LRU(
+            remembered, weigh=_weight_of_array
+        )
         self._room: LRU[_Pod, Node] = LRU(remembered, weigh=_weight_of_room)
         self._surveys: LRU[_Pod, tuple[_Version, Survey]] = LRU(remembered, weigh=_weight_of_survey)
         self._why: LRU[tuple[Question, Constraints, Policy], tuple[_Version, str]] = LRU(
@@ -310,7 +313,7 @@ class ClusterCache:
         open_nodes = self.eligibility.ever(constraints)
         feasible, count = self._classes_of(able), int(np.count_nonzero(able.nodes & open_nodes))
         when_empty = (able.nodes & open_nodes & ~able.not_when_empty).any()
-        unknown = self.unknown_eligibility.ever(constraints)
+        unmatched = not (open_shapes.any() or self.unknown_eligibility.ever(constraints).any())
         return Survey(
             feasible=tuple(name for name in self.classes if name in feasible),
             infeasible=tuple(name for name in self.classes if name not in feasible),
@@ -319,9 +322,9 @@ class ClusterCache:
             unknown=self.unknown,
             unanswered=int(np.count_nonzero(able.unanswered & open_nodes)),
             not_when_empty=() if when_empty else self._not_when_empty(question, constraints),
-            fallback=None if count else self._fallback(able.shapes & open_shapes),
-            unmatched=not (open_shapes.any() or unknown.any()),
-            bare=int(np.count_nonzero(unknown & self.unknown_nodes.large_enough(question.demand))),
+            fallback=None if count or unmatched else self._fallback(able.shapes, constraints),
+            unmatched=unmatched,
+            bare=self._bare(question, constraints),
             unlisted=tuple(self._unlisted(question)),
         )
 
@@ -341,11 +344,23 @@ class ClusterCache:
         shapes = (known.shape for row, known in self._shapes.known() if able.shapes[row])
         return {*(shape.node_class for shape in shapes), *self.nodes.classes.among(able.nodes)}
 
-    def _fallback(self, shapes: Bools) -> KnownShape | None:
-        """Return the one of these shapes that is most likely to have a node soon; None without any."""
-        return max(
-            (known for row, known in self._shapes.known() if shapes[row]), key=_last_seen, default=None
+    def _fallback(self, shapes: Bools, constraints: Constraints) -> KnownShape | None:
+        """Return the one of these shapes that is most likely to have a node for the pod soon, if any may."""
+        for rule in (Shape.unmet, Shape.unmet_by_new):
+            open_shapes = shapes & self._eligible(constraints, rule)
+            if open_shapes.any():
+                known = (known for row, known in self._shapes.known() if open_shapes[row])
+                return max(known, key=_last_seen)
+        return None
+
+    def _bare(self, question: Question, constraints: Constraints) -> int:
+        """Return how many nodes without topology are large enough, and like one that the pod may use."""
+        large = self.unknown_nodes.large_enough(question.demand)
+        counts = (
+            int(np.count_nonzero(self.unknown_eligibility.ever(each) & large))
+            for each in (constraints, loosened(constraints))
         )
+        return next(filter(None, counts), 0)
 
     def _able(self, question: Question, constraints: Constraints) -> _Able:
         """Return which shapes and nodes could take the pod when healthy, in any state.
@@ -373,29 +388,36 @@ class ClusterCache:
 
     def _work_able(self, question: Question, constraints: Constraints) -> Iterator[None]:
         """Compute in steps what `_able` then returns at once."""
-        array, shapes = self._eligible_array(constraints), self._shape_evaluation(question)
-        yield from array.catching_up(None, self._shapes.height, partial(self._shapes.may_go, constraints))
+        shapes = self._shape_evaluation(question)
+        yield from self._work_eligible(constraints, Shape.unmet)
         yield from shapes.work_ever()
         if not (shapes.able() & self._eligible(constraints)).any():
             yield from self._evaluation(question).work_ever()
+            yield from self._work_eligible(constraints, Shape.unmet_by_new)
 
     def _shape_evaluation(self, question: Question) -> Evaluation:
         evaluation = self._of_shapes.get(question, lambda: Evaluation(self._shapes, question))
         self._of_shapes.weigh_again(question)
         return evaluation
 
-    def _eligible(self, constraints: Constraints) -> Bools:
-        """Return which shapes have nodes that a pod may use."""
-        may_go = partial(self._shapes.may_go, constraints)
-        return self._eligible_array(constraints).current(
+    def _eligible(self, constraints: Constraints, rule: ShapeRule = Shape.unmet) -> Bools:
+        """Return which shapes a pod may use by a rule."""
+        may_go = partial(self._shapes.may_go, rule, constraints)
+        return self._eligible_array(constraints, rule).current(
             self._shapes.height, lambda rows: finished(may_go(rows))
         )
 
-    def _eligible_array(self, constraints: Constraints) -> TrackedArray:
+    def _work_eligible(self, constraints: Constraints, rule: ShapeRule) -> Iterator[None]:
+        """Compute in steps what `_eligible` then returns at once."""
+        array, may_go = self._eligible_array(constraints, rule), partial(self._shapes.may_go, rule)
+        return array.catching_up(None, self._shapes.height, partial(may_go, constraints))
+
+    def _eligible_array(self, constraints: Constraints, rule: ShapeRule) -> TrackedArray:
+        key = rule, constraints
         array = self._eligible_shapes.get(
-            constraints, lambda: TrackedArray(self._shapes.all_changes, np.zeros(0, dtype=np.bool_))
+            key, lambda: TrackedArray(self._shapes.all_changes, np.zeros(0, dtype=np.bool_))
         )
-        self._eligible_shapes.weigh_again(constraints)
+        self._eligible_shapes.weigh_again(key)
         return array
 
     def _rows_of_shapes(self) -> Rows:
@@ -571,8 +593,8 @@ def _weight_of_evaluation(_question: Question, evaluation: Evaluation) -> int:
     return evaluation.weight
 
 
-def _weight_of_array(constraints: Constraints, array: TrackedArray) -> int:
-    return weight(constraints) + array.bytes
+def _weight_of_array(key: tuple[ShapeRule, Constraints], array: TrackedArray) -> int:
+    return weight(key[1]) + array.bytes
 
 
 def _weight_of_room(pod: _Pod, _node: Node) -> int:

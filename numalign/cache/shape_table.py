@@ -5,7 +5,7 @@ There are few shapes and they hardly ever change, so results about them stay val
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -14,7 +14,7 @@ import numpy as np
 from numalign.cache.arrays import Bools, Rows
 from numalign.cache.change_log import ChangeLog
 from numalign.cache.node_table import NodeTable
-from numalign.model.constraints import Constraints
+from numalign.model.constraints import Constraints, Unmet
 from numalign.model.node import Node
 from numalign.model.steps import Steps
 from numalign.shapes import KnownShape, Shape, shape
@@ -22,6 +22,9 @@ from numalign.shapes.hints import listed
 
 _SHAPES_A_STEP = 32
 _NODES_A_STEP = 8
+
+ShapeRule = Callable[[Shape, Constraints], Unmet | None]
+"""`Shape.unmet` or `Shape.unmet_by_new`."""
 
 
 class ShapeTable(NodeTable):
@@ -62,14 +65,14 @@ class ShapeTable(NodeTable):
         """Return the rows of shapes that nodes can have, by the names of shapes."""
         return self._rows
 
-    def may_go(self, constraints: Constraints, rows: Rows | None) -> Steps[Bools]:
-        """Return whether a pod may use nodes of the shapes in these rows, or in all; some at each step."""
+    def may_go(self, rule: ShapeRule, constraints: Constraints, rows: Rows | None) -> Steps[Bools]:
+        """Return whether a rule lets a pod use the shapes in these rows, or in all; some at each step."""
         wanted = range(self.height) if rows is None else rows.tolist()
         may_go = np.zeros(len(wanted), dtype=np.bool_)
         shapes = dict(self.known())
         for at, row in enumerate(wanted):
             known = shapes.get(row)
-            may_go[at] = known is not None and known.shape.unmet(constraints) is None
+            may_go[at] = known is not None and rule(known.shape, constraints) is None
             if (at + 1) % _SHAPES_A_STEP == 0:
                 yield
         return may_go

@@ -39,12 +39,13 @@ class Survey:
     and lasting taints stay. Of these, `unanswered` would take too long to evaluate, so they may be able. If
     all of them could take it only while other pods use a part of them, `not_when_empty` says why an empty one
     would refuse it, and what would help.
-    Without any, `fallback` is a shape that could take it and has, had or may have nodes that it may use.
+    Without any, `fallback` is a shape that could take it and has, had or may have nodes that it may use,
+    such as a new one in another place (`numalign.shapes.new_nodes`).
     `unmatched` is set if the pod may use no node that is known in any way, by its selector and tolerations.
 
     `known` counts all nodes, `unknown` those that publish no topology; `bare` of the latter those that are
-    large enough, as far as known, and that the pod may use. Of the requested resources, `unlisted` are those
-    that no shape lists, nor any node without topology.
+    large enough, as far as known, and that the pod may use or, without any, that are like one that it may
+    use. Of the requested resources, `unlisted` are those that no shape lists, nor any node without topology.
     """
 
     feasible: tuple[str, ...]

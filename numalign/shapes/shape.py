@@ -8,7 +8,7 @@ was, never the other way.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -16,6 +16,7 @@ from numalign.model.attributes import NO_ATTRIBUTES, OS_LABEL, Labels, Taint
 from numalign.model.constraints import Constraints, Requirement, Term, Unmet
 from numalign.model.node import Known, Node, Zone, node_class
 from numalign.model.resources import EMPTY, Resources
+from numalign.shapes import new_nodes
 
 MOST_VALUES = 8
 """The limit of distinct values of one label; a label with more (a host name) may have any."""
@@ -84,22 +85,33 @@ class Shape:
         object.__setattr__(self, "name", f"{self.node_class}.{digest}")
 
     def unmet(self, constraints: Constraints) -> Unmet | None:
-        """Return why a pod may use no node of this shape; None if it may use one."""
-        if not all(map(self._may, constraints.selector)):
+        """Return why a pod may use no known node of this shape; None if it may use one."""
+        return self._unmet(constraints, self._may)
+
+    def unmet_by_new(self, constraints: Constraints) -> Unmet | None:
+        """Return why a pod could use no node of this shape that is still to come; None if it could."""
+        return self._unmet(constraints, self._may_once_added)
+
+    def _unmet(self, constraints: Constraints, may: Callable[[Requirement], bool]) -> Unmet | None:
+        if not all(map(may, constraints.selector)):
             return Unmet.AFFINITY
-        if constraints.terms is not None and not any(map(self._may_meet, constraints.terms)):
+        if constraints.terms is not None and not any(_may_meet(term, may) for term in constraints.terms):
             return Unmet.AFFINITY
         known = self.labels.get(OS_LABEL, ABSENT)
         if known.always and known.known is not None and not any(map(constraints.run_on, known.known)):
             return Unmet.OS
         return None if constraints.tolerate(self.taints) else Unmet.TAINT
 
-    def _may_meet(self, term: Term) -> bool:
-        # A name is that of a single node, which says nothing about others of its shape.
-        return bool(term.expressions or term.fields) and all(map(self._may, term.expressions))
-
     def _may(self, requirement: Requirement) -> bool:
         return self.labels.get(requirement.key, ANY if self.other_labels else ABSENT).may(requirement)
+
+    def _may_once_added(self, requirement: Requirement) -> bool:
+        key = requirement.key
+        return (
+            new_nodes.varied(key)
+            or (new_nodes.set_later(key) and key not in self.labels)
+            or self._may(requirement)
+        )
 
     def covers(self, node: Node) -> bool:
         """Return whether a healthy node of this kind has nothing that is not known of the shape."""
@@ -190,6 +202,11 @@ def _written(shape: Shape) -> str:
     node, options = shape.node, shape.node.options
     configured = (sorted(options.cpu), sorted(options.topology), sorted(options.gates), options.minor)
     return repr((shape.taints, configured, *traits(node)[1:]))
+
+
+def _may_meet(term: Term, may: Callable[[Requirement], bool]) -> bool:
+    # A name is that of a single node, which says nothing about others of its shape.
+    return bool(term.expressions or term.fields) and all(map(may, term.expressions))
 
 
 Traits = tuple[object, ...]

@@ -67,6 +67,8 @@ IN_USE = node("cpu=8/6/0 mem=8Gi", "cpu=8 mem=8Gi", policy=SINGLE)
 ANCHORED = asked("init cpu=1 mem=1Gi", "cpu=7 mem=1Gi")
 """The init container gets a CPU of the first zone, where the other one does not fit."""
 GOLD = Constraints(selector=(Requirement("tier", Operator.IN, frozenset({"gold"})),))
+ZONE_C = Constraints(selector=(Requirement("topology.kubernetes.io/zone", Operator.IN, frozenset("c")),))
+IN_A, IN_C = (Attributes(Labels({"topology.kubernetes.io/zone": zone})) for zone in "ac")
 GOLDEN = replace(TWO, attributes=Attributes(Labels({"tier": "gold"})))
 TAINTED = replace(FOUR, attributes=Attributes(taints=(Taint("dedicated", "gpu"),)))
 TAINTED_TWO = replace(TWO, attributes=TAINTED.attributes)
@@ -142,6 +144,17 @@ ADMITTED = [
         LARGE, cache_of(TAINTED, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
     ("and some of them are too small as well",
         LARGE, cache_of(TAINTED, TAINTED_TWO, bare=(SMALL_BARE,)), State.NOT_MATCHED, [NOT_MATCHED]),
+    ("nodes that could take it are elsewhere, and others are where it must go",
+        replace(LARGE, constraints=ZONE_C),
+        cache_of(replace(FOUR, attributes=IN_A), replace(TWO, attributes=IN_C)), State.NO_NODE_HERE,
+        ["nodes that could align the pod exist, but it may not be scheduled to them now"]),
+    ("a node without topology that could take it is elsewhere",
+        replace(LARGE, constraints=ZONE_C),
+        cache_of(replace(TWO, attributes=IN_C), bare=(replace(LARGE_BARE, attributes=IN_A),)),
+        State.UNKNOWN_NODE, [MAY]),
+    ("nobody is where it must go",
+        replace(LARGE, constraints=ZONE_C), cache_of(replace(FOUR, attributes=IN_A)), State.NOT_MATCHED,
+        [NOT_MATCHED]),
     ("a resource that nobody lists",
         asked("cpu=2 mem=1Gi nvidia.com/gpuu=1"), cache_of(TOLD), State.UNKNOWN_RESOURCE, [MISSPELT]),
     ("a node without topology that is large enough",
@@ -223,6 +236,9 @@ REFUSED = [
         replace(LARGE, constraints=GOLD), cache_of(FOUR, GOLDEN), State.NEVER,
         (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'
          f" zone, 1 didn't match the pod's node affinity/selector. {LESS}")),
+    ("no shape wherever its nodes may be",
+        replace(LARGE, constraints=ZONE_C), cache_of(replace(TWO, attributes=IN_C)), State.NEVER,
+        f"{TOO_LARGE}. {LESS}"),
     ("none whose taints it tolerates",
         LARGE, cache_of(TWO, TAINTED), State.NEVER,
         (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'

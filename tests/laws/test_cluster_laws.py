@@ -134,16 +134,15 @@ def plain(made: KnownCluster, pod: PendingPod) -> Plain:
     bare = (unmet_ever(pod.constraints, each.name, each.attributes) for each in made.bare.values())
     count = sum(unmet_ever(pod.constraints, node.name, node.attributes) is None for node in takers)
     names = {shape.of(node).name for node in takers}
-    hopes = [
-        may and (yes or each.name in names) for each, yes, may in zip(shapes, takes, reached, strict=True)
-    ]
+    hopes = [each for each, yes in zip(shapes, takes, strict=True) if yes or each.name in names]
+    unmatched = not any(reached) and all(bare)
     labels = {node.label for node in made.nodes if node.label}
     return Plain(
         able=count,
         feasible=feasible | {node.label for node in takers if node.label},
         every={each.node_class for each in shapes} | labels,
-        fallback=not count and any(hopes),
-        unmatched=not any(reached) and all(bare),
+        fallback=not (count or unmatched) and any(not each.unmet_by_new(pod.constraints) for each in hopes),
+        unmatched=unmatched,
         now=any(
             could(node, pod.question)
             for node in takers

@@ -155,6 +155,33 @@ def test_a_pod_may_hope_for_a_shape(known: Shape, constraints: Constraints, unme
     assert known.unmet(constraints) is unmet
 
 
+LABELLED = of(
+    replace(standing(), attributes=Attributes(Labels({"zone": "a", "nvidia.com/gpu.product": "x"})))
+)
+T4, ZONE_B = asks("In", "y", key="nvidia.com/gpu.product"), asks("In", "b", key="zone")
+PLACE = ZONE_B.selector
+
+COMING = [
+    # what it shows                             the shape   the pod                         why not
+    ("another place",                           LABELLED,   ZONE_B,                         None),
+    ("no place",                                LABELLED,   asks("DoesNotExist", key="zone"), None),
+    ("another pool",                            POOLS,      asks("In", "c"),                Unmet.AFFINITY),
+    ("a label that nobody has",                 POOLS,      asks("Exists", key="x"),        Unmet.AFFINITY),
+    ("a label that an agent will set",          POOLS,      T4,                             None),
+    ("another value of what an agent has set",  LABELLED,   T4,                             Unmet.AFFINITY),
+    ("a term about a place",                    POOLS,      terms(Term((THERE,)), Term(PLACE)), None),
+    ("a term about a place of another pool",    POOLS,      terms(Term((THERE, *PLACE))),   Unmet.AFFINITY),
+    ("a taint",                                 TAINTED,    ZONE_B,                         Unmet.TAINT),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("known", "constraints", "unmet"), table(COMING))
+def test_a_pod_may_hope_for_a_node_that_is_still_to_come(
+    known: Shape, constraints: Constraints, unmet: Unmet | None
+) -> None:
+    assert known.unmet_by_new(constraints) is unmet
+
+
 COVERED = [
     # what it shows                       a node                                            covered
     ("one of those that were seen",       standing(pool="a"),                               True),
