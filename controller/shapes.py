@@ -23,7 +23,7 @@ from numalign.model.errors import Mistake
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
-from numalign.shapes import KnownShape, ShapeHistory
+from numalign.shapes import KnownShape, LeftOut, ShapeHistory
 from numalign.shapes.history import RememberedShapes
 
 TURN_SECONDS = 1.0
@@ -86,13 +86,25 @@ def differs(ours: RememberedShapes, theirs: RememberedShapes, *, now: float) -> 
         or any(_outdated(stored[name], by=shape, now=now) for name, shape in mine.items())
         or ours.losses.keys() != theirs.losses.keys()
         or any(abs(since - theirs.losses[name]) > _WRITTEN_SECONDS for name, since in ours.losses.items())
+        or _other_left_out(theirs.left_out, by=ours.left_out, now=now)
     )
 
 
 def _outdated(stored: KnownShape, *, by: KnownShape, now: float) -> bool:
-    last, before = by.seen or 0.0, stored.seen or 0.0
+    return (stored.shape, stored.only_node) != (by.shape, by.only_node) or _seen_later(
+        stored.seen or 0.0, by.seen or 0.0, now=now
+    )
+
+
+def _other_left_out(stored: LeftOut | None, *, by: LeftOut | None, now: float) -> bool:
+    if stored is None or by is None:
+        return stored is not by
+    return stored.devices != by.devices or _seen_later(stored.seen, by.seen, now=now)
+
+
+def _seen_later(before: float, last: float, *, now: float) -> bool:
     most = REFRESH_SECONDS if now - last <= _WRITTEN_SECONDS else EXACT_SECONDS
-    return stored.shape != by.shape or last - before > most
+    return last - before > most
 
 
 class ShapeWriter:

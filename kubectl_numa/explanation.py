@@ -83,10 +83,10 @@ class Explanation:
     All answers for one pod, by node name, and those of shapes without nodes.
 
     `remarks` are warnings of `kubectl numa` itself. `bare` counts the nodes without a topology that may take
-    the pod, as far as known. `rejected` is set for a pod that a kubelet rejected. `never` is why no node
-    could ever run a pod that requests no alignment, which the webhook does not deny. `room` is what it would
-    take for the pod to fit, in words, if it fits nowhere now but could later. The scores are those of the
-    `strategy`.
+    the pod, as far as known. If the answers are `incomplete`, nodes that are not remembered may take it, too.
+    `rejected` is set for a pod that a kubelet rejected. `never` is why no node could ever run a pod that
+    requests no alignment, which the webhook does not deny. `room` is what it would take for the pod to fit,
+    in words, if it fits nowhere now but could later. The scores are those of the `strategy`.
     """
 
     pod: PodDecision
@@ -95,6 +95,7 @@ class Explanation:
     unknown: tuple[str, ...]
     remarks: tuple[str, ...] = ()
     bare: int = 0
+    incomplete: bool = False
     rejected: RejectedPod | None = None
     never: str | None = None
     room: str | None = None
@@ -124,7 +125,7 @@ class Explanation:
         """
         refusing = [answer.permanent and not answer.lasting for answer in self.answers]
         gone = all(each.chance is Chance.NEVER for each in self.absent)
-        return bool(refusing) and all(refusing) and gone and not self.bare
+        return bool(refusing) and all(refusing) and gone and not (self.bare or self.incomplete)
 
     def count(self, chance: Chance) -> int:
         """Return the number of nodes with this answer."""
@@ -199,13 +200,15 @@ def explain(
         ShapeAnswer(shape, verdict, shape.shape.unmet(everywhere if verdict.refused else pod.constraints))
         for shape, verdict in evaluated
     )
+    survey = cluster.ever(pod)
     explanation = Explanation(
         pod,
         answers,
         absent,
         cluster.snapshot.unknown,
         remarks=tuple(filter(None, [cluster.kept_away(pod)])),
-        bare=cluster.ever(pod).bare,
+        bare=survey.bare,
+        incomplete=survey.incomplete,
         strategy=strategy,
     )
     if explanation.hopeless and pod.question.intent.policy is Policy.NONE:

@@ -158,6 +158,9 @@ def _cause(pods: Sequence[PodInfo], placed: PlacedPods, view: ClusterView) -> Pe
     if chance is Chance.NEVER and explanation.bare:
         may = f"no node with a NUMA topology can run it; {nodes(explanation.bare)} without one may"
         return PendingCause(PendingVerdict.UNKNOWN, may, "", every)
+    if chance is Chance.NEVER and explanation.incomplete:
+        may = "no known node can run it; one that is not remembered may"
+        return PendingCause(PendingVerdict.UNKNOWN, may, "", every)
     reason, remedy = _reason(explanation, chance, view)
     return PendingCause(_VERDICTS[chance], reason, remedy, every, decision)
 

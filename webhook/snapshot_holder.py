@@ -84,7 +84,9 @@ class SnapshotHolder:
         async with self.lock:
             self.updating = True
             try:
-                await patiently(self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
+                await patiently(
+                    self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out)
+                )
             finally:
                 self.updating = False
             if self.snapshot is None:

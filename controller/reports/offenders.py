@@ -54,7 +54,9 @@ class OffenderReports:
         if snapshot is None:
             return None
         if snapshot is not self._seen:
-            await patiently(self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
+            await patiently(
+                self.cache.update(snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out)
+            )
             self._seen = snapshot
         await self.alignments.judge()
         pods, nodes = await self._pods(snapshot), self._nodes(snapshot)

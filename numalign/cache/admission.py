@@ -304,7 +304,7 @@ def waits_text(policy: Policy) -> str:
 def _of_its_node(pod: PodQuestion, pin: Pin, cache: ClusterCache) -> Iterator[str]:
     if pin.node is None:
         survey = cache.ever(pod.question, pod.constraints)
-        if not (survey.able or survey.fallback or survey.unmatched or survey.bare):
+        if not (survey.able or survey.fallback or survey.unmatched or survey.bare or survey.incomplete):
             yield f"{pin.why}, but no node can ever align the pod"
         return
     verdict = cache.verdict(pin.node, pod.question)
@@ -318,13 +318,15 @@ def _of_its_node(pod: PodQuestion, pin: Pin, cache: ClusterCache) -> Iterator[st
 def _unable(pod: PodQuestion, cache: ClusterCache, refusals: Refusals, survey: Survey) -> AdmissionDecision:
     """Return the decision if nothing known could take the pod, even where it may go."""
     if unlisted := tuple(_unlisted(survey, cache)):
-        if refusals.unknown_resources is Reaction.DENY:
+        if refusals.unknown_resources is Reaction.DENY and not survey.incomplete:
             return _against(pod, refusals, AdmissionState.UNKNOWN_RESOURCE, "; ".join(unlisted))
         unmatched = (_NOT_MATCHED,) if survey.unmatched else ()
         return AdmissionDecision(AdmissionState.UNKNOWN_RESOURCE, warnings=(*unlisted, *unmatched))
     if survey.bare and refusals.unknown_may_fit:
         may = f"no node with a NUMA topology can align the pod; {wording.nodes(survey.bare)} without one may"
         return AdmissionDecision(AdmissionState.UNKNOWN_NODE, warnings=(may,))
+    if survey.incomplete:
+        return AdmissionDecision(AdmissionState.NO_NODE_HERE, warnings=(_NOT_KEPT,))
     # An exclusive pod may not request less.
     least = Policy.RESTRICTED if pod.question.intent.exclusive else Policy.BEST_EFFORT
     floor = max(pod.rules.enforce or least, least, key=[*Policy].index)
@@ -350,6 +352,9 @@ def _of_fallback(fallback: KnownShape, now: float) -> str:
 
 
 _NOT_HERE = "no node that could align the pod exists now"
+_NOT_KEPT = (
+    "no known node shape can align the pod, but not all that were seen are remembered; it may stay pending"
+)
 
 
 def _unlisted(survey: Survey, cache: ClusterCache) -> Iterator[str]:

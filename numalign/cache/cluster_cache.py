@@ -33,9 +33,9 @@ from numalign.model.constraints import ANYWHERE, Constraints, unmet_now
 from numalign.model.demand import with_request
 from numalign.model.intent import Policy
 from numalign.model.node import Node, alike
-from numalign.model.resources import CPU, MEMORY, NODE_LEVEL
+from numalign.model.resources import CPU, MEMORY, NODE_LEVEL, Kind, kind
 from numalign.model.steps import Steps, finished
-from numalign.shapes import KnownShape, Shape, UnknownNode
+from numalign.shapes import KnownShape, LeftOut, Shape, UnknownNode
 from numalign.shapes.new_nodes import loosened
 
 REMEMBERED = 1024
@@ -98,6 +98,7 @@ class ClusterCache:
         self.unknown_eligibility = Eligibility(self.unknown_nodes)
         self._last_nodes: Sequence[Node] | None = ()
         self._last_shapes: Sequence[KnownShape] = ()
+        self._left_out: LeftOut | None = None
         self._unlisted_shapes: tuple[object, Sequence[KnownShape]] = None, ()
         self._shapes_version = 0
         self._shape_rows: tuple[_Version | None, Rows] = (None, np.zeros(0, dtype=np.intp))
@@ -127,10 +128,11 @@ class ClusterCache:
         nodes: Iterable[Node],
         shapes: Sequence[KnownShape] = (),
         unknown: Mapping[str, UnknownNode] | None = None,
+        left_out: LeftOut | None = None,
     ) -> "ClusterCache":
         """Return the cluster of these nodes; see `update`."""
         cache = cls()
-        for _ in cache.update(nodes, shapes, unknown or {}):
+        for _ in cache.update(nodes, shapes, unknown or {}, left_out):
             pass
         return cache
 
@@ -158,11 +160,15 @@ class ClusterCache:
     # What the cluster is.
 
     def update(
-        self, nodes: Iterable[Node], shapes: Sequence[KnownShape], unknown: Mapping[str, UnknownNode]
+        self,
+        nodes: Iterable[Node],
+        shapes: Sequence[KnownShape],
+        unknown: Mapping[str, UnknownNode],
+        left_out: LeftOut | None = None,
     ) -> Iterator[None]:
         """Replace all nodes, shapes and nodes without topology by these, some nodes at each step.
 
-        Shapes of nodes that are not among the `shapes` are derived from these nodes.
+        Shapes of nodes that are not among the `shapes` are derived from these nodes. Others are `left_out`.
         """
         given = tuple(nodes)
         changed, gone = yield from self._differences(given)
@@ -177,8 +183,8 @@ class ClusterCache:
             if at % _NODES_A_STEP == 0:
                 yield
         every = (*shapes, *(yield from self._derive_unlisted(shapes)))
-        if every != self._last_shapes:
-            self._last_shapes = every
+        if (every, left_out) != (self._last_shapes, self._left_out):
+            self._last_shapes, self._left_out = every, left_out
             self._shapes_version += 1
             self._shapes.replace_all(every)
         yield from self.unknown_nodes.drop_others()
@@ -326,6 +332,7 @@ class ClusterCache:
             unmatched=unmatched,
             bare=self._bare(question, constraints),
             unlisted=tuple(self._unlisted(question)),
+            incomplete=self._left_out is not None and self._left_out.may_list(_devices(question)),
         )
 
     def _not_when_empty(self, question: Question, constraints: Constraints) -> tuple[str, ...]:
@@ -577,6 +584,10 @@ class ClusterCache:
 
 def _group(known: KnownShape, verdict: Verdict, unmet: Ints) -> Group:
     return Group(known, int(np.count_nonzero(unmet == MAY_GO)), verdict, counted(unmet))
+
+
+def _devices(question: Question) -> frozenset[str]:
+    return frozenset(name for name in question.demand.total.positive() if kind(name) is Kind.DEVICE)
 
 
 def _last_seen(known: KnownShape) -> tuple[bool, float]:

@@ -46,6 +46,7 @@ class Survey:
     `known` counts all nodes, `unknown` those that publish no topology; `bare` of the latter those that are
     large enough, as far as known, and that the pod may use or, without any, that are like one that it may
     use. Of the requested resources, `unlisted` are those that no shape lists, nor any node without topology.
+    If the answer is `incomplete`, shapes that are not kept may be able to take the pod.
     """
 
     feasible: tuple[str, ...]
@@ -59,6 +60,7 @@ class Survey:
     unmatched: bool = False
     bare: int = 0
     unlisted: tuple[str, ...] = ()
+    incomplete: bool = False
 
 
 def refusal_text(

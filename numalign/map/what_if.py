@@ -199,7 +199,9 @@ class WhatIf:
         if not isinstance(reading, PodQuestion):
             return WebhookAnswer(None, (), reading.reason if isinstance(reading, Exempt) else None)
         snapshot, policy = self._snapshot, self._state.policy.now
-        await patiently(self._shapes.update(snapshot.nodes, snapshot.shapes, snapshot.bare))
+        await patiently(
+            self._shapes.update(snapshot.nodes, snapshot.shapes, snapshot.bare, snapshot.left_out)
+        )
         await patiently(admission.steps(reading, self._shapes, served=snapshot.served))
         refusals = policy.refusals(unknown_may_fit=self.unknown_may_fit)
         decision: AdmissionDecision = admission.decide(

@@ -8,6 +8,7 @@ API.
 
 from numalign.shapes.history import RememberedShapes, ShapeHistory
 from numalign.shapes.identity import Identity
+from numalign.shapes.keeping import LeftOut
 from numalign.shapes.shape import KnownShape, LabelValues, Shape
 from numalign.shapes.unknown_node import UnknownNode
 
@@ -15,6 +16,7 @@ __all__ = [
     "Identity",
     "KnownShape",
     "LabelValues",
+    "LeftOut",
     "RememberedShapes",
     "Shape",
     "ShapeHistory",

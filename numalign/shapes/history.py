@@ -20,6 +20,7 @@ from numalign.model.node import Node, node_class
 from numalign.model.resources import Resources
 from numalign.shapes.health import with_all_devices, with_devices_of, with_whole_machine
 from numalign.shapes.identity import Identity
+from numalign.shapes.keeping import LeftOut, in_turn, left_out
 from numalign.shapes.shape import KnownShape, Shape, Traits, larger, of, traits, without_machine
 
 REMEMBER_SECONDS = 30 * 86400.0
@@ -29,7 +30,7 @@ LOSS_SECONDS = 7 * 86400.0
 """After how long a loss counts as permanent."""
 
 MOST_REMEMBERED = 512
-"""The limit of remembered shapes without nodes; the one that was gone first is dropped first."""
+"""The limit of remembered shapes without nodes (`keeping.in_turn`)."""
 
 MOST_MACHINE_BYTES = 2**23
 """The limit for machines of shapes without nodes: hundreds of usual ones; others are known by amounts."""
@@ -37,10 +38,11 @@ MOST_MACHINE_BYTES = 2**23
 
 @dataclass(frozen=True, slots=True)
 class RememberedShapes:
-    """What outlives a process: shapes, and since when nodes are degraded, by name."""
+    """What outlives a process: shapes, those left out, and since when nodes are degraded, by name."""
 
     shapes: tuple[KnownShape, ...] = ()
     losses: Mapping[str, float] = field(default_factory=dict)
+    left_out: LeftOut | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +65,20 @@ class ShapeHistory:
 
     `remember` is for how many seconds a shape without nodes is known; the healthy state of its nodes is kept
     for `LOSS_SECONDS` in any case, because a degraded one may be present. `version` grows whenever shapes
-    come, go or change, or nodes become stale; the number of nodes of a shape does not matter.
+    come, go or change, or nodes become stale; the number of nodes of a shape does not matter. `left_out` is
+    what is known of earlier shapes that are not kept.
     """
 
     def __init__(self, *, remember: float = REMEMBER_SECONDS, wall: Callable[[], float]) -> None:
         self.version = 0
+        self.left_out: LeftOut | None = None
         self._remember = remember
         self._wall = wall
         self._nodes: dict[str, _NodeRecord] = {}
         self._degraded_since: dict[str, float] = {}
         self._shapes: dict[str, Shape] = {}
         self._counts = Counter[str]()
+        self._only_nodes: dict[str, str] = {}
         self._last_seen: dict[str, float] = {}
         self._machine_bytes: dict[str, int] = {}
         self._over: AbstractSet[str] = frozenset()
@@ -95,7 +100,7 @@ class ShapeHistory:
         before = self._nodes.get(node.name)
         self._stale.discard(node.name)
         record = self._nodes[node.name] = self._record(node, identity, before, most)
-        self._count(record.shape, before.shape if before else None)
+        self._count(node.name, record.shape, before.shape if before else None)
         self._degraded_since.pop(node.name, None)
         if record.degraded_since is not None:
             self._degraded_since[node.name] = record.degraded_since
@@ -119,8 +124,12 @@ class ShapeHistory:
         for known in memory.shapes:
             name = known.shape.name
             self._learn(known.shape)
+            self._note_node(name, known.only_node)
             if not self._counts[name]:
                 self._note_seen(name, min(known.seen or 0.0, self._wall()))
+        if memory.left_out:
+            seen = min(memory.left_out.seen, self._wall())
+            self._leave_out(replace(memory.left_out, seen=seen).joined(self.left_out))
         self._losses = dict(memory.losses)
         self._mark_stale(
             {name for name, since in self._degraded_since.items() if self._losses.get(name, since) < since}
@@ -139,6 +148,8 @@ class ShapeHistory:
     def expire(self) -> None:
         """Forget expired shapes, and accept expired losses as permanent."""
         self._forget()
+        if self.left_out and self._wall() - self.left_out.seen >= self._remember:
+            self._leave_out(None)
         before, self._over = self._over, frozenset(filter(self._is_over, self._last_seen))
         if self._over != before:
             self.version += 1
@@ -156,7 +167,12 @@ class ShapeHistory:
     def shapes(self) -> tuple[KnownShape, ...]:
         """Return all shapes, by name, the declared ones last."""
         present = (
-            KnownShape(shape, self._counts[name], None if self._counts[name] else self._last_seen[name])
+            KnownShape(
+                shape,
+                self._counts[name],
+                None if self._counts[name] else self._last_seen[name],
+                only_node=self._only_nodes[name],
+            )
             for name, shape in sorted(self._shapes.items())
             if self._counts[name] or not self._is_over(name)
         )
@@ -171,6 +187,7 @@ class ShapeHistory:
                 replace(known, nodes=0, seen=now if known.seen is None else known.seen) for known in shapes
             ),
             dict(sorted(self._degraded_since.items())),
+            self.left_out,
         )
 
     # Health.
@@ -262,9 +279,10 @@ class ShapeHistory:
             self._stale |= names
             self.version += 1
 
-    def _count(self, after: Shape, before: Shape | None) -> None:
+    def _count(self, node: str, after: Shape, before: Shape | None) -> None:
         if before and before.name == after.name:
             return
+        self._note_node(after.name, node)
         self._counts[after.name] += 1
         self._last_seen.pop(after.name, None)
         self._machine_bytes.pop(after.name, None)
@@ -276,6 +294,17 @@ class ShapeHistory:
         if not self._counts[name]:
             del self._counts[name]
             self._note_seen(name, self._wall())
+
+    def _note_node(self, name: str, node: str) -> None:
+        """Note that a node has a shape, or with an empty name that several have."""
+        self._only_nodes[name] = node if self._only_nodes.get(name, node) == node else ""
+
+    def _leave_out(self, left_out: LeftOut | None) -> None:
+        """Set what is known of shapes that are not kept."""
+        before, self.left_out = self.left_out, left_out
+        # That they were seen again changes no answer.
+        if (before and before.devices, before is None) != (left_out and left_out.devices, left_out is None):
+            self.version += 1
 
     def _note_seen(self, name: str, seen: float) -> None:
         """Remember a shape without nodes; if machines take too much memory, drop the first ones."""
@@ -290,6 +319,7 @@ class ShapeHistory:
         """Reduce a shape without nodes to its amounts, like shapes that outlive the process."""
         del self._machine_bytes[name]
         shape, seen = self._shapes.pop(name), self._last_seen.pop(name)
+        node = self._only_nodes.pop(name)
         for kind in [kind for kind, known in self._names.items() if known == name]:
             del self._names[kind]
         healthy = self._healthy[shape.node_class]
@@ -299,6 +329,7 @@ class ShapeHistory:
                 if other.node_class == shape.node_class:
                     self._learn_health(other)
         plain = self._learn(replace(shape, node=without_machine(shape.node)))
+        self._note_node(plain.name, node)
         if not self._counts[plain.name]:
             self._note_seen(plain.name, seen)
         self.version += 1
@@ -309,12 +340,19 @@ class ShapeHistory:
 
     def _forget(self) -> None:
         """Remove shapes without nodes beyond the limit, and those that no degraded node can need any more."""
-        oldest = sorted(self._last_seen, key=lambda name: (self._last_seen[name], name))
-        spare = len(oldest) - MOST_REMEMBERED
         since = self._wall() - max(self._remember, LOSS_SECONDS)
-        gone = [name for at, name in enumerate(oldest) if at < spare or self._last_seen[name] <= since]
+        gone = [name for name, seen in self._last_seen.items() if seen <= since]
+        if len(self._last_seen) - len(gone) > MOST_REMEMBERED:
+            absent = (
+                KnownShape(self._shapes[name], seen=seen, only_node=self._only_nodes[name])
+                for name, seen in self._last_seen.items()
+                if seen > since
+            )
+            spare = in_turn(absent)[MOST_REMEMBERED:]
+            self._leave_out(left_out(spare, self.left_out))
+            gone += [known.shape.name for known in spare]
         for name in gone:
-            del self._last_seen[name], self._shapes[name]
+            del self._last_seen[name], self._shapes[name], self._only_nodes[name]
             self._machine_bytes.pop(name, None)
         if gone:
             self.version += 1

@@ -158,12 +158,14 @@ class KnownShape:
     """A shape, and how it is known: by its present `nodes`, by declaration, or from memory.
 
     `seen` is when its last node was present, in seconds since 1970; None if one is, or none ever was.
+    `only_node` is the only node that ever had it; empty if several had, or if that is not known.
     """
 
     shape: Shape
     nodes: int = 0
     seen: float | None = None
     declared: bool = False
+    only_node: str = field(default="", compare=False)
 
 
 def shape(

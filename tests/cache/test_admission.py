@@ -30,10 +30,10 @@ from numalign.model.constraints import Constraints, Operator, Requirement, Toler
 from numalign.model.errors import Mistake
 from numalign.model.intent import UNRULED, NamespaceRules, Policy
 from numalign.model.node import Node
-from numalign.shapes import KnownShape, UnknownNode
+from numalign.shapes import KnownShape, LeftOut, UnknownNode
 from numalign.shapes.shape import of
 from tests.naming import named
-from tests.notation import GPU, asks, bag, means, node, pod, table
+from tests.notation import GPU, NIC, asks, bag, means, node, pod, table
 
 SINGLE = "single-numa-node"
 NOW = 1_000_000.0
@@ -55,9 +55,12 @@ def asked(*containers: str, policy: str = SINGLE, **more: Any) -> PodQuestion:  
 
 
 def cache_of(
-    *nodes: Node, known: tuple[KnownShape, ...] = (), bare: tuple[UnknownNode, ...] = ()
+    *nodes: Node,
+    known: tuple[KnownShape, ...] = (),
+    bare: tuple[UnknownNode, ...] = (),
+    left_out: LeftOut | None = None,
 ) -> ClusterCache:
-    return ClusterCache.of(named(nodes), known, {each.name: each for each in bare})
+    return ClusterCache.of(named(nodes), known, {each.name: each for each in bare}, left_out)
 
 
 ONE_GPU, THREE_GPUS = "cpu=2 mem=1Gi gpu=1", "cpu=2 mem=1Gi gpu=3"
@@ -88,6 +91,9 @@ UNTOLD_BARE = UnknownNode("who", None)
 
 WAITS = "no node can provide single-numa-node alignment now; the pod will stay pending"
 NOT_KNOWN = "NUMA alignment was not checked: no node topology is known"
+NOT_KEPT = (
+    "no known node shape can align the pod, but not all that were seen are remembered; it may stay pending"
+)
 NOT_HERE = "no node that could align the pod exists now"
 NOT_MATCHED = (
     "NUMA alignment was not checked: node selector, affinity, OS and tolerations match no known node"
@@ -161,6 +167,10 @@ ADMITTED = [
         LARGE, cache_of(TWO, bare=(LARGE_BARE, SMALL_BARE)), State.UNKNOWN_NODE, [MAY]),
     ("one of which nothing is told",
         LARGE, cache_of(TWO, bare=(UNTOLD_BARE,)), State.UNKNOWN_NODE, [MAY]),
+    ("not all that were seen are kept",
+        LARGE, cache_of(TWO, left_out=LeftOut(NOW)), State.NO_NODE_HERE, [NOT_KEPT]),
+    ("those that are not kept may list what it asks for",
+        LARGE, cache_of(TWO, left_out=LeftOut(NOW, frozenset({GPU}))), State.NO_NODE_HERE, [NOT_KEPT]),
     ("a node that does not answer",
         FITS, cache_of(VAST), State.FITS, [f"1 node was {NOT_ASKED}"]),
     ("two that do not answer, and one that says no",
@@ -239,6 +249,8 @@ REFUSED = [
     ("no shape wherever its nodes may be",
         replace(LARGE, constraints=ZONE_C), cache_of(replace(TWO, attributes=IN_C)), State.NEVER,
         f"{TOO_LARGE}. {LESS}"),
+    ("and those that are not kept list nothing of what it asks for",
+        LARGE, cache_of(TWO, left_out=LeftOut(NOW, frozenset({NIC}))), State.NEVER, f"{TOO_LARGE}. {LESS}"),
     ("none whose taints it tolerates",
         LARGE, cache_of(TWO, TAINTED), State.NEVER,
         (f'no node can align container "c0" as {SINGLE} (0 of 2 nodes): 1 has at most 2 {GPU} in one NUMA'

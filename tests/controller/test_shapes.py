@@ -14,7 +14,7 @@ from controller.shapes import PATIENCE_SECONDS, ShapeWriter, differs
 from numalign.kube.decode import shapes
 from numalign.kube.errors import ClusterError, Conflict, Forbidden, NotFound, Unreachable
 from numalign.model.node import Node
-from numalign.shapes import ShapeHistory
+from numalign.shapes import LeftOut, ShapeHistory
 from numalign.shapes.history import RememberedShapes
 from numalign.shapes.identity import Identity
 from tests.controller.conftest import Steps
@@ -410,6 +410,8 @@ async def test_once_it_was_read_a_failure_is_followed_by_a_minute() -> None:
 NOW = 1e6
 HERE = remembered(A, seen=NOW)
 GONE = remembered(A, seen=NOW - 10 * HOUR)
+LACKS = replace(HERE, left_out=LeftOut(NOW))
+OF_ONE = replace(HERE, shapes=(replace(HERE.shapes[0], only_node="n"),))
 
 
 @pytest.mark.parametrize(
@@ -424,6 +426,12 @@ GONE = remembered(A, seen=NOW - 10 * HOUR)
             ("here, and written five hours ago", HERE, remembered(A, seen=NOW - 5 * HOUR), True),
             ("gone, as is written", GONE, remembered(A, seen=NOW - 10 * HOUR - 30), False),
             ("gone later than is written", GONE, remembered(A, seen=NOW - 11 * HOUR), True),
+            ("several nodes had it", HERE, OF_ONE, True),
+            ("some are left out", LACKS, HERE, True),
+            ("none is left out any more", HERE, LACKS, True),
+            ("others are left out", LACKS, replace(HERE, left_out=LeftOut(NOW, frozenset("a"))), True),
+            ("left out since an hour ago", LACKS, replace(HERE, left_out=LeftOut(NOW - HOUR)), False),
+            ("left out since five hours ago", LACKS, replace(HERE, left_out=LeftOut(NOW - 5 * HOUR)), True),
             ("a node is ill", replace(HERE, losses={"a": NOW}), HERE, True),
             ("a node is well again", HERE, replace(HERE, losses={"a": NOW}), True),
             ("ill since then", replace(HERE, losses={"a": NOW}), replace(HERE, losses={"a": NOW - 1}), False),

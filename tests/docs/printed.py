@@ -25,7 +25,7 @@ from numalign.model.node import Known, Node
 from numalign.model.placement import Placement
 from numalign.model.steps import finished
 from numalign.scheduling import reasons
-from numalign.shapes import KnownShape
+from numalign.shapes import KnownShape, LeftOut
 from numalign.shapes.shape import of
 from tests.docs.quotes import PAGE, ROOT, rewritten
 from tests.notation import GPU, node
@@ -89,12 +89,13 @@ class Case:
     nodes: tuple[Node, ...] | None = None
     shapes: tuple[KnownShape, ...] = ()
     bare: bool = True
+    left_out: LeftOut | None = None
 
     @property
     def _cache(self) -> ClusterCache:
         cluster = bundled()
         nodes = cluster.nodes if self.nodes is None else self.nodes
-        return ClusterCache.of(nodes, self.shapes, cluster.bare if self.bare else {})
+        return ClusterCache.of(nodes, self.shapes, cluster.bare if self.bare else {}, self.left_out)
 
     @property
     def _subject(self) -> ReviewedPod | InvalidPod:
@@ -214,6 +215,7 @@ CASES: Mapping[str, Case] = MappingProxyType(
         "unknown-resource": Case(pod(devices={"nvidia.com/gpuu": "1"}), bare=False),
         "gone": Case(pod(gpus=4), nodes=named("cpu-1"), shapes=(_GONE,), bare=False),
         "declared": Case(pod(gpus=4), nodes=named("cpu-1"), shapes=(_DECLARED,), bare=False),
+        "left-out": Case(pod(gpus=8), nodes=named("dgx-1"), bare=False, left_out=LeftOut(0.0)),
         "kept-away": Case(
             pod(gpus=4, nodeSelector={"pool": "gold"}), nodes=named("dgx-1"), shapes=(_LABELLED,), bare=False
         ),

@@ -233,6 +233,31 @@ def test_a_node_without_a_topology_may_take_a_pod(run: Run, with_pods: Snapshot)
     )
 
 
+NOT_ALL = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "numalign-shapes"},
+    "data": {"leftOut": json.dumps({"lastSeen": utc_now().isoformat(), "devices": []})},
+}
+
+
+@pytest.mark.parametrize("policy", [SINGLE, None])
+def test_a_node_that_is_not_remembered_may_take_a_pod(
+    run: Run, with_pods: Snapshot, policy: str | None
+) -> None:
+    vast = waiting("vast", "300")
+    if policy is None:
+        vast["metadata"]["annotations"] = {}
+    file = with_pods(NOT_ALL, vast)
+
+    [cause] = listed(run, file)
+    [explained] = json.loads(run("explain", "vast", "-n", "team", "--snapshot", file, "-o", "json").stdout)
+
+    told = (cause["verdict"], cause["reason"])
+    assert told == ("unknown", "no known node can run it; one that is not remembered may")
+    assert (explained["refusal"], explained["never"]) == (None, None)
+
+
 def test_without_running_pods_it_is_not_known_whether_moving_some_helps(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "full.json"
     path.write_text(json.dumps({"kind": "List", "items": [*busy()[: len(ITEMS)], waiting("a", "32")]}))

@@ -1,5 +1,6 @@
 """Which shapes there are, and which nodes are ill, as nodes come, fall ill, are mended, rebuilt and go."""
 
+import math
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from numalign.memory_size import weight
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import Node, node_class
-from numalign.shapes import Identity, KnownShape, RememberedShapes, ShapeHistory, history
+from numalign.shapes import Identity, KnownShape, LeftOut, RememberedShapes, ShapeHistory, history
 from numalign.shapes.history import LOSS_SECONDS, MOST_REMEMBERED, REMEMBER_SECONDS
 from numalign.shapes.shape import of, without_machine
 from tests.notation import GPU, bag, machine, node, table
@@ -303,6 +304,55 @@ def test_of_too_many_memories_the_latest_are_kept(cluster: Cluster) -> None:
 
     known = cluster.history.shapes()
     assert {each.shape.name for each in known} == {each.shape.name for each in many[:MOST_REMEMBERED]}
+
+
+def test_a_node_of_many_shapes_pushes_out_none_of_another_node(cluster: Cluster) -> None:
+    cluster.see(replace(WELL, name="b"))
+    cluster.history.retain_nodes(frozenset())
+    for at in range(MOST_REMEMBERED + 9):
+        cluster.now += 1
+        cluster.see(replace(GONE, max_zones=9 + at))
+    cluster.history.retain_nodes(frozenset())
+    cluster.history.expire()
+
+    for known in (cluster.history, cluster.restarted().history):
+        assert of(WELL).name in {each.shape.name for each in known.shapes()}
+        assert len(known.shapes()) == MOST_REMEMBERED
+        assert known.left_out == LeftOut(1e9 + 11, frozenset())
+
+
+def test_what_was_left_out_is_forgotten_as_all_else(cluster: Cluster) -> None:
+    cluster.history.load(RememberedShapes(left_out=LeftOut(math.inf, frozenset("a"))))
+    cluster.history.load(RememberedShapes(left_out=LeftOut(0.0, frozenset("b"))))
+    version = cluster.history.version
+
+    assert cluster.history.left_out == LeftOut(1e9, frozenset("ab"))
+    cluster.now += REMEMBER_SECONDS - 1
+    cluster.history.expire()
+    assert cluster.history.left_out is not None
+    cluster.now += 1
+    cluster.history.expire()
+    assert cluster.history.left_out is None
+    assert cluster.history.version > version
+
+
+HAD = [
+    # what it shows                         the nodes that had a shape, the only one
+    ("one",                                 ["a"],       "a"),
+    ("one, time and again",                 ["a", "a"],  "a"),
+    ("two",                                 ["a", "b"],  ""),
+    ("two, and the first one again",        ["a", "b", "a"], ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("nodes", "only"), table(HAD))
+def test_it_is_known_whether_only_one_node_had_a_shape(cluster: Cluster, nodes: list[str], only: str) -> None:
+    for name in nodes:
+        cluster.see(replace(WELL, name=name))
+        cluster.history.retain_nodes(frozenset())
+
+    for known in (cluster.history, cluster.restarted().history):
+        assert [each.only_node for each in known.shapes()] == [only]
 
 
 def told(sockets: tuple[int, int], devices: str = "gpu=0,1") -> Node:

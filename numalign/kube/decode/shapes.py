@@ -18,11 +18,13 @@ kubelet's configuration.
     uncertain: [example.com/nic]                      # nothing is refused for where the node has these
     kubelet: {cpuManagerPolicy: static}               # fields of a KubeletConfiguration
     lastSeen: "2026-01-02T03:04:05Z"
+    onlyNode: gpu-1                                   # no other node had this shape
 
 The writer of the ConfigMap is not trusted: its data is measured before it is read, a mistake costs its own
 entry, and the name of a shape is computed, never trusted.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -43,16 +45,26 @@ from numalign.model.node import CpuManager, Known, Node, Zone, managers
 from numalign.model.options import Options
 from numalign.model.sharing import shared
 from numalign.runtime.nesting import why_not_json
-from numalign.shapes import KnownShape, LabelValues, RememberedShapes, Shape, shape
+from numalign.shapes import KnownShape, LabelValues, LeftOut, RememberedShapes, Shape, shape
+from numalign.shapes.keeping import in_turn, left_out
 
 KIND, NAME = "ConfigMap", "numalign-shapes"
 """The kind and name of the ConfigMap, in the namespace of the programs."""
 
 LOSSES = "losses"
-"""The key for since when nodes are degraded; every other key is a shape. No shape has this name."""
+"""The key for since when nodes are degraded. No shape has this name."""
+
+LEFT_OUT = "leftOut"
+"""The key for what is known of shapes that are not kept. No shape has this name; every other key is one."""
 
 MOST_BYTES = 768 * 1024
 """The limit that is written. An API server accepts a MiB, and others may need to add something there."""
+
+MOST_BYTES_OF_SHAPE = 32 * 1024
+"""The limit for one shape; one with longer labels is written without, so that it may have any."""
+
+_BYTES_OF_LEFT_OUT = 8 * 1024
+"""More than what is left out takes."""
 
 MOST_BYTES_READ = 1024 * 1024
 
@@ -77,6 +89,7 @@ FIELDS = (
     "lastSeen",
 )
 _LABEL_FIELDS = ("values", "always")
+_OTHERS = frozenset({LOSSES, LEFT_OUT})
 
 
 # The ConfigMap.
@@ -96,17 +109,30 @@ def collection(namespace: str) -> Collection:
 def encode(memory: RememberedShapes) -> dict[str, str]:
     """Return the data of the ConfigMap.
 
-    If it exceeds the limit, the shapes that were seen longest ago are dropped.
+    If it exceeds the limit, the last shapes `in_turn` are left out.
     """
     data = {LOSSES: _text(dict(_most_lasting(memory.losses)))} if memory.losses else {}
-    free = MOST_BYTES - sum(map(_size, data.items()))
-    latest = sorted(memory.shapes, key=lambda remembered: (-(remembered.seen or 0.0), remembered.shape.name))
-    for remembered in islice(latest, MOST_SHAPES):
-        entry = remembered.shape.name, _text(_written(remembered))
-        if _size(entry) <= free:
+    free = MOST_BYTES - _BYTES_OF_LEFT_OUT - sum(map(_size, data.items()))
+    spare: list[KnownShape] = []
+    for at, remembered in enumerate(in_turn(memory.shapes)):
+        most = min(free, MOST_BYTES_OF_SHAPE) if at < MOST_SHAPES else 0
+        entry = next((entry for entry in _entries(remembered) if _size(entry) <= most), None)
+        if entry:
             free -= _size(entry)
             data.update([entry])
+        else:
+            spare.append(remembered)
+    if missing := left_out(spare, memory.left_out):
+        listed = None if missing.devices is None else sorted(missing.devices)
+        data[LEFT_OUT] = _text({"lastSeen": _moment(missing.seen), "devices": listed})
     return data
+
+
+def _entries(remembered: KnownShape) -> Iterator[tuple[str, str]]:
+    """Yield an entry for a shape, and a shorter one that errs on the side of more nodes."""
+    open_shape = replace(remembered.shape, labels={}, other_labels=True)
+    for each in (remembered, replace(remembered, shape=open_shape)):
+        yield each.shape.name, _text({**_written(each), **_present({"onlyNode": each.only_node})})
 
 
 def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
@@ -117,13 +143,20 @@ def decode(raw: object) -> tuple[RememberedShapes, tuple[Mistake, ...]]:
     size = sum(len(key) + len(text) for key, text in texts.items() if isinstance(text, str))
     if size > MOST_BYTES_READ:
         data.wrong(f"{size} characters are more than the {MOST_BYTES_READ} that are allowed")
-    elif len(texts) > MOST_SHAPES + 1:
-        data.wrong(f"{len(texts)} keys are more than the {MOST_SHAPES + 1} that are allowed")
+    elif len(texts) > MOST_SHAPES + len(_OTHERS):
+        data.wrong(f"{len(texts)} keys are more than the {MOST_SHAPES + len(_OTHERS)} that are allowed")
     entries = {} if data.value is None else {key: _parsed(key, text) for key, text in texts.items()}
     losses = _losses(entries[LOSSES]) if LOSSES in entries else {}
-    remembered = [_remembered(part) for key, part in entries.items() if key != LOSSES]
+    remembered = [_remembered(part) for key, part in entries.items() if key not in _OTHERS]
+    missing = _left_out(entries[LEFT_OUT]) if LEFT_OUT in entries else None
+    if config_map.mistakes or any(part.mistakes for key, part in entries.items() if key != LOSSES):
+        # A shape that cannot be read is one all the same.
+        missing = LeftOut(math.inf)
     mistakes = chain(config_map.mistakes, *(part.mistakes for part in entries.values()))
-    return RememberedShapes(tuple(filter(None, remembered)), losses), tuple(islice(mistakes, MOST_MISTAKES))
+    return (
+        RememberedShapes(tuple(filter(None, remembered)), losses, missing),
+        tuple(islice(mistakes, MOST_MISTAKES)),
+    )
 
 
 def _text(value: object) -> str:
@@ -164,12 +197,19 @@ def _losses(part: Part) -> Mapping[str, float]:
     return MappingProxyType({name: since for name, since in times if since > 0})
 
 
+def _left_out(part: Part) -> LeftOut:
+    listed = part["devices"]
+    devices = None if listed.value is None else frozenset(name.text() for name in listed.elements())
+    return LeftOut(float(part["lastSeen"].time()), devices)
+
+
 def _remembered(part: Part) -> KnownShape | None:
     if part.value is None:
         return None
     last_seen = float(part["lastSeen"].time())
     read = _shape(part, other_labels=bool(part["otherLabels"].boolean()))
-    return KnownShape(read, seen=last_seen) if read else None
+    only_node = part["onlyNode"].text()
+    return KnownShape(read, seen=last_seen, only_node=only_node) if read else None
 
 
 # The policy file.

@@ -1,5 +1,6 @@
 """Shapes as texts: what is written is read again, and what is hostile costs nobody anything else."""
 
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,12 +13,21 @@ from hypothesis import strategies as st
 
 from numalign.kube.decode import shapes
 from numalign.kube.decode.parts import Part
-from numalign.kube.decode.shapes import LOSSES, MOST_BYTES, MOST_BYTES_READ, MOST_LOSSES, MOST_SHAPES
+from numalign.kube.decode.shapes import (
+    LOSSES,
+    MOST_BYTES,
+    MOST_BYTES_OF_SHAPE,
+    MOST_BYTES_READ,
+    MOST_LOSSES,
+    MOST_SHAPES,
+)
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.node import CpuManager, Known, MemoryManager, Node
 from numalign.model.options import CpuOption, FeatureGate, Options, TopologyOption
-from numalign.shapes import KnownShape, LabelValues, RememberedShapes, Shape, shape
-from tests.notation import machine, node, table
+from numalign.model.resources import Resources
+from numalign.shapes import KnownShape, LabelValues, LeftOut, RememberedShapes, Shape, shape
+from numalign.shapes.shape import MOST_LABELS
+from tests.notation import GPU, NIC, machine, node, table
 
 SEEN = 1_790_000_000.0
 ZONES = ("cpu=32/30 mem=64Gi gpu=4 huge=0", "cpu=32 mem=63Gi gpu=4 huge=0")
@@ -197,11 +207,16 @@ BROKEN = [
 ]  # fmt: skip
 
 
+UNREADABLE = LeftOut(math.inf)
+"""What cannot be read may be anything, seen at any time."""
+
+
 @pytest.mark.parametrize(("key", "text", "mistake"), table(BROKEN))
 def test_a_broken_entry_is_told_and_costs_only_itself(key: str, text: object, mistake: str) -> None:
     read, [told] = shapes.decode({"data": {**GOOD, key: text}})
 
-    assert read == remembered(shape_of(GPU_NODE))
+    missing = None if key == LOSSES else UNREADABLE
+    assert read == replace(remembered(shape_of(GPU_NODE)), left_out=missing)
     assert str(told).startswith(mistake)
 
 
@@ -225,7 +240,7 @@ HOSTILE = [
     ("data that is a list",     {"data": ["x"]}),
     ("data that is a text",     {"data": "x"}),
     ("more than is read",       {"data": {"x": "y" * (MOST_BYTES_READ + 1)}}),
-    ("more keys than are read", {"data": {f"x{at}": "{}" for at in range(MOST_SHAPES + 2)}}),
+    ("more keys than are read", {"data": {f"x{at}": "{}" for at in range(MOST_SHAPES + 3)}}),
 ]  # fmt: skip
 
 
@@ -233,7 +248,7 @@ HOSTILE = [
 def test_what_is_no_memory_is_none(hostile: object) -> None:
     read, mistakes = shapes.decode(hostile)
 
-    assert read == RememberedShapes()
+    assert read == RememberedShapes(left_out=UNREADABLE)
     assert len(mistakes) == 1
 
 
@@ -297,8 +312,33 @@ def test_of_too_many_shapes_those_that_were_seen_longest_ago_are_left_out() -> N
     data = shapes.encode(RememberedShapes(tuple(known)))
 
     assert sum(len(key.encode()) + len(text.encode()) for key, text in data.items()) <= MOST_BYTES
-    assert 60 < len(data) < 300
-    assert {*data} == {each.shape.name for each in known[-len(data) :]}
+    read, _ = shapes.decode({"data": data})
+    count = len(read.shapes)
+    assert 60 < count < 300
+    assert {each.shape.name for each in read.shapes} == {each.shape.name for each in known[-count:]}
+    assert read.left_out == LeftOut(SEEN + 299 - count, frozenset({GPU, NIC}))
+
+
+def test_a_shape_with_labels_that_are_too_long_is_kept_without_them() -> None:
+    labels = {f"{'a' * 250}/{at:063}": LabelValues(frozenset({"v" * 63})) for at in range(MOST_LABELS)}
+    made = replace(shape_of(GPU_NODE), labels=labels)
+    data = shapes.encode(RememberedShapes((KnownShape(made, seen=SEEN, only_node="n"),)))
+
+    [known] = shapes.decode({"data": data})[0].shapes
+    assert known.shape == replace(made, labels={}, other_labels=True)
+    assert known.only_node == "n"
+    assert len(data[made.name]) <= MOST_BYTES_OF_SHAPE
+
+
+def test_a_shape_with_names_that_are_too_long_is_left_out_alone() -> None:
+    names = {f"{'x' * 240}.example.com/{at:03}": 1 for at in range(200)}
+    long = replace(GPU_NODE, totals=Resources({**(GPU_NODE.totals or {}), **names}))
+    known = remembered(shape_of(long), shape_of(replace(GPU_NODE, max_zones=9)))
+
+    read, mistakes = shapes.decode({"data": shapes.encode(known)})
+
+    assert (read.shapes, mistakes) == (known.shapes[1:], ())
+    assert read.left_out == LeftOut(SEEN)
 
 
 def test_of_too_many_losses_those_that_last_longest_are_kept() -> None:
