@@ -5,6 +5,7 @@ Labels and taints are on the Node object and are edited by the team that runs it
 removed with the condition of the node and do not last.
 """
 
+import re
 from collections.abc import ItemsView, Iterator, KeysView, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -85,7 +86,11 @@ class Taint:
     @property
     def passing(self) -> bool:
         """Whether controllers set and remove it with the condition of the node; decided by its key."""
-        return self.key in _PASSING or self.key.startswith(_PASSING_PREFIXES)
+        return (
+            self.key in _PASSING
+            or self.key.startswith(_PASSING_PREFIXES)
+            or _PASSING_WORDS.search(self.key.lower()) is not None
+        )
 
     def __str__(self) -> str:
         """Return it as kubectl writes it: `dedicated=gpu:NoSchedule`."""
@@ -105,6 +110,13 @@ _PASSING_PREFIXES = (
     "status-taint.cluster-autoscaler.kubernetes.io/",
     "ignore-taint.cluster-autoscaler.kubernetes.io/",
     "aws-node-termination-handler/",
+    "nidhogg.uswitch.com/",
+)
+
+# Startup taints and those of repairs have keys of their own everywhere. One that is taken for passing by
+# mistake costs a denial, the other way a pod.
+_PASSING_WORDS = re.compile(
+    r"not-?ready|unready|startup|initiali[sz]|unhealthy|maintenance|drain|quarantin|interruption|terminat"
 )
 _PASSING = frozenset(
     {

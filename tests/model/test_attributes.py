@@ -51,6 +51,10 @@ PASSING = [
     ("a pool of its own",               "dedicated",                                 False),
     ("devices",                         "nvidia.com/gpu",                            False),
     ("a control plane",                 "node-role.kubernetes.io/control-plane",     False),
+    ("a startup taint of an agent",         "example.com/agent-not-ready",               True),
+    ("one of a site",                       "example.com/Uninitialized",                 True),
+    ("a repair",                            "example.com/maintenance",                   True),
+    ("one that waits for DaemonSets",       "nidhogg.uswitch.com/kube-system.kiam",      True),
 ]  # fmt: skip
 
 
