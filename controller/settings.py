@@ -39,7 +39,9 @@ class ControllerSettings(PairSettings, MapSettings, PolicySettings):
         gt=0,
         description=(
             "Seconds that NUMA zones stay reserved for a pinned pod that is not seen bound. After that"
-            " they are released, and the pod gets an Event."
+            " they are released, and the pod gets an Event. While pods of other namespaces find no room,"
+            " that is after half of --gate-patience-seconds, unless pods of the same namespace that were"
+            " pinned earlier are still being bound."
         ),
     )
     heal: bool = Field(

@@ -266,7 +266,9 @@ async def bounced(api: FakeApi, program: Running) -> None:
 
 
 async def gated(api: FakeApi, program: Running) -> None:
-    """A pod waits behind the gate."""
+    """A pod waits behind the gate, where there are gates."""
+    labels = {GATE: "enabled"}
+    api.put({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": TEAM, "labels": labels}})
     await program.until(program.ready)
     metadata = {**POD["metadata"], "namespace": TEAM, "name": "web"}
     api.put(

@@ -7,6 +7,7 @@ from controller.gates.keeper import GateKeeper
 from controller.gates.metrics import GateMetrics
 from controller.gates.pods import GatedPods, PinWriter
 from controller.gates.queue import GateQueue
+from controller.gates.turns import NamespaceTurns
 from controller.gates.unplaced import PinnedPods
 from controller.placing import Placing
 from numalign.kube.compose import Background
@@ -24,7 +25,7 @@ def gate_tasks(placing: Placing) -> Background:
     if not placing.settings.gates:
         return Background()
     settings, state = placing.settings, placing.state
-    queue = GateQueue()
+    queue, turns = GateQueue(), NamespaceTurns(placing.clock)
     metrics = GateMetrics.of(placing.registry, queue.__len__)
     pods = GatedPods(placing.api, metrics, placing.log, placing.wall)
     pins = PinWriter(pods, state.reservations, placing.has_node)
@@ -45,7 +46,10 @@ def gate_tasks(placing: Placing) -> Background:
         metrics=metrics,
         leading=placing.leading,
         publish=placing.publish,
+        turns=turns,
+        lacking=queue.lacking,
         patience=settings.pin_patience_seconds,
+        contested=_contested_seconds(settings.gate_patience_seconds, settings.pin_patience_seconds),
         log=placing.log,
         clock=placing.clock,
         wall=placing.wall,
@@ -60,6 +64,7 @@ def gate_tasks(placing: Placing) -> Background:
         pods=pods,
         pins=pins,
         queue=queue,
+        turns=turns,
         metrics=metrics,
         leading=placing.leading,
         publish=placing.publish,
@@ -73,6 +78,11 @@ def gate_tasks(placing: Placing) -> Background:
         placing.watch(watcher)
     placing.cache_getters.append(keeper.caches)
     return Background({"gates": keeper.place, "patience": keeper.lift, "pins": pinned.run})
+
+
+def _contested_seconds(gate_patience: float, pin_patience: float) -> float:
+    """Return how long a pin may stall while others wait: they get its zones before their patience ends."""
+    return min(gate_patience / 2 or pin_patience / 4, pin_patience)
 
 
 def _refusing(refusals: RecentRefusals) -> Refusing:

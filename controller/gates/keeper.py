@@ -6,6 +6,8 @@ pod takes the same zones, and is pinned concurrently with others. A pod with a r
 the pass is skipped. Reading and writing pods takes time on the API server, so it is done for several at once;
 decisions are made in order.
 
+Only pods whose namespace asks for gates are pinned. Others, whose owner wrote the gate, are let go.
+
 Whatever happens to this program or its data, no gate stays: the gate of a pod that waits longer than its
 patience is lifted without a pin, by a write that does not depend on reading the pod.
 """
@@ -15,12 +17,16 @@ import math
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
+from heapq import nlargest
+from operator import itemgetter
 
 from controller.gates.choosing import Chooser, ChosenNode, NoNode
 from controller.gates.metrics import GateMetrics, Lift
 from controller.gates.pin import PinTarget, gates_of
 from controller.gates.pods import GatedPods, LiftGate, PinWriter, ReadPod, WantedPlacement, aspects
 from controller.gates.queue import GatedPod, GateQueue
+from controller.gates.turns import NamespaceTurns
 from numalign.cache import Question
 from numalign.kube.bindings import BIND_SECONDS
 from numalign.kube.errors import ClusterError, NotFound
@@ -31,7 +37,7 @@ from numalign.ledger.reservations import NOTIFICATION_SECONDS
 from numalign.lru import LRU, Caches
 from numalign.model.constraints import Constraints
 from numalign.model.errors import BadInput
-from numalign.model.intent import PLACEMENT_GATE
+from numalign.model.intent import GATE, PLACEMENT_GATE
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import TimeSlice
 from numalign.runtime.logs import Log
@@ -67,6 +73,9 @@ REMEMBERED = 4096
 REREAD_SECONDS = 10.0
 """Seconds until they are read again: a waiting pod may get more tolerations, and no event reports it."""
 
+SETTLE_SECONDS = 5.0
+"""Seconds after which the settings of a pod's namespace are known here as they were when it was created."""
+
 MOST_MISSES = 16
 """Most different requests of one namespace without a node in one pass; further ones wait for the next."""
 
@@ -75,6 +84,9 @@ MOST_NEW_MISSES = 64
 
 _SHOWN = 400
 """Most characters of a reason."""
+
+_Turn = tuple[int, int]
+"""The sort key of a pod whose turn it is: its priority, and what its namespace holds and wants before it."""
 
 _PlacementQuestion = tuple[Question, Constraints]
 
@@ -95,8 +107,13 @@ class _Remembered:
 
 @dataclass(slots=True)
 class _Misses:
-    """Requests for which a pass found no node, with the reasons, and how many each namespace made."""
+    """
+    Requests for which a pass found no node, with the reasons, and how many each namespace made.
 
+    `lacking` are the namespaces whose pods found no room before.
+    """
+
+    lacking: frozenset[str]
     reasons: dict[_PlacementQuestion, str] = field(default_factory=dict)
     namespaces: Counter[str] = field(default_factory=Counter)
 
@@ -125,6 +142,7 @@ class GateKeeper:
     pods: GatedPods
     pins: PinWriter
     queue: GateQueue
+    turns: NamespaceTurns
     metrics: GateMetrics
     leading: Callable[[], bool]
     publish: Callable[[Event], None]
@@ -186,7 +204,7 @@ class GateKeeper:
         return self._leads_for() >= HANDOVER_SECONDS and self.state.snapshot is not None
 
     async def _pass(self) -> None:
-        misses, due = _Misses(), self._due()
+        misses, due = _Misses(self.queue.lacking()), self._due()
         async for gated, read in self._read_ahead(due):
             if not self._may_pin():
                 return
@@ -197,11 +215,31 @@ class GateKeeper:
                     self._failed(gated, error)
 
     def _due(self) -> list[GatedPod]:
-        """Return the pods to place now: those whose time has come, and all of a higher priority."""
-        now = self.clock()
-        waiting = [gated for gated in self._waiting() if gated.alone and now >= gated.retry]
-        lowest = min((gated.pod.priority for gated in waiting if now >= gated.due), default=math.inf)
-        return [gated for gated in waiting if now >= gated.due or gated.pod.priority > lowest]
+        """
+        Return the pods to place now, in order: by priority, then namespaces in turn, then older ones first.
+
+        These are the pods whose time has come, and those before one of a lower priority or of another
+        namespace: room that has just become free must not go to a pod only because it is new.
+        """
+        now, is_gated, ranks = self.clock(), cache(self.state.is_gated), Counter[tuple[int, str]]()
+        unused = cache(self.turns.unused)
+        due, waiting = list[GatedPod](), list[tuple[_Turn, GatedPod]]()
+        last: dict[tuple[int, str], _Turn] = {}
+        for gated in self._waiting():
+            namespace, priority = gated.pod.namespace, gated.pod.priority
+            if not (gated.alone and now >= gated.retry and is_gated(namespace)):
+                continue
+            turn = -priority, unused(namespace) + ranks[priority, namespace]
+            ranks[priority, namespace] += 1
+            waiting.append((turn, gated))
+            if now >= gated.due:
+                last[priority, namespace] = turn
+        ends = nlargest(2, last.items(), key=itemgetter(1))
+        for turn, gated in sorted(waiting, key=itemgetter(0)):
+            of_others = (end for of, end in ends if of != (gated.pod.priority, gated.pod.namespace))
+            if now >= gated.due or turn < next(of_others, turn):
+                due.append(gated)
+        return due
 
     def _waiting(self) -> list[GatedPod]:
         """Return all waiting pods in order, without those that are gone or busy."""
@@ -293,6 +331,10 @@ class GateKeeper:
             return
         if not awaited and misses.is_crowded(gated):
             return
+        contested = bool(misses.lacking - {namespace})
+        if not awaited and (why := self.turns.why_not(namespace, contested=contested)):
+            gated.postponed(why, now=self.clock())
+            return
         await self._pinning.acquire()
         # A held place is reserved before any other pod has a turn.
         chosen: ChosenNode | NoNode | None = self.chooser.held(gated.pod, pending) if awaited else None
@@ -324,6 +366,7 @@ class GateKeeper:
             return replace(chosen.target, node=node)
         assigned_pod = wanted.pending.assigned_pod(now=self.clock())
         reservations.reserve(chosen.target.node, assigned_pod, chosen.prediction)
+        self.turns.hold(uid, gated.pod.namespace)
         return chosen.target
 
     def _begin(self, gated: GatedPod, work: Coroutine[object, object, None]) -> None:
@@ -371,8 +414,9 @@ class GateKeeper:
     def _give_up(self, uid: str) -> None:
         """Release the reservation of a pod that was not pinned."""
         assigned_pod = self.state.reservations.assigned_pod(uid)
-        if assigned_pod and assigned_pod.reserved and not assigned_pod.unconfirmed:
+        if assigned_pod is None or (assigned_pod.reserved and not assigned_pod.unconfirmed):
             self.state.reservations.unreserve(uid)
+            self.turns.cancel(uid)
 
     # Lifting.
 
@@ -383,12 +427,19 @@ class GateKeeper:
             time_slice = TimeSlice()
             for gated in self._waiting():
                 await time_slice.share()
-                if (
-                    self._leads_for() >= GRACE_SECONDS
-                    and self._is_overdue(gated)
-                    and not self._is_taken(gated)
-                ):
-                    self._begin(gated, self._lift(gated, self._too_late(gated)))
+                why = self._leads_for() >= GRACE_SECONDS and self._why_lift(gated)
+                if why and not self._is_taken(gated):
+                    self._begin(gated, self._lift(gated, why))
+
+    def _why_lift(self, gated: GatedPod) -> str:
+        """Return why a pod must not wait any longer; empty if it may."""
+        if self._is_overdue(gated):
+            return self._too_late(gated)
+        namespace = gated.pod.namespace
+        settled = self.state.snapshot and gated.is_overdue(SETTLE_SECONDS, now=self.clock())
+        if settled and not self.state.is_gated(namespace):
+            return f"namespace {namespace} does not use gates (label {GATE}), so nothing is reserved for it"
+        return ""
 
     def _is_overdue(self, gated: GatedPod) -> bool:
         """
@@ -418,6 +469,7 @@ class GateKeeper:
             except ClusterError as error:
                 gated.why = str(error)
             else:
+                self.turns.cancel(gated.pod.uid)
                 self._lifted(gated, Lift.UNPINNED, why)
 
     def _lifted(self, gated: GatedPod, how: Lift, why: str) -> None:

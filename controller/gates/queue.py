@@ -133,6 +133,11 @@ class GateQueue:
         """Return a waiting pod."""
         return self._pods.get(uid)
 
+    def lacking(self) -> frozenset[str]:
+        """Return the namespaces of pods for which the last attempt found no room."""
+        waiting = (gated for gated in self._pods.values() if gated.alone and not gated.room)
+        return frozenset(gated.pod.namespace for gated in waiting)
+
     def in_order(self) -> list[GatedPod]:
         """Return all waiting pods, in order."""
         return [self._pods[place[-1]] for place in self._order]

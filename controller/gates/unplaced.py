@@ -3,16 +3,19 @@ Pinned pods that no scheduler binds.
 
 A pin is final: the affinity of a pod without a gate cannot be changed. So nothing is undone and no pod is
 deleted; after a time an event on the pod reports it with the scheduler's message, and its reservation is
-released.
+released. That time is shorter while pods of other namespaces find no room, unless pods of the same namespace
+that were pinned before it are still being bound: then its scheduler has only much to do.
 """
 
 import asyncio
 import math
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from controller.gates.metrics import GateMetrics
 from controller.gates.pods import GatedPods
+from controller.gates.turns import NamespaceTurns
 from numalign.kube.decode.parts import Part
 from numalign.kube.errors import ClusterError
 from numalign.kube.events import Event, Type
@@ -42,14 +45,22 @@ class _AwaitedPod:
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class PinnedPods:
-    """Follows pins for `patience` seconds each; reports late ones while `leading` returns True."""
+    """
+    Follows pins for `patience` seconds each; reports late ones while `leading` returns True.
+
+    `lacking` returns the namespaces whose pods find no room; a pin that stalls for `contested` seconds while
+    there are others is late too.
+    """
 
     state: SchedulerState
     pods: GatedPods
     metrics: GateMetrics
     leading: Callable[[], bool]
     publish: Callable[[Event], None]
+    turns: NamespaceTurns
+    lacking: Callable[[], AbstractSet[str]]
     patience: float
+    contested: float
     log: Log
     clock: Callable[[], float]
     wall: Callable[[], float]
@@ -71,10 +82,12 @@ class PinnedPods:
         """Handle a pod that was added or changed; another replica may have pinned it."""
         if pod.node or pod.ended or pod.leaving:
             self._expected.pop(pod.uid, None)
+            (self.turns.bound if pod.node else self.turns.left)(pod.uid)
         elif pod.pinned and pod.uid not in self._expected and PLACEMENT_GATE not in pod.gates:
             remaining = self.patience - self._age(pod, before)
             if remaining > 0:
                 self._expected[pod.uid] = _AwaitedPod(pod.pinned, self.clock() + remaining)
+                self.turns.hold(pod.uid, pod.namespace, age=self.patience - remaining)
 
     def _age(self, pod: PodInfo, before: PodInfo | None) -> float:
         """Return for how many seconds a pod has been pinned; no more than known if nobody saw it happen."""
@@ -86,17 +99,33 @@ class PinnedPods:
         """Report pods that are late; never returns."""
         while True:
             await self.sleep(TURN_SECONDS)
-            now = self.clock()
+            now, lacking = self.clock(), self.lacking()
+            for uid in self.turns:
+                if uid not in self.state.pods:
+                    self.turns.left(uid)
             for uid, expected in [*self._expected.items()]:
-                if uid not in self.state.pods or now >= expected.until + MISSED_SECONDS:
+                pod = self.state.pods.get(uid)
+                if pod is None or now >= expected.until + MISSED_SECONDS:
                     self._expected.pop(uid, None)
-                elif now >= expected.until and self.leading():
+                    self.turns.lapsed(uid)
+                elif self.leading() and (seconds := self._late(pod, expected, lacking, now=now)):
                     self._expected.pop(uid, None)
-                    await self._report(self.state.pods[uid], expected.node)
+                    await self._report(pod, expected.node, seconds)
+            self.turns.forget()
 
-    async def _report(self, pod: PodInfo, node: str) -> None:
+    def _late(
+        self, pod: PodInfo, expected: _AwaitedPod, lacking: AbstractSet[str], *, now: float
+    ) -> float | None:
+        """Return within how many seconds a pod was to be bound, if these have passed."""
+        if now >= expected.until:
+            return self.patience
+        stalled = lacking - {pod.namespace} and self.turns.stalled(pod.uid) >= self.contested
+        return self.contested if stalled else None
+
+    async def _report(self, pod: PodInfo, node: str, seconds: float) -> None:
         """Release the reservation, and report it on the pod."""
         self.state.reservations.unreserve(pod.uid)
+        self.turns.lapsed(pod.uid)
         try:
             why = scheduler_message(await self.pods.read(pod))
         except ClusterError as error:
@@ -105,8 +134,9 @@ class PinnedPods:
             return
         self.metrics.unplaced.inc()
         self.log.warning("pin.not_placed", pod=f"{pod.namespace}/{pod.name}", node=node, reason=why)
-        text = f"numalign: not bound within {self.patience:g} s of being pinned to node {node}: {why}"
-        given_up = "its NUMA zones are no longer reserved"
+        text = f"numalign: not bound within {seconds:g} s of being pinned to node {node}: {why}"
+        others = " and other namespaces wait for room" if seconds < self.patience else ""
+        given_up = f"its NUMA zones are no longer reserved{others}"
         self.publish(
             Event(
                 pod.namespace, pod.name, pod.uid, Type.WARNING, "NUMAPinnedNotPlaced", f"{text}; {given_up}"

@@ -155,7 +155,7 @@ class SchedulerState:
     def __post_init__(self, match: Match) -> None:
         self._pinned = PinnedReservations(
             reservations=self.reservations,
-            gated=self._is_gated,
+            gated=self.is_gated,
             assigned=self._pinned_pod,
             clock=self.clock,
             wall=self.wall,
@@ -246,7 +246,7 @@ class SchedulerState:
             intent=self._intent_of(pod),
         )
 
-    def _is_gated(self, namespace: str) -> bool:
+    def is_gated(self, namespace: str) -> bool:
         """Return whether pods of a namespace wait behind the scheduling gate."""
         return self._effective_policy().rules_for(namespace).gate is Gate.ENABLED
 

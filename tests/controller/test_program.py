@@ -363,6 +363,8 @@ async def test_all_pods_are_watched_only_where_something_is_done_about_them(benc
 
 
 async def test_a_gated_pod_is_pinned_and_told_of(bench: Bench) -> None:
+    namespace = {"name": "team", "labels": {"numalign.io/gate": "enabled"}}
+    bench.api.put({"apiVersion": "v1", "kind": "Namespace", "metadata": namespace})
     intent = {"numalign.io/policy": SINGLE}
     asks = {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}
     spec = {

@@ -13,6 +13,7 @@ from controller.gates.keeper import HANDOVER_SECONDS, GateKeeper
 from controller.gates.metrics import GateMetrics
 from controller.gates.pods import GatedPods, PinWriter
 from controller.gates.queue import GateQueue
+from controller.gates.turns import NamespaceTurns
 from controller.gates.unplaced import PinnedPods
 from harness.fake_api import merged, strategic
 from numalign.kube.client import Patch, Query
@@ -84,10 +85,11 @@ class PodStore:
 
     def _at(self, path: str, what: str) -> Raw:
         name = path.rpartition("/")[2]
-        assert path == f"/api/v1/namespaces/{TEAM}/pods/{name}"
         if name not in self.pods:
             raise NotFound(f"{what} is not there")
-        return self.pods[name]
+        pod = self.pods[name]
+        assert path == f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{name}"
+        return pod
 
 
 @dataclass
@@ -105,7 +107,7 @@ class GatedCluster:
         self.time, self.told, self.events = scorer.time, scorer.told, scorer.teller
         self.reservations = scorer.reservations
         self.store = PodStore(scorer.pods.put)
-        queue = GateQueue()
+        queue, self.turns = GateQueue(), NamespaceTurns(self.time)
         metrics = GateMetrics.of(scorer.registry, queue.__len__)
         pods = GatedPods(self.store, metrics, scorer.told.log, self.time.wall)
         self.gone: set[str] = set()
@@ -126,13 +128,20 @@ class GatedCluster:
             "state": state,
             "pods": pods,
             "metrics": metrics,
+            "turns": self.turns,
             "leading": lambda: scorer.leads,
             "publish": self.events.append,
             "log": scorer.told.log,
             "clock": self.time,
             "sleep": self.time.sleep,
         }
-        self.pinned = PinnedPods(**shared, wall=self.time.wall, patience=self.pin_patience)
+        self.pinned = PinnedPods(
+            **shared,
+            wall=self.time.wall,
+            lacking=queue.lacking,
+            patience=self.pin_patience,
+            contested=15.0,
+        )
         self.keeper = GateKeeper(
             **shared,
             chooser=Chooser(state, scorer.nodes, scorer.context.ranker, fit),
@@ -152,7 +161,7 @@ class GatedCluster:
 
     async def know(self, members: Mapping[str, Any], **told: Any) -> None:  # noqa: ANN401  as `snapshot`
         """The cluster is this now."""
-        await self.scorer.know(members, **told)
+        await self.scorer.know(members, **{TEAM: {"gate": "enabled"}, **told})
 
     def make(self, *pods: Raw) -> None:
         """Pods are created."""
@@ -161,8 +170,8 @@ class GatedCluster:
 
     def delete(self, name: str) -> None:
         """A pod is deleted."""
-        del self.store.pods[name]
-        self.scorer.lose(name)
+        pod = self.store.pods.pop(name)
+        self.scorer.pods.drop((pod["metadata"]["namespace"], name))
 
     def pod(self, name: str = "web") -> Raw:
         """The pod as it is now."""

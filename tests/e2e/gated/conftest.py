@@ -31,7 +31,7 @@ from harness.sim.fingerprints import Fingerprint
 from harness.sim.shapes import SimNode
 from harness.waiting import SELDOM, seconds_until
 from numalign.kube.client import Api
-from numalign.model.intent import PLACEMENT_GATE
+from numalign.model.intent import GATE, PLACEMENT_GATE, Gate
 from tests.asked_for import PACKAGING
 from tests.deploy.render import made
 from tests.e2e import sites
@@ -40,6 +40,13 @@ from tests.e2e.sites import EVENTS, PODS, SimulatedSite, counted
 USERS = {"admin": "system:masters", shipped.CONTROLLERS: shipped.GROUPS, **SCHEDULERS}
 VALUES = "gates.enabled=true tls.source=cert-manager"
 """What the chart is told: nobody does anything about certificates here."""
+
+NAMESPACE = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "metadata": {"name": "default", "labels": {GATE: Gate.ENABLED.value}},
+}
+"""Where the pods are: they carry the gate as they are created, and no webhook is there to add it."""
 
 PATIENCE = 10
 """Seconds that a pod waits for zones here, and that a pin waits for its scheduler."""
@@ -142,7 +149,7 @@ async def site(
         await ApiDesk(Api(client, namespace="default")).learn()
         for document in shipped.documents(shipped.MANIFESTS / "namespace.yaml"):
             await store.apply(document)
-        for document in roles:
+        for document in (*roles, NAMESPACE):
             await store.apply(document)
         async with (
             replicas(
