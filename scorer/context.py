@@ -1,5 +1,6 @@
 """What the handlers of all schedulers share."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -7,11 +8,12 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from numalign.cache.ranking import Ranks
 from numalign.runtime import tracing
+from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
 from numalign.scheduling.binding import Binder
-from numalign.scheduling.node_answers import NodeAnswer, NodeAnswers
+from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker
 from numalign.scheduling.scheduler_state import PendingPod, SchedulerState
 from scorer.extender_protocol import Calls
@@ -91,6 +93,7 @@ class CallContext:
     clock: Callable[[], float]
     age: Callable[[], float]
     quiet_log: QuietLog
+    sleep: Sleep = asyncio.sleep
     another_leads: Callable[[], bool] = lambda: False
     calls: Calls = field(default_factory=Calls)
 
@@ -105,12 +108,23 @@ class CallContext:
         await patiently(self.nodes.work(names, pod))
         return self.ranker.ranks(self.nodes.batch(names, pod), self.state.labels, opted_out=pod.opted_out)
 
-    def may_reserve(self, pod: PendingPod) -> bool:
-        """Return whether to reserve zones for a pod that the scheduler binds, and that is on no node yet."""
-        assigned_pod = self.state.reservations.assigned_pod(pod.uid)
-        return bool(pod.uid) and self.leading() and (assigned_pod is None or assigned_pod.reserved)
+    async def seen(self, pod: PendingPod) -> None:
+        """Wait a moment for a pod that its scheduler may have seen earlier than this program."""
+        if self.leading():
+            await self.state.seen(pod.uid, sleep=self.sleep)
 
-    def reserve(self, pod: PendingPod, answer: NodeAnswer) -> None:
-        """Reserve the predicted placement on a node for a pod."""
-        assigned_pod = pod.assigned_pod(now=self.clock())
-        self.state.reservations.reserve(answer.name, assigned_pod, answer.prediction)
+    def reserve(self, pod: PendingPod, node: str) -> None:
+        """
+        Reserve the predicted placement on a node for a pod that the scheduler binds.
+
+        What a caller says of the pod does not count, only what the API server has. The reservation moves with
+        the scheduler's choice, and ends as long after its beginning in any case.
+        """
+        known = self.state.reservable(pod) if self.leading() else None
+        if known is None:
+            return
+        [answer] = self.nodes.of([node], known)
+        if answer.fits:
+            before = self.state.reservations.assigned_pod(pod.uid)
+            assigned_pod = known.assigned_pod(now=before.since if before else self.clock())
+            self.state.reservations.reserve(node, assigned_pod, answer.prediction)

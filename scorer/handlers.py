@@ -22,7 +22,6 @@ from numalign.runtime import calls, server
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import Log
 from numalign.runtime.server_state import Check, DebugState
-from numalign.scheduling.scheduler_state import PendingPod
 from scorer import extender_protocol
 from scorer.context import ANSWERS, CallContext, add_to_trace
 from scorer.extender_protocol import MAX_SCORE, BadCall
@@ -87,14 +86,16 @@ async def _filter(context: CallContext, body: bytes) -> bytes:
         pod = context.pending_pod(call.pod)
     except BadInput as error:
         return extender_protocol.answer_filter_error(f"numalign: {error}")
+    if context.reserve_at is ReserveAt.PRIORITIZE:
+        await context.seen(pod)
     await patiently(context.nodes.work(call.names, pod))
     filtered, answered = context.nodes.filtered(call.names, pod)
     context.metrics.not_answered.inc(not answered)
     for answer, nodes in zip(ANSWERS, (filtered.fit, filtered.failed, filtered.unresolvable), strict=True):
         context.metrics.nodes[answer].inc(len(nodes))
     # With a single node left, the scheduler does not call prioritize.
-    if len(filtered.fit) == 1 and _reserves(context, pod):
-        context.reserve(pod, *context.nodes.of(filtered.fit, pod))
+    if len(filtered.fit) == 1 and context.reserve_at is ReserveAt.PRIORITIZE:
+        context.reserve(pod, *filtered.fit)
     return extender_protocol.answer_filter(call, filtered)
 
 
@@ -102,15 +103,10 @@ async def _prioritize(context: CallContext, body: bytes) -> bytes:
     call = context.calls.candidates(body)
     pod = context.pending_pod(call.pod)
     ranks = await context.ranks(call.names, pod)
-    if _reserves(context, pod) and (best := ranks.best(call.names)) is not None:
-        context.reserve(pod, *context.nodes.of([call.names[best]], pod))
+    if context.reserve_at is ReserveAt.PRIORITIZE and (best := ranks.best(call.names)) is not None:
+        context.reserve(pod, call.names[best])
         ranks = ranks.above_equals([best])
     return extender_protocol.answer_scores(call.names, ranks.squeezed(MAX_SCORE))
-
-
-def _reserves(context: CallContext, pod: PendingPod) -> bool:
-    """Return whether to reserve zones for a pod before it is bound."""
-    return context.reserve_at is ReserveAt.PRIORITIZE and context.may_reserve(pod)
 
 
 async def _bind(context: CallContext, body: bytes) -> bytes:

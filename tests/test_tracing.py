@@ -4,10 +4,11 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
+import orjson
 import pytest
 
 from harness import programs
-from harness.http_calls import JSON, Connection, Door, request
+from harness.http_calls import JSON, Connection, Door, once, request
 from harness.otlp import OtlpReceiver, receiving
 from harness.programs import Running, soon
 from numalign.runtime.tracing import TRACEPARENT
@@ -36,7 +37,8 @@ async def test_programs_tell_of_calls_and_writes_in_the_traces_of_their_callers(
             await asked(webhook.door, "/validate", objects.review(POD), HEADERS)
             await asked(webhook.door, "/validate", objects.review(POD), {"Content-Type": JSON})
             await asked(scorer.door, "/filter", objects.filtering(POD, names), HEADERS)
-            await asked(scorer.door, "/bind", objects.binding(POD, names[0]), BIND)
+            stored = orjson.loads((await once(api.door, "GET", objects.path(POD))).body)
+            await asked(scorer.door, "/bind", objects.binding(stored, names[0]), BIND)
             for program, span in (
                 (webhook, "POST /validate"),
                 (scorer, "POST pods/binding"),

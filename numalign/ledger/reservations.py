@@ -126,6 +126,11 @@ class Reservations:
         """After how many seconds a topology accounts for a pod at the latest."""
         return self._lag
 
+    @property
+    def kept(self) -> float:
+        """How many seconds a reservation waits for its pod."""
+        return self._kept
+
     def on_change(self, callback: Callable[[str], object]) -> None:
         """Register a callback that gets a node's name whenever results for it become invalid.
 

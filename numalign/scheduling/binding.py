@@ -196,6 +196,7 @@ class Binder:
         self._binding.add(call.uid)
         try:
             await self._yield()
+            await self.state.seen(call.uid, sleep=self.sleep)
             self._forget(call.uid)
             pod, written = self._pod(call), self._written.get(call.uid)
             if written:

@@ -48,6 +48,9 @@ AT_ONCE = 2
 INTENTS_AT_ONCE = 256
 """Pods whose intent is updated before other tasks run."""
 
+SEEN_SECONDS = 1.0
+"""How long a call waits for its pod to be seen: schedulers and this program watch pods independently."""
+
 LOOK_SECONDS = 0.05
 """How long changes are gathered before they are processed ahead."""
 
@@ -150,6 +153,8 @@ class SchedulerState:
     _last: tuple[tuple[object, ...], PendingPod] | None = field(init=False, default=None)
     _asked: LRU[str, PendingPod] = field(init=False)
     _pinned: PinnedReservations = field(init=False)
+    _awaited: dict[str, asyncio.Event] = field(init=False, default_factory=dict)
+    _expired: dict[str, float] = field(init=False, default_factory=dict)
     _asked_under: EffectivePolicy = field(init=False, default_factory=EffectivePolicy)
 
     def __post_init__(self, match: Match) -> None:
@@ -203,6 +208,8 @@ class SchedulerState:
         """Add or update a pod."""
         before = self.pods.get(pod.uid)
         self.pods[pod.uid] = pod
+        if awaited := self._awaited.pop(pod.uid, None):
+            awaited.set()
         # Watchers may need the pod's reservation, which its end removes.
         for watch in self.watchers:
             watch(pod, before)
@@ -221,13 +228,18 @@ class SchedulerState:
         """Remove a pod."""
         self.pods.pop(uid, None)
         self._asked.drop(uid)
+        self._expired.pop(uid, None)
         self._pinned.settle(uid)
         self.reservations.remove_pod(uid, now=self.clock())
 
     def expire(self) -> tuple[AssignedPod, ...]:
         """Remove the reservations of pods that were not seen bound in time, and return these pods."""
         self._pinned.expire()
-        return self.reservations.expire(self.clock())
+        now = self.clock()
+        expired = self.reservations.expire(now)
+        kept = {uid: at for uid, at in self._expired.items() if now < at + self.reservations.kept}
+        self._expired = kept | {pod.uid: now for pod in expired if pod.uid in self.pods}
+        return expired
 
     def _assigned_pod(self, pod: PodInfo, before: PodInfo | None) -> AssignedPod:
         # Only of a pod that was admitted before it was first seen, it is unknown for how long.
@@ -321,23 +333,46 @@ class SchedulerState:
         """Return whether a scheduler asked about a pod, as far as that is cached."""
         return uid in self._asked
 
-    def waiting(self, uid: str) -> PendingPod | None:
-        """Return a pod that was asked about or is seen waiting; None if it is neither.
+    async def seen(self, uid: str, *, sleep: Sleep = asyncio.sleep) -> bool:
+        """Return whether the API server has a pod; one that was just created is waited for."""
+        if uid not in self.pods:
+            appeared = self._awaited.setdefault(uid, asyncio.Event())
+            tasks = [asyncio.ensure_future(wait) for wait in (appeared.wait(), sleep(SEEN_SECONDS))]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._awaited.pop(uid, None)
+                for task in tasks:
+                    task.cancel()
+        return uid in self.pods
 
-        The observed pod takes precedence: a caller could send anything.
+    def reservable(self, pod: PendingPod) -> PendingPod | None:
         """
-        pending, pod = self._asked.peek(uid), self.pods.get(uid)
-        # What DRA serves may have changed since.
-        if pending and (question := self._by_node(pending.question)) is not pending.question:
-            pending = replace(pending, question=question)
-        if pod is None or (pending and (pending.demand, pending.created) == (pod.demand, pod.created)):
-            return pending
-        if not self._knows(pod.namespace):
-            return pending
+        Return the pod in a call as the API server has it, if zones may be reserved for it now.
+
+        It must wait for its scheduler alone. If the result of binding or pinning it is unknown, its zones
+        stay as they are. A reservation that expired is not renewed for as long as it was kept.
+        """
+        seen, assigned_pod = self.pods.get(pod.uid), self.reservations.assigned_pod(pod.uid)
+        if seen is None or (seen.namespace, seen.name) != (pod.namespace, pod.name):
+            return None
+        if seen.node or seen.ended or seen.leaving or seen.gates or pod.uid in self._expired:
+            return None
+        if assigned_pod and (assigned_pod.unconfirmed or not assigned_pod.reserved):
+            return None
+        return self.waiting(pod.uid)
+
+    def waiting(self, uid: str) -> PendingPod | None:
+        """Return a pod as the API server has it, not as a caller described it; None if it has none.
+
+        Nor has it any of an unknown namespace. An invalid pod got its error when it was evaluated, and is never bound.
+        """
+        pod = self.pods.get(uid)
+        if pod is None or not self._knows(pod.namespace):
+            return None
         reading = self.reader.read(pod.request, pod.namespace, self._effective_policy())
-        # An invalid pod got its error when it was evaluated, and is never bound.
         if self._refused(reading):
-            return pending
+            return None
         return self._pending(_Identity(uid, pod.namespace, pod.name, pod.created), reading)
 
     def _refused(self, reading: PodReading) -> bool:

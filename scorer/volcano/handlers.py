@@ -49,16 +49,20 @@ async def _allocate(context: CallContext, body: bytes) -> bytes:
     pod = context.pending_pod(task.pod)
     if not task.node_name or not pod.uid:
         return protocol.answer_task("numalign: an allocated task must have its node and its pod's UID")
+    await context.seen(pod)
     [answer] = context.nodes.of([task.node_name], pod)
     if not answer.fits:
         return protocol.answer_task(answer.reason)
-    if context.may_reserve(pod):
-        context.reserve(pod, answer)
+    context.reserve(pod, task.node_name)
     return protocol.answer_task()
 
 
 async def _deallocate(context: CallContext, body: bytes) -> bytes:
-    context.state.reservations.unreserve(protocol.read_task(body).uid)
+    task, reservations = protocol.read_task(body), context.state.reservations
+    assigned_pod = reservations.assigned_pod(task.uid)
+    # A pod that is being pinned or bound keeps its zones, whoever calls.
+    if assigned_pod and assigned_pod.name == (task.namespace, task.name) and not assigned_pod.unconfirmed:
+        reservations.unreserve(task.uid)
     return protocol.answer_task()
 
 

@@ -452,14 +452,14 @@ async def test_a_node_is_asked_for_devices_that_its_device_plugins_serve(
 @pytest.mark.parametrize("policy", [SINGLE, None], ids=["asked for alignment", "asked for nothing"])
 async def test_what_dra_serves_may_change_while_a_pod_waits(scorer: Scorer, policy: str | None) -> None:
     made, found = raw(FOUR, policy=policy), []
+    scorer.see(made)
     for served in ((), (GPU,), (NIC,)):
         await scorer.know({"bare": BARE}, served=served)
-        # A bind goes by what was asked before.
         waiting = scorer.state.waiting(uid("web"))
-        asked_before = waiting and scorer.nodes.of(["bare"], waiting)[0].fits
-        found.append((asked_before, *scorer.fits(made, "bare")))
+        assert waiting
+        found.append((scorer.nodes.of(["bare"], waiting)[0].fits, *scorer.fits(made, "bare")))
 
-    assert found == [(None, False), (True, True), (False, False)]
+    assert found == [(False, False), (True, True), (False, False)]
 
 
 async def test_a_pod_with_devices_of_dra_has_the_rest_reserved_and_holds_it(scorer: Scorer) -> None:
@@ -475,25 +475,15 @@ async def test_a_pod_with_devices_of_dra_has_the_rest_reserved_and_holds_it(scor
     assert basis(scorer, "bare") is Basis.OBSERVED
 
 
-async def test_what_was_seen_of_a_waiting_pod_is_compared_whoever_serves_its_devices(scorer: Scorer) -> None:
-    await scorer.know({"bare": BARE}, served=[GPU])
-    scorer.see(raw(FOUR))
-    asked = scorer.subject(raw(FOUR))
-
-    assert scorer.state.waiting(uid("web")) is asked
-    assert asked.question.demand.by_dra == {GPU}
-
-
 # Pods that wait.
 
 
-def test_a_pod_waits_if_somebody_asked_about_it_or_it_is_seen(scorer: Scorer) -> None:
+def test_a_pod_waits_if_the_api_server_has_it_whoever_asks_about_others(scorer: Scorer) -> None:
     scorer.subject(raw(FOUR, name="asked"))
     scorer.see(raw(FOUR, name="seen"))
     found = [scorer.state.waiting(uid(name)) for name in ("asked", "seen", "stranger")]
 
-    assert [each.name if each else None for each in found] == ["asked", "seen", None]
-    assert len({id(each.question) for each in found if each}) == 1
+    assert [each.name if each else None for each in found] == [None, "seen", None]
 
 
 def test_a_pod_without_a_uid_is_answered_and_not_remembered(scorer: Scorer) -> None:
@@ -543,18 +533,14 @@ def test_where_pods_may_go_is_remembered_within_the_same_bounds(scorer: Scorer) 
     assert 10 < len(asked) == len(read) < 40
 
 
-@pytest.mark.parametrize(
-    ("said", "expected"),
-    [(raw(FOUR, policy="best-effort"), Policy.BEST_EFFORT), (raw("cpu=1 mem=1Gi"), Policy.SINGLE_NUMA_NODE)],
-    ids=["its policy is what was asked last", "its containers are what is seen"],
-)
-def test_of_a_pod_that_waits(scorer: Scorer, said: Raw, expected: Policy) -> None:
+@pytest.mark.parametrize("said", [raw(FOUR, policy="best-effort"), raw("cpu=1 mem=1Gi")])
+def test_of_a_pod_that_waits_what_is_seen_counts_and_not_what_is_asked(scorer: Scorer, said: Raw) -> None:
     scorer.see(raw(FOUR))
     scorer.subject(said)
     waiting = scorer.state.waiting(uid("web"))
 
     assert waiting
-    assert waiting.question.intent.policy is expected
+    assert waiting.question.intent.policy is Policy.SINGLE_NUMA_NODE
     assert waiting.question.demand == scorer.subject(raw(FOUR)).question.demand
 
 

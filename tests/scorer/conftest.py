@@ -264,6 +264,7 @@ class Scorer:
             clock=self.time,
             age=lambda: 0.5,
             quiet_log=logs.QuietLog(self.told.log),
+            sleep=self.time.sleep,
             another_leads=lambda: not self.leads,
         )
 

@@ -9,17 +9,20 @@ from pathlib import Path
 
 import orjson
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
 from numalign.scheduling import reasons
+from numalign.scheduling.scheduler_state import SEEN_SECONDS
 from scorer.handlers import HANDLERS
 from scorer.settings import ReserveAt
-from tests.notation import node, table
+from tests.notation import bag, node, table
 from tests.scorer.conftest import (
     ALL,
+    BORN,
     BOTH,
     EMPTY,
     FOUR,
@@ -110,6 +113,7 @@ async def test_nodes_that_take_a_pod_are_named_and_the_others_say_why_not(caller
 async def test_what_a_stock_scheduler_sends_is_answered(scorer: Scorer, caller: Caller) -> None:
     calls = RECORDED / "kube-scheduler-v1.34.4"
     await scorer.know({"node-a.example": EMPTY})
+    scorer.see(orjson.loads((calls / "filter-names.json").read_bytes())["Pod"])
     answers = {
         path: [await caller.send(path, (calls / f"{name}.json").read_bytes()) for name in names]
         for path, names in {
@@ -181,6 +185,7 @@ async def test_a_pod_that_opts_out_is_as_well_off_everywhere(caller: Caller) -> 
 
 
 async def test_the_best_node_is_reserved_and_its_zones_are_gone_for_the_next_pod(early: Scorer) -> None:
+    early.see(*(raw(ALL, name=name) for name in ("web", "second", "third")))
     async with early.open() as caller:
         first = await caller.prioritize(raw(ALL), "empty", "fuller")
         kept = early.kept()
@@ -198,6 +203,7 @@ async def test_of_nodes_that_are_as_good_the_reserved_one_is_above_the_others(
     early: Scorer, names: tuple[str, str]
 ) -> None:
     await early.know({"a": EMPTY, "b": EMPTY})
+    early.see(raw(FOUR))
     async with early.open() as caller:
         numbers = await caller.prioritize(raw(FOUR), *names)
 
@@ -207,6 +213,7 @@ async def test_of_nodes_that_are_as_good_the_reserved_one_is_above_the_others(
 
 async def test_a_single_node_that_is_left_is_reserved_at_filter(early: Scorer) -> None:
     """A scheduler does not ask which of one node is the best."""
+    early.see(raw(FOUR))
     async with early.open() as caller:
         await caller.filter(raw(FOUR), "empty", "fuller")
         several = early.kept()
@@ -216,16 +223,30 @@ async def test_a_single_node_that_is_left_is_reserved_at_filter(early: Scorer) -
 
 
 def follow(scorer: Scorer) -> None:
+    scorer.see(raw(FOUR))
     scorer.leads = False
 
 
+def sees(made: Raw) -> Callable[[Scorer], object]:
+    """The API server has this pod."""
+    return lambda scorer: scorer.see(made)
+
+
+GATED = {"schedulingGates": [{"name": "kueue"}]}
+ALIAS, LEAVING = raw(FOUR, name="alias", uid=uid("web")), raw(FOUR, deletionTimestamp=BORN)
 NOTHING: list[tuple[str, ReserveAt, Callable[[Scorer], object], Raw, str]] = [
     # what it shows           when            what happens before                    the pod    the nodes
-    ("where they bind here",  ReserveAt.BIND, lambda _: None,                        raw(FOUR), "empty full"),
+    ("where they bind here",  ReserveAt.BIND, sees(raw(FOUR)),                       raw(FOUR), "empty full"),
     ("where another leads",   EARLY,          follow,                                raw(FOUR), "empty full"),
-    ("to one on a node",      EARLY,          lambda it: it.see(on("b", raw(FOUR))), raw(FOUR), "empty full"),
-    ("where it fits nowhere", EARLY,          lambda _: None,                        raw(FOUR), "full small"),
-    ("to one without a uid",  EARLY,          lambda _: None,              raw(FOUR, uid=None), "empty full"),
+    ("to one on a node",      EARLY,          sees(on("b", raw(FOUR))),              raw(FOUR), "empty full"),
+    ("where it fits nowhere", EARLY,          sees(raw(FOUR)),                       raw(FOUR), "full small"),
+    ("to one without a uid",  EARLY,          sees(raw(FOUR)),             raw(FOUR, uid=None), "empty full"),
+    ("to one that is not",    EARLY,          lambda _: None,                        raw(FOUR), "empty full"),
+    ("under another name",    EARLY,          sees(ALIAS),                           raw(FOUR), "empty full"),
+    ("elsewhere",             EARLY,          sees(raw(FOUR)),    raw(FOUR, namespace="other"), "empty full"),
+    ("behind a gate",         EARLY,          sees(raw(FOUR, spec=GATED)),           raw(FOUR), "empty full"),
+    ("to one that leaves",    EARLY,          sees(LEAVING),                         raw(FOUR), "empty full"),
+    ("that is more in truth", EARLY,          sees(raw("cpu=80 mem=1Gi")),           raw(FOUR), "empty full"),
 ]  # fmt: skip
 
 
@@ -240,6 +261,81 @@ async def test_nothing_is_reserved(
         await caller.prioritize(made, *names.split())
 
     assert scorer.kept() == {}
+
+
+async def test_a_pod_that_its_scheduler_sees_first_is_waited_for_and_reserved(early: Scorer) -> None:
+    early.time.after(SEEN_SECONDS / 2, lambda: early.see(raw(FOUR)))
+    async with early.open() as caller:
+        await caller.filter(raw(FOUR), "empty", "full")
+
+    assert early.kept() == {"web": "empty"}
+
+
+async def test_what_the_api_server_has_is_reserved_and_not_what_a_caller_says(early: Scorer) -> None:
+    early.see(raw("cpu=1 mem=1Gi"))
+    async with early.open() as caller:
+        await caller.filter(raw(ALL, policy=None), "empty", "full")
+
+    reserved = early.reservations.assigned_pod(uid("web"))
+    assert reserved
+    assert reserved.expected == {("node-0",): bag("cpu=1 mem=1Gi")}
+
+
+async def test_a_reservation_ends_however_often_it_is_asked_for_and_then_there_is_none_for_as_long(
+    early: Scorer,
+) -> None:
+    early.see(raw(FOUR))
+    seen = []
+    async with early.open() as caller:
+        for second in range(0, 150, 10):
+            early.time.seconds = 1000.0 + second
+            early.state.expire()
+            await caller.filter(raw(FOUR), "empty")
+            seen.append(len(early.kept()))
+
+    assert seen == [1] * 6 + [0] * 6 + [1] * 3
+
+
+IN_TRUTH = {
+    name: raw(asks, name=name, spec=spec)
+    for name, asks, spec in (("p", FOUR, None), ("q", ALL, None), ("gated", FOUR, GATED))
+}
+CALLS = st.lists(
+    st.tuples(
+        st.sampled_from(["see", "lose", "filter", "prioritize", "allocate", "deallocate", "expire"]),
+        st.sampled_from([*IN_TRUTH]),
+        st.sampled_from([FOUR, ALL, "cpu=1 mem=1Gi"]),
+    ),
+    max_size=25,
+)
+
+
+@given(CALLS)
+@settings(max_examples=10)
+async def test_whatever_is_called_zones_are_reserved_for_pods_that_wait_and_as_they_are(
+    calls: list[tuple[str, str, str]],
+) -> None:
+    early = await cluster(Scorer(reserve_at=EARLY))
+    async with early.open() as caller:
+        for act, name, asks in calls:
+            made = raw(asks, name=name)
+            match act:
+                case "see":
+                    early.see(IN_TRUTH[name])
+                case "lose":
+                    early.lose(name)
+                case "filter":
+                    await caller.filter(made, "empty")
+                case "prioritize":
+                    await caller.prioritize(made, "empty", "fuller")
+                case "expire":
+                    early.time.seconds += 40
+                    early.state.expire()
+                case _:
+                    await caller.ask(f"/volcano/{act}", {"task": task(made, "fuller")})
+            reserved = {each.uid: each.demand for each in early.reservations.reserved()}
+            seen = {uid: pod.demand for uid, pod in early.state.pods.items() if not pod.gates}
+            assert reserved.items() <= seen.items()
 
 
 async def test_to_rank_reserves_nothing(early: Scorer) -> None:
@@ -384,6 +480,7 @@ async def test_what_volcano_itself_sends_is_answered(caller: Caller) -> None:
 async def test_an_allocated_task_keeps_its_zones_until_it_is_deallocated(
     scorer: Scorer, caller: Caller
 ) -> None:
+    scorer.see(raw(ALL))
     first = await caller.ask("/volcano/allocate", {"task": task(raw(ALL), "fuller")})
     kept = scorer.kept()
     code, _ = await predicate(caller, raw(ALL, name="second"), "fuller")
@@ -396,11 +493,26 @@ async def test_an_allocated_task_keeps_its_zones_until_it_is_deallocated(
     assert (last, scorer.kept(), after) == ({"errorMessage": ""}, {}, 0)
 
 
-async def test_an_allocated_task_that_is_to_be_alone_has_its_zone_to_itself(caller: Caller) -> None:
+async def test_who_is_not_its_scheduler_takes_no_zones_from_a_pod(scorer: Scorer, caller: Caller) -> None:
+    scorer.see(raw(ALL))
+    scorer.reserve(raw(ALL), "fuller")
+    await caller.ask("/volcano/deallocate", {"task": task(raw(ALL, namespace="other"), "fuller")})
+    assert scorer.kept() == {"web": "fuller"}
+
+    scorer.reservations.mark_unconfirmed(uid("web"))
+    await caller.ask("/volcano/deallocate", {"task": task(raw(ALL), "fuller")})
+    await caller.ask("/volcano/allocate", {"task": task(raw(ALL), "empty")})
+    assert scorer.kept() == {"web": "fuller"}
+
+
+async def test_an_allocated_task_that_is_to_be_alone_has_its_zone_to_itself(
+    scorer: Scorer, caller: Caller
+) -> None:
     alone, beside = (
         raw(FOUR, annotations={"numalign.io/exclusive": "zone"}),
         raw("cpu=1 mem=1Gi", name="beside"),
     )
+    scorer.see(alone)
     before = await predicate(caller, beside, "empty")
     await caller.ask("/volcano/allocate", {"task": task(alone, "empty")})
     code, why = await predicate(caller, beside, "empty")
@@ -411,6 +523,7 @@ async def test_an_allocated_task_that_is_to_be_alone_has_its_zone_to_itself(call
 
 
 async def test_an_allocated_task_is_reserved_by_the_leader_alone(scorer: Scorer, caller: Caller) -> None:
+    scorer.see(raw(FOUR))
     scorer.leads = False
     await caller.ask("/volcano/allocate", {"task": task(raw(FOUR), "empty")})
 
