@@ -363,9 +363,10 @@ class SchedulerState:
         return self.waiting(pod.uid)
 
     def waiting(self, uid: str) -> PendingPod | None:
-        """Return a pod as the API server has it, not as a caller described it; None if it has none.
+        """Return a pod as the API server has it, not as a caller described it.
 
-        Nor has it any of an unknown namespace. An invalid pod got its error when it was evaluated, and is never bound.
+        Return None if it has none, if what its namespace requests is not known yet, or if it is invalid: such
+        a pod got its error when it was evaluated, and is never bound.
         """
         pod = self.pods.get(uid)
         if pod is None or not self._knows(pod.namespace):

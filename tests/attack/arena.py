@@ -79,9 +79,9 @@ class Arena:
         """The webhook, on a file unless it follows an API server."""
         return await self.here.webhook(*self._source(api), *flags)
 
-    async def controller(self, api: ApiServer) -> Running:
+    async def controller(self, api: ApiServer, *flags: str) -> Running:
         """The controller, which takes no calls."""
-        return await self.here.controller(*self._source(api))
+        return await self.here.controller(*self._source(api), *flags)
 
     async def served_map(self, api: ApiServer) -> Running:
         """The controller that serves the map."""
