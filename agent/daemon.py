@@ -77,7 +77,7 @@ class Daemon:
 
     async def serve(self) -> int:
         """Run until stopped, with health and metrics; return 1 if a task failed, 2 if it cannot listen."""
-        health = Health(self._registry, lambda: self._rounds.waiting_for)
+        health = Health(metrics.MetricsPage(self._registry), lambda: self._rounds.waiting_for)
         try:
             async with listening(health, self._options.bind, self._options.metrics_port) as port:
                 self._log.info("server.listening", bind=self._options.bind, metrics_port=port)

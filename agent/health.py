@@ -3,25 +3,32 @@ Health, readiness and metrics of an agent, with just enough HTTP for probes and 
 
 An HTTP server takes as much memory as all the rest, and three pages do not need one. Anyone who can connect
 to the node can send requests: so connections are limited, callers have a few seconds, and only the head of a
-request is read.
+request is read. A new caller always gets in, and has time to be answered: for it the one that has waited for
+longest goes, of the address with most (docs/decisions/0087).
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from types import MappingProxyType
 
 import orjson
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 
-MOST_CONNECTIONS = 16
+from numalign.runtime.connections import ConnectionTable
+from numalign.runtime.in_flight import Peer
+from numalign.runtime.metrics import MetricsPage
+
+MOST_CONNECTIONS = 128
+# In one round of the event loop: a caller is answered within five of them, and closed for others only once
+# half as many came as there may be.
+ACCEPTED_AT_ONCE = 8
+BACKLOG = 1024
 CALLER_SECONDS = 5.0
-LONGEST_HEAD = 2**14
+LONGEST_HEAD = 2**13
 
 _TEXT, _JSON = "text/plain; charset=utf-8", "application/json"
 
@@ -45,60 +52,75 @@ class Page:
         return "\r\n".join((*head, "", "")).encode() + self.body
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Caller:
+    """One open connection."""
+
+    peer: Peer
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def waits(self) -> bool:
+        """Return False: what comes is read at once."""
+        return False
+
+    def cut(self) -> None:
+        """Close it at once."""
+        self.writer.transport.abort()
+
+
 @dataclass(slots=True)
 class Health:
     """What an agent reports of itself; `waiting_for` returns what it needs to be ready, None once it is."""
 
-    registry: CollectorRegistry
+    metrics: MetricsPage
     waiting_for: Callable[[], str | None]
-    _open: int = 0
+    _callers: ConnectionTable = field(default_factory=lambda: ConnectionTable(MOST_CONNECTIONS))
 
-    def page(self, path: str, accept: str = "") -> Page:
-        """Return the page at `path`, in an accepted format."""
-        show = _PAGES.get(path)
-        return show(self, accept) if show else Page(b"not found\n", status=HTTPStatus.NOT_FOUND)
-
-    def _healthz(self, _accept: str) -> Page:
+    async def _healthz(self, _accept: str) -> Page:
         return Page(b"ok\n")
 
-    def _readyz(self, _accept: str) -> Page:
+    async def _readyz(self, _accept: str) -> Page:
         waiting = self.waiting_for()
         state = orjson.dumps({"ready": waiting is None, "waiting_for": [waiting] if waiting else []})
         return Page(state, _JSON, HTTPStatus.SERVICE_UNAVAILABLE if waiting else HTTPStatus.OK)
 
-    def _metrics(self, accept: str) -> Page:
-        encode, content_type = choose_encoder(accept)
-        return Page(encode(self.registry), content_type)
+    async def _metrics(self, accept: str) -> Page:
+        return Page(*await self.metrics.written(accept))
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request, unless there are too many."""
-        self._open += 1
+        """Answer one request."""
+        address = writer.get_extra_info("peername")
+        caller = Caller(Peer(address[0] if address else ""), reader, writer)
+        self._callers.enter(caller)
         try:
-            if self._open <= MOST_CONNECTIONS:
-                async with asyncio.timeout(CALLER_SECONDS):
-                    await self._answered(reader, writer)
+            async with asyncio.timeout(CALLER_SECONDS):
+                await self._answered(caller)
         except (TimeoutError, OSError, EOFError, ValueError, asyncio.LimitOverrunError):
             # No valid request in time: no response.
             pass
         finally:
-            self._open -= 1
+            self._callers.leave(caller)
             writer.close()
 
-    async def _answered(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    async def _answered(self, caller: Caller) -> None:
+        head = (await caller.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head.split("\r\n")
         method, target, _ = first.split(" ")
         pairs = (line.partition(":") for line in lines)
         headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
         if method != "GET":
             page = Page(b"only GET is answered\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
+        elif show := _PAGES.get(target.partition("?")[0]):
+            page = await show(self, headers.get("accept", ""))
         else:
-            page = self.page(target.partition("?")[0], headers.get("accept", ""))
-        writer.write(page.written())
-        await writer.drain()
+            page = Page(b"not found\n", status=HTTPStatus.NOT_FOUND)
+        caller.writer.write(page.written())
+        await caller.writer.drain()
+        self._callers.serve(caller)
 
 
-_PAGES: Mapping[str, Callable[[Health, str], Page]] = MappingProxyType(
+_PAGES: Mapping[str, Callable[[Health, str], Awaitable[Page]]] = MappingProxyType(
     {
         "/healthz": Health._healthz,  # noqa: SLF001  a table of this module
         "/readyz": Health._readyz,  # noqa: SLF001  as above
@@ -121,7 +143,12 @@ async def listening(health: Health, bind: str | None, port: int) -> AsyncIterato
 
     Raise `OSError`.
     """
-    server = await asyncio.start_server(health.answer, sock=_socket(bind, port), limit=LONGEST_HEAD)
+    opened = _socket(bind, port)
+    server = await asyncio.start_server(
+        health.answer, sock=opened, limit=LONGEST_HEAD, backlog=ACCEPTED_AT_ONCE
+    )
+    # asyncio accepts as many at once as it lets the kernel keep, which should keep more.
+    opened.listen(BACKLOG)
     async with server:
         yield server.sockets[0].getsockname()[1]
     with contextlib.suppress(TimeoutError):

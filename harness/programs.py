@@ -36,13 +36,14 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 WEBHOOK, SCORER, CONTROLLER = "numalign-webhook", "numalign-scorer", "numalign-controller"
+AGENT = "numalign-agent"
 
 DAY = timedelta(days=1)
 KIB = 1024
 MIB = 1024**2
 LONGEST_START = 60
 NAMESPACE = "numalign-system"
-READY = "/readyz"
+READY, HEALTH = "/readyz", "/healthz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,15 @@ class Site:
     async def controller(self, *flags: str) -> Running:
         """Start the controller, which serves no calls, and return when it is ready."""
         return await self._started(CONTROLLER, None, *flags)
+
+    async def agent(self) -> Running:
+        """Start an agent that finds no kubelet, and return when it answers."""
+        about, output = Door(free_port()), self.folder / "node.json"
+        where = ("--podresources-socket", str(self.folder / "none.sock"), "--kubelet-state", str(self.folder))
+        here = ("--bind", LOOPBACK, "--metrics-port", str(about.port), "--output", str(output))
+        child = await self.children.start(program(AGENT), "--node-name", "node", *where, *here)
+        await soon(partial(answers, about, HEALTH), what="alive", child=child)
+        return Running(child, self.children.logs / AGENT, about, about)
 
     async def served_map(self, *flags: str) -> Running:
         """Start the controller with the map, and without labels on nodes; return when it is ready."""

@@ -125,9 +125,9 @@ class ScorerSettings(ClusterSettings):
         default=2048,
         ge=0,
         description=(
-            "Maximum number of open connections. A further one is accepted, and the longest idle"
-            " connection of the peer with the most connections is closed. 0 means no limit. Each bind"
-            " call that waits holds a connection."
+            "Maximum number of open connections. A further one is accepted, and an idle one is closed: of"
+            " the peer with the most connections in relation to its answered calls. 0 means no limit. Each"
+            " bind call that waits holds a connection."
         ),
     )
     topology_lag_seconds: float = Field(

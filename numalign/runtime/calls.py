@@ -121,6 +121,8 @@ async def _sent(request: web.Request, answer: web.StreamResponse) -> web.StreamR
     try:
         await answer.prepare(request)
         await answer.write_eof()
+        if answer.status < HTTPStatus.BAD_REQUEST and isinstance(request.protocol, HttpConnection):
+            request.protocol.serve()
     except ConnectionError:
         # The caller is gone; aiohttp detects that by itself.
         pass

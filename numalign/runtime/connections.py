@@ -2,17 +2,22 @@
 Open connections, and which of them is closed if there are too many.
 
 A connection over TLS takes some 50 KB, so there is a limit; and a caller that is rejected for lack of room is
-a failed review. So a new connection is always accepted, and the one that has been idle for longest is closed,
-of the peer that holds most. Callers with a proven certificate keep theirs, and so does every call that is
-being handled.
+a failed review. So a new connection is always accepted, and an idle one is closed: of the group that holds
+most in relation to how often its address was served. A group is the connections of one address that have been
+served, or the others: behind one address, those that only wait do not push out those that work. Callers with
+a proven certificate keep theirs, and so does every call that is being handled (docs/decisions/0087).
 """
 
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from numalign.runtime.in_flight import Peer
+
+# What addresses have been served is halved after so many calls: it is recent, and takes little memory.
+REMEMBERED = 10_000
+MOST_PASSED = 8
 
 
 class OpenConnection(Protocol):
@@ -22,8 +27,18 @@ class OpenConnection(Protocol):
     def peer(self) -> Peer:
         """The peer of the connection."""
 
+    def waits(self) -> bool:
+        """Return whether bytes have come over it that nobody has read yet."""
+
     def cut(self) -> None:
         """Close it at once."""
+
+
+class ConnectionGroup(NamedTuple):
+    """Connections that compete for room: those of a peer that have been served, or the others."""
+
+    peer: Peer
+    served: bool = False
 
 
 @dataclass(slots=True)
@@ -32,65 +47,124 @@ class ConnectionTable:
 
     size: int
     displaced: Callable[[], None] = lambda: None
-    held: Counter[Peer] = field(default_factory=Counter)
-    _peers: dict[OpenConnection, Peer] = field(default_factory=dict)
-    # Connections that may be closed, by peer; the one idle for longest comes first.
-    _quiet: dict[Peer, dict[OpenConnection, None]] = field(default_factory=dict)
+    held: Counter[ConnectionGroup] = field(default_factory=Counter)
+    _groups: dict[OpenConnection, ConnectionGroup] = field(default_factory=dict)
+    # Connections that may be closed, by group, with how many had come when it became idle; the one idle for
+    # longest comes first.
+    _quiet: dict[ConnectionGroup, dict[OpenConnection, int]] = field(default_factory=dict)
+    _came: int = 0
+    _calls: Counter[Peer] = field(default_factory=Counter)
+    _counted: int = 0
+    # Which to close next; ranking them takes longer than closing one.
+    _dispensable: list[tuple[float, int, ConnectionGroup, OpenConnection]] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self._peers)
+        return len(self._groups)
+
+    def __contains__(self, connection: OpenConnection) -> bool:
+        return connection in self._groups
 
     def enter(self, connection: OpenConnection) -> None:
         """Add a connection; if there is no room, another one is closed."""
         if self.size and len(self) >= self.size:
             self._make_room()
-        self._add(connection)
+        self._came += 1
+        self._add(connection, ConnectionGroup(connection.peer))
         self.rest(connection)
 
     def leave(self, connection: OpenConnection) -> None:
         """Remove a connection, if it is still there."""
-        peer = self._peers.pop(connection, None)
-        if peer is None:
+        group = self._groups.pop(connection, None)
+        if group is None:
             return
-        self._forget(connection, peer)
-        self.held[peer] -= 1
-        if not self.held[peer]:
-            del self.held[peer]
+        self._forget(connection, group)
+        self.held[group] -= 1
+        if not self.held[group]:
+            del self.held[group]
 
     def prove(self, connection: OpenConnection) -> None:
         """Note that a connection has shown a certificate, and so has another peer."""
-        if connection in self._peers:
+        if connection in self._groups:
             self.leave(connection)
-            self._add(connection)
+            self._add(connection, ConnectionGroup(connection.peer))
 
-    def _add(self, connection: OpenConnection) -> None:
-        self._peers[connection] = connection.peer
-        self.held[connection.peer] += 1
+    def _add(self, connection: OpenConnection, group: ConnectionGroup) -> None:
+        self._groups[connection] = group
+        self.held[group] += 1
 
     def work(self, connection: OpenConnection) -> None:
         """Note that a call of this connection is being handled: it stays open."""
-        if connection in self._peers:
-            self._forget(connection, self._peers[connection])
+        if connection in self._groups:
+            self._forget(connection, self._groups[connection])
 
     def rest(self, connection: OpenConnection) -> None:
         """Note that a connection is idle: it may be closed, after those idle for longer."""
-        peer = self._peers.get(connection)
-        if peer is not None and not peer.proven:
-            self._forget(connection, peer)
-            self._quiet.setdefault(peer, {})[connection] = None
+        group = self._groups.get(connection)
+        if group is not None and not group.peer.proven:
+            self._forget(connection, group)
+            self._quiet.setdefault(group, {})[connection] = self._came
 
-    def _forget(self, connection: OpenConnection, peer: Peer) -> None:
-        quiet = self._quiet.get(peer)
+    def serve(self, connection: OpenConnection) -> None:
+        """Note that a call of this connection has been answered well, and that it is idle."""
+        group = self._groups.get(connection)
+        if group is None:
+            return
+        self.leave(connection)
+        self._add(connection, group._replace(served=True))
+        self.rest(connection)
+        self._calls[group.peer] += 1
+        self._counted += 1
+        if self._counted > REMEMBERED:
+            self._calls = Counter({peer: calls // 2 for peer, calls in self._calls.items() if calls > 1})
+            self._counted = self._calls.total()
+
+    def _forget(self, connection: OpenConnection, group: ConnectionGroup) -> None:
+        quiet = self._quiet.get(group)
         if quiet is not None:
             quiet.pop(connection, None)
             if not quiet:
-                del self._quiet[peer]
+                del self._quiet[group]
+
+    def knows(self, peer: Peer) -> bool:
+        """Return whether a peer has been served."""
+        return peer in self._calls
 
     def _make_room(self) -> None:
-        """Close the connection idle for longest, of the peer that holds most; none if none is idle."""
-        if self._quiet:
-            most = max(self._quiet, key=self.held.__getitem__)
-            connection = next(iter(self._quiet[most]))
+        """Close an idle connection; none if none is idle.
+
+        One over which a call is coming is passed over, a few times at most.
+        """
+        connection = self._most_dispensable()
+        for _ in range(MOST_PASSED):
+            if not connection or not connection.waits():
+                break
+            self.rest(connection)
+            connection = self._most_dispensable()
+        if connection:
             self.leave(connection)
             self.displaced()
             connection.cut()
+
+    def _most_dispensable(self) -> OpenConnection | None:
+        """Return the connection idle for longest of one group; None if none is idle."""
+        while self._dispensable or self._quiet:
+            self._dispensable = self._dispensable or self._ranked()
+            _, came, group, connection = self._dispensable.pop()
+            if self._quiet.get(group, {}).get(connection) == -came:
+                return connection
+        return None
+
+    def _ranked(self) -> list[tuple[float, int, ConnectionGroup, OpenConnection]]:
+        """Return one connection of each of the heaviest groups, down to half the weight; the heaviest last.
+
+        A new one has time for its first call: half the size of others come before it may be closed, unless no
+        idle one is older.
+        """
+        longest = [(group, *next(iter(quiet.items()))) for group, quiet in self._quiet.items()]
+        settled = max(min(came for _, _, came in longest), self._came - self.size // 2)
+        ranked = sorted(
+            (self.held[group] / (1 + self._calls[group.peer]), -came, group, connection)
+            for group, connection, came in longest
+            if came <= settled
+        )
+        return [each for each in ranked if each[0] >= ranked[-1][0] / 2]

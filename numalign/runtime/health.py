@@ -10,8 +10,6 @@ from collections.abc import Mapping
 
 import orjson
 from aiohttp import web
-from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import choose_encoder
 
 from numalign.runtime.server_state import SERVER_STATE, ServerState
 
@@ -37,13 +35,8 @@ async def _readyz(request: web.Request) -> web.Response:
 
 
 async def _metrics(request: web.Request) -> web.Response:
-    return exposition(request, registry=request.app[SERVER_STATE].registry)
-
-
-def exposition(request: web.Request, *, registry: CollectorRegistry) -> web.Response:
-    """Return all metrics of the registry, in the text format that the scraper accepts."""
-    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-    return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+    page, content_type = await request.app[SERVER_STATE].metrics.written(request.headers.get("Accept", ""))
+    return web.Response(body=page, headers={"Content-Type": content_type})
 
 
 async def _state(request: web.Request) -> web.Response:

@@ -4,13 +4,17 @@ The listener: accepts connections and closes those that are too slow.
 asyncio and aiohttp limit how much a caller sends, but hardly how slowly. So here a TLS handshake and the
 headers of a request have a few seconds, and an invalid request closes the connection and is logged at most
 once a minute. Connections are counted before TLS begins, because that is the expensive part; and handshakes
-begin in turn by peer, because they are the most expensive operation for unauthenticated clients.
+begin in turn by peer, because they are the most expensive operation for unauthenticated clients; peers that
+have been served before go first.
 """
 
 import asyncio
+import fcntl
 import socket
 import ssl
+import termios
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -18,25 +22,31 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from numalign.runtime.connections import ConnectionTable
-from numalign.runtime.in_flight import Peer, Turns
+from numalign.runtime.in_flight import Peer
 from numalign.runtime.limits import Slow
 from numalign.runtime.server_state import ServerState
 
 BACKLOG = 1024
-# At once, so that calls are read between many new connections.
-ACCEPTED_AT_ONCE = 64
+# In one round of the event loop, so that calls are read between many new connections. To accept one takes
+# little time, to set it up more, and with TLS much more.
+ACCEPTED_AT_ONCE = 128
+SET_UP_AT_ONCE, HANDSHAKES_AT_ONCE = 8, 1
 # The pause if this process has no more file descriptors.
 PAUSE_SECONDS = 1.0
 # The headers of known clients have some hundred bytes; with a token and a proxy some thousand.
 LONGEST_HEAD = 32 * 1024
 # What one connection can make the kernel, and asyncio's TLS, hold before it is counted.
 BUFFERED = 64 * 1024
+# The bytes of an int in C.
+INT = 4
 
 
 class HttpConnection(web.RequestHandler):
     """One connection, from its acceptance on; it is the `protocol` of its requests."""
 
-    def __init__(self, server: web.Server, peer: Peer, *, listener: "Listener") -> None:
+    def __init__(
+        self, server: web.Server, accepted: socket.socket, peer: Peer, *, listener: "Listener"
+    ) -> None:
         super().__init__(
             server,
             loop=asyncio.get_running_loop(),
@@ -46,6 +56,7 @@ class HttpConnection(web.RequestHandler):
             lingering_time=listener.state.timeouts.lingering,
         )
         self.peer = peer
+        self.accepted = accepted
         self._listener = listener
         self._head = 0
         self.received_at = 0.0
@@ -156,6 +167,16 @@ class HttpConnection(web.RequestHandler):
             transport.abort()
         elif self._setup_task is not None:
             self._setup_task.cancel()
+        else:
+            self.accepted.close()
+
+    def waits(self) -> bool:
+        """Return whether bytes have come that are not read yet, as while this process is busy."""
+        return (
+            self.is_in
+            and self.accepted.fileno() >= 0
+            and any(fcntl.ioctl(self.accepted, termios.FIONREAD, bytes(INT)))
+        )
 
     def work(self) -> None:
         """Keep the connection while a call is handled: nothing more is read before its answer."""
@@ -168,6 +189,10 @@ class HttpConnection(web.RequestHandler):
         self._works = False
         if self._early:
             self._loop.call_soon(self._resume_reading)
+
+    def serve(self) -> None:
+        """Note that a call has been answered well."""
+        self._listener.connections.serve(self)
 
     def _pause(self) -> None:
         if self.transport is not None:
@@ -205,7 +230,9 @@ class Listener:
     state: ServerState
     connections: ConnectionTable
     context: ssl.SSLContext | None = None
-    _turns: Turns = field(default_factory=Turns)
+    # Accepted and not set up, by peer: peers that were served before, and the others.
+    _accepted: tuple[dict[Peer, deque[HttpConnection]], ...] = field(default_factory=lambda: ({}, {}))
+    _setting_up: bool = False
     _coming: set["asyncio.Task[None]"] = field(default_factory=set)
 
     async def __aenter__(self) -> Self:
@@ -220,6 +247,9 @@ class Listener:
         """Stop accepting; open connections stay."""
         asyncio.get_running_loop().remove_reader(self.opened)
         self.opened.close()
+        for connection in [each for some in self._accepted for waiting in some.values() for each in waiting]:
+            self.connections.leave(connection)
+            connection.cut()
         for task in self._coming:
             task.cancel()
         await asyncio.gather(*self._coming, return_exceptions=True)
@@ -249,22 +279,36 @@ class Listener:
             asyncio.get_running_loop().add_reader(self.opened, self._accept)
 
     def _admit(self, accepted: socket.socket, peer: Peer) -> None:
-        connection = HttpConnection(self.server, peer, listener=self)
+        connection = HttpConnection(self.server, accepted, peer, listener=self)
         self.connections.enter(connection)
-        task = asyncio.get_running_loop().create_task(self._set_up(accepted, connection))
-        connection.set_setup_task(task)
-        self._coming.add(task)
-        task.add_done_callback(self._coming.discard)
+        self._accepted[not self.connections.knows(peer)].setdefault(peer, deque()).append(connection)
+        if not self._setting_up:
+            self._setting_up = True
+            asyncio.get_running_loop().call_soon(self._set_up_some)
 
-    async def _set_up(self, accepted: socket.socket, connection: HttpConnection) -> None:
+    def _set_up_some(self) -> None:
+        """Set up some connections, one peer after the other, and the next ones in the next round."""
+        loop, some = asyncio.get_running_loop(), HANDSHAKES_AT_ONCE if self.context else SET_UP_AT_ONCE
+        while some and (waiting := self._accepted[0] or self._accepted[1]):
+            peer = next(iter(waiting))
+            of_peer = waiting.pop(peer)
+            connection = of_peer.popleft()
+            if of_peer:
+                waiting[peer] = of_peer
+            if connection in self.connections:
+                task = loop.create_task(self._set_up(connection))
+                connection.set_setup_task(task)
+                self._coming.add(task)
+                task.add_done_callback(self._coming.discard)
+                some -= 1
+        self._setting_up = not some
+        if self._setting_up:
+            loop.call_soon(self._set_up_some)
+
+    async def _set_up(self, connection: HttpConnection) -> None:
         """Set up a new connection, with TLS if configured."""
         try:
-            try:
-                await self._turns.wait(connection.peer)
-            except asyncio.CancelledError:
-                accepted.close()
-                raise
-            await self._connect(accepted, connection)
+            await self._connect(connection)
         except ConnectionAbortedError:
             self.state.slow(Slow.HANDSHAKE, seconds=self.state.timeouts.handshake)
         except OSError as error:
@@ -273,12 +317,12 @@ class Listener:
             if not connection.is_in:
                 self.connections.leave(connection)
 
-    async def _connect(self, accepted: socket.socket, connection: HttpConnection) -> None:
+    async def _connect(self, connection: HttpConnection) -> None:
         """Hand the connection to asyncio, which closes it on failure."""
         timeouts = self.state.timeouts
         await asyncio.get_running_loop().connect_accepted_socket(
             lambda: connection,
-            accepted,
+            connection.accepted,
             ssl=self.context,
             ssl_handshake_timeout=timeouts.handshake if self.context else None,
             ssl_shutdown_timeout=timeouts.lingering if self.context else None,

@@ -6,12 +6,14 @@ process (a test, the demo) never share a number. Metrics are declared where they
 those of every process: its build, its memory and its CPU time.
 """
 
+import asyncio
 import platform
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.registry import Collector
 
@@ -19,6 +21,11 @@ from numalign.lru import Caches
 from numalign.runtime import about
 
 PREFIX = "numalign_"
+
+OPEN_METRICS = "application/openmetrics-text"
+# Writing a page takes milliseconds, and anyone who reaches the port can ask for it: so pages are written in a
+# fifth of the time at most.
+PAUSE = 4
 
 
 def registry(*, program: str) -> CollectorRegistry:
@@ -43,6 +50,33 @@ def not_answered(registry: CollectorRegistry) -> Counter:
         "Pods that take too long to evaluate on some nodes.",
         registry=registry,
     )
+
+
+@dataclass(slots=True)
+class MetricsPage:
+    """The page of a registry. Those who ask while another one waits get the same page, which is never old."""
+
+    registry: CollectorRegistry
+    _due: float = 0
+    _coming: dict[str, "asyncio.Task[tuple[bytes, str]]"] = field(default_factory=dict)
+
+    async def written(self, accept: str) -> tuple[bytes, str]:
+        """Return the page in the text format that a scraper accepts, and its content type."""
+        chosen = f"{OPEN_METRICS}; version=1.0.0" if OPEN_METRICS in accept else ""
+        if chosen not in self._coming:
+            self._coming[chosen] = asyncio.create_task(self._write(chosen))
+        # Whoever hangs up does not take the page from the others.
+        return await asyncio.shield(self._coming[chosen])
+
+    async def _write(self, accept: str) -> tuple[bytes, str]:
+        clock = asyncio.get_running_loop().time
+        await asyncio.sleep(self._due - clock())
+        del self._coming[accept]
+        began = clock()
+        encode, content_type = choose_encoder(accept)
+        page = encode(self.registry)
+        self._due = clock() + PAUSE * (clock() - began)
+        return page, content_type
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ GRACE_SECONDS = 10
 # For those not answered by then: once to finish, once more to cancel.
 LAST_SECONDS = 1
 # For the port for health and metrics.
-MOST_WATCHERS = 128
+MOST_WATCHERS = 256
 COLLECTED_AFTER = (1_000, 1_000, 100)
 # The record size of TLS (RFC 8446, 5.1), which is enough for reading. asyncio keeps a buffer of 256 KiB for
 # every connection, even for one that never sends anything.

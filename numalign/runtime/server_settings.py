@@ -164,9 +164,9 @@ class ServerSettings(ServingSettings):
         default=1024,
         ge=0,
         description=(
-            "Maximum number of open connections. A further one is accepted, and the longest idle"
-            " connection of the peer with the most connections is closed. 0 means no limit. A TLS"
-            " connection takes 50 KB or more."
+            "Maximum number of open connections. A further one is accepted, and an idle one is closed: of"
+            " the peer with the most connections in relation to its answered calls. 0 means no limit. A"
+            " TLS connection takes 50 KB or more."
         ),
     )
 

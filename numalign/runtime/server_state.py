@@ -11,7 +11,7 @@ from numalign.runtime.connections import ConnectionTable
 from numalign.runtime.in_flight import ROUND, TOGETHER, Budget, BudgetQueue, Load, ShedReason, Turns
 from numalign.runtime.limits import Limits, Slow, Timeouts
 from numalign.runtime.logs import Log, QuietLog
-from numalign.runtime.metrics import PREFIX
+from numalign.runtime.metrics import PREFIX, MetricsPage
 from numalign.runtime.tls import Keeper
 from numalign.runtime.tracing import Tracer
 
@@ -84,6 +84,7 @@ class ServerState:
     load: Load = field(init=False)
     connections: ConnectionTable = field(init=False)
     counters: Counters = field(init=False)
+    metrics: MetricsPage = field(init=False)
     quiet_log: QuietLog = field(init=False)
     # Complete bodies while they are parsed and handled: one long body, and short ones.
     long: BudgetQueue = field(default_factory=lambda: BudgetQueue(Budget(1)))
@@ -93,6 +94,7 @@ class ServerState:
     def __post_init__(self) -> None:
         self.load = load = Load.of(self.limits)
         self.counters = Counters.of(self.registry)
+        self.metrics = MetricsPage(self.registry)
         self.quiet_log = QuietLog(self.log)
         self.connections = ConnectionTable(self.limits.connections, displaced=self.counters.displaced.inc)
         gauge = partial(Gauge, registry=self.registry)

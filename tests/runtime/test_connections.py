@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.runtime.connections import ConnectionTable
+from numalign.runtime.connections import ConnectionGroup, ConnectionTable
 from numalign.runtime.in_flight import Peer
 
 A, B = Peer("a"), Peer("b")
@@ -18,6 +19,11 @@ class Someone:
 
     peer: Peer
     is_cut: bool = field(default=False)
+    unread: bool = field(default=False)
+
+    def waits(self) -> bool:
+        """Whether something came over it."""
+        return self.unread
 
     def cut(self) -> None:
         """It is over."""
@@ -49,6 +55,76 @@ def test_one_that_was_used_since_is_kept() -> None:
     assert cut(everyone) == [1]
 
 
+def served(connections: ConnectionTable, everyone: list[Someone], calls: int = 1) -> list[Someone]:
+    for _ in range(calls):
+        for each in everyone:
+            connections.serve(each)
+    return everyone
+
+
+def test_many_addresses_that_only_wait_do_not_push_out_the_one_that_works() -> None:
+    connections = ConnectionTable(32)
+    working = served(connections, entered(connections, *[A] * 12), calls=3)
+    for _ in range(20):
+        # Each of them holds less, and comes again and again.
+        entered(connections, *(Peer(str(number)) for number in range(16)))
+        served(connections, working)
+    assert cut(working) == []
+
+
+def test_many_addresses_that_work_once_do_not_push_out_the_one_that_works_all_the_time() -> None:
+    connections = ConnectionTable(32)
+    working = served(connections, entered(connections, *[A] * 12), calls=3)
+    for _ in range(20):
+        served(connections, entered(connections, *(Peer(str(number)) for number in range(16))))
+        served(connections, working)
+    assert cut(working) == []
+
+
+def test_behind_one_address_those_that_only_wait_go_before_those_that_work() -> None:
+    connections = ConnectionTable(16)
+    working = served(connections, entered(connections, A, A, A))
+    entered(connections, *[A] * 100)
+    assert cut(working) == []
+
+
+def test_one_over_which_a_call_is_coming_is_passed_over() -> None:
+    connections = ConnectionTable(4)
+    everyone = entered(connections, A, A, B, B)
+    everyone[0].unread = True
+    entered(connections, B)
+    assert cut(everyone) == [1]
+
+
+def test_those_over_which_calls_never_stop_coming_make_room_too() -> None:
+    connections = ConnectionTable(4)
+    everyone = entered(connections, A, A, B, B)
+    for each in everyone:
+        each.unread = True
+    entered(connections, B)
+    assert len(connections) == 4
+
+
+@given(st.integers(2, 9), st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=60))
+def test_a_new_one_has_time_until_half_of_all_places_were_taken_again(
+    size: int, addresses: list[str]
+) -> None:
+    connections = ConnectionTable(size)
+    everyone = [*served(connections, entered(connections, *[Peer("x")] * size))]
+    for address in addresses:
+        everyone += entered(connections, Peer(address))
+        assert not any(each.is_cut for each in everyone[-(size // 2) :])
+
+
+def test_what_was_served_long_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("numalign.runtime.connections.REMEMBERED", 4)
+    connections = ConnectionTable(9)
+    served(connections, entered(connections, A))
+    assert connections.knows(A)
+    served(connections, entered(connections, B), calls=8)
+    assert not connections.knows(A)
+
+
 def test_a_call_that_is_being_handled_is_never_cut() -> None:
     connections = ConnectionTable(2)
     everyone = entered(connections, A, A)
@@ -67,14 +143,14 @@ def test_the_proven_keep_theirs() -> None:
     later = entered(connections, PROVEN, PROVEN, B, B)
     # Only those that have proven nothing may go, which each is until its certificate was seen.
     assert not first.is_cut
-    assert connections.held[PROVEN] == 3 - len(cut(later[:2]))
+    assert connections.held[ConnectionGroup(PROVEN)] == 3 - len(cut(later[:2]))
 
 
 def test_zero_sets_no_bound() -> None:
     assert cut(entered(ConnectionTable(0), *[A] * 1000)) == []
 
 
-@given(st.integers(1, 6), st.lists(st.tuples(st.sampled_from("ewrlp"), st.integers(0, 9)), max_size=60))
+@given(st.integers(1, 6), st.lists(st.tuples(st.sampled_from("ewrlps"), st.integers(0, 9)), max_size=60))
 def test_the_count_is_right_whatever_happens(size: int, steps: list[tuple[str, int]]) -> None:
     told = []
     connections = ConnectionTable(size, displaced=lambda: told.append(1))
@@ -90,9 +166,13 @@ def test_the_count_is_right_whatever_happens(size: int, steps: list[tuple[str, i
             left.add(number)
         if what == "p" and number not in left and not connection.is_cut:
             connection.peer = PROVEN
-        {"w": connections.work, "r": connections.rest, "l": connections.leave, "p": connections.prove}[what](
-            connection
-        )
+        {
+            "w": connections.work,
+            "r": connections.rest,
+            "s": connections.serve,
+            "l": connections.leave,
+            "p": connections.prove,
+        }[what](connection)
     inside = [each for number, each in enumerate(everyone) if number not in left and not each.is_cut]
     assert len(connections) == len(inside) == connections.held.total()
     assert len(told) == len(cut(everyone))

@@ -1,12 +1,16 @@
 """What every process counts, and how it is told."""
 
+import asyncio
+import itertools
 import platform
 
-from prometheus_client import CollectorRegistry, Counter
+import pytest
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.parser import text_string_to_metric_families
 
 from numalign.lru import ENTRY_BYTES, LRU
 from numalign.runtime import about, metrics
-from numalign.runtime.metrics import CacheSizes, EvaluatedNodes
+from numalign.runtime.metrics import CacheSizes, EvaluatedNodes, MetricsPage
 
 
 def test_a_registry_says_which_program_it_is() -> None:
@@ -67,3 +71,42 @@ def test_evaluated_nodes_are_counted_by_what_answered() -> None:
     assert (shown("columns"), shown("machine"), shown("zones")) == (5000, 3, None)
     counts["machine"] = 4
     assert shown("machine") == 4
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [
+        ("", "text/plain"),
+        ("text/plain;version=0.0.4;q=0.3,*/*;q=0.1", "text/plain"),
+        ("application/openmetrics-text; version=1.0.0", "application/openmetrics-text"),
+    ],
+    ids=["whoever", "an old scraper", "OpenMetrics"],
+)
+async def test_the_text_is_what_the_scraper_accepts(accept: str, content_type: str) -> None:
+    registry = CollectorRegistry()
+    Counter("numalign_toys", "Toys.", registry=registry).inc(3)
+    page, written_as = await MetricsPage(registry).written(accept)
+
+    assert written_as.partition(";")[0] == content_type
+    families = list(text_string_to_metric_families(page.decode()))
+    samples = {sample.name: sample.value for family in families for sample in family.samples}
+    assert samples["numalign_toys_total"] == 3
+
+
+async def test_however_many_ask_at_once_the_page_is_written_once() -> None:
+    registry = CollectorRegistry()
+    written = Gauge("numalign_written", "Written.", registry=registry)
+    written.set_function(itertools.count(1).__next__)
+    page = MetricsPage(registry)
+    await asyncio.gather(*(page.written("") for _ in range(9)))
+
+    assert b"numalign_written 2.0" in (await page.written(""))[0]
+
+
+async def test_a_scraper_that_hangs_up_takes_the_page_from_nobody() -> None:
+    page = MetricsPage(CollectorRegistry())
+    hasty, patient = (asyncio.create_task(page.written("")) for _ in range(2))
+    await asyncio.sleep(0)
+    hasty.cancel()
+
+    assert (await patient)[1].startswith("text/plain")
