@@ -6,6 +6,7 @@ lack new fields. Requests and answers here are bytes and plain values. Every fai
 of `numalign.kube.errors` with a sentence that says what to do; `refusals` handles the refusals.
 """
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 
 TIMEOUT = aiohttp.ClientTimeout(sock_connect=10, sock_read=60)
 """Seconds to connect, and between two pieces of an answer."""
+
+LEAST_SECONDS, LEAST_RATE = 60.0, 2**16
+"""Seconds that any answer may take, and the bytes that a longer one must have in each further second."""
 
 LONGEST_LINE = 2**24
 """The limit of bytes in one event of a watch; etcd stores objects of at most a tenth of it."""
@@ -124,8 +128,8 @@ class Api:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the events of a watch, line by line, until it ends; first an empty line, once it is accepted.
 
-        A truncated last line is dropped. Raise `Unreachable` after `silence` seconds without data, and for a
-        line of more than `LONGEST_LINE` bytes.
+        A truncated last line is dropped. Raise `Unreachable` after `silence` seconds without an event,
+        whatever else comes, and for a line of more than `LONGEST_LINE` bytes.
         """
         within = aiohttp.ClientTimeout(sock_connect=TIMEOUT.sock_connect, sock_read=silence)
         answer = await self._answered("GET", path, query, within=within)
@@ -134,14 +138,20 @@ class Api:
                 raise refusal(answer.status, await answer.read(), doing="read", what=what)
             yield b""
             pieces = [b""]
+            clock = asyncio.get_running_loop().time
+            heard = clock()
             async for piece in answer.content.iter_any():
                 *lines, incomplete = piece.split(b"\n")
                 # A burst is there at once, and nothing else would run until it is read.
                 time_slice = TimeSlice()
                 for line in lines:
-                    yield b"".join((*pieces, line))
+                    event = b"".join((*pieces, line))
+                    yield event
+                    heard = clock() if event else heard
                     pieces = []
                     await time_slice.share()
+                if clock() - heard > silence:
+                    raise aiohttp.SocketTimeoutError(f"{what}: no whole event came within {silence:g} s")
                 pieces.append(incomplete)
                 if sum(map(len, pieces)) > LONGEST_LINE:
                     raise Unreachable(f"{what}: an event is longer than {LONGEST_LINE} bytes")
@@ -391,16 +401,19 @@ def _exists(path: str) -> bool:
 
 
 async def _read(answer: aiohttp.ClientResponse, most: int | None, *, what: str) -> bytes:
-    """Return the whole answer; raise `Unreachable` as soon as it exceeds the limit."""
-    if most is None:
-        return await answer.read()
-    pieces = bytearray()
+    """Return the whole answer; raise `Unreachable` if it exceeds the limit, `OSError` if it only trickles."""
+    clock = asyncio.get_running_loop().time
+    began, size, pieces = clock(), 0, []
     async for piece in answer.content.iter_any():
-        pieces += piece
-        if len(pieces) > most:
+        pieces.append(piece)
+        size += len(piece)
+        if most is not None and size > most:
             answer.close()
             raise Unreachable(f"{what}: the answer is longer than {most} bytes")
-    return bytes(pieces)
+        if (seconds := clock() - began) > LEAST_SECONDS + size / LEAST_RATE:
+            answer.close()
+            raise aiohttp.SocketTimeoutError(f"{what}: only {size} bytes came in {seconds:.0f} s")
+    return b"".join(pieces)
 
 
 _GOOD = (HTTPStatus.OK, HTTPStatus.CREATED)

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -338,4 +339,37 @@ async def test_a_line_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch
     async with FakeApi(oddities={NODES: b"x" * 2000}) as server, server.client() as client:
         with pytest.raises(Unreachable, match="an event is longer than 1000 bytes"):
             async for _ in client.lines(NODES, [], what="nodes", silence=5):
+                pass
+
+
+@pytest.fixture
+async def trickle(aiohttp_server: AiohttpServer, tmp_path: Path) -> Path:
+    """The kubeconfig of a server that never stops to answer, byte by byte."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        with suppress(ConnectionError):
+            while True:
+                await response.write(b" ")
+                await asyncio.sleep(0.005)
+        return response
+
+    app = web.Application()
+    app.router.add_get(NODES, answer)
+    serving = await aiohttp_server(app)
+    return leading_to(str(serving.make_url("")), tmp_path)
+
+
+async def test_an_answer_that_trickles_is_given_up(trickle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube_client, "LEAST_SECONDS", 0.05)
+    async with connected(Connection(str(trickle))) as client:
+        with pytest.raises(Unreachable, match=r"nodes: only \d+ bytes came in 0 s"):
+            await client.get(NODES, what="nodes")
+
+
+async def test_a_watch_whose_event_trickles_is_given_up(trickle: Path) -> None:
+    async with connected(Connection(str(trickle))) as client:
+        with pytest.raises(Unreachable, match="nodes: no whole event came"):
+            async for _ in client.lines(NODES, [], what="nodes", silence=0.05):
                 pass
