@@ -1,6 +1,7 @@
 """The settings of the webhook, in addition to those of every program."""
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -13,6 +14,9 @@ from webhook.workloads import Workloads
 
 class WebhookSettings(PairSettings, ClusterSettings):
     """The webhook."""
+
+    # Of a review longer than 4 MiB: what is long in a pod that an API server stores is text.
+    most_values: ClassVar[int] = 1_200_000
 
     audit_log: str | None = Field(
         default=None,

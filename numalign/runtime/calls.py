@@ -19,7 +19,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from numalign.runtime.in_flight import HUGE, LARGE, LEAST, LONGEST_REST, Overloaded, Peer, Usage
-from numalign.runtime.limits import Slow
+from numalign.runtime.limits import LONG, Slow
 from numalign.runtime.listener import HttpConnection
 from numalign.runtime.server_state import SERVER_STATE, ServerState
 from numalign.runtime.tracing import Tracer
@@ -137,12 +137,14 @@ async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> 
     try:
         # Data that came with the headers, as short bodies do, needs no timer.
         async with nullcontext() if request.content.is_eof() else asyncio.timeout(seconds):
-            request[_BODY] = await _read(request, usage, state.limits.body)
+            request[_BODY] = body = await _read(request, usage, state.limits.body)
     except TimeoutError:
         state.slow(Slow.BODY, route=_route(request), seconds=seconds)
         answer = _short(HTTPStatus.REQUEST_TIMEOUT, f"the request body did not arrive within {seconds:g} s")
         answer.force_close()
         return answer
+    if 0 < state.limits.values < _values(body):
+        raise _dense(state.limits.values, len(body))
     usage.begin()
     with _working(request):
         async with _passing(state, usage):
@@ -178,6 +180,16 @@ def _too_large(longest: int, size: int) -> web.HTTPException:
     return web.HTTPRequestEntityTooLarge(
         longest, size, text=f"the request body has more than {longest} bytes"
     )
+
+
+def _values(body: bytes) -> int:
+    """Return about how many JSON values a long body has, at least; 0 for others."""
+    return sum(map(body.count, (b",", b"[", b"{"))) if len(body) > LONG else 0
+
+
+def _dense(most: int, size: int) -> web.HTTPException:
+    text = f"the request body has more than {LONG} bytes, and more than {most} commas and brackets"
+    return web.HTTPRequestEntityTooLarge(LONG, size, text=text)
 
 
 async def _next(request: web.Request) -> bytes:

@@ -3,17 +3,22 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+LONG = 4 * 1024**2
+"""A body up to this size can consist of anything; parsed, it takes up to 60 times as much memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of a server: calls and bytes of bodies at once, bytes of one body, open connections.
 
-    0 sets no limit. `reserve` reserves a part of each for proven callers.
+    0 sets no limit. `values` is that of commas and brackets in a body of more than `LONG` bytes; `reserve`
+    reserves a part of calls and bytes for proven callers.
     """
 
     calls: int = 0
     bytes: int = 0
-    body: int = 4 * 1024**2
+    body: int = LONG
+    values: int = 0
     connections: int = 0
     reserve: bool = False
 

@@ -22,7 +22,7 @@ CONNECTIONS_MIB = 128
 ANNOUNCED = [
     # what is announced                       bytes      begun  sockets
     ("eight bodies of 8 MiB",                 8 * 2**20, b"{",  8),
-    ("eighty bodies of the largest size",     4 * 2**20, b"{",  80),
+    ("eighty bodies of 4 MiB",                4 * 2**20, b"{",  80),
     ("more bodies than calls are let in",     10,        b"",   400),
     ("more bodies than that, begun",          4096,      b"{",  400),
 ]  # fmt: skip

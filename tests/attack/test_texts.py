@@ -11,7 +11,13 @@ from tests.notation import table
 
 MOST_MIB = 256
 FILLING = 4 * 2**20 - 1000
-"""Bytes of a body that is taken, its envelope left out."""
+"""Bytes of a body that is taken whatever it consists of, its envelope left out."""
+
+LONGEST = 20 * 2**20 - 1000
+"""Bytes of a body that is taken if it is text."""
+
+PADDING = 17_000_000
+"""Bytes of it that are plain; small objects beside may take as much memory as they can."""
 
 SEVEN = 7
 
@@ -86,3 +92,24 @@ async def test_seven_bodies_of_the_largest_size_at_once_stay_below_the_limit(
         for path in ("/mutate", "/validate"):
             statuses += await send(webhook.door, path, [body] * SEVEN, at_once=SEVEN)
     assert {413, 400}.isdisjoint(statuses)
+
+
+TEXTS = [
+    # what is written        bytes, as Go writes it
+    ("angle brackets",       rb"\u003c"),
+    ("emoji",                "\N{GRINNING FACE}".encode()),
+    ("small objects",        b'",{"a":0},"'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("written", table(TEXTS))
+async def test_a_pod_that_json_makes_six_times_as_long_is_reviewed_and_keeps_no_review_waiting(
+    arena: Arena, written: bytes
+) -> None:
+    webhook = await arena.webhook()
+    filling = b'["' + b"x" * PADDING + written * ((LONGEST - PADDING) // len(written)) + b'"]'
+    body = objects.review({"filling": "HERE"}).replace(b'"HERE"', filling)
+    async with arena.honest(webhook, most=MOST_MIB):
+        for path in ("/mutate", "/validate"):
+            statuses = await send(webhook.door, path, [body] * 2, at_once=1)
+            assert statuses == [200, 200]

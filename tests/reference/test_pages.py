@@ -32,7 +32,7 @@ def test_every_flag_of_every_program_is_there() -> None:
 
 def test_a_default_that_differs_between_programs_has_a_row_for_each() -> None:
     rows = re.findall(r"^\| `--max-body-bytes NUMBER` \| `(\d+)` \| `([\w-]+)`: ", page(), re.MULTILINE)
-    assert rows == [(str(4 * 2**20), "numalign-webhook"), (str(8 * 2**20), "numalign-scorer")]
+    assert rows == [(str(20 * 2**20), "numalign-webhook"), (str(8 * 2**20), "numalign-scorer")]
 
 
 def test_a_page_leaves_commands_with_the_help_that_their_program_gives_them() -> None:

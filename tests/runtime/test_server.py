@@ -146,6 +146,23 @@ async def test_bodies_up_to_4_mib(house: House, size: int, status: int) -> None:
             assert answer.status == 200
 
 
+DENSE = [
+    # what a body is           bytes           status
+    ("long text",              b'"x"' * 2**21, 200),
+    ("many values",            b"1,,," * 2**20 + b"1", 413),
+    ("as many, but short",     b",,,," * 2**20, 200),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("sent", "status"), table(DENSE))
+async def test_a_long_body_has_few_values(house: House, sent: bytes, status: int) -> None:
+    async with (
+        house.open(body=8 * MIB, values=2**21) as session,
+        session.post("/echo", data=io.BytesIO(sent)) as answer,
+    ):
+        assert answer.status == status
+
+
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "identity, gzip", ""])
 async def test_a_packed_body_is_not_taken(house: House, coding: str) -> None:
     """A few kilobytes would become megabytes, and nobody who has to call packs anything."""

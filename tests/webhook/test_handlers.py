@@ -491,7 +491,7 @@ async def test_another_content_type_is_refused_and_counted(served: Webhook, cont
     )
 
 
-@pytest.mark.parametrize(("size", "status"), [(3 * MIB, 200), (5 * MIB, 413)])
+@pytest.mark.parametrize(("size", "status"), [(19 * MIB, 200), (21 * MIB, 413)])
 async def test_a_body_of_mebibytes(served: Webhook, size: int, status: int) -> None:
     padded = {**FITS, "metadata": {**FITS["metadata"], "managedFields": [{"x": "y" * size}]}}
     async with served.open() as caller:
