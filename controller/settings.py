@@ -6,12 +6,12 @@ from pydantic import Field
 
 from certs.settings import PairSettings
 from controller.map_settings import MapSettings
-from numalign.kube.settings import Name, PolicySettings, UnknownNodes
+from numalign.kube.settings import Name, NamespaceMetricsSettings, PolicySettings, UnknownNodes
 from numalign.ledger.reservations import KEPT_SECONDS
 from numalign.runtime.settings import Contradiction
 
 
-class ControllerSettings(PairSettings, MapSettings, PolicySettings):
+class ControllerSettings(PairSettings, MapSettings, NamespaceMetricsSettings, PolicySettings):
     """The controller."""
 
     label_nodes: bool = Field(

@@ -58,13 +58,16 @@ from webhook.workloads import Workloads, judge, workload
 
 JSON = "application/json"
 
+PODS_BELOW = web.AppKey("pods_below", PodsBelow)
+"""The count of pods in an application, which must be kept up to date."""
+
 _BUCKETS = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1, 2.5)
 
 
 class ReviewMetrics:
     """The metrics of reviews."""
 
-    def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry) -> None:
+    def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry, *, named: int) -> None:
         counter = partial(Counter, registry=registry)
         self.reviews = counter(f"{PREFIX}reviews", "Reviews, by decision.", ["webhook", "decision"])
         self.handed_over = counter(
@@ -74,7 +77,7 @@ class ReviewMetrics:
         )
         for placer in PLACERS:
             self.handed_over.labels(placer)
-        self.below = ReviewsBelow(holder, registry)
+        self.below = ReviewsBelow(holder, registry, most=named)
         self.bad_calls = counter(
             f"{PREFIX}bad_calls", "Calls that are not a valid review, by status code.", ["webhook", "code"]
         )
@@ -138,15 +141,16 @@ def application(  # noqa: PLR0913  its dependencies
     late_namespaces: LateNamespaces | None = None,
 ) -> web.Application:
     """Return the webhook's routes on the common server; denials are written to `audit`, if there is one."""
-    metrics = ReviewMetrics(holder, registry)
+    metrics = ReviewMetrics(holder, registry, named=settings.named_namespaces)
     reader = avoidance.reader
     context = Context(
         holder, policy, settings, log, reader, metrics, QuietLog(log), avoidance, audit, late_namespaces
     )
-    registry.register(PodsBelow(holder, policy, reader))
+    below = PodsBelow(holder, policy, reader, most=settings.named_namespaces)
+    registry.register(below)
     registry.register(CacheSizes((holder.caches, reader.caches, avoidance.refusals.caches)))
     registry.register(EvaluatedNodes(holder.cache.evaluated))
-    return server.application(
+    app = server.application(
         [web.post(f"/{name}", partial(_handle, context=context, name=name)) for name in _ENDPOINTS],
         log=log,
         registry=registry,
@@ -154,6 +158,8 @@ def application(  # noqa: PLR0913  its dependencies
         limits=settings.limits,
         state=partial(_state, context) if settings.debug_state else None,
     )
+    app[PODS_BELOW] = below
+    return app
 
 
 async def _handle(request: web.Request, *, context: Context, name: str) -> web.Response:

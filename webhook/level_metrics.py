@@ -2,16 +2,19 @@
 Count pods below the levels of their namespaces: those that exist, and those that are reviewed.
 
 Before enforcing a level, users want to know how many pods it would deny. So the running pods are counted by
-namespace and level whenever the metrics are read; nothing is done to them. Reviewed pods are counted at their
-review.
+namespace and level, whenever one of them or the rules change; nothing is done to them. Reviewed pods are
+counted at their review.
 
-A series costs memory and a line of every scrape as long as it exists. So only existing namespaces have one:
-the namespace in a review is chosen by its caller.
+A series costs memory and a line of every scrape as long as it exists, and every client that reaches the port
+reads it. So a limited number of namespaces is named, none by default, and only existing ones: the namespace
+in a review is chosen by its caller.
 """
 
+import asyncio
 import collections
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -20,26 +23,80 @@ from prometheus_client.registry import Collector
 from numalign.cache.admission import LEVELS, shortfalls
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy_keeper import PolicyKeeper
+from numalign.kube.pod_counts import PodCounts
 from numalign.model.intent import NamespaceRules
+from numalign.runtime.clock import Sleep
+from numalign.runtime.cooperative import patiently
 from numalign.runtime.metrics import PREFIX
 from webhook.snapshot_holder import SnapshotHolder
 
+LOOK_SECONDS = 1.0
+"""How often to check whether the rules have changed."""
+
+UNNAMED = ""
+"""The label for all namespaces that are not named; no namespace can have this name."""
+
 
 @dataclass(frozen=True, slots=True)
+class _Levels:
+    """Judges pods as at admission: those that are exempt, or would be denied as invalid, are left out."""
+
+    reader: PodReader
+    policy: EffectivePolicy
+
+    def __call__(self, namespace: str, request: PodRequest) -> tuple[str, ...]:
+        """Return the levels that a pod in this namespace is below."""
+        reading = self.reader.read(request, namespace, self.policy)
+        return shortfalls(reading) if isinstance(reading, PodQuestion) else ()
+
+    def set_for(self, namespace: str) -> Iterator[str]:
+        """Yield the levels that a namespace sets for its pods."""
+        if self.policy.exemption(namespace, runtime_class="") is None:
+            rules = self.policy.rules_for(namespace)
+            yield from (name for name, of in LEVELS.items() if of(rules))
+
+
 class PodsBelow(Collector):
     """
     Counts the pods that have not ended, by namespace and by the level that they are below.
 
-    They count as at admission: pods that are exempt, or would be denied as invalid, are left out.
-
-    Every namespace that sets a level is counted, even if no pod is below it.
+    Up to `most` namespaces are named. Each of them that sets a level is counted, even if no pod is below it.
     """
 
-    holder: SnapshotHolder
-    policy: PolicyKeeper
-    reader: PodReader
+    def __init__(self, holder: SnapshotHolder, policy: PolicyKeeper, reader: PodReader, *, most: int) -> None:
+        self._holder, self._policy, self._reader, self._most = holder, policy, reader, most
+        self._counted: tuple[EffectivePolicy, PodCounts] | None = None
+        self._levels: Mapping[tuple[str, str], int] = {}
+
+    async def follow(self, *, sleep: Sleep = asyncio.sleep) -> None:
+        """Count again whenever the rules change; never returns."""
+        while True:
+            await self.update()
+            await sleep(LOOK_SECONDS)
+
+    async def update(self) -> None:
+        """Count by the rules as they are now, while other requests are answered."""
+        if self._holder.snapshot is None:
+            return
+        policy = EffectivePolicy.of(self._holder.snapshot, self._policy.now)
+        counts = self._holder.feed.pod_counts()
+        if self._counted == (policy, counts):
+            return
+        self._counted, levels = (policy, counts), _Levels(self._reader, policy)
+        named, found = frozenset(nsmallest(self._most, policy.rules)), dict[tuple[str, str], int]()
+
+        def steps() -> Iterator[None]:
+            for namespace in policy.rules:
+                label = namespace if namespace in named else UNNAMED
+                found.update(((label, level), 0) for level in levels.set_for(namespace))
+                yield
+            yield from counts.judge_by(levels)
+
+        await patiently(steps())
+        self._levels = found
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Yield the current counts."""
@@ -48,36 +105,25 @@ class PodsBelow(Collector):
             "Running pods below a level of their namespace.",
             labels=["namespace", "level"],
         )
-        for (namespace, level), count in sorted(self._counts().items()):
+        pods = self._holder.feed.pod_counts()
+        counts = collections.Counter(self._levels)
+        for (namespace, level), count in pods.sums.items():
+            counts[namespace if (namespace, level) in self._levels else UNNAMED, level] += count
+        for (namespace, level), count in sorted(counts.items()):
             family.add_metric([namespace, level], count)
         yield family
-
-    def _counts(self) -> collections.Counter[tuple[str, str]]:
-        counts = collections.Counter[tuple[str, str]]()
-        snapshot = self.holder.snapshot
-        if snapshot is None:
-            return counts
-        policy = EffectivePolicy.of(snapshot, self.policy.now)
-        for namespace in snapshot.namespaces:
-            rules = policy.rules_for(namespace)
-            exempt = policy.exemption(namespace, runtime_class="") is not None
-            counts.update({(namespace, name): 0 for name in LEVELS if LEVELS[name](rules) and not exempt})
-        for pods in self.holder.feed.pod_counts():
-            reading = self.reader.read(pods.request, pods.namespace, policy)
-            below = shortfalls(reading) if isinstance(reading, PodQuestion) else ()
-            counts.update({(pods.namespace, name): pods.count for name in below})
-        return counts
-
-
-UNKNOWN = ""
-"""The label for all namespaces that do not exist in the cluster; no namespace can have this name."""
+        yield GaugeMetricFamily(
+            f"{PREFIX}pods_too_large",
+            "Running pods that request too many resources to be counted below a level.",
+            value=len(pods.too_large),
+        )
 
 
 class ReviewsBelow(Collector):
-    """Counts the reviewed pods below a level, by namespace."""
+    """Counts the reviewed pods below a level, by namespace; the first `most` namespaces are named."""
 
-    def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry) -> None:
-        self._holder = holder
+    def __init__(self, holder: SnapshotHolder, registry: CollectorRegistry, *, most: int) -> None:
+        self._holder, self._most = holder, most
         self._named: set[str] = set()
         self._counter = Counter(
             f"{PREFIX}reviews_below",
@@ -89,14 +135,13 @@ class ReviewsBelow(Collector):
 
     def count(self, namespace: str, levels: Iterable[str]) -> None:
         """Count a pod in this namespace below these levels."""
-        namespaces = self._namespaces()
-        name = namespace if namespace in namespaces else UNKNOWN
-        for level in levels:
-            self._named.add(name)
-            self._counter.labels(name, level).inc()
-        # Namespaces may be created and deleted while nobody reads the metrics.
-        if len(self._named) > len(namespaces) + 1:
+        if namespace not in self._named and len(self._named) == self._most:
+            # Namespaces may be created and deleted while nobody reads the metrics.
             self._forget()
+        more = {namespace} & self._namespaces().keys() if len(self._named) < self._most else set()
+        for level in levels:
+            self._named |= more
+            self._counter.labels(namespace if namespace in self._named else UNNAMED, level).inc()
 
     def describe(self) -> Iterable[Metric]:
         """Return the metric without its values."""
@@ -108,7 +153,7 @@ class ReviewsBelow(Collector):
         return self._counter.collect()
 
     def _forget(self) -> None:
-        for gone in self._named - self._namespaces().keys() - {UNKNOWN}:
+        for gone in self._named - self._namespaces().keys():
             self._named.discard(gone)
             for level in LEVELS:
                 self._counter.remove(gone, level)

@@ -29,7 +29,7 @@ from numalign.runtime.server import Stop
 from numalign.runtime.server_state import SERVER_STATE
 from numalign.scheduling.recent_refusals import RecentRefusals
 from webhook.avoidance import Avoidance
-from webhook.handlers import application
+from webhook.handlers import PODS_BELOW, application
 from webhook.refusal_audit import RefusalAudit, audit_lines
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import SnapshotHolder
@@ -86,7 +86,7 @@ class WebhookProgram(ClusterProgram[WebhookSettings]):
         stop: Stop,
     ) -> int:
         settings = self.settings
-        tasks = {"snapshot": holder.follow, **source.tasks}
+        tasks = {"snapshot": holder.follow, "levels": app[PODS_BELOW].follow, **source.tasks}
         if source.api and folder and settings.tls_secret:
             certificate = self._certificate(source.api, settings.tls_secret, folder, app)
             tasks["certificates"] = certificate.run

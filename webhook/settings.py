@@ -6,13 +6,13 @@ from typing import ClassVar
 from pydantic import Field
 
 from certs.settings import PairSettings
-from numalign.kube.settings import ClusterSettings, UnknownNodes
+from numalign.kube.settings import ClusterSettings, NamespaceMetricsSettings, UnknownNodes
 from numalign.runtime.settings import Contradiction
 from webhook.patch import Mode
 from webhook.workloads import Workloads
 
 
-class WebhookSettings(PairSettings, ClusterSettings):
+class WebhookSettings(PairSettings, NamespaceMetricsSettings, ClusterSettings):
     """The webhook."""
 
     # Of a review longer than 4 MiB: what is long in a pod that an API server stores is text.

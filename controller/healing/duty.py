@@ -17,7 +17,7 @@ def healing_tasks(placing: Placing) -> Background:
     """Return the tasks that report misaligned pods and move them; none unless healing is enabled."""
     if not placing.settings.heal:
         return Background()
-    alignments = RunningPodAlignments(placing.state)
+    alignments = RunningPodAlignments(placing.state, named=placing.settings.named_namespaces)
     placing.registry.register(alignments)
     owners = Owners()
     marks = MarkWriter(

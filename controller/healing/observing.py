@@ -1,6 +1,8 @@
 """The alignment of running pods, kept current as nodes, pods and rules change."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import nsmallest
 from types import MappingProxyType
 
 from prometheus_client.core import GaugeMetricFamily
@@ -20,12 +22,13 @@ _NO_ALIGNMENTS: Mapping[str, PodAlignment] = MappingProxyType({})
 class RunningPodAlignments(Collector):
     """The alignment of pods that request it; the metric counts misaligned pods by namespace.
 
-    A namespace has a series only while it exists and has a misaligned pod. Pods of namespaces that do not
-    exist are counted under an empty name.
+    A namespace has a series only while it exists and has a misaligned pod, and at most `named` namespaces
+    have one. All other pods are counted under an empty name.
     """
 
-    def __init__(self, state: SchedulerState) -> None:
-        self._state = state
+    def __init__(self, state: SchedulerState, *, named: int = 0) -> None:
+        self._state, self._named = state, named
+        self._misaligned = Counter[str]()
         self._changed: set[str] = set()
         self._by_node: dict[str, Mapping[str, PodAlignment]] = {}
         self._judged_by: tuple[Mapping[str, NamespaceRules], ClusterPolicy] | None = None
@@ -43,6 +46,8 @@ class RunningPodAlignments(Collector):
             await time_slice.share()
             self._changed.discard(name)
             judged = {entry.pod.uid: entry for entry in pod_alignments(self._state, name)}
+            self._misaligned.update(_misaligned(judged.values()))
+            self._misaligned.subtract(_misaligned(self._by_node.get(name, _NO_ALIGNMENTS).values()))
             if judged:
                 self._by_node[name] = judged
             else:
@@ -78,11 +83,18 @@ class RunningPodAlignments(Collector):
             "Pods that were observed to be misaligned.",
             labels=["namespace"],
         )
-        counts: dict[str, int] = {}
+        # Counters keep names that have become zero.
+        self._misaligned = +self._misaligned
         namespaces = self._state.snapshot.namespaces if self._state.snapshot else {}
-        for entry in self.misaligned():
-            namespace = entry.pod.namespace if entry.pod.namespace in namespaces else ""
-            counts[namespace] = counts.get(namespace, 0) + 1
+        named = frozenset(nsmallest(self._named, self._misaligned.keys() & namespaces.keys()))
+        counts = Counter[str]()
+        for namespace, count in self._misaligned.items():
+            counts[namespace if namespace in named else ""] += count
         for namespace, count in sorted(counts.items()):
             family.add_metric([namespace], count)
         yield family
+
+
+def _misaligned(judged: Iterable[PodAlignment]) -> Iterator[str]:
+    """Yield the namespace of each misaligned pod."""
+    return (entry.pod.namespace for entry in judged if entry.alignment.misaligned)

@@ -5,13 +5,13 @@ There are two sources, and no program should depend on which: a snapshot file th
 and the API server. Both provide whole snapshots, one after another, and their age.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from numalign.kube.cluster_state import Snapshot
-from numalign.kube.pod_counts import PodCount
+from numalign.kube.pod_counts import PodCounts
 from numalign.lru import Caches
 from numalign.runtime.metrics import PREFIX
 
@@ -28,7 +28,7 @@ class Feed(Protocol):
     def age(self) -> float:
         """Return seconds since the source last confirmed the state; infinite before the first."""
 
-    def pod_counts(self) -> Iterable[PodCount]:
+    def pod_counts(self) -> PodCounts:
         """Return the pods of the cluster, as far as the source has them."""
 
     def caches(self) -> Caches:

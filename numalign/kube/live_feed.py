@@ -8,7 +8,7 @@ joined again: a result is never later than that moment, and a burst costs no mor
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.feed import Take
 from numalign.kube.informer import Informer, Sink, WatchFailure, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
-from numalign.kube.pod_counts import PodCount, PodCounts
+from numalign.kube.pod_counts import PodCounts
 from numalign.kube.stores import Store
 from numalign.lru import Caches
 from numalign.runtime.clock import Sleep
@@ -167,9 +167,9 @@ class LiveFeed:
         """
         return max(informer.age() for informer in self._needed)
 
-    def pod_counts(self) -> Iterable[PodCount]:
+    def pod_counts(self) -> PodCounts:
         """Return the pods that are counted."""
-        return self.state.pod_counts.counts()
+        return self.state.pod_counts
 
     def caches(self) -> Caches:
         """Return the caches of objects, which may include deleted ones."""

@@ -100,6 +100,21 @@ class ProgramSettings(SourceSettings, ServingSettings):
     """Settings of every program that runs in a cluster."""
 
 
+class NamespaceMetricsSettings(Settings):
+    """Metrics by namespace."""
+
+    named_namespaces: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description=(
+            "Maximum number of namespaces that metrics name; the pods of all others are counted together,"
+            " under an empty namespace. By default none is named: every client that reaches the port for"
+            " metrics can read them."
+        ),
+    )
+
+
 UnknownNodes = Literal["cannot-fit", "may-fit"]
 """What is taken for granted of nodes without topology, and of pods that must be aligned."""
 

@@ -1,5 +1,6 @@
-"""Pods are counted by what they ask for; pods of one template are one kind."""
+"""Pods are counted as they come and go, by what a judge says of their summary."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -7,55 +8,87 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.pod_counts import PodCount, PodCounts
-from numalign.model.intent import Policy
+from numalign.kube.decode.pod_request import MOST_CHARACTERS, MOST_NAMES, PodRequest
+from numalign.kube.pod_counts import Judge, PodCounts
 from tests.notation import table
 
 Json = dict[str, Any]
 
 
-def pod(*, cpu: object = "2", policy: str | None = None, phase: str = "Running", **annotations: str) -> Json:
+def pod(*, cpu: object = "2", policy: str | None = None, phase: str = "Running", **more: str) -> Json:
+    """A pod with more annotations, and more resources."""
     written = {"numalign.io/policy": policy} if policy else {}
-    resources = {"limits": {"cpu": cpu, "memory": "1Gi"}}
+    resources = {"limits": {"cpu": cpu, "memory": "1Gi", **{k: v for k, v in more.items() if k[0] == "x"}}}
     return {
-        "metadata": {"annotations": {**written, **annotations}},
+        "metadata": {"annotations": {**written, **{k: v for k, v in more.items() if k[0] == "n"}}},
         "spec": {"nodeName": "n", "containers": [{"name": "main", "resources": resources}]},
         "status": {"phase": phase},
     }
 
 
-def counted(pod_counts: PodCounts) -> list[tuple[str, Policy | None, int]]:
-    def line(each: PodCount) -> tuple[str, Policy | None, int]:
-        return each.namespace, each.request.written.policy, each.count
+def by_policy(_namespace: str, request: PodRequest) -> tuple[str, ...]:
+    return (request.written.policy or "silent",)
 
-    return sorted(map(line, pod_counts.counts()), key=lambda each: (each[0], each[1] or "", each[2]))
+
+def counting(judge: Judge = by_policy) -> PodCounts:
+    pod_counts = PodCounts(PodReader())
+    assert [*pod_counts.judge_by(judge)] == []
+    return pod_counts
 
 
 def test_pods_are_counted_by_namespace_and_by_what_they_ask_for() -> None:
-    pod_counts = PodCounts(PodReader())
+    pod_counts = counting()
     for name in "abc":
         pod_counts.put(("team", name), pod(policy="restricted"))
     pod_counts.put(("team", "d"), pod())
     pod_counts.put(("other", "a"), pod(policy="restricted"))
 
-    assert counted(pod_counts) == [
-        ("other", Policy.RESTRICTED, 1),
-        ("team", None, 1),
-        ("team", Policy.RESTRICTED, 3),
-    ]
+    assert pod_counts.sums == {("other", "restricted"): 1, ("team", "silent"): 1, ("team", "restricted"): 3}
 
 
-def test_pods_of_one_template_share_what_they_ask_for_wherever_they_run() -> None:
-    pod_counts = PodCounts(PodReader())
+def test_pods_with_one_summary_share_it_whatever_else_they_ask_for() -> None:
+    seen: list[PodRequest] = []
+
+    def judge(_namespace: str, request: PodRequest) -> tuple[str, ...]:
+        seen.append(request)
+        return ()
+
+    pod_counts = counting(judge)
     pod_counts.put(("team", "a"), pod())
-    pod_counts.put(("team", "b"), {**pod(), "spec": {**pod()["spec"], "nodeName": "other"}})
+    pod_counts.put(("team", "b"), pod(cpu="4"))
     pod_counts.put(("other", "c"), pod(**{"numalign.io/placement": "[]"}))
 
-    assert len({id(each.request) for each in pod_counts.counts()}) == 1
+    assert len({*map(id, seen)}) == 1
+
+
+def test_another_judge_counts_all_again_one_pod_in_a_step() -> None:
+    pod_counts = counting()
+    for name in "abc":
+        pod_counts.put(("team", name), pod())
+    steps = pod_counts.judge_by(lambda *_: ("new",))
+    next(steps)
+    pod_counts.drop(("team", "b"))
+    between = dict(pod_counts.sums)
+    finished = [*steps]
+
+    assert (between, len(finished)) == ({("team", "new"): 1, ("team", "silent"): 1}, 2)
+    assert pod_counts.sums == {("team", "new"): 2}
+
+
+def test_a_pod_that_names_too_much_is_only_known_to_be_there() -> None:
+    pod_counts = counting()
+    pod_counts.put(("team", "a"), pod(**{f"x.io/{at}": "1" for at in range(MOST_NAMES)}))
+    long = f"x{'n' * 250}.io/"
+    pod_counts.put(("team", "b"), pod(**{f"{long}{at}": "1" for at in range(MOST_CHARACTERS // len(long))}))
+
+    assert (len(pod_counts), pod_counts.too_large, pod_counts.sums) == (2, {("team", "a"), ("team", "b")}, {})
+    pod_counts.put(("team", "a"), pod())
+    pod_counts.keep({("team", "a")})
+    assert (len(pod_counts), pod_counts.too_large, pod_counts.sums) == (1, set(), {("team", "silent"): 1})
 
 
 def test_a_pod_that_is_gone_or_has_ended_is_not_counted() -> None:
-    pod_counts = PodCounts(PodReader())
+    pod_counts = counting()
     for name in "abcd":
         pod_counts.put(("team", name), pod())
     pod_counts.drop(("team", "a"))
@@ -63,24 +96,24 @@ def test_a_pod_that_is_gone_or_has_ended_is_not_counted() -> None:
     pod_counts.put(("team", "b"), pod(phase="Succeeded"))
     pod_counts.put(("team", "c"), pod(phase="Failed"))
 
-    assert counted(pod_counts) == [("team", None, 1)]
+    assert pod_counts.sums == {("team", "silent"): 1}
 
 
 def test_a_pod_counts_as_what_it_was_last() -> None:
-    pod_counts = PodCounts(PodReader())
+    pod_counts = counting()
     pod_counts.put(("team", "a"), pod())
     pod_counts.put(("team", "a"), pod(policy="restricted"))
 
-    assert counted(pod_counts) == [("team", Policy.RESTRICTED, 1)]
+    assert pod_counts.sums == {("team", "restricted"): 1}
 
 
 def test_after_a_whole_list_no_other_pods_are_there() -> None:
-    pod_counts = PodCounts(PodReader())
+    pod_counts = counting()
     for name in "abc":
         pod_counts.put(("team", name), pod(cpu={"c": "3"}.get(name, "2")))
     pod_counts.keep({("team", "a"), ("team", "never heard of")})
 
-    assert (len(pod_counts), counted(pod_counts)) == (1, [("team", None, 1)])
+    assert (len(pod_counts), pod_counts.sums) == (1, {("team", "silent"): 1})
 
 
 BROKEN: list[tuple[str, Json]] = [
@@ -96,18 +129,17 @@ BROKEN: list[tuple[str, Json]] = [
 
 @pytest.mark.parametrize("raw", table(BROKEN))
 def test_a_pod_that_cannot_be_read_is_not_counted_and_harms_nobody(raw: Json) -> None:
-    pod_counts = PodCounts(PodReader())
+    pod_counts = counting()
     pod_counts.put(("team", "good"), pod())
     pod_counts.put(("team", "bad"), raw)
 
-    assert counted(pod_counts)[0] == ("team", None, 1)
     pod_counts.drop(("team", "bad"))
-    assert len(pod_counts) == 1
+    assert pod_counts.sums == {("team", "silent"): 1}
 
 
 names = st.sampled_from("abcd")
 steps = st.one_of(
-    st.tuples(st.just("put"), names, st.sampled_from(["1", "2"])),
+    st.tuples(st.just("put"), names, st.sampled_from(["restricted", "best-effort"])),
     st.tuples(st.just("drop"), names, st.none()),
     st.tuples(st.just("keep"), st.sets(names), st.none()),
 )
@@ -115,17 +147,16 @@ steps = st.one_of(
 
 @given(st.lists(steps))
 def test_the_count_is_the_number_of_pods_that_are_there(story: list[tuple[str, Any, Any]]) -> None:
-    pod_counts, there = PodCounts(PodReader()), dict[str, str]()
-    for what, which, cpu in story:
+    pod_counts, there = counting(), dict[str, str]()
+    for what, which, policy in story:
         if what == "put":
-            pod_counts.put(("team", which), pod(cpu=cpu))
-            there[which] = cpu
+            pod_counts.put(("team", which), pod(policy=policy))
+            there[which] = policy
         elif what == "drop":
             pod_counts.drop(("team", which))
             there.pop(which, None)
         else:
             pod_counts.keep({("team", name) for name in which})
-            there = {name: cpu for name, cpu in there.items() if name in which}
+            there = {name: policy for name, policy in there.items() if name in which}
 
-    counts = sorted(each.count for each in pod_counts.counts())
-    assert counts == sorted(list(there.values()).count(cpu) for cpu in set(there.values()))
+    assert pod_counts.sums == Counter(("team", policy) for policy in there.values())

@@ -6,13 +6,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from numalign.kube.decode.pod_reader import PodReader
+from numalign.kube.decode.pod_request import MOST_NAMES
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from tests.notation import table
 from tests.webhook.conftest import Raw, Webhook, raw, with_spec
+from webhook.handlers import PODS_BELOW
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 
 SINGLE = "single-numa-node"
 ALIGNABLE = "cpu=2 mem=1Gi gpu=1"
+NAMED = 10
 
 
 def running(namespace: str, name: str, made: Raw, **status: str) -> Raw:
@@ -22,7 +25,13 @@ def running(namespace: str, name: str, made: Raw, **status: str) -> Raw:
 
 async def counted(webhook: Webhook) -> dict[tuple[str, str], float]:
     await webhook.load()
-    [family] = PodsBelow(webhook.holder, webhook.policy, PodReader()).collect()
+    return await counts_of(PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED))
+
+
+async def counts_of(below: PodsBelow) -> dict[tuple[str, str], float]:
+    """What is scraped once the rules were looked at."""
+    await below.update()
+    family, _ = below.collect()
     return {(each.labels["namespace"], each.labels["level"]): each.value for each in family.samples}
 
 
@@ -85,8 +94,42 @@ async def test_before_there_is_a_snapshot_nothing_is_counted(webhook: Webhook) -
 async def test_it_stands_on_the_page_of_metrics(webhook: Webhook) -> None:
     webhook.put({}, pods=[running("team", "a", raw(ALIGNABLE))], team={"audit": SINGLE})
     await webhook.load()
-    async with webhook.open() as caller:
-        assert await caller.metric("numalign_pods_below", namespace="team", level="audit") == 1
+    app = webhook.app(named_namespaces=NAMED)
+    await app[PODS_BELOW].update()
+
+    assert webhook.count("numalign_pods_below", namespace="team", level="audit") == 1
+
+
+async def test_rules_that_change_count_every_pod_again(webhook: Webhook) -> None:
+    webhook.put({}, pods=PODS, team=TEAM["team"])
+    await webhook.load()
+    below = PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED)
+    before = await counts_of(below)
+    webhook.put({}, pods=PODS, team={"audit": "best-effort"})
+    await webhook.load()
+
+    assert (before, await counts_of(below)) == ({("team", "audit"): 2}, {("team", "audit"): 1})
+
+
+async def test_only_so_many_namespaces_are_named(webhook: Webhook) -> None:
+    webhook.put({}, pods=PODS, team=TEAM["team"], other=TEAM["team"])
+    await webhook.load()
+    counts = [
+        await counts_of(PodsBelow(webhook.holder, webhook.policy, PodReader(), most=most)) for most in (0, 1)
+    ]
+
+    assert counts == [{("", "audit"): 3}, {("other", "audit"): 1, ("", "audit"): 2}]
+
+
+async def test_a_pod_that_names_too_much_is_counted_by_itself(webhook: Webhook) -> None:
+    many = raw(ALIGNABLE + "".join(f" x.io/{at}=1" for at in range(MOST_NAMES)))
+    webhook.put({}, pods=[running("team", "many", many)], team=TEAM["team"])
+    await webhook.load()
+    app = webhook.app()
+    await app[PODS_BELOW].update()
+
+    assert webhook.count("numalign_pods_too_large") == 1
+    assert webhook.count("numalign_pods_below", namespace="", level="audit") == 0
 
 
 # Reviews.
@@ -105,7 +148,7 @@ def below(webhook: Webhook) -> dict[tuple[str, str], float]:
 async def test_namespaces_that_nobody_knows_are_counted_together(webhook: Webhook) -> None:
     webhook.put({}, team={})
     await webhook.load()
-    counted = ReviewsBelow(webhook.holder, webhook.registry)
+    counted = ReviewsBelow(webhook.holder, webhook.registry, most=NAMED)
 
     for name in ("team", "phantom", "ghost", "team"):
         counted.count(name, ("warn", "audit"))
@@ -118,8 +161,18 @@ async def test_namespaces_that_nobody_knows_are_counted_together(webhook: Webhoo
     }
 
 
+async def test_reviews_of_further_namespaces_are_counted_together(webhook: Webhook) -> None:
+    webhook.put({}, team={}, other={})
+    await webhook.load()
+    counted = ReviewsBelow(webhook.holder, webhook.registry, most=1)
+    for name in ("team", "other", "team"):
+        counted.count(name, ("warn",))
+
+    assert below(webhook) == {("team", "warn"): 2, ("", "warn"): 1}
+
+
 async def test_before_there_is_a_snapshot_no_namespace_is_known(webhook: Webhook) -> None:
-    ReviewsBelow(webhook.holder, webhook.registry).count("team", ("warn",))
+    ReviewsBelow(webhook.holder, webhook.registry, most=NAMED).count("team", ("warn",))
 
     assert below(webhook) == {("", "warn"): 1}
 
@@ -127,7 +180,7 @@ async def test_before_there_is_a_snapshot_no_namespace_is_known(webhook: Webhook
 async def test_a_namespace_that_is_gone_takes_its_counts_with_it(webhook: Webhook) -> None:
     webhook.put({}, team={}, other={})
     await webhook.load()
-    counted = ReviewsBelow(webhook.holder, webhook.registry)
+    counted = ReviewsBelow(webhook.holder, webhook.registry, most=NAMED)
     for name in ("team", "other"):
         counted.count(name, ("warn", "enforce"))
     webhook.put({}, other={})
@@ -137,7 +190,7 @@ async def test_a_namespace_that_is_gone_takes_its_counts_with_it(webhook: Webhoo
 
 
 async def test_namespaces_that_come_and_go_leave_nothing_though_nobody_looks(webhook: Webhook) -> None:
-    counter = ReviewsBelow(webhook.holder, webhook.registry)
+    counter = ReviewsBelow(webhook.holder, webhook.registry, most=2)
     for number in range(20):
         webhook.put({}, **{f"team-{number}": {}, "other": {}})
         await webhook.load()

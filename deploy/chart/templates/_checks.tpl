@@ -35,6 +35,7 @@ webhook:
   otlp-endpoint: tracing.endpoint
   trace-ratio: tracing.ratio
   count-pods: countPods
+  named-namespaces: namedNamespaces
   kubelet-configs: kubeletConfigs.enabled
   remember-shapes: rememberShapes
   workloads: workloads
@@ -54,6 +55,7 @@ controller:
   otlp-endpoint: tracing.endpoint
   trace-ratio: tracing.ratio
   label-nodes: labelNodes
+  named-namespaces: namedNamespaces
   kubelet-configs: kubeletConfigs.enabled
   remember-shapes: rememberShapes
   policy: policy

@@ -1,7 +1,8 @@
 """
 The request of a pod by itself, without its namespace and the policy.
 
-The pods of a template are equal, and they share one value (`PodReader`).
+The pods of a template are equal, and they share one value (`PodReader`). Of a pod whose request is too large
+to be kept as long as it lives, programs keep less: a `summary`, or only that it is too large.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,9 +13,14 @@ from numalign.kube import kinds
 from numalign.kube.decode import placement_records, pods
 from numalign.kube.decode.parts import Part
 from numalign.model import demand, intent
-from numalign.model.demand import Demand
+from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import BadInput, Mistake
-from numalign.model.intent import IntentAnnotations
+from numalign.model.intent import Intent, IntentAnnotations, Policy
+from numalign.model.pod import Role
+from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
+
+MOST_NAMES, MOST_CHARACTERS = 16, 1024
+"""The limits of resources in a summary, and of the characters of all names in it."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -49,6 +55,40 @@ def decode(template: Mapping[str, object], *, most_mistakes: int) -> PodRequest:
     written = replace(written, mistakes=written.mistakes[:most_mistakes])
     return PodRequest(needs, written, runtime_class(template), unreadable)
 
+
+def summary(request: PodRequest) -> PodRequest | None:
+    """Return a request of limited size that is below the same levels of a namespace; None if it is too large.
+
+    Levels depend on which resources are named, not on their amounts nor on their containers.
+    """
+    if request.demand is None:
+        return None
+    written, names = request.written, {name for step in request.demand.steps for name in step.requests}
+    left_out = Intent(Policy.NONE, written.resources).left_out(names)
+    # A request that names nothing that it requests is not one that names nothing.
+    listed = (written.resources and (*sorted(names.difference(left_out)),)) or written.resources[:1]
+    characters = sum(map(len, (*names, *listed, request.runtime_class)))
+    if len(names) > MOST_NAMES or characters > MOST_CHARACTERS:
+        return None
+    amounts = {name: MILLI if name == CPU else 1 for name in sorted(names)}
+    whole = Step(
+        WHOLE_POD,
+        Role.APP,
+        amounts.pop(CPU, 0),
+        Resources({name: each for name, each in amounts.items() if kind(name) is Kind.MEMORY}),
+        Resources({name: each for name, each in amounts.items() if kind(name) is not Kind.MEMORY}),
+    )
+    brief = IntentAnnotations(
+        written.policy,
+        listed,
+        mistakes=_WRONG if written.mistakes else (),
+        without_policy=_WRONG if written.without_policy else (),
+        too_loose=_WRONG if written.too_loose else (),
+    )
+    return PodRequest(Demand(request.demand.qos, (whole,), whole, EMPTY), brief, request.runtime_class)
+
+
+_WRONG = (Mistake("metadata.annotations", "there are mistakes"),)
 
 _WRITTEN_ABOUT = placement_records.KEYS.union(intent.WRITTEN_ABOUT_PODS)
 

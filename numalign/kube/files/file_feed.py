@@ -7,17 +7,18 @@ metric and a log line.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter
 
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.feed import Take
 from numalign.kube.files import documents, snapshot
 from numalign.kube.informer import Sink
 from numalign.kube.kinds import Key, Object
-from numalign.kube.pod_counts import PodCount
+from numalign.kube.pod_counts import PodCounts
 from numalign.lru import Caches
 from numalign.model.errors import BadInput, Mistake
 from numalign.runtime import files
@@ -61,7 +62,7 @@ class FileFeed:
         self._read_at: float | None = None
         self._taken: tuple[object, ...] | None = None
         self._had_nodes = False
-        self._pod_counts: Sequence[PodCount] = ()
+        self._pod_counts = PodCounts(PodReader())
         self._failures = Counter(
             f"{PREFIX}snapshot_failures", "Failures to read the snapshot file.", registry=registry
         )
@@ -74,7 +75,7 @@ class FileFeed:
         """Return seconds since the file was last read successfully."""
         return float("inf") if self._read_at is None else self._clock() - self._read_at
 
-    def pod_counts(self) -> Iterable[PodCount]:
+    def pod_counts(self) -> PodCounts:
         """Return the pods in the file, unless they are passed on."""
         return self._pod_counts
 
@@ -130,7 +131,7 @@ class FileFeed:
                 await self._sleep(0)
         sink.keep(keys)
 
-    def _read(self) -> tuple[Snapshot, Sequence[PodCount], Sequence[Object]]:
+    def _read(self) -> tuple[Snapshot, PodCounts, Sequence[Object]]:
         """Return the file's content; raise `BadInput` if it would remove all nodes."""
         if self._path.exists() and not self._path.is_file():
             raise BadInput([Mistake(str(self._path), "is not a regular file")])
@@ -147,4 +148,4 @@ class FileFeed:
             raise BadInput([Mistake(str(self._path), "contains no valid topology, but did before")])
         self._shape_history.declare(self._declared())
         self._shape_history.expire()
-        return builder.snapshot(), tuple(builder.state.pod_counts.counts()), pods
+        return builder.snapshot(), builder.state.pod_counts, pods

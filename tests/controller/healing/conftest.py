@@ -265,7 +265,7 @@ class Leader:
         )
         self.pods = PodInformer(self.state, self.state.reader, log=log, registry=self.registry)
         nodes = NodeAnswers(self.state, unknown="cannot-fit", clock=time)
-        self.alignments = RunningPodAlignments(self.state)
+        self.alignments = RunningPodAlignments(self.state, named=10)
         self.registry.register(self.alignments)
         self.state.watchers = (self.alignments.update_pod,)
         self.held = HeldPlaces(self.state, nodes, time)
