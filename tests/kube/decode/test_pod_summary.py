@@ -2,7 +2,7 @@
 
 import itertools
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from numalign.cache.admission import shortfalls
@@ -40,6 +40,11 @@ rules = st.builds(NamespaceRules, default=levels, enforce=levels, warn=levels, a
 some = st.frozensets(st.sampled_from(NAMES[3:6]))
 
 
+NOTHING_OF_IT = {"numalign.io/policy": "restricted", "numalign.io/resources": "z.io/a"}
+ENFORCED = NamespaceRules(enforce=Policy.RESTRICTED)
+
+
+@example([{"x.io/a": "1"}], NOTHING_OF_IT, ENFORCED, frozenset(), frozenset())
 @given(st.lists(amounts, min_size=1, max_size=3), annotations, rules, some, some)
 def test_a_summary_is_below_the_same_levels(
     asked: list[dict[str, str]],
