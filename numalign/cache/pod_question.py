@@ -54,6 +54,7 @@ class ExceededLimit(StrEnum):
     REQUIREMENTS = f"its node affinity has more than {MOST_REQUIREMENTS} requirements"
     VALUES = f"its node affinity has more than {MOST_VALUES} values"
     TOLERATIONS = f"it has more than {MOST_TOLERATIONS} tolerations"
+    SIZE = "its constraints on nodes are too large to be kept"
 
 
 class PinReason(StrEnum):

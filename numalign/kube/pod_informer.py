@@ -4,14 +4,15 @@ The pods of a cluster, one by one: which pod holds a place on a node, and how th
 A ledger needs each creation, change and deletion of a pod exactly once, at once; it does not need the
 objects. So pods are decoded here as they arrive, and the listener is notified of changes. A pod that is
 recreated under an old name is another pod, identified by its uid. Many thousand pods are kept as long as they
-live, so all their common parts are stored once.
+live, so all their common parts are stored once, and each part of one has a limited size, whatever its owner
+writes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import islice
+from itertools import accumulate, islice
 from sys import intern
 from typing import NamedTuple, Protocol
 
@@ -23,13 +24,14 @@ from numalign.kube.decode import allocated, placement_records
 from numalign.kube.decode.parts import Part, group
 from numalign.kube.decode.placement_records import DecodedRecord
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.decode.pod_request import PodRequest
+from numalign.kube.decode.pod_request import MOST_BYTES, PodRequest, kept
 from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.decode.scheduling import Scheduling, scheduling
 from numalign.kube.kinds import PODS, Key, Object
 from numalign.kube.stores import Problem
 from numalign.ledger.model import PlacementRecord
 from numalign.lru import LRU, Caches, digest
+from numalign.memory_size import weight
 from numalign.model import intent
 from numalign.model.demand import Demand
 from numalign.model.errors import AND_MORE, Mistake
@@ -41,6 +43,9 @@ REMEMBERED = 1024
 
 MOST_MISTAKES = 16
 """The limit of mistakes per pod that are kept as long as it lives, and logged; many pods may be alike."""
+
+MOST_WRITTEN = 4096
+"""The limit of characters of these mistakes; the first is kept in any case."""
 
 LONGEST_NAME = 253
 """The limit of characters in an object's name, and in words that are kept."""
@@ -65,8 +70,8 @@ LEAST_PRIORITY = -(2**31)
 MOST_CONDITIONS = 64
 """The limit of conditions of one pod that are read; a kubelet writes seven."""
 
-MOST_GATES = 64
-"""The limit of scheduling gates of one pod that are read; programs add one or two."""
+MOST_GATES, KEPT_GATES = 64, 8
+"""The limits of scheduling gates of one pod that are read and kept; programs add one or two."""
 
 
 class AlignmentMark(NamedTuple):
@@ -254,7 +259,7 @@ class PodInformer:
         metadata, spec, status = part["metadata"], part["spec"], part["status"]
         phase = _phase(status["phase"])
         pinned, pinned_at = _pin(part)
-        request = self._reader.request(allocated.admitted(part.value), most_mistakes=MOST_MISTAKES + 1)
+        request = kept(self._reader.request(allocated.admitted(part.value), most_mistakes=MOST_MISTAKES + 1))
         decoded = self._record(metadata["annotations"])
         part.mistakes.extend(decoded.mistakes)
         part.mistakes.extend(request.mistakes)
@@ -298,11 +303,20 @@ class PodInformer:
         try:
             key = digest(orjson.dumps(written))
         except orjson.JSONEncodeError:
-            return placement_records.record_of(written)
-        return self._records.get(key, lambda: placement_records.record_of(written))
+            return _record(written)
+        return self._records.get(key, lambda: _record(written))
 
 
 _ENDED = frozenset({Phase.SUCCEEDED, Phase.FAILED})
+
+
+def _record(written: Mapping[str, object]) -> DecodedRecord:
+    """Return the record; none if it is larger than that of any real pod, for it is kept with the pod."""
+    decoded = placement_records.record_of(written)
+    return decoded if weight(decoded) <= MOST_BYTES else DecodedRecord(None, (_TOO_LARGE,))
+
+
+_TOO_LARGE = Mistake("metadata.annotations", f"a placement of more than {MOST_BYTES >> 10} KiB is ignored")
 
 
 def owner_of(metadata: Part) -> Owner | None:
@@ -320,7 +334,13 @@ def owner_of(metadata: Part) -> Owner | None:
 
 
 def _gates(gates: Part) -> tuple[str, ...]:
-    return tuple(intern(gate["name"].text()[:LONGEST_NAME]) for gate in islice(gates.objects(), MOST_GATES))
+    names = [intern(gate["name"].text()[:LONGEST_NAME]) for gate in islice(gates.objects(), MOST_GATES)]
+    # The gate that is ours must not be overlooked, wherever it is in the list.
+    return tuple(names if len(names) <= KEPT_GATES else sorted(names, key=_is_other)[:KEPT_GATES])
+
+
+def _is_other(gate: str) -> bool:
+    return gate != intent.PLACEMENT_GATE
 
 
 def _mark(annotations: Part) -> AlignmentMark:
@@ -371,7 +391,9 @@ def _object(part: Part) -> Object:
 def _first(mistakes: Iterable[Mistake]) -> tuple[Mistake, ...]:
     """Return each mistake once; of many the first, and that there are more."""
     once = tuple(dict.fromkeys(mistakes))
-    return once if len(once) <= MOST_MISTAKES else (*once[:MOST_MISTAKES], AND_MORE)
+    ends = accumulate(len(each.where) + len(each.message) + len(each.text) for each in once)
+    fitting = max(1, sum(end <= MOST_WRITTEN for end in islice(ends, MOST_MISTAKES)))
+    return once if len(once) <= fitting else (*once[:fitting], AND_MORE)
 
 
 def _shown(key: Key) -> str:

@@ -16,9 +16,13 @@ from dataclasses import dataclass, field, replace
 
 from numalign.model.pod import Container, Pod, Qos, QosGap, Role, peak, qos, qos_gap
 from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
+from numalign.model.sharing import shared
 
 WHOLE_POD = ""
 """The container name of the step for the pod as a whole."""
+
+MOST_SHARED = 8
+"""The limit of names in amounts that are stored once for all containers with the same ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Step:
     """Amounts by name: those of `exclusive`, and devices with an amount above zero."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "requests", Resources({**self.exclusive, **self.devices.positive()}))
+        object.__setattr__(self, "requests", _once(Resources({**self.exclusive, **self.devices.positive()})))
 
     @property
     def exclusive(self) -> Resources:
@@ -178,7 +182,7 @@ def _step(container: Container, *, pinned: bool, managed: bool) -> Step:
     loose = {
         name: amount for name, amount in asked.items() if name not in kept and kind(name) is not Kind.NODE
     }
-    return Step(container.name, container.role, cpu, memory, devices, Resources(loose), managed)
+    return Step(container.name, container.role, cpu, memory, devices, _once(Resources(loose)), managed)
 
 
 def _pod_level(pod: Pod, *, guaranteed: bool) -> PodLevel:
@@ -261,4 +265,9 @@ _SHAREABLE = frozenset({Kind.CPU, Kind.MEMORY})
 
 
 def _only(wanted: Kind, amounts: Resources) -> Resources:
-    return Resources({name: amount for name, amount in amounts.items() if kind(name) is wanted})
+    return _once(Resources({name: amount for name, amount in amounts.items() if kind(name) is wanted}))
+
+
+def _once(amounts: Resources) -> Resources:
+    """Return the amounts, stored once if they are as few as those of a usual container."""
+    return shared(amounts) if len(amounts) <= MOST_SHARED else amounts

@@ -14,12 +14,28 @@ from prometheus_client import CollectorRegistry
 from numalign.kube.decode import placement_records
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import PodRequest
+from numalign.kube.decode.recreated import RecreatedScheduling
 from numalign.kube.kinds import PODS, Key
-from numalign.kube.pod_informer import LONGEST_MESSAGE, MOST_MISTAKES, Owner, Phase, PodInfo, PodInformer
+from numalign.kube.pod_informer import (
+    KEPT_GATES,
+    LONGEST_MESSAGE,
+    MOST_MISTAKES,
+    Owner,
+    Phase,
+    PodInfo,
+    PodInformer,
+)
 from numalign.ledger.model import PlacementRecord, Source
 from numalign.lru import MOST_BYTES
+from numalign.memory_size import weight
 from numalign.model.errors import AND_MORE
-from numalign.model.intent import PLACEMENT, PLACEMENT_OBSERVED, IntentAnnotations, Policy
+from numalign.model.intent import (
+    PLACEMENT,
+    PLACEMENT_GATE,
+    PLACEMENT_OBSERVED,
+    IntentAnnotations,
+    Policy,
+)
 from numalign.runtime.logs import MANY_LINES
 from tests.notation import asks, bag, table
 from tests.runtime.conftest import Told as LogTold
@@ -70,12 +86,14 @@ class Told:
 class Watched:
     """Occupants, who listens to them, what they log and what they count."""
 
-    def __init__(self) -> None:
+    def __init__(self, recreated: RecreatedScheduling | None = None) -> None:
         self.told = Told()
         self.log = LogTold()
         self.registry = CollectorRegistry()
         self.reader = PodReader()
-        self.pod_informer = PodInformer(self.told, self.reader, log=self.log.log, registry=self.registry)
+        self.pod_informer = PodInformer(
+            self.told, self.reader, recreated=recreated, log=self.log.log, registry=self.registry
+        )
 
     def put(self, *pods: Json) -> None:
         """As a reflector would."""
@@ -363,8 +381,94 @@ def test_what_is_remembered_of_pods_that_are_gone_is_bounded(watched: Watched) -
 
     caches = {**watched.pod_informer.caches(), **watched.reader.caches()}
     assert all(cache.bytes <= MOST_BYTES for cache in caches.values())
-    assert 5 < len(caches["records"]) < 60
     assert (watched.mistakes(), watched.unreadable(), len(watched.pod_informer)) == ([], 0, 0)
+
+
+LARGE: list[tuple[str, Json]] = [
+    # what there is much of          what the pod says
+    ("resources of each container",  {"spec": {"containers": [
+        {"name": f"c{at}", "resources": {"requests": {f"x.io/{at}-{number}": "1" for number in range(120)}}}
+        for at in range(16)
+    ]}}),
+    ("containers, no two alike",     {"spec": {"containers": [
+        {"name": f"c{at}", "resources": {"limits": {"cpu": f"{at + 1}", "memory": f"{at}Gi", "x/a": f"{at}"}}}
+        for at in range(60)
+    ]}}),
+    ("names in an annotation",       {"metadata": {"annotations": {
+        "numalign.io/resources": ",".join(f"{'x' * 250}{at}.io/{'y' * 50}" for at in range(60))
+    }}}),
+    ("a placement",                  {"metadata": {"annotations": {PLACEMENT: orjson.dumps(
+        [{"zones": [f"z{at}-{'z' * 900}"], "amount": {"cpu": "1"}} for at in range(200)]
+    ).decode()}}}),
+    ("gates",                        {"spec": {"schedulingGates": [
+        {"name": f"{at}{'g' * 240}"} for at in range(60)
+    ]}}),
+    ("affinity",                     {"spec": {"affinity": {"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": f"k{at}", "operator": "In", "values": [f"{at}-{v}" for v in "abcd"]}]}
+            for at in range(500)
+        ]}
+    }}}}),
+    ("tolerations",                  {"spec": {"tolerations": [
+        {"key": f"k{at}", "operator": "Exists"} for at in range(500)
+    ]}}),
+    ("texts",                        {"status": {"reason": "r" * 10_000, "message": "m" * 100_000}}),
+    ("mistakes",                     {"spec": {"containers": [
+        {"name": f"{'n' * 2000}{at}", "resources": {"limits": {"cpu": "x" * 2000}}} for at in range(60)
+    ]}}),
+    ("other labels and annotations", {"metadata": {
+        "annotations": {f"a{at}": "x" * 900 for at in range(200)}, "labels": {f"l{at}": "" for at in range(9)}
+    }}),
+]  # fmt: skip
+
+MOST_KEPT = 50_000
+"""Bytes of one pod, whatever it says."""
+
+
+@pytest.mark.parametrize("said", table(LARGE))
+def test_what_is_kept_of_a_pod_is_limited(said: dict[str, Json]) -> None:
+    watched = Watched(RecreatedScheduling())
+    kept = watched.one(pod(**said))
+
+    assert weight(kept, *watched.pod_informer.problems()) < MOST_KEPT
+
+
+def test_a_pod_that_requests_too_much_to_be_kept_counts_as_unreadable(
+    watched: Watched,
+) -> None:
+    said = {"spec": LARGE[0][1]["spec"], "metadata": {"annotations": {"numalign.io/policy": "restricted"}}}
+    kept = watched.one(pod(**said))
+
+    assert (kept.demand, kept.request.written) == (None, IntentAnnotations(Policy.RESTRICTED))
+    [mistake] = watched.mistakes()
+    assert mistake.startswith(
+        "Pod team/p: spec: requests so much that keeping it would take more than 32 KiB"
+    )
+
+
+def test_of_a_hundred_usual_containers_nothing_is_left_out(watched: Watched) -> None:
+    limits = {"cpu": "2", "memory": "1Gi", "nvidia.com/gpu": "1", "rdma/hca": "1"}
+    containers = [{"name": f"container-{at}", "resources": {"limits": limits}} for at in range(100)]
+    kept = watched.one(pod(spec={"containers": containers}))
+
+    assert kept.demand
+    assert len(kept.demand.steps) == 100
+
+
+def test_a_placement_too_large_to_be_kept_is_ignored(watched: Watched) -> None:
+    kept = watched.one(pod(metadata=LARGE[3][1]["metadata"]))
+
+    assert (kept.record, bool(kept.demand)) == (None, True)
+    assert watched.mistakes() == [
+        "Pod team/p: metadata.annotations: a placement of more than 32 KiB is ignored"
+    ]
+
+
+def test_the_own_gate_is_found_among_many(watched: Watched) -> None:
+    gates = [*({"name": f"gate-{at}"} for at in range(20)), {"name": PLACEMENT_GATE}]
+    kept = watched.one(pod(spec={"schedulingGates": gates}))
+
+    assert kept.gates == (PLACEMENT_GATE, *(f"gate-{at}" for at in range(KEPT_GATES - 1)))
 
 
 def test_a_record_that_was_read_is_not_read_again(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ from numalign.memory_size import weight
 from numalign.model import demand
 from numalign.model.attributes import NO_SCHEDULE
 from numalign.model.constraints import ANYWHERE, Constraints, Tolerating, Toleration
-from numalign.model.demand import Demand
+from numalign.model.demand import MOST_SHARED, Demand
 from numalign.model.errors import MOST_MISTAKES, Mistake
 from numalign.model.intent import Intent, IntentAnnotations, Match, NamespaceRules, Policy, Scope
 from numalign.model.resources import Kind, Resources, kind
@@ -141,7 +141,8 @@ class PodReader:
         default = rules.default
         if written.wrong(default):
             return shared(Intent(written.policy or default or Policy.NONE))
-        return shared(_intent(written, rules, self._match))
+        intent = _intent(written, rules, self._match)
+        return shared(intent) if len(intent.resources) <= MOST_SHARED else intent
 
     def shared(self, question: Question) -> Question:
         """Return the equal question that is cached, if there is one: it is looked up faster."""

@@ -6,18 +6,22 @@ to be kept as long as it lives, programs keep less: a `summary`, or only that it
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numalign.kube import kinds
 from numalign.kube.decode import placement_records, pods
 from numalign.kube.decode.parts import Part
+from numalign.memory_size import weight
 from numalign.model import demand, intent
 from numalign.model.demand import WHOLE_POD, Demand, Step
 from numalign.model.errors import BadInput, Mistake
 from numalign.model.intent import Intent, IntentAnnotations, Policy
 from numalign.model.pod import Role
 from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
+
+MOST_BYTES = 2**15
+"""The limit of what is kept of one part of a pod as long as it lives: a hundred containers take less."""
 
 MOST_NAMES, MOST_CHARACTERS = 16, 1024
 """The limits of resources in a summary, and of the characters of all names in it."""
@@ -35,6 +39,14 @@ class PodRequest:
     written: IntentAnnotations
     runtime_class: str = ""
     unreadable: tuple[Mistake, ...] = ()
+    _weight: int = field(init=False, compare=False, repr=False, default=0)
+
+    @property
+    def weight(self) -> int:
+        """The bytes that it takes in memory, computed at the first use."""
+        if not self._weight:
+            object.__setattr__(self, "_weight", weight(self))
+        return self._weight
 
     @property
     def mistakes(self) -> tuple[Mistake, ...]:
@@ -54,6 +66,17 @@ def decode(template: Mapping[str, object], *, most_mistakes: int) -> PodRequest:
     written = intent.read(Part(template)["metadata"]["annotations"].text_map())
     written = replace(written, mistakes=written.mistakes[:most_mistakes])
     return PodRequest(needs, written, runtime_class(template), unreadable)
+
+
+def kept(request: PodRequest) -> PodRequest:
+    """Return the request in limited size: if it is too large, as one whose containers cannot be read."""
+    if request.weight <= MOST_BYTES:
+        return request
+    brief = IntentAnnotations(request.written.policy)
+    return PodRequest(None, brief, request.runtime_class[:MOST_CHARACTERS], (_TOO_LARGE,))
+
+
+_TOO_LARGE = Mistake("spec", f"requests so much that keeping it would take more than {MOST_BYTES >> 10} KiB")
 
 
 def summary(request: PodRequest) -> PodRequest | None:

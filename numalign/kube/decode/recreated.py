@@ -13,13 +13,14 @@ from typing import Any
 
 import orjson
 
-from numalign.cache.pod_question import MOST_OWNERS, Pin, PinReason
+from numalign.cache.pod_question import MOST_OWNERS, ExceededLimit, Pin, PinReason
 from numalign.kube import kinds
 from numalign.kube.decode.parts import Part, inner
+from numalign.kube.decode.pod_request import MOST_BYTES
 from numalign.kube.decode.scheduling import Scheduling, scheduling
 from numalign.lru import LRU, digest
 from numalign.memory_size import weight
-from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement, Term
+from numalign.model.constraints import ANYWHERE, NAME_FIELD, Constraints, Operator, Requirement, Term
 from numalign.model.intent import CLASS_LABEL, PINNED_AT
 
 REMEMBERED = 1024
@@ -33,7 +34,7 @@ class RecreatedScheduling:
         self.cache: LRU[bytes, Scheduling] = LRU(REMEMBERED, weigh=_weight)
 
     def of(self, pod: Mapping[str, object]) -> Scheduling:
-        """Return the constraints of a recreated v1 Pod, with every mistake."""
+        """Return the constraints of a recreated v1 Pod, with every mistake; less of one that is too large."""
         fields = _fields(pod)
         node = inner(pod.get("spec"), "nodeName")
         pinned = inner(inner(pod.get("metadata"), "annotations"), PINNED_AT) is not None
@@ -42,7 +43,14 @@ class RecreatedScheduling:
             key = digest(orjson.dumps([fields, node if pinned or stays else None, pinned, stays]))
         except orjson.JSONEncodeError:
             return _recreated(fields, node, pinned=pinned, stays=stays)
-        return self.cache.get(key, lambda: _recreated(fields, node, pinned=pinned, stays=stays))
+        return self.cache.get(key, lambda: _kept(_recreated(fields, node, pinned=pinned, stays=stays)))
+
+
+def _kept(whole: Scheduling) -> Scheduling:
+    """Return the constraints in limited size, because each pod has its own as long as it lives."""
+    if weight(whole) <= MOST_BYTES:
+        return whole
+    return Scheduling(ANYWHERE, whole.pin, ExceededLimit.SIZE)
 
 
 def _fields(pod: Mapping[str, object]) -> dict[str, Any]:

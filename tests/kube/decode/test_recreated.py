@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from numalign.cache.pod_question import Pin, PinReason
+from numalign.cache.pod_question import ExceededLimit, Pin, PinReason
 from numalign.kube.decode.recreated import RecreatedScheduling, without_classes
 from numalign.kube.decode.scheduling import Scheduling
-from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement, Term
+from numalign.model.constraints import ANYWHERE, NAME_FIELD, Constraints, Operator, Requirement, Term
 from tests.notation import table
 
 Json = dict[str, Any]
@@ -123,3 +123,11 @@ def test_without_classes_a_pod_may_go_where_its_owner_lets_it(
     terms: tuple[Term, ...] | None, left: tuple[Term, ...] | None
 ) -> None:
     assert without_classes(Constraints(terms=terms)).terms == left
+
+
+def test_constraints_too_large_to_be_kept_are_any_and_say_so() -> None:
+    terms = [
+        {"matchExpressions": [{**FAST, "values": [f"{at}-{v}" for v in range(16)]}]} for at in range(100)
+    ]
+
+    assert recreated(pod(*terms)) == Scheduling(ANYWHERE, None, ExceededLimit.SIZE)
