@@ -12,6 +12,7 @@ from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import patiently
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
+from numalign.runtime.work_queue import answered_for
 from numalign.scheduling.binding import Binder
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker
@@ -100,6 +101,10 @@ class CallContext:
     def pending_pod(self, pod: Mapping[str, object]) -> PendingPod:
         """Return the pod of a call, and add it to the trace; raise `BadInput` with every mistake in it."""
         pending = self.state.pending_pod(pod)
+        snapshot = self.state.snapshot
+        # The caller may have invented it.
+        known = snapshot is not None and pending.namespace in snapshot.namespaces
+        answered_for(pending.namespace if known else "")
         add_to_trace(pending.namespace, pending.name)
         return pending
 

@@ -35,6 +35,7 @@ from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes, not_answered
 from numalign.runtime.tracing import SpanAttributes
 from webhook import changes
+from numalign.runtime.work_queue import answered_for
 from webhook.avoidance import Avoidance, with_avoidance
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import PLACERS, UNSTEERED, Steering, mutate, needs_survey
@@ -174,6 +175,8 @@ async def _handle(request: web.Request, *, context: Context, name: str) -> web.R
         return _unavailable("the state of the cluster is not known yet")
     try:
         snapshot = await _with_namespace(context, context.holder.snapshot, review.namespace)
+        # The caller may have invented it.
+        answered_for(review.namespace if review.namespace in snapshot.namespaces else "")
         outcome = await _ENDPOINTS[name](context, review, snapshot)
     except ClusterError as error:
         context.quiet_log.warning("namespace.unread", webhook=name, error=str(error))

@@ -9,6 +9,7 @@ the peer gets only an internal error.
 
 import asyncio
 import io
+import re
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
@@ -23,9 +24,13 @@ from numalign.runtime.limits import LONG, Slow
 from numalign.runtime.listener import HttpConnection
 from numalign.runtime.server_state import SERVER_STATE, ServerState
 from numalign.runtime.tracing import Tracer
+from numalign.runtime.work_queue import CALL, CallWork, Tenant
 
 # API servers do not compress requests, and compressed ones can grow a thousandfold.
 PLAIN = "identity"
+
+_NAMESPACE = re.compile(rb'"namespace" *: *"([a-z0-9-]{1,63})"')
+_EARLY = 4096
 
 _BODY = web.RequestKey("body", bytes)
 
@@ -137,18 +142,22 @@ async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> 
     try:
         # Data that came with the headers, as short bodies do, needs no timer.
         async with nullcontext() if request.content.is_eof() else asyncio.timeout(seconds):
-            request[_BODY] = body = await _read(request, usage, state.limits.body)
+            request[_BODY] = received = await _read(request, usage, state.limits.body)
     except TimeoutError:
         state.slow(Slow.BODY, route=_route(request), seconds=seconds)
         answer = _short(HTTPStatus.REQUEST_TIMEOUT, f"the request body did not arrive within {seconds:g} s")
         answer.force_close()
         return answer
-    if 0 < state.limits.values < _values(body):
-        raise _dense(state.limits.values, len(body))
+    if 0 < state.limits.values < _values(received):
+        raise _dense(state.limits.values, len(received))
+    usage.namespace = _namespace(received)
     usage.begin()
     with _working(request):
         async with _passing(state, usage):
-            await state.turns.wait(usage.peer, max(usage.bytes, LEAST))
+            await state.turns.wait(usage.tenant, max(usage.bytes, LEAST))
+            work = CallWork(state.work, Tenant(usage.peer.proven, usage.namespace))
+            CALL.set(work)
+            await work.start()
             return await handler(request)
 
 
@@ -174,6 +183,16 @@ async def _read(request: web.Request, usage: Usage, longest: int) -> bytes:
         if usage.bytes > longest:
             raise _too_large(longest, usage.bytes)
     return body.getvalue()
+
+
+def _namespace(body: bytes) -> str:
+    """Return the namespace that a body names first; empty if it names none early.
+
+    API servers and schedulers write it before anything of the pod's owner, except names. It decides only
+    whose turn it is, and handlers correct that.
+    """
+    named = _NAMESPACE.search(body, 0, _EARLY)
+    return named[1].decode() if named else ""
 
 
 def _too_large(longest: int, size: int) -> web.HTTPException:
@@ -218,7 +237,7 @@ def _working(request: web.Request) -> Iterator[None]:
 def _passing(state: ServerState, usage: Usage) -> AbstractAsyncContextManager[object]:
     """Return the turn of a call: long bodies go one at a time, short ones in parallel."""
     if usage.bytes <= LARGE:
-        return state.short.passing(usage.peer, usage.bytes)
+        return state.short.passing(usage.tenant, usage.bytes)
     return _long(state, usage)
 
 
@@ -226,7 +245,7 @@ def _passing(state: ServerState, usage: Usage) -> AbstractAsyncContextManager[ob
 async def _long(state: ServerState, usage: Usage) -> AsyncIterator[None]:
     """Handle a long body, with a pause after one of the longest."""
     clock = asyncio.get_running_loop().time
-    async with state.long.passing(usage.peer, 1) as taken:
+    async with state.long.passing(usage.tenant, 1) as taken:
         began = clock()
         try:
             yield

@@ -10,6 +10,9 @@ k peers leave room for another one, and their number need not be known (Choudhur
 length thresholds for shared-memory packet switches", 1998). A part can be reserved for callers with a
 certificate. And calls begin in turn, one peer after the other, so that a peer with a thousand calls does not
 delay the others by all of them.
+
+All tenants of a cluster call through the same API servers. So a namespace has a share of its peer's share,
+and the calls of one peer begin in turn by namespace.
 """
 
 import asyncio
@@ -54,10 +57,19 @@ class Overloaded(Exception):
 
 
 class Peer(NamedTuple):
-    """A caller: its address, and whether a certificate gives it precedence."""
+    """A caller: its address, and whether a certificate gives it precedence.
+
+    With a namespace, the part of a caller's calls that are about pods in it.
+    """
 
     address: str
     proven: bool = False
+    namespace: str = ""
+
+    @property
+    def caller(self) -> "Peer":
+        """The whole caller."""
+        return self._replace(namespace="")
 
 
 @dataclass(slots=True)
@@ -83,8 +95,9 @@ class Budget:
         if not self.size:
             return True
         free = self.free(peer)
-        shared = peer.proven or self.held.get(peer, 0) + amount <= SHARE * free
-        return amount <= free and shared
+        own = free if peer.proven else min(free, SHARE * free - self.held.get(peer.caller, 0))
+        in_share = not peer.namespace or self.held.get(peer, 0) + amount <= SHARE * own
+        return amount <= own and in_share
 
     def free(self, peer: Peer) -> int:
         """Return how much is left for peers like this one, whatever its own share."""
@@ -95,11 +108,12 @@ class Budget:
         """Add to what a peer holds; a negative amount is given back."""
         self.total += amount
         self.proven += amount * peer.proven
-        held = self.held.get(peer, 0) + amount
-        if held:
-            self.held[peer] = held
-        else:
-            self.held.pop(peer, None)
+        for holder in {peer, peer.caller}:
+            held = self.held.get(holder, 0) + amount
+            if held:
+                self.held[holder] = held
+            else:
+                self.held.pop(holder, None)
 
 
 @dataclass(slots=True)
@@ -113,13 +127,20 @@ class Usage:
     load: "Load"
     bytes: int = 0
     calls: int = 0
+    namespace: str = ""
+    """Of the pods that it is about, as far as known."""
+
+    @property
+    def tenant(self) -> Peer:
+        """The part of the caller's calls that this one belongs to."""
+        return self.peer._replace(namespace=self.namespace)
 
     def __enter__(self) -> Self:
         self.load.opened()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.load.calls.take(self.peer, -self.calls)
+        self.load.calls.take(self.tenant, -self.calls)
         self.load.bytes.take(self.peer, -self.bytes)
         self.load.closed()
 
@@ -135,9 +156,9 @@ class Usage:
 
     def begin(self) -> None:
         """Count the call, whose body is complete; raise `Overloaded` beyond the limit."""
-        if not self.load.calls.has_room(self.peer, 1):
+        if not self.load.calls.has_room(self.tenant, 1):
             raise Overloaded(ShedReason.CALLS)
-        self.load.calls.take(self.peer, 1)
+        self.load.calls.take(self.tenant, 1)
         self.calls = 1
 
 
@@ -180,34 +201,42 @@ class Load:
 
 @dataclass(slots=True)
 class FairQueue:
-    """The waiting calls with their amounts, by peer: proven ones first, then one peer after the other."""
+    """The waiting calls with their amounts, by peer: proven ones first, then one caller after the other.
 
-    waiting: dict[Peer, deque[tuple[asyncio.Future[None], int]]] = field(default_factory=dict)
+    Those of one caller are in turn by namespace.
+    """
+
+    waiting: dict[Peer, dict[Peer, deque[tuple[asyncio.Future[None], int]]]] = field(default_factory=dict)
 
     def join(self, peer: Peer, amount: int) -> asyncio.Future[None]:
         """Wait behind others of the same peer; the future is done when the turn comes."""
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.waiting.setdefault(peer, deque()).append((place, amount))
+        self.waiting.setdefault(peer.caller, {}).setdefault(peer, deque()).append((place, amount))
         return place
 
     def heads(self) -> Iterator[tuple[Peer, int]]:
         """Yield the first of each peer and its amount, in turn; cancelled ones are removed."""
         for proven in (True, False):
-            for peer in [peer for peer in self.waiting if peer.proven is proven]:
-                places = self.waiting[peer]
-                while places and places[0][0].done():
-                    places.popleft()
-                if places:
-                    yield peer, places[0][1]
-                else:
-                    del self.waiting[peer]
+            for caller in [caller for caller in self.waiting if caller.proven is proven]:
+                for peer, places in [*self.waiting[caller].items()]:
+                    while places and places[0][0].done():
+                        places.popleft()
+                    if places:
+                        yield peer, places[0][1]
+                    else:
+                        del self.waiting[caller][peer]
+                if not self.waiting[caller]:
+                    del self.waiting[caller]
 
     def release(self, peer: Peer) -> None:
-        """Release the first of a peer; the peer's others come after all other peers."""
-        places = self.waiting.pop(peer)
+        """Release the first of a peer; the others of its namespace and of its caller come last."""
+        own = self.waiting.pop(peer.caller)
+        places = own.pop(peer)
         places.popleft()[0].set_result(None)
         if places:
-            self.waiting[peer] = places
+            own[peer] = places
+        if own:
+            self.waiting[peer.caller] = own
 
 
 @dataclass(slots=True)

@@ -14,6 +14,7 @@ from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, MetricsPage
 from numalign.runtime.tls import Keeper
 from numalign.runtime.tracing import Tracer
+from numalign.runtime.work_queue import WorkQueue
 
 Check = Callable[[], str | None]
 """A readiness check: what is missing, None when ready."""
@@ -90,6 +91,7 @@ class ServerState:
     long: BudgetQueue = field(default_factory=lambda: BudgetQueue(Budget(1)))
     short: BudgetQueue = field(default_factory=lambda: BudgetQueue(Budget(TOGETHER)))
     turns: Turns = field(default_factory=lambda: Turns(ROUND))
+    work: WorkQueue = field(default_factory=WorkQueue)
 
     def __post_init__(self) -> None:
         self.load = load = Load.of(self.limits)

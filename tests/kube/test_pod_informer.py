@@ -405,7 +405,7 @@ LARGE: list[tuple[str, Json]] = [
     ]}}),
     ("affinity",                     {"spec": {"affinity": {"nodeAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-            {"matchExpressions": [{"key": f"k{at}", "operator": "In", "values": [f"{at}-{v}" for v in "abcd"]}]}
+            {"matchExpressions": [{"key": f"k{at}", "operator": "In", "values": [f"{at}{v}" for v in "ab"]}]}
             for at in range(500)
         ]}
     }}}}),

@@ -24,6 +24,8 @@ from numalign.runtime.limits import Limits
 A, B, C = (Peer(name) for name in "abc")
 PROVEN = Peer("p", proven=True)
 SNATTED = Peer("a", proven=True)
+EVIL, TEAM = (Peer("a", namespace=name) for name in ("evil", "team"))
+PROVEN_EVIL = PROVEN._replace(namespace="evil")
 PEERS = st.sampled_from([A, B, C, PROVEN, SNATTED])
 
 
@@ -40,12 +42,18 @@ PEERS = st.sampled_from([A, B, C, PROVEN, SNATTED])
         (Budget(100, 25, total=75, held={A: 75}), B, 1, False),
         (Budget(100, 25, total=75, held={A: 75}), PROVEN, 25, True),
         (Budget(100, 25, total=100, proven=100, held={PROVEN: 100}), A, 1, False),
+        (Budget(100, total=72, held={A: 72, EVIL: 72}), EVIL, 1, False),
+        (Budget(100, total=72, held={A: 72, EVIL: 72}), TEAM, 12, True),
+        (Budget(100, total=75, proven=75, held={PROVEN: 75, PROVEN_EVIL: 75}), PROVEN_EVIL, 1, False),
+        (Budget(100, total=75, proven=75, held={PROVEN: 75, PROVEN_EVIL: 75}), PROVEN, 25, True),
     ],
     ids=[
         "no bound", "the only one there is", "alone, one has three quarters", "and no more than that",
         "and another peer the rest", "of which there is no more than there is",
         "behind one address may stand every API server there is, with 256 calls at once",
         "what is reserved is for nobody who is not proven", "and for those who are", "who may have it all",
+        "a namespace has a share of its peer's", "and another one finds room",
+        "also behind a peer that is proven", "which has room for others",
     ],
 )  # fmt: skip
 def test_who_has_room_for_how_much(pool: Budget, peer: Peer, amount: int, room: bool) -> None:  # noqa: FBT001
@@ -218,6 +226,12 @@ async def test_whoever_sends_a_thousand_is_followed_by_whoever_sends_one() -> No
     began = await order(*[A] * 1000, B, *[A] * 10, C)
     assert began.index(B) <= 3
     assert began.index(C) <= 3
+
+
+async def test_the_calls_of_one_peer_begin_in_turn_by_namespace() -> None:
+    began = await order(*[EVIL] * 100, TEAM, *[B] * 5)
+
+    assert began.index(TEAM) <= 4
 
 
 async def test_the_proven_go_first() -> None:

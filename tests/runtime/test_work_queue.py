@@ -1,0 +1,99 @@
+"""Whose work is done next."""
+
+import asyncio
+from collections.abc import Iterator
+
+from numalign.runtime.cooperative import patiently
+from numalign.runtime.work_queue import (
+    CALL,
+    SHARED_TURNS,
+    SHORT_SECONDS,
+    CallWork,
+    Tenant,
+    WorkQueue,
+    answered_for,
+)
+
+EVIL, TEAM = Tenant(proven=False, namespace="evil"), Tenant(proven=False, namespace="team")
+LONG = 100 * SHORT_SECONDS
+
+
+async def order(*calls: tuple[str, Tenant, float], took: float = 0.0) -> list[str]:
+    """In which order calls that all wait, and have taken so long, have one turn that takes so long."""
+    queue, begun = WorkQueue(), list[str]()
+
+    async def one(name: str, tenant: Tenant, spent: float) -> None:
+        await queue.wait(tenant, spent)
+        begun.append(name)
+        queue.took(tenant, took)
+
+    await asyncio.gather(*(one(*call) for call in calls))
+    assert not queue.busy
+    return begun
+
+
+async def test_the_long_calls_of_a_namespace_do_not_keep_that_of_another_waiting() -> None:
+    long = [(f"evil-{at}", EVIL, LONG) for at in range(20)]
+
+    assert "team" in (await order(*long, ("team", TEAM, LONG), took=1.0))[:3]
+
+
+async def test_a_short_call_comes_before_long_ones_of_however_many_namespaces() -> None:
+    long = [(f"evil-{at}", Tenant(proven=False, namespace=f"evil-{at}"), LONG) for at in range(50)]
+
+    assert "team" in (await order(*long, ("team", TEAM, 0.0), took=1.0))[:3]
+
+
+async def test_long_calls_have_turns_though_short_ones_never_end() -> None:
+    short = [(f"evil-{at}", EVIL, 0.0) for at in range(50)]
+
+    assert "team" in (await order(*short, ("team", TEAM, LONG), took=1.0))[: SHARED_TURNS + 1]
+
+
+async def test_callers_with_a_certificate_come_first() -> None:
+    calls = [(str(at), TEAM, 0.0) for at in range(9)]
+
+    assert (await order(*calls, ("proven", Tenant(proven=True), LONG)))[0] == "proven"
+
+
+async def test_a_namespace_that_asked_nothing_has_saved_no_turns() -> None:
+    queue, begun = WorkQueue(), list[str]()
+
+    async def ask(name: str, tenant: Tenant) -> None:
+        await queue.wait(tenant, LONG)
+        begun.append(name)
+        queue.took(tenant, 1.0)
+
+    for _ in range(20):
+        await ask("before", EVIL)
+    begun.clear()
+    await asyncio.gather(*(ask(*each) for _ in range(10) for each in (("e", EVIL), ("t", TEAM))))
+
+    assert begun[:8].count("e") >= 2
+
+
+async def test_a_call_that_was_given_up_takes_no_turn() -> None:
+    queue = WorkQueue()
+    gone, other = (asyncio.create_task(queue.wait(EVIL, 0.0)) for _ in range(2))
+    await asyncio.sleep(0)
+    gone.cancel()
+
+    await other
+    assert not queue.busy
+
+
+async def test_steps_of_a_call_take_turns_for_the_namespace_that_it_is_about() -> None:
+    long_ago = 0.0
+    call = CallWork(WorkQueue(), Tenant(proven=False), began=long_ago)
+    CALL.set(call)
+    answered_for("team")
+    began: list[float] = []
+
+    def steps() -> Iterator[None]:
+        began.append(call.began)
+        yield
+
+    await patiently(steps())
+    assert call.tenant == TEAM
+    assert began[0] > long_ago
+    assert call.spent > 0
