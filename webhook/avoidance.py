@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from numalign.kube.decode.parts import Part
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.kinds import Object
 from numalign.kube.pod_counts import MOST_MISTAKES
 from numalign.kube.pod_informer import Phase
@@ -31,10 +30,10 @@ class Avoidance:
     refusals: RecentRefusals
     reader: PodReader
 
-    def update_pod(self, pod: Object, before: PodRequest | None) -> None:
+    def update_pod(self, pod: Object, *, counted: bool) -> None:
         """Handle a pod that was added or changed; ignore what cannot be read.
 
-        `before` is its request, None if it was not seen before it ended.
+        `counted` is whether it was seen before it ended.
         """
         # Nearly all pods are not failed, and there may be a hundred thousand.
         phase = pod["status"].get("phase") if isinstance(pod.get("status"), dict) else None
@@ -45,7 +44,7 @@ class Avoidance:
         if status["reason"].text() not in REFUSALS:
             return
         at = max(status["startTime"].time(), metadata["creationTimestamp"].time())
-        age = 0.0 if before else self.refusals.age(at)
+        age = 0.0 if counted else self.refusals.age(at)
         # After a start there may be thousands that failed long ago.
         if age >= AVOID_SECONDS:
             return

@@ -34,8 +34,8 @@ from numalign.runtime.cooperative import patiently, result_of
 from numalign.runtime.logs import Log, QuietLog
 from numalign.runtime.metrics import PREFIX, CacheSizes, EvaluatedNodes, not_answered
 from numalign.runtime.tracing import SpanAttributes
-from webhook import changes
 from numalign.runtime.work_queue import answered_for
+from webhook import changes
 from webhook.avoidance import Avoidance, with_avoidance
 from webhook.level_metrics import PodsBelow, ReviewsBelow
 from webhook.mutate import PLACERS, UNSTEERED, Steering, mutate, needs_survey

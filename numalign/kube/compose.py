@@ -146,7 +146,7 @@ class ClusterProgram(Program[C]):
         watched: Sequence[Sequence[Collection]],
         pods: Sink | None = None,
         reader: PodReader | None = None,
-        see: See = lambda _pod, _before: None,
+        see: See | None = None,
     ) -> AsyncIterator[SnapshotSource]:
         """Provide the source that the settings name; raise `Unconfigured` if there is none.
 

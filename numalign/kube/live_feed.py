@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
@@ -21,7 +21,6 @@ from numalign.kube.cluster_state import ClusterState
 from numalign.kube.decode import device_classes, numatopologies, shapes
 from numalign.kube.decode.nrt import KIND
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.feed import Take
 from numalign.kube.informer import Informer, Sink, WatchFailure, WatchMetrics
 from numalign.kube.kinds import Collection, Key, Object
@@ -43,8 +42,12 @@ SHARE = 4
 """The pause as a multiple of the work: at most a fifth of the time goes into it."""
 
 
-See = Callable[[Object, PodRequest | None], object]
-"""Called with a v1 Pod, and its request as it was counted before; None if it was not."""
+class See(Protocol):
+    """Called with a v1 Pod, and whether it was counted before, because it had not ended."""
+
+    def __call__(self, pod: Object, /, *, counted: bool) -> object:
+        """Handle a pod that was added or changed."""
+
 
 _NOTHING = frozenset[WatchFailure]()
 _ABSENCE = frozenset({WatchFailure.NOT_SERVED})
@@ -69,17 +72,18 @@ class _StoreSink:
 
 @dataclass(frozen=True, slots=True)
 class _CountSink:
-    """Counts pods, and passes each to a listener, with its request as it was counted before."""
+    """Counts pods, and passes each to a listener, with whether it was counted before."""
 
     pod_counts: PodCounts
-    see: See
+    see: See | None
 
     def put(self, raw: Object) -> None:
         metadata = raw["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
-        before = self.pod_counts.get(key)
+        counted = key in self.pod_counts
         self.pod_counts.put(key, raw)
-        self.see(raw, before)
+        if self.see:
+            self.see(raw, counted=counted)
 
     def drop(self, key: Key) -> None:
         self.pod_counts.drop(key)
@@ -92,10 +96,10 @@ class LiveFeed:
     """The cluster behind an API server.
 
     If pods are watched, they go to `pods`, and then results depend on them; without `pods` they are counted,
-    as `reader` reads them, and each new or changed pod is passed to `see`, with its request as it was
-    counted before. All of the `watched` kinds must be listed first, for `optional` ones any answer is enough.
-    The `shape_history` knows what was there before, and which shapes are `declared`. `state` is the known
-    cluster: other sources (the kubelets' configurations) may add to it.
+    as `reader` reads them, and each new or changed pod is passed to `see`. All of the `watched` kinds must be
+    listed first, for `optional` ones any answer is enough. The `shape_history` knows what was there before,
+    and which shapes are `declared`. `state` is the known cluster: other sources (the kubelets'
+    configurations) may add to it.
     """
 
     def __init__(  # noqa: PLR0913  a server, what to watch, and what every part of a process is given
@@ -108,7 +112,7 @@ class LiveFeed:
         registry: CollectorRegistry,
         pods: Sink | None = None,
         reader: PodReader | None = None,
-        see: See = lambda _pod, _before: None,
+        see: See | None = None,
         shape_history: ShapeHistory | None = None,
         declared: Callable[[], Sequence[Shape]] = tuple,
         clock: Callable[[], float] = time.monotonic,

@@ -49,9 +49,8 @@ class PodCounts:
     def __len__(self) -> int:
         return len(self._pods) + len(self.too_large)
 
-    def get(self, key: Key) -> PodRequest | None:
-        """Return the request of a pod that counts; None for any other."""
-        return self._requests.get(key)
+    def __contains__(self, key: Key) -> bool:
+        return key in self._pods or key in self.too_large
 
     def put(self, key: Key, pod: Mapping[str, object]) -> None:
         """Add or update a pod, given as a v1 Pod."""

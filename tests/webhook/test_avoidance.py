@@ -9,19 +9,15 @@ import orjson
 import pytest
 
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.decode.pod_request import PodRequest
 from numalign.kube.kinds import PODS
-from numalign.model.intent import IntentAnnotations
 from numalign.scheduling.recent_refusals import AVOID_SECONDS, RecentRefusals
 from tests.json_patch import applied
-from tests.notation import asks, node, table
+from tests.notation import node, table
 from tests.webhook.conftest import TEAM, Caller, Clock, Raw, Webhook, cluster, raw, read
 from webhook.avoidance import AVOIDED, Avoidance, with_avoidance
 from webhook.review import Allowed, Patched
 
 NOW = 1767323045
-REQUEST = PodRequest(asks("cpu=1"), IntentAnnotations())
-"""What a pod requested that was counted before it ended."""
 
 SIX_BEHIND = "2026-01-02T02:58:05Z"
 BORN, LONG_AGO = "2026-01-02T03:04:05Z", "2026-01-02T02:04:05Z"
@@ -53,10 +49,10 @@ class Seen:
         self.clock = Clock(NOW)
         self.avoidance = Avoidance(RecentRefusals(clock=self.clock, wall=self.clock), PodReader())
 
-    def see(self, *pods: Raw, before: PodRequest | None = None) -> None:
+    def see(self, *pods: Raw, counted: bool = False) -> None:
         """As a watch shows them."""
         for pod in pods:
-            self.avoidance.update_pod(PODS.described(pod), before)
+            self.avoidance.update_pod(PODS.described(pod), counted=counted)
 
     def nodes(self, pod: Raw) -> tuple[str, ...]:
         """What a pod under review avoids."""
@@ -82,18 +78,18 @@ def test_it_may_be_made_by_another(seen: Seen) -> None:
     assert seen.nodes(made(ownerReferences=[{**SET, "uid": "u2"}])) == ("a",)
 
 
-CLOCKS: list[tuple[str, Raw, PodRequest | None]] = [
-    # of a pod that a kubelet six minutes behind refused     as it was before
-    ("it is seen to fail, after it has waited",    refused(created=LONG_AGO, startTime=SIX_BEHIND),  REQUEST),
-    ("it has failed before anybody looked",        refused(startTime=SIX_BEHIND),                    None),
+CLOCKS: list[tuple[str, Raw, bool]] = [
+    # of a pod that a kubelet six minutes behind refused     counted before
+    ("it is seen to fail, after it has waited",    refused(created=LONG_AGO, startTime=SIX_BEHIND),  True),
+    ("it has failed before anybody looked",        refused(startTime=SIX_BEHIND),                    False),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("pod", "before"), table(CLOCKS))
+@pytest.mark.parametrize(("pod", "counted"), table(CLOCKS))
 def test_the_clock_of_a_node_that_is_behind_makes_no_refusal_too_old(
-    seen: Seen, pod: Raw, before: PodRequest | None
+    seen: Seen, pod: Raw, *, counted: bool
 ) -> None:
-    seen.see(pod, before=before)
+    seen.see(pod, counted=counted)
 
     assert seen.nodes(made()) == ("a",)
 
@@ -177,7 +173,7 @@ async def tries(webhook: Webhook, *, sees: bool, **settings: object) -> list[str
             pod = await created(caller)
             sent.append(max(("a", "b"), key=lambda name: (scored(pod, name), name == "a")))
             if sees and sent[-1] == "a":
-                avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), REQUEST)
+                avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), counted=True)
     return sent
 
 
@@ -202,7 +198,7 @@ async def test_what_is_written_stands_in_the_audit_log_and_ends_after_a_while(we
     webhook.put({"a": SINGLE})
     await webhook.load()
     webhook.clock.seconds = NOW
-    webhook.avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), REQUEST)
+    webhook.avoidance(webhook.settings()).update_pod(PODS.described(refused("a")), counted=True)
     async with webhook.open() as caller:
         assert (await caller.ask("/mutate", made()))["auditAnnotations"] == {AVOIDED: "a"}
         assert webhook.count("numalign_cache_entries", cache="avoided") == 1
