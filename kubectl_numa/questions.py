@@ -131,10 +131,10 @@ class ClusterView:
         rejected = validation.mistakes(raw, self._cache.listed)
         match pod:
             case PodQuestion() if not rejected:
-                decision = self._decided(pod)
-                placers = self._placers(raw, pod)
+                decision, placers = self._decided(pod), self._placers(raw, pod)
+                placed = self.policies.placed(pod)
                 return PodDecision(
-                    name, namespace, pod.question, pod.constraints, pod.by, decision, **placers
+                    name, namespace, placed.question, pod.constraints, pod.by, decision, **placers
                 )
             case Exempt(reason, Demand() as demand) if not rejected:
                 question, constraints = Question(demand, NO_INTENT), scheduling(raw).constraints

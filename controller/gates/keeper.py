@@ -436,7 +436,8 @@ class GateKeeper:
         if self._is_overdue(gated):
             return self._too_late(gated)
         namespace = gated.pod.namespace
-        settled = self.state.snapshot and gated.is_overdue(SETTLE_SECONDS, now=self.clock())
+        known = self.state.snapshot and self.state.knows(namespace)
+        settled = known and gated.is_overdue(SETTLE_SECONDS, now=self.clock())
         if settled and not self.state.is_gated(namespace):
             return f"namespace {namespace} does not use gates (label {GATE}), so nothing is reserved for it"
         return ""

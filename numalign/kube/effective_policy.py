@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Protocol
 
+from numalign.cache.pod_question import PodQuestion
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy
 from numalign.model.intent import ADMISSION, UNRULED, Admission, NamespaceRules
 from numalign.shapes.hints import NOTHING_KNOWN
@@ -55,6 +56,18 @@ class EffectivePolicy:
         """Return the rules for the pods in a namespace; for an unknown one, those of the policy."""
         own = self.rules.get(namespace, UNRULED)
         return self.policy.rules_for(own, self.labels.get(namespace, _NO_LABELS), namespace)
+
+    @property
+    def exempts_users(self) -> bool:
+        """Whether a pod may have been admitted whatever it contains, as it is not known who created it."""
+        return bool(self.policy.exemptions.users)
+
+    def placed(self, pod: PodQuestion) -> PodQuestion:
+        """Return what a pod requests of nodes: no less than its namespace enforces.
+
+        Its annotations, or the level, may have been changed since admission.
+        """
+        return pod if self.exempts_users else pod.raised()
 
     def exemption(self, namespace: str, *, runtime_class: str, user: str = "") -> str | None:
         """Return why a pod is exempt, whatever it contains; None if it is not."""

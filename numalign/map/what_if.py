@@ -152,7 +152,8 @@ class WhatIf:
     def _subject(self, asked: Pasted, template: PodTemplate, reading: PodReading) -> _Subject:
         match reading:
             case PodQuestion():
-                question, constraints = reading.question, reading.constraints
+                placed = self._policy().placed(reading)
+                question, constraints = placed.question, reading.constraints
             case Exempt(_, demand) if demand is not None:
                 question, constraints = (
                     Question(demand, NO_INTENT),

@@ -317,7 +317,7 @@ class SchedulerState:
 
     def _read(self, pod: Mapping[str, object]) -> PendingPod:
         identity = _identity(pod)
-        if not self._knows(identity.namespace):
+        if not self.knows(identity.namespace):
             raise UnknownNamespace(
                 [Mistake("metadata.namespace", f"namespace {identity.namespace} is not known yet: try again")]
             )
@@ -326,7 +326,8 @@ class SchedulerState:
             raise BadInput(reading.mistakes)
         return self._pending(identity, reading)
 
-    def _knows(self, namespace: str) -> bool:
+    def knows(self, namespace: str) -> bool:
+        """Return whether the settings of a namespace are known."""
         return not self.follows or self.snapshot is None or namespace in self.snapshot.namespaces
 
     def was_asked(self, uid: str) -> bool:
@@ -369,7 +370,7 @@ class SchedulerState:
         a pod got its error when it was evaluated, and is never bound.
         """
         pod = self.pods.get(uid)
-        if pod is None or not self._knows(pod.namespace):
+        if pod is None or not self.knows(pod.namespace):
             return None
         reading = self.reader.read(pod.request, pod.namespace, self._effective_policy())
         if self._refused(reading):
@@ -378,17 +379,11 @@ class SchedulerState:
 
     def _refused(self, reading: PodReading) -> bool:
         """Return whether admission has refused such a pod."""
-        return isinstance(reading, Invalid) and not self._may_be_exempt
-
-    @property
-    def _may_be_exempt(self) -> bool:
-        """Whether a pod may have been admitted whatever it contains, as it is not known who created it."""
-        return bool(self.policy.now.exemptions.users)
+        return isinstance(reading, Invalid) and not self._effective_policy().exempts_users
 
     def _pending(self, identity: _Identity, reading: PodReading) -> PendingPod:
         if isinstance(reading, PodQuestion):
-            # Annotations may have been changed since admission.
-            reading = reading if self._may_be_exempt else reading.raised()
+            reading = self._effective_policy().placed(reading)
             return PendingPod(*identity, self._by_node(reading.question), reading)
         return PendingPod(*identity, self._by_node(Question(reading.demand or _UNREAD, NO_INTENT)))
 

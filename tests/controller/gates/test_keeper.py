@@ -204,11 +204,11 @@ async def test_a_pod_whose_policy_is_taken_away_waits_for_what_its_namespace_enf
 
 async def test_a_pod_waits_until_its_namespace_is_known(cluster: GatedCluster) -> None:
     cluster.scorer.state.follows = True
-    await cluster.know({"a": EMPTY})
+    await cluster.scorer.know({"a": EMPTY})
     cluster.make(gated(FOUR, policy=None, creationTimestamp=NEW))
 
     async with cluster.running():
-        await cluster.pass_by(2)
+        await cluster.pass_by(10)
         assert cluster.gates()
         await cluster.know({"a": EMPTY}, team={"default": SINGLE, "gate": "enabled"})
         await cluster.pass_by(5)
