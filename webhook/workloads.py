@@ -3,10 +3,11 @@ Review a workload when it is applied: what would happen to its pods.
 
 Only the controller sees the denial of a pod; its owner finds an event, if anything. The user who applies a
 workload is still there to read. So this endpoint warns, and denies only if the platform team wants it to, for
-what no later step can fix. It never changes a workload, and the pods are reviewed as well.
+what no later step can fix and a user has just written: a controller whose update is denied would try again
+for ever, and nobody would see why. It never changes a workload, and the pods are reviewed as well.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -14,11 +15,12 @@ import orjson
 
 from numalign.cache.admission import BY_ITSELF, AdmissionDecision
 from numalign.cache.pod_question import PodQuestion
+from numalign.cache.question import Question
 from numalign.decision import wording
 from numalign.kube.cluster_state import Snapshot
 from numalign.kube.decode import pods, templates
 from numalign.kube.decode.excess import crowded
-from numalign.kube.decode.parts import Part, group
+from numalign.kube.decode.parts import Part, group, inner
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.templates import GroupKind, TemplateLocation, TemplateScan
 from numalign.kube.effective_policy import EffectivePolicy
@@ -49,12 +51,12 @@ class ReviewedTemplate:
     """
     A pod template that has requests or rules, and its location in the object.
 
-    A workload is never denied for a template that is `guessed`.
+    A workload is denied only for a `new` one: known in full, and with requests that a user has just written.
     """
 
     where: str
     subject: ReviewedPod
-    guessed: bool = False
+    new: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,9 @@ class Workload:
     """
     A workload under review: its templates, and the mistakes in those that cannot be read.
 
-    Mistakes in numalign's annotations are `unclear`; the others are for the API server to reject, and those
-    of guessed templates may be none. There are at most `MOST_MISTAKES` of either; templates after that many
-    were not read. `notes` describe how it was read.
+    Mistakes in numalign's annotations of new templates are `unclear`; the others are for the API server to
+    reject, and those of guessed templates may be none. There are at most `MOST_MISTAKES` of either; templates
+    after that many were not read. `notes` describe how it was read.
     """
 
     kind: str
@@ -107,7 +109,8 @@ def workload(
     places = tuple(place for place in changed if not exempt(place.raw, review, effective))
     if changed and not places:
         return SkipReason.EXEMPT
-    reviewed = yield from _workload(review, replace(scan, places=places), effective, reader)
+    scan = replace(scan, places=places)
+    reviewed = yield from _workload(review, scan, before.places, effective, reader)
     paths = templates.paths_of(group_kind, extra=policy.templates)
     return reviewed or (SkipReason.SILENT if paths or scan.places else SkipReason.KIND)
 
@@ -128,13 +131,27 @@ _WRITES = frozenset({AdmissionOperation.CREATE, AdmissionOperation.UPDATE})
 
 def _owned(raw: Mapping[str, object], *, policy: ClusterPolicy) -> bool:
     """Return whether a controller created it from an object that is reviewed itself."""
-    if crowded(raw):
-        return False
-    for owner in Part(raw)["metadata"]["ownerReferences"].elements():
-        group_kind = (group(owner["apiVersion"].text()), owner["kind"].text())
-        if owner["controller"].value is True and templates.paths_of(group_kind, extra=policy.templates):
-            return True
-    return False
+    return any(templates.paths_of(owner, extra=policy.templates) for owner in _controllers(raw))
+
+
+def _controllers(raw: Mapping[str, object]) -> Iterator[GroupKind]:
+    """Yield the types of the owners whose controllers created it; of none if it has too many."""
+    owners = Part(raw)["metadata"]["ownerReferences"].elements() if not crowded(raw) else ()
+    for owner in owners:
+        if owner["controller"].value is True:
+            yield group(owner["apiVersion"].text()), owner["kind"].text()
+
+
+def _by_controller(review: Review) -> bool:
+    """Return whether a controller may have written it: its owner's, or one that suspends and resumes it."""
+    updated = review.operation is AdmissionOperation.UPDATE
+    return any(_controllers(review.object)) or (updated and any(map(_suspended, (review.old, review.object))))
+
+
+def _suspended(raw: Mapping[str, object]) -> bool:
+    """Return whether a workload is suspended; most kinds of Kubeflow have the field in `runPolicy`."""
+    spec = inner(raw, "spec")
+    return any(inner(level, "suspend") is True for level in (spec, inner(spec, "runPolicy")))
 
 
 def _written(place: TemplateLocation) -> tuple[str, bytes] | None:
@@ -146,9 +163,20 @@ def _written(place: TemplateLocation) -> tuple[str, bytes] | None:
 
 
 def _workload(
-    review: Review, scan: TemplateScan, policy: EffectivePolicy, reader: PodReader
+    review: Review,
+    scan: TemplateScan,
+    before: Iterable[TemplateLocation],
+    policy: EffectivePolicy,
+    reader: PodReader,
 ) -> Steps[Workload | None]:
-    """Return what the templates request; None if they request nothing."""
+    """Return what the templates request; None if they request nothing.
+
+    `before` are the templates before an update.
+    """
+    by_user, old = not _by_controller(review), set()
+    for place in before if by_user else ():
+        old.add(_request(_read(place, review, policy, reader)))
+        yield
     reviewed: list[ReviewedTemplate] = []
     # As for pods: without any rules or requests, no mistake is shown.
     mistakes = list(scan.mistakes) if policy.rules_for(review.namespace).has_policy else []
@@ -156,15 +184,14 @@ def _workload(
     for place in scan.places:
         if len(mistakes) + len(unclear) > MOST_MISTAKES:
             break
-        try:
-            pod = read(place.raw, review, policy, reader)
-        except InvalidPod as error:
-            for mistake in error.mistakes:
-                ours = mistake.where.startswith(_ANNOTATIONS) and not place.guessed
+        pod = _read(place, review, policy, reader)
+        new = by_user and not place.guessed and _request(pod) not in old
+        if isinstance(pod, InvalidPod):
+            for mistake in pod.mistakes:
+                ours = new and mistake.where.startswith(_ANNOTATIONS)
                 (unclear if ours else mistakes).append(place.in_object(mistake))
-        else:
-            if isinstance(pod, ReviewedPod):
-                reviewed.append(ReviewedTemplate(place.where, pod, place.guessed))
+        elif isinstance(pod, ReviewedPod):
+            reviewed.append(ReviewedTemplate(place.where, pod, new=new))
         yield
     if not (reviewed or mistakes or unclear):
         return Workload(review.kind.kind, notes=scan.misplaced) if scan.misplaced else None
@@ -175,6 +202,22 @@ def _workload(
         tuple(mistakes[:MOST_MISTAKES]),
         notes=(*scan.misplaced, *scan.guesses),
     )
+
+
+def _read(
+    place: TemplateLocation, review: Review, policy: EffectivePolicy, reader: PodReader
+) -> ReviewedPod | SkipReason | InvalidPod:
+    try:
+        return read(place.raw, review, policy, reader)
+    except InvalidPod as error:
+        return error
+
+
+def _request(pod: ReviewedPod | SkipReason | InvalidPod) -> Question | tuple[Mistake, ...] | None:
+    """Return what a template requests, wherever its pods may run; the mistakes of one that is invalid."""
+    if isinstance(pod, InvalidPod):
+        return pod.mistakes
+    return pod.request.question if isinstance(pod, ReviewedPod) else None
 
 
 def judge(workload: Workload, decide: Decide, *, mode: Workloads) -> Allowed | Denied:
@@ -209,12 +252,11 @@ def _final_refusal(
     """
     Return the decision that would deny its pods for the nodes that exist, if nothing later could help.
 
-    Pods of a DaemonSet, and pods that name their node, are never denied because of a node, and nothing is
-    denied for a guess. If a container leaves something out, a LimitRange may still set it. Tolerations may be
-    added later.
+    Pods of a DaemonSet, and pods that name their node, are never denied because of a node. If a container
+    leaves something out, a LimitRange may still set it. Tolerations may be added later.
     """
     request = template.subject.request
-    if workload.kind == "DaemonSet" or request.pin or template.guessed:
+    if workload.kind == "DaemonSet" or request.pin or not template.new:
         return None
     containers = pods.pod(template.subject.pod).defaulted().containers
     if not all({CPU, MEMORY} <= one.requests.keys() == one.limits.keys() for one in containers):

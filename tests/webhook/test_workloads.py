@@ -14,6 +14,7 @@ from numalign.cache.pod_question import PodQuestion
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.templates import MOST_TEMPLATES, TemplatePath
 from numalign.kube.files.policy import NO_POLICY, ClusterPolicy, Default, Exemptions
+from numalign.model.attributes import Attributes, Labels
 from numalign.model.errors import MOST_MISTAKES
 from numalign.model.intent import NamespaceRules, Policy
 from numalign.model.steps import finished
@@ -511,6 +512,112 @@ def test_a_level_of_the_namespace_refuses_pods_and_not_their_workload() -> None:
     now = cluster([TWO], labels={"enforce": SINGLE})
 
     assert said(deployment(SILENT), now, mode=DENY) == [REFUSED]
+
+
+# What controllers write.
+
+MANAGED = [
+    # the kind, where its template is, where it is suspended
+    ("Job batch/v1",                                "template", "suspend"),
+    ("JobSet jobset.x-k8s.io/v1alpha2",             "replicatedJobs[].template.spec.template", "suspend"),
+    ("RayCluster ray.io/v1",                        "headGroupSpec.template", "suspend"),
+    ("RayJob ray.io/v1",                            "rayClusterSpec.workerGroupSpecs[].template", "suspend"),
+    ("MPIJob kubeflow.org/v2beta1",                 "mpiReplicaSpecs.Worker.template", "runPolicy.suspend"),
+    ("PyTorchJob kubeflow.org/v1",                  "pytorchReplicaSpecs.W.template", "runPolicy.suspend"),
+    ("Deployment apps/v1",                          "template", ""),
+    ("StatefulSet apps/v1",                         "template", ""),
+    ("LeaderWorkerSet leaderworkerset.x-k8s.io/v1", "leaderWorkerTemplate.workerTemplate", ""),
+]  # fmt: skip
+every_kind = pytest.mark.parametrize(("sort", "path", "suspend"), MANAGED, ids=[row[0] for row in MANAGED])
+
+POOL = cluster([replace(TWO, attributes=Attributes(Labels({"pool": "b"})))])
+
+# What Kueue adds to a template to admit it.
+POOLED = with_spec(
+    {
+        **NEVER,
+        "metadata": {"annotations": {**NEVER["metadata"]["annotations"], "kueue.x-k8s.io/workload": "w"}},
+    },
+    nodeSelector={"pool": "b"},
+    tolerations=[{"key": "numa", "operator": "Exists"}],
+    schedulingGates=[{"name": "kueue.x-k8s.io/topology"}],
+)
+
+
+def at(path: str, value: object) -> dict[str, Any]:
+    """An object with a value at a path, `[]` after a list of one."""
+    for step in reversed(path.split(".")):
+        value = {step.removesuffix("[]"): [value] if step.endswith("[]") else value}
+    assert isinstance(value, dict)
+    return value
+
+
+def made(sort: str, spec: Raw, *, before: Raw | None = None, metadata: Raw | None = None) -> Review:
+    """Such an object, which is created, or updated from the spec before."""
+    kind, version = sort.split()
+    changes = {} if before is None else {"operation": "UPDATE", "oldObject": {"spec": before}}
+    review = applied(version, kind, spec, **changes)
+    return replace(review, object={**review.object, "metadata": metadata or {"name": "web"}})
+
+
+@every_kind
+def test_what_a_user_creates_is_refused(sort: str, path: str, suspend: str) -> None:
+    spec = {**at(path, template(NEVER)), **(at(suspend, True) if suspend else {})}  # noqa: FBT003  a value
+
+    for metadata in ({"name": "web"}, {"generateName": "web-"}):
+        assert isinstance(answer(made(sort, spec, metadata=metadata), mode=DENY), Denied)
+
+
+@every_kind
+def test_a_controller_may_place_the_pods_that_it_admits_and_evicts(
+    sort: str, path: str, suspend: str
+) -> None:
+    mine, pooled = at(path, template(NEVER)), at(path, template(POOLED))
+    stopped, started = (at(suspend, value) if suspend else {} for value in (True, False))
+    admitted, evicted = (
+        ({**mine, **stopped}, {**pooled, **started}),
+        ({**pooled, **started}, {**mine, **stopped}),
+    )
+
+    for before, after in (admitted, evicted):
+        assert "no node can align " in said(made(sort, after, before=before), POOL, mode=DENY)[0]
+
+
+@every_kind
+def test_only_of_a_suspended_workload_a_controller_may_change_requests(
+    sort: str, path: str, suspend: str
+) -> None:
+    before, after = at(path, template(FITS)), at(path, template(NEVER))
+
+    assert isinstance(answer(made(sort, after, before=before), mode=DENY), Denied)
+    if suspend:
+        for old, new in ((True, False), (False, True), (True, True)):
+            review = made(sort, {**after, **at(suspend, new)}, before={**before, **at(suspend, old)})
+            assert isinstance(answer(review, mode=DENY), Allowed)
+
+
+@pytest.mark.parametrize("pod", [NEVER, MISSPELT], ids=["never", "misspelt"])
+def test_what_was_there_before_it_was_refused_can_be_changed(pod: Raw) -> None:
+    image = with_spec(pod, containers=[{**pod["spec"]["containers"][0], "image": "web:2"}])
+    labelled = template(pod) | {"metadata": {**pod["metadata"], "labels": {"app": "web"}}}
+
+    for after in (deployment(image), spec_alone({"template": labelled})):
+        assert isinstance(answer(update(deployment(pod).object, after), mode=DENY), Allowed)
+
+
+@pytest.mark.parametrize("before", [FITS, raw("cpu=2", policy="mostly")], ids=["right", "another mistake"])
+def test_a_mistake_is_refused_in_the_update_that_makes_it(before: Raw) -> None:
+    assert isinstance(answer(update(deployment(before).object, deployment(MISSPELT)), mode=DENY), Denied)
+
+
+def test_templates_that_change_places_are_not_refused() -> None:
+    after = volcano(FITS, NEVER)
+
+    assert isinstance(answer(update(volcano(NEVER).object, after), mode=DENY), Allowed)
+
+
+def test_what_a_controller_creates_for_a_kind_that_is_not_read_is_not_refused() -> None:
+    assert isinstance(answer(with_owners([{**OWNED[0], "kind": "Unknown"}]), mode=DENY), Allowed)
 
 
 # The audit log.
