@@ -53,7 +53,12 @@ class EffectivePolicy:
         return cls(policy, cluster.namespaces, cluster.namespace_labels, cluster.unhinted)
 
     def rules_for(self, namespace: str) -> NamespaceRules:
-        """Return the rules for the pods in a namespace; for an unknown one, those of the policy."""
+        """Return the rules for the pods in a namespace; for an unknown one, those of the policy.
+
+        Without a namespace, nothing is known of where pods will be, and there are none.
+        """
+        if not namespace:
+            return UNRULED
         own = self.rules.get(namespace, UNRULED)
         return self.policy.rules_for(own, self.labels.get(namespace, _NO_LABELS), namespace)
 

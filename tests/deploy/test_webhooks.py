@@ -203,7 +203,9 @@ def test_nobody_waits_for_us_long_and_entries_have_no_side_effects() -> None:
         # Pods are sent when they are created, and workloads when they change.
         wanted = ("CREATE", "UPDATE") if entry["name"] == WORKLOADS else ("CREATE",)
         assert {tuple(rule["operations"]) for rule in entry["rules"]} == {wanted}
-        assert {rule["scope"] for rule in entry["rules"]} == {"Namespaced"}
+        assert {rule["scope"] for rule in entry["rules"]} == {
+            "*" if entry["name"] == WORKLOADS else "Namespaced"
+        }
 
 
 def test_names_are_unique_and_have_a_domain() -> None:

@@ -286,7 +286,7 @@ def _deployment(made: Raw, **metadata: object) -> Raw:
 def _workloads() -> dict[str, str]:
     stray = _deployment(pod(""), annotations={POLICY: SINGLE})
     unknown = _applied("Training", "example.com/v1", {"worker": _template(pod())})
-    job = _applied("TrainJob", "trainer.kubeflow.org/v1alpha1", {"trainer": _template(pod())})
+    computed = _applied("NIMService", "apps.nvidia.com/v1alpha1", {"worker": _template(pod())})
     silent = {"worker": _template(pod(""))}
     many = {"worker": _template(pod()), "others": [[]] * 30_000}
     model = {"runtime": "triton", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
@@ -297,7 +297,7 @@ def _workloads() -> dict[str, str]:
         "workload-astray": _of_workload(stray),
         "workload-guessed": _of_workload(unknown),
         "workload-too-large": _of_workload(_applied("Training", "example.com/v1", many)),
-        "workload-runtime": _of_workload(job),
+        "workload-computed": _of_workload(computed),
         "workload-handed-on": _of_workload(
             _applied("Training", "example.com/v1", silent, annotations={POLICY: SINGLE})
         ),

@@ -23,6 +23,7 @@ SHOWN = {
     ("jobset.x-k8s.io", "JobSet"),
     ("kubeflow.org", "PyTorchJob"),
     ("ray.io", "RayCluster"),
+    ("trainer.kubeflow.org", "TrainJob"),
 }
 
 
@@ -52,7 +53,8 @@ def test_annotations_are_in_a_template_that_is_read(
     page: str, document: dict[str, Any], tmp_path: Path
 ) -> None:
     read_back = read(document, tmp_path)
-    assert [(each.mistakes, each.warnings) for each in read_back] == [((), ())] * len(read_back), page
+    told = [each.mistakes or (not each.place.guessed and each.warnings) for each in read_back]
+    assert not any(told), page
     policies = [
         intent.read(each.pod.annotations).policy for each in read_back if each.pod and each.pod.annotations
     ]
@@ -83,6 +85,6 @@ def test_policies_that_are_shown_are_read() -> None:
         for document in guide.examples()
         if isinstance(document, dict) and "policy" in document
     }
-    assert shown.keys() == {"cluster-autoscaler", "cluster-policy", "kubeflow"}
+    assert shown.keys() == {"cluster-autoscaler", "cluster-policy"}
     for document in shown.values():
         policy.parse(yaml.safe_dump(document).encode())

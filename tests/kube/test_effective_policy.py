@@ -38,6 +38,13 @@ def test_in_a_namespace(namespace: str, rules: NamespaceRules) -> None:
     assert EffectivePolicy.of(FOUND, FILE).rules_for(namespace) == rules
 
 
+def test_without_a_namespace_nothing_is_asked_even_where_every_namespace_is() -> None:
+    everywhere = ClusterPolicy((Default((), NamespaceRules(warn=SINGLE)),))
+    rules_for = EffectivePolicy.of(FOUND, everywhere).rules_for
+
+    assert (rules_for(""), rules_for("any")) == (UNRULED, NamespaceRules(warn=SINGLE))
+
+
 EXEMPT = [
     # why                                     namespace runtime class user      reason
     ("its namespace is disabled",             "away",   "kata",       "ci:x",   DISABLED),

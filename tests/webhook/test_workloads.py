@@ -620,6 +620,32 @@ def test_what_a_controller_creates_for_a_kind_that_is_not_read_is_not_refused() 
     assert isinstance(answer(with_owners([{**OWNED[0], "kind": "Unknown"}]), mode=DENY), Allowed)
 
 
+TRAINER = "trainer.kubeflow.org/v1alpha1"
+
+
+def test_a_template_without_a_namespace_is_reviewed_for_what_it_says_itself() -> None:
+    everywhere = ClusterPolicy((Default((), NamespaceRules(default=Policy(SINGLE))),))
+
+    def runtime(pod: Raw) -> Review:
+        spec = at("template.spec.replicatedJobs[].template.spec.template", template(pod))
+        return applied(TRAINER, "ClusterTrainingRuntime", spec, namespace="")
+
+    assert "no node can align " in said(runtime(NEVER), mode=DENY)[0]
+    assert read(runtime(LARGE), policy=everywhere) is SkipReason.SILENT
+
+
+def test_resources_in_a_train_job_are_reviewed_and_never_refused() -> None:
+    patched = at(
+        "runtimePatches[].trainingRuntimeSpec.template.spec.replicatedJobs[]",
+        {"name": "node", **at("template.spec.template.metadata.annotations", {POLICY: SINGLE})},
+    )
+    job = {"trainer": {"resourcesPerNode": {"limits": WHOLE}}, **patched}
+
+    first, second = said(applied(TRAINER, "TrainJob", job), mode=DENY)
+    assert first.startswith("numalign: spec.trainer: no node can align ")
+    assert second.endswith("is not the whole pod: what its runtime adds is unknown")
+
+
 # The audit log.
 
 BELOW = f"admitted with nothing, below {SINGLE}"

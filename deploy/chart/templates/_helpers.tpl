@@ -480,13 +480,13 @@ cert-manager.io/inject-ca-from: {{ include "numalign.namespace" . }}/{{ include 
 {{- end }}
 {{- end }}
 
-{{- /* One rule. Takes groups, versions, resources. */}}
+{{- /* One rule. Takes groups, versions, resources. Some templates belong to no namespace, as in a ClusterTrainingRuntime. */}}
 {{- define "numalign.rule" -}}
 - apiGroups: {{ toJson .groups }}
   apiVersions: {{ toJson .versions }}
   operations: [CREATE, UPDATE]
   resources: {{ toJson .resources }}
-  scope: Namespaced
+  scope: "*"
 {{- end }}
 
 {{- /* Rules of the kinds that embed pod templates. A rule of a kind that is not installed does nothing. */}}
@@ -520,6 +520,7 @@ kubeflow:
   resources: [jaxjobs, mpijobs, paddlejobs, pytorchjobs, tfjobs, xgboostjobs]
 leaderworkerset: {groups: [leaderworkerset.x-k8s.io], versions: [v1], resources: [leaderworkersets]}
 ray: {groups: [ray.io], versions: [v1], resources: [rayclusters, raycronjobs, rayjobs, rayservices]}
+trainer: {groups: [trainer.kubeflow.org], versions: [v1alpha1], resources: [clustertrainingruntimes, trainingruntimes, trainjobs]}
 volcano: {groups: [batch.volcano.sh], versions: [v1alpha1], resources: [jobs]}
 {{- end }}
 

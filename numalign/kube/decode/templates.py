@@ -115,6 +115,10 @@ def _paths(*texts: str) -> tuple[TemplatePath, ...]:
     return tuple(map(TemplatePath.read, texts))
 
 
+def _job_set(spec: str) -> tuple[TemplatePath, ...]:
+    return _paths(f"{spec}.replicatedJobs[*].template.spec.template")
+
+
 def _ray(cluster: str) -> tuple[str, str]:
     return f"{cluster}.headGroupSpec.template", f"{cluster}.workerGroupSpecs[*].template"
 
@@ -126,6 +130,11 @@ POD: GroupKind = ("", "Pod")
 POD_CLIQUE: GroupKind = ("grove.io", "PodClique")
 VOLCANO_JOB: GroupKind = ("batch.volcano.sh", "Job")
 INFERENCE_SERVICE: GroupKind = ("serving.kserve.io", "InferenceService")
+TRAIN_JOB: GroupKind = ("trainer.kubeflow.org", "TrainJob")
+TRAINING_RUNTIMES: tuple[GroupKind, ...] = (
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"),
+    ("trainer.kubeflow.org", "TrainingRuntime"),
+)
 
 # The paths are those of each project's own API types.
 TEMPLATES: TemplatePaths = MappingProxyType(
@@ -147,7 +156,7 @@ TEMPLATES: TemplatePaths = MappingProxyType(
         VOLCANO_JOB: _paths("spec.tasks[*].template"),
         POD_CLIQUE: _paths("spec"),
         ("grove.io", "PodCliqueSet"): _paths("spec.template.cliques[*].spec"),
-        ("jobset.x-k8s.io", "JobSet"): _paths("spec.replicatedJobs[*].template.spec.template"),
+        ("jobset.x-k8s.io", "JobSet"): _job_set("spec"),
         ("kubeflow.org", "JAXJob"): _paths("spec.jaxReplicaSpecs.*.template"),
         ("kubeflow.org", "MPIJob"): _paths("spec.mpiReplicaSpecs.*.template"),
         ("kubeflow.org", "PaddleJob"): _paths("spec.paddleReplicaSpecs.*.template"),
@@ -168,6 +177,8 @@ TEMPLATES: TemplatePaths = MappingProxyType(
         INFERENCE_SERVICE: _paths(
             "spec.predictor", "spec.predictor.workerSpec", "spec.transformer", "spec.explainer"
         ),
+        TRAIN_JOB: _paths("spec.trainer"),
+        **dict.fromkeys(TRAINING_RUNTIMES, _job_set("spec.template.spec")),
     }
 )
 """The types of objects that create pods, and the paths of the pods in them."""
@@ -288,15 +299,17 @@ def _known(
     if len(parts) > MOST_TEMPLATES:
         return tuple(_plain(part, workload) for part in parts), ()
     places = tuple(place for part in parts if (place := locate(part, workload)))
-    return places, tuple(_partial(sort, [place.where for place in places if place.guessed]))
+    unread = () if places else _described_elsewhere(sort)
+    return places, (*_partial(sort, [place.where for place in places if place.guessed]), *unread)
 
 
 def _partial(sort: GroupKind, where: Sequence[str]) -> Iterator[str]:
+    changed = "TrainJobs change" if sort in TRAINING_RUNTIMES else "its runtime adds"
     if len(where) == 1:
-        yield f"{where[0]} of {_called(sort)} is not the whole pod: what its runtime adds is unknown"
+        yield f"{where[0]} of {_called(sort)} is not the whole pod: what {changed} is unknown"
     elif where:
         some = f"{where[0]} and {len(where) - 1} more of {_called(sort)}"
-        yield f"{some} are not the whole pods: what their runtime adds is unknown"
+        yield f"{some} are not the whole pods: what {changed} is unknown"
 
 
 def _plain(part: Part, _whole: Part) -> TemplateLocation:
@@ -399,6 +412,64 @@ def _of_step(part: Part, _whole: Part) -> TemplateLocation | None:
 _PLACING = ("nodeSelector", "affinity", "tolerations")
 """Fields of a workflow that each of its templates can override."""
 
+
+def _of_training_runtime(part: Part, _whole: Part) -> TemplateLocation:
+    """Return the place of a template of a runtime of Kubeflow Trainer: each TrainJob may change it."""
+    return replace(_plain(part, _whole), guessed=True)
+
+
+def _of_train_job(part: Part, job: Part) -> TemplateLocation | None:
+    """Return the place of the training nodes of a TrainJob; None if it leaves their resources to its runtime.
+
+    The runtime has the rest of the pod, which may tolerate any taint (newRuntimeInfo and mergeRuntimePatches
+    of trainer pkg/runtime/core/trainingruntime.go).
+    """
+    resources = part["resourcesPerNode"]
+    if not isinstance(resources.value, dict):
+        return None
+    patches = _node_patches(job)
+    raw = {
+        "metadata": {"annotations": _merged(patches, "metadata", "annotations")},
+        "spec": {
+            "nodeSelector": _merged(patches, "spec", "nodeSelector"),
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": _NODE, "resources": resources.value}],
+        },
+    }
+    moved = (
+        ("metadata.annotations", _PATCHED_ANNOTATIONS),
+        ("spec.containers[0].resources", resources.where),
+    )
+    return TemplateLocation(part.where, raw, guessed=True, moved=moved)
+
+
+_NODE = "node"
+"""The job of the training nodes in the runtimes of Kubeflow Trainer, and their container."""
+
+_PATCHES = TemplatePath.read("spec.runtimePatches[*].trainingRuntimeSpec.template.spec.replicatedJobs[*]")
+_OVERRIDES = TemplatePath.read("spec.podTemplateOverrides[*]")
+_PATCHED_ANNOTATIONS = f"{_PATCHES}.template.spec.template.metadata.annotations"
+
+
+def _node_patches(job: Part) -> list[object]:
+    """Return what a TrainJob changes in the pod template of its nodes; Trainer 2.1 called it overrides."""
+    overrides = (override.value for override in _OVERRIDES.found(job))
+    return [
+        *(
+            patch["template"]["spec"]["template"].value
+            for patch in _PATCHES.found(job)
+            if patch["name"].value == _NODE
+        ),
+        *(each for each in overrides if {"name": _NODE} in _listed(each, "targetJobs")),
+    ]
+
+
+def _merged(values: Iterable[object], *path: str) -> dict[str, Any]:
+    """Return the fields at a path of each value in one, later ones first."""
+    above, key = path
+    return reduce(or_, (_fields(inner(value, above), key) for value in values), {})
+
+
 _MADE: Mapping[GroupKind, Callable[[Part, Part], TemplateLocation | None]] = MappingProxyType(
     {
         VOLCANO_JOB: _of_task,
@@ -410,6 +481,8 @@ _MADE: Mapping[GroupKind, Callable[[Part, Part], TemplateLocation | None]] = Map
         ("argoproj.io", "WorkflowTemplate"): _of_step,
         ("serving.knative.dev", "Configuration"): _of_revision,
         ("serving.knative.dev", "Service"): _of_revision,
+        TRAIN_JOB: _of_train_job,
+        **dict.fromkeys(TRAINING_RUNTIMES, _of_training_runtime),
     }
 )
 """The types whose controllers do not create pods of the template as written."""
@@ -464,8 +537,8 @@ def _searched(workload: Part, sort: GroupKind) -> tuple[tuple[TemplateLocation, 
     if search.cut_short or len(places) > MOST_TEMPLATES:
         too_much = "too large or too deeply nested to search completely"
         guesses.append(f"{_called(sort)} is an unknown kind, {too_much}")
-    if why := _ELSEWHERE.get(sort):
-        guesses.append(f"the pods of a {_called(sort)} cannot be read from it and were not checked: {why}")
+    if elsewhere := _described_elsewhere(sort):
+        guesses += elsewhere
     elif search.annotated and not read:
         guesses.append(f"{_called(sort)} is an unknown kind: found no pod template for {search.annotated}")
     return read, tuple(guesses)
@@ -563,7 +636,13 @@ _COMPUTED: Mapping[str, tuple[str, str]] = {
 _ELSEWHERE: Mapping[GroupKind, str] = MappingProxyType(
     {(group_name, kind): why for group_name, (kinds, why) in _COMPUTED.items() for kind in kinds.split()}
 )
-"""Types whose pods cannot be read from the object, and why."""
+"""Types whose pods cannot be read from the object, or not always, and why."""
+
+
+def _described_elsewhere(sort: GroupKind) -> tuple[str, ...]:
+    if why := _ELSEWHERE.get(sort):
+        return (f"the pods of a {_called(sort)} cannot be read from it and were not checked: {why}",)
+    return ()
 
 
 # Misplaced annotations.
@@ -578,10 +657,23 @@ def _astray(
     """Yield annotations for pods that are on the object but not on one of its templates."""
     if sort in _HANDING_ON:
         return
+    if sort == TRAIN_JOB:
+        yield from _astray_on_train_job(raw)
+        return
     for key in nsmallest(_MOST_NAMED, filter(_for_pods, _annotations(raw))):
         lacking = next((place for place in places if key not in _annotations(place.raw)), None)
         if lacking is not None:
             yield f"metadata.annotations[{key[:_LONGEST_KEY]}] {_why_astray(sort, lacking)}"
+
+
+def _astray_on_train_job(raw: Mapping[str, object]) -> Iterator[str]:
+    """Yield those of a TrainJob, and those that Trainer before 2.2 passes on to its JobSet alone."""
+    patched = _merged(_node_patches(Part(raw)), "metadata", "annotations")
+    for above in ("metadata", "spec"):
+        written = _fields(inner(raw, above), "annotations")
+        for key in nsmallest(_MOST_NAMED, filter(_for_pods, written.keys() - patched.keys())):
+            place = f"put it on {_PATCHED_ANNOTATIONS}, or on the template of its runtime"
+            yield f"{above}.annotations[{key[:_LONGEST_KEY]}] has no effect on a TrainJob: {place}"
 
 
 def _why_astray(sort: GroupKind, place: TemplateLocation) -> str:

@@ -477,21 +477,118 @@ def test_a_mistake_in_a_step_has_its_place_in_the_workflow(where: str, told: str
     assert place.in_object(Mistake(where, "is wrong")).where == f"spec.templates[0].{told}"
 
 
+RUNTIME = {"template": {"spec": {"replicatedJobs": [{"template": {"spec": {"template": POD_SPEC}}}]}}}
+RUNTIME_AT = "spec.template.spec.replicatedJobs[0].template.spec.template"
+
 PARTIAL: dict[GroupKind, tuple[object, str]] = {
     # a kind that runs the templates of workflows: its spec, where they are
     ("argoproj.io", "Workflow"): ({"templates": [{"container": MAIN}]}, "spec.templates[0]"),
     ("argoproj.io", "WorkflowTemplate"): ({"templates": [{"container": MAIN}]}, "spec.templates[0]"),
     ("argoproj.io", "CronWorkflow"): (
         {"workflowSpec": {"templates": [{"container": MAIN}]}}, "spec.workflowSpec.templates[0]"),
+    # kinds of Kubeflow Trainer: a TrainJob and its runtime are one pod together
+    ("trainer.kubeflow.org", "TrainingRuntime"): (RUNTIME, RUNTIME_AT),
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"): (RUNTIME, RUNTIME_AT),
+    ("trainer.kubeflow.org", "TrainJob"): ({"trainer": {"resourcesPerNode": {}}}, "spec.trainer"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("sort", PARTIAL, ids=lambda sort: sort[1])
-def test_each_kind_of_workflow_has_pods_that_are_guessed(sort: GroupKind) -> None:
+def test_each_kind_whose_pods_another_object_completes_has_pods_that_are_guessed(sort: GroupKind) -> None:
     spec, where = PARTIAL[sort]
     places = look(f"{sort[0]}/v1alpha1", sort[1], spec).places
 
     assert [(place.where, place.guessed) for place in places] == [(where, True)]
+
+
+def train_job(spec: dict[str, object], **annotations: str) -> TemplateScan:
+    return look("trainer.kubeflow.org/v1alpha1", "TrainJob", spec, annotations)
+
+
+def patch(annotations: dict[str, str], *, name: str = "node", **selector: str) -> dict[str, Any]:
+    """A patch of a runtime's pod template, as Trainer 2.2 takes it."""
+    changes = {"metadata": {"annotations": annotations}, "spec": {"nodeSelector": selector}}
+    job = {"name": name, "template": {"spec": {"template": changes}}}
+    return {"manager": "me", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+
+
+NODE = {"resourcesPerNode": {"limits": {"cpu": "9"}}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"runtimePatches": [patch(INTENT), patch({"x": "1"}, pool="a"), patch({"x": "2"}, name="launcher")]},
+        {
+            "podTemplateOverrides": [
+                {
+                    "targetJobs": [{"name": "launcher"}, {"name": "node"}],
+                    "metadata": {"annotations": {**INTENT, "x": "1"}},
+                    "spec": {"nodeSelector": {"pool": "a"}},
+                },
+                {"targetJobs": [{"name": "launcher"}], "metadata": {"annotations": {"x": "2"}}},
+            ]
+        },
+    ],
+    ids=["2.2", "2.1"],
+)
+def test_nodes_of_a_train_job_have_what_it_changes_in_its_runtime(changes: dict[str, object]) -> None:
+    seen = train_job({"trainer": NODE, **changes})
+
+    (place,) = seen.places
+    assert place.raw == {
+        "metadata": {"annotations": {**INTENT, "x": "1"}},
+        "spec": {
+            "nodeSelector": {"pool": "a"},
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "node", "resources": NODE["resourcesPerNode"]}],
+        },
+    }
+    assert not seen.misplaced
+
+
+PATCHED = (
+    "spec.runtimePatches[*].trainingRuntimeSpec.template.spec.replicatedJobs[*]"
+    ".template.spec.template.metadata.annotations"
+)
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("spec.containers[0].resources.limits.cpu", "spec.trainer.resourcesPerNode.limits.cpu"),
+        ("metadata.annotations[a]", f"{PATCHED}[a]"),
+    ],
+)
+def test_a_mistake_in_the_nodes_of_a_train_job_has_its_place_in_it(where: str, told: str) -> None:
+    (place,) = train_job({"trainer": NODE}).places
+
+    assert place.in_object(Mistake(where, "is wrong")).where == told
+
+
+@pytest.mark.parametrize("trainer", [None, 7, {}, {"resourcesPerNode": 7}], ids=repr)
+def test_a_train_job_that_leaves_resources_to_its_runtime_is_no_pod(trainer: object) -> None:
+    seen = train_job({"trainer": trainer, "runtimePatches": [patch(INTENT)]})
+
+    assert seen.places == ()
+    assert seen.guesses[0].startswith("the pods of a TrainJob.trainer.kubeflow.org cannot be read from it")
+
+
+@pytest.mark.parametrize("trainer", [NODE, None], ids=["resources", "none"])
+def test_an_annotation_without_effect_on_a_train_job_is_told(trainer: object) -> None:
+    told = f"has no effect on a TrainJob: put it on {PATCHED}, or on the template of its runtime"
+    seen = train_job({"annotations": {**INTENT, "other": "x"}, "trainer": trainer}, **INTENT)
+
+    assert seen.misplaced == tuple(
+        f"{above}.annotations[numalign.io/policy] {told}" for above in ("metadata", "spec")
+    )
+    assert train_job({"trainer": trainer, "runtimePatches": [patch(INTENT)]}, **INTENT).misplaced == ()
+
+
+def test_what_train_jobs_change_in_a_runtime_is_told_to_be_unknown() -> None:
+    (told,) = look("trainer.kubeflow.org/v1alpha1", "TrainingRuntime", RUNTIME).guesses
+
+    assert told.endswith("is not the whole pod: what TrainJobs change is unknown")
 
 
 # Kinds that nobody knows.
