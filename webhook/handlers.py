@@ -38,7 +38,7 @@ from numalign.runtime.work_queue import answered_for
 from webhook import changes
 from webhook.avoidance import Avoidance, with_avoidance
 from webhook.level_metrics import PodsBelow, ReviewsBelow
-from webhook.mutate import PLACERS, UNSTEERED, Steering, mutate, needs_survey
+from webhook.mutate import PLACERS, UNSTEERED, Mutate, Steering, mutate, mutate_job, needs_survey
 from webhook.patch import Mode
 from webhook.refusal_audit import RefusalAudit
 from webhook.review import (
@@ -53,7 +53,7 @@ from webhook.review import (
 )
 from webhook.settings import WebhookSettings
 from webhook.snapshot_holder import SnapshotHolder
-from webhook.subject import InvalidPod, ReviewedPod, SkipReason, subject
+from webhook.subject import JOB, InvalidPod, ReviewedPod, SkipReason, job_template, subject
 from webhook.validate import Decide, refuse_broken, validate
 from webhook.workloads import Workloads, judge, workload
 
@@ -223,9 +223,12 @@ def _body(request: web.Request) -> bytes:
 
 
 async def _mutation(context: Context, review: Review, snapshot: Snapshot) -> Outcome:
-    pod = _subject(context, review, snapshot)
+    pod = _subject(context, review, snapshot, job_template if review.kind == JOB else subject)
     if isinstance(pod, ReviewedPod):
-        answer = _avoiding(context, pod, await _steered(context, pod))
+        if review.kind == JOB:
+            answer = await _steered(context, pod, mutate_job)
+        else:
+            answer = _avoiding(context, pod, await _steered(context, pod, mutate))
         decision = _mutated(answer)
         for placer in _placers(answer):
             context.metrics.handed_over.labels(placer).inc()
@@ -235,16 +238,16 @@ async def _mutation(context: Context, review: Review, snapshot: Snapshot) -> Out
     return Outcome(decision, answer, answer_mutation(review.uid, answer))
 
 
-async def _steered(context: Context, pod: ReviewedPod) -> Allowed | Patched:
+async def _steered(context: Context, pod: ReviewedPod, mutate: Mutate) -> Allowed | Patched:
     """Return what to write into a pod; a patch computed during a cache update is computed again after it."""
-    holder, answer = context.holder, await _steered_by_now(context, pod)
+    holder, answer = context.holder, await _steered_by_now(context, pod, mutate)
     if isinstance(answer, Patched) and holder.updating:
         async with holder.lock:
-            answer = await _steered_by_now(context, pod)
+            answer = await _steered_by_now(context, pod, mutate)
     return answer
 
 
-async def _steered_by_now(context: Context, pod: ReviewedPod) -> Allowed | Patched:
+async def _steered_by_now(context: Context, pod: ReviewedPod, mutate: Mutate) -> Allowed | Patched:
     holder, settings = context.holder, context.settings
     steering = Steering(settings.injection, settings.gates)
     if needs_survey(pod, steering):
@@ -354,9 +357,14 @@ def _state(context: Context) -> dict[str, object]:
     }
 
 
-def _subject(context: Context, review: Review, snapshot: Snapshot) -> ReviewedPod | SkipReason | InvalidPod:
+def _subject(
+    context: Context,
+    review: Review,
+    snapshot: Snapshot,
+    read: Callable[..., ReviewedPod | SkipReason] = subject,
+) -> ReviewedPod | SkipReason | InvalidPod:
     try:
-        return subject(review, snapshot, reader=context.reader, policy=context.policy.now)
+        return read(review, snapshot, reader=context.reader, policy=context.policy.now)
     except InvalidPod as error:
         return error
 

@@ -11,12 +11,15 @@ same one, whatever nodes exist when each is created. A gate is added only if som
 any other pod is denied, or goes to unknown nodes, and there is no node to wait for.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from numalign.cache import ClusterCache, Survey, dra
 from numalign.kube import routing
+from numalign.kube.decode.parts import inner
+from numalign.kube.decode.scheduling import REQUIRED
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.intent import CLASS_LABEL
 from webhook import patch
@@ -32,6 +35,10 @@ CLASSES, SCHEDULER, GATE = "classes", "scheduler", "gate"
 
 PLACERS = (SCHEDULER, GATE)
 """Those for what places the pod."""
+
+
+Mutate: TypeAlias = Callable[..., Allowed | Patched]
+"""What is written into an object for a pod, as `mutate` returns it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +79,37 @@ def mutate(
         return Allowed()
     audit = {change.key: change.text for change in changes if change.operations}
     return Patched(operations=operations, audit=audit)
+
+
+def mutate_job(
+    template: ReviewedPod, cache: ClusterCache, steering: Steering, *, served: AbstractSet[str] = frozenset()
+) -> Allowed | Patched:
+    """
+    Keep the pods of a Job off those classes in its template, which queues read before there are pods.
+
+    Only exclusions are written, because a Job may wait longer than classes exist. A template with required
+    node affinity is left unchanged: a Job's template is immutable, and its author, who applies the Job again,
+    would have changed these terms.
+    """
+    if not template.request.rules.job_affinity or steering.injection not in _REQUIRING:
+        return Allowed()
+    survey = (
+        cache.ever(dra.sure(template.request.question, served)) if needs_survey(template, steering) else None
+    )
+    if survey is None or not survey.feasible:
+        return Allowed()
+    if inner(inner(inner(template.pod["spec"], "affinity"), "nodeAffinity"), REQUIRED) is not None:
+        return Allowed(audit={UNSTEERED: "its template has required node affinity"})
+    try:
+        change = _classes(template, survey, Mode.EXCLUDE)
+    except Unsteered as error:
+        return Allowed(audit={UNSTEERED: str(error)})
+    operations = tuple(replace(each, path=f"/spec/template{each.path}") for each in change.operations)
+    return Patched(operations=operations, audit={change.key: change.text}) if operations else Allowed()
+
+
+_REQUIRING = frozenset({Mode.EXCLUDE, Mode.INCLUDE})
+"""The modes that keep pods off classes for certain."""
 
 
 def needs_survey(pod: ReviewedPod, steering: Steering) -> bool:

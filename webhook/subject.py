@@ -11,6 +11,7 @@ from typing import Any
 
 from numalign.cache.pod_question import Exempt, Invalid, PodQuestion
 from numalign.kube.cluster_state import Snapshot
+from numalign.kube.decode.parts import inner
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.decode.pod_request import runtime_class
 from numalign.kube.effective_policy import EffectivePolicy
@@ -19,6 +20,7 @@ from numalign.model.errors import BadInput
 from webhook.review import AdmissionOperation, GroupVersionKind, Review
 
 POD = GroupVersionKind("", "v1", "Pod")
+JOB = GroupVersionKind("batch", "v1", "Job")
 
 
 class SkipReason(StrEnum):
@@ -53,6 +55,18 @@ def subject(
     if review.operation is not AdmissionOperation.CREATE or review.sub_resource:
         return SkipReason.OPERATION
     return read(review.object, review, EffectivePolicy.of(snapshot, policy), reader)
+
+
+def job_template(
+    review: Review, snapshot: Snapshot, *, reader: PodReader, policy: ClusterPolicy = NO_POLICY
+) -> ReviewedPod | SkipReason:
+    """Read the pod template of the Job under review; raise `InvalidPod` as `subject` does."""
+    template = inner(inner(review.object, "spec"), "template")
+    if not isinstance(template, dict):
+        return SkipReason.KIND
+    if review.operation is not AdmissionOperation.CREATE or review.sub_resource:
+        return SkipReason.OPERATION
+    return read(template, review, EffectivePolicy.of(snapshot, policy), reader)
 
 
 def exempt(pod: object, review: Review, policy: EffectivePolicy) -> str | None:

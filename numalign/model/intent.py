@@ -36,6 +36,7 @@ ADMISSION = PREFIX + "admission"
 SCHEDULER = PREFIX + "scheduler"
 GATE = PREFIX + "gate"
 HEAL = PREFIX + "heal"
+JOB_AFFINITY = PREFIX + "job-affinity"
 
 PLACEMENT_GATE = PLACEMENT
 """The scheduling gate of pods whose node the controller chooses."""
@@ -51,7 +52,7 @@ WRITTEN_ABOUT_PODS = (PLACEMENT, PLACEMENT_OBSERVED, PINNED_AT, ALIGNED, ALIGNED
 """Annotations that programs write on pods, which are not part of the owner's request."""
 
 _ON_PODS = (*_WRITTEN_BY_OWNERS, *WRITTEN_ABOUT_PODS)
-_ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION, SCHEDULER, GATE, HEAL)
+_ON_NAMESPACES = (DEFAULT, ENFORCE, WARN, AUDIT, ADMISSION, SCHEDULER, GATE, HEAL, JOB_AFFINITY)
 
 
 MOST_NAMES = 64
@@ -116,6 +117,13 @@ class Gate(StrEnum):
     DISABLED = "disabled"
 
 
+class JobAffinity(StrEnum):
+    """Whether unsuitable node classes are excluded in the pod templates of Jobs, too."""
+
+    ENABLED = "enabled"
+    DISABLED = "disabled"
+
+
 class Heal(StrEnum):
     """Which pods may be deleted, so that their owners recreate them; `running` includes `failed`."""
 
@@ -169,7 +177,7 @@ class NamespaceRules:
     """The settings in a namespace's labels, None where a label is missing or cannot be read.
 
     The policies apply to its pods. `scheduler` places the pods that request alignment, `gate` is whether the
-    controller does, and `heal` is which pods it may delete.
+    controller does, `heal` is which pods it may delete, and `job_affinity` is whether Jobs are changed.
     """
 
     default: Policy | None = None
@@ -180,6 +188,7 @@ class NamespaceRules:
     scheduler: str | None = None
     gate: Gate | None = None
     heal: Heal | None = None
+    job_affinity: bool = False
 
     @property
     def has_policy(self) -> bool:
@@ -280,6 +289,8 @@ def parse_namespace(labels: Mapping[str, str]) -> tuple[NamespaceRules, tuple[Mi
         scheduler=_read_scheduler(labels, mistakes),
         gate=_read_enum(Gate, labels, GATE, mistakes, kind="labels"),
         heal=_read_enum(Heal, labels, HEAL, mistakes, kind="labels"),
+        job_affinity=_read_enum(JobAffinity, labels, JOB_AFFINITY, mistakes, kind="labels")
+        is JobAffinity.ENABLED,
     )
     return rules, tuple(mistakes)
 

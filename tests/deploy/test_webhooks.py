@@ -11,14 +11,18 @@ from numalign.decision import taints
 from numalign.kube.decode import templates
 from numalign.model import intent
 from tests.deploy.render import AGENT_NAMESPACE, NAMESPACE, installed
-from tests.deploy.selectors import CONDITIONS, NAME, Object, Request, called
+from tests.deploy.selectors import CONDITIONS, NAME, Object, Request, called, selects
 from tests.notation import table
 from webhook.handlers import _ENDPOINTS
 
 SHIPPED = installed(".")
-MUTATING = SHIPPED["MutatingWebhookConfiguration", "zz-numalign"]
+EVERY_MUTATING = SHIPPED["MutatingWebhookConfiguration", "zz-numalign"]
 VALIDATING = SHIPPED["ValidatingWebhookConfiguration", "zz-numalign"]
-WORKLOADS = "workloads.validate.numalign.io"
+WORKLOADS, JOBS = "workloads.validate.numalign.io", "jobs.mutate.numalign.io"
+MUTATING, OF_JOBS = (
+    EVERY_MUTATING | {"webhooks": [e for e in EVERY_MUTATING["webhooks"] if (e["name"] == JOBS) is jobs]}
+    for jobs in (False, True)
+)
 OF_PODS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e["name"] != WORKLOADS]}
 OF_WORKLOADS = VALIDATING | {"webhooks": [e for e in VALIDATING["webhooks"] if e["name"] == WORKLOADS]}
 EVERY_ENTRY = SHIPPED.entries
@@ -151,6 +155,25 @@ def test_a_workload_is_sent_when_it_says_something_new_of_its_pods(
     assert called(OF_WORKLOADS, namespace=namespace, request=request_) == [WORKLOADS] * asked
 
 
+@pytest.mark.parametrize(
+    ("namespace", "asked"),
+    [
+        (TEAM, False),
+        (TEAM | {intent.JOB_AFFINITY: "enabled"}, True),
+        (TEAM | {intent.JOB_AFFINITY: "enabled", intent.ADMISSION: "disabled"}, False),
+        ({NAME: NAMESPACE, intent.JOB_AFFINITY: "enabled"}, False),
+    ],
+)
+def test_jobs_are_changed_only_in_namespaces_that_ask_for_it(
+    namespace: Mapping[str, str], *, asked: bool
+) -> None:
+    [entry] = OF_JOBS["webhooks"]
+    selector = entry["namespaceSelector"]
+
+    assert selects(selector, namespace) is asked
+    assert [(rule["apiGroups"], rule["resources"]) for rule in entry["rules"]] == [(["batch"], ["jobs"])]
+
+
 def test_of_kubernetes_own_kinds_all_that_run_pods_are_sent() -> None:
     [entry] = OF_WORKLOADS["webhooks"]
     groups = ("", "apps", "batch")
@@ -216,5 +239,7 @@ def test_names_are_unique_and_have_a_domain() -> None:
 
 
 def test_every_condition_that_is_evaluated_here_is_shipped() -> None:
-    shipped = {" ".join(c["expression"].split()) for entry in EVERY_ENTRY for c in entry["matchConditions"]}
+    shipped = {
+        " ".join(c["expression"].split()) for entry in EVERY_ENTRY for c in entry.get("matchConditions", ())
+    }
     assert shipped == CONDITIONS.keys()

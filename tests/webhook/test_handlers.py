@@ -70,6 +70,19 @@ async def test_a_pod_is_patched_and_then_admitted(served: Webhook) -> None:
     }
 
 
+async def test_classes_are_excluded_in_jobs_of_namespaces_that_ask_for_it(webhook: Webhook) -> None:
+    webhook.put(CLUSTER, team={"job-affinity": "enabled"})
+    await webhook.load()
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": FITS}}
+    async with webhook.open() as caller:
+        first = await caller.ask("/mutate", job, kind={"group": "batch", "version": "v1", "kind": "Job"})
+        pod = applied(job, orjson.loads(b64decode(first["patch"])))["spec"]["template"]
+        again = await caller.ask("/mutate", pod)
+
+    assert first["auditAnnotations"] == {"classes": f"NotIn {node_class(SMALL)}"}
+    assert again == {"uid": UID, "allowed": True}
+
+
 async def test_a_pod_that_fits_nowhere_passes_mutation_and_ends_at_validation(served: Webhook) -> None:
     async with served.open() as caller:
         mutated = await caller.ask("/mutate", NEVER)

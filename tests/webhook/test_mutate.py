@@ -14,10 +14,10 @@ from tests.json_patch import applied
 from tests.naming import named
 from tests.notation import node, table
 from tests.webhook.conftest import Cluster, Raw, asked, cluster, raw, read, with_spec
-from webhook.mutate import Steering, mutate, needs_survey
+from webhook.mutate import Steering, mutate, mutate_job, needs_survey
 from webhook.patch import Mode
 from webhook.review import Allowed, Patched
-from webhook.subject import SkipReason, subject
+from webhook.subject import ReviewedPod, SkipReason, job_template, subject
 
 SINGLE = "single-numa-node"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -323,3 +323,79 @@ def test_nothing_is_asked_of_the_nodes_for_a_pod_that_cannot_be_patched() -> Non
     assert not needs_survey(read(free, gated), UNLIFTED)
     assert not needs_survey(read(free, routed), LIFTED)
     assert not needs_survey(read(with_spec(free, nodeName="a"), gated), Steering(Mode.EXCLUDE, gates=True))
+
+
+# Jobs, whose template queues read before there are pods.
+
+JOBS = {"group": "batch", "version": "v1", "kind": "Job"}
+LABELLED = {"job-affinity": "enabled"}
+QUEUED = cluster([SMALL, LARGE], labels=LABELLED)
+
+
+def job(pod: Raw) -> Raw:
+    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {**pod, "kind": None}}}
+
+
+def created(pod: Raw, now: Cluster, mode: Mode = Mode.EXCLUDE) -> Allowed | Patched:
+    """The answer to a Job that is created."""
+    found = job_template(asked(job(pod), kind=JOBS), now.snapshot, reader=PodReader())
+    assert isinstance(found, ReviewedPod)
+    return mutate_job(found, now.cache, Steering(mode, gates=True))
+
+
+@pytest.mark.parametrize("mode", [Mode.EXCLUDE, Mode.INCLUDE])
+def test_a_job_is_kept_off_classes_that_could_never_take_its_pods(mode: Mode) -> None:
+    answer = created(ASKING, QUEUED, mode)
+
+    assert isinstance(answer, Patched)
+    assert applied(job(ASKING), answer.operations)["spec"]["template"]["spec"] == {
+        **ASKING["spec"],
+        "affinity": NOT_SMALL,
+    }
+    assert answer.audit == {"classes": f"NotIn {SMALL_CLASS}"}
+
+
+UNLABELLED = cluster([SMALL, LARGE], labels={"job-affinity": "disabled"})
+TO_SCHEDULER = {**LABELLED, "scheduler": "numalign-scheduler", "gate": "enabled"}
+
+UNCHANGED = [
+    # why                                     the pod, the cluster, the mode
+    ("its namespace has no label",            ASKING, BOTH, Mode.EXCLUDE),
+    ("the label says so",                     ASKING, UNLABELLED, Mode.EXCLUDE),
+    ("pods are only to prefer classes",       ASKING, QUEUED, Mode.PREFER),
+    ("nothing is written",                    ASKING, QUEUED, Mode.OFF),
+    ("no class could take it",                ASKING, cluster([SMALL], labels=LABELLED), Mode.EXCLUDE),
+    ("all classes could",                     ASKING, cluster([LARGE], labels=LABELLED), Mode.EXCLUDE),
+    ("it names its node",                     PINNED, QUEUED, Mode.EXCLUDE),
+    ("nothing else is written into it",       ASKING, cluster([LARGE], labels=TO_SCHEDULER), Mode.EXCLUDE),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pod", "now", "mode"), table(UNCHANGED))
+def test_a_job_is_left_as_it_is_if(pod: Raw, now: Cluster, mode: Mode) -> None:
+    assert created(pod, now, mode) == Allowed()
+
+
+def test_terms_that_are_applied_with_a_job_are_left_as_they_are() -> None:
+    """Its template is immutable: whoever applied it again would change the terms back, and fail."""
+    answer = created(with_spec(ASKING, affinity=required(ZONE)), QUEUED)
+
+    assert answer == Allowed(audit={"unsteered": "its template has required node affinity"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "changes", "skip"),
+    [
+        ({"template": 7}, {}, "kind"),
+        ({}, {}, "kind"),
+        ({"template": ASKING}, {"operation": "UPDATE"}, "operation"),
+        ({"template": ASKING}, {"subResource": "status"}, "operation"),
+        ({"template": raw(TWO_GPUS)}, {}, "silent"),
+    ],
+)
+def test_only_templates_of_new_jobs_that_request_something_are_read(
+    spec: Raw, changes: Raw, skip: str
+) -> None:
+    review = asked({"spec": spec}, kind=JOBS, **changes)
+
+    assert job_template(review, QUEUED.snapshot, reader=PodReader()) is SkipReason(skip)
