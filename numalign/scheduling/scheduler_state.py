@@ -248,7 +248,7 @@ class SchedulerState:
         return AssignedPod(
             pod.uid,
             (pod.namespace, pod.name),
-            pod.demand,
+            pod.demand or pod.request.most,
             Stage.ADMITTED if pod.acknowledged else Stage.BOUND,
             since=self.clock() - age,
             created=pod.created,

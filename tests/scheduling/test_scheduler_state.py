@@ -98,6 +98,17 @@ async def test_a_pod_whose_wish_is_unclear_holds_no_more_than_it_asks_for(scorer
     assert (known, free(scorer), basis(scorer)) == ([4, 8], [3, 7], Basis.REPORTED)
 
 
+async def test_a_pod_too_large_to_be_kept_holds_no_more_than_its_containers_request(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    # Each container requests another amount of memory, and two of them a CPU.
+    containers = [f"cpu={'1' if at < 2 else '1m'} mem={at + 1}" for at in range(100)]
+    large = on("a", raw(*containers))
+    scorer.see(large)
+
+    assert scorer.state.pods[uid("web")].demand is None
+    assert free(scorer) == [6, 6]
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 async def test_a_pod_that_has_ended_holds_nothing_long_before_it_is_deleted(
     scorer: Scorer, phase: str

@@ -5,6 +5,7 @@ The pods of a template are equal, and they share one value (`PodReader`). Of a p
 to be kept as long as it lives, programs keep less: a `summary`, or only that it is too large.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,7 +25,7 @@ MOST_BYTES = 2**15
 """The limit of what is kept of one part of a pod as long as it lives: a hundred containers take less."""
 
 MOST_NAMES, MOST_CHARACTERS = 16, 1024
-"""The limits of resources in a summary, and of the characters of all names in it."""
+"""The limits of resources in a summary or a sum, and of the characters of all names in it."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -39,6 +40,8 @@ class PodRequest:
     written: IntentAnnotations
     runtime_class: str = ""
     unreadable: tuple[Mistake, ...] = ()
+    most: Demand | None = None
+    """What the pod may hold at most, if its `demand` is too large to be kept."""
     _weight: int = field(init=False, compare=False, repr=False, default=0)
 
     @property
@@ -73,7 +76,34 @@ def kept(request: PodRequest) -> PodRequest:
     if request.weight <= MOST_BYTES:
         return request
     brief = IntentAnnotations(request.written.policy)
-    return PodRequest(None, brief, request.runtime_class[:MOST_CHARACTERS], (_TOO_LARGE,))
+    return PodRequest(
+        None, brief, request.runtime_class[:MOST_CHARACTERS], (_TOO_LARGE,), _sum(request.demand)
+    )
+
+
+def _sum(whole: Demand | None) -> Demand | None:
+    """Return one request for all that any container requests; None if even that is too large."""
+    if whole is None:
+        return None
+    steps = (*whole.steps, *(whole.pod_level.steps if whole.pod_level else ()))
+    sums = Counter[str]()
+    for step in steps:
+        sums.update(step.requests)
+    total = whole.total.positive()
+    if max(len(sums), len(total)) > MOST_NAMES:
+        return None
+    step = _step(sums)
+    return Demand(whole.qos, (step,), step, total, by_dra=whole.by_dra & sums.keys())
+
+
+def _step(amounts: Mapping[str, int]) -> Step:
+    """Return the request of a whole pod for these amounts."""
+    by_kind: dict[bool, dict[str, int]] = {True: {}, False: {}}
+    for name in sorted(amounts):
+        if name != CPU:
+            by_kind[kind(name) is Kind.MEMORY][name] = amounts[name]
+    memory, devices = Resources(by_kind[True]), Resources(by_kind[False])
+    return Step(WHOLE_POD, Role.APP, amounts.get(CPU, 0), memory, devices)
 
 
 _TOO_LARGE = Mistake("spec", f"requests so much that keeping it would take more than {MOST_BYTES >> 10} KiB")
@@ -93,14 +123,7 @@ def summary(request: PodRequest) -> PodRequest | None:
     characters = sum(map(len, (*names, *listed, request.runtime_class)))
     if len(names) > MOST_NAMES or characters > MOST_CHARACTERS:
         return None
-    amounts = {name: MILLI if name == CPU else 1 for name in sorted(names)}
-    whole = Step(
-        WHOLE_POD,
-        Role.APP,
-        amounts.pop(CPU, 0),
-        Resources({name: each for name, each in amounts.items() if kind(name) is Kind.MEMORY}),
-        Resources({name: each for name, each in amounts.items() if kind(name) is not Kind.MEMORY}),
-    )
+    whole = _step({name: MILLI if name == CPU else 1 for name in names})
     brief = IntentAnnotations(
         written.policy,
         listed,

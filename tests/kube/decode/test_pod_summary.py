@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 from numalign.cache.admission import shortfalls
 from numalign.cache.pod_question import PodQuestion
 from numalign.kube.decode.pod_reader import PodReader
-from numalign.kube.decode.pod_request import PodRequest, summary
+from numalign.kube.decode.pod_request import PodRequest, kept, summary
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.kube.files.policy import ClusterPolicy
+from numalign.ledger import claims
 from numalign.memory_size import weight
 from numalign.model.intent import NamespaceRules, Policy
+from tests.notation import node
 
 READER = PodReader()
 NAMES = ["cpu", "memory", "hugepages-2Mi", "x.io/a", "x.io/b", "y.io/a", "ephemeral-storage"]
@@ -32,6 +34,7 @@ VALUES = {
     "numalign.io/scope": ["pod", "container"],
 }
 MOST_BYTES = 5_000
+NODE = node("cpu=8 mem=16Gi x.io/a=4 x.io/b=4", "cpu=8 mem=16Gi y.io/a=4", policy=Policy.RESTRICTED)
 
 amounts = st.dictionaries(st.sampled_from(NAMES), st.sampled_from(["0", "1", "2", "1500m"]), max_size=5)
 annotations = st.fixed_dictionaries({}, optional={key: st.sampled_from(VALUES[key]) for key in VALUES})
@@ -71,6 +74,22 @@ def test_a_summary_is_below_the_same_levels(
 def below(request: PodRequest, policy: EffectivePolicy) -> tuple[str, ...] | None:
     reading = READER.read(request, "team", policy)
     return shortfalls(reading) if isinstance(reading, PodQuestion) else None
+
+
+@given(st.lists(amounts, min_size=1, max_size=4), st.integers(0, 3))
+def test_a_sum_is_the_most_that_a_pod_gets_on_a_node(asked: list[dict[str, str]], inits: int) -> None:
+    containers = [
+        {"name": f"c{at}", "resources": {"requests": each, "limits": each}} for at, each in enumerate(asked)
+    ]
+    many = [{"name": f"more-{'x' * 500}-{at}"} for at in range(90)]
+    pod = {"spec": {"initContainers": containers[:inits], "containers": [*containers[inits:], *many]}}
+    request = READER.request(pod)
+    brief = kept(request)
+
+    assert request.demand
+    assert brief.demand is None
+    assert brief.most
+    assert claims.due(NODE, brief.most).all == claims.due(NODE, request.demand).all
 
 
 def test_a_summary_takes_as_many_bytes_whatever_the_pod_says() -> None:
