@@ -3,13 +3,15 @@
 A kubelet discovers its machine through cAdvisor (v0.52.1 for Kubernetes v1.34, v0.56.2 for v1.36), which
 reads `/sys/devices/system` (utils/sysfs, utils/sysinfo), the sizes of hugepages in
 `/sys/kernel/mm/hugepages`, memory in `/proc/meminfo` and the number of sockets in `/proc/cpuinfo`
-(machine/machine.go). If these files are mounted over the real ones, the kubelet sees that machine. The
-description has the format of the recordings of the kubelet (tests/conformance/data); all machines of these
-can be written.
+(machine/machine.go). Exporters that are based on ghw also read blocks of memory
+(`/sys/devices/system/memory`), and need a folder of hugepages in each zone. If these files are mounted over
+the real ones, all of them see that machine. The description has the format of the recordings of the kubelet
+(tests/conformance/data); all machines of these can be written.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,9 @@ Json = dict[str, Any]
 
 KIB = 2**10
 HUGEPAGES = "hugepages-"
+SMALLEST_BLOCK = 128 * 2**20
+"""Bytes of memory that Linux switches on or off at once, on most machines."""
+_SYSTEM = "sys/devices/system"
 _CPU = "sys/devices/system/cpu/cpu"
 
 MOUNTED = ("sys/devices/system", "sys/kernel/mm", "proc/meminfo", "proc/cpuinfo")
@@ -56,7 +61,7 @@ def write(machine: DescribedMachine, folder: Path) -> None:
     for name, target in _links(machine):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(target, target_is_directory=True)
-    for name in MOUNTED[:2]:
+    for name in (*MOUNTED[:2], *(f"{_SYSTEM}/node/node{zone}/hugepages" for zone in machine.zones)):
         (folder / name).mkdir(parents=True, exist_ok=True)
 
 
@@ -90,6 +95,10 @@ def _files(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
     yield from _lists("sys/devices/system/node", stocked, ("has_memory", "has_normal_memory"))
     for bank in machine.banks:
         yield from _zone(bank, machine)
+    yield f"{_SYSTEM}/memory/block_size_bytes", f"{_block_size(machine):x}"
+    for block in _blocks(machine):
+        yield f"{_SYSTEM}/memory/memory{block}/state", "online"
+        yield f"{_SYSTEM}/memory/memory{block}/online", "1"
     for size in _page_sizes(machine):
         total = sum(_pages(bank, size) for bank in machine.banks)
         yield from _hugepages("sys/kernel/mm", size, total)
@@ -171,6 +180,17 @@ def _pages(bank: ZoneMemory, size: int) -> int:
     return held.get(size, 0) // size
 
 
+def _block_size(machine: DescribedMachine) -> int:
+    """Return the bytes of a block, as few blocks as the zones allow."""
+    return max(gcd(*(bank.memory for bank in machine.banks)), SMALLEST_BLOCK)
+
+
+def _blocks(machine: DescribedMachine) -> Mapping[int, int]:
+    """Return the zone of each block of memory, by its number; what fills no block is left out."""
+    size = _block_size(machine)
+    return dict(enumerate(bank.zone for bank in machine.banks for _ in range(bank.memory // size)))
+
+
 def _memory(banks: Sequence[ZoneMemory], *, before: str = "") -> str:
     total = sum(bank.memory for bank in banks) // KIB
     free = total - sum(amount for bank in banks for amount in bank.huge.values()) // KIB
@@ -197,6 +217,8 @@ def _links(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
         for cpu in members(core.threads):
             yield f"sys/devices/system/node/node{core.zone}/cpu{cpu}", f"../../cpu/cpu{cpu}"
             yield f"{_CPU}{cpu}/node{core.zone}", f"../../node/node{core.zone}"
+    for block, zone in _blocks(machine).items():
+        yield f"{_SYSTEM}/node/node{zone}/memory{block}", f"../../memory/memory{block}"
 
 
 def _map(cpus: CpuSet) -> str:

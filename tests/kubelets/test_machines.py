@@ -94,6 +94,29 @@ def test_memory_is_told_of_the_whole_and_of_each_zone(tmp_path: Path) -> None:
     assert read(folder, "sys/devices/system/node/node4/hugepages/hugepages-2048kB/nr_hugepages") == "0"
 
 
+def test_blocks_of_memory_add_up_for_exporters_that_count_them(tmp_path: Path) -> None:
+    folder = written(tmp_path, zone(), {"id": 4, "memory": 3 << 30}) / "sys/devices/system"
+
+    size = int(read(folder, "memory/block_size_bytes"), 16)
+    online = {
+        number: [read(block, "state") for block in (folder / f"node/node{number}").glob("memory*")]
+        for number in (0, 4)
+    }
+
+    assert {number: len(states) * size for number, states in online.items()} == {0: 1 << 30, 4: 3 << 30}
+    assert {state for states in online.values() for state in states} == {"online"}
+
+
+def test_blocks_of_memory_are_no_smaller_than_those_of_linux(tmp_path: Path) -> None:
+    folder = written(tmp_path, zone(memory=(1 << 30) + 4096), {"id": 1, "memory": 1 << 30})
+
+    assert read(folder, "sys/devices/system/memory/block_size_bytes") == f"{machines.SMALLEST_BLOCK:x}"
+
+
+def test_every_zone_has_a_folder_of_hugepages(tmp_path: Path) -> None:
+    assert (written(tmp_path, zone()) / "sys/devices/system/node/node0/hugepages").is_dir()
+
+
 def test_caches_are_shared_as_described(tmp_path: Path) -> None:
     folder = written(tmp_path, zone(cores=[[0], [1], [40]], uncoreCaches=[[0, 1], [40]]))
 
