@@ -63,6 +63,11 @@ class Workshop:
     module_file: str = "go.mod"
     variables: Callable[["Workshop"], Mapping[str, str]] = no_variables
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The environment for Go: a module that names a newer toolchain is built with that one."""
+        return os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "auto"}
+
     def required(self, module: str) -> str:
         """Return the version of another module that this one requires. Raise `BrokenError` if it does not."""
         text = (self.folder / self.module_file).read_text()
@@ -116,7 +121,7 @@ class Workshop:
             *(go, "build", f"-modfile={self.module_file}", "-mod=readonly", "-trimpath"),
             *("-ldflags", self._linker_flags(), *flags, "-o", str(into), package),
             cwd=self.folder,
-            env=os.environ | {"CGO_ENABLED": "0"},
+            env=self.environment,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=sys.stderr,
         )

@@ -63,7 +63,7 @@ def webhooks() -> list[Json]:
 
 def by_address(document: Json, port: int) -> Json:
     """Return an object with its webhooks, if any, called at a port of this machine."""
-    return _changed(document, lambda entry: {"clientConfig": _at(entry, port)})
+    return _changed(document, lambda entry: {"clientConfig": at(entry, port)})
 
 
 def patient(document: Json) -> Json:
@@ -82,5 +82,6 @@ def _changed(document: Json, change: Callable[[Json], Json]) -> Json:
     return document | {"webhooks": [entry | change(entry) for entry in document["webhooks"]]}
 
 
-def _at(entry: Json, port: int) -> Json:
+def at(entry: Json, port: int) -> Json:
+    """Return the client configuration that calls a webhook at a port of this machine."""
     return {"url": f"https://127.0.0.1:{port}{entry['clientConfig']['service']['path']}"}

@@ -7,27 +7,23 @@ A JobSet that loses one Job restarts all of them, so it is the most expensive wo
 """
 
 import json
-from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 
 from harness import shipped
 from harness.api_objects import Store
-from harness.api_requests import Json, ask
+from harness.api_requests import Json
 from harness.controlplane.planes import Plane
 from harness.jobsets.build import PROGRAM, find
+from harness.operators import called, until_served
 from harness.processes import Child, Children, answers, free_port, until
 
 USER = "system:serviceaccount:jobset-system:jobset-controller-manager"
 USERS = {USER: ""}
 """Users that the plane must know, besides an `admin`."""
-
-GROUP = "/apis/jobset.x-k8s.io/v1alpha2"
-JOBSETS = f"{GROUP}/jobsets"
 
 # Its kustomization adds this selector to the two webhooks for pods.
 OF_JOBSETS = {"matchExpressions": [{"key": "jobset.sigs.k8s.io/jobset-name", "operator": "Exists"}]}
@@ -53,9 +49,10 @@ async def jobsets(children: Children, plane: Plane) -> AsyncIterator[JobSets]:
     port, probes = free_port(), free_port()
     async with plane.client("admin") as api:
         store = Store(api)
-        for document in installed(programs, port, plane.ca):
+        documents = installed(programs, port, plane.ca)
+        for document in documents:
             await store.apply(document)
-        await until(partial(_served, store), what="JobSets were served", child=plane.child)
+        await until_served(store, plane, documents)
         child = await children.start(
             str(programs / PROGRAM),
             f"--config={_configuration(folder, port, probes, plane.ca.parent)}",
@@ -72,11 +69,9 @@ async def jobsets(children: Children, plane: Plane) -> AsyncIterator[JobSets]:
 
 def installed(programs: Path, port: int, ca: Path) -> list[Json]:
     """Return the objects that a cluster needs; its webhooks are called at a port of this machine."""
-    bundle = b64encode(ca.read_bytes()).decode()
     [role] = shipped.documents(programs / "role.yaml")
-    hooks = [shipped.by_address(each, port) for each in shipped.documents(programs / "webhooks.yaml")]
+    hooks = [called(each, port, ca) for each in shipped.documents(programs / "webhooks.yaml")]
     for entry in (entry for document in hooks for entry in document["webhooks"]):
-        entry["clientConfig"]["caBundle"] = bundle
         if entry["name"].endswith("pod.kb.io"):
             entry["objectSelector"] = OF_JOBSETS
     return [*shipped.documents(programs / "crd.yaml"), *hooks, role, _binding(role["metadata"]["name"])]
@@ -107,11 +102,3 @@ def _configuration(folder: Path, port: int, probes: int, certificates: Path) -> 
     }
     file.write_text(json.dumps(told))
     return file
-
-
-async def _served(store: Store) -> bool:
-    """Return whether JobSets can be listed and discovered, which do not start at the same time."""
-    if (await ask(store.api, "GET", JOBSETS)).code != HTTPStatus.OK:
-        return False
-    resources = (await ask(store.api, "GET", GROUP)).body.get("resources", [])
-    return any(resource["name"] == "jobsets" for resource in resources)
