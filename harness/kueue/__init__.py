@@ -1,0 +1,1 @@
+"""The real Kueue, built and run next to a control plane."""
