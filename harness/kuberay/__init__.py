@@ -1,0 +1,1 @@
+"""The real KubeRay operator, built and run next to a control plane."""
