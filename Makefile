@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 
 .PHONY: all ready demo serve test test-latest test-oldest laws check lock sim soak clean
 .PHONY: agreement agreement-check never oracle oracle-test fuzz-kubelet
-.PHONY: e2e e2e-clean-root e2e-versions e2e-kubelets e2e-workloads attack browser-test deploy-test release release-check release-test
+.PHONY: e2e e2e-clean-root e2e-versions e2e-kubelets e2e-workloads e2e-ecosystem attack browser-test deploy-test release release-check release-test
 .PHONY: bench bench-e2e simulate map-screenshots
 .PHONY: protos manifests dashboard reference docs docs-linkcheck
 all: check test
@@ -129,6 +129,12 @@ e2e-kubelets: $(READY)
 e2e-workloads: $(READY)
 	$(BIN)/python -m pytest tests/e2e_workloads --override-ini addopts=--import-mode=importlib \
 		-m workloads --timeout 300 -v
+
+# Test Kueue, Karpenter and KubeRay beside numalign, with real kubelets, the real scheduler and controllers; needs the
+# same as e2e-kubelets: make e2e-ecosystem [ECOSYSTEM="-k kueue"]
+e2e-ecosystem: $(READY)
+	$(BIN)/python -m pytest tests/e2e_ecosystem --override-ini addopts=--import-mode=importlib \
+		-m ecosystem --timeout 300 -v $(ECOSYSTEM)
 
 # Build the images, run them under runc, and install them with the chart on a node that runs containers; needs root, Go
 # the first time, and containerd, runc, network plugins, skopeo and umoci from the distribution.

@@ -104,6 +104,13 @@ WORKLOADS = AskedFor(
     command="make e2e-workloads",
     skipped="NO WORKLOAD WAS TESTED ON REAL KUBELETS",
 )
+ECOSYSTEM = AskedFor(
+    "ecosystem",
+    "root and Go",
+    of="programs of other projects beside numalign",
+    command="make e2e-ecosystem",
+    skipped="NO PROGRAM OF ANOTHER PROJECT WAS TESTED",
+)
 PACKAGING = AskedFor(
     "packaging",
     "helm or a package registry",
@@ -146,7 +153,7 @@ IMAGES = AskedFor(
     skipped="NO IMAGE WAS BUILT AND RUN",
 )
 
-ALL = (FULL, PACKAGING, RELEASE, ORACLE, KUBELETS, WORKLOADS, BROWSER, IMAGES, CLEAN_ROOT)
+ALL = (FULL, PACKAGING, RELEASE, ORACLE, KUBELETS, WORKLOADS, ECOSYSTEM, BROWSER, IMAGES, CLEAN_ROOT)
 
 NEEDS_TIME = frozenset(
     Path(__file__).with_name(folder)

@@ -156,7 +156,9 @@ async def second_scheduler(
     """
     installed = objects(MANIFESTS / "scheduler")
     for document in installed:
-        await cluster.store.apply(document)
+        # The process is its Deployment, whose pods would take room on nodes.
+        if document["kind"] != "Deployment":
+            await cluster.store.apply(document)
     await until_allowed(cluster.api, SCHEDULER, {*OF_SCHEDULERS, *rights_of("numalign-scheduler", installed)})
     port = port or free_port()
     kubeconfig = cluster.plane.kubeconfig(SCHEDULER, folder)

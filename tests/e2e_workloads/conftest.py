@@ -14,7 +14,7 @@ from harness.kubelets import build as kubelets
 from tests.asked_for import WORKLOADS
 from tests.child_output import CHILDREN, with_output
 from tests.e2e_workloads.installed import Numalign, numalign
-from tests.e2e_workloads.stages import VERSION, Stage, stage
+from tests.e2e_workloads.stages import NODES, VERSION, Stage, node, stage
 
 HELM = pytest.StashKey[Path]()
 
@@ -60,7 +60,7 @@ async def cluster(
     pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Stage]:
     """The cluster without anything of ours but the agents."""
-    async with stage(tmp_path_factory.mktemp("stage")) as running:
+    async with stage(tmp_path_factory.mktemp("stage"), [node(name) for name in NODES]) as running:
         pytestconfig.stash[CHILDREN] = running.cluster.children
         yield running
 

@@ -16,7 +16,7 @@ from harness.replicas import ONLY_METRICS, PORTS, Replica, Replicas, replicas
 from harness.waiting import SELDOM, seconds_until
 from tests.deploy.render import Installation, made, of_test
 from tests.e2e.clusters import LEASE
-from tests.e2e_workloads.stages import NODES, Stage
+from tests.e2e_workloads.stages import Stage
 from tests.e2e_workloads.workloads import WIDE
 
 VALUES = "gates.enabled=true heal.enabled=true"
@@ -113,9 +113,9 @@ class Numalign:
 
 
 @asynccontextmanager
-async def numalign(stage: Stage, helm: Path) -> AsyncIterator[Numalign]:
+async def numalign(stage: Stage, helm: Path, values: str = VALUES) -> AsyncIterator[Numalign]:
     """Everything of ours during the block, with every node labelled and one controller leading."""
-    installation = await made(helm, VALUES)
+    installation = await made(helm, values)
     plane, children = stage.cluster.plane, stage.cluster.children
     folders = {name: plane.folder / name for name in shipped.ACCOUNTS}
     for folder in folders.values():
@@ -161,7 +161,7 @@ def command(installation: Installation, name: str, kubeconfig: Path) -> tuple[st
 
 async def _until_labelled(stage: Stage) -> None:
     def labelled(nodes: list[Json]) -> bool:
-        return sum(shipped.LABEL in node["metadata"]["labels"] for node in nodes) == len(NODES)
+        return all(shipped.LABEL in node["metadata"]["labels"] for node in nodes)
 
     look = partial(stage.store.list, "v1", "Node")
     await seconds_until(look, labelled, what="every node had a class", within=60, every=SELDOM)

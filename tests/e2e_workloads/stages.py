@@ -1,7 +1,7 @@
 """A cluster of real programs: kubelets with agents, scheduler, controllers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +21,7 @@ from harness.controlplane import audits, schedulers
 from harness.controlplane import controllers as managers
 from harness.controlplane.audits import Use
 from harness.controlplane.controllers import controllers
+from harness.controlplane.planes import Users
 from harness.controlplane.schedulers import scheduler
 from harness.jobsets import controllers as jobset_controllers
 from harness.jobsets.controllers import jobsets
@@ -38,21 +39,27 @@ ZONES = 2
 EACH = 6
 """CPUs of a zone that pods can have."""
 
-MACHINE: Mapping[str, Any] = {
-    "zones": [
-        {
-            "id": zone,
-            "socket": zone,
-            "cores": [[zone * (EACH + 1) + core] for core in range(EACH + 1)],
-            "memory": 16 * 2**30,
-            "reservedMemory": 2**29,
-            "distances": [10, 21] if zone == 0 else [21, 10],
-        }
-        for zone in range(ZONES)
-    ],
-    "reservedSystemCPUs": f"0,{EACH + 1}",
-    "devices": {},
-}
+
+def machine(each: int) -> Mapping[str, Any]:
+    """The hardware of a node, with so many CPUs of each zone that pods can have."""
+    return {
+        "zones": [
+            {
+                "id": zone,
+                "socket": zone,
+                "cores": [[zone * (each + 1) + core] for core in range(each + 1)],
+                "memory": 16 * 2**30,
+                "reservedMemory": 2**29,
+                "distances": [10, 21] if zone == 0 else [21, 10],
+            }
+            for zone in range(ZONES)
+        ],
+        "reservedSystemCPUs": f"0,{each + 1}",
+        "devices": {},
+    }
+
+
+MACHINE = machine(EACH)
 
 STRICT, LOOSE = "single-numa-node", "best-effort"
 NODES: Mapping[str, tuple[str, str]] = {
@@ -66,7 +73,7 @@ NODES: Mapping[str, tuple[str, str]] = {
 
 HOLES = ("holes-1", "holes-2")
 
-USERS = {
+USERS: Users = {
     "admin": "system:masters",
     **dict.fromkeys(shipped.ACCOUNTS.values(), shipped.GROUPS),
     **schedulers.USERS,
@@ -82,12 +89,16 @@ ENDED = {"Complete", "Completed"} | LOST
 def node(name: str) -> RealNode:
     """One of `NODES`."""
     part, policy = NODES[name]
-    configuration = {
+    return RealNode(name=name, machine=MACHINE, configuration=configured(policy), labels={PART: part})
+
+
+def configured(policy: str) -> Mapping[str, str]:
+    """What a kubelet is told of its managers."""
+    return {
         "cpuManagerPolicy": "static",
         "memoryManagerPolicy": "None",
         "topologyManagerPolicy": policy,
     }
-    return RealNode(name=name, machine=MACHINE, configuration=configuration, labels={PART: part})
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,15 +282,14 @@ def refused(pod: Json) -> bool:
 
 
 @asynccontextmanager
-async def stage(folder: Path) -> AsyncIterator[Stage]:
-    """All that is not ours, with `NODES`; programs write their logs to the folder, and so does the audit."""
+async def stage(folder: Path, nodes: Sequence[RealNode], users: Users = USERS) -> AsyncIterator[Stage]:
+    """All that is not ours, with these nodes; programs and the audit write their logs to the folder."""
     async with AsyncExitStack() as stack:
-        nodes = [node(name) for name in NODES]
         flags = audits.flags(folder, users=tuple(shipped.ACCOUNTS.values()))
         logs = folder / "logs"
         logs.mkdir()
         cluster = await stack.enter_async_context(
-            started(nodes, version=VERSION, others=USERS, flags=flags, logs=logs)
+            started(nodes, version=VERSION, others=users, flags=flags, logs=logs)
         )
         api = await stack.enter_async_context(cluster.plane.client("admin"))
         store = Store(api)

@@ -1,0 +1,139 @@
+"""Programs of other projects beside numalign, on one cluster; skipped, loudly, where that cannot be had."""
+
+from collections.abc import AsyncIterator, Callable, Generator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from harness.controlplane import build as controlplane
+from harness.helm import build as helm
+from harness.jobsets import build as jobsets
+from harness.karpenter import build as karpenter_build
+from harness.karpenter.controllers import karpenter
+from harness.kubelets import build as kubelets
+from harness.kuberay import build as kuberay_build
+from harness.kuberay.controllers import kuberay
+from harness.kueue import build as kueue_build
+from harness.kueue.controllers import kueue
+from harness.processes import free_port, until
+from tests.asked_for import ECOSYSTEM
+from tests.child_output import CHILDREN, with_output
+from tests.e2e import placing
+from tests.e2e_ecosystem.denying import Denying, denying
+from tests.e2e_ecosystem.nodes import NODES, USERS, node
+from tests.e2e_ecosystem.pools import INSTANCES, Pools
+from tests.e2e_ecosystem.queues import Queues
+from tests.e2e_workloads.installed import Numalign, numalign
+from tests.e2e_workloads.stages import VERSION, Stage, stage
+
+HELM = pytest.StashKey[Path]()
+
+PATIENCE_SECONDS = 5
+"""For which a pod waits behind numalign's gate: less than by default, because tests wait for what follows."""
+
+VALUES = (
+    f"gates.enabled=true gates.patienceSeconds={PATIENCE_SECONDS} heal.enabled=true"
+    " scorer.enabled=true scheduler.enabled=true"
+)
+"""Of numalign's chart."""
+
+session_fixture = partial(pytest_asyncio.fixture, scope="session", loop_scope="session")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    async def build() -> None:
+        config.stash[HELM] = await programs()
+
+    ECOSYSTEM.claim(config, items, Path(__file__).parent, build)
+
+
+async def programs() -> Path:
+    """Have everything built before the time of any test runs; the path of helm."""
+    await kubelets.find(VERSION)
+    await controlplane.find(VERSION)
+    await jobsets.find()
+    await kueue_build.find()
+    await karpenter_build.find()
+    await kuberay_build.find()
+    [program] = await helm.find()
+    return program
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    return with_output(report, item.config)
+
+
+@pytest.fixture(scope="session")
+def tell(pytestconfig: pytest.Config) -> Callable[[str], None]:
+    """Has a line written at the end of the run."""
+    return partial(ECOSYSTEM.remark, pytestconfig)
+
+
+@session_fixture()
+async def cluster(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Stage]:
+    """Nodes with agents, the scheduler, the controllers, and nothing else of ours."""
+    async with stage(tmp_path_factory.mktemp("stage"), [node(name) for name in NODES], USERS) as running:
+        pytestconfig.stash[CHILDREN] = running.cluster.children
+        yield running
+
+
+@session_fixture()
+async def ours(cluster: Stage, pytestconfig: pytest.Config) -> AsyncIterator[Numalign]:
+    """Webhook and controller as the chart installs them, with gates."""
+    async with numalign(cluster, pytestconfig.stash[HELM], VALUES) as running:
+        yield running
+
+
+@session_fixture()
+async def denies(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[Denying]:
+    """Namespaces in which numalign denies workloads, as with `workloads: deny`."""
+    async with denying(ours, pytestconfig.stash[HELM], VALUES) as running:
+        yield running
+
+
+@session_fixture()
+async def scored(ours: Numalign, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[None]:
+    """`numalign-scheduler` with the scorer."""
+    stage, port = ours.stage, free_port()
+    plane, children = stage.cluster.plane, stage.cluster.children
+    kubeconfig = plane.kubeconfig(placing.SCORER, tmp_path_factory.mktemp("scorer"))
+    cluster = placing.Cluster(plane, stage.store)
+    folder = tmp_path_factory.mktemp("second")
+    scorer = await placing.replica(children, kubeconfig, port=port, name="scorer")
+    await until(scorer.ready, what="the scorer was ready", child=scorer.child)
+    async with placing.second_scheduler(children, cluster, folder, port=port):
+        yield
+    await scorer.child.end()
+
+
+@session_fixture()
+async def queues(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[Queues]:
+    """Kueue, which was installed after numalign."""
+    stage = ours.stage
+    async with kueue(stage.cluster.children, stage.cluster.plane, pytestconfig.stash[HELM]) as running:
+        yield Queues(ours, running)
+
+
+@session_fixture()
+async def ray(ours: Numalign) -> AsyncIterator[None]:
+    """KubeRay."""
+    async with kuberay(ours.stage.cluster.children, ours.stage.cluster.plane):
+        yield
+
+
+@session_fixture()
+async def pools(ours: Numalign, pytestconfig: pytest.Config) -> AsyncIterator[Pools]:
+    """Karpenter, without any NodePool."""
+    stage = ours.stage
+    plane, children = stage.cluster.plane, stage.cluster.children
+    async with karpenter(children, plane, pytestconfig.stash[HELM], INSTANCES):
+        yield Pools(ours)

@@ -1,0 +1,161 @@
+"""Karpenter makes nodes for pods that numalign keeps from others; it counts by node, and numalign by zone."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from http import HTTPStatus
+
+import pytest
+
+from harness import shipped
+from harness.api_requests import Answer, Json, create
+from harness.waiting import SELDOM, seconds_until
+from tests.e2e.placing import why
+from tests.e2e_ecosystem import pools as karpenter
+from tests.e2e_ecosystem.pools import Pools
+from tests.e2e_workloads.installed import GATE
+from tests.e2e_workloads.stages import EACH, Stage, refused
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+NEVER = "Never"
+STRICT = ("strict-1", "strict-2")
+BOTH_ZONES = 12
+"""CPUs that no node has in a zone, and nodes of the NodePool have in two."""
+
+
+async def test_a_node_is_made_for_a_pod_and_known_only_by_its_topology(pools: Pools) -> None:
+    """Karpenter itself sets a random class on its nodes, because the webhook's affinity has this label."""
+    stage = pools.stage
+    async with pools.pool(consolidate_after=NEVER), stage.home("launched", {}) as home:
+        unknown = await rehearsed(stage, home)
+        await stage.block(home, "large-1", cpus=EACH)
+        await stage.store.apply(karpenter.deployment(home, "wide", cpus=5, pools=["b"]))
+        [node] = await pools.until_made(1)
+        await pools.make_ready(node)
+        invented = node["metadata"]["labels"][shipped.LABEL]
+        unpublished = await rehearsed(stage, home)
+        pod = await pools.until_runs(home, "wide")
+        await pools.publish(node)
+
+        async def label() -> str:
+            [seen] = await pools.nodes()
+            return str(seen["metadata"]["labels"][shipped.LABEL])
+
+        await seconds_until(
+            label, lambda seen: seen != invented, what="the node had its class", within=30, every=SELDOM
+        )
+        known = await label()
+        await seconds_until(
+            partial(rehearsed, stage, home),
+            lambda answer: answer.code != unpublished.code,
+            what="the pod was denied",
+            within=30,
+            every=SELDOM,
+        )
+        denied = await rehearsed(stage, home)
+
+    assert excluded(pod)
+    assert pod["spec"]["nodeName"] == node["metadata"]["name"]
+    # Nobody knew what nodes of the NodePool are like, and so nothing was denied.
+    assert (unknown.code, unpublished.code) == (HTTPStatus.CREATED, HTTPStatus.CREATED)
+    assert "NUMA alignment was not checked" in unknown.warnings[0]
+    assert "1 node without one may" in unpublished.warnings[0]
+    assert known.startswith("2x8cpu")
+    # From its first node on, all nodes of the NodePool are taken to be like that one.
+    assert "1 has at most 8 cpu in one NUMA zone" in denied.body["message"]
+
+
+@pytest.mark.xfail(
+    reason="the gate lets a pod go to the node whose kubelet will refuse it",
+    raises=AssertionError,
+    strict=True,
+)
+async def test_for_a_gated_pod_that_fits_no_zone_a_node_is_made(pools: Pools) -> None:
+    stage = pools.stage
+    gated = {GATE: "enabled"}
+    async with pools.pool(consolidate_after=NEVER), pools.ours.home("fragmented", gated) as home:
+        await stage.block(home, "strict-1", cpus=4)
+        await stage.block(home, "strict-2", cpus=EACH)
+        await stage.store.apply(karpenter.deployment(home, "wide", cpus=4, pools=["a"]))
+
+        async def happened() -> tuple[int, int]:
+            pods = await stage.pods(home, "wide")
+            return len(await pools.claims()), sum(map(refused, pods))
+
+        await seconds_until(
+            happened, any, what="a node was made or a pod was refused", within=60, every=SELDOM
+        )
+        claims, refusals = await happened()
+
+    assert (claims, refusals) == (1, 0)
+
+
+@pytest.mark.usefixtures("scored")
+async def test_consolidation_evicts_pods_for_which_no_zone_is_free(pools: Pools) -> None:
+    """Two nodes have four CPUs free, two in each zone. Pods that must not be disrupted stay."""
+    stage = pools.stage
+    by_scorer = {"numalign.io/scheduler": "numalign-scheduler"}
+    async with (
+        pools.pool(consolidate_after="1s"),
+        stage.home("consolidated", by_scorer) as home,
+        stage.home("filled", {}) as filled,
+    ):
+        await stage.block(home, *STRICT, cpus=4)
+        await stage.block(filled, *STRICT, cpus=EACH - 4)
+        for name, annotations in (("kept", {"karpenter.sh/do-not-disrupt": "true"}), ("evicted", {})):
+            await stage.store.apply(lonely(home, name, annotations))
+        for node in await pools.until_made(2):
+            await pools.make_ready(node)
+            await pools.publish(node)
+        kept, evicted = [await pools.until_runs(home, name) for name in ("kept", "evicted")]
+        for name in STRICT:
+            await stage.unblock(filled, name)
+
+        def replaced(pods: Sequence[Json]) -> bool:
+            return [*map(uid, pods)] != [uid(evicted)] and [bool(why(pod)) for pod in pods] == [True]
+
+        await seconds_until(
+            partial(stage.pods, home, "evicted"),
+            replaced,
+            what="the pod was evicted and another one was pending",
+            within=120,
+            every=SELDOM,
+        )
+        [pending], [left] = [await stage.pods(home, name) for name in ("evicted", "kept")]
+
+    assert uid(left) == uid(kept)
+    assert "2 node(s) have no NUMA zone with 4 cpu free" in why(pending)
+
+
+def lonely(home: str, name: str, annotations: Mapping[str, str]) -> Json:
+    """A Deployment of one pod, on another node than all others like it."""
+    wish = karpenter.deployment(home, name, cpus=4, pools=["a"])
+    template = wish["spec"]["template"]
+    template["metadata"]["annotations"] |= annotations
+    [container] = template["spec"]["containers"]
+    container["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    return wish
+
+
+def uid(pod: Json) -> str:
+    """Whether two are the same."""
+    return str(pod["metadata"]["uid"])
+
+
+async def rehearsed(stage: Stage, home: str) -> Answer:
+    """The answer to a pod for nodes of the NodePool that no node could align, if they were all alike."""
+    wish = karpenter.template("rehearsal", cpus=BOTH_ZONES, pools=[])
+    pod = {"apiVersion": "v1", "kind": "Pod", **wish, "metadata": {**wish["metadata"], "name": "rehearsal"}}
+    return await create(stage.api, pod, namespace=home, dryRun="All")
+
+
+def excluded(pod: Json) -> list[str]:
+    """The classes that a pod must not be on."""
+    required = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return [
+        value
+        for term in required["nodeSelectorTerms"]
+        for each in term["matchExpressions"]
+        if (each["key"], each["operator"]) == (shipped.LABEL, "NotIn")
+        for value in each["values"]
+    ]

@@ -1,0 +1,65 @@
+"""Where Kueue itself chooses nodes, by their totals (Topology Aware Scheduling): what works, what cannot."""
+
+from functools import partial
+
+import pytest
+
+from harness.api_requests import Json
+from harness.waiting import SELDOM, seconds_until
+from tests.e2e.placing import why
+from tests.e2e_ecosystem import queues as kueue
+from tests.e2e_ecosystem.nodes import POOL
+from tests.e2e_ecosystem.queues import HOST, Queues
+from tests.e2e_workloads.stages import Stage
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+ONE_HOST = {"kueue.x-k8s.io/podset-required-topology": HOST}
+WIDE = 4
+
+
+@pytest.mark.usefixtures("scored")
+async def test_with_the_scorer_a_pod_waits_for_a_zone_of_its_host(queues: Queues) -> None:
+    """Kueue prefers the node that has four CPUs free, two in each zone."""
+    stage = queues.ours.stage
+    by_scorer = {"numalign.io/scheduler": "numalign-scheduler"}
+    async with queues.home("racked", by_scorer, on={POOL: "a"}, cpus=WIDE, topology=True) as home:
+        await stage.block(home, "strict-1", cpus=4)
+        await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
+        pod = await until_pending(stage, home, "train")
+        await stage.unblock(home, "strict-1")
+        await stage.until_running(home, "train", 1)
+        [runs] = await stage.pods(home, "train")
+
+    assert pod["spec"]["nodeSelector"] == {POOL: "a", HOST: "strict-1"}
+    assert f"1 node(s) have no NUMA zone with {WIDE} cpu free" in why(pod)
+    assert (runs["metadata"]["uid"], runs["spec"]["nodeName"]) == (pod["metadata"]["uid"], "strict-1")
+
+
+async def test_kueue_sees_excluded_classes_in_pods_but_not_in_jobs(queues: Queues) -> None:
+    """The webhook adds its affinity to pods, and Kueue chooses the host of a Job before it has any."""
+    stage = queues.ours.stage
+    async with queues.home("assigned", {}, on={POOL: "b"}, cpus=2 * WIDE, topology=True) as home:
+        await stage.store.apply(kueue.pod(home, "alone", cpus=WIDE, annotations=ONE_HOST))
+        await stage.until_running(home, "alone", 1)
+        [alone] = await stage.pods(home, "alone")
+        await stage.store.apply(kueue.job(home, "train", 1, cpus=WIDE, annotations=ONE_HOST))
+        pod = await until_pending(stage, home, "train")
+
+    assert alone["spec"]["nodeName"] == "large-1"
+    # Its zones are too small, and the pod is for no other node.
+    assert pod["spec"]["nodeSelector"][HOST] == "small-1"
+    assert "didn't match Pod's node affinity/selector" in why(pod)
+
+
+async def until_pending(stage: Stage, home: str, of: str) -> Json:
+    """The only pod of a workload, once a scheduler said why it has no node."""
+    await seconds_until(
+        partial(stage.pods, home, of),
+        lambda pods: len(pods) == 1 and bool(why(pods[0])) and "schedulingGates" not in pods[0]["spec"],
+        what=f"{of} was pending",
+        within=30,
+        every=SELDOM,
+    )
+    [pod] = await stage.pods(home, of)
+    return pod
