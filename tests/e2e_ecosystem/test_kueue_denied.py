@@ -12,12 +12,7 @@ from tests.e2e_ecosystem.queues import Queues
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-NOT_YET = pytest.mark.xfail(
-    reason="numalign denies what Kueue writes when it admits or evicts", raises=AssertionError, strict=True
-)
 
-
-@NOT_YET
 async def test_a_job_that_its_flavor_cannot_align_says_so(queues: Queues, denies: Denying) -> None:
     """Pool a could align it, so it was accepted; its queue has quota only on a smaller node."""
     stage = queues.ours.stage
@@ -44,7 +39,6 @@ async def test_a_job_that_its_flavor_cannot_align_says_so(queues: Queues, denies
     assert "FailedCreate" in reasons
 
 
-@NOT_YET
 async def test_an_evicted_job_returns_its_quota(queues: Queues, denies: Denying) -> None:
     """No node could align it: it was accepted before denials were switched on."""
     async with queues.home("evicted", {}, on={POOL: "a"}, cpus=IMPOSSIBLE) as home:
