@@ -7,7 +7,6 @@ leader reports the last minutes, because nobody may have. Repeated events are id
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -21,6 +20,7 @@ from numalign.model.demand import Demand
 from numalign.model.errors import cut
 from numalign.model.node import Node
 from numalign.model.resources import readable_zone, render
+from numalign.namespace_queue import NamespaceQueue
 from numalign.runtime.clock import Sleep, least_age
 from numalign.runtime.logs import MANY_LINES, Log, QuietLog
 from numalign.runtime.metrics import PREFIX
@@ -37,7 +37,7 @@ EVENT = "NUMARefused"
 TURN_SECONDS = 1.0
 
 MOST_WAITING = 1000
-"""Most refusals that wait to be reported; the oldest are dropped."""
+"""Most refusals that wait to be reported; then the namespace with the most loses its last one."""
 
 PREDICTIONS_PER_SECOND, PREDICTIONS_AT_ONCE = 20.0, 100
 """Limits how often a node's free resources are computed: thousands of refusals in a minute say the same."""
@@ -74,7 +74,7 @@ class RefusalReporter:
         self._exempt, self._leading, self._publish = exempt, leading, publish
         self._log, self._error_log = QuietLog(log, lines=MANY_LINES), log
         self._clock, self._sleep = clock, sleep
-        self._pending: deque[_PendingNotice] = deque(maxlen=MOST_WAITING)
+        self._pending = NamespaceQueue[str, _PendingNotice](MOST_WAITING)
         self._refused = Counter(
             f"{PREFIX}refused_pods",
             "Pods that a kubelet rejected for a reason about NUMA zones, whichever scheduler placed them.",
@@ -98,7 +98,7 @@ class RefusalReporter:
             self._text(rejected, details),
             key=rejected.reason,
         )
-        self._pending.append(_PendingNotice(rejected, event, over))
+        self._pending.put(rejected.namespace, rejected.uid, _PendingNotice(rejected, event, over))
 
     def _text(self, rejected: RejectedPod, details: Callable[[], Iterable[str]]) -> str:
         """Return the report; never fail, because the watchers that follow must be called."""
@@ -122,7 +122,7 @@ class RefusalReporter:
         """Report what happened since the last call, if this replica leads."""
         now = self._clock()
         while self._pending and self._leading():
-            notice = self._pending.popleft()
+            _, notice = self._pending.take()
             rejected = notice.rejected
             if notice.over <= now or self._exempt(rejected):
                 continue

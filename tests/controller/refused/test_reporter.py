@@ -217,8 +217,18 @@ async def test_thousands_in_a_moment_are_told_without_a_look_at_each(world: Worl
 
     messages = world.messages()
     assert len(messages) == MOST_WAITING
-    assert world.scorer.teller[-1].pod == f"p{MOST_WAITING + 499}"
     assert not any("free there now" in message for message in messages[PREDICTIONS_AT_ONCE:])
+
+
+async def test_thousands_in_one_namespace_displace_none_of_another(world: World) -> None:
+    world.leads = False
+    world.scorer.see(refused(on("a", raw(FOUR, name="first", namespace="other"))))
+    for number in range(MOST_WAITING + 500):
+        world.scorer.see(refused(on("a", raw(FOUR, name=f"p{number}"))))
+    world.leads = True
+    world.messages()
+
+    assert "first" in {event.pod for event in world.scorer.teller[:2]}
 
 
 def test_zones_are_told_by_what_is_asked_for() -> None:
