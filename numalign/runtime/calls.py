@@ -155,9 +155,7 @@ async def _admitted(request: web.Request, *, handler: Handler, usage: Usage) -> 
     with _working(request):
         async with _passing(state, usage):
             await state.turns.wait(usage.tenant, max(usage.bytes, LEAST))
-            work = CallWork(state.work, Tenant(usage.peer.proven, usage.namespace))
-            CALL.set(work)
-            await work.start()
+            CALL.set(CallWork(state.work, Tenant(usage.peer.proven, usage.namespace)))
             return await handler(request)
 
 

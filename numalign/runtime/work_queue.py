@@ -105,18 +105,15 @@ class WorkQueue:
 
 @dataclass(slots=True)
 class CallWork:
-    """The work on one call; `began` is when its turn did, in seconds of `time.perf_counter`."""
+    """The work on one call; `began` is when its turn did, in seconds of `time.perf_counter`.
+
+    Its first turn begins at once: most calls need no other.
+    """
 
     queue: WorkQueue
     tenant: Tenant
     spent: float = 0.0
     began: float = field(default_factory=time.perf_counter)
-
-    async def start(self) -> None:
-        """Wait for the first turn, if other calls wait."""
-        if self.queue.busy:
-            await self.queue.wait(self.tenant, self.spent)
-            self.began = time.perf_counter()
 
     async def turn(self) -> None:
         """Let others work, until it is this call's turn again."""
