@@ -246,6 +246,11 @@ class Binder:
                 BindOutcome.UNCERTAIN, f"it is not yet known whether the pod was bound to node {node}"
             )
         pod = self.state.waiting(call.uid)
+        if pod is None and call.uid in self.state.pods:
+            raise _Refused(
+                BindOutcome.UNKNOWN_POD,
+                "its requests are invalid or too large, or its namespace is not known yet",
+            )
         if pod is None:
             raise _Refused(BindOutcome.UNKNOWN_POD, "no pending pod has this UID; it may have been deleted")
         if (pod.namespace, pod.name) != (call.namespace, call.name):

@@ -85,7 +85,7 @@ class NodeFit:
     def _demand(self, assigned_pod: AssignedPod) -> Demand | None:
         """Return the current demand of a pod, as its scheduler sees it; the ledger has what was allocated."""
         pod = self.state.pods.get(assigned_pod.uid)
-        return pod.demand if pod else assigned_pod.demand
+        return (pod.demand or pod.request.most) if pod else assigned_pod.demand
 
     def _forget(self, name: str) -> None:
         self._used.pop(name, None)

@@ -364,7 +364,7 @@ class SchedulerState:
         return self.waiting(pod.uid)
 
     def waiting(self, uid: str) -> PendingPod | None:
-        """Return a pod as the API server has it, not as a caller described it.
+        """Return a pod as the API server has it; how a caller described it counts only if it is too large.
 
         Return None if it has none, if what its namespace requests is not known yet, or if it is invalid: such
         a pod got its error when it was evaluated, and is never bound.
@@ -372,10 +372,22 @@ class SchedulerState:
         pod = self.pods.get(uid)
         if pod is None or not self.knows(pod.namespace):
             return None
+        if described := self._described(pod):
+            return described
         reading = self.reader.read(pod.request, pod.namespace, self._effective_policy())
         if self._refused(reading):
             return None
         return self._pending(_Identity(uid, pod.namespace, pod.name, pod.created), reading)
+
+    def _described(self, pod: PodInfo) -> PendingPod | None:
+        """Return a pod that is too large to keep as it was asked about, if that has the same total."""
+        asked, most = self._asked.peek(pod.uid), pod.request.most
+        if asked is None or most is None or asked.demand.total.positive() != most.total:
+            return None
+        if (asked.namespace, asked.name, asked.created) != (pod.namespace, pod.name, pod.created):
+            return None
+        # What DRA serves may have changed since.
+        return replace(asked, question=self._by_node(asked.question))
 
     def _refused(self, reading: PodReading) -> bool:
         """Return whether admission has refused such a pod."""

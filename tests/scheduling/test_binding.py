@@ -23,6 +23,7 @@ from tests.scorer.conftest import (
     BOTH,
     EMPTY,
     FOUR,
+    LARGE,
     SINGLE,
     SMALL,
     Raw,
@@ -87,6 +88,28 @@ async def test_a_pod_is_bound_and_its_placement_written_in_one_call(scorer: Scor
     assert scorer.count("bind_seconds_count") == 1
     [line] = scorer.told.of("bind.done")
     assert (line["pod"], line["node"]) == ("team/web", "a")
+
+
+@pytest.mark.parametrize("policy", [SINGLE, None])
+async def test_a_pod_that_is_too_large_to_keep_is_bound_as_it_was_asked_about(
+    scorer: Scorer, policy: str | None
+) -> None:
+    large = raw(*LARGE, name="large", policy=policy)
+    scorer.see(large)
+    scorer.subject(large)
+
+    assert scorer.state.pods[uid("large")].demand is None
+    assert await scorer.bind(large, "a") == ""
+    assert bound(scorer) == [("large", "a")]
+    assert scorer.kept() == {"large": "a"}
+
+
+async def test_a_pod_that_is_too_large_to_keep_gets_no_more_than_it_has(scorer: Scorer) -> None:
+    scorer.see(raw(*LARGE, name="large"))
+    scorer.subject(raw(*LARGE[:-1], ALL, name="large"))
+
+    assert "its requests are invalid or too large" in await scorer.bind(raw(name="large"), "a")
+    assert scorer.kept() == {}
 
 
 async def test_the_reservation_stands_before_anything_is_written_and_until_the_pod_is_seen(

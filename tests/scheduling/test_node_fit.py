@@ -6,7 +6,20 @@ from numalign.model.resources import Resources
 from numalign.scheduling.node_fit import NodeFit
 from numalign.shapes.unknown_node import UnknownNode
 from tests.notation import node, table
-from tests.scorer.conftest import ALL, FOUR, SINGLE, Raw, Scorer, on, raw, refused, running, snapshot, uid
+from tests.scorer.conftest import (
+    ALL,
+    FOUR,
+    LARGE,
+    SINGLE,
+    Raw,
+    Scorer,
+    on,
+    raw,
+    refused,
+    running,
+    snapshot,
+    uid,
+)
 
 TOTALS = "cpu=10 mem=20Gi gpu=4"
 ROOMY = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy=SINGLE, totals=TOTALS)
@@ -83,6 +96,12 @@ async def test_a_pod_that_was_resized_counts_as_it_is_now(fit: NodeFit, scorer: 
     assert fits(fit, scorer, raw("cpu=8 mem=1Gi"))
     scorer.see(running(on("a", raw("cpu=2.5 mem=1Gi", name="grows", policy=None))))
     assert not fits(fit, scorer, raw("cpu=8 mem=1Gi"))
+
+
+async def test_a_pod_that_is_too_large_to_keep_counts_as_it_requests(fit: NodeFit, scorer: Scorer) -> None:
+    scorer.see(running(on("a", raw(*LARGE, name="large"))))
+    assert fits(fit, scorer, raw("cpu=5 mem=1Gi"))
+    assert not fits(fit, scorer, raw("cpu=6 mem=1Gi"))
 
 
 async def test_a_node_takes_no_more_pods_than_it_says(scorer: Scorer) -> None:

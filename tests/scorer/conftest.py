@@ -420,6 +420,9 @@ ALL = "cpu=8 mem=1Gi gpu=2"
 HALF = [{"zones": ["node-0"], "amount": {"cpu": "4", "memory": "1Gi", "nvidia.com/gpu": "1"}}]
 BOTH = [{"zones": [f"node-{at}"], "amount": {"cpu": "8", "nvidia.com/gpu": "2"}} for at in (0, 1)]
 
+LARGE = tuple(f"cpu={2 if at < 2 else '10m'} mem={at + 1}Mi" for at in range(100))
+"""Containers of which no two are alike: a pod of them is not kept as it is."""
+
 SMALL = node("cpu=2 mem=16Gi gpu=1", "cpu=2 mem=16Gi gpu=1", policy=SINGLE)
 
 LOOSE = node("cpu=8 mem=16Gi gpu=2", "cpu=8 mem=16Gi gpu=2", policy="none")

@@ -22,7 +22,7 @@ from numalign.model.pod import Role
 from numalign.model.resources import CPU, EMPTY, MILLI, Kind, Resources, kind
 
 MOST_BYTES = 2**15
-"""The limit of what is kept of one part of a pod as long as it lives: a hundred containers take less."""
+"""The limit of what is kept of one part of a pod as long as it lives: a hundred like containers take less."""
 
 MOST_NAMES, MOST_CHARACTERS = 16, 1024
 """The limits of resources in a summary or a sum, and of the characters of all names in it."""

@@ -16,7 +16,7 @@ from numalign.model.intent import PINNED_AT, PLACEMENT, PLACEMENT_GATE
 from numalign.scheduling.scheduler_state import PendingPod
 from tests.controller.gates.conftest import GatedCluster, gated
 from tests.notation import node, table
-from tests.scorer.conftest import ALL, EMPTY, FOUR, SINGLE, SMALL, Raw, uid
+from tests.scorer.conftest import ALL, EMPTY, FOUR, LARGE, SINGLE, SMALL, Raw, uid
 
 ONE = node("cpu=8 mem=16Gi gpu=2", policy=SINGLE)
 """One zone, for one pod of all of it."""
@@ -197,6 +197,16 @@ async def test_a_pod_whose_policy_is_taken_away_waits_for_what_its_namespace_enf
         await cluster.pass_by(2)
         assert cluster.gates()
         await cluster.know({"small": SMALL, "a": EMPTY}, team={"enforce": SINGLE, "gate": "enabled"})
+        await cluster.pass_by(2)
+
+    assert (cluster.gates(), cluster.pin()) == ([], "a")
+
+
+async def test_a_pod_that_is_too_large_to_keep_is_pinned_as_it_is_read(cluster: GatedCluster) -> None:
+    await cluster.know({"a": EMPTY})
+    cluster.make(gated(*LARGE, creationTimestamp=NEW))
+
+    async with cluster.running():
         await cluster.pass_by(2)
 
     assert (cluster.gates(), cluster.pin()) == ([], "a")
