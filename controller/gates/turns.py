@@ -9,7 +9,7 @@ A namespace whose pins are bound is never limited.
 
 import math
 from bisect import bisect_left
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -147,11 +147,15 @@ class NamespaceTurns:
 
     def forget(self) -> None:
         """Forget namespaces about which nothing is left to know."""
-        now = self.clock()
+        now, numbers = self.clock(), defaultdict[str, list[int]](list)
+        for pin in self._pins.values():
+            numbers[pin.namespace].append(pin.number)
         for namespace, account in [*self._accounts.items()]:
             if now >= account.limited_until:
                 account.unlimited()
             if not (self.unused(namespace) or account.most < math.inf):
                 del self._accounts[namespace]
-            elif not account.held:
-                account.progress.clear()
+            else:
+                # For each pin, only the last one before it that was bound counts.
+                ends = (bisect_left(account.progress, (number, 0.0)) for number in numbers[namespace])
+                account.progress = [account.progress[end - 1] for end in dict.fromkeys(ends) if end]

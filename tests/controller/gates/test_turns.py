@@ -212,6 +212,18 @@ def test_a_pod_that_leaves_unbound_counts_for_a_time(
     assert turns.unused(TEAM) == 1
 
 
+def test_what_is_kept_of_a_busy_namespace_does_not_grow(time: Time, turns: NamespaceTurns) -> None:
+    turns.hold("slow", TEAM)
+    turns.hold("p-1", TEAM)
+    for at in range(1000):
+        turns.hold(f"p{at}", TEAM)
+        turns.bound(f"p{at - 1}")
+        time.seconds += 1
+        turns.forget()
+
+    assert len(turns._accounts[TEAM].progress) <= 2  # noqa: SLF001  what it would leak
+
+
 ACTS = st.lists(
     st.tuples(
         st.sampled_from(["hold", "bound", "left", "lapsed", "cancel", "wait", "forget"]),
