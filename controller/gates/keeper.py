@@ -327,7 +327,7 @@ class GateKeeper:
         # Pods of the same template may have found no node, but a place may have been held for this one.
         awaited = not wanted.unjudged and self.chooser.awaits(gated.pod, pending)
         if not awaited and (why := misses.reasons.get(request)):
-            gated.why, gated.room = why, False
+            gated.lacks_room(why)
             return
         if not awaited and misses.is_crowded(gated):
             return

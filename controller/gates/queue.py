@@ -33,7 +33,8 @@ class GatedPod:
 
     Its patience starts at `since`, which is infinite while other gates hold it too. It is tried again from
     `due` on, and its gate is lifted from `retry` on: failures while pinning do not delay that. `why` is why
-    the last attempt failed; while `room` is True, the reason was not a lack of room, as far as is known.
+    the last attempt failed; while `room` is True, the reason was not a lack of room, as far as is known. It
+    is `lacking` if that is known to be the reason.
     """
 
     pod: PodInfo
@@ -44,6 +45,7 @@ class GatedPod:
     failures: int = 0
     why: str = ""
     room: bool = True
+    lacking: bool = False
 
     @property
     def alone(self) -> bool:
@@ -57,12 +59,16 @@ class GatedPod:
     def unschedulable(self, why: str, *, now: float) -> None:
         """Try it again later, with growing pauses: no node has room for it."""
         self._later(why, now=now)
-        self.room = False
+        self.lacks_room(why)
+
+    def lacks_room(self, why: str) -> None:
+        """Note that no node has room for it."""
+        self.why, self.room, self.lacking = why, False, True
 
     def postponed(self, why: str, *, now: float) -> None:
         """Try it again later, with growing pauses: a node had room, but not yet."""
         self._later(why, now=now)
-        self.room = True
+        self.room, self.lacking = True, False
 
     def _later(self, why: str, *, now: float) -> None:
         self.due = now + min(FIRST_WAIT * 2.0 ** min(self.attempts, 16), LONGEST_WAIT)
@@ -70,7 +76,7 @@ class GatedPod:
 
     def not_evaluated(self, *, now: float) -> None:
         """Try it again later, with growing pauses, because it could not be evaluated."""
-        self.room = False
+        self.room = self.lacking = False
         self.due = now + min(FIRST_RETRY * 2.0 ** min(self.attempts, 16), LONGEST_RETRY)
         self.attempts += 1
 
@@ -135,7 +141,7 @@ class GateQueue:
 
     def lacking(self) -> frozenset[str]:
         """Return the namespaces of pods for which the last attempt found no room."""
-        waiting = (gated for gated in self._pods.values() if gated.alone and not gated.room)
+        waiting = (gated for gated in self._pods.values() if gated.alone and gated.lacking)
         return frozenset(gated.pod.namespace for gated in waiting)
 
     def in_order(self) -> list[GatedPod]:

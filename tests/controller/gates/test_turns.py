@@ -14,6 +14,7 @@ from controller.gates.turns import (
     REMEMBERED_SECONDS,
     NamespaceTurns,
 )
+from numalign.kube.errors import Unreachable
 from tests.controller.gates.conftest import GatedCluster, gated
 from tests.notation import node
 from tests.scorer.conftest import ALL, BORN, EMPTY, SINGLE, TEAM, Raw, Time
@@ -88,6 +89,20 @@ async def test_pods_that_wait_behind_many_of_their_own_namespace_keep_their_zone
             cluster.bind(name, str(cluster.pin(name)))
 
     assert [name for name, reason in cluster.reasons() if reason == "NUMAPinnedNotPlaced"] == []
+
+
+async def test_pods_that_cannot_be_read_want_no_room_of_others(cluster: GatedCluster) -> None:
+    """The API server is slow, so the scheduler is too."""
+    await cluster.know({"a": EMPTY}, **GATES)
+    cluster.make(*of(TEAM, "web"))
+
+    async with cluster.running():
+        await cluster.pass_by(1)
+        cluster.store.unreadable = Unreachable("it does not answer")
+        cluster.make(*of(OTHER, "o"))
+        await cluster.pass_by(25)
+
+        assert cluster.scorer.kept() == {"web": "a"}
 
 
 async def test_room_that_comes_free_goes_to_the_namespace_that_holds_least_however_often_pods_are_made_anew(
