@@ -17,6 +17,7 @@ from numalign.kube.files import documents
 from numalign.kube.kinds import READY_KEY
 from numalign.model.intent import POLICY, VOLCANO_POLICY
 
+_KUBELETS = frozenset({"kubelet", "kubelet.exe"})
 _NODE = "Node"
 _ENDED = frozenset({"Succeeded", "Failed"})
 _ASKING = (POLICY, VOLCANO_POLICY)
@@ -50,9 +51,14 @@ def _heartbeat_ahead(node: Part) -> int | None:
     # Without heartbeats, a controller writes the condition.
     if ready is None or ready["status"].value == "Unknown":
         return None
-    written = max((entry["time"].time() for entry in _beats(node)), default=0)
+    beats = [*_beats(node)]
+    written = max((entry["time"].time() for entry in beats), default=0)
     heartbeat = ready["lastHeartbeatTime"].time()
-    return heartbeat - written if heartbeat and written else None
+    if not (heartbeat and written):
+        return None
+    # A program that is more than a kubelet, as k3s, may have written something else since.
+    alone = all(entry["manager"].value in _KUBELETS for entry in beats)
+    return heartbeat - written if alone or heartbeat > written else None
 
 
 def _beats(node: Part) -> Iterator[Part]:

@@ -159,7 +159,7 @@ NODES = _nodes("kubeletVersion", "operatingSystem", "systemUUID", "machineID", m
 NODES_IN_FILES = _nodes(
     "kubeletVersion",
     "operatingSystem",
-    metadata={"managedFields": {"time": _ALL, "fieldsV1": _HEARTBEAT}},
+    metadata={"managedFields": {"manager": _ALL, "time": _ALL, "fieldsV1": _HEARTBEAT}},
     conditions=("lastHeartbeatTime",),
 )
 """The fields of a node in files, which are passed on: what identifies a machine is confidential, according to

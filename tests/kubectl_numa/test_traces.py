@@ -67,10 +67,13 @@ def test_a_pod_that(made: dict[str, Any], asking: dict[str, list[str]]) -> None:
     assert traces([{"apiVersion": "v1", "kind": "List", "items": [made]}]) == Traces(asking=asking)
 
 
-def beating(*, heartbeat: str, written: str, status: str = "True", key: str = READY_KEY) -> dict[str, Any]:
+def beating(
+    *, heartbeat: str, written: str, status: str = "True", key: str = READY_KEY, by: str = "kubelet"
+) -> dict[str, Any]:
     """Node a, with the time of its last heartbeat, and of the write that brought it."""
     fields: dict[str, Any] = {"f:status": {"f:conditions": {key: {"f:lastHeartbeatTime": {}}}}}
-    managed = [{"time": LATER, "fieldsV1": {"f:spec": {}}}, {"time": written, "fieldsV1": fields}]
+    beat = {"manager": by, "time": written, "fieldsV1": fields}
+    managed = [{"manager": by, "time": LATER, "fieldsV1": {"f:spec": {}}}, beat]
     condition = {"type": "Ready", "status": status, "lastHeartbeatTime": heartbeat}
     return known("Node", "a", metadata={"managedFields": managed}, status={"conditions": [condition]})
 
@@ -96,6 +99,10 @@ CLOCKS: list[tuple[str, list[dict[str, Any]], dict[str, Skew]]] = [
     ("a heartbeat after its write",          [AHEAD],                           {"a": Skew(180)}),
     ("no heartbeat for long",     [beating(heartbeat=EARLY, written=TIME, status="Unknown")], {}),
     ("a write of something else", [beating(heartbeat=EARLY, written=TIME, key="k:x")],        {}),
+    ("a later write of a program that is more than a kubelet",
+        [beating(heartbeat=EARLY, written=TIME, by="k3s")],                                   {}),
+    ("a heartbeat of such a program after its write",
+        [beating(heartbeat=LATER, written=TIME, by="k3s")],          {"a": Skew(180)}),
     ("a pod that started before it was there", [EARLY_START],    {"a": Skew(-120, measured=False)}),
     ("a pod that started before it was bound", [ran(created=EARLY, bound=LATER, started=TIME)],
                                                                  {"a": Skew(-180, measured=False)}),

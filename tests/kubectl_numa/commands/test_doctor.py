@@ -120,7 +120,8 @@ def beating(made: list[dict[str, Any]], *, heartbeat: str, written: str) -> list
     *others, node = made
     fields: dict[str, Any] = {"f:status": {"f:conditions": {READY_KEY: {"f:lastHeartbeatTime": {}}}}}
     ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": heartbeat}
-    metadata = {**node["metadata"], "managedFields": [{"time": written, "fieldsV1": fields}]}
+    beat = {"manager": "kubelet", "time": written, "fieldsV1": fields}
+    metadata = {**node["metadata"], "managedFields": [beat]}
     return [*others, {**node, "metadata": metadata, "status": {**node["status"], "conditions": [ready]}}]
 
 
