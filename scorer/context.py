@@ -10,9 +10,10 @@ from numalign.cache.ranking import Ranks
 from numalign.runtime import tracing
 from numalign.runtime.clock import Sleep
 from numalign.runtime.cooperative import patiently
+from numalign.runtime.in_flight import LARGE
 from numalign.runtime.logs import QuietLog
 from numalign.runtime.metrics import PREFIX, not_answered
-from numalign.runtime.work_queue import answered_for
+from numalign.runtime.work_queue import answered_for, aside
 from numalign.scheduling.binding import Binder
 from numalign.scheduling.node_answers import NodeAnswers
 from numalign.scheduling.ranking import Ranker
@@ -113,10 +114,14 @@ class CallContext:
         await patiently(self.nodes.work(names, pod))
         return self.ranker.ranks(self.nodes.batch(names, pod), self.state.labels, opted_out=pod.opted_out)
 
-    async def seen(self, pod: PendingPod) -> None:
-        """Wait a moment for a pod that its scheduler may have seen earlier than this program."""
-        if self.leading():
-            await self.state.seen(pod.uid, sleep=self.sleep)
+    async def seen(self, pod: PendingPod, body: bytes) -> None:
+        """
+        Wait a moment for a pod that its scheduler may have seen earlier than this program.
+
+        A call with a long body does not wait, because others wait for it; nor one for a pod without a UID.
+        """
+        if pod.uid and self.leading() and len(body) <= LARGE:
+            await aside(self.state.seen(pod.uid, sleep=self.sleep))
 
     def reserve(self, pod: PendingPod, node: str) -> None:
         """

@@ -87,7 +87,7 @@ async def _filter(context: CallContext, body: bytes) -> bytes:
     except BadInput as error:
         return extender_protocol.answer_filter_error(f"numalign: {error}")
     if context.reserve_at is ReserveAt.PRIORITIZE:
-        await context.seen(pod)
+        await context.seen(pod, body)
     await patiently(context.nodes.work(call.names, pod))
     filtered, answered = context.nodes.filtered(call.names, pod)
     context.metrics.not_answered.inc(not answered)

@@ -11,6 +11,7 @@ waiting, though all of them arrive through the same API server.
 
 import asyncio
 import time
+from collections.abc import Awaitable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -117,15 +118,29 @@ class CallWork:
 
     async def turn(self) -> None:
         """Let others work, until it is this call's turn again."""
+        self.pause()
+        await self.queue.wait(self.tenant, self.spent)
+        self.began = time.perf_counter()
+
+    def pause(self) -> None:
+        """Count the time since this turn began, which is over."""
         seconds = time.perf_counter() - self.began
         self.spent += seconds
         self.queue.took(self.tenant, seconds)
-        await self.queue.wait(self.tenant, self.spent)
-        self.began = time.perf_counter()
 
 
 CALL: ContextVar[CallWork | None] = ContextVar("call", default=None)
 """The call that is being answered; None in a background task."""
+
+
+async def aside(waiting: Awaitable[object]) -> None:
+    """Wait for something that is no work; the time does not count as taken by the current call."""
+    call = CALL.get()
+    if call:
+        call.pause()
+    await waiting
+    if call:
+        call.began = time.perf_counter()
 
 
 def answered_for(namespace: str) -> None:

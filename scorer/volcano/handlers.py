@@ -49,7 +49,7 @@ async def _allocate(context: CallContext, body: bytes) -> bytes:
     pod = context.pending_pod(task.pod)
     if not task.node_name or not pod.uid:
         return protocol.answer_task("numalign: an allocated task must have its node and its pod's UID")
-    await context.seen(pod)
+    await context.seen(pod, body)
     [answer] = context.nodes.of([task.node_name], pod)
     if not answer.fits:
         return protocol.answer_task(answer.reason)

@@ -12,6 +12,7 @@ from numalign.runtime.work_queue import (
     Tenant,
     WorkQueue,
     answered_for,
+    aside,
 )
 
 EVIL, TEAM = Tenant(proven=False, namespace="evil"), Tenant(proven=False, namespace="team")
@@ -97,3 +98,17 @@ async def test_steps_of_a_call_take_turns_for_the_namespace_that_it_is_about() -
     assert call.tenant == TEAM
     assert began[0] > long_ago
     assert call.spent > 0
+
+
+async def test_what_a_call_waits_for_is_no_work() -> None:
+    call = CallWork(WorkQueue(), TEAM)
+    CALL.set(call)
+    event = asyncio.Event()
+    later = asyncio.create_task(aside(event.wait()))
+    await asyncio.sleep(0)
+    waiting_since, spent = call.began, call.spent
+    event.set()
+    await later
+
+    assert call.spent == spent
+    assert call.began > waiting_since

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numalign.kube.errors import Conflict, Forbidden, Unreachable
 from numalign.model.attributes import Attributes, Labels, Taint
 from numalign.model.errors import BadInput
+from numalign.runtime.in_flight import LARGE
 from numalign.scheduling import reasons
 from numalign.scheduling.scheduler_state import SEEN_SECONDS
 from scorer.handlers import HANDLERS
@@ -269,6 +270,25 @@ async def test_a_pod_that_its_scheduler_sees_first_is_waited_for_and_reserved(ea
         await caller.filter(raw(FOUR), "empty", "full")
 
     assert early.kept() == {"web": "empty"}
+
+
+WAITS = [
+    # what asks                     the pod                 how many nodes    whether it waits
+    ("a short call",                raw(FOUR),              2,                True),
+    ("a long call",                 raw(FOUR),              LARGE // 8,       False),
+    ("one for a pod without a uid", raw(FOUR, uid=None),    2,                False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("made", "nodes", "waits"), table(WAITS))
+async def test_an_unknown_pod_keeps_no_other_calls_waiting(
+    early: Scorer, made: Raw, nodes: int, *, waits: bool
+) -> None:
+    before = early.time()
+    async with early.open() as caller:
+        await caller.filter(made, *(f"node-{at}" for at in range(nodes)))
+
+    assert early.time() - before == (SEEN_SECONDS if waits else 0)
 
 
 async def test_what_the_api_server_has_is_reserved_and_not_what_a_caller_says(early: Scorer) -> None:
