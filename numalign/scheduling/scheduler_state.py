@@ -264,10 +264,11 @@ class SchedulerState:
 
     def _pinned_pod(self, pod: PodInfo, age: float) -> AssignedPod | None:
         """Return a pod with the prediction for its pin; None if the node does not admit it."""
-        if pod.demand is None:
+        demand = pod.demand or pod.request.most
+        if demand is None:
             return None
         prediction = self.reservations.predict(
-            pod.pinned, pod.demand, created=pod.created, now=self.clock(), without=(pod.uid,)
+            pod.pinned, demand, created=pod.created, now=self.clock(), without=(pod.uid,)
         )
         if prediction is None or not prediction.verdict.admitted:
             return None

@@ -11,7 +11,7 @@ from numalign.model.intent import PINNED_AT, PLACEMENT_GATE
 from numalign.runtime.clock import SKEW_SECONDS
 from numalign.scheduling.pinned_pods import PIN_SECONDS
 from tests.notation import table
-from tests.scorer.conftest import EMPTY, FOUR, HALF, NOW, SMALL, TEAM, Raw, Scorer, on, raw, uid
+from tests.scorer.conftest import EMPTY, FOUR, HALF, LARGE, NOW, SMALL, TEAM, Raw, Scorer, on, raw, uid
 
 NEW = "2027-01-15T07:59:58Z"
 """When pods here are created: two seconds before the tests begin."""
@@ -100,6 +100,14 @@ async def test_a_pin_that_is_written_on_a_pod_without_a_gate_is_not_believed(sco
     scorer.see(pinned(when="never"))
     scorer.see(pinned())
     assert scorer.kept() == {}
+
+
+async def test_a_pod_that_is_too_large_to_keep_has_its_zones_too(scorer: Scorer) -> None:
+    made = pinned()
+    made["spec"]["containers"] = raw(*LARGE)["spec"]["containers"]
+    scorer.see(made)
+    assert scorer.state.pods[uid("web")].demand is None
+    assert scorer.kept() == {"web": "a"}
 
 
 async def test_without_a_record_it_is_guessed(scorer: Scorer) -> None:
