@@ -37,19 +37,34 @@ _SET_LATER = re.compile(
     r")/"
 )
 
+_LONGEST_KEY = 317
+"""The limit of characters in the key of a label, of which no pod can make us remember more."""
+
 _REMEMBERED_KEYS = 4096
 
 
-@lru_cache(maxsize=_REMEMBERED_KEYS)
 def varied(key: str) -> bool:
     """Return whether the next node of a kind may have another value of this label, by words in its key."""
-    return _VARIED.search(key.lower()) is not None
+    return _varied(key[:_LONGEST_KEY])
+
+
+def set_later(key: str) -> bool:
+    """Return whether this label may still come to nodes of a kind that lack it, by its domain."""
+    return _set_later(key[:_LONGEST_KEY])
 
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)
-def set_later(key: str) -> bool:
-    """Return whether this label may still come to nodes of a kind that lack it, by its domain."""
+def _varied(key: str) -> bool:
+    # Words begin with a capital in capacityType, and everywhere in Rack.
+    return _VARIED.search(_CAPITAL.sub("-", key).lower()) is not None
+
+
+@lru_cache(maxsize=_REMEMBERED_KEYS)
+def _set_later(key: str) -> bool:
     return _SET_LATER.search(key) is not None
+
+
+_CAPITAL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def loosened(constraints: Constraints) -> Constraints:

@@ -17,6 +17,7 @@ ENTRIES, LONG_NAME = 250, 1000
 """Of a record: as many as are read, and together as long as an API server stores."""
 
 UIDS, LONG_UID = 4000, 20_000
+KEYS, LONG_KEY = 150, 1_000_000
 MOST_MIB = 64
 
 
@@ -57,3 +58,16 @@ def of_long_uid(number: int) -> Json:
     """A pod that nobody makes, whose uid is longer than any."""
     made = objects.pod("asked", {"cpu": "1", "memory": "1Gi"})
     return {**made, "metadata": {**made["metadata"], "uid": f"{number}-{'u' * LONG_UID}"}}
+
+
+async def test_long_keys_of_labels_that_no_node_can_have_are_not_kept(arena: Arena) -> None:
+    webhook = await arena.webhook()
+    async with arena.honest(webhook, most=MOST_MIB):
+        await send(webhook.door, "/validate", map(of_long_key, range(KEYS)), at_once=1)
+
+
+def of_long_key(number: int) -> bytes:
+    """The review of a pod that selects nodes by a label whose key is as long as an API server stores."""
+    made = objects.pod("selective")
+    selected = {"nodeSelector": {f"{number}-{'k' * LONG_KEY}": ""}}
+    return objects.review({**made, "spec": {**made["spec"], **selected}})

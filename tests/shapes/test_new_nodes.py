@@ -1,10 +1,14 @@
 """Which labels a new node shares with the present ones of its kind, by their keys."""
 
+import tracemalloc
+
 import pytest
 
 from numalign.model.constraints import NAME_FIELD, Constraints, Operator, Requirement, Term
 from numalign.shapes.new_nodes import loosened, set_later, varied
 from tests.notation import table
+
+MANY, LONG = 32, 100_000
 
 KEYS = [
     # the key of a label                                    varied  set later
@@ -27,6 +31,8 @@ KEYS = [
     ("cloud.google.com/gke-spot",                           True,   False),
     ("cloud.google.com/gke-preemptible",                    True,   False),
     ("kubernetes.azure.com/scalesetpriority",               True,   False),
+    ("example.com/availabilityZone",                        True,   False),
+    ("example.com/rackId",                                  True,   False),
     ("feature.node.kubernetes.io/kernel-version.full",      True,   True),
     ("nvidia.com/mig.config.state",                         True,   True),
     ("nvidia.com/gpu.product",                              False,  True),
@@ -52,6 +58,19 @@ def test_the_key_of_a_label_tells_whether_a_new_node_may_differ(
     key: str, *, varies: bool, later: bool
 ) -> None:
     assert (varied(key), set_later(key)) == (varies, later)
+
+
+def test_a_key_longer_than_a_label_can_have_is_not_kept() -> None:
+    tracemalloc.start()
+    try:
+        for at in range(MANY):
+            varied(f"{at}{'x' * LONG}")
+            set_later(f"{at}{'x' * LONG}")
+        now, _most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert now < LONG
 
 
 def wants(key: str) -> Requirement:
