@@ -113,3 +113,29 @@ async def test_a_pod_that_json_makes_six_times_as_long_is_reviewed_and_keeps_no_
         for path in ("/mutate", "/validate"):
             statuses = await send(webhook.door, path, [body] * 2, at_once=1)
             assert statuses == [200, 200]
+
+
+LISTED, WRITTEN = 100, 50_000
+"""Entries of a list that is read, and annotations of one that is as long as an API server stores."""
+
+
+def train_job() -> Json:
+    """A job that changes its runtime with as many patches as are read, the first of them long."""
+    notes = [{f"{at}": "" for at in range(WRITTEN)}, *({} for _ in range(LISTED * LISTED - 1))]
+    jobs = [
+        {"name": "node", "template": {"spec": {"template": {"metadata": {"annotations": each}}}}}
+        for each in notes
+    ]
+    patches = [
+        {"trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs[at : at + LISTED]}}}}
+        for at in range(0, len(jobs), LISTED)
+    ]
+    trainer = {"resourcesPerNode": {"limits": objects.SMALL}}
+    return {"metadata": {"name": "train"}, "spec": {"trainer": trainer, "runtimePatches": patches}}
+
+
+async def test_ten_thousand_patches_of_a_train_job_keep_no_review_waiting(arena: Arena) -> None:
+    webhook = await arena.webhook()
+    kind = {"group": "trainer.kubeflow.org", "version": "v1alpha1", "kind": "TrainJob"}
+    async with arena.honest(webhook, most=MOST_MIB):
+        await send(webhook.door, "/validate-workloads", [objects.review(train_job(), kind=kind)], at_once=1)
