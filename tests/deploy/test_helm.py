@@ -213,18 +213,38 @@ DEFAULTS = (
 )
 
 
-async def test_levels_of_the_policy_are_kept_too(helm: Path) -> None:
-    found = await made(helm, DEFAULTS)
-    bound = {
+async def levels(helm: Path, values: str) -> dict[str, Any]:
+    """The selectors of the namespaces whose levels are kept, by the names of the bindings."""
+    found = await made(helm, values)
+    return {
         name: each["spec"]["matchResources"]["namespaceSelector"]
         for name, each in found.of_kind("ValidatingAdmissionPolicyBinding").items()
         if each["spec"]["policyName"] == "numalign-levels"
     }
 
+
+async def test_levels_of_the_policy_are_kept_too(helm: Path) -> None:
+    bound = await levels(helm, DEFAULTS)
+
     assert bound.keys() == {"numalign-levels", "numalign-levels-0"}
     assert bound["numalign-levels-0"]["matchLabels"] == {"team": "a"}
     unlabelled = {"key": "numalign.io/enforce", "operator": "DoesNotExist"}
     assert bound["numalign-levels-0"]["matchExpressions"][-1] == unlabelled
+
+
+async def test_no_level_is_kept_that_an_earlier_default_may_have_set_aside(helm: Path) -> None:
+    values = "policy.defaults[0].enforce=none policy.defaults[0].namespaceSelector.matchLabels.team=a"
+    bound = await levels(helm, f"{values} policy.defaults[1].enforce=restricted")
+
+    assert bound.keys() == {"numalign-levels"}
+
+
+async def test_no_level_is_kept_in_namespaces_that_the_policy_exempts(helm: Path) -> None:
+    exempt = "policy.exemptions.namespaces[0]=playground policy.defaults[0].enforce=restricted"
+    left_out = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["playground"]}
+    bound = await levels(helm, exempt)
+
+    assert [left_out in each["matchExpressions"] for each in bound.values()] == [True, True]
 
 
 @pytest.mark.parametrize(
