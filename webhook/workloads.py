@@ -52,11 +52,13 @@ class ReviewedTemplate:
     A pod template that has requests or rules, and its location in the object.
 
     A workload is denied only for a `new` one: known in full, and with requests that a user has just written.
+    Of one that is `guessed`, another object has the rest.
     """
 
     where: str
     subject: ReviewedPod
     new: bool = True
+    guessed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ def _workload(
                 ours = new and mistake.where.startswith(_ANNOTATIONS)
                 (unclear if ours else mistakes).append(place.in_object(mistake))
         elif isinstance(pod, ReviewedPod):
-            reviewed.append(ReviewedTemplate(place.where, pod, new=new))
+            reviewed.append(ReviewedTemplate(place.where, pod, new=new, guessed=place.guessed))
         yield
     if not (reviewed or mistakes or unclear):
         return Workload(review.kind.kind, notes=scan.misplaced) if scan.misplaced else None
@@ -274,14 +276,16 @@ def _warnings(workload: Workload, decide: Decide) -> Iterator[str]:
     """Yield the warnings for its owner, the decisive ones first."""
     for mistake in workload.mistakes:
         yield long_warning(f"{_short(mistake.where)}: {mistake.message}")
-    decided = [(_short(template.where), decide(template.subject.request)) for template in workload.templates]
-    for where, decision in decided:
+    decided = [(template, decide(template.subject.request)) for template in workload.templates]
+    for template, decision in decided:
         if why := decision.refusal or decision.waived:
-            will = "its pods will be denied: " if decision.state in BY_ITSELF else ""
-            yield long_warning(f"{where}: {will}{wording.first_sentence(why)}")
-    for where, decision in decided:
+            # The rest of a guessed one may request what is missing.
+            will = f"its pods {'may' if template.guessed else 'will'} be denied: "
+            known = f"{will if decision.state in BY_ITSELF else ''}{wording.first_sentence(why)}"
+            yield long_warning(f"{_short(template.where)}: {known}")
+    for template, decision in decided:
         texts = filter(None, (*decision.warnings, decision.unpinned))
-        yield from (long_warning(f"{where}: {text}") for text in texts)
+        yield from (long_warning(f"{_short(template.where)}: {text}") for text in texts)
     yield from map(long_warning, workload.notes)
 
 

@@ -646,6 +646,13 @@ def test_resources_in_a_train_job_are_reviewed_and_never_refused() -> None:
     assert second.endswith("is not the whole pod: what its runtime adds is unknown")
 
 
+def test_a_train_job_whose_runtime_may_set_the_policy_is_not_told_that_its_pods_will_be_denied() -> None:
+    job = applied(TRAINER, "TrainJob", {"trainer": {"resourcesPerNode": {"limits": WHOLE}}})
+
+    first, _second = said(job, cluster([TWO], labels={"enforce": SINGLE}))
+    assert first.startswith('numalign: spec.trainer: its pods may be denied: namespace "team" enforces')
+
+
 # The audit log.
 
 BELOW = f"admitted with nothing, below {SINGLE}"
