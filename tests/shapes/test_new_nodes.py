@@ -23,6 +23,7 @@ KEYS = [
     ("oci.oraclecloud.com/host.rack_id",                    True,   False),
     ("nvidia.com/gpu.clique",                               True,   True),
     ("example.com/Rack",                                    True,   False),
+    ("example.com/hall",                                    True,   False),
     ("kubernetes.io/hostname",                              True,   False),
     ("node.kubernetes.io/instance-type",                    True,   False),
     ("karpenter.k8s.aws/instance-gpu-count",                True,   False),
