@@ -11,13 +11,16 @@ a proven certificate keep theirs, and so does every call that is being handled (
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from itertools import count
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from numalign.runtime.in_flight import Peer
 
 # What addresses have been served is halved after so many calls: it is recent, and takes little memory.
 REMEMBERED = 10_000
 MOST_PASSED = 8
+# One of so many turns is for addresses that were not served yet, as those of an API server that just started.
+NEW_TURNS = 4
 
 
 class OpenConnection(Protocol):
@@ -60,9 +63,6 @@ class ConnectionTable:
 
     def __len__(self) -> int:
         return len(self._groups)
-
-    def __contains__(self, connection: OpenConnection) -> bool:
-        return connection in self._groups
 
     def enter(self, connection: OpenConnection) -> None:
         """Add a connection; if there is no room, another one is closed."""
@@ -168,3 +168,52 @@ class ConnectionTable:
             if came <= settled
         )
         return [each for each in ranked if each[0] >= ranked[-1][0] / 2]
+
+
+Connection = TypeVar("Connection", bound=OpenConnection)
+
+
+@dataclass(slots=True)
+class AcceptedQueue(Generic[Connection]):
+    """Accepted connections that are not set up yet.
+
+    Most turns go to addresses that were served before, the others to the rest; one address after the other.
+    """
+
+    table: ConnectionTable
+    _known: dict[Peer, dict[Connection, None]] = field(default_factory=dict)
+    _others: dict[Peer, dict[Connection, None]] = field(default_factory=dict)
+    _turns: "count[int]" = field(default_factory=count)
+
+    def __len__(self) -> int:
+        return sum(map(len, (*self._known.values(), *self._others.values())))
+
+    def join(self, connection: Connection) -> None:
+        """Add a connection."""
+        waiting = self._known if self.table.knows(connection.peer) else self._others
+        waiting.setdefault(connection.peer, {})[connection] = None
+
+    def withdraw(self, connection: Connection) -> None:
+        """Remove a connection that was closed, if it is still there."""
+        peer = connection.peer
+        for waiting in (self._known, self._others):
+            of_peer = waiting.get(peer, {})
+            of_peer.pop(connection, None)
+            if not of_peer:
+                waiting.pop(peer, None)
+
+    def next(self) -> Connection | None:
+        """Return the connection whose turn it is, which is removed; None if there is none."""
+        first, second = self._known, self._others
+        if not next(self._turns) % NEW_TURNS:
+            first, second = second, first
+        waiting = first or second
+        if not waiting:
+            return None
+        peer = next(iter(waiting))
+        of_peer = waiting.pop(peer)
+        connection = next(iter(of_peer))
+        del of_peer[connection]
+        if of_peer:
+            waiting[peer] = of_peer
+        return connection

@@ -4,8 +4,8 @@ The listener: accepts connections and closes those that are too slow.
 asyncio and aiohttp limit how much a caller sends, but hardly how slowly. So here a TLS handshake and the
 headers of a request have a few seconds, and an invalid request closes the connection and is logged at most
 once a minute. Connections are counted before TLS begins, because that is the expensive part; and handshakes
-begin in turn by peer, because they are the most expensive operation for unauthenticated clients; peers that
-have been served before go first.
+begin in turn by peer, because they are the most expensive operation for unauthenticated clients; most turns
+go to peers that have been served before.
 """
 
 import asyncio
@@ -14,14 +14,13 @@ import socket
 import ssl
 import termios
 import time
-from collections import deque
 from dataclasses import dataclass, field
 from typing import Self
 
 from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
-from numalign.runtime.connections import ConnectionTable
+from numalign.runtime.connections import AcceptedQueue, ConnectionTable
 from numalign.runtime.in_flight import Peer
 from numalign.runtime.limits import Slow
 from numalign.runtime.server_state import ServerState
@@ -168,6 +167,7 @@ class HttpConnection(web.RequestHandler):
         elif self._setup_task is not None:
             self._setup_task.cancel()
         else:
+            self._listener.accepted.withdraw(self)
             self.accepted.close()
 
     def waits(self) -> bool:
@@ -230,10 +230,12 @@ class Listener:
     state: ServerState
     connections: ConnectionTable
     context: ssl.SSLContext | None = None
-    # Accepted and not set up, by peer: peers that were served before, and the others.
-    _accepted: tuple[dict[Peer, deque[HttpConnection]], ...] = field(default_factory=lambda: ({}, {}))
+    accepted: AcceptedQueue[HttpConnection] = field(init=False)
     _setting_up: bool = False
     _coming: set["asyncio.Task[None]"] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.accepted = AcceptedQueue(self.connections)
 
     async def __aenter__(self) -> Self:
         self.opened.settimeout(0)
@@ -247,7 +249,7 @@ class Listener:
         """Stop accepting; open connections stay."""
         asyncio.get_running_loop().remove_reader(self.opened)
         self.opened.close()
-        for connection in [each for some in self._accepted for waiting in some.values() for each in waiting]:
+        while connection := self.accepted.next():
             self.connections.leave(connection)
             connection.cut()
         for task in self._coming:
@@ -281,26 +283,20 @@ class Listener:
     def _admit(self, accepted: socket.socket, peer: Peer) -> None:
         connection = HttpConnection(self.server, accepted, peer, listener=self)
         self.connections.enter(connection)
-        self._accepted[not self.connections.knows(peer)].setdefault(peer, deque()).append(connection)
+        self.accepted.join(connection)
         if not self._setting_up:
             self._setting_up = True
             asyncio.get_running_loop().call_soon(self._set_up_some)
 
     def _set_up_some(self) -> None:
-        """Set up some connections, one peer after the other, and the next ones in the next round."""
+        """Set up some connections, and the next ones in the next round."""
         loop, some = asyncio.get_running_loop(), HANDSHAKES_AT_ONCE if self.context else SET_UP_AT_ONCE
-        while some and (waiting := self._accepted[0] or self._accepted[1]):
-            peer = next(iter(waiting))
-            of_peer = waiting.pop(peer)
-            connection = of_peer.popleft()
-            if of_peer:
-                waiting[peer] = of_peer
-            if connection in self.connections:
-                task = loop.create_task(self._set_up(connection))
-                connection.set_setup_task(task)
-                self._coming.add(task)
-                task.add_done_callback(self._coming.discard)
-                some -= 1
+        while some and (connection := self.accepted.next()):
+            task = loop.create_task(self._set_up(connection))
+            connection.set_setup_task(task)
+            self._coming.add(task)
+            task.add_done_callback(self._coming.discard)
+            some -= 1
         self._setting_up = not some
         if self._setting_up:
             loop.call_soon(self._set_up_some)

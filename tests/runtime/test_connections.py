@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.runtime.connections import ConnectionGroup, ConnectionTable
+from numalign.runtime.connections import NEW_TURNS, AcceptedQueue, ConnectionGroup, ConnectionTable
 from numalign.runtime.in_flight import Peer
 
 A, B = Peer("a"), Peer("b")
@@ -177,3 +177,43 @@ def test_the_count_is_right_whatever_happens(size: int, steps: list[tuple[str, i
     assert len(connections) == len(inside) == connections.held.total()
     assert len(told) == len(cut(everyone))
     assert not any(each.is_cut and each.peer.proven for each in everyone)
+
+
+# Who is set up next.
+
+
+def accepted(connections: ConnectionTable, *peers: Peer) -> tuple[AcceptedQueue[Someone], list[Someone]]:
+    """The queue with a connection of each peer, in this order."""
+    queue, everyone = AcceptedQueue[Someone](connections), [Someone(peer) for peer in peers]
+    for each in everyone:
+        queue.join(each)
+    return queue, everyone
+
+
+def order(queue: AcceptedQueue[Someone]) -> list[str]:
+    return [each.peer.address for each in iter(queue.next, None)]
+
+
+def test_addresses_take_turns() -> None:
+    queue, _ = accepted(ConnectionTable(9), A, A, A, B, PROVEN)
+    assert order(queue) == ["a", "b", "p", "a", "a"]
+
+
+def test_one_of_few_turns_is_for_addresses_that_were_not_served_however_many_come_from_the_others() -> None:
+    connections = ConnectionTable(99)
+    served(connections, entered(connections, A))
+    queue, _ = accepted(connections, *[A] * 40, B, B)
+    turns = order(queue)
+    assert turns.count("a") == 40
+    assert all("b" in turns[at : at + NEW_TURNS] for at in (0, NEW_TURNS))
+    assert turns[: 2 * NEW_TURNS].count("a") == 2 * NEW_TURNS - 2
+
+
+def test_of_those_that_were_closed_before_their_turn_nothing_is_left() -> None:
+    connections = ConnectionTable(9)
+    served(connections, entered(connections, A))
+    queue, everyone = accepted(connections, A, B, A, B)
+    for each in everyone[:3]:
+        queue.withdraw(each)
+        queue.withdraw(each)
+    assert (len(queue), order(queue), len(queue)) == (1, ["b"], 0)

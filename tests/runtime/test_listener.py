@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import socket
 from errno import ENOENT
@@ -11,8 +12,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from harness.http_calls import LOOPBACK
 from numalign.runtime import listener, server
+from numalign.runtime.connections import NEW_TURNS
 from numalign.runtime.limits import Timeouts
+from numalign.runtime.server_state import SERVER_STATE
 from tests.houses import Caller, House, Mint, Trust, calling, client, until, with_pair
 from tests.notation import table
 
@@ -195,6 +199,40 @@ async def test_newcomers_come_in_and_the_one_idle_longest_goes(house: House) -> 
         assert house.count("numalign_http_connections") == 20
 
     assert house.count("numalign_http_connections_displaced_total") == 41
+
+
+async def test_a_new_address_comes_in_among_many_connections_of_one_that_was_served(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, set_up = list[str](), listener.Listener._set_up  # noqa: SLF001  where a handshake begins
+
+    async def noted(at: listener.Listener, connection: listener.HttpConnection) -> None:
+        began.append(connection.peer.address)
+        await set_up(at, connection)
+
+    monkeypatch.setattr(listener.Listener, "_set_up", noted)
+    async with house.port(connections=64) as port, contextlib.AsyncExitStack() as stack:
+        known = await stack.enter_async_context(calling(port))
+        await known.say(THING)
+        assert (await known.heard())[0] == 200
+        # All of them are in the kernel's queue before the first is accepted.
+        for address in [LOOPBACK] * 30 + [ELSEWHERE]:
+            stack.enter_context(socket.create_connection((LOOPBACK, port), source_address=(address, 0)))
+        await until(lambda: len(began) == 32)
+
+    assert began.index(ELSEWHERE) <= NEW_TURNS
+
+
+async def test_those_closed_before_they_were_set_up_are_not_kept(house: House) -> None:
+    app = house.app(connections=8)
+    state, opened = app[SERVER_STATE], socket.create_server((LOOPBACK, 0))
+    async with server.answering(app, opened), contextlib.AsyncExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(socket.create_connection(opened.getsockname()))
+        await until(lambda: house.count("numalign_http_connections_displaced_total") == 92)
+        gc.collect()
+        there = [each for each in gc.get_objects() if isinstance(each, listener.HttpConnection)]
+        assert len(there) <= len(state.connections) + 8
 
 
 async def test_over_tls_the_silent_count_too(house: House, mint: Mint, trusting: Trust) -> None:
