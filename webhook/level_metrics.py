@@ -12,7 +12,8 @@ in a review is chosen by its caller.
 
 import asyncio
 import collections
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import nsmallest
 
@@ -35,6 +36,9 @@ from webhook.snapshot_holder import SnapshotHolder
 
 LOOK_SECONDS = 1.0
 """How often to check whether the rules have changed."""
+
+SHARE = 4
+"""The pause as a multiple of the work: namespaces may change all the time, and all pods are counted again."""
 
 UNNAMED = ""
 """The label for all namespaces that are not named; no namespace can have this name."""
@@ -71,11 +75,14 @@ class PodsBelow(Collector):
         self._counted: tuple[EffectivePolicy, PodCounts] | None = None
         self._levels: Mapping[tuple[str, str], int] = {}
 
-    async def follow(self, *, sleep: Sleep = asyncio.sleep) -> None:
+    async def follow(
+        self, *, sleep: Sleep = asyncio.sleep, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Count again whenever the rules change; never returns."""
         while True:
+            began = clock()
             await self.update()
-            await sleep(LOOK_SECONDS)
+            await sleep(max(LOOK_SECONDS, SHARE * (clock() - began)))
 
     async def update(self) -> None:
         """Count by the rules as they are now, while other requests are answered."""
@@ -153,7 +160,8 @@ class ReviewsBelow(Collector):
         return self._counter.collect()
 
     def _forget(self) -> None:
-        for gone in self._named - self._namespaces().keys():
+        existing = self._namespaces()
+        for gone in [name for name in self._named if name not in existing]:
             self._named.discard(gone)
             for level in LEVELS:
                 self._counter.remove(gone, level)

@@ -1,5 +1,6 @@
 """The pods that run already, held against what their namespaces ask."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from numalign.kube.files.policy_keeper import PolicyKeeper
 from tests.notation import table
 from tests.webhook.conftest import Raw, Webhook, raw, with_spec
 from webhook.handlers import PODS_BELOW
-from webhook.level_metrics import PodsBelow, ReviewsBelow
+from webhook.level_metrics import LOOK_SECONDS, PodsBelow, ReviewsBelow
 
 SINGLE = "single-numa-node"
 ALIGNABLE = "cpu=2 mem=1Gi gpu=1"
@@ -109,6 +110,23 @@ async def test_rules_that_change_count_every_pod_again(webhook: Webhook) -> None
     await webhook.load()
 
     assert (before, await counts_of(below)) == ({("team", "audit"): 2}, {("team", "audit"): 1})
+
+
+async def test_counting_every_pod_again_takes_a_fifth_of_the_time_at_most(webhook: Webhook) -> None:
+    slept = list[float]()
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            raise asyncio.CancelledError
+
+    webhook.put({}, pods=PODS, team=TEAM["team"])
+    await webhook.load()
+    below = PodsBelow(webhook.holder, webhook.policy, PodReader(), most=NAMED)
+    with pytest.raises(asyncio.CancelledError):
+        await below.follow(sleep=sleep, clock=iter([0.0, 2.0, 10.0, 10.0]).__next__)
+
+    assert slept == [8.0, LOOK_SECONDS]
 
 
 async def test_only_so_many_namespaces_are_named(webhook: Webhook) -> None:
