@@ -110,6 +110,7 @@ async def test_room_that_comes_free_goes_to_the_namespace_that_holds_least_howev
 ) -> None:
     await cluster.know({"a": EMPTY}, **GATES)
     cluster.make(*of(OTHER, "o0", "o1"))
+    kept = set[str]()
 
     async with cluster.running():
         await cluster.pass_by(1)
@@ -117,9 +118,12 @@ async def test_room_that_comes_free_goes_to_the_namespace_that_holds_least_howev
         await cluster.pass_by(1)
         cluster.make(*of(OTHER, *(f"n{at}" for at in range(9)), at=BORN))
         cluster.delete("o0")
-        await cluster.pass_by(1)
+        # A pod that waits too long for the one before it on its node gives its zones back for a moment.
+        for _ in range(5):
+            await cluster.pass_by(1)
+            kept |= cluster.scorer.kept().keys()
 
-    assert "web" in cluster.scorer.kept()
+    assert kept == {"o1", "web"}
 
 
 async def test_a_namespace_alone_fills_all_room_at_once(cluster: GatedCluster) -> None:
