@@ -30,6 +30,7 @@ from bench import cluster, command_line, scheduling_load
 from bench.figures import MILLI, Spread, ms, table
 from bench.rules import YARDSTICK, yardstick
 from harness import programs
+from harness.api_objects import namespace
 from harness.http_calls import JSON, LOOPBACK, Connection, Door, once
 from harness.processes import Child, free_port
 from harness.programs import Site, answers, samples, soon
@@ -277,7 +278,8 @@ async def _scorer(site: Site, kubeconfig: Path) -> AsyncIterator[Sampled]:
 
 async def measure(load: Load, folder: Path) -> Outcome:
     """Schedule pods; return what the scorer used."""
-    objects = [each for pair in scheduling_load.nodes(load.nodes) for each in pair]
+    objects = [namespace(scheduling_load.NAMESPACE, {})]
+    objects += (each for pair in scheduling_load.nodes(load.nodes) for each in pair)
     async with programs.site(folder) as site:
         server = await site.api_server(objects)
         async with _scorer(site, server.kubeconfig) as scorer:

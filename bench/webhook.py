@@ -54,7 +54,7 @@ class Call:
             "uid": _HOLE,
             "kind": {"group": "", "version": "v1", "kind": "Pod"},
             "resource": {"group": "", "version": "v1", "resource": "pods"},
-            "namespace": "team",
+            "namespace": "team-0",
             "operation": "CREATE",
             "userInfo": {"username": "system:serviceaccount:kube-system:replicaset-controller"},
             "object": pod,
