@@ -11,7 +11,7 @@ a proven certificate keep theirs, and so does every call that is being handled (
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from numalign.runtime.in_flight import Peer
@@ -19,6 +19,8 @@ from numalign.runtime.in_flight import Peer
 # What addresses have been served is halved after so many calls: it is recent, and takes little memory.
 REMEMBERED = 10_000
 MOST_PASSED = 8
+# The part of a group that is ranked at once: of one that holds most of all, many go before the next ranking.
+PART = 8
 # One of so many turns is for addresses that were not served yet, as those of an API server that just started.
 NEW_TURNS = 4
 
@@ -155,16 +157,17 @@ class ConnectionTable:
         return None
 
     def _ranked(self) -> list[tuple[float, int, ConnectionGroup, OpenConnection]]:
-        """Return one connection of each of the heaviest groups, down to half the weight; the heaviest last.
+        """Return some connections of each of the heaviest groups, down to half the weight; the heaviest last.
 
         A new one has time for its first call: half the size of others come before it may be closed, unless no
         idle one is older.
         """
-        longest = [(group, *next(iter(quiet.items()))) for group, quiet in self._quiet.items()]
-        settled = max(min(came for _, _, came in longest), self._came - self.size // 2)
+        oldest = min(next(iter(quiet.values())) for quiet in self._quiet.values())
+        settled = max(oldest, self._came - self.size // 2)
         ranked = sorted(
-            (self.held[group] / (1 + self._calls[group.peer]), -came, group, connection)
-            for group, connection, came in longest
+            ((self.held[group] - before) / (1 + self._calls[group.peer]), -came, group, connection)
+            for group, quiet in self._quiet.items()
+            for before, (connection, came) in enumerate(islice(quiet.items(), 1 + self.held[group] // PART))
             if came <= settled
         )
         return [each for each in ranked if each[0] >= ranked[-1][0] / 2]

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from numalign.runtime.connections import NEW_TURNS, AcceptedQueue, ConnectionGroup, ConnectionTable
+from numalign.runtime.connections import (
+    NEW_TURNS,
+    AcceptedQueue,
+    ConnectionGroup,
+    ConnectionTable,
+    OpenConnection,
+)
 from numalign.runtime.in_flight import Peer
 
 A, B = Peer("a"), Peer("b")
@@ -86,6 +92,23 @@ def test_behind_one_address_those_that_only_wait_go_before_those_that_work() -> 
     working = served(connections, entered(connections, A, A, A))
     entered(connections, *[A] * 100)
     assert cut(working) == []
+
+
+def test_beside_many_addresses_those_of_the_one_that_holds_most_are_not_ranked_for_each_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ranked, rank = list[int](), ConnectionTable._ranked  # noqa: SLF001  what takes long
+
+    def counted(connections: ConnectionTable) -> list[tuple[float, int, ConnectionGroup, OpenConnection]]:
+        ranked.append(1)
+        return rank(connections)
+
+    monkeypatch.setattr(ConnectionTable, "_ranked", counted)
+    connections = ConnectionTable(128)
+    entered(connections, *[A] * 64, *(Peer(str(number)) for number in range(64)))
+    entered(connections, *[A] * 256)
+    assert len(connections) == 128
+    assert len(ranked) <= 256 // 4
 
 
 def test_one_over_which_a_call_is_coming_is_passed_over() -> None:
