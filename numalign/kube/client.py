@@ -135,7 +135,7 @@ class Api:
         answer = await self._answered("GET", path, query, within=within)
         try:
             if answer.status != HTTPStatus.OK:
-                raise refusal(answer.status, await answer.read(), doing="read", what=what)
+                raise refusal(answer.status, await _read(answer, None, what=what), doing="read", what=what)
             yield b""
             pieces = [b""]
             clock = asyncio.get_running_loop().time

@@ -33,6 +33,7 @@ from numalign.kube.errors import (
 from tests.notation import table
 
 NODES = "/api/v1/nodes"
+PODS = "/api/v1/pods"
 
 
 @pytest.fixture
@@ -347,7 +348,7 @@ async def trickle(aiohttp_server: AiohttpServer, tmp_path: Path) -> Path:
     """The kubeconfig of a server that never stops to answer, byte by byte."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
+        response = web.StreamResponse(status=500 if request.path == PODS else 200)
         await response.prepare(request)
         with suppress(ConnectionError):
             while True:
@@ -356,9 +357,19 @@ async def trickle(aiohttp_server: AiohttpServer, tmp_path: Path) -> Path:
         return response
 
     app = web.Application()
-    app.router.add_get(NODES, answer)
+    app.add_routes([web.get(NODES, answer), web.get(PODS, answer)])
     serving = await aiohttp_server(app)
     return leading_to(str(serving.make_url("")), tmp_path)
+
+
+async def test_a_watch_whose_refusal_trickles_is_given_up(
+    trickle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kube_client, "LEAST_SECONDS", 0.05)
+    async with connected(Connection(str(trickle))) as client:
+        with pytest.raises(Unreachable, match=r"pods: only \d+ bytes came in 0 s"):
+            async for _ in client.lines(PODS, [], what="pods", silence=5):
+                pass
 
 
 async def test_an_answer_that_trickles_is_given_up(trickle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
