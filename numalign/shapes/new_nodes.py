@@ -17,8 +17,8 @@ from numalign.model.constraints import Constraints, Requirement, Term
 _VARIED = re.compile(
     r"(?<![a-z0-9])("
     # Where it is: topology.kubernetes.io/zone, network.topology.nvidia.com/leaf, example.com/rack.
-    r"topology|zones?|region|az|domain|datacenter|dc|location|site|hall|room|aisle|row|racks?|cabinet|chassis|switch|blocks?"
-    r"|rail|tor|spine|leaf|subnet|clique|placement"
+    r"topology|zones?|region|az|domain|datacenter|dc|location|site|hall|room|aisle|row|racks?|cabinet|chassis"
+    r"|switch|blocks?|rail|tor|spine|leaf|subnet|clique|placement"
     # Which one it is: kubernetes.io/hostname.
     r"|host|hostname|id|ip|uid|uuid|serial"
     # How it is paid for: node.kubernetes.io/instance-type, eks.amazonaws.com/capacityType.
