@@ -219,7 +219,7 @@ async def levels(helm: Path, values: str) -> dict[str, Any]:
     return {
         name: each["spec"]["matchResources"]["namespaceSelector"]
         for name, each in found.of_kind("ValidatingAdmissionPolicyBinding").items()
-        if each["spec"]["policyName"] == "numalign-levels"
+        if each["spec"]["policyName"].startswith("numalign-levels")
     }
 
 
@@ -230,6 +230,21 @@ async def test_levels_of_the_policy_are_kept_too(helm: Path) -> None:
     assert bound["numalign-levels-0"]["matchLabels"] == {"team": "a"}
     unlabelled = {"key": "numalign.io/enforce", "operator": "DoesNotExist"}
     assert bound["numalign-levels-0"]["matchExpressions"][-1] == unlabelled
+
+
+async def test_of_several_defaults_the_least_level_so_far_is_kept(helm: Path) -> None:
+    """The first one that selects a namespace counts there."""
+    levels = ["single-numa-node", "restricted", "single-numa-node"]
+    found = await made(
+        helm, " ".join(f"policy.defaults[{at}].enforce={each}" for at, each in enumerate(levels))
+    )
+    bindings, policies = (found.of_kind(f"ValidatingAdmissionPolicy{kind}") for kind in ("Binding", ""))
+    bound = [bindings[f"numalign-levels-{at}"]["spec"]["policyName"] for at in range(3)]
+    variables = [
+        {each["name"]: each["expression"] for each in policies[name]["spec"]["variables"]} for name in bound
+    ]
+
+    assert [each["level"] for each in variables] == ["'single-numa-node'", "'restricted'", "'restricted'"]
 
 
 async def test_no_level_is_kept_that_an_earlier_default_may_have_set_aside(helm: Path) -> None:
