@@ -15,8 +15,8 @@ from tests.attack.arena import Arena
 from tests.attack.attackers import send
 
 MOST_MIB = 96
-REFUSALS = 3000
-"""Half as many again as a full pipe and the queue take."""
+REFUSALS = 2000
+"""Nearly twice what a full pipe and the queue take."""
 
 UGLY = "\n\u202e\x1b[31m😀" * 2000
 
