@@ -128,13 +128,11 @@ class CallContext:
         Reserve the predicted placement on a node for a pod that the scheduler binds.
 
         What a caller says of the pod does not count, only what the API server has. The reservation moves with
-        the scheduler's choice, and ends as long after its beginning in any case.
+        the scheduler's choice.
         """
         known = self.state.reservable(pod) if self.leading() else None
         if known is None:
             return
         [answer] = self.nodes.of([node], known)
-        if answer.fits:
-            before = self.state.reservations.assigned_pod(pod.uid)
-            assigned_pod = known.assigned_pod(now=before.since if before else self.clock())
-            self.state.reservations.reserve(node, assigned_pod, answer.prediction)
+        if answer.fits and (since := self.state.reserved_since(pod.uid)) is not None:
+            self.state.reservations.reserve(node, known.assigned_pod(now=since), answer.prediction)

@@ -7,6 +7,7 @@ pod: no caller can claim room.
 """
 
 import asyncio
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
@@ -50,6 +51,9 @@ INTENTS_AT_ONCE = 256
 
 SEEN_SECONDS = 1.0
 """How long a call waits for its pod to be seen: schedulers and this program watch pods independently."""
+
+TRY_SECONDS = 5.0
+"""How long zones are reserved at a later try: a scheduler binds within that time, or not at all."""
 
 LOOK_SECONDS = 0.05
 """How long changes are gathered before they are processed ahead."""
@@ -155,6 +159,7 @@ class SchedulerState:
     _pinned: PinnedReservations = field(init=False)
     _awaited: dict[str, asyncio.Event] = field(init=False, default_factory=dict)
     _expired: dict[str, float] = field(init=False, default_factory=dict)
+    _tries: dict[str, float] = field(init=False, default_factory=dict)
     _asked_under: EffectivePolicy = field(init=False, default_factory=EffectivePolicy)
 
     def __post_init__(self, match: Match) -> None:
@@ -229,6 +234,7 @@ class SchedulerState:
         self.pods.pop(uid, None)
         self._asked.drop(uid)
         self._expired.pop(uid, None)
+        self._tries.pop(uid, None)
         self._pinned.settle(uid)
         self.reservations.remove_pod(uid, now=self.clock())
 
@@ -239,6 +245,7 @@ class SchedulerState:
         expired = self.reservations.expire(now)
         kept = {uid: at for uid, at in self._expired.items() if now < at + self.reservations.kept}
         self._expired = kept | {pod.uid: now for pod in expired if pod.uid in self.pods}
+        self._tries = {uid: at for uid, at in self._tries.items() if now < at + 2 * TRY_SECONDS}
         return expired
 
     def _assigned_pod(self, pod: PodInfo, before: PodInfo | None) -> AssignedPod:
@@ -353,16 +360,32 @@ class SchedulerState:
         Return the pod in a call as the API server has it, if zones may be reserved for it now.
 
         It must wait for its scheduler alone. If the result of binding or pinning it is unknown, its zones
-        stay as they are. A reservation that expired is not renewed for as long as it was kept.
+        stay as they are.
         """
         seen, assigned_pod = self.pods.get(pod.uid), self.reservations.assigned_pod(pod.uid)
         if seen is None or (seen.namespace, seen.name) != (pod.namespace, pod.name):
             return None
-        if seen.node or seen.ended or seen.leaving or seen.gates or pod.uid in self._expired:
+        if seen.node or seen.ended or seen.leaving or seen.gates:
             return None
         if assigned_pod and (assigned_pod.unconfirmed or not assigned_pod.reserved):
             return None
         return self.waiting(pod.uid)
+
+    def reserved_since(self, uid: str) -> float | None:
+        """
+        Return since when a reservation that is made now counts, which decides when it ends; None for none.
+
+        A pod that was not bound by its first reservation gets at each later try as long as a bind takes, and
+        at most half of the time: its owner may have a scheduler that never binds it.
+        """
+        now, before = self.clock(), self.reservations.assigned_pod(uid)
+        if before is None and uid not in self._expired:
+            return now
+        since, a_try = before.since if before else None, now + TRY_SECONDS - self.reservations.kept
+        if (since is not None and since >= a_try) or now < self._tries.get(uid, -math.inf) + 2 * TRY_SECONDS:
+            return since
+        self._tries[uid] = now
+        return min(now, a_try)
 
     def waiting(self, uid: str) -> PendingPod | None:
         """Return a pod as the API server has it; how a caller described it counts only if it is too large.
