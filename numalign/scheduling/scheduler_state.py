@@ -52,6 +52,9 @@ INTENTS_AT_ONCE = 256
 SEEN_SECONDS = 1.0
 """How long a call waits for its pod to be seen: schedulers and this program watch pods independently."""
 
+MOST_WAITING = 16
+"""Most calls that wait for pods at once: callers may invent pods, and each call holds its body meanwhile."""
+
 TRY_SECONDS = 5.0
 """How long zones are reserved at a later try: a scheduler binds within that time, or not at all."""
 
@@ -158,6 +161,7 @@ class SchedulerState:
     _asked: LRU[str, PendingPod] = field(init=False)
     _pinned: PinnedReservations = field(init=False)
     _awaited: dict[str, asyncio.Event] = field(init=False, default_factory=dict)
+    _waiting: int = field(init=False, default=0)
     _expired: dict[str, float] = field(init=False, default_factory=dict)
     _tries: dict[str, float] = field(init=False, default_factory=dict)
     _asked_under: EffectivePolicy = field(init=False, default_factory=EffectivePolicy)
@@ -344,12 +348,14 @@ class SchedulerState:
 
     async def seen(self, uid: str, *, sleep: Sleep = asyncio.sleep) -> bool:
         """Return whether the API server has a pod; one that was just created is waited for."""
-        if uid not in self.pods:
+        if uid not in self.pods and self._waiting < MOST_WAITING:
             appeared = self._awaited.setdefault(uid, asyncio.Event())
+            self._waiting += 1
             tasks = [asyncio.ensure_future(wait) for wait in (appeared.wait(), sleep(SEEN_SECONDS))]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
+                self._waiting -= 1
                 self._awaited.pop(uid, None)
                 for task in tasks:
                     task.cancel()

@@ -27,7 +27,13 @@ from numalign.model.errors import BadInput
 from numalign.model.intent import Intent, Policy
 from numalign.model.machine import read_list, render_list
 from numalign.model.node import Known
-from numalign.scheduling.scheduler_state import AT_ONCE, LOOK_SECONDS, UnknownNamespace
+from numalign.scheduling.scheduler_state import (
+    AT_ONCE,
+    LOOK_SECONDS,
+    MOST_WAITING,
+    SEEN_SECONDS,
+    UnknownNamespace,
+)
 from tests.manifests import labelled, topology
 from tests.notation import GPU, NIC, bag, free_of, means, node, table
 from tests.scorer.conftest import (
@@ -96,6 +102,26 @@ async def test_a_pod_whose_wish_is_unclear_holds_no_more_than_it_asks_for(scorer
 
     # Of the second nobody knows from which zone it takes its CPU.
     assert (known, free(scorer), basis(scorer)) == ([4, 8], [3, 7], Basis.REPORTED)
+
+
+async def test_only_so_many_calls_wait_for_pods_that_may_be_made_up(scorer: Scorer) -> None:
+    await scorer.know({"a": EMPTY})
+    forever = asyncio.Event()
+
+    async def without_end(_seconds: float) -> None:
+        await forever.wait()
+
+    waits = [
+        asyncio.create_task(scorer.state.seen(f"made-up-{at}", sleep=without_end))
+        for at in range(MOST_WAITING)
+    ]
+    await asyncio.sleep(0)
+
+    assert not await scorer.state.seen("web", sleep=without_end)
+    forever.set()
+    assert await asyncio.gather(*waits) == [False] * MOST_WAITING
+    scorer.time.after(SEEN_SECONDS / 2, lambda: scorer.see(raw(FOUR)))
+    assert await scorer.state.seen(uid("web"), sleep=scorer.time.sleep)
 
 
 async def test_a_pod_too_large_to_be_kept_holds_no_more_than_its_containers_request(scorer: Scorer) -> None:
