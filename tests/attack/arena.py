@@ -19,7 +19,7 @@ from tests.attack import honest, objects
 from tests.attack.honest import Caller
 from tests.attack.objects import Json
 
-ALONE_SECONDS = 0.3
+ALONE_SECONDS = 0.2
 """Honest callers are alone for so long, before and after."""
 
 LIMITS: Mapping[str, int] = {WEBHOOK: 512, SCORER: 1024, CONTROLLER: 512}
