@@ -13,7 +13,7 @@ from tests.e2e_ecosystem.queues import Queues
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_a_job_that_its_flavor_cannot_align_says_so(queues: Queues, denies: Denying) -> None:
+async def test_a_job_that_its_flavor_cannot_align_is_started(queues: Queues, denies: Denying) -> None:
     """Pool a could align it, so it was accepted; its queue has quota only on a smaller node."""
     stage = queues.ours.stage
     small = {"kubernetes.io/hostname": "small-1"}
@@ -28,7 +28,7 @@ async def test_a_job_that_its_flavor_cannot_align_says_so(queues: Queues, denies
 
         await seconds_until(
             told,
-            lambda seen: bool(seen[0]) or "FailedCreate" in seen[1],
+            lambda seen: bool(seen[0]) or "SuccessfulCreate" in seen[1],
             what="the Job started or was denied",
             within=30,
             every=SELDOM,
@@ -36,7 +36,7 @@ async def test_a_job_that_its_flavor_cannot_align_says_so(queues: Queues, denies
         denials, reasons = await told()
 
     assert denials == []
-    assert "FailedCreate" in reasons
+    assert "SuccessfulCreate" in reasons
 
 
 async def test_an_evicted_job_returns_its_quota(queues: Queues, denies: Denying) -> None:
