@@ -57,11 +57,6 @@ class WorkQueue:
     _numbers: "count[int]" = field(default_factory=count)
     _rounds: "count[int]" = field(default_factory=count)
 
-    @property
-    def busy(self) -> bool:
-        """Whether any call waits."""
-        return bool(self._waiting)
-
     async def wait(self, tenant: Tenant, spent: float) -> None:
         """Wait for the next turn of a call that has taken so many seconds."""
         loop = asyncio.get_running_loop()

@@ -29,7 +29,6 @@ async def order(*calls: tuple[str, Tenant, float], took: float = 0.0) -> list[st
         queue.took(tenant, took)
 
     await asyncio.gather(*(one(*call) for call in calls))
-    assert not queue.busy
     return begun
 
 
@@ -80,7 +79,6 @@ async def test_a_call_that_was_given_up_takes_no_turn() -> None:
     gone.cancel()
 
     await other
-    assert not queue.busy
 
 
 async def test_steps_of_a_call_take_turns_for_the_namespace_that_it_is_about() -> None:
