@@ -9,7 +9,7 @@ from tests.attack.arena import Arena
 from tests.attack.objects import Json
 
 PODS, NAMES, CONTAINERS = 150, 2_000, 16
-"""Pods of so many resources, that wait as long as their owner likes; each took 430 KB of each program."""
+"""Pods of so many resources, that wait as long as their owner likes; each took hundreds of KB."""
 
 MOST_MIB = 50
 
