@@ -15,6 +15,7 @@ import ssl
 import termios
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Self
 
 from aiohttp import web
@@ -71,6 +72,13 @@ class HttpConnection(web.RequestHandler):
     def set_setup_task(self, task: "asyncio.Task[None]") -> None:
         """Set the task that leads to the first byte, to be cancelled if the connection is closed before."""
         self._setup_task = task
+
+    def end_setup(self) -> None:
+        """Release everything if no connection came of it: the collector is late for TLS."""
+        self._setup_task = None
+        if not self.is_in:
+            self.accepted.close()
+            self.connection_lost(None)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note that TLS is done, if used: the peer is known by now."""
@@ -168,7 +176,7 @@ class HttpConnection(web.RequestHandler):
             self._setup_task.cancel()
         else:
             self._listener.accepted.withdraw(self)
-            self.accepted.close()
+            self.end_setup()
 
     def waits(self) -> bool:
         """Return whether bytes have come that are not read yet, as while this process is busy."""
@@ -295,7 +303,7 @@ class Listener:
             task = loop.create_task(self._set_up(connection))
             connection.set_setup_task(task)
             self._coming.add(task)
-            task.add_done_callback(self._coming.discard)
+            task.add_done_callback(partial(self._end_setup, connection))
             some -= 1
         self._setting_up = not some
         if self._setting_up:
@@ -309,9 +317,10 @@ class Listener:
             self.state.slow(Slow.HANDSHAKE, seconds=self.state.timeouts.handshake)
         except OSError as error:
             self.state.no_handshake(error)
-        finally:
-            if not connection.is_in:
-                self.connections.leave(connection)
+
+    def _end_setup(self, connection: HttpConnection, task: "asyncio.Task[None]") -> None:
+        self._coming.discard(task)
+        connection.end_setup()
 
     async def _connect(self, connection: HttpConnection) -> None:
         """Hand the connection to asyncio, which closes it on failure."""
