@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from harness.http_calls import Connection, Door
+from harness.http_calls import Connection, Door, Hangup
 from tests.attack import objects
 
 PATIENCE_SECONDS = 3.0
@@ -91,8 +91,27 @@ class Caller:
                 self.outcome.seconds.append(time.monotonic() - due)
 
     async def _asked(self, number: int, method: str, path: str, body: bytes) -> str:
-        """What was wrong with the answer; empty for a good one."""
-        used = self._idle.pop() if self._idle and number % EVERY_NEW else await Connection.open(self.door)
+        """What was wrong with the answer; empty for a good one.
+
+        As net/http: a GET that a kept connection lost is repeated over a new one.
+        """
+        kept = self._kept() if number % EVERY_NEW else None
+        try:
+            return await self._over(kept or await Connection.open(self.door), method, path, body)
+        except Hangup:
+            if kept is None or method != "GET":
+                raise
+            return await self._over(await Connection.open(self.door), method, path, body)
+
+    def _kept(self) -> Connection | None:
+        """The last connection that is still open, if there is one."""
+        while self._idle:
+            if not (kept := self._idle.pop()).reader.at_eof():
+                return kept
+            kept.close()
+        return None
+
+    async def _over(self, used: Connection, method: str, path: str, body: bytes) -> str:
         try:
             answer = await used.call(method, path, body)
         except BaseException:
