@@ -151,7 +151,7 @@ def test_nobody_waits_for_a_standard_error_that_stands_still(
     dropped = registry.get_sample_value("numalign_log_lines_total", {"result": LineResult.DROPPED})
     numbers = [json.loads(line)["number"] for line in read]
     assert dropped == 3 * MOST_WAITING - len(numbers) > MOST_WAITING
-    assert numbers == [*range(len(numbers))]
+    assert numbers == sorted(set(numbers))
 
 
 def test_of_a_full_pipe_only_whole_lines_are_missing(tmp_path: Path, lines: Counter, told: Told) -> None:
