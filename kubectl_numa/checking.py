@@ -12,7 +12,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from kubectl_numa.lines import TextWriter, counted
+from kubectl_numa.lines import TextWriter, counted, full_name
 from kubectl_numa.listings import ListedRow, Listing
 from kubectl_numa.manifests import Manifest
 from kubectl_numa.questions import ClusterView, PodDecision
@@ -102,9 +102,9 @@ class Checked:
             # What is wrong with a file begins with its name.
             return str(self.refusal)
         namespace, name = manifest.pod_name
-        full_name = f"{namespace}/{name}" if name else manifest.kind or "object"
+        shown = full_name(namespace, name) if name else manifest.kind or "object"
         guessed = ", guessed" if manifest.place.guessed else ""
-        return f"{full_name} ({manifest.where}{guessed}): {self.refusal or self._nodes_text(nodes)}"
+        return f"{shown} ({manifest.where}{guessed}): {self.refusal or self._nodes_text(nodes)}"
 
     def _nodes_text(self, nodes: int) -> str:
         if self.pod is None:
@@ -126,7 +126,7 @@ class Checked:
             "template": manifest.template or None,
             "guessed": manifest.place.guessed,
             "pod": name or None,
-            "namespace": namespace if name else None,
+            "namespace": (namespace or None) if name else None,
             "result": self.result,
             "scheduler": self.pod and self.pod.scheduler,
             "gate": self.pod and self.pod.gate,

@@ -136,7 +136,7 @@ class Explanation:
         pod, intent, demand = self.pod, self.pod.intent, self.pod.demand
         return {
             "pod": pod.name,
-            "namespace": pod.namespace,
+            "namespace": pod.namespace or None,
             "rejected": self.rejected and self.rejected.to_json(),
             "exempt": pod.exempt,
             "scheduler": pod.scheduler,

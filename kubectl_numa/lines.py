@@ -80,6 +80,11 @@ def some(names: Iterable[str], *, most: int = 4) -> str:
     return ", ".join(every)
 
 
+def full_name(namespace: str, name: str) -> str:
+    """Return NAMESPACE/NAME, or the name alone of what belongs to no namespace."""
+    return f"{namespace}/{name}" if namespace else name
+
+
 def counted(count: int, what: str = "node") -> str:
     """Return a number of things: `1 node`, `1,523 nodes`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -32,9 +32,10 @@ class Manifest:
     One object of a file: a pod that it is or would create, or all its mistakes.
 
     An object with several pod templates yields one for each, with its location in the object; an object
-    without any has neither a pod nor mistakes. Its pod is, or would be, in `namespace`. `name` is that of the
-    object, if it has one. `warnings` are for its owner, about how it was read; of several pods, the first has
-    those of the object. A file that cannot be read at all yields one without document and kind.
+    without any has neither a pod nor mistakes. Its pod is, or would be, in `namespace`, which is empty for an
+    object without one. `name` is that of the object, if it has one. `warnings` are for its owner, about how
+    it was read; of several pods, the first has those of the object. A file that cannot be read at all yields
+    one without document and kind.
     """
 
     file: str
@@ -178,7 +179,9 @@ def _manifests(
     """Yield the object's pods or mistakes; the object alone if it creates no pods."""
     metadata = document.raw.get("metadata")
     own, name, prefix = (_text(inner(metadata, key)) for key in ("namespace", "name", "generateName"))
-    blank = replace(blank, namespace=own or namespace.name, name=name or prefix)
+    scoped = (document.group, document.kind) in templates.CLUSTER_SCOPED
+    home = "" if scoped else own or namespace.name
+    blank = replace(blank, namespace=home, name=name or prefix)
     if document.trouble:
         yield replace(blank, mistakes=(document.trouble,))
         return
@@ -194,8 +197,8 @@ def _manifests(
         yield replace(blank, warnings=of_object)
     for template in pods:
         pod, mistakes = template.pod, tuple[Mistake, ...]()
-        if pod and not own:
-            pod = replace(pod, namespace=blank.namespace)
+        if pod and (scoped or not own):
+            pod = replace(pod, namespace=home)
         elif pod and namespace.asked and own != namespace.name:
             message = f'"{own}" differs from -n {namespace.name}: remove one of them'
             mistakes = (Mistake("metadata.namespace", message),)

@@ -280,7 +280,7 @@ def to_json(pod: PodDecision, priority: int, advice: Advice) -> dict[str, Any]:
     """Return the advice for programs."""
     return {
         "pod": pod.name,
-        "namespace": pod.namespace,
+        "namespace": pod.namespace or None,
         "priority": priority,
         "answer": advice.remedy,
         "proven": advice.proven,

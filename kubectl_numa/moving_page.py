@@ -1,6 +1,6 @@
 """The pods that would have to move, as text: the answer first, then each node with its pods."""
 
-from kubectl_numa.lines import TextWriter, counted, zones
+from kubectl_numa.lines import TextWriter, counted, full_name, zones
 from kubectl_numa.moving import listed, named, summary
 from kubectl_numa.pages import intent_text
 from kubectl_numa.questions import PodDecision
@@ -23,7 +23,7 @@ _STYLES = {
 
 def show(pod: PodDecision, advice: Advice, writer: TextWriter, *, now: float, never: str = "") -> None:
     """Write the whole advice; `now` is in seconds since 1970, `never` is why no node ever takes the pod."""
-    writer.entry("", f"{pod.namespace}/{pod.name} {intent_text(pod)}", indent=0, style="bold")
+    writer.entry("", f"{full_name(pod.namespace, pod.name)} {intent_text(pod)}", indent=0, style="bold")
     writer.entry("  ", summary(advice), indent=2, style=_STYLES[advice.remedy])
     if never:
         writer.entry("  never:", never, indent=_INDENT, label_style="red")

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from itertools import chain, islice
 
 from kubectl_numa.explanation import Explanation, NodeGroup, ShapeAnswer, groups
-from kubectl_numa.lines import TextWriter, amounts, counted, some, zones
+from kubectl_numa.lines import TextWriter, amounts, counted, full_name, some, zones
 from kubectl_numa.nodemap import draw, how_known
 from kubectl_numa.questions import PodDecision
 from numalign.cache.pod_question import StatedBy
@@ -44,7 +44,7 @@ def show(explanation: Explanation, writer: TextWriter, *, now: float, limit: int
     pod, decision = explanation.pod, explanation.pod.decision
     if explanation.rejected:
         writer.entry("", explanation.rejected.sentence(now), indent=0, style="red")
-    writer.entry("", f"{pod.namespace}/{pod.name} {intent_text(pod)}", indent=0, style="bold")
+    writer.entry("", f"{full_name(pod.namespace, pod.name)} {intent_text(pod)}", indent=0, style="bold")
     for step in pod.demand.steps:
         asks = amounts(quantities(step.requests)) or "nothing that a kubelet would pin"
         loose = f" ({', '.join(step.loose)} shared, never pinned)" if step.loose else ""

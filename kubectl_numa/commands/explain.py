@@ -10,7 +10,7 @@ from kubectl_numa import manifests, moving, options, pages, typed_names
 from kubectl_numa.clusters import ClusterSource
 from kubectl_numa.explanation import Explanation, groups
 from kubectl_numa.explanation import explain as explain_pod
-from kubectl_numa.lines import TextWriter
+from kubectl_numa.lines import TextWriter, full_name
 from kubectl_numa.lines import zones as placed_in
 from kubectl_numa.listings import ListedRow, Listing, Output
 from kubectl_numa.manifests import Manifest
@@ -178,7 +178,8 @@ class _Explainer:
             advice = moving.advise(pod, self.view, self.placed, priority=priority, uid=self.uid)
             words = moving.summary(advice)
         file = manifests.STDIN if manifest.file == manifests.STANDARD_INPUT else manifest.file
-        asked = f"-f {file}" if manifest.document is not None else f"{manifest.file} -n {pod.namespace}"
+        home = f" -n {pod.namespace}" if pod.namespace else ""
+        asked = f"-f {file}" if manifest.document is not None else f"{manifest.file}{home}"
         command = f"`kubectl numa defrag {asked}`"
         more = f"{words}. See {command}" if words else f"{command} lists the pods that would have to move"
         return replace(explanation, room=more)
@@ -206,7 +207,7 @@ def _rows(explained: list[Explanation], *, only_fitting: bool) -> Iterator[Liste
             zones = None if answer.placement is None else placed_in(answer.placement)
             for name in group.names:
                 cells = (answer.chance, answer.score, zones, answer.node_class, answer.reason)
-                yield ListedRow(f"node/{name}", (f"{pod.namespace}/{pod.name}", name, *cells))
+                yield ListedRow(f"node/{name}", (full_name(pod.namespace, pod.name), name, *cells))
 
 
 def _show(explained: list[Explanation], writer: TextWriter, *, in_depth: bool, limit: int | None) -> None:

@@ -71,7 +71,8 @@ def _known() -> Iterator[tuple[str, ResourceType]]:
     kinds: Iterable[GroupKind] = (("", "Node"), *templates.TEMPLATES)
     for group, kind in kinds:
         plural = f"{kind.lower()}s"
-        type_ = ResourceType(group, plural, kind, _VERSIONS.get(group, ""), namespaced=kind != "Node")
+        namespaced = (group, kind) not in {("", "Node"), *templates.CLUSTER_SCOPED}
+        type_ = ResourceType(group, plural, kind, _VERSIONS.get(group, ""), namespaced)
         for word in (kind.lower(), plural, *_SHORT.get((group, kind), ())):
             yield word, type_
             if group:

@@ -21,6 +21,8 @@ PATHS = [
     ("a node",               "no",                      "/api/v1/nodes"),
     ("a deployment",         "deploy",                  "/apis/apps/v1/namespaces/team/deployments"),
     ("of another project",   "jobset",                  "/apis/jobset.x-k8s.io/v1/namespaces/team/jobsets"),
+    ("of no namespace",      "clustertrainingruntime",
+     "/apis/trainer.kubeflow.org/v1/clustertrainingruntimes"),
     ("of nobody we know",    "trainers.example.com",    "/apis/example.com/v1/namespaces/team/trainers"),
 ]  # fmt: skip
 

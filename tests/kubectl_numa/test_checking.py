@@ -8,6 +8,7 @@ import pytest
 
 from kubectl_numa import checking, manifests
 from kubectl_numa.checking import Checked
+from kubectl_numa.manifests import Namespace
 from kubectl_numa.questions import ClusterView, WebhookOptions
 from numalign.kube.files import snapshot
 from numalign.kube.files.policy import parse
@@ -194,6 +195,35 @@ def test_a_kind_that_is_not_understood_is_listed_with_a_warning(cluster: Cluster
     assert (found.result, checking.exit_code([found])) == ("unknown", 0)
     assert found.line(2) == f"default/train ({path}, document 1): its pods were not checked"
     assert checking.summary([found]) == "1 pod: 1 unknown, 1 with warnings"
+
+
+def runtime(kind: str) -> dict[str, Any]:
+    template = {"spec": manifest("x", "8")["spec"]}
+    job = {"name": "node", "template": {"spec": {"template": template}}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "torch"},
+        "spec": {"template": {"spec": {"replicatedJobs": [job]}}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "result", "name", "namespace"),
+    [
+        ("TrainingRuntime", "denied", "strict/torch", "strict"),
+        ("ClusterTrainingRuntime", "ok", "torch", None),
+    ],
+)
+def test_no_rules_of_a_namespace_apply_to_an_object_without_one(  # noqa: PLR0913, PLR0917 - the columns
+    cluster: ClusterView, write: Write, kind: str, result: str, name: str, namespace: str | None
+) -> None:
+    path = write("runtime.yaml", runtime(kind))
+    [read] = manifests.read(str(path), namespace=Namespace("strict", asked=True))
+    found = checking.check(read, cluster)
+
+    assert (found.result, found.to_json()["namespace"]) == (result, namespace)
+    assert found.line(2).startswith(f"{name} ({path}, document 1, ")
 
 
 def test_a_bad_pod_has_its_name_and_a_bad_file_only_its_mistake(cluster: ClusterView, write: Write) -> None:

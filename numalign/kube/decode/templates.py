@@ -131,8 +131,9 @@ POD_CLIQUE: GroupKind = ("grove.io", "PodClique")
 VOLCANO_JOB: GroupKind = ("batch.volcano.sh", "Job")
 INFERENCE_SERVICE: GroupKind = ("serving.kserve.io", "InferenceService")
 TRAIN_JOB: GroupKind = ("trainer.kubeflow.org", "TrainJob")
+CLUSTER_TRAINING_RUNTIME: GroupKind = ("trainer.kubeflow.org", "ClusterTrainingRuntime")
 TRAINING_RUNTIMES: tuple[GroupKind, ...] = (
-    ("trainer.kubeflow.org", "ClusterTrainingRuntime"),
+    CLUSTER_TRAINING_RUNTIME,
     ("trainer.kubeflow.org", "TrainingRuntime"),
 )
 
@@ -182,6 +183,9 @@ TEMPLATES: TemplatePaths = MappingProxyType(
     }
 )
 """The types of objects that create pods, and the paths of the pods in them."""
+
+CLUSTER_SCOPED: frozenset[GroupKind] = frozenset({CLUSTER_TRAINING_RUNTIME})
+"""Those that belong to no namespace."""
 
 NO_TEMPLATES: TemplatePaths = MappingProxyType({})
 

@@ -170,6 +170,22 @@ def test_a_pod_that_is_guessed_is_explained_and_its_mistakes_end_nothing(
     assert ('"strictly" is not a known value' in result.stderr) == (policy == "strictly")
 
 
+def test_an_object_without_a_namespace_has_only_its_name(run: Run, cluster_file: Path, write: Write) -> None:
+    template = {"spec": manifest("x", "8")["spec"]}
+    job = {"name": "node", "template": {"spec": {"template": template}}}
+    runtime = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "torch"},
+        "spec": {"template": {"spec": {"replicatedJobs": [job]}}},
+    }
+    asked = ("explain", "-n", "strict", "-f", write("runtime.yaml", runtime), "--snapshot", cluster_file)
+
+    assert run(*asked).stdout.startswith("torch ")
+    assert json.loads(run(*asked, "-o", "json").stdout)[0]["namespace"] is None
+    assert run(*asked, "-o", "wide").stdout.split("\n")[1].startswith("torch ")
+
+
 def deployment(name: str, namespace: str = "eager") -> dict[str, Any]:
     """A Deployment of pods of four CPUs."""
     template = {"metadata": {}, "spec": manifest("x", "4")["spec"]}
