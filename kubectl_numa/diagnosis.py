@@ -6,6 +6,7 @@ version of its kubelet. Anything less is a finding: one row of a table, with whe
 and what to do. Nodes with the same finding are grouped, because they are fixed together.
 """
 
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -32,8 +33,8 @@ from numalign.model.options import COMPARED
 from numalign.model.resources import CPU
 
 _NODE = "Node"
-_ANY_NODE = "NODE"
-"""In a remedy: the name of the node."""
+_ALL_NODES, _ANY_NODE = "NODES", "NODE"
+"""In a remedy: the names of all of the nodes, and that of the first."""
 
 LEAST_SKEW_SECONDS = 30
 """The least difference of clocks that is reported: a write to a slow API server takes seconds."""
@@ -133,15 +134,15 @@ class FoundOnNode(NamedTuple):
     detail: str
     remedy: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the finding for programs."""
+    def to_json(self, name: str) -> dict[str, Any]:
+        """Return the finding about the node with this name, for programs."""
         row = _ROWS[self.finding]
         return {
             "finding": self.finding,
             "severity": row.severity,
             "detail": self.detail or None,
             "what": row.what,
-            "remedy": self.remedy,
+            "remedy": _for_nodes(self.remedy, [name]),
         }
 
 
@@ -169,7 +170,7 @@ class DiagnosedNode:
             "name": self.name,
             "known": node.known if node else NOTHING,
             **self.examined.exporter.to_json(),
-            "findings": [each.to_json() for each in self.found],
+            "findings": [each.to_json(self.name) for each in self.found],
         }
 
 
@@ -193,8 +194,8 @@ class FindingGroup:
 
     @property
     def fix(self) -> str:
-        """Return the remedy, its commands for the first of the nodes."""
-        return self.remedy.replace(_ANY_NODE, self.names[0])
+        """Return the remedy; a command that takes one name is for the first of the nodes."""
+        return _for_nodes(self.remedy, self.names)
 
     @property
     def names(self) -> Sequence[str]:
@@ -296,6 +297,10 @@ class _FindingRow(NamedTuple):
     details: Callable[[ExaminedNode], Iterable[str]]
     what: str
     remedy: Callable[[ExaminedNode], str]
+
+
+def _for_nodes(remedy: str, names: Sequence[str]) -> str:
+    return remedy.replace(_ALL_NODES, shlex.join(names)).replace(_ANY_NODE, shlex.join(names[:1]))
 
 
 def _where(holds: Callable[[ExaminedNode], bool]) -> Callable[[ExaminedNode], Iterable[str]]:
@@ -612,7 +617,7 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
             Severity.NOTE,
             _wrong(Finding.ORPHAN),
             "There is a topology but no Node: its exporter left it behind",
-            lambda examined: f"Delete it:\n  kubectl delete {_kind(examined)} NODE",
+            lambda examined: f"Delete it:\n  kubectl delete {_kind(examined)} {_ALL_NODES}",
         ),
     }
 )

@@ -391,7 +391,7 @@ def tables() -> dict[str, dict[str, Sequence[str]]]:
         "annotation-mistakes": {name: [CASES[name].text] for name in MISTAKES},
         "causes": _causes(),
         "doctor-findings": {
-            finding.value: [str(FoundOnNode(finding, "", "").to_json()["what"])] for finding in Finding
+            finding.value: [str(FoundOnNode(finding, "", "").to_json("")["what"])] for finding in Finding
         },
         "doubts": {doubt.value: [sentence] for doubt, sentence in doubts.SENTENCES.items()},
     }

@@ -241,6 +241,16 @@ def test_nodes_with_the_same_finding_stand_together_by_detail() -> None:
     assert group.what == "The agent stopped publishing, so its report may be outdated"
 
 
+@pytest.mark.parametrize(("kind", "type_"), [(NRT, "noderesourcetopology"), ("Numatopology", "numatopology")])
+def test_what_was_left_behind_is_deleted_by_one_command(kind: str, type_: str) -> None:
+    problems = tuple(Problem(kind, name, (Mistake("metadata.name", "no Node"),)) for name in "bc")
+    nodes = diagnose(seen(GOOD, problems=problems), Traces(), seen=NOW)
+    [group] = diagnosis.groups(nodes)
+
+    assert group.fix == f"Delete it:\n  kubectl delete {type_} b c"
+    assert nodes[1].to_json()["findings"][0]["remedy"] == f"Delete it:\n  kubectl delete {type_} b"
+
+
 def test_a_node_for_programs() -> None:
     [entry] = [each.to_json() for each in diagnose(seen(unknown=("x",), agents={}), Traces(), seen=NOW)]
 
