@@ -278,7 +278,7 @@ def _leads_to(
     if PREFIX in mistake.where:
         return Finding.BAD_REPORT
     if problem.kind in _TOPOLOGIES and problem.name in known:
-        return Finding.ODD_AMOUNTS
+        return Finding.NO_FINGERPRINT if mistake.where == nrt.ATTRIBUTES else Finding.ODD_AMOUNTS
     if problem.kind in _TOPOLOGIES:
         return Finding.BAD_TOPOLOGY if problem.name in present else Finding.ORPHAN
     return Finding.BAD_CONFIGURATION if problem.kind == kubelet_config.KIND else Finding.BAD_NODE
@@ -360,6 +360,11 @@ _ABOUT_TOPOLOGIES = (Finding.BAD_TOPOLOGY, Finding.ODD_AMOUNTS, Finding.ORPHAN)
 
 def _without_topology(examined: ExaminedNode) -> bool:
     return examined.present and examined.node is None and Finding.BAD_TOPOLOGY not in examined.mistakes
+
+
+def _without_fingerprint(examined: ExaminedNode) -> Iterable[str]:
+    absent = examined.exporter.source is TopologySource.EXPORTER and not examined.fingerprinted
+    return examined.mistakes.get(Finding.NO_FINGERPRINT) or ([""] if absent else [])
 
 
 def _silent(examined: ExaminedNode) -> bool:
@@ -527,13 +532,12 @@ _ROWS: Mapping[Finding, _FindingRow] = MappingProxyType(
         ),
         Finding.NO_FINGERPRINT: _FindingRow(
             Severity.LACK,
-            _where(
-                lambda examined: (
-                    examined.exporter.source is TopologySource.EXPORTER and not examined.fingerprinted
-                )
+            _without_fingerprint,
+            "It is unknown which pods the exporter's amounts include, so new pods are counted late",
+            _do(
+                "Enable fingerprints in the exporter (--pods-fingerprint, by method all or"
+                " with-exclusive-resources), or run the agent."
             ),
-            "The exporter does not report which pods its amounts include, so new pods are counted late",
-            _do("Enable fingerprints in the exporter (--pods-fingerprint), or run the agent."),
         ),
         Finding.TWO_WRITERS: _FindingRow(
             Severity.LACK,

@@ -107,13 +107,11 @@ def holds(node: Node, demand: Demand) -> bool:
 def exclusive(node: Node, demand: Demand) -> bool:
     """Return whether an exporter counts a pod among those with exclusive resources.
 
-    It does not see init containers.
+    It counts what the kubelet lists of its containers, not of init containers (Verify of
+    resource-topology-exporter, pkg/podres/filter/numalocality).
     """
     return any(
-        kind(name) is not Kind.DEVICE or name in node.devices
-        for step in demand.steps
-        if step.role is not Role.INIT
-        for name in step.requests
+        given_out(node, name) for step in demand.steps if step.role is not Role.INIT for name in step.requests
     )
 
 

@@ -114,6 +114,8 @@ FOUND: list[tuple[str, Snapshot, list[tuple[str, str]]]] = [
     ("devices of a zone that does not exist", seen(MISPLACED), [("no-such-zone", "nvidia.com/gpu")]),
     ("zones whose sets a kubelet cannot visit", seen(EIGHTEEN),
         [("stalled", "18 zones"), ("many-zones", "18 zones")]),
+    ("a fingerprint that cannot be compared", seen(GOOD, **wrong(NRT, "attributes")),
+        [("no-fingerprint", "NodeResourceTopology: attributes: is wrong")]),
     ("an object that was left behind", seen(agents={}, **wrong(NRT, "metadata.name", "no Node")),
         [("orphan", "NodeResourceTopology: metadata.name: no Node")]),
     ("an object of Volcano that is invalid",

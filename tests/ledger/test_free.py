@@ -212,19 +212,23 @@ def test_managers_that_are_off_give_nothing_out() -> None:
 
 
 EXCLUSIVE = [
-    # what it shows               pod                                   counts
-    ("CPUs of its own",            "cpu=2 mem=1Gi",                      True),
-    ("memory of its own",          "cpu=500m mem=1Gi",                   True),
-    ("a device of the node",       "cpu=1.. gpu=1",                      True),
-    ("a device of other nodes",    "cpu=1.. nic=1",                      False),
-    ("nothing of its own",         "cpu=2.. mem=1Gi..",                  False),
-    ("only before its start",      "init gpu=1 | cpu=1..",               False),
+    # what it shows               zone            pod                                   counts
+    ("CPUs of its own",            "cpu=8",        "cpu=2 mem=1Gi",                      True),
+    ("CPUs that all share",        "gpu=1",        "cpu=2 mem=1Gi",                      False),
+    ("memory of its own",          "cpu=8 mem=8Gi", "cpu=500m mem=1Gi",                  True),
+    ("memory that all share",      "cpu=8",        "cpu=500m mem=1Gi",                   False),
+    ("a device of the node",       "cpu=8 gpu=1",  "cpu=1.. gpu=1",                      True),
+    ("a device of other nodes",    "cpu=8 gpu=1",  "cpu=1.. nic=1",                      False),
+    ("nothing of its own",         "cpu=8 mem=8Gi", "cpu=2.. mem=1Gi..",                 False),
+    ("only before its start",      "cpu=8 gpu=1",  "init gpu=1 | cpu=1..",               False),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("containers", "counts"), table(EXCLUSIVE))
-def test_exporters_count_pods_by_what_their_running_containers_have(containers: str, *, counts: bool) -> None:
-    assert exclusive(node("cpu=8 gpu=1"), asks(*containers.split("|"))) is counts
+@pytest.mark.parametrize(("zone", "containers", "counts"), table(EXCLUSIVE))
+def test_exporters_count_pods_by_what_their_running_containers_have(
+    zone: str, containers: str, *, counts: bool
+) -> None:
+    assert exclusive(node(zone), asks(*containers.split("|"))) is counts
 
 
 # Memory over several zones.

@@ -71,9 +71,10 @@ FINGERPRINT_ANNOTATION = f"{GROUP}/fingerprint"
 _POLICY, _SCOPE, _MAX_ZONES = "topologyManagerPolicy", "topologyManagerScope", "topologyManagerMaxNUMANodes"
 _FINGERPRINT, _METHOD = "nodeTopologyPodsFingerprint", "nodeTopologyPodsFingerprintMethod"
 _READ = frozenset({_POLICY, _SCOPE, _MAX_ZONES})
-_ABSENT, _CONTRADICTED = Part(None), Part(())
+_ABSENT, _CONTRADICTED = Part(None), Part("two values")
 _NUMA = "Node"
-_INNER, _OUTER = ("resources", "costs"), ("attributes", "topologyPolicies")
+ATTRIBUTES = "attributes"
+_INNER, _OUTER = ("resources", "costs"), (ATTRIBUTES, "topologyPolicies")
 
 AMOUNTS = ("capacity", "allocatable", "available")
 """The fields of each resource of a zone."""
@@ -118,7 +119,10 @@ class Topology:
 
 @dataclass(slots=True)
 class _Odd:
-    """The mistakes that cost no more than amounts, and the resources with such an amount, by which one."""
+    """The mistakes that cost no more than amounts or the fingerprint, and the resources with an odd amount.
+
+    In `listed` more than the free amount is odd.
+    """
 
     mistakes: list[Mistake] = field(default_factory=list)
     listed: set[str] = field(default_factory=set)
@@ -162,7 +166,7 @@ def described(part: Part, name: str, amounts: Sequence[str]) -> Topology:
         policy=attribute(_POLICY).one_of(Policy) or policy,
         scope=attribute(_SCOPE).one_of(Scope) or scope,
         max_zones=attribute(_MAX_ZONES).integer(least=2) or DEFAULT_MAX_ZONES,
-        fingerprint=_fingerprint(attribute, part["metadata"].value),
+        fingerprint=_fingerprint(attribute, part["metadata"].value, odd),
         uncertain=frozenset(odd.listed | odd.free),
         odd=tuple(odd.mistakes),
         cpus=facts,
@@ -200,7 +204,7 @@ def _known_version(part: Part) -> None:
 def _attributes(part: Part) -> Callable[[str], Part]:
     """Return a lookup of attributes by name; one with two different values counts as contradicted."""
     values: dict[str, Part] = {}
-    for entry in part["attributes"].objects():
+    for entry in part[ATTRIBUTES].objects():
         name, value = entry["name"].required_text(), entry["value"].required()
         first = values.setdefault(name, value)
         if first.value == value.value:
@@ -216,12 +220,22 @@ def _deprecated(part: Part) -> tuple[Policy, Scope]:
     return _DEPRECATED.get(words[0] if words else "", (Policy.NONE, Scope.CONTAINER))
 
 
-def _fingerprint(attribute: Callable[[str], Part], metadata: object) -> Fingerprint | None:
-    """Return the fingerprint; without a readable one the zones are still known."""
-    value = attribute(_FINGERPRINT).value
-    if value is None and isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict):
-        value = metadata["annotations"].get(FINGERPRINT_ANNOTATION)
-    return fingerprints.parse(value, attribute(_METHOD).value)
+def _fingerprint(attribute: Callable[[str], Part], metadata: object, odd: _Odd) -> Fingerprint | None:
+    """Return the fingerprint; one that cannot be compared is odd, and the zones are still known."""
+    value, method = attribute(_FINGERPRINT).value, attribute(_METHOD).value
+    if value is None:
+        return fingerprints.parse(inner(inner(metadata, "annotations"), FINGERPRINT_ANNOTATION), method)
+    found = fingerprints.parse(value, method)
+    if found is None:
+        shown = " by method ".join(named(each) for each in (value, method) if each is not None)
+        odd.mistakes.append(
+            Mistake(
+                ATTRIBUTES,
+                f"{shown} is not a known fingerprint of pods: expected {fingerprints.PREFIX} and 16"
+                f" hexadecimal digits, by method {' or '.join(fingerprints.Method)}",
+            )
+        )
+    return found
 
 
 def _doubtful(metadata: Part, attribute: Callable[[str], Part]) -> tuple[str, ...]:

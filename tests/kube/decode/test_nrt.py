@@ -210,6 +210,32 @@ def test_a_fingerprint_is_read_and_one_that_cannot_be_read_harms_nothing(
     assert (read.fingerprint, read.zones) == (expected, topology(raw(zone())).zones)
 
 
+KNOWN = "expected pfp0v001 and 16 hexadecimal digits, by method all or with-exclusive-resources"
+INCOMPARABLE = [
+    # what it shows            value             method        what is told of it
+    ("an unknown method",       ONE,              "some",       f'"{ONE}" by method "some"'),
+    ("no text",                 7,                None,         "a number"),
+    ("a list as the method",    ONE,              ["all"],      f'"{ONE}" by method a list'),
+    ("a long text",             "x" * 9_000_000,  "y" * 9_000,  f'"{"x" * 61}..." by method "{"y" * 61}..."'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "method", "told"), table(INCOMPARABLE))
+def test_a_fingerprint_that_cannot_be_compared_is_told(value: object, method: object, told: str) -> None:
+    written = {FINGERPRINT: value} if method is None else {FINGERPRINT: value, METHOD: method}
+    read = topology({**raw(zone()), "attributes": attributes(**written)})
+
+    assert [*map(str, read.odd)] == [f"attributes: {told} is not a known fingerprint of pods: {KNOWN}"]
+    assert (read.fingerprint, read.uncertain) == (None, frozenset())
+
+
+def test_two_fingerprints_are_told_as_two() -> None:
+    twice = [*attributes(**{FINGERPRINT: ONE}), *attributes(**{FINGERPRINT: NONE})]
+
+    [mistake] = topology({**raw(zone()), "attributes": twice}).odd
+    assert mistake.message.startswith('"two values" is not ')
+
+
 @pytest.mark.parametrize(("fields", "expected"), FINGERPRINTS.values(), ids=FINGERPRINTS)
 def test_of_what_an_api_server_has_all_is_kept_that_makes_a_fingerprint(
     fields: Json, expected: Fingerprint | None
