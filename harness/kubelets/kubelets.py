@@ -320,8 +320,8 @@ class RealKubelet:
         )
 
     def _mounts(self) -> list[tuple[str, str]]:
-        tunables = [name for name in machines.TUNABLES if Path("/", name).exists()]
-        over = [(str(self.folder / name), f"/{name}") for name in (*machines.MOUNTED, *tunables)]
+        there = [name for name in (*machines.MOUNTED, *machines.TUNABLES) if Path("/", name).exists()]
+        over = [(str(self.folder / name), f"/{name}") for name in there]
         return [(str(self.state), "/var/lib/kubelet"), (str(self.folder / "log"), "/var/log"), *over]
 
 

@@ -3,10 +3,11 @@
 A kubelet discovers its machine through cAdvisor (v0.52.1 for Kubernetes v1.34, v0.56.2 for v1.36), which
 reads `/sys/devices/system` (utils/sysfs, utils/sysinfo), the sizes of hugepages in
 `/sys/kernel/mm/hugepages`, memory in `/proc/meminfo` and the number of sockets in `/proc/cpuinfo`
-(machine/machine.go). Exporters that are based on ghw also read blocks of memory
-(`/sys/devices/system/memory`), and need a folder of hugepages in each zone. If these files are mounted over
-the real ones, all of them see that machine. The description has the format of the recordings of the kubelet
-(tests/conformance/data); all machines of these can be written.
+(machine/machine.go). Exporters that are based on ghw (v0.24.0, pkg/topology) also read blocks of memory
+(`/sys/devices/system/memory`) and the size of a hugepage, and see no zone at all if one lacks a folder of
+hugepages or its distances; NFD reads the memory of zones below `/sys/bus/node/devices`. If these files are
+mounted over the real ones, all of them see that machine. The description has the format of the recordings of
+the kubelet (tests/conformance/data); all machines of these can be written.
 """
 
 from collections import defaultdict
@@ -26,10 +27,12 @@ KIB = 2**10
 HUGEPAGES = "hugepages-"
 SMALLEST_BLOCK = 128 * 2**20
 """Bytes of memory that Linux switches on or off at once, on most machines."""
+USUAL_PAGE = 2 * 2**20
+"""Bytes of a hugepage where none was asked for."""
 _SYSTEM = "sys/devices/system"
 _CPU = "sys/devices/system/cpu/cpu"
 
-MOUNTED = ("sys/devices/system", "sys/kernel/mm", "proc/meminfo", "proc/cpuinfo")
+MOUNTED = ("sys/devices/system", "sys/kernel/mm", "sys/bus/node/devices", "proc/meminfo", "proc/cpuinfo")
 """The files and folders of `write` to mount over those of the same names."""
 
 TUNABLES: Mapping[str, int] = {
@@ -61,7 +64,7 @@ def write(machine: DescribedMachine, folder: Path) -> None:
     for name, target in _links(machine):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).symlink_to(target, target_is_directory=True)
-    for name in (*MOUNTED[:2], *(f"{_SYSTEM}/node/node{zone}/hugepages" for zone in machine.zones)):
+    for name in (*MOUNTED[:3], *(f"{_SYSTEM}/node/node{zone}/hugepages" for zone in machine.zones)):
         (folder / name).mkdir(parents=True, exist_ok=True)
 
 
@@ -193,8 +196,16 @@ def _blocks(machine: DescribedMachine) -> Mapping[int, int]:
 
 def _memory(banks: Sequence[ZoneMemory], *, before: str = "") -> str:
     total = sum(bank.memory for bank in banks) // KIB
-    free = total - sum(amount for bank in banks for amount in bank.huge.values()) // KIB
-    told = {"MemTotal": total, "MemFree": free, "MemAvailable": free, "SwapTotal": 0, "SwapFree": 0}
+    huge = sum(amount for bank in banks for amount in bank.huge.values()) // KIB
+    told = {
+        "MemTotal": total,
+        "MemFree": total - huge,
+        "MemAvailable": total - huge,
+        "SwapTotal": 0,
+        "SwapFree": 0,
+        "Hugepagesize": USUAL_PAGE // KIB,
+        "Hugetlb": huge,
+    }
     return "\n".join(f"{before}{name}: {kib:>15} kB" for name, kib in told.items())
 
 
@@ -217,6 +228,8 @@ def _links(machine: DescribedMachine) -> Iterator[tuple[str, str]]:
         for cpu in members(core.threads):
             yield f"sys/devices/system/node/node{core.zone}/cpu{cpu}", f"../../cpu/cpu{cpu}"
             yield f"{_CPU}{cpu}/node{core.zone}", f"../../node/node{core.zone}"
+    for each in machine.zones:
+        yield f"sys/bus/node/devices/node{each}", f"../../../devices/system/node/node{each}"
     for block, zone in _blocks(machine).items():
         yield f"{_SYSTEM}/node/node{zone}/memory{block}", f"../../memory/memory{block}"
 

@@ -94,17 +94,48 @@ def test_memory_is_told_of_the_whole_and_of_each_zone(tmp_path: Path) -> None:
     assert read(folder, "sys/devices/system/node/node4/hugepages/hugepages-2048kB/nr_hugepages") == "0"
 
 
-def test_blocks_of_memory_add_up_for_exporters_that_count_them(tmp_path: Path) -> None:
-    folder = written(tmp_path, zone(), {"id": 4, "memory": 3 << 30}) / "sys/devices/system"
+def amounts(text: str) -> dict[str, int]:
+    """The bytes in a meminfo, by the last word of each name."""
+    rows = (line.split(":") for line in text.splitlines())
+    return {name.split()[-1]: int(amount.removesuffix(" kB")) << 10 for name, amount in rows}
 
-    size = int(read(folder, "memory/block_size_bytes"), 16)
-    online = {
-        number: [read(block, "state") for block in (folder / f"node/node{number}").glob("memory*")]
-        for number in (0, 4)
+
+def as_ghw_does(root: Path) -> dict[int, tuple[list[int], set[str], list[int], int, int, list[str]]]:
+    """Threads, caches, distances, memory, blocks of memory and sizes of pages of each zone (pkg/topology)."""
+    block = int(read(root, "sys/devices/system/memory/block_size_bytes"), 16)
+    seen = {}
+    for folder in (root / "sys/devices/system/node").glob("node*"):
+        threads = {int(cpu.name[3:]): cpu for cpu in folder.glob("cpu[0-9]*")}
+        assert all(read(cpu, "topology/core_id").isdecimal() for cpu in threads.values())
+        online = [each for each in folder.glob("memory[0-9]*") if read(each, "state") == "online"]
+        seen[int(folder.name[4:])] = (
+            sorted(threads),
+            {read(cpu, "cache/index3/id") for cpu in threads.values()},
+            [int(each) for each in read(folder, "distance").split()],
+            amounts(read(folder, "meminfo"))["MemTotal"],
+            len(online) * block,
+            sorted(each.name for each in (folder / "hugepages").iterdir()),
+        )
+    return seen
+
+
+def test_exporters_based_on_ghw_see_the_machine(tmp_path: Path) -> None:
+    second = {"id": 4, "memory": 3 << 30, "distances": [21, 10]}
+    folder = written(tmp_path, zone(distances=[10, 21], hugepages={"2Mi": 8}), second)
+
+    assert as_ghw_does(folder) == {
+        0: ([0, 1, 2, 3], {"0"}, [10, 21], 1 << 30, 1 << 30, ["hugepages-2048kB"]),
+        4: ([], set(), [21, 10], 3 << 30, 3 << 30, ["hugepages-2048kB"]),
     }
+    whole = amounts(read(folder, "proc/meminfo"))
+    assert (whole["Hugepagesize"], whole["Hugetlb"]) == (2 << 20, 16 << 20)
 
-    assert {number: len(states) * size for number, states in online.items()} == {0: 1 << 30, 4: 3 << 30}
-    assert {state for states in online.values() for state in states} == {"online"}
+
+def test_nfd_finds_the_memory_of_each_zone_on_the_bus(tmp_path: Path) -> None:
+    folder = written(tmp_path, zone(), {"id": 4, "memory": 3 << 30}) / "sys/bus/node/devices"
+
+    found = {each.name: amounts(read(each, "meminfo"))["MemTotal"] for each in folder.iterdir()}
+    assert found == {"node0": 1 << 30, "node4": 3 << 30}
 
 
 def test_blocks_of_memory_are_no_smaller_than_those_of_linux(tmp_path: Path) -> None:
