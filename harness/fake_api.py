@@ -33,7 +33,7 @@ import orjson
 from aiohttp import web
 from kubernetes_asyncio.client import ApiClient, Configuration
 
-from harness.field_owners import FieldOwners
+from harness.field_owners import FieldOwners, FieldPath
 from numalign.kube.client import Api
 
 Json = dict[str, Any]
@@ -511,9 +511,7 @@ class FakeApi:
         else:
             conflicts = owners.conflicts(manager, before, wanted)
             if conflicts and asked.query.get("force") != "true":
-                named = ", ".join(f'conflict with "{other}": .{".".join(path)}' for path, other in conflicts)
-                message = f"Apply failed with {len(conflicts)} conflicts: {named}"
-                raise Failure(HTTPStatus.CONFLICT, message, cause="FieldManagerConflict")
+                raise Failure(HTTPStatus.CONFLICT, _conflict(conflicts), cause="FieldManagerConflict")
             after, code = owners.applied(manager, before, wanted), HTTPStatus.OK
         return code, self._store(place, after, manager)
 
@@ -797,6 +795,19 @@ def _unbindable(pod: Json, uid: str | None) -> str | None:
     if pod.get("spec", {}).get("schedulingGates"):
         return f"pod {metadata['name']} has non-empty .spec.schedulingGates"
     return None
+
+
+def _conflict(conflicts: Iterable[tuple[FieldPath, str]]) -> str:
+    """Return the message about fields of others, as k8s.io/apimachinery does (getConflictMessage)."""
+    owned = defaultdict[str, list[str]](list)
+    for path, manager in conflicts:
+        owned[manager].append(f".{'.'.join(path)}")
+    total = sum(map(len, owned.values()))
+    if total == 1:
+        [(manager, [path_])] = owned.items()
+        return f'Apply failed with 1 conflict: conflict with "{manager}": {path_}'
+    lines = ("\n- ".join((f'conflicts with "{manager}":', *owned[manager])) for manager in sorted(owned))
+    return f"Apply failed with {total} conflicts: " + "\n".join(lines)
 
 
 def _qualified(resource: Resource) -> str:

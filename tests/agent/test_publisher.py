@@ -134,8 +134,19 @@ async def test_the_zones_of_another_exporter_stay_as_they_are(desk: Desk) -> Non
     assert desk.annotations[PLACEMENTS] == reported("web", "db").annotations[PLACEMENTS]
     assert [desk.count(result) for result in ("conflict", "annotated", "applied")] == [1, 2, 0]
     assert desk.registry.get_sample_value("numalign_agent_zones_of_others") == 1
+
+
+async def test_the_exporter_to_which_it_gives_way_is_named(desk: Desk) -> None:
+    """As recorded, but for the name of the node (tests/kube/data/recorded)."""
+    other = {**of_another(), "attributes": [{"name": "topologyManagerScope", "value": "pod"}]}
+    desk.fake.put(other, manager="node-feature-discovery-topology-updater")
+    await desk.write("web")
+
     [line] = desk.told.of("topology.other_exporter")
-    assert "nfd" in line["error"]
+    assert line["error"] == (
+        "Conflict: the topology of node a was created or changed by another client (Apply failed with 2"
+        ' conflicts: conflicts with "node-feature-discovery-topology-updater": - .attributes - .zones)'
+    )
 
 
 async def test_it_gives_way_to_an_exporter_that_comes_later(desk: Desk) -> None:
