@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from controller.healing.duty import rates
 from controller.healing.plan import HealingRules, plan
 from controller.labels import GRACE_SECONDS
-from controller.node_classes import Change, NodeClasses, classify
+from controller.node_classes import Change, NodeClasses, classify, names_of
 from controller.refused.duty import heals
 from controller.refused.removal import removals
 from controller.settings import ControllerSettings
@@ -25,6 +25,7 @@ from numalign.kube.files import documents, snapshot
 from numalign.kube.files.policy_keeper import PolicyKeeper
 from numalign.kube.kinds import Object
 from numalign.kube.pod_informer import PodInfo, PodInformer
+from numalign.model.intent import NODE_LABEL
 from numalign.model.resources import render
 from numalign.model.steps import finished
 from numalign.runtime import logs
@@ -45,6 +46,8 @@ async def dry_run(settings: ControllerSettings) -> str:
     """Return what would change in a file or a cluster; raise `BadInput`, `BadPolicy` and `ClusterError`."""
     cluster = await _read_cluster(settings)
     parts = [report(classify(cluster.snapshot))]
+    if settings.gates:
+        parts.append(unnamed(cluster.snapshot))
     if settings.heal:
         parts += [removed(cluster, keep=settings.keep_refused)]
         parts += await plan(cluster.snapshot, cluster.stored, _rules(settings), now=time.time())
@@ -112,6 +115,12 @@ def removed(cluster: ClusterObjects, *, keep: int) -> str:
         )
         for removal in due
     )
+
+
+def unnamed(snapshot: Snapshot) -> str:
+    """Return how many nodes would get their name as a label."""
+    count = len(NodeClasses({}, {}, names=names_of(snapshot)).changes())
+    return f"{count} {'node' if count == 1 else 'nodes'} would get the label {NODE_LABEL} with their name"
 
 
 def report(nodes: NodeClasses) -> str:

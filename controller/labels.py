@@ -1,5 +1,5 @@
 """
-Keep the class label of every node right.
+Keep the labels of every node right: its class and, if that is maintained, its name.
 
 Schedulers and autoscalers know nodes only by their labels, so the class of a machine must be a label of its
 Node. Others write labels too, and every write is an event for all clients that watch nodes. So only what is
@@ -18,7 +18,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 from urllib.parse import quote
@@ -28,7 +28,6 @@ from prometheus_client import CollectorRegistry, Counter
 from controller.node_classes import Change, NodeClasses
 from numalign.kube.client import Patch
 from numalign.kube.errors import ClusterError, Forbidden, NotFound
-from numalign.model.intent import CLASS_LABEL
 from numalign.runtime.clock import Sleep
 from numalign.runtime.logs import Log
 from numalign.runtime.metrics import PREFIX
@@ -111,9 +110,13 @@ def _backoff(failures: int) -> float:
     return min(_FIRST_WAIT * 2.0 ** min(failures - 1, 16), _LONGEST_WAIT) if failures else 0.0
 
 
+_LabelPlace = tuple[str, str]
+"""A node, and the key of one of its labels."""
+
+
 class LabelWriter:
     """
-    Writes class labels while `leading` returns True, at most `per_second` each second.
+    Writes labels of nodes while `leading` returns True, at most `per_second` each second.
 
     `nodes` returns the known state, and `age` the seconds since it was last confirmed. A topology is gone for
     good after `GRACE_SECONDS`. Only what this process has seen counts: after a restart, or after a while of
@@ -140,7 +143,7 @@ class LabelWriter:
         self._missing_since: dict[str, float] = {}
         self._planned_for: tuple[NodeClasses | None, frozenset[str]] = None, frozenset()
         self._plan: tuple[Change, ...] = ()
-        self._attempts: dict[str, _Attempt] = {}
+        self._attempts: dict[_LabelPlace, _Attempt] = {}
         self._checked = self._paused_until = clock()
         self._failures = 0
         self._forbidden = False
@@ -189,22 +192,22 @@ class LabelWriter:
         if nodes is not self._planned_for[0] or gone != self._planned_for[1]:
             self._planned_for = nodes, gone
             self._plan = nodes.changes(gone=gone)
-            self._attempts = dict(self._contested(nodes.labels, now=now))
+            self._attempts = dict(self._contested(nodes, now=now))
 
-    def _contested(self, labels: Mapping[str, str | None], *, now: float) -> Iterator[tuple[str, _Attempt]]:
+    def _contested(self, nodes: NodeClasses, *, now: float) -> Iterator[tuple[_LabelPlace, _Attempt]]:
         """Yield the writes that still matter, updated by what the labels show."""
-        for node, last in self._attempts.items():
-            if node in labels:
+        for (node, key), last in self._attempts.items():
+            if node in (labels := nodes.of(key)):
                 attempt = last.succeeded() if labels[node] == last.after else last
                 if not attempt.over(now=now):
-                    yield node, attempt
+                    yield (node, key), attempt
 
     def _last(self, change: Change) -> _Attempt:
-        return self._attempts.get(change.node, _NO_ATTEMPT)
+        return self._attempts.get((change.node, change.key), _NO_ATTEMPT)
 
     async def _write(self, change: Change) -> bool:
         """Write a change; return whether to continue with the next one."""
-        body = {"metadata": {"labels": {CLASS_LABEL: change.after}}}
+        body = {"metadata": {"labels": {change.key: change.after}}}
         reverts = self._last(change).reverts(change)
         result = "written"
         try:
@@ -218,11 +221,15 @@ class LabelWriter:
             self._failed(change, error)
             return self._failures < TOLERATED
         else:
-            self._log.info("node.labelled", node=change.node, old=change.before, new=change.after)
+            self._log.info(
+                "node.labelled", node=change.node, key=change.key, old=change.before, new=change.after
+            )
             if reverts:
-                self._log.warning("class.contested", node=change.node, label=change.before, reverted=reverts)
+                told = {"key": change.key, "label": change.before, "reverted": reverts}
+                self._log.warning("class.contested", node=change.node, **told)
         wait = max(UNSEEN_SECONDS, _backoff(reverts))
-        self._attempts[change.node] = _Attempt(change.after, self._clock(), reverts, wait, accepted=True)
+        attempt = _Attempt(change.after, self._clock(), reverts, wait, accepted=True)
+        self._attempts[change.node, change.key] = attempt
         self._writes.labels(result).inc()
         self._failures, self._forbidden = 0, False
         return True
@@ -231,7 +238,7 @@ class LabelWriter:
         """Pause writes to this node; after several failures in a row to all: the API server may be down."""
         now, last = self._clock(), self._last(change)
         failures = last.in_a_row + 1 if last.after == change.after else 1
-        self._attempts[change.node] = _Attempt(change.after, now, failures, _backoff(failures))
+        self._attempts[change.node, change.key] = _Attempt(change.after, now, failures, _backoff(failures))
         self._failures += 1
         if self._failures >= TOLERATED:
             pause = min(2.0 ** min(self._failures - TOLERATED, 16), _LONGEST_PAUSE)

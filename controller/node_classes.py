@@ -1,5 +1,5 @@
 """
-The class of each node of the cluster, and which class labels are wrong.
+The class of each node of the cluster, and which labels of nodes are wrong.
 
 Computing a class takes a while, and for thousands of nodes a long while. So it is done in a thread, and once
 for each version of a node.
@@ -12,18 +12,20 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from numalign.kube.cluster_state import Snapshot
-from numalign.model.node import Node, node_class
+from numalign.model.intent import CLASS_LABEL, NODE_LABEL
+from numalign.model.node import Node, node_class, node_label
 from numalign.model.resources import Resources
 from numalign.shapes.health import missing_devices
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A node's class label now, and as it should be; None is no label."""
+    """A label of a node now, and as it should be; None is no label."""
 
     node: str
     before: str | None
     after: str | None
+    key: str = CLASS_LABEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +33,18 @@ class NodeClasses:
     """
     The class label of every Node, None if it has none, and the class of every node with a topology.
 
-    `lacking` has the devices that degraded nodes lack, for a dry run.
+    `lacking` has the devices that degraded nodes lack, for a dry run. `names` has the `NODE_LABEL` of every
+    Node, and nothing if that is not maintained.
     """
 
     labels: Mapping[str, str | None]
     classes: Mapping[str, str]
     lacking: Mapping[str, Resources] = field(default_factory=dict)
+    names: Mapping[str, str | None] = field(default_factory=dict)
+
+    def of(self, key: str) -> Mapping[str, str | None]:
+        """Return the values of one of the two labels, by node."""
+        return self.labels if key == CLASS_LABEL else self.names
 
     def missing(self) -> frozenset[str]:
         """Return nodes with a label, but without a topology that supports it."""
@@ -51,25 +59,44 @@ class NodeClasses:
         Without a topology a label is kept, unless the topology is `gone` for good.
         """
         # Thousands of nodes are checked, and almost all labels are right.
-        return tuple(sorted(self._changes(gone), key=attrgetter("node")))
+        return tuple(sorted(self._changes(gone), key=attrgetter("node", "key")))
 
     def _changes(self, gone: AbstractSet[str]) -> Iterator[Change]:
         for node, before in self.labels.items():
             after = self.classes.get(node, None if node in gone else before)
             if after != before:
                 yield Change(node, before, after)
+        for node, before in self.names.items():
+            if before != (name := node_label(node)):
+                yield Change(node, before, name, NODE_LABEL)
+
+
+NamesOf = Callable[[Snapshot], Mapping[str, str | None]]
+"""Returns the `NODE_LABEL` of every Node, None if it has none."""
+
+
+def names_of(snapshot: Snapshot) -> Mapping[str, str | None]:
+    """Return the `NODE_LABEL` of every Node, None if it has none."""
+    return {node: labels.get(NODE_LABEL) for node, labels in snapshot.node_labels.items()}
+
+
+def no_names(_snapshot: Snapshot) -> Mapping[str, str | None]:
+    """Return no label: only gates need them, and some autoscalers take labels for properties of a group."""
+    return {}
 
 
 class Classifier:
     """
     Computes the classes of snapshots; `current` is that of the last one, replaced as a whole, never changed.
 
-    `remembers` returns whether it is known what nodes were before this process started.
+    `remembers` returns whether it is known what nodes were before this process started. `names` returns the
+    `NODE_LABEL`s to maintain.
     """
 
-    def __init__(self, *, remembers: Callable[[], bool]) -> None:
+    def __init__(self, *, remembers: Callable[[], bool], names: NamesOf = no_names) -> None:
         self.current: NodeClasses | None = None
         self._remembers = remembers
+        self._names = names
         self._known: Mapping[str, tuple[Node, str]] = {}
 
     def waiting_for(self) -> str | None:
@@ -83,7 +110,7 @@ class Classifier:
         self._known = await asyncio.to_thread(_classified, snapshot, self._known)
         classes = {name: class_ for name, (_, class_) in self._known.items()}
         unproven = {} if remembers else _unproven(snapshot)
-        self.current = NodeClasses(snapshot.labels, {**classes, **unproven})
+        self.current = NodeClasses(snapshot.labels, {**classes, **unproven}, names=self._names(snapshot))
 
 
 def classify(snapshot: Snapshot) -> NodeClasses:

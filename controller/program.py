@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from certs.keeper import Certificates
 from controller.duties import DUTIES
 from controller.labels import LabelWriter
-from controller.node_classes import Classifier
+from controller.node_classes import Classifier, names_of, no_names
 from controller.placing import Placing, background, placing
 from controller.refused.watch import FailedPodWatch
 from controller.settings import ControllerSettings
@@ -130,7 +130,7 @@ def reconcile_cluster(controller: ControllerProgram, api: Api, election: LeaderE
         pods.node_checks.append(feed.state.nodes.__contains__)
     else:
         registry.register(CacheSizes((feed.caches,)))
-    classifier = Classifier(remembers=lambda: shapes.read)
+    classifier = Classifier(remembers=lambda: shapes.read, names=names_of if settings.gates else no_names)
     shapes = ShapeWriter(
         api,
         namespace=controller.namespace(api),

@@ -44,6 +44,9 @@ PLACEMENT_GATE = PLACEMENT
 CLASS_LABEL = PREFIX + "class"
 """On nodes: the name of their topology class."""
 
+NODE_LABEL = PREFIX + "node"
+"""On nodes: their name, as `node_label` writes it."""
+
 DECISIVE = (POLICY, VOLCANO_POLICY, RESOURCES)
 """The annotations by which a pod meets the level of its namespace, or does not."""
 

@@ -11,14 +11,14 @@ repeats it.
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from operator import attrgetter
 
 from numalign.model.attributes import NO_ATTRIBUTES, Attributes
-from numalign.model.intent import Policy, Scope
+from numalign.model.intent import NODE_LABEL, Policy, Scope
 from numalign.model.machine import Machine, Stock, full_stock
 from numalign.model.options import DEFAULTS, Options
 from numalign.model.resources import CPU, MEMORY, MILLI, Kind, Resources, ZoneId, kind
@@ -185,6 +185,26 @@ def managers(zones: Iterable[Zone]) -> tuple[CpuManager, MemoryManager]:
         CpuManager.STATIC if Kind.CPU in listed else CpuManager.NONE,
         MemoryManager.STATIC if Kind.MEMORY in listed else MemoryManager.NONE,
     )
+
+
+def node_label(name: str) -> str:
+    """Return the value of `NODE_LABEL` for the node of this name: the name itself, if a label may have it.
+
+    A name of more than 63 characters is cut, and ends in the beginning of its SHA-256, which tells it from
+    others.
+    """
+    if len(name) <= _LONGEST_LABEL:
+        return name
+    end = f"-{hashlib.sha256(name.encode()).hexdigest()[:_DIGEST]}"
+    return name[: _LONGEST_LABEL - len(end)] + end
+
+
+_LONGEST_LABEL, _DIGEST = 63, 16
+
+
+def is_labelled(name: str, node_labels: Mapping[str, Mapping[str, str]]) -> bool:
+    """Return whether the node of this name has its name as a label, among the labels of every node."""
+    return node_labels.get(name, {}).get(NODE_LABEL) == node_label(name)
 
 
 def node_class(node: Node) -> str:

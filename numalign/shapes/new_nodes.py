@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from numalign.model.constraints import Constraints, Requirement, Term
+from numalign.model.intent import NODE_LABEL
 
 _VARIED = re.compile(
     r"(?<![a-z0-9])("
@@ -45,7 +46,7 @@ _REMEMBERED_KEYS = 4096
 
 def varied(key: str) -> bool:
     """Return whether the next node of a kind may have another value of this label, by words in its key."""
-    return _varied(key[:_LONGEST_KEY])
+    return key == NODE_LABEL or _varied(key[:_LONGEST_KEY])
 
 
 def set_later(key: str) -> bool:

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller.dry_run import report
+from controller.dry_run import report, unnamed
+from numalign.kube.cluster_state import Snapshot
+from numalign.model.intent import NODE_LABEL
 from numalign.model.node import node_class
 from numalign.model.resources import Resources
 from tests.controller.conftest import seen
@@ -22,6 +24,12 @@ def test_a_dry_run_lists_every_change() -> None:
         "gone:  old      -> no label, after 300 s without topology",
         f"n:     old      -> {IS_LARGE}",
     ]
+
+
+def test_a_dry_run_counts_the_nodes_that_would_get_their_name() -> None:
+    snapshot = Snapshot(node_labels={"a": {NODE_LABEL: "a"}, "b": {}, "c": {NODE_LABEL: "x"}})
+
+    assert unnamed(snapshot) == "2 nodes would get the label numalign.io/node with their name"
 
 
 @pytest.mark.parametrize(

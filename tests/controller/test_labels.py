@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from itertools import pairwise
 from typing import Any
@@ -17,6 +17,7 @@ from controller.node_classes import NodeClasses
 from harness.fake_api import FakeApi
 from numalign.kube.client import Patch
 from numalign.kube.errors import ClusterError, Forbidden, NotFound, Unreachable
+from numalign.model.intent import CLASS_LABEL, NODE_LABEL
 from numalign.model.node import Node, node_class
 from tests.controller.conftest import Steps, seen
 from tests.notation import node, table
@@ -32,6 +33,7 @@ class Nodes:
 
     clock: Clock
     labels: dict[str, str | None] = field(default_factory=dict)
+    names: dict[str, str | None] = field(default_factory=dict)
     broken: dict[str, ClusterError] = field(default_factory=dict)
     written: list[tuple[float, str, str | None]] = field(default_factory=list)
     seconds: float = 0.0
@@ -41,12 +43,11 @@ class Nodes:
         name = path.removeprefix("/api/v1/nodes/")
         assert (how, what) == (Patch.MERGE, f"node {name}")
         [(key, label)] = body["metadata"]["labels"].items()
-        assert key == "numalign.io/class"
         self.written.append((self.clock.seconds, name, label))
         self.clock.seconds += self.seconds
         if name in self.broken:
             raise self.broken[name]
-        self.labels[name] = label
+        {CLASS_LABEL: self.labels, NODE_LABEL: self.names}[key][name] = label
         return {}
 
 
@@ -89,7 +90,7 @@ class World(Steps):
         return {name for name, label in self.nodes.labels.items() if label}
 
     def _look(self) -> None:
-        classes = seen(dict(self.nodes.labels), **self.known)
+        classes = replace(seen(dict(self.nodes.labels), **self.known), names=dict(self.nodes.names))
         if not self.blind and self.classes != classes:
             self.classes = classes
 
@@ -136,6 +137,27 @@ async def test_a_node_is_labelled_once(work: World) -> None:
     assert work.told.of("node.labelled")[0]["new"] == IS_SMALL
     assert work.count("written") == 1
     assert work.registry.get_sample_value("numalign_class_writes_total", {"result": "failed"}) == 0
+
+
+async def test_a_node_gets_its_name_and_its_class_at_the_same_time(work: World) -> None:
+    """Also if another program, such as Karpenter, has set something else."""
+    work.nodes.names["a"] = "1227427124283375160"
+
+    assert await work.run(100) == [("a", IS_SMALL), ("a", "a")]
+    assert (work.nodes.labels, work.nodes.names) == ({"a": IS_SMALL}, {"a": "a"})
+    assert [line["key"] for line in work.told.of("node.labelled")] == [CLASS_LABEL, NODE_LABEL]
+
+
+async def test_who_insists_on_another_name_is_not_fought_and_delays_no_class(work: World) -> None:
+    work.nodes.names["a"] = None
+    await work.run(50)
+    for _ in range(3):
+        work.nodes.names["a"] = "other"
+        await work.run(100)
+    work.known["a"] = LARGE
+
+    assert ("a", IS_LARGE) in await work.run(3)
+    assert {line["key"] for line in work.told.of("class.contested")} == {NODE_LABEL}
 
 
 async def test_a_node_that_changes_is_labelled_anew(work: World) -> None:

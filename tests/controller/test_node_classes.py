@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller import node_classes
-from controller.node_classes import Change, Classifier, NodeClasses, classify
+from controller.node_classes import Change, Classifier, NodeClasses, classify, names_of, no_names
 from numalign.kube.cluster_state import Snapshot
-from numalign.model.node import Node, node_class
+from numalign.model.intent import NODE_LABEL
+from numalign.model.node import Node, node_class, node_label
 from numalign.model.resources import Resources
 from numalign.shapes import KnownShape
 from numalign.shapes.shape import of
@@ -84,6 +85,30 @@ def test_a_topology_that_is_gone_for_good_takes_its_label_along() -> None:
     labels = {"a": "x", "b": "x", "c": None}
 
     assert NodeClasses(labels, {"b": "x"}).changes(gone={"a", "b", "c"}) == (Change("a", "x", None),)
+
+
+NAMED = {"a": "a", "b": None, "c": "x", "long-" * 20: None}
+
+
+def test_every_node_gets_its_name_beside_its_class() -> None:
+    changes = NodeClasses({"b": None}, {"b": "x"}, names=NAMED).changes()
+
+    assert changes == (
+        Change("b", None, "x"),
+        Change("b", None, "b", NODE_LABEL),
+        Change("c", "x", "c", NODE_LABEL),
+        Change("long-" * 20, None, node_label("long-" * 20), NODE_LABEL),
+    )
+
+
+@pytest.mark.parametrize("names", [True, False])
+async def test_the_names_on_nodes_are_read_where_they_are_maintained(*, names: bool) -> None:
+    made = Classifier(remembers=lambda: True, names=names_of if names else no_names)
+    labels = {"a": {NODE_LABEL: "other"}, "b": {"pool": "gpu"}}
+    await made.take(replace(snapshot(SMALL), node_labels=labels))
+
+    assert made.current
+    assert made.current.names == ({"a": "other", "b": None} if names else {})
 
 
 NAMES = st.sampled_from("abcdef")

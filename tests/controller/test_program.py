@@ -28,7 +28,7 @@ from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.errors import Unconfigured
 from numalign.kube.files.policy import BadPolicy
 from numalign.kube.lease import LeaderElector
-from numalign.model.intent import PINNED_AT, PLACEMENT, PLACEMENT_GATE
+from numalign.model.intent import NODE_LABEL, PINNED_AT, PLACEMENT, PLACEMENT_GATE
 from numalign.model.node import Node, node_class
 from numalign.runtime.server import Stop
 from numalign.runtime.settings import load
@@ -201,6 +201,7 @@ async def test_it_labels_nodes_and_gives_the_lease_back_at_its_end(bench: Bench)
     lease = bench.api.get(f"{LEASES}/{LEASE}")
     assert lease
     assert lease["spec"]["holderIdentity"] == ""
+    assert all(NODE_LABEL not in node["metadata"]["labels"] for node in bench.api.all(NODES))
     # And nothing else is watched than what it needs.
     watched = {path for path in bench.asked() if not path.startswith((LEASES, f"{NODES}/"))}
     assert watched - {CONFIGMAPS} == {NODES, NAMESPACES, TOPOLOGIES, CPUS, SHAPES, PODS}
@@ -382,6 +383,10 @@ async def test_a_gated_pod_is_pinned_and_told_of(bench: Bench) -> None:
     async def told() -> bool:
         return bool(bench.api.all("/api/v1/namespaces/team/events"))
 
+    async def named() -> bool:
+        labels = {node["metadata"]["name"]: node["metadata"]["labels"] for node in bench.api.all(NODES)}
+        return {name: own.get(NODE_LABEL) for name, own in labels.items()} == {name: name for name in labels}
+
     # On a busy machine no zone may be found before a patience is over that passes twenty times as fast.
     async with bench.running("--gates", "--gate-patience-seconds", "0") as controller:
         await controller.until(lifted)
@@ -389,6 +394,7 @@ async def test_a_gated_pod_is_pinned_and_told_of(bench: Bench) -> None:
         _, metrics = await controller.get("/metrics")
         assert "numalign_gates_lifted_total" in metrics
         assert 'numalign_topology_nodes{source="exporter"} 2.0' in metrics
+        await controller.until(named)
 
     pod = bench.api.get(web)
     assert pod

@@ -294,7 +294,7 @@ def test_uninstalling_takes_back_what_was_applied_and_every_label() -> None:
     assert {Path(folder).name for folder in folders} == {"scheduler", "scorer", "agent", "guard"}
     assert guard.startswith("kubectl delete -k deploy/manifests/guard")
     assert deleted.startswith("kubectl delete -k deploy/manifests ")
-    assert nodes == f"kubectl label nodes --all {intent.CLASS_LABEL}-"
+    assert nodes == f"kubectl label nodes --all {intent.CLASS_LABEL}- {intent.NODE_LABEL}-"
     assert namespaces == f"kubectl label namespaces --all {' '.join(f'{label}-' for label in LABELS)}"
 
 

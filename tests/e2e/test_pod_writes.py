@@ -35,6 +35,7 @@ ZONE = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
 OTHER_ZONE = {"key": "topology.kubernetes.io/zone", "operator": "NotIn", "values": ["b"]}
 PIN = {"key": "metadata.name", "operator": "In", "values": ["large"]}
 KEPT = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["large", "small"]}
+KEPT_OFF = {"key": "numalign.io/node", "operator": "NotIn", "values": ["large"]}
 PREFERRED = [{"weight": 1, "preference": {"matchExpressions": [ZONE]}}]
 BEST = {"weight": 100, "preference": {"matchFields": [PIN]}}
 RECORDS = {"numalign.io/placement": "[]", "numalign.io/pinned-at": "2026-11-23T01:00:00Z"}
@@ -124,6 +125,8 @@ LIFTED: dict[str, tuple[Json, Json]] = {
         required(*zoned(), preferredDuringSchedulingIgnoredDuringExecution=PREFERRED),
         lifted(required(*zoned(1, KEPT), preferredDuringSchedulingIgnoredDuringExecution=[*PREFERRED, BEST])),
     ),
+    "kept off nodes": ({}, lifted(required({"matchExpressions": [KEPT_OFF]}))),
+    "kept off nodes in every term": (required(*zoned(3)), lifted(required(*zoned(3, KEPT_OFF)))),
     "kept to nodes in every term": (required(*zoned(3)), lifted(required(*zoned(3, KEPT)))),
     "without a pin, with very many terms": (required(*zoned(3000)), lifted()),
     "pinned in a hundred terms": (required(*zoned(100)), lifted(required(*zoned(100, fields=PINNED)))),

@@ -2,8 +2,20 @@
 
 import re
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from numalign.kube.decode import label_syntax
 from numalign.model.intent import Policy, Scope
-from numalign.model.node import DEFAULT_MAX_ZONES, CpuManager, Known, MemoryManager, Node, node_class
+from numalign.model.node import (
+    DEFAULT_MAX_ZONES,
+    CpuManager,
+    Known,
+    MemoryManager,
+    Node,
+    node_class,
+    node_label,
+)
 from tests.notation import node
 
 LIKE = "cpu=16/15 mem=10Gi/9Gi gpu=2"
@@ -32,6 +44,20 @@ def test_an_emptied_node_has_given_out_nothing() -> None:
 
 def test_a_class_is_the_same_in_every_process() -> None:
     assert node_class(node("cpu=16", "cpu=16")) == "2x16cpu-none-container-3b3461d8"
+
+
+@given(st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,250}[a-z0-9])?", fullmatch=True))
+def test_the_name_of_a_node_is_a_label_value_and_stays_what_it_is_if_that_is_possible(name: str) -> None:
+    label = node_label(name)
+
+    assert label_syntax.VALUE.fullmatch(label)
+    assert (label == name) is (len(name) <= 63)
+
+
+def test_long_names_that_begin_alike_have_different_labels() -> None:
+    names = [f"{'worker' * 12}-{number}" for number in range(100)]
+
+    assert len({*map(node_label, names)}) == 100
 
 
 def test_a_class_is_a_label_value_however_much_a_node_has() -> None:

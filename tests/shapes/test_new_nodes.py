@@ -40,6 +40,7 @@ KEYS = [
     ("feature.node.kubernetes.io/pci-10de.present",         False,  True),
     ("intel.feature.node.kubernetes.io/qat",                False,  True),
     ("numalign.io/class",                                   False,  True),
+    ("numalign.io/node",                                    True,   True),
     ("notnvidia.com/x",                                     False,  False),
     ("pool",                                                False,  False),
     ("karpenter.sh/nodepool",                               False,  False),
