@@ -6,6 +6,7 @@ others nothing. The patch is a preference of a new pod, so it ends with that pod
 lack of another node.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from numalign.kube.decode.parts import Part
@@ -13,6 +14,7 @@ from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.kinds import Object
 from numalign.kube.pod_counts import MOST_MISTAKES
 from numalign.kube.pod_informer import Phase
+from numalign.model.node import is_labelled
 from numalign.scheduling.recent_refusals import AVOID_SECONDS, REFUSALS, RecentRefusals
 from webhook import patch
 from webhook.patch import Unsteered
@@ -58,13 +60,23 @@ class Avoidance:
         return self.refusals.nodes(pod.request.namespace, pod.request.question.demand)
 
 
-def with_avoidance(answer: Allowed | Patched, pod: ReviewedPod, nodes: tuple[str, ...]) -> Allowed | Patched:
-    """Return the response about a pod, extended to avoid these nodes if the pod requests alignment."""
+def with_avoidance(
+    answer: Allowed | Patched,
+    pod: ReviewedPod,
+    nodes: tuple[str, ...],
+    node_labels: Mapping[str, Mapping[str, str]],
+) -> Allowed | Patched:
+    """
+    Return the response about a pod, extended to avoid these nodes if the pod requests alignment.
+
+    `node_labels` are the labels of every node.
+    """
     if not nodes or not pod.request.requests_alignment:
         return answer
     before = answer.operations if isinstance(answer, Patched) else ()
+    labelled = {name for name in nodes if is_labelled(name, node_labels)}
     try:
-        operations = patch.avoid(pod.pod, nodes, after=before)
+        operations = patch.avoid(pod.pod, nodes, labelled=labelled, after=before)
     except Unsteered:
         # The operation that keeps it off classes has already reported that.
         return answer

@@ -257,9 +257,10 @@ async def _steered_by_now(context: Context, pod: ReviewedPod, mutate: Mutate) ->
 
 def _avoiding(context: Context, pod: ReviewedPod, answer: Allowed | Patched) -> Allowed | Patched:
     """Return the response, extended by the nodes to avoid, unless injection is off."""
-    if context.settings.injection is Mode.OFF:
+    snapshot = context.holder.snapshot
+    if context.settings.injection is Mode.OFF or snapshot is None:
         return answer
-    return with_avoidance(answer, pod, context.avoidance.nodes(pod))
+    return with_avoidance(answer, pod, context.avoidance.nodes(pod), snapshot.node_labels)
 
 
 def _placers(answer: Allowed | Patched | Denied) -> dict[str, str]:

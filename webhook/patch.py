@@ -13,7 +13,7 @@ requirement added to such a term would make it match, so it is left unchanged.
 The pod has not been validated yet. A pod with more in it than is read (`excess`) is left alone.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import MappingProxyType
@@ -26,6 +26,8 @@ from numalign.kube.decode.parts import Part
 from numalign.kube.decode.scheduling import Expression, NodeAffinity, NodeTerm
 from numalign.model.constraints import NAME_FIELD, Operator, Requirement
 from numalign.model.errors import BadPod
+from numalign.model.intent import NODE_LABEL
+from numalign.model.node import node_label
 
 Json: TypeAlias = "str | int | Mapping[str, Json] | Sequence[Json]"
 
@@ -82,21 +84,33 @@ def inject(pod: Mapping[str, object], requirement: Requirement, *, mode: Mode) -
 
 
 def avoid(
-    pod: Mapping[str, object], nodes: Sequence[str], *, after: Iterable[Operation] = ()
+    pod: Mapping[str, object],
+    nodes: Sequence[str],
+    *,
+    labelled: Container[str] = (),
+    after: Iterable[Operation] = (),
 ) -> tuple[Operation, ...]:
     """
     Return operations that make the pod prefer all other nodes, in a patch `after` its other operations.
 
-    They take `after` into account: parents that it creates are not created again. A pinned pod is never
+    Nodes that are `labelled` with `NODE_LABEL` are named by it: Karpenter takes no notice of fields. The
+    operations take `after` into account: parents that it creates are not created again. A pinned pod is never
     patched. Raise `BadPod` and `Unsteered` as `inject` does.
     """
     if not nodes or _affinity(pod) is None:
         return ()
     # A requirement on a field may have one value (ValidateNodeFieldSelectorRequirement of k8s.io/kubernetes,
     # pkg/apis/core/validation); those of one term are ANDed.
-    fields: Json = [{"key": NAME_FIELD, "operator": "NotIn", "values": [name]} for name in nodes]
-    term: Json = {"weight": WEIGHT, "preference": {"matchFields": fields}}
-    return tuple(_add_preferred(_planted(_spec(pod), after), term))
+    fields = [_not_in(NAME_FIELD, [name]) for name in nodes if name not in labelled]
+    labels = [node_label(name) for name in nodes if name in labelled]
+    preference: dict[str, Json] = {"matchExpressions": [_not_in(NODE_LABEL, labels)]} if labels else {}
+    if fields:
+        preference["matchFields"] = fields
+    return tuple(_add_preferred(_planted(_spec(pod), after), {"weight": WEIGHT, "preference": preference}))
+
+
+def _not_in(key: str, values: Sequence[str]) -> Json:
+    return {"key": key, "operator": "NotIn", "values": values}
 
 
 def _affinity(pod: Mapping[str, object]) -> NodeAffinity | None:

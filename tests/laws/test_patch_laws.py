@@ -23,7 +23,7 @@ from numalign.kube.decode.scheduling import scheduling
 from numalign.kube.effective_policy import EffectivePolicy
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadPod
-from numalign.model.intent import Gate, NamespaceRules, Policy
+from numalign.model.intent import NODE_LABEL, Gate, NamespaceRules, Policy
 from numalign.model.node import node_class
 from tests.json_patch import applied
 from tests.manifests import pod_spec
@@ -310,10 +310,13 @@ def test_the_same_pod_and_the_same_values_give_the_same_bytes(
 avoided = st.lists(st.sampled_from(["n1", "n2", "n3"]), min_size=1, max_size=3, unique=True)
 
 
+LABELLED = {"n1", "n3"}
+
+
 def both(pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]) -> Raw:
-    """The pod after one patch that keeps it from classes and from nodes."""
+    """The pod after one patch that keeps it from classes and from nodes, some of which have their names."""
     operations = inject(pod, request[1], mode=request[0])
-    return applied(pod, [*operations, *avoid(pod, nodes, after=operations)])
+    return applied(pod, [*operations, *avoid(pod, nodes, labelled=LABELLED, after=operations)])
 
 
 @given(pods, any_requests, avoided)
@@ -323,7 +326,7 @@ def test_what_is_written_together_is_what_one_after_the_other_writes(
     """Also where both need parents that are missing."""
     once = patched(pod, request)
 
-    assert both(pod, request, nodes) == applied(once, avoid(once, nodes))
+    assert both(pod, request, nodes) == applied(once, avoid(once, nodes, labelled=LABELLED))
 
 
 @given(pods, any_requests, avoided)
@@ -339,14 +342,14 @@ def test_nodes_are_avoided_by_a_preference_beside_all_that_is_there(
         assert after == without == pod
     else:
         assert (kept, last["weight"]) == (wishes, 100)
-        assert [name for name in ("n1", "n2", "n3") if not term_matches(last["preference"], name, {})] == (
-            sorted(nodes)
-        )
+        labels = {name: {NODE_LABEL: name} if name in LABELLED else {} for name in ("n1", "n2", "n3")}
+        avoided = [name for name, own in labels.items() if not term_matches(last["preference"], name, own)]
+        assert avoided == sorted(nodes)
 
 
 @given(pods, any_requests, avoided)
 def test_nodes_are_avoided_once(pod: Raw, request: tuple[Mode, Requirement], nodes: list[str]) -> None:
-    assert avoid(both(pod, request, nodes), nodes) == ()
+    assert avoid(both(pod, request, nodes), nodes, labelled=LABELLED) == ()
 
 
 @given(free.filter(is_accepted), any_requests, avoided)

@@ -10,6 +10,7 @@ import pytest
 
 from numalign.kube.decode.pod_reader import PodReader
 from numalign.kube.kinds import PODS
+from numalign.model.intent import NODE_LABEL
 from numalign.scheduling.recent_refusals import AVOID_SECONDS, RecentRefusals
 from tests.json_patch import applied
 from tests.notation import node, table
@@ -120,12 +121,24 @@ AFFINITY = {"nodeAffinity": {PREFERRED: [{"weight": 100, "preference": {"matchFi
 def test_it_is_a_preference_beside_all_else_that_is_written() -> None:
     pod = read(made(), cluster([SINGLE]))
 
-    alone = with_avoidance(Allowed(audit={"x": "y"}), pod, ("a",))
+    alone = with_avoidance(Allowed(audit={"x": "y"}), pod, ("a",), {})
     assert isinstance(alone, Patched)
     assert alone.audit == {"x": "y", AVOIDED: "a"}
     assert applied(dict(pod.pod), alone.operations)["spec"]["affinity"] == AFFINITY
-    again = with_avoidance(alone, read(applied(dict(pod.pod), alone.operations), cluster([SINGLE])), ("a",))
-    assert again == alone
+    patched = read(applied(dict(pod.pod), alone.operations), cluster([SINGLE]))
+    assert with_avoidance(alone, patched, ("a",), {}) == alone
+
+
+def test_a_node_that_has_its_name_as_a_label_is_avoided_by_it() -> None:
+    labels = {"a": {NODE_LABEL: "a"}, "b": {NODE_LABEL: "of-another"}}
+    answer = with_avoidance(Allowed(), read(made(), cluster([SINGLE])), ("a", "b"), labels)
+
+    assert isinstance(answer, Patched)
+    [wish] = applied(made(), answer.operations)["spec"]["affinity"]["nodeAffinity"][PREFERRED]
+    assert wish["preference"] == {
+        "matchExpressions": [{"key": NODE_LABEL, "operator": "NotIn", "values": ["a"]}],
+        "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["b"]}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -136,7 +149,7 @@ def test_it_is_a_preference_beside_all_else_that_is_written() -> None:
     ],
 )
 def test_nothing_is_written_into_a_pod_that(pod: Raw) -> None:
-    assert with_avoidance(Allowed(), read(pod, cluster([SINGLE])), ("a",)) == Allowed()
+    assert with_avoidance(Allowed(), read(pod, cluster([SINGLE])), ("a",), {}) == Allowed()
 
 
 # A ReplicaSet whose pods one node refuses, whatever the scheduler thinks of it.

@@ -9,6 +9,8 @@ from numalign.cache.pod_question import MOST_TERMS, ExceededLimit, Pin, PinReaso
 from numalign.kube.decode.scheduling import scheduling
 from numalign.model.constraints import Operator, Requirement
 from numalign.model.errors import BadPod
+from numalign.model.intent import NODE_LABEL
+from numalign.model.node import node_label
 from tests.json_patch import applied
 from tests.notation import table
 from webhook.patch import LONGEST_PATCH, Mode, Operation, Unsteered, avoid, hold, inject, route, whole
@@ -185,6 +187,19 @@ def test_a_preference_for_all_other_nodes(pod: Raw, path: str, value: object) ->
     assert wire(avoid(pod, ["a", "b"])) == [
         {"op": "add", "path": f"/spec/affinity/nodeAffinity{path}", "value": value}
     ]
+
+
+LONG = "worker-" * 10 + "1"
+
+
+def test_a_preference_names_nodes_by_their_label_if_they_have_it() -> None:
+    [wish] = wire(avoid({"spec": {}}, ["a", "b", LONG], labelled={"a", LONG}))
+
+    [term] = wish["value"]["nodeAffinity"][PREFERRED]
+    assert term["preference"] == {
+        "matchExpressions": [said(NODE_LABEL, "NotIn", "a", node_label(LONG))],
+        "matchFields": [said("metadata.name", "NotIn", "b")],
+    }
 
 
 @pytest.mark.parametrize("mode", [Mode.EXCLUDE, Mode.PREFER])
